@@ -1,0 +1,30 @@
+"""gpusetup: a PyTorch that sees its GPU, installed, proven, sized, tuned and watched.
+
+The package imports nothing heavy: `import gpusetup` costs a few milliseconds, and what is
+listed in `__all__` is loaded from its module on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Snapshot": "gpusetup.model",
+    "Finding": "gpusetup.model",
+    "read_machine": "gpusetup.probe.machine",
+    "diagnose": "gpusetup.rules.judge",
+    "resolve": "gpusetup.resolver",
+    "Request": "gpusetup.model",
+    "load_catalog": "gpusetup.catalog",
+}
+
+__all__ = ["Finding", "Request", "Snapshot", "diagnose", "load_catalog", "read_machine", "resolve"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

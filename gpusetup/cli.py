@@ -1,0 +1,114 @@
+"""The command line: finds the command, runs it, and turns errors into a line and an exit code.
+
+Each command is a module of `commands/` with `SUMMARY`, `EXAMPLES`, `configure(parser)` and
+`run(options, out) -> exit code`: it gathers, decides, renders. Only the one asked for is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from gpusetup import __version__
+from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.render.console import Console
+
+COMMANDS = {
+    "doctor": "reads this machine, or somebody's report; names the root cause and the way out",
+    "resolve": "says which PyTorch build fits this machine, and why not the others",
+    "install": "installs the build that fits, proves it works, or puts back what was there",
+    "verify": "proves by computing that torch works on the GPUs of this interpreter",
+    "snapshot": "prints the redacted record of this machine",
+    "schema": "prints the JSON schema of a command's answer",
+}
+"""Command -> what it does, in one line."""
+
+INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose complaints are `UsageError`s like any other."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UsageError(message, hint=f"`{self.prog} --help` shows what it takes")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is the contract's."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    out = Console(json="--json" in words, color=not _no_color(words), verbose="-v" in words)
+    try:
+        return _run(words, out)
+    except KeyboardInterrupt:
+        out.talk("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone; keep Python from complaining when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except GpuSetupError as problem:
+        return out.fail(problem)
+    except Exception as problem:
+        return out.bug(problem)
+
+
+def _run(words: list[str], out: Console) -> int:
+    parser = build_parser(words[0] if words and words[0] in COMMANDS else None)
+    options = parser.parse_args(words)
+    if options.command is None:
+        out.text(parser.format_help())
+        return 0
+    out.configure(json=options.json, output=options.output, verbose=options.verbose)
+    module = command(options.command)
+    code: int = module.run(options, out)
+    return code
+
+
+def command(name: str) -> ModuleType:
+    return importlib.import_module(f"gpusetup.commands.{name}")
+
+
+def build_parser(only: str | None = None) -> Parser:
+    """The parser of one command, or of all (for help and shell completion)."""
+    parser = Parser(
+        prog="gpusetup",
+        description="From 'PyTorch does not see my GPU' to a stack that is installed and proven.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
+    )
+    parser.add_argument("--version", action="version", version=f"gpusetup {__version__}")
+    kinds = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name in COMMANDS if only is None else (only,):
+        module = command(name)
+        child = kinds.add_parser(
+            name,
+            help=COMMANDS[name],
+            description=module.SUMMARY,
+            epilog=_examples(module.EXAMPLES),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.configure(child)
+        _common(child)
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("common")
+    group.add_argument("--json", action="store_true", help="print exactly one JSON document")
+    group.add_argument("--output", metavar="FILE", help="write the answer there instead of stdout")
+    group.add_argument("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
+    group.add_argument(
+        "-v", "--verbose", action="store_true", help="show what was asked, and the answers"
+    )
+
+
+def _examples(lines: Sequence[str]) -> str:
+    return "examples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _no_color(words: Sequence[str]) -> bool:
+    return "--no-color" in words or bool(os.environ.get("NO_COLOR"))

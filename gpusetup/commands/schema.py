@@ -1,0 +1,25 @@
+"""`gpusetup schema COMMAND`: the JSON schema of a command's answer."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import resources
+
+from gpusetup.errors import UsageError
+from gpusetup.render.console import Console
+
+SUMMARY = "Print the JSON schema of a command's answer."
+EXAMPLES = ("gpusetup schema doctor", "gpusetup schema error")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("about", metavar="COMMAND", help="doctor, resolve, install, verify, …")
+
+
+def run(options: argparse.Namespace, out: Console) -> int:
+    folder = resources.files("gpusetup") / "data" / "schemas"
+    known = sorted(file.name.removesuffix(".json") for file in folder.iterdir())
+    if options.about not in known:
+        raise UsageError(f"No schema for {options.about!r}", hint=f"one of: {', '.join(known)}")
+    out.text((folder / f"{options.about}.json").read_text(encoding="utf-8"))
+    return 0

@@ -1,0 +1,45 @@
+"""What stops a job, each with its exit code.
+
+Findings describe a machine; these end a command. `message` says what is, `hint` what to do.
+"""
+
+from __future__ import annotations
+
+
+class GpuSetupError(Exception):
+    """The root of everything that ends a command on purpose."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Unsatisfiable(GpuSetupError):
+    """The answer is no: nothing fits, or a check failed."""
+
+    exit_code = 1
+
+
+class UsageError(GpuSetupError):
+    """The question was wrong: an unknown name, a malformed or contradictory value."""
+
+    exit_code = 2
+
+
+class BadInput(UsageError):
+    """A file that was named cannot be read as what it should be."""
+
+
+class Blocked(GpuSetupError):
+    """The way is blocked: network, disk, permissions, no target, a lock held."""
+
+    exit_code = 3
+
+
+class ToolFailed(GpuSetupError):
+    """A program we ran (uv, pip, conda) failed."""
+
+    exit_code = 4

@@ -1,0 +1,350 @@
+"""The door to the machine: everything that a reader learns, it learns through a `System`.
+
+`LiveSystem` asks the machine, `RecordingSystem` keeps what was asked and answered on a tape,
+and `ReplaySystem` plays a tape, so that any machine can be read anywhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat as stat_module
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from gpusetup.run import Output, run
+
+Family = Literal["linux", "windows", "macos"]
+INSIDE = Path(__file__).resolve().parent.parent / "inside"
+READ_LIMIT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stat:
+    mode: str
+    """As `ls -l` shows it: `crw-rw-rw-`."""
+    size_bytes: int
+    readable: bool
+    writable: bool
+    mtime: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    total_bytes: int
+    free_bytes: int
+
+
+class System(Protocol):
+    """What a reader may ask. Files raise OSError; children never do (see `Output.problem`)."""
+
+    @property
+    def family(self) -> Family: ...
+
+    def facts(self) -> Mapping[str, Any]:
+        """What Python itself knows: `machine`, `release`, `version`, `python`, `prefix`, …"""
+        ...
+
+    def read(self, path: str) -> str: ...
+
+    def list(self, path: str) -> tuple[str, ...]: ...
+
+    def stat(self, path: str) -> Stat: ...
+
+    def link(self, path: str) -> str:
+        """Where a symbolic link points (one step)."""
+        ...
+
+    def space(self, path: str) -> Space: ...
+
+    def environ(self) -> Mapping[str, str]: ...
+
+    def which(self, name: str) -> str | None: ...
+
+    def run(self, argv: Sequence[str], timeout: float) -> Output: ...
+
+    def ask(
+        self, script: str, python: str | None = None, arguments: Sequence[str] = (), timeout: float = 10
+    ) -> Mapping[str, Any]:
+        """Run a file of `inside/` in a child and return its JSON answer.
+
+        `python` None is our own interpreter. What goes wrong comes back as `{"problem": …}`.
+        """
+        ...
+
+
+def exists(system: System, path: str) -> bool:
+    """Whether a path is there (a broken link or a forbidden folder is not)."""
+    try:
+        system.stat(path)
+    except OSError:
+        return False
+    return True
+
+
+def read_or_none(system: System, path: str) -> str | None:
+    """A file's text, or None where it cannot be read."""
+    try:
+        return system.read(path)
+    except OSError:
+        return None
+
+
+def list_or_empty(system: System, path: str) -> tuple[str, ...]:
+    """A folder's names, sorted; () where it cannot be listed."""
+    try:
+        return system.list(path)
+    except OSError:
+        return ()
+
+
+class LiveSystem:
+    """This machine."""
+
+    @property
+    def family(self) -> Family:
+        return _family(sys.platform)
+
+    def facts(self) -> Mapping[str, Any]:
+        import platform
+        import sysconfig
+
+        return {
+            "platform": sys.platform,
+            "machine": platform.machine(),
+            "release": platform.release(),
+            "os_version": platform.version(),
+            "mac_version": platform.mac_ver()[0] if sys.platform == "darwin" else "",
+            "python": platform.python_version(),
+            "executable": sys.executable,
+            "prefix": sys.prefix,
+            "base_prefix": sys.base_prefix,
+            "bits": 64 if sys.maxsize > 2**32 else 32,
+            "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+            "site_packages": sysconfig.get_path("purelib"),
+            "stdlib": sysconfig.get_path("stdlib"),
+            "libc": "-".join(platform.libc_ver()) if sys.platform == "linux" else "",
+            "cores": os.cpu_count(),
+            "usable_cores": _usable_cores(),
+            "limits": _limits(),
+            "cwd": str(Path.cwd()),
+            "home": str(Path.home()),
+        }
+
+    def read(self, path: str) -> str:
+        with open(path, "rb") as file:
+            return file.read(READ_LIMIT_BYTES).decode("utf-8", "replace")
+
+    def list(self, path: str) -> tuple[str, ...]:
+        return tuple(sorted(os.listdir(path)))
+
+    def stat(self, path: str) -> Stat:
+        found = os.stat(path)
+        return Stat(
+            mode=stat_module.filemode(found.st_mode),
+            size_bytes=found.st_size,
+            readable=os.access(path, os.R_OK),
+            writable=os.access(path, os.W_OK),
+            mtime=found.st_mtime,
+        )
+
+    def link(self, path: str) -> str:
+        return os.readlink(path)
+
+    def space(self, path: str) -> Space:
+        usage = shutil.disk_usage(path)
+        return Space(total_bytes=usage.total, free_bytes=usage.free)
+
+    def environ(self) -> Mapping[str, str]:
+        return dict(os.environ)
+
+    def which(self, name: str) -> str | None:
+        return shutil.which(name)
+
+    def run(self, argv: Sequence[str], timeout: float) -> Output:
+        return run(argv, timeout=timeout)
+
+    def ask(
+        self, script: str, python: str | None = None, arguments: Sequence[str] = (), timeout: float = 10
+    ) -> Mapping[str, Any]:
+        import json
+
+        isolated = () if python else ("-I", "-S") if script != "read_nvml" else ("-I",)
+        argv = (python or sys.executable, *isolated, str(INSIDE / f"{script}.py"), *arguments)
+        said = run(argv, timeout=timeout)
+        if said.problem:
+            return {"problem": said.problem}
+        try:
+            answer = json.loads(said.stdout.strip().rpartition("\n")[2])
+        except ValueError:
+            return {"problem": _how_it_died(said), "stderr": said.stderr[-2000:]}
+        return answer if isinstance(answer, dict) else {"problem": "answered no object"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Tape:
+    """Everything that was asked of one machine, and its answers; plain enough for JSON."""
+
+    family: Family = "linux"
+    facts: dict[str, Any] = field(default_factory=dict)
+    read: dict[str, str | int] = field(default_factory=dict)
+    """Path -> text, or the errno with which it failed."""
+    list: dict[str, tuple[str, ...] | int] = field(default_factory=dict)
+    stat: dict[str, Stat | int] = field(default_factory=dict)
+    link: dict[str, str | int] = field(default_factory=dict)
+    space: dict[str, Space | int] = field(default_factory=dict)
+    environ: dict[str, str] = field(default_factory=dict)
+    which: dict[str, str | None] = field(default_factory=dict)
+    run: dict[str, Output] = field(default_factory=dict)
+    """Keyed by the argument list joined with blanks."""
+    ask: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Keyed by the script, then python and arguments where given, joined with blanks."""
+
+
+class RecordingSystem:
+    """Passes every question on and keeps it with its answer on a tape. Safe from several threads."""
+
+    def __init__(self, inner: System) -> None:
+        self._inner = inner
+        self._lock = threading.Lock()
+        self.tape = Tape(family=inner.family)
+
+    @property
+    def family(self) -> Family:
+        return self._inner.family
+
+    def facts(self) -> Mapping[str, Any]:
+        self.tape.facts = dict(self._inner.facts())
+        return self.tape.facts
+
+    def read(self, path: str) -> str:
+        return self._file(self.tape.read, path, self._inner.read)
+
+    def list(self, path: str) -> tuple[str, ...]:
+        return self._file(self.tape.list, path, self._inner.list)
+
+    def stat(self, path: str) -> Stat:
+        return self._file(self.tape.stat, path, self._inner.stat)
+
+    def link(self, path: str) -> str:
+        return self._file(self.tape.link, path, self._inner.link)
+
+    def space(self, path: str) -> Space:
+        return self._file(self.tape.space, path, self._inner.space)
+
+    def environ(self) -> Mapping[str, str]:
+        self.tape.environ = dict(self._inner.environ())
+        return self.tape.environ
+
+    def which(self, name: str) -> str | None:
+        return self._keep(self.tape.which, name, self._inner.which(name))
+
+    def run(self, argv: Sequence[str], timeout: float) -> Output:
+        return self._keep(self.tape.run, " ".join(argv), self._inner.run(argv, timeout))
+
+    def ask(
+        self, script: str, python: str | None = None, arguments: Sequence[str] = (), timeout: float = 10
+    ) -> Mapping[str, Any]:
+        answer = self._inner.ask(script, python, arguments, timeout)
+        return self._keep(self.tape.ask, ask_key(script, python, arguments), dict(answer))
+
+    def _keep(self, shelf: dict[str, Any], key: str, answer: Any) -> Any:
+        with self._lock:
+            shelf[key] = answer
+        return answer
+
+    def _file(self, shelf: dict[str, Any], path: str, ask: Any) -> Any:
+        try:
+            return self._keep(shelf, path, ask(path))
+        except OSError as problem:
+            self._keep(shelf, path, problem.errno or errno.EIO)
+            raise
+
+
+class ReplaySystem:
+    """A machine from its tape. What the tape does not hold does not exist there."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+
+    @property
+    def family(self) -> Family:
+        return self.tape.family
+
+    def facts(self) -> Mapping[str, Any]:
+        return self.tape.facts
+
+    def read(self, path: str) -> str:
+        return _played(self.tape.read, path)
+
+    def list(self, path: str) -> tuple[str, ...]:
+        return tuple(_played(self.tape.list, path))
+
+    def stat(self, path: str) -> Stat:
+        return _played(self.tape.stat, path)
+
+    def link(self, path: str) -> str:
+        return _played(self.tape.link, path)
+
+    def space(self, path: str) -> Space:
+        return _played(self.tape.space, path)
+
+    def environ(self) -> Mapping[str, str]:
+        return self.tape.environ
+
+    def which(self, name: str) -> str | None:
+        return self.tape.which.get(name)
+
+    def run(self, argv: Sequence[str], timeout: float) -> Output:
+        words = tuple(argv)
+        return self.tape.run.get(" ".join(words)) or Output(argv=words, exit=None, problem="not found")
+
+    def ask(
+        self, script: str, python: str | None = None, arguments: Sequence[str] = (), timeout: float = 10
+    ) -> Mapping[str, Any]:
+        return self.tape.ask.get(ask_key(script, python, arguments), {"problem": "not on the tape"})
+
+
+def ask_key(script: str, python: str | None, arguments: Sequence[str]) -> str:
+    return " ".join((script, *((python,) if python else ()), *arguments))
+
+
+def _played(shelf: Mapping[str, Any], path: str) -> Any:
+    answer = shelf.get(path, errno.ENOENT)
+    if isinstance(answer, int):
+        raise OSError(answer, os.strerror(answer), path)
+    return answer
+
+
+def _how_it_died(said: Output) -> str:
+    if said.exit is not None and said.exit < 0:
+        import signal
+
+        return f"crashed with {signal.Signals(-said.exit).name}"
+    return f"exit {said.exit}: {said.stderr.strip().rpartition(chr(10))[2][:200]}"
+
+
+def _family(platform: str) -> Family:
+    return {"win32": "windows", "cygwin": "windows", "darwin": "macos"}.get(platform, "linux")  # type: ignore[return-value]
+
+
+def _usable_cores() -> int | None:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
+def _limits() -> dict[str, int | None]:
+    """The soft limits that matter to CUDA, in bytes; None is unlimited."""
+    try:
+        import resource
+    except ImportError:
+        return {}
+    named = {"memlock": resource.RLIMIT_MEMLOCK, "address_space": resource.RLIMIT_AS}
+    soft = {name: resource.getrlimit(which)[0] for name, which in named.items()}
+    return {name: None if limit == resource.RLIM_INFINITY else limit for name, limit in soft.items()}

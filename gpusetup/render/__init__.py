@@ -1,0 +1,1 @@
+"""Turns answers into something printable: text, JSON, Markdown. Nothing here prints but `console`."""

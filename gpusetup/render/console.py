@@ -1,0 +1,159 @@
+"""Where answers and talk leave the program: stdout for answers, stderr for talk.
+
+Prints under any encoding: what a terminal cannot show is replaced by its nearest ASCII. Foreign
+text (a path, a process name, a report's line) goes through `plain` on its way.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from gpusetup.errors import Blocked, GpuSetupError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+ASCII = {
+    "✓": "+", "✗": "x", "→": "->", "…": "...", "–": "-", "—": "-", "×": "x", "·": "-", "•": "*",
+    "≥": ">=", "≤": "<=", "│": "|", "─": "-", "█": "#", "°": " ", "“": '"', "”": '"', "’": "'",
+}  # fmt: skip
+"""What stands for a character that the terminal's encoding lacks."""
+
+
+def plain(text: str) -> str:
+    """Foreign text without terminal control codes; newline and tab stay.
+
+    >>> plain("a\\x1b[31mb\\x07")
+    'a?[31mb?'
+    """
+    return "".join(
+        c if c in "\n\t" or (c.isprintable() and not "\u202a" <= c <= "\u2069") else "?" for c in text
+    )
+
+
+class Console:
+    """The two streams of one run, and how answers are written."""
+
+    def __init__(self, *, json: bool = False, color: bool = True, verbose: bool = False) -> None:
+        self.json = json
+        self.color = color
+        self.verbose = verbose
+        self.output: str | None = None
+        for stream in (sys.stdout, sys.stderr):
+            _never_fail(stream)
+
+    def configure(self, *, json: bool, output: str | None, verbose: bool) -> None:
+        self.json, self.output, self.verbose = json, output, verbose
+
+    def answer(self, document: object, text: RenderableType | None = None) -> None:
+        """Give the answer: the JSON document under `--json`, else the text."""
+        if self.json or text is None:
+            from gpusetup.codec import to_json
+
+            self.text(to_json(document) + "\n")
+        elif isinstance(text, str):
+            self.text(text)
+        else:
+            self.text(self.rendered(text))
+
+    def text(self, text: str) -> None:
+        """Write an answer's text to stdout or to `--output FILE`."""
+        if self.output:
+            try:
+                Path(self.output).write_text(text, encoding="utf-8")
+            except OSError as problem:
+                raise Blocked(
+                    f"Cannot write {self.output}: {problem.strerror}", hint="name another `--output`"
+                ) from problem
+            return
+        sys.stdout.write(_shown(text, sys.stdout))
+        sys.stdout.flush()
+
+    def rendered(self, renderable: RenderableType, *, stream: TextIO | None = None) -> str:
+        """A rich renderable as text for stdout (or `stream`), in colour only on a terminal."""
+        from io import StringIO
+
+        from rich.console import Console as Rich
+
+        target = stream or sys.stdout
+        colored = self.color and target.isatty() and not self.output
+        rich = Rich(
+            file=StringIO(),
+            width=None if target.isatty() else 100,
+            force_terminal=colored,
+            no_color=not colored,
+            color_system="auto" if colored else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+        rich.print(renderable)
+        lines = rich.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        return "\n".join(line.rstrip() for line in lines) + "\n"
+
+    def talk(self, text: str) -> None:
+        """Say something to the person, on stderr."""
+        sys.stderr.write(_shown(text, sys.stderr) + "\n")
+        sys.stderr.flush()
+
+    def debug(self, text: str) -> None:
+        """Say what was asked and answered, under `-v` only."""
+        if self.verbose:
+            self.talk(plain(text))
+
+    def fail(self, problem: GpuSetupError) -> int:
+        """Report what ended the command; its exit code."""
+        if self.json:
+            from gpusetup.answers import ErrorAnswer
+
+            self.output = None
+            answer = ErrorAnswer(
+                message=problem.message, hint=problem.hint, exit=problem.exit_code
+            )
+            self.answer(answer)
+        else:
+            self.talk(f"error: {plain(problem.message)}")
+            if problem.hint:
+                self.talk(f"\nhint: {plain(problem.hint)}")
+        if self.verbose:
+            self._trace()
+        return problem.exit_code
+
+    def bug(self, problem: Exception) -> int:
+        """Report a fault of our own (exit 5)."""
+        wrapped = GpuSetupError(
+            f"gpusetup itself failed: {type(problem).__name__}: {problem}",
+            hint="run it again with `-v` and report what it prints",
+        )
+        return self.fail(wrapped)
+
+    def _trace(self) -> None:
+        import traceback
+
+        self.talk(plain(traceback.format_exc()))
+
+
+def _never_fail(stream: TextIO) -> None:
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+
+
+def _shown(text: str, stream: TextIO) -> str:
+    """The text with what the stream's encoding lacks replaced by its nearest ASCII."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return "".join(_fitting(c, encoding) for c in text)
+    return text
+
+
+def _fitting(character: str, encoding: str) -> str:
+    try:
+        character.encode(encoding)
+    except UnicodeEncodeError:
+        return ASCII.get(character, "?")
+    return character

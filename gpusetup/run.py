@@ -1,0 +1,105 @@
+"""The one way to start a child: an argument list, a time limit, and what it said.
+
+A child runs in its own process group, so that its children end with it. One that cannot be
+killed (uninterruptible sleep in a driver call) is given up, not waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+GIVE_UP_SECONDS = 1.0
+"""How long a killed child may take to die before it is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a child said. `exit` is None where it did not end in time or could not start."""
+
+    argv: tuple[str, ...]
+    exit: int | None
+    stdout: str = ""
+    stderr: str = ""
+    problem: str | None = None
+    """`not found`, `not permitted`, `no answer in 30 s`, … ; None when it ran to its end."""
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return self.exit == 0
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    stdin: str | None = None,
+) -> Output:
+    """Run a program to its end, or kill its whole group after `timeout` seconds.
+
+    Never raises for what the program does: a program that is missing or that hangs is an
+    `Output` with its `problem`. `environment` replaces the whole environment.
+    """
+    began = time.monotonic()
+    words = tuple(argv)
+    try:
+        child = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=None if environment is None else dict(environment),
+            cwd=cwd,
+            start_new_session=os.name == "posix",
+        )
+    except FileNotFoundError:
+        return Output(argv=words, exit=None, problem="not found")
+    except OSError as problem:
+        return Output(argv=words, exit=None, problem=problem.strerror or str(problem))
+    asked = None if stdin is None else stdin.encode()
+    try:
+        out, err = child.communicate(asked, timeout=timeout)
+        code, trouble = child.returncode, None
+    except subprocess.TimeoutExpired:
+        kill_group(child)
+        out, err = _what_it_said(child)
+        code, trouble = None, f"no answer in {timeout:g} s"
+    except BaseException:
+        kill_group(child)
+        raise
+    return Output(
+        argv=words,
+        exit=code,
+        stdout=out.decode("utf-8", "replace"),
+        stderr=err.decode("utf-8", "replace"),
+        problem=trouble,
+        seconds=time.monotonic() - began,
+    )
+
+
+def kill_group(child: subprocess.Popen[bytes]) -> None:
+    """Kill a child and everything it started."""
+    with contextlib.suppress(OSError):
+        if os.name == "posix":
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()
+
+
+def _what_it_said(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    try:
+        return child.communicate(timeout=GIVE_UP_SECONDS)
+    except subprocess.TimeoutExpired:
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+        child.returncode = -signal.SIGTERM  # given up: no warning when it is collected
+        return b"", b""
