@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""How fast is it, as ratios measured in one run beside the peers.
+
+    python scripts/bench.py                 everything, 7 runs each
+    python scripts/bench.py doctor -n 15    one group, more runs
+
+Each row times two commands in turn (A B A B ...) as whole processes, so that a noisy machine
+disturbs both alike, and prints the median of the pairwise ratios. Peers are installed once into an
+environment of their own in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+PYTHON = sys.executable
+ROOT = Path(__file__).resolve().parent.parent
+PEERS = ("cuda-doctor", "env-doctor", "gpustat", "nvitop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table: what was measured, against what, and the promise."""
+
+    name: str
+    measured: str
+    promise: str
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    seconds: float
+    peak_mib: float
+
+
+def cost(argv: Sequence[str], *, environment: dict[str, str] | None = None) -> Cost:
+    """One run of a whole process: wall seconds, peak resident memory in MiB."""
+    began = time.perf_counter()
+    child = subprocess.Popen(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=ROOT
+    )
+    _, _, usage = os.wait4(child.pid, 0)
+    child.returncode = 0
+    return Cost(time.perf_counter() - began, usage.ru_maxrss / 1024)
+
+
+def paired(a: Sequence[str], b: Sequence[str], runs: int) -> tuple[float, float, float]:
+    """Median seconds of A and of B, and the median of the ratios A/B, after one warm-up each."""
+    cost(a), cost(b)
+    pairs = [(cost(a).seconds, cost(b).seconds) for _ in range(runs)]
+    return (
+        statistics.median(x for x, _ in pairs),
+        statistics.median(y for _, y in pairs),
+        statistics.median(x / y for x, y in pairs),
+    )
+
+
+def faster(name: str, ours: Sequence[str], peer: Sequence[str], least: float, runs: int) -> Row:
+    """A row that promises `ours` to be at least `least` times faster than `peer`."""
+    mine, theirs, ratio = paired(ours, peer, runs)
+    return Row(
+        name=name,
+        measured=f"{mine:.3f} s against {theirs:.3f} s: {1 / ratio:.1f} times faster",
+        promise=f"at least {least:g} times",
+        kept=1 / ratio >= least,
+    )
+
+
+def at_most(name: str, ours: Sequence[str], peer: Sequence[str], most: float, runs: int) -> Row:
+    """A row that promises `ours` to take at most `most` times as long as `peer`."""
+    mine, theirs, ratio = paired(ours, peer, runs)
+    return Row(
+        name=name,
+        measured=f"{mine:.3f} s against {theirs:.3f} s: {ratio:.2f} times",
+        promise=f"at most {most:g} times",
+        kept=ratio <= most,
+    )
+
+
+def under(name: str, ours: Sequence[str], seconds: float, mib: float | None, runs: int) -> Row:
+    """A row that promises a median time and a peak memory."""
+    cost(ours)
+    costs = [cost(ours) for _ in range(runs)]
+    time_taken = statistics.median(c.seconds for c in costs)
+    peak = statistics.median(c.peak_mib for c in costs)
+    memory = "" if mib is None else f" and {mib:g} MiB"
+    return Row(
+        name=name,
+        measured=f"{time_taken:.3f} s, {peak:.1f} MiB",
+        promise=f"under {seconds:g} s{memory}",
+        kept=time_taken < seconds and (mib is None or peak < mib),
+    )
+
+
+def gpusetup(*words: str) -> list[str]:
+    return [PYTHON, "-m", "gpusetup", *words]
+
+
+def doctor(runs: int) -> Iterator[Row]:
+    peers = peer_folder()
+    ours = gpusetup("doctor", "--json")
+    collect_env = [PYTHON, "-m", "torch.utils.collect_env"]
+    yield under("doctor --json", ours, 0.15, 45, runs)
+    yield faster("doctor --json / collect_env", ours, collect_env, 15, min(runs, 5))
+    diagnose = [str(peers / "cuda-doctor"), "diagnose"]
+    yield faster("doctor --json / cuda-doctor diagnose", ours, diagnose, 2, runs)
+    check = [str(peers / "env-doctor"), "check"]
+    yield faster("doctor --json / env-doctor check", ours, check, 2, runs)
+
+
+def start(runs: int) -> Iterator[Row]:
+    bare, ours, ratio = paired([PYTHON, "-c", "pass"], [PYTHON, "-c", "import gpusetup"], 2 * runs)
+    del ratio
+    extra = 1000 * (ours - bare)
+    yield Row(
+        name="import gpusetup",
+        measured=f"{extra:.1f} ms over bare Python",
+        promise="under 15 ms",
+        kept=extra < 15,
+    )
+    yield under("resolve", gpusetup("resolve", "--from", "rtx3050-laptop"), 0.15, None, runs)
+
+
+def verify(runs: int) -> Iterator[Row]:
+    ours = [PYTHON, "-m", "gpusetup.verify", "--device", "cpu"]
+    yield at_most("verify quick / import torch", ours, [PYTHON, "-c", "import torch"], 1.3, runs)
+
+
+GROUPS: dict[str, Callable[[int], Iterator[Row]]] = {
+    "start": start,
+    "doctor": doctor,
+    "verify": verify,
+}
+
+
+def peer_folder() -> Path:
+    """The `bin` of the environment that holds the peers; made at the first call."""
+    folder = Path(platformdirs.user_cache_dir("gpusetup-bench")) / "peers"
+    python = folder / "bin" / "python"
+    if not python.exists():
+        subprocess.run([PYTHON, "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PEERS], check=True)
+    return folder / "bin"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
+    parser.add_argument("-n", "--runs", type=int, default=7)
+    options = parser.parse_args()
+    unknown = set(options.groups) - set(GROUPS)
+    if unknown:
+        parser.error(f"no such group: {', '.join(sorted(unknown))}")
+    kept = True
+    for group in options.groups or GROUPS:
+        for row in GROUPS[group](options.runs):
+            kept &= row.kept
+            mark = "kept  " if row.kept else "MISSED"
+            print(f"{mark}  {row.name:<40} {row.measured:<52} ({row.promise})", flush=True)
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Each dependency has one home; what is not at home there is imported elsewhere by mistake."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
+
+HOMES: dict[str, tuple[str, ...]] = {
+    "torch": ("verify/", "inside/", "tune/measure.py", "tune/recover.py", "monitor/memory.py"),
+    "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
+    "requests": ("install/index.py", "install/fetch.py"),
+    "distro": ("probe/host.py",),
+    "pynvml": ("inside/",),
+    "subprocess": ("run.py", "verify/"),
+    "msgspec": ("codec.py",),
+    "platformdirs": ("install/", "paths.py", "snapshot.py", "probe/", "tune/"),
+    "shtab": ("commands/completion.py",),
+    "uv": ("install/",),
+    "ruamel": ("tune/config.py",),
+    "tomlkit": ("install/project.py",),
+    "filelock": ("install/transaction.py", "install/lock.py"),
+    "matplotlib": ("render/",),
+    "psutil": ("monitor/", "inside/"),
+}
+"""Dependency -> the files and folders of the package that may import it."""
+
+ANYWHERE = {"packaging", "gpusetup"}
+
+
+def imported(source: str) -> Iterator[str]:
+    """The top names that a file imports absolutely, wherever in it.
+
+    >>> sorted(imported("import a.b\\nfrom c import d\\nfrom . import e"))
+    ['a', 'c']
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.partition(".")[0]
+
+
+def strangers() -> Iterator[str]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        place = path.relative_to(PACKAGE).as_posix()
+        for name in sorted(set(imported(path.read_text(encoding="utf-8")))):
+            if name in ANYWHERE or (name in sys.stdlib_module_names and name not in HOMES):
+                continue
+            if not any(place == home or place.startswith(home) for home in HOMES.get(name, ())):
+                yield f"{place} imports {name}"
+
+
+def test_each_dependency_is_imported_only_in_its_home() -> None:
+    assert list(strangers()) == []
+
+
+@pytest.mark.parametrize("folder", ["verify", "inside"])
+def test_what_runs_in_the_target_imports_nothing_of_gpusetup(folder: str) -> None:
+    for path in sorted((PACKAGE / folder).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
+        names = {
+            node.module
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module
+        }
+        assert not [name for name in names if name.startswith("gpusetup")], path.name
