@@ -24,6 +24,7 @@ COMMANDS = {
     "verify": "proves by computing that torch works on the GPUs of this interpreter",
     "snapshot": "prints the redacted record of this machine",
     "schema": "prints the JSON schema of a command's answer",
+    "completion": "prints a completion script for your shell",
 }
 """Command -> what it does, in one line."""
 
