@@ -1,0 +1,205 @@
+"""Ask the CUDA driver API itself (libcuda, nvcuda.dll); print one line of JSON. Runs in a child.
+
+The answer:
+
+    {"library": "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",   the mapped file, or null
+     "load_error": null,        why no library could be loaded; then the rest is missing
+     "stub": false,             the toolkit's stub (a folder `stubs`), which never finds a device
+     "compat": false,           a cuda-compat (forward compatibility) copy
+     "init": 0, "init_name": "CUDA_SUCCESS",     what cuInit returned
+     "version": "13.0",         cuDriverGetVersion: the newest CUDA API this library serves
+     "device_count": 1,         missing, as `devices` is, where cuInit failed
+     "devices": [{"index": 0, "name": "...", "uuid": "GPU-...", "pci_bus_id": "0000:07:00.0",
+                  "compute_capability": "8.0", "memory_total_bytes": 42949672960}],
+     "problems": [{"field": "uuid", "code": 1, "text": "CUDA_ERROR_INVALID_VALUE"}]}
+
+`index` is CUDA's order after CUDA_VISIBLE_DEVICES. Under MIG the uuid begins with `MIG-` and the
+bus id is the whole GPU's. Python 3.8 syntax, standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import uuid as uuid_module
+from typing import Any, Callable, Dict
+
+Answer = Dict[str, Any]
+
+# Codes and names from cuda.h (CUresult); what a machine's state can make cuInit answer.
+NAMES = {
+    0: "CUDA_SUCCESS",
+    1: "CUDA_ERROR_INVALID_VALUE",
+    2: "CUDA_ERROR_OUT_OF_MEMORY",
+    3: "CUDA_ERROR_NOT_INITIALIZED",
+    34: "CUDA_ERROR_STUB_LIBRARY",
+    46: "CUDA_ERROR_DEVICE_UNAVAILABLE",
+    100: "CUDA_ERROR_NO_DEVICE",
+    101: "CUDA_ERROR_INVALID_DEVICE",
+    102: "CUDA_ERROR_DEVICE_NOT_LICENSED",
+    214: "CUDA_ERROR_ECC_UNCORRECTABLE",
+    304: "CUDA_ERROR_OPERATING_SYSTEM",
+    800: "CUDA_ERROR_NOT_PERMITTED",
+    801: "CUDA_ERROR_NOT_SUPPORTED",
+    802: "CUDA_ERROR_SYSTEM_NOT_READY",
+    803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+    804: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+    805: "CUDA_ERROR_MPS_CONNECTION_FAILED",
+    806: "CUDA_ERROR_MPS_RPC_FAILURE",
+    807: "CUDA_ERROR_MPS_SERVER_NOT_READY",
+    999: "CUDA_ERROR_UNKNOWN",
+}
+LIBRARIES = {"win32": "nvcuda.dll"}
+CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR."""
+
+
+class Failed(Exception):
+    """A call returned something else than CUDA_SUCCESS."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(NAMES.get(code, "error %d" % code))
+        self.code = code
+
+
+def dotted(number: int) -> str | None:
+    """CUDA's way to write a version as a number.
+
+    >>> dotted(13000)
+    '13.0'
+    """
+    return "%d.%d" % (number // 1000, number % 1000 // 10) if number else None
+
+
+def mapped(maps: str) -> str | None:
+    """The libcuda file that is mapped into this process, from the text of /proc/self/maps.
+
+    >>> mapped("7f00-7f01 r--p 00000000 08:01 42   /usr/lib/wsl/lib/libcuda.so.1")
+    '/usr/lib/wsl/lib/libcuda.so.1'
+    """
+    for line in maps.splitlines():
+        path = line.partition("/")[2]
+        if path.rpartition("/")[2].startswith("libcuda.so"):
+            return "/" + path.replace(" (deleted)", "")
+    return None
+
+
+def loaded_file() -> str | None:
+    try:
+        with open("/proc/self/maps") as maps:
+            return mapped(maps.read())
+    except OSError:
+        return None
+
+
+def call(library: Any, name: str, *arguments: Any) -> None:
+    code = getattr(library, name)(*arguments)
+    if code:
+        raise Failed(code)
+
+
+def number(library: Any, name: str, *arguments: Any) -> int:
+    value = ctypes.c_int()
+    call(library, name, ctypes.byref(value), *arguments)
+    return value.value
+
+
+def name(library: Any, device: int) -> str:
+    buffer = ctypes.create_string_buffer(256)
+    call(library, "cuDeviceGetName", buffer, 256, device)
+    return buffer.value.decode("utf-8", "replace")
+
+
+def uuid(library: Any, device: int) -> str:
+    """`_v2` knows MIG devices; drivers before 470 have the first form only."""
+    raw = ctypes.create_string_buffer(16)
+    asked = "cuDeviceGetUuid_v2" if hasattr(library, "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
+    call(library, asked, raw, device)
+    kind = "MIG-" if " MIG " in name(library, device) else "GPU-"
+    return kind + str(uuid_module.UUID(bytes=raw.raw))
+
+
+def pci_bus_id(library: Any, device: int) -> str:
+    buffer = ctypes.create_string_buffer(32)
+    call(library, "cuDeviceGetPCIBusId", buffer, 32, device)
+    return buffer.value.decode("ascii", "replace")
+
+
+def compute_capability(library: Any, device: int) -> str:
+    parts = tuple(
+        number(library, "cuDeviceGetAttribute", which, device)
+        for which in (CAPABILITY_MAJOR, CAPABILITY_MINOR)
+    )
+    return "%d.%d" % parts
+
+
+def memory(library: Any, device: int) -> int:
+    value = ctypes.c_size_t()
+    call(library, "cuDeviceTotalMem_v2", ctypes.byref(value), device)
+    return value.value
+
+
+FIELDS = (
+    ("name", name),
+    ("uuid", uuid),
+    ("pci_bus_id", pci_bus_id),
+    ("compute_capability", compute_capability),
+    ("memory_total_bytes", memory),
+)
+
+
+def guarded(field: str, read: Callable[..., Any], problems: list[Answer], *arguments: Any) -> Any:
+    """One value, or None and a line in `problems`."""
+    try:
+        return read(*arguments)
+    except Failed as problem:
+        problems.append({"field": field, "code": problem.code, "text": str(problem)})
+    except AttributeError:
+        problems.append({"field": field, "code": None, "text": "this library has no such call"})
+    return None
+
+
+def device(library: Any, index: int, problems: list[Answer]) -> Answer:
+    handle = guarded("device", number, problems, library, "cuDeviceGet", index)
+    answer: Answer = {"index": index}
+    for field, read in FIELDS if handle is not None else ():
+        answer[field] = guarded(field, read, problems, library, handle)
+    return answer
+
+
+def load() -> Any:
+    return ctypes.CDLL(LIBRARIES.get(sys.platform, "libcuda.so.1"))
+
+
+def initialised(library: Any, answer: Answer) -> bool:
+    answer["version"] = dotted(
+        guarded("version", number, answer["problems"], library, "cuDriverGetVersion") or 0
+    )
+    answer["init"] = library.cuInit(0)
+    answer["init_name"] = NAMES.get(answer["init"], "error %d" % answer["init"])
+    return bool(answer["init"] == 0)
+
+
+def main() -> Answer:
+    answer: Answer = {"library": None, "load_error": None, "problems": []}
+    try:
+        library = load()
+    except OSError as problem:
+        answer["load_error"] = str(problem)
+        return answer
+    path = loaded_file()
+    answer["library"] = path
+    answer["stub"] = "/stubs/" in (path or "")
+    answer["compat"] = "/compat" in (path or "")
+    if not initialised(library, answer):
+        return answer
+    problems = answer["problems"]
+    count = guarded("device_count", number, problems, library, "cuDeviceGetCount")
+    answer["device_count"] = count
+    answer["devices"] = [device(library, index, problems) for index in range(count or 0)]
+    return answer
+
+
+if __name__ == "__main__":
+    print(json.dumps(main()))
