@@ -12,6 +12,7 @@ import shutil
 import stat as stat_module
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,15 +126,18 @@ class LiveSystem:
             "prefix": sys.prefix,
             "base_prefix": sys.base_prefix,
             "bits": 64 if sys.maxsize > 2**32 else 32,
-            "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+            "free_threaded": "t" in getattr(sys, "abiflags", "") or "free-threading" in sys.version,
             "site_packages": sysconfig.get_path("purelib"),
             "stdlib": sysconfig.get_path("stdlib"),
-            "libc": "-".join(platform.libc_ver()) if sys.platform == "linux" else "",
+            "path": [entry for entry in sys.path if entry],
+            "libc": _libc(),
             "cores": os.cpu_count(),
             "usable_cores": _usable_cores(),
             "limits": _limits(),
-            "cwd": str(Path.cwd()),
-            "home": str(Path.home()),
+            "memory_total": _memory_total(),
+            "cwd": _cwd(),
+            "home": os.path.expanduser("~"),
+            "now": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
 
     def read(self, path: str) -> str:
@@ -348,3 +352,43 @@ def _limits() -> dict[str, int | None]:
     named = {"memlock": resource.RLIMIT_MEMLOCK, "address_space": resource.RLIMIT_AS}
     soft = {name: resource.getrlimit(which)[0] for name, which in named.items()}
     return {name: None if limit == resource.RLIM_INFINITY else limit for name, limit in soft.items()}
+
+
+def _libc() -> str:
+    """`glibc 2.36`; "" where the C library does not say (musl, Windows, macOS)."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (AttributeError, ValueError, OSError):
+        return ""
+
+
+def _cwd() -> str | None:
+    """The working folder; None where it has been deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def _memory_total() -> int | None:
+    """The physical memory in bytes."""
+    if os.name == "nt":
+        return _windows_memory()
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return None
+
+
+def _windows_memory() -> int | None:
+    import ctypes
+
+    class MemoryStatus(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ulong), ("load", ctypes.c_ulong)) + tuple(
+            (name, ctypes.c_ulonglong)
+            for name in ("total", "free", "page_total", "page_free", "total_v", "free_v", "ext")
+        )
+
+    status = MemoryStatus(length=ctypes.sizeof(MemoryStatus))
+    answered = ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
+    return int(status.total) if answered else None

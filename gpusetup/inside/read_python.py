@@ -1,0 +1,32 @@
+"""Facts of the interpreter that runs this file, as one line of JSON. Python 3.8 syntax, stdlib only.
+
+It is run by the *target* interpreter by path, so the first entry of its search path is this
+folder, which the user's own `python` would not have; it is left out.
+"""
+
+import json
+import os
+import platform
+import sys
+import sysconfig
+
+
+def facts():
+    here = os.path.dirname(os.path.abspath(__file__))
+    return {
+        "python": platform.python_version(),
+        "implementation": sys.implementation.name,
+        "executable": sys.executable,
+        "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
+        "bits": 64 if sys.maxsize > 2**32 else 32,
+        "free_threaded": "t" in getattr(sys, "abiflags", "") or "free-threading" in sys.version,
+        "site_packages": sysconfig.get_path("purelib"),
+        "stdlib": sysconfig.get_path("stdlib"),
+        "machine": platform.machine(),
+        "path": [entry for entry in sys.path if entry and os.path.abspath(entry) != here],
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(facts()))

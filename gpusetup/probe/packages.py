@@ -1,0 +1,184 @@
+"""Which distributions that matter here are in the target, from the names of its files.
+
+Nothing is imported: `*.dist-info` folders, `*.egg-info`, `*.egg-link` and conda's `conda-meta`.
+Each folder is listed once and only small files are opened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpusetup.model import Event, Package
+from gpusetup.probe.paths import join
+from gpusetup.probe.system import System, exists, list_or_empty, read_or_none
+from gpusetup.probe.target import Target
+
+WATCHED = frozenset(
+    "torch torchvision torchaudio torchtext torchdata torchcodec torchao functorch "
+    "pytorch-triton pytorch-triton-rocm pytorch-triton-xpu triton triton-windows triton-rocm "
+    "triton-xpu numpy mkl intel-openmp xformers flash-attn flash-attn-3 bitsandbytes apex "
+    "transformer-engine vllm sgl-kernel sglang deepspeed lightning accelerate torch-tensorrt "
+    "tensorrt onnxruntime-gpu cupy-cuda11x cupy-cuda12x cupy-cuda13x auto-gptq autoawq "
+    "exllamav2 torch-scatter torch-sparse torch-cluster pyg-lib detectron2 mmcv natten "
+    "intel-extension-for-pytorch torch-directml torch-xla torch-npu nccl pynvml cuda-python "
+    "cuda-bindings cuda-toolkit cuda-pathfinder".split()
+)
+"""Names (normalised) of the distributions that belong to, or build on, the torch family."""
+
+CONDA_WATCHED = frozenset(
+    "pytorch pytorch-cpu pytorch-gpu pytorch-cuda pytorch-mutex libtorch torchvision torchaudio "
+    "torchtriton triton cuda-version cudatoolkit cuda-cudart cuda-runtime cuda-nvcc cudnn nccl "
+    "libcublas libcusparse libcufft libcudnn libmagma magma mkl intel-openmp llvm-openmp numpy "
+    "python libstdcxx libstdcxx-ng xformers flash-attn".split()
+)
+"""Names of the conda packages that matter."""
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+_INFO = re.compile(r"(?P<name>.+?)-(?P<version>\d[^-]*)(-py[\d.]+.*)?\.(dist-info|egg-info)$")
+_LIBRARY = re.compile(r"\.(so|dll|dylib|pyd)(\.[\d.]+)?$")
+
+
+def normalised(name: str) -> str:
+    """A distribution's name as PEP 503 compares it.
+
+    >>> normalised("nvidia_cublas.cu12")
+    'nvidia-cublas-cu12'
+    """
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def is_watched(name: str) -> bool:
+    return name in WATCHED or name.startswith("nvidia-")
+
+
+def installed_packages(system: System, target: Target) -> tuple[Package, ...] | None:
+    """What is installed of the watched distributions, in the import order of their folders.
+
+    None where no folder of the target could be listed. The same name may stand there twice.
+    """
+    folders = {folder: list_or_empty(system, folder) for folder in target.path}
+    conda = conda_packages(system, target.prefix)
+    if not any(folders.values()) and not conda:
+        return None
+    found = [
+        package
+        for folder, names in folders.items()
+        for package in _in_folder(system, folder, names)
+    ]
+    return (*found, *conda)
+
+
+def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterable[Package]:
+    for name in names:
+        if name.endswith(".egg-link"):
+            yield from _egg_link(system, folder, name)
+        elif (match := _INFO.match(name)) and is_watched(normalised(match["name"])):
+            yield _package(system, folder, name, normalised(match["name"]), match["version"])
+
+
+def _package(system: System, folder: str, info: str, name: str, version: str) -> Package:
+    installer = read_or_none(system, join(folder, info, "INSTALLER"))
+    return Package(
+        name=name,
+        version=version,
+        installer=installer.strip().lower() or None if installer else None,
+        location=folder,
+        intact=is_intact(system, folder, info) if info.endswith(".dist-info") else None,
+    )
+
+
+def _egg_link(system: System, folder: str, link: str) -> Iterable[Package]:
+    name = normalised(link.removesuffix(".egg-link"))
+    lines = (read_or_none(system, join(folder, link)) or "").splitlines()
+    if lines and is_watched(name):
+        yield Package(name=name, version="0", installer="develop", location=lines[0].strip())
+
+
+def is_intact(system: System, folder: str, info: str) -> bool | None:
+    """Whether the libraries that RECORD names are there; None where RECORD cannot be read."""
+    record = read_or_none(system, join(folder, info, "RECORD"))
+    if record is None:
+        return None
+    return not missing_libraries(system, folder, record)
+
+
+def missing_libraries(system: System, folder: str, record: str) -> tuple[str, ...]:
+    """The libraries of a RECORD that are not there (an install that was cut, or overwritten)."""
+    wanted = recorded_libraries(record)
+    return tuple(path for path in wanted if not exists(system, join(folder, *path.split("/"))))
+
+
+def recorded_libraries(record: str) -> tuple[str, ...]:
+    """The shared libraries that a RECORD names, and the package's own `version.py`.
+
+    >>> recorded_libraries("torch/lib/libc10.so,sha256=x,1\\ntorch/nn/__init__.py,sha256=y,2\\n")
+    ('torch/lib/libc10.so',)
+    """
+    paths = (line.partition(",")[0].strip('"') for line in record.splitlines())
+    return tuple(path for path in paths if _LIBRARY.search(path) or path == "torch/version.py")
+
+
+def leftovers(system: System, target: Target) -> Iterable[Event]:
+    """What pip leaves behind when it could not remove a package in use: `~orch`."""
+    for folder in target.path:
+        for name in list_or_empty(system, folder):
+            if re.match(r"~(orch|riton|vidia)", name):
+                yield Event(
+                    kind="pip-leftover",
+                    values={"name": name, "folder": folder},
+                    source=folder,
+                    text=join(folder, name),
+                )
+
+
+# --- conda ---------------------------------------------------------------------------------------
+
+
+def conda_packages(system: System, prefix: str) -> tuple[Package, ...]:
+    """The watched packages of a conda environment, from the names of its `conda-meta` files."""
+    meta = join(prefix, "conda-meta")
+    parsed = ((name, parse_conda_name(name)) for name in list_or_empty(system, meta))
+    return tuple(
+        _conda_package(system, prefix, join(meta, file), *parts)
+        for file, parts in parsed
+        if parts and (parts[0] in CONDA_WATCHED or parts[0] in WATCHED)
+    )
+
+
+def _conda_package(
+    system: System, prefix: str, file: str, name: str, version: str, build: str
+) -> Package:
+    text = read_or_none(system, file) or ""
+    return Package(
+        name=name,
+        version=version,
+        installer="conda",
+        build=build,
+        channel=parse_channel(text),
+        location=prefix,
+    )
+
+
+def parse_conda_name(file: str) -> tuple[str, str, str] | None:
+    """Name, version and build of a `conda-meta` file.
+
+    >>> parse_conda_name("pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json")
+    ('pytorch', '2.5.1', 'py3.11_cuda12.4_cudnn9.1.0_0')
+    """
+    parts = file.removesuffix(".json").rsplit("-", 2)
+    return (parts[0], parts[1], parts[2]) if file.endswith(".json") and len(parts) == 3 else None
+
+
+def parse_channel(text: str) -> str | None:
+    """The channel's name in a `conda-meta` file, whose file list may have been cut off.
+
+    >>> parse_channel('{"channel": "https://conda.anaconda.org/conda-forge/linux-64"}')
+    'conda-forge'
+    """
+    match = re.search(r'"channel":\s*"([^"]+)"', text)
+    if not match:
+        return None
+    parts = match[1].rstrip("/").split("/")
+    platforms = ("linux", "win", "osx", "noarch")
+    return parts[-2] if len(parts) > 1 and parts[-1].split("-")[0] in platforms else parts[-1]

@@ -1,0 +1,50 @@
+"""Paths as text, in the manner of the machine that is read, which may not be this one.
+
+A path with a backslash or a drive letter is Windows'; every other one is POSIX'.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+def separator(path: str) -> str:
+    return "\\" if "\\" in path or re.match(r"[A-Za-z]:", path) else "/"
+
+
+def join(first: str, *more: str) -> str:
+    """Join in the manner of the first part.
+
+    >>> join("C:\\\\env", "Lib", "site-packages")
+    'C:\\\\env\\\\Lib\\\\site-packages'
+    >>> join("/", "proc")
+    '/proc'
+    """
+    mark = separator(first)
+    return mark.join((first.rstrip(mark), *more))
+
+
+def parent(path: str) -> str:
+    """The folder that holds a path.
+
+    >>> parent("/usr/bin/python3"), parent("/usr")
+    ('/usr/bin', '/')
+    """
+    mark = separator(path)
+    return path.rstrip(mark).rpartition(mark)[0] or mark
+
+
+def base_name(path: str) -> str:
+    """The last part of a path.
+
+    >>> base_name("C:\\\\env\\\\Scripts")
+    'Scripts'
+    """
+    mark = separator(path)
+    return path.rstrip(mark).rpartition(mark)[2]
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is a folder or lies in it."""
+    mark = separator(folder)
+    return path == folder or path.startswith(folder.rstrip(mark) + mark)

@@ -1,0 +1,70 @@
+"""The target interpreter's own facts, and the other interpreters on PATH."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpusetup.model import Python, Reading
+from gpusetup.probe.paths import join
+from gpusetup.probe.system import System, exists, list_or_empty
+from gpusetup.probe.target import Target
+
+_INTERPRETER = re.compile(r"python(3(\.\d+)?t?)?(\.exe)?")
+MOST_OTHERS = 16
+
+
+def read_python(system: System, target: Target | None) -> tuple[Python, tuple[Reading, ...]]:
+    """The facts of the target; without one, the interpreters on PATH only."""
+    if target is None:
+        return Python(others=tuple(others(system))[:MOST_OTHERS]), ()
+    python = Python(
+        version=target.version,
+        executable=target.python,
+        prefix=target.prefix,
+        manager=target.manager,
+        chosen_by=target.chosen_by,
+        bits=target.bits,
+        free_threaded=target.free_threaded,
+        externally_managed=externally_managed(system, target),
+        has_pip=has_pip(system, target),
+        site_packages=target.site_packages,
+        site_writable=_writable(system, target.site_packages),
+        others=tuple(p for p in others(system) if p != target.python)[:MOST_OTHERS],
+    )
+    reading = Reading(
+        subject="python", source=target.chosen_by, value=target.version, problem=target.problem
+    )
+    return python, (reading,)
+
+
+def externally_managed(system: System, target: Target) -> bool | None:
+    """Whether the interpreter forbids installing into it (PEP 668); never so in an environment."""
+    if target.prefix != (target.base_prefix or target.prefix):
+        return False
+    if target.stdlib is None:
+        return None
+    return exists(system, join(target.stdlib, "EXTERNALLY-MANAGED"))
+
+
+def has_pip(system: System, target: Target) -> bool | None:
+    if not target.path:
+        return None
+    return any("pip" in list_or_empty(system, folder) for folder in target.path)
+
+
+def _writable(system: System, folder: str | None) -> bool | None:
+    try:
+        return system.stat(folder).writable if folder else None
+    except OSError:
+        return None
+
+
+def others(system: System) -> Iterable[str]:
+    """The interpreters on PATH, each once, in PATH's order."""
+    mark = ";" if system.family == "windows" else ":"
+    folders = dict.fromkeys(system.environ().get("PATH", "").split(mark))
+    for folder in filter(None, folders):
+        for name in list_or_empty(system, folder):
+            if _INTERPRETER.fullmatch(name.lower()):
+                yield join(folder, name)

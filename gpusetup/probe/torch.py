@@ -1,0 +1,190 @@
+"""The torch that the target would import, from its files; torch itself is asked only if `deep`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpusetup.model import Event, Package, Reading, Torch
+from gpusetup.probe.packages import installed_packages, leftovers
+from gpusetup.probe.paths import join, separator
+from gpusetup.probe.system import System, exists, list_or_empty, read_or_none
+from gpusetup.probe.target import Target
+
+DEEP_SECONDS = 60.0
+
+SHADOWS = (
+    "torch", "torchvision", "torchaudio", "triton", "numpy",
+    "random", "types", "copy", "dis", "typing", "enum", "queue", "numbers", "token", "inspect",
+    "logging", "platform", "statistics", "tempfile", "code", "select", "secrets", "string",
+    "struct", "math", "operator", "profile", "signal", "socket", "ssl", "warnings",
+)  # fmt: skip
+"""Module names that `import torch` needs: a file of that name in the working folder hides them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchSide:
+    """What was read of the torch family."""
+
+    torch: Torch
+    packages: tuple[Package, ...] | None
+    events: tuple[Event, ...] = ()
+    readings: tuple[Reading, ...] = ()
+
+
+def read_torch(system: System, target: Target, *, deep: bool = False) -> TorchSide:
+    """The torch family of the target, and what stands in its way."""
+    packages = installed_packages(system, target)
+    torch, readings = _torch(system, target, packages)
+    events = (*shadows(system), *leftovers(system, target), *incomplete(packages))
+    side = TorchSide(torch=torch, packages=packages, events=events, readings=readings)
+    return _asked(system, target, side) if deep and torch.installed else side
+
+
+def _torch(
+    system: System, target: Target, packages: tuple[Package, ...] | None
+) -> tuple[Torch, tuple[Reading, ...]]:
+    if packages is None:
+        problem = target.problem or "the target's folders cannot be listed"
+        return Torch(), (Reading(subject="torch", source="site-packages", problem=problem),)
+    for folder in target.path:
+        text = read_or_none(system, join(folder, "torch", "version.py"))
+        if text is not None:
+            source = join(folder, "torch", "version.py")
+            torch = from_version_file(parse_version_file(text), folder, packages)
+            return torch, (Reading(subject="torch", source=source, value=torch.version),)
+    return _without_version_file(packages)
+
+
+def _without_version_file(packages: tuple[Package, ...]) -> tuple[Torch, tuple[Reading, ...]]:
+    """No `torch/version.py` in any folder: not installed, or an install that was cut."""
+    listed = next((p for p in packages if p.name in ("torch", "pytorch")), None)
+    if listed is None:
+        reading = Reading(subject="torch", source="site-packages", problem="not installed")
+        return Torch(installed=False), (reading,)
+    problem = f"{listed.name} {listed.version} is listed but torch/version.py is not there"
+    torch = Torch(
+        installed=True,
+        version=listed.version,
+        backend=backend_of(listed.version, None, None),
+        installer=listed.installer,
+        location=listed.location,
+    )
+    return torch, (Reading(subject="torch", source="site-packages", problem=problem),)
+
+
+def from_version_file(
+    fields: Mapping[str, Any], folder: str, packages: tuple[Package, ...]
+) -> Torch:
+    """The torch whose `version.py` says so."""
+    version, cuda, hip = fields.get("__version__"), fields.get("cuda"), fields.get("hip")
+    return Torch(
+        installed=True,
+        version=version,
+        cuda=cuda,
+        hip=hip,
+        backend="xpu" if fields.get("xpu") else backend_of(version, cuda, hip, known=True),
+        debug=fields.get("debug"),
+        installer=installer_of(version, folder, packages),
+        location=folder,
+    )
+
+
+def parse_version_file(text: str) -> dict[str, Any]:
+    """The constants of a `torch/version.py`.
+
+    >>> parse_version_file("__version__ = '2.5.1+cu124'\\ncuda: Optional[str] = '12.4'\\n")
+    {'__version__': '2.5.1+cu124', 'cuda': '12.4'}
+    """
+    lines = re.findall(r"^(\w+)\s*(?::[^=]*)?=\s*(None|True|False|'[^'\n]*'|\"[^\"\n]*\")", text, re.M)
+    return {name: ast.literal_eval(value) for name, value in lines}
+
+
+def backend_of(
+    version: str | None, cuda: str | None, hip: str | None, *, known: bool = False
+) -> str | None:
+    """The backend that a version's local label or its CUDA names; `known`: None means CPU.
+
+    >>> backend_of("2.5.1+cu124", "12.4", None), backend_of("2.5.1", "12.4", None)
+    ('cu124', 'cu124')
+    >>> backend_of("2.9.0", None, None, known=True), backend_of("2.9.0", None, "6.4.43483")
+    ('cpu', 'rocm6.4')
+    """
+    label = re.match(r"(cu\d{2,3}|cpu|rocm[\d.]+|xpu)\b", (version or "").partition("+")[2])
+    if label:
+        return label[1]
+    if cuda:
+        return "cu" + "".join(cuda.split(".")[:2])
+    if hip:
+        return "rocm" + ".".join(hip.split(".")[:2])
+    return "cpu" if known else None
+
+
+def installer_of(version: str | None, folder: str, packages: Iterable[Package]) -> str | None:
+    """Who installed the torch of a folder: the listed distribution whose version it has."""
+    listed = [p for p in packages if p.name == "torch" and p.location == folder]
+    same = [p for p in listed if p.version == version]
+    for package in (*same, *listed):
+        return package.installer
+    by_conda = any(p.name in ("pytorch", "libtorch") and p.installer == "conda" for p in packages)
+    return "conda" if by_conda else None
+
+
+def shadows(system: System) -> Iterable[Event]:
+    """Files of the working folder that would hide a module that `import torch` needs."""
+    cwd = system.facts().get("cwd")
+    names = set(list_or_empty(system, cwd)) if cwd else set()
+    for module in SHADOWS:
+        if f"{module}.py" in names:
+            yield _shadow(module, join(cwd, f"{module}.py"))
+        elif module in names and exists(system, join(cwd, module, "__init__.py")):
+            yield _shadow(module, join(cwd, module) + separator(cwd))
+
+
+def _shadow(module: str, path: str) -> Event:
+    return Event(
+        kind="module-shadowed", values={"module": module, "path": path}, source="cwd", text=path
+    )
+
+
+def incomplete(packages: Iterable[Package] | None) -> Iterable[Event]:
+    """Distributions whose libraries are not all there."""
+    for package in packages or ():
+        if package.intact is False:
+            yield Event(
+                kind="package-incomplete",
+                values={"name": package.name, "version": package.version},
+                source=package.location,
+                text=f"{package.name} {package.version}: libraries of its RECORD are missing",
+            )
+
+
+# --- torch's own answer, under --deep -------------------------------------------------------------
+
+
+def _asked(system: System, target: Target, side: TorchSide) -> TorchSide:
+    answer = system.ask("read_torch", python=target.python, timeout=DEEP_SECONDS)
+    problem = answer.get("problem") or answer.get("import_error")
+    said = None if problem else f"torch {answer.get('version')}"
+    reading = Reading(subject="torch", source="import torch", value=said, problem=problem)
+    return replace(
+        side, torch=with_answer(side.torch, answer), readings=(*side.readings, reading)
+    )
+
+
+def with_answer(torch: Torch, answer: Mapping[str, Any]) -> Torch:
+    """The torch of the files with what the imported torch said of itself."""
+    if problem := answer.get("problem") or answer.get("import_error"):
+        return replace(torch, import_error=str(problem))
+    kernels = answer.get("kernels")
+    return replace(
+        torch,
+        version=answer.get("version") or torch.version,
+        cuda=answer.get("cuda") or torch.cuda,
+        cuda_available=answer.get("cuda_available"),
+        kernels=tuple(kernels) if kernels else torch.kernels,
+        cudnn=answer.get("cudnn") or torch.cudnn,
+    )
