@@ -437,8 +437,11 @@ class TorchBuild:
     torchaudio: str | None = None
     released: str | None = None
     channel: Literal["pytorch", "conda-pytorch", "conda-forge"] = "pytorch"
+    labelled: bool = True
+    """Whether its version carries the backend (`2.5.1+cu124`); macOS' and old aarch64 wheels do not."""
     status: str = "sourced"
     """How sure the row is: `verified`, `sourced`, `inferred`."""
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -499,6 +502,8 @@ class Resolution:
     fallbacks: tuple[Choice, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     advice: Advice | None = None
+    conda: TorchBuild | None = None
+    """What conda's channels have for the same question (an older torch at times)."""
     notes: tuple[str, ...] = ()
     """What a reader should know: a driver newer than the catalog, a guessed platform…"""
     catalog_as_of: str = ""

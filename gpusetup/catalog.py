@@ -1,0 +1,496 @@
+"""The dated table of torch builds, GPUs and drivers (`data/catalog.json`), and what it answers.
+
+`load_catalog()` reads it once. A build is a row of torch x backend x platform; GPUs are found by
+name (`gpus.py`); a driver's CUDA and the floors follow from the driver's branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from gpusetup.gpus import GpuRow, one_capability, one_memory, rows_named
+from gpusetup.kernels import release
+from gpusetup.model import Capability, Gpu, Reading, Snapshot, TorchBuild, parsed
+
+DATA = Path(__file__).resolve().parent / "data" / "catalog.json"
+SOURCE = "catalog"
+
+Channel = Literal["pytorch", "conda-pytorch", "conda-forge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One torch release and the companions that belong to it."""
+
+    torch: str
+    released: str
+    torchvision: str | None = None
+    torchvision_needs: str | None = None
+    """The torch that this torchvision accepts where that is a range: `>=2.14.0`."""
+    torchvision_python: str | None = None
+    torchaudio: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """The least driver for a CUDA version (`12.4.1`) or a whole family (`12`)."""
+
+    cuda: str
+    linux: str
+    windows: str | None = None
+
+    def on(self, family: str) -> str | None:
+        return self.windows if family == "windows" else self.linux
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A driver branch and the CUDA version that its `nvidia-smi` prints."""
+
+    branch: int
+    cuda: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retired:
+    """The last driver branch that knows an architecture; `minor` None means the whole major."""
+
+    architecture: str
+    major: int
+    last_branch: int
+    minor: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    as_of: str
+    builds: tuple[TorchBuild, ...]
+    releases: tuple[Release, ...]
+    gpus: tuple[GpuRow, ...]
+    branches: tuple[Branch, ...]
+    families: tuple[Floor, ...]
+    toolkits: tuple[Floor, ...]
+    other_backends: Mapping[str, tuple[str, ...]]
+    """Index labels that exist but are not fitted to NVIDIA GPUs: ROCm, XPU, older torch's."""
+    retired: tuple[Retired, ...]
+
+    @property
+    def newest_capability(self) -> Capability:
+        return max(row.capability for row in self.gpus)
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Every backend that ever was."""
+        return tuple(dict.fromkeys((*(b.backend for b in self.builds), *self.other_backends)))
+
+    def driver_cuda(self, driver_version: str, family: str = "linux") -> str | None:
+        """What `nvidia-smi` prints as CUDA version; a newer driver counts as the newest row.
+
+        None for a driver older than the oldest row, and for a text that is no version. Windows'
+        numbers run a little higher inside the same branches.
+        """
+        major = parsed(driver_version).major
+        known = [row for row in self.branches if row.branch <= major]
+        return max(known, key=lambda row: row.branch).cuda if known else None
+
+    def driver_is_newer(self, driver_version: str) -> bool:
+        """Whether a driver's branch is newer than any that the catalog knows.
+
+        Windows drivers of a branch run up to 9 above its number.
+        """
+        return parsed(driver_version).major >= max(row.branch for row in self.branches) + 10
+
+    def driver_floor(self, cuda: str, family: str = "linux") -> str | None:
+        """The least driver for a CUDA version, by minor-version compatibility from 11 on.
+
+        `family` is `windows` for Windows drivers, WSL's included.
+        """
+        return _floor_of(cuda, family, self.families, self.toolkits)
+
+    def toolkit_driver(self, cuda: str, family: str = "linux") -> str | None:
+        """The driver that first served a CUDA version fully (needed to compile its PTX)."""
+        rows = [row for row in self.toolkits if release(row.cuda) == release(cuda)]
+        return min((f for row in rows if (f := row.on(family))), key=parsed, default=None)
+
+    def last_branch(self, capability: Capability) -> int | None:
+        """The last driver branch for a GPU; None while drivers still support it."""
+        for row in self.retired:
+            if row.major == capability.major and row.minor in (None, capability.minor):
+                return row.last_branch
+        return None
+
+    def gpus_named(self, text: str) -> tuple[GpuRow, ...]:
+        """The GPUs that a text names; UsageError with the nearest names when there is none."""
+        return rows_named(text, self.gpus)
+
+    def row_of(
+        self,
+        torch_version: str,
+        backend: str,
+        family: str,
+        machine: str,
+        channel: Channel = "pytorch",
+    ) -> TorchBuild | None:
+        """The row of a torch (with or without its local label) on a backend and platform."""
+        public = torch_version.partition("+")[0]
+        wanted = (public, backend, family, machine, channel)
+        for row in self.builds:
+            if (row.torch, row.backend, row.os, row.machine, row.channel) == wanted:
+                return row
+        return None
+
+    def release_of(self, torch_version: str) -> Release | None:
+        public = torch_version.partition("+")[0]
+        return next((row for row in self.releases if row.torch == public), None)
+
+    def torchvision_fits(self, torchvision_version: str, torch_version: str) -> bool | None:
+        """Whether a torchvision belongs to a torch; None where the catalog does not know it."""
+        from packaging.specifiers import SpecifierSet
+
+        public = torchvision_version.partition("+")[0]
+        for row in self.releases:
+            if row.torchvision == public:
+                needs = row.torchvision_needs or f"=={row.torch}"
+                return torch_version.partition("+")[0] in SpecifierSet(needs)
+        return None
+
+
+@lru_cache(maxsize=1)
+def load_catalog() -> Catalog:
+    """The catalog inside the package."""
+    return read_catalog(DATA.read_bytes())
+
+
+def read_catalog(raw: bytes) -> Catalog:
+    """A catalog from its JSON text; BadInput names the place that is wrong."""
+    from gpusetup import codec
+
+    document = codec.from_json(raw, _Document, what="the catalog")
+    catalog = Catalog(
+        as_of=document.as_of,
+        builds=(),
+        releases=tuple(row.release() for row in document.releases.rows),
+        gpus=(
+            *document.gpus.rows,
+            *(row for names in document.gpu_names.rows for row in names.gpus()),
+        ),
+        branches=document.branches.rows,
+        families=document.families.rows,
+        toolkits=document.toolkits.rows,
+        other_backends={
+            row.backend: tuple(row.torch.split()) for row in document.other_backends.rows
+        },
+        retired=document.retired.rows,
+    )
+    return replace(catalog, builds=_builds(document, catalog))
+
+
+def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
+    """A snapshot completed from the catalog, each value with a reading that says so.
+
+    Filled where no source answered: torch's kernels from its row, a GPU's capability and memory
+    from its name, the driver's CUDA from its version.
+    """
+    return _with_driver_cuda(_with_gpus(_with_kernels(snapshot, catalog), catalog), catalog)
+
+
+# --- completing a snapshot ----------------------------------------------------------------------
+
+
+def _with_kernels(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
+    torch, on = snapshot.torch, snapshot.os
+    if torch.kernels is not None or not (
+        torch.version and torch.backend and on.family and on.machine
+    ):
+        return snapshot
+    row = catalog.row_of(torch.version, torch.backend, on.family, on.machine)
+    if row is None:
+        return snapshot
+    kernels = (*row.kernels, *row.ptx)
+    value = " ".join(kernels) or "none (CPU build)"
+    return replace(
+        snapshot,
+        torch=replace(torch, kernels=kernels, cuda=torch.cuda or row.cuda),
+        readings=(*snapshot.readings, Reading(subject="torch.kernels", source=SOURCE, value=value)),
+    )
+
+
+def _with_gpus(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
+    if snapshot.gpus is None or all(
+        g.compute_capability and g.memory_total_bytes for g in snapshot.gpus
+    ):
+        return snapshot
+    filled = [_completed(gpu, catalog) for gpu in snapshot.gpus]
+    return replace(
+        snapshot,
+        gpus=tuple(gpu for gpu, _ in filled),
+        readings=(*snapshot.readings, *(reading for _, readings in filled for reading in readings)),
+    )
+
+
+def _completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, tuple[Reading, ...]]:
+    from gpusetup.errors import UsageError
+
+    if gpu.compute_capability and gpu.memory_total_bytes:
+        return gpu, ()
+    try:
+        hits = catalog.gpus_named(gpu.name)
+        capability = gpu.compute_capability or one_capability(gpu.name, hits)
+    except UsageError as problem:
+        said = Reading(subject=f"gpu {gpu.name}", source=SOURCE, problem=problem.message)
+        return gpu, (said,)
+    memory = gpu.memory_total_bytes or one_memory(hits)
+    readings = []
+    if gpu.compute_capability is None:
+        subject = f"gpu {gpu.name} compute_capability"
+        readings.append(Reading(subject=subject, source=SOURCE, value=str(capability)))
+    if gpu.memory_total_bytes is None and memory is not None:
+        subject = f"gpu {gpu.name} memory_total_bytes"
+        readings.append(Reading(subject=subject, source=SOURCE, value=str(memory)))
+    filled = replace(gpu, compute_capability=capability, memory_total_bytes=memory)
+    return filled, tuple(readings)
+
+
+def _with_driver_cuda(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
+    driver = snapshot.driver
+    if driver.cuda is not None or driver.version is None:
+        return snapshot
+    cuda = catalog.driver_cuda(driver.version, snapshot.os.family or "linux")
+    if cuda is None:
+        return snapshot
+    reading = Reading(subject="driver.cuda", source=SOURCE, value=f"{cuda} (from {driver.version})")
+    filled = replace(driver, cuda=cuda)
+    return replace(snapshot, driver=filled, readings=(*snapshot.readings, reading))
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Build:
+    backend: str
+    arch: str = ""
+    """As in TORCH_CUDA_ARCH_LIST: `8.0 9.0 12.0+PTX`."""
+    status: str
+    glibc: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Platform:
+    on: str
+    """`linux-x86_64`."""
+    pythons: str
+    builds: tuple[_Build, ...]
+    glibc: str | None = None
+    macos: str | None = None
+    labelled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Release:
+    torch: str
+    released: str
+    platforms: tuple[_Platform, ...]
+    torchvision: str | None = None
+    torchvision_needs: str | None = None
+    torchvision_python: str | None = None
+    torchaudio: str | None = None
+
+    def release(self) -> Release:
+        return Release(
+            torch=self.torch,
+            released=self.released,
+            torchvision=self.torchvision,
+            torchvision_needs=self.torchvision_needs,
+            torchvision_python=self.torchvision_python,
+            torchaudio=self.torchaudio,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CondaBuild:
+    torch: str
+    channel: Channel
+    on: str
+    pythons: str
+    backend: str
+    status: str
+    arch: str = ""
+    glibc: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Other:
+    backend: str
+    torch: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    capability: Capability
+    names: tuple[str, ...]
+
+    def gpus(self) -> tuple[GpuRow, ...]:
+        return tuple(GpuRow(name=name, capability=self.capability) for name in self.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Releases:
+    rows: tuple[_Release, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CondaBuilds:
+    rows: tuple[_CondaBuild, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Others:
+    rows: tuple[_Other, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Floors:
+    rows: tuple[Floor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Branches:
+    rows: tuple[Branch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Retirements:
+    rows: tuple[Retired, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gpus:
+    rows: tuple[GpuRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AllNames:
+    rows: tuple[_Names, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    """The file: groups of rows, each with its date, certainty and sources."""
+
+    as_of: str
+    releases: _Releases
+    conda: _CondaBuilds
+    other_backends: _Others
+    families: _Floors
+    toolkits: _Floors
+    branches: _Branches
+    retired: _Retirements
+    gpus: _Gpus
+    gpu_names: _AllNames
+
+
+def _builds(document: _Document, catalog: Catalog) -> tuple[TorchBuild, ...]:
+    wheels = [
+        _wheel(row, platform, build, catalog)
+        for row in document.releases.rows
+        for platform in row.platforms
+        for build in platform.builds
+    ]
+    return (*wheels, *(_conda(row, catalog) for row in document.conda.rows))
+
+
+def _wheel(row: _Release, platform: _Platform, build: _Build, catalog: Catalog) -> TorchBuild:
+    family, _, machine = platform.on.partition("-")
+    cuda = cuda_of(build.backend)
+    kernels, ptx = codes(build.arch)
+    return TorchBuild(
+        torch=row.torch,
+        backend=build.backend,
+        cuda=cuda,
+        os=family,  # type: ignore[arg-type]  # the file is ours; a test reads every row
+        machine=machine,
+        pythons=_pythons(platform.pythons),
+        kernels=kernels,
+        ptx=ptx,
+        driver_floor=catalog.driver_floor(cuda, family) if cuda else None,
+        glibc=build.glibc or platform.glibc,
+        macos=platform.macos,
+        torchvision=row.torchvision,
+        torchaudio=row.torchaudio,
+        released=row.released,
+        labelled=platform.labelled,
+        status=build.status,
+        note=build.note,
+    )
+
+
+def _conda(row: _CondaBuild, catalog: Catalog) -> TorchBuild:
+    family, _, machine = row.on.partition("-")
+    cuda = cuda_of(row.backend)
+    kernels, ptx = codes(row.arch)
+    same = catalog.release_of(row.torch)
+    return TorchBuild(
+        torch=row.torch,
+        backend=row.backend,
+        cuda=cuda,
+        os=family,  # type: ignore[arg-type]
+        machine=machine,
+        pythons=_pythons(row.pythons),
+        kernels=kernels,
+        ptx=ptx,
+        driver_floor=catalog.driver_floor(cuda, family) if cuda else None,
+        glibc=row.glibc,
+        torchvision=same.torchvision if same else None,
+        torchaudio=same.torchaudio if same else None,
+        channel=row.channel,
+        status=row.status,
+    )
+
+
+def cuda_of(backend: str) -> str | None:
+    """The CUDA version of a wheel tag.
+
+    >>> cuda_of("cu124"), cuda_of("cu92"), cuda_of("cpu"), cuda_of("rocm6.4")
+    ('12.4', '9.2', None, None)
+    """
+    digits = backend.removeprefix("cu")
+    if digits == backend or not digits.isdigit():
+        return None
+    return f"{digits[:-1]}.{digits[-1]}"
+
+
+@lru_cache(maxsize=256)
+def codes(arch: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Kernels and PTX of an architecture list as torch's builds write it.
+
+    >>> codes("8.0 12.0+PTX")
+    (('sm_80', 'sm_120'), ('compute_120',))
+    """
+    plain = [word.removesuffix("+PTX").replace(".", "") for word in arch.split()]
+    ptx = [
+        word.removesuffix("+PTX").replace(".", "") for word in arch.split() if word.endswith("+PTX")
+    ]
+    return tuple(f"sm_{digits}" for digits in plain), tuple(f"compute_{digits}" for digits in ptx)
+
+
+@lru_cache(maxsize=64)
+def _pythons(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+@lru_cache(maxsize=256)
+def _floor_of(
+    cuda: str, family: str, families: tuple[Floor, ...], toolkits: tuple[Floor, ...]
+) -> str | None:
+    exact = [row for row in families if row.cuda == cuda]
+    same = exact or [row for row in families if row.cuda == cuda.split(".")[0]]
+    if same:
+        return same[0].on(family)
+    older = [row for row in toolkits if release(row.cuda) == release(cuda)]
+    return min((f for row in older if (f := row.on(family))), key=parsed, default=None)

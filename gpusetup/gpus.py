@@ -1,0 +1,152 @@
+"""GPUs by name: whole tokens of the catalog's names and of what `nvidia-smi` prints.
+
+Vendor words may be left out, `80GB` and `80 GB` are the same, and Laptop, Mobile and Max-Q name
+one family.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from gpusetup.errors import UsageError
+from gpusetup.model import Capability, Gpu
+
+VENDOR_WORDS = frozenset({"nvidia", "corporation", "gpu", "graphics", "card"})
+"""Words that never tell two GPUs apart."""
+
+SERIES_WORDS = frozenset({"geforce", "tesla", "quadro"})
+"""Words that may be left out, unless they do tell two GPUs apart (Quadro RTX 6000)."""
+
+SAME_WORD = {
+    "mobile": "laptop",
+    "maxq": "laptop",
+    "design": "",
+    "with": "",
+    "gb": "",
+    "generation": "",
+}
+"""Spellings of one thing; "" drops the word."""
+
+PARTS = re.compile(
+    r"max-?q|\d+\s?g(?:i?b)?\b|(?<![a-z])[gr]tx(?=\d)|\d+(?=(?:ti|super)\b)|[a-z0-9]+"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRow:
+    """One GPU of the catalog. Peaks are dense TFLOPS; `variable_clock` ones are no yardstick."""
+
+    name: str
+    capability: Capability
+    smi_names: tuple[str, ...] = ()
+    chip: str | None = None
+    architecture: str | None = None
+    memory_gb: float | None = None
+    memory_type: str | None = None
+    memory_bandwidth_gbs: float | None = None
+    sm_count: int | None = None
+    cuda_cores: int | None = None
+    boost_mhz: float | None = None
+    tdp_w: float | None = None
+    released: str | None = None
+    variable_clock: bool = False
+    note: str | None = None
+    peak_tflops: Mapping[str, float] = field(default_factory=dict)
+    peaks_published: tuple[str, ...] = ()
+    """The peaks that the vendor published; the others are computed from clocks."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The nominal size (`nvidia-smi` shows a little less)."""
+        return None if self.memory_gb is None else int(self.memory_gb * (1 << 30))
+
+
+@lru_cache(maxsize=1024)
+def tokens(name: str) -> frozenset[str]:
+    """The words of a GPU's name that count.
+
+    >>> sorted(tokens("NVIDIA A100-SXM4-80GB")), sorted(tokens("rtx3080Ti Max-Q"))
+    (['80gb', 'a100', 'sxm4'], ['3080', 'laptop', 'rtx', 'ti'])
+    """
+    found = (_word(part) for part in PARTS.findall(name.lower()))
+    return frozenset(word for word in found if word) - VENDOR_WORDS
+
+
+def _word(part: str) -> str:
+    part = part.replace("-", "")
+    if re.fullmatch(r"\d+\s?gi?b?", part):
+        return re.sub(r"\D", "", part) + "gb"
+    return SAME_WORD.get(part, part)
+
+
+def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
+    """The GPUs that a text names: those of exactly that name, else all that hold all its words.
+
+    Raises UsageError with the nearest names when there is none.
+    """
+    asked = tokens(text)
+    ways = (
+        lambda name: tokens(name) == asked,
+        lambda name: tokens(name) - {"geforce", "tesla"} == asked - {"geforce", "tesla"},
+        lambda name: asked - SERIES_WORDS <= tokens(name),
+    )
+    for way in ways if asked - SERIES_WORDS else ():
+        hits = tuple(row for row in rows if any(map(way, (*row.smi_names, row.name))))
+        if hits:
+            return hits
+    raise UsageError(f"No GPU is called {text!r}", hint=_nearest(text, rows))
+
+
+def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
+    import difflib
+
+    names = {row.name.lower(): row.name for row in rows}
+    short = {
+        name.lower().removeprefix("geforce ").removeprefix("tesla "): name
+        for name in names.values()
+    }
+    close = difflib.get_close_matches(
+        text.lower().removeprefix("nvidia "), {**names, **short}, 4, 0.5
+    )
+    if not close:
+        return "use a name that `nvidia-smi` prints, or a capability such as `sm_86`"
+    shown = dict.fromkeys({**names, **short}[key] for key in close)
+    return f"the nearest: {', '.join(list(shown)[:3])}; or a capability such as `sm_86`"
+
+
+def one_capability(text: str, rows: Iterable[GpuRow]) -> Capability:
+    """The capability that all hits share; UsageError where they differ."""
+    by: dict[Capability, str] = {}
+    for row in rows:
+        by.setdefault(row.capability, row.name)
+    if len(by) > 1:
+        each = ", ".join(f"{name} ({capability})" for capability, name in sorted(by.items()))
+        raise UsageError(
+            f"{text!r} names GPUs of different capability: {each}", hint="name one of them"
+        )
+    return next(iter(by))
+
+
+def one_memory(rows: Iterable[GpuRow]) -> int | None:
+    """The memory that all hits share, in bytes; None where they differ."""
+    sizes = {row.memory_bytes for row in rows}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
+    """A GPU as somebody writes it: a name, or `sm_86`, `8.6`.
+
+    Raises UsageError for an unknown name and for a name of several capabilities.
+    """
+    if re.fullmatch(r"(sm_|compute_)?\d+\.?\d[af]?", text.strip().lower()) and (
+        "_" in text or "." in text
+    ):
+        found = Capability.parse(text)
+        return Gpu(name=found.sm, compute_capability=found)
+    hits = rows_named(text, rows)
+    shared = one_capability(text, hits)
+    name = hits[0].smi_names[0] if len(hits) == 1 and hits[0].smi_names else text.strip()
+    return Gpu(name=name, compute_capability=shared, memory_total_bytes=one_memory(hits))
