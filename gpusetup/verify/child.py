@@ -1,0 +1,112 @@
+"""Starts the child and talks with it: one job, one answer, or how it died. Edge."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any, Dict, List, Optional
+
+from .values import CRASHED, Outcome
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LAST_WORDS = {
+    "SIGKILL": "often the kernel when memory runs out: `dmesg` says so",
+    "SIGILL": "an instruction that this CPU lacks: this torch is built for a newer one",
+    "SIGBUS": "often a full /dev/shm or a file that was cut while in use",
+}
+"""How a process died -> what that usually means."""
+
+
+class Child:
+    """The computing process; started at the first job, and anew after it died."""
+
+    def __init__(self, verbose: bool) -> None:
+        self.verbose = verbose
+        self.process: Optional["subprocess.Popen[str]"] = None
+        self.lines: "queue.Queue[str]" = queue.Queue()
+
+    def ask(self, name: str, device: str, limit_seconds: float) -> Dict[str, Any]:
+        """Run one check in the child: its outcome and seconds, as the worker says them."""
+        if self.process is None:
+            self.start()
+        self.say({"name": name, "device": device})
+        try:
+            line = self.lines.get(timeout=limit_seconds)
+        except queue.Empty:
+            self.end()
+            return died(f"no answer in {limit_seconds:g} s; the process was ended")
+        if line:
+            return dict(json.loads(line))
+        assert self.process is not None
+        code = self.process.wait()
+        self.end()
+        return died(how(code))
+
+    def start(self) -> None:
+        flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        self.process = subprocess.Popen(
+            [sys.executable, *flags, HERE, "--worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            universal_newlines=True,
+            encoding="utf-8",
+        )
+        self.lines = queue.Queue()
+        threading.Thread(target=_listen, args=(self.process, self.lines), daemon=True).start()
+        self.say({"path": sys.path, "verbose": self.verbose})
+
+    def say(self, message: Dict[str, Any]) -> None:
+        assert self.process is not None and self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(message) + "\n")
+            self.process.stdin.flush()
+        except OSError:  # it is dead: the reader of the answer says how
+            pass
+
+    def end(self) -> None:
+        """End the process, if there is one, without waiting for its torch to tidy up."""
+        if self.process is None:
+            return
+        self.process.kill()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:  # asleep in the driver: given up, not waited for
+            pass
+        self.process = None
+
+
+def _listen(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> None:
+    """Hand on each line; an empty one says that the child has gone."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.put(line)
+    lines.put("")
+
+
+def died(detail: str) -> Dict[str, Any]:
+    """The answer of a check in which the process ended."""
+    meaning = next((text for name, text in LAST_WORDS.items() if name in detail), None)
+    hint = meaning or "`-v` shows the stack; an update of the driver or another build may help"
+    return {"outcome": Outcome(CRASHED, detail, hint=hint)._asdict(), "seconds": 0.0}
+
+
+def how(code: int) -> str:
+    """How a process ended, from its return code.
+
+    >>> how(3), how(-11)
+    ('the process ended with exit code 3', 'the process died of SIGSEGV')
+    """
+    if code >= 0:
+        shown = f"0x{code:08X}" if code > 0xFFFF else str(code)
+        return f"the process ended with exit code {shown}"
+    return f"the process died of {signal.Signals(-code).name}"
+
+
+def start_by_path(python: str, arguments: List[str]) -> int:
+    """Run this folder with another interpreter, its streams ours; the exit code."""
+    return subprocess.call([python, HERE, *arguments])

@@ -1,0 +1,138 @@
+"""The report as text and as JSON. Returns text, prints nothing; plain ASCII of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Optional
+
+from .devices import GIB, NOT_DETECTED
+from .values import CRASHED, FAILED, PASSED, SKIPPED, Report, Result, Stop, kind, verdict
+
+COMPUTING = ("properties", "arch", "matmul", "amp")
+"""The checks whose sum is the computation test."""
+DEVICE_KEYS = ("device", "name", "cuda_index", "uuid", "compute_capability", "memory_total_bytes")
+
+
+def as_json(report: Report) -> str:
+    """The one JSON document."""
+    document = {
+        "schema": "gpusetup.verify/1",
+        "verdict": verdict(report),
+        "torch": report.facts.get("torch"),
+        "cuda": report.facts.get("cuda"),
+        "python": report.facts["python"],
+        "devices": [_device(row) for row in report.facts["devices"]],
+        "checks": [_check(result) for result in report.results],
+    }
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def as_error(stop: Stop) -> str:
+    """The JSON document of a failure."""
+    return (
+        json.dumps(
+            {
+                "schema": "gpusetup.error/1",
+                "message": stop.message,
+                "hint": stop.hint,
+                "exit": stop.exit_code,
+            }
+        )
+        + "\n"
+    )
+
+
+def _device(row: Dict[str, Any]) -> Dict[str, Any]:
+    return {key: row.get(key) for key in DEVICE_KEYS}
+
+
+def _check(result: Result) -> Dict[str, Any]:
+    found = result.outcome
+    return {
+        "name": result.name,
+        "device": result.device,
+        "status": found.status,
+        "detail": found.detail,
+        "value": _finite(found.value),
+        "limit": found.limit,
+        "unit": found.unit,
+        "seconds": round(result.seconds, 4),
+        "hint": found.hint,
+    }
+
+
+def _finite(value: Optional[float]) -> Optional[float]:
+    """JSON has no infinity; the detail says it."""
+    return value if value is not None and abs(value) < float("inf") else None
+
+
+def as_text(report: Report, verbose: bool = False) -> str:
+    """The lines people know, then a line per check, then the verdict and the next steps."""
+    lines = [*known_lines(report), ""]
+    width = max(len(result.name) for result in report.results)
+    place = max(len(result.device) for result in report.results)
+    lines += [_line(result, width, place, verbose) for result in report.results]
+    lines += ["", f"verdict: {verdict(report)}{_blamed(report)}", *_hints(report)]
+    return "".join(plain(line) + "\n" for line in lines)
+
+
+def known_lines(report: Report) -> List[str]:
+    """The lines of the well-known test script."""
+    facts = report.facts
+    lines = [f"PyTorch version: {facts.get('torch') or 'none'}"]
+    if facts.get("available") is not None:
+        lines.append(f"CUDA available: {facts['available']}")
+    if facts.get("cuda"):
+        lines.append(f"CUDA version: {facts['cuda']}")
+    for row in facts["devices"]:
+        if kind(row["device"]) == "cuda":
+            lines.append(f"GPU Name: {row['name']}")
+            lines.append(f"GPU Memory: {row['memory_total_bytes'] / GIB:.1f} GB")
+    if _undetected(report):
+        return [*lines, NOT_DETECTED]
+    if report.wanted == "none":
+        return lines
+    what = "CPU" if report.wanted == "cpu" else "GPU"
+    return [*lines, f"{what} computation test: {_computed(report)}"]
+
+
+def _undetected(report: Report) -> bool:
+    return any(r.name == "gpu" and r.outcome.status == FAILED for r in report.results)
+
+
+def _computed(report: Report) -> str:
+    states = [result.outcome.status for result in report.results if result.name in COMPUTING]
+    return "PASSED" if states and all(state == PASSED for state in states) else "FAILED"
+
+
+def _line(result: Result, width: int, place: int, verbose: bool) -> str:
+    found = result.outcome
+    figures = "" if found.value is None else f": {found.value:.2g}"
+    limit = "" if found.limit is None or not figures else f" (limit {found.limit:.2g} {found.unit})"
+    seconds = f"  {result.seconds:.2f} s" if verbose else ""
+    start = f"{found.status:<7}  {result.name:<{width}}  {result.device:<{place}}"
+    return f"{start}  {found.detail}{figures}{limit}{seconds}"
+
+
+def _blamed(report: Report) -> str:
+    bad = [r for r in report.results if r.outcome.status in (FAILED, CRASHED)]
+    if not bad and verdict(report) == FAILED:
+        bad = [r for r in report.results if r.outcome.status == SKIPPED]
+    names = ", ".join(f"{r.name} on {r.device} {r.outcome.status}" for r in bad)
+    return f" ({names})" if names else ""
+
+
+def _hints(report: Report) -> List[str]:
+    """Each next step once, in the order of the checks."""
+    said = [r.outcome.hint for r in report.results if r.outcome.hint]
+    unique = list(dict.fromkeys(hint for hint in said if hint))
+    return [line for hint in unique for line in ("", f"hint: {hint}")]
+
+
+def plain(text: str) -> str:
+    """Foreign text without what a terminal would obey.
+
+    >>> plain("GPU" + chr(27) + "[2J")
+    'GPU\\\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
