@@ -1,4 +1,4 @@
-"""Facts of the interpreter that runs this file, as one line of JSON. Python 3.8 syntax, stdlib only.
+"""Facts of the interpreter that runs this file, as one line of JSON. Python 3.8 syntax.
 
 It is run by the *target* interpreter by path, so the first entry of its search path is this
 folder, which the user's own `python` would not have; it is left out.

@@ -15,7 +15,7 @@ from gpusetup.probe.system import System, exists, list_or_empty, read_or_none
 from gpusetup.probe.target import Target
 
 WATCHED = frozenset(
-    "torch torchvision torchaudio torchtext torchdata torchcodec torchao functorch "
+    "torch torchvision torchaudio torchtext torchdata torchcodec torchao functorch "  # noqa: SIM905
     "pytorch-triton pytorch-triton-rocm pytorch-triton-xpu triton triton-windows triton-rocm "
     "triton-xpu numpy mkl intel-openmp xformers flash-attn flash-attn-3 bitsandbytes apex "
     "transformer-engine vllm sgl-kernel sglang deepspeed lightning accelerate torch-tensorrt "
@@ -27,7 +27,7 @@ WATCHED = frozenset(
 """Names (normalised) of the distributions that belong to, or build on, the torch family."""
 
 CONDA_WATCHED = frozenset(
-    "pytorch pytorch-cpu pytorch-gpu pytorch-cuda pytorch-mutex libtorch torchvision torchaudio "
+    "pytorch pytorch-cpu pytorch-gpu pytorch-cuda pytorch-mutex libtorch torchvision torchaudio "  # noqa: SIM905
     "torchtriton triton cuda-version cudatoolkit cuda-cudart cuda-runtime cuda-nvcc cudnn nccl "
     "libcublas libcusparse libcufft libcudnn libmagma magma mkl intel-openmp llvm-openmp numpy "
     "python libstdcxx libstdcxx-ng xformers flash-attn".split()

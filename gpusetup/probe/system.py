@@ -13,13 +13,14 @@ import stat as stat_module
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from gpusetup.run import Output, run
 
+T = TypeVar("T")
 Family = Literal["linux", "windows", "macos"]
 INSIDE = Path(__file__).resolve().parent.parent / "inside"
 READ_LIMIT_BYTES = 4 << 20
@@ -70,7 +71,11 @@ class System(Protocol):
     def run(self, argv: Sequence[str], timeout: float) -> Output: ...
 
     def ask(
-        self, script: str, python: str | None = None, arguments: Sequence[str] = (), timeout: float = 10
+        self,
+        script: str,
+        python: str | None = None,
+        arguments: Sequence[str] = (),
+        timeout: float = 10,
     ) -> Mapping[str, Any]:
         """Run a file of `inside/` in a child and return its JSON answer.
 
@@ -107,38 +112,17 @@ def list_or_empty(system: System, path: str) -> tuple[str, ...]:
 class LiveSystem:
     """This machine."""
 
+    def __init__(self) -> None:
+        self._facts: Mapping[str, Any] | None = None
+
     @property
     def family(self) -> Family:
         return _family(sys.platform)
 
     def facts(self) -> Mapping[str, Any]:
-        import platform
-        import sysconfig
-
-        return {
-            "platform": sys.platform,
-            "machine": platform.machine(),
-            "release": platform.release(),
-            "os_version": platform.version(),
-            "mac_version": platform.mac_ver()[0] if sys.platform == "darwin" else "",
-            "python": platform.python_version(),
-            "executable": sys.executable,
-            "prefix": sys.prefix,
-            "base_prefix": sys.base_prefix,
-            "bits": 64 if sys.maxsize > 2**32 else 32,
-            "free_threaded": "t" in getattr(sys, "abiflags", "") or "free-threading" in sys.version,
-            "site_packages": sysconfig.get_path("purelib"),
-            "stdlib": sysconfig.get_path("stdlib"),
-            "path": [entry for entry in sys.path if entry],
-            "libc": _libc(),
-            "cores": os.cpu_count(),
-            "usable_cores": _usable_cores(),
-            "limits": _limits(),
-            "memory_total": _memory_total(),
-            "cwd": _cwd(),
-            "home": os.path.expanduser("~"),
-            "now": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        }
+        if self._facts is None:
+            self._facts = _facts()
+        return self._facts
 
     def read(self, path: str) -> str:
         with open(path, "rb") as file:
@@ -174,7 +158,11 @@ class LiveSystem:
         return run(argv, timeout=timeout)
 
     def ask(
-        self, script: str, python: str | None = None, arguments: Sequence[str] = (), timeout: float = 10
+        self,
+        script: str,
+        python: str | None = None,
+        arguments: Sequence[str] = (),
+        timeout: float = 10,
     ) -> Mapping[str, Any]:
         import json
 
@@ -211,7 +199,7 @@ class Tape:
 
 
 class RecordingSystem:
-    """Passes every question on and keeps it with its answer on a tape. Safe from several threads."""
+    """Passes every question on and keeps it with its answer on a tape, from any thread."""
 
     def __init__(self, inner: System) -> None:
         self._inner = inner
@@ -252,17 +240,21 @@ class RecordingSystem:
         return self._keep(self.tape.run, " ".join(argv), self._inner.run(argv, timeout))
 
     def ask(
-        self, script: str, python: str | None = None, arguments: Sequence[str] = (), timeout: float = 10
+        self,
+        script: str,
+        python: str | None = None,
+        arguments: Sequence[str] = (),
+        timeout: float = 10,
     ) -> Mapping[str, Any]:
         answer = self._inner.ask(script, python, arguments, timeout)
         return self._keep(self.tape.ask, ask_key(script, python, arguments), dict(answer))
 
-    def _keep(self, shelf: dict[str, Any], key: str, answer: Any) -> Any:
+    def _keep(self, shelf: dict[str, Any], key: str, answer: T) -> T:
         with self._lock:
             shelf[key] = answer
         return answer
 
-    def _file(self, shelf: dict[str, Any], path: str, ask: Any) -> Any:
+    def _file(self, shelf: dict[str, Any], path: str, ask: Callable[[str], T]) -> T:
         try:
             return self._keep(shelf, path, ask(path))
         except OSError as problem:
@@ -306,10 +298,16 @@ class ReplaySystem:
 
     def run(self, argv: Sequence[str], timeout: float) -> Output:
         words = tuple(argv)
-        return self.tape.run.get(" ".join(words)) or Output(argv=words, exit=None, problem="not found")
+        return self.tape.run.get(" ".join(words)) or Output(
+            argv=words, exit=None, problem="not found"
+        )
 
     def ask(
-        self, script: str, python: str | None = None, arguments: Sequence[str] = (), timeout: float = 10
+        self,
+        script: str,
+        python: str | None = None,
+        arguments: Sequence[str] = (),
+        timeout: float = 10,
     ) -> Mapping[str, Any]:
         return self.tape.ask.get(ask_key(script, python, arguments), {"problem": "not on the tape"})
 
@@ -318,7 +316,7 @@ def ask_key(script: str, python: str | None, arguments: Sequence[str]) -> str:
     return " ".join((script, *((python,) if python else ()), *arguments))
 
 
-def _played(shelf: Mapping[str, Any], path: str) -> Any:
+def _played(shelf: Mapping[str, T | int], path: str) -> T:
     answer = shelf.get(path, errno.ENOENT)
     if isinstance(answer, int):
         raise OSError(answer, os.strerror(answer), path)
@@ -331,6 +329,36 @@ def _how_it_died(said: Output) -> str:
 
         return f"crashed with {signal.Signals(-said.exit).name}"
     return f"exit {said.exit}: {said.stderr.strip().rpartition(chr(10))[2][:200]}"
+
+
+def _facts() -> dict[str, Any]:
+    import platform
+    import sysconfig
+
+    return {
+        "platform": sys.platform,
+        "machine": platform.machine(),
+        "release": platform.release(),
+        "os_version": platform.version(),
+        "mac_version": platform.mac_ver()[0] if sys.platform == "darwin" else "",
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
+        "bits": 64 if sys.maxsize > 2**32 else 32,
+        "free_threaded": "t" in getattr(sys, "abiflags", "") or "free-threading" in sys.version,
+        "site_packages": sysconfig.get_path("purelib"),
+        "stdlib": sysconfig.get_path("stdlib"),
+        "path": [entry for entry in sys.path if entry],
+        "libc": _libc(),
+        "cores": os.cpu_count(),
+        "usable_cores": _usable_cores(),
+        "limits": _limits(),
+        "memory_total": _memory_total(),
+        "cwd": _cwd(),
+        "home": os.path.expanduser("~"),
+        "now": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
 
 
 def _family(platform: str) -> Family:
@@ -351,7 +379,9 @@ def _limits() -> dict[str, int | None]:
         return {}
     named = {"memlock": resource.RLIMIT_MEMLOCK, "address_space": resource.RLIMIT_AS}
     soft = {name: resource.getrlimit(which)[0] for name, which in named.items()}
-    return {name: None if limit == resource.RLIM_INFINITY else limit for name, limit in soft.items()}
+    return {
+        name: None if limit == resource.RLIM_INFINITY else limit for name, limit in soft.items()
+    }
 
 
 def _libc() -> str:
@@ -384,9 +414,10 @@ def _windows_memory() -> int | None:
     import ctypes
 
     class MemoryStatus(ctypes.Structure):
-        _fields_ = (("length", ctypes.c_ulong), ("load", ctypes.c_ulong)) + tuple(
-            (name, ctypes.c_ulonglong)
-            for name in ("total", "free", "page_total", "page_free", "total_v", "free_v", "ext")
+        _fields_ = (
+            ("length", ctypes.c_ulong),
+            ("load", ctypes.c_ulong),
+            *((n, ctypes.c_ulonglong) for n in ("total", "free", "pt", "pf", "vt", "vf", "ext")),
         )
 
     status = MemoryStatus(length=ctypes.sizeof(MemoryStatus))

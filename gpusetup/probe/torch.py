@@ -39,7 +39,7 @@ def read_torch(system: System, target: Target, *, deep: bool = False) -> TorchSi
     """The torch family of the target, and what stands in its way."""
     packages = installed_packages(system, target)
     torch, readings = _torch(system, target, packages)
-    events = (*shadows(system), *leftovers(system, target), *incomplete(packages))
+    events = (*shadows(system, target), *leftovers(system, target), *incomplete(packages))
     side = TorchSide(torch=torch, packages=packages, events=events, readings=readings)
     return _asked(system, target, side) if deep and torch.installed else side
 
@@ -99,7 +99,9 @@ def parse_version_file(text: str) -> dict[str, Any]:
     >>> parse_version_file("__version__ = '2.5.1+cu124'\\ncuda: Optional[str] = '12.4'\\n")
     {'__version__': '2.5.1+cu124', 'cuda': '12.4'}
     """
-    lines = re.findall(r"^(\w+)\s*(?::[^=]*)?=\s*(None|True|False|'[^'\n]*'|\"[^\"\n]*\")", text, re.M)
+    lines = re.findall(
+        r"^(\w+)\s*(?::[^=]*)?=\s*(None|True|False|'[^'\n]*'|\"[^\"\n]*\")", text, re.M
+    )
     return {name: ast.literal_eval(value) for name, value in lines}
 
 
@@ -133,10 +135,10 @@ def installer_of(version: str | None, folder: str, packages: Iterable[Package]) 
     return "conda" if by_conda else None
 
 
-def shadows(system: System) -> Iterable[Event]:
+def shadows(system: System, target: Target) -> Iterable[Event]:
     """Files of the working folder that would hide a module that `import torch` needs."""
-    cwd = system.facts().get("cwd")
-    names = set(list_or_empty(system, cwd)) if cwd else set()
+    cwd = str(system.facts().get("cwd") or "")
+    names = set(list_or_empty(system, cwd)) if cwd and cwd not in target.path else set()
     for module in SHADOWS:
         if f"{module}.py" in names:
             yield _shadow(module, join(cwd, f"{module}.py"))
@@ -170,9 +172,7 @@ def _asked(system: System, target: Target, side: TorchSide) -> TorchSide:
     problem = answer.get("problem") or answer.get("import_error")
     said = None if problem else f"torch {answer.get('version')}"
     reading = Reading(subject="torch", source="import torch", value=said, problem=problem)
-    return replace(
-        side, torch=with_answer(side.torch, answer), readings=(*side.readings, reading)
-    )
+    return replace(side, torch=with_answer(side.torch, answer), readings=(*side.readings, reading))
 
 
 def with_answer(torch: Torch, answer: Mapping[str, Any]) -> Torch:

@@ -1,0 +1,98 @@
+"""What doctor, resolve, install, plan and tune share: naming the machine, and reading it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.errors import UsageError
+from gpusetup.model import Snapshot
+from gpusetup.render.console import Console
+
+if TYPE_CHECKING:
+    from gpusetup.probe.system import RecordingSystem
+
+
+class _ListMachines(argparse.Action):
+    """`--from list` prints the example machines and ends the command, as `--version` does."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        if values != "list":
+            setattr(namespace, self.dest, values)
+            return
+        sys.stdout.write(machine_list())
+        parser.exit(0)
+
+
+def machine_list() -> str:
+    """The example machines, one a line, with what they are."""
+    from gpusetup.snapshot import example_machines, in_one_line, machine_named
+
+    names = example_machines()
+    width = max(map(len, names), default=0)
+    return "".join(f"{name:{width}}  {in_one_line(machine_named(name))}\n" for name in names)
+
+
+def add_machine_options(parser: argparse.ArgumentParser, *, python: bool = True) -> None:
+    """`--from` and, where the command has a target, `--python`."""
+    group = parser.add_argument_group("machine")
+    group.add_argument(
+        "--from",
+        dest="machine_from",
+        metavar="MACHINE",
+        action=_ListMachines,
+        help="a snapshot file or an example machine instead of this machine; `list` lists them",
+    )
+    if python:
+        group.add_argument(
+            "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
+        )
+
+
+def gather(
+    options: argparse.Namespace, out: Console, *, deep: bool = False, need_target: bool = False
+) -> Snapshot:
+    """The machine that the options name: an example, a file, or this one.
+
+    `need_target`: a machine without a target interpreter ends the command (`Blocked`, exit 3);
+    without it, Python and torch are then unknown.
+    """
+    named, python = getattr(options, "machine_from", None), getattr(options, "python", None)
+    if named and python and need_target:
+        raise UsageError("`--from` and `--python` exclude each other: a file cannot be looked into")
+    if named:
+        from gpusetup.snapshot import machine_named
+
+        return machine_named(named)
+    return _live(out, python, deep=deep, need_target=need_target)
+
+
+def _live(out: Console, python: str | None, *, deep: bool, need_target: bool) -> Snapshot:
+    from gpusetup.probe.machine import read_machine
+    from gpusetup.probe.system import LiveSystem, RecordingSystem, System
+
+    system: System = LiveSystem()
+    recorder = RecordingSystem(system) if out.verbose else None
+    snapshot = read_machine(
+        recorder or system, named=python, need_target=need_target, deep=deep, notify=out.talk
+    )
+    if recorder:
+        _tell(recorder, out)
+    return snapshot
+
+
+def _tell(recorder: RecordingSystem, out: Console) -> None:
+    """What was asked of the machine, and the answers, under `-v`."""
+    tape = recorder.tape
+    for kind in ("read", "list", "stat", "link", "space", "which", "run", "ask"):
+        for question, answer in getattr(tape, kind).items():
+            said = " ".join(str(answer).split())
+            out.debug(f"{kind} {question}: {said[:160]}{'...' if len(said) > 160 else ''}")

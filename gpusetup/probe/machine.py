@@ -1,0 +1,135 @@
+"""Assembles the snapshot of one machine from its readers, side by side where it saves time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from gpusetup.errors import Blocked
+from gpusetup.model import Event, Reading, Snapshot, Torch, Wanted
+from gpusetup.probe.conda import read_conda
+from gpusetup.probe.container import read_container
+from gpusetup.probe.environment import library_events, read_environment
+from gpusetup.probe.host import read_cpu, read_os
+from gpusetup.probe.memory import read_disks, read_memory
+from gpusetup.probe.python import read_python
+from gpusetup.probe.system import System
+from gpusetup.probe.target import Target, choose_target
+from gpusetup.probe.toolkit import read_toolkit
+from gpusetup.probe.torch import TorchSide, read_torch
+
+T = TypeVar("T")
+Notify = Callable[[str], None]
+
+
+class Beside(Generic[T]):
+    """A call that runs in a thread of its own; `result()` waits and returns or raises."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._answer: list[T] = []
+        self._problem: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._answer.append(self._call())
+        except BaseException as problem:  # carried to the thread that waits
+            self._problem = problem
+
+    def result(self) -> T:
+        self._thread.join()
+        if self._problem is not None:
+            raise self._problem
+        return self._answer[0]
+
+
+def read_machine(
+    system: System,
+    *,
+    target: Target | None = None,
+    named: str | None = None,
+    need_target: bool = False,
+    deep: bool = False,
+    notify: Notify | None = None,
+) -> Snapshot:
+    """Everything that the sources of this machine tell.
+
+    Without `target` the contract's order chooses one, from `named` (`--python`) on; where there
+    is none, `need_target` raises `Blocked`, else Python and torch are unknown and a reading says
+    why. `deep` also asks `nvidia-smi` and torch itself. `notify` hears of slow answers.
+    """
+    from gpusetup.probe.gpu import read_gpu_side
+
+    gpu_call = Beside(lambda: read_gpu_side(system, deep=deep, notify=notify))
+    toolkit_call = Beside(lambda: read_toolkit(system))
+    target, why_none = (target, ()) if target else _chosen(system, named, need_target)
+    torch_call = Beside(lambda: _torch_side(system, target, deep=deep))
+    found_os, os_readings = read_os(system)
+    python, python_readings = read_python(system, target)
+    container, container_readings = read_container(system)
+    conda, cpu, memory = read_conda(system, target), read_cpu(system), read_memory(system)
+    disks, environment = read_disks(system, target), read_environment(system)
+    torch, gpu = torch_call.result(), gpu_call.result()
+    toolkit, toolkit_readings = toolkit_call.result()
+    return Snapshot(
+        taken_at=system.facts().get("now"),
+        os=found_os,
+        python=python,
+        driver=gpu.driver,
+        cuda_api=gpu.cuda_api,
+        gpus=gpu.gpus,
+        pci_devices=gpu.pci_devices,
+        torch=torch.torch,
+        packages=torch.packages,
+        container=container,
+        conda=conda,
+        toolkit=toolkit,
+        cpu=cpu,
+        memory=memory,
+        disks=disks,
+        devices=gpu.devices,
+        environment=environment,
+        wanted=wanted_by(environment),
+        events=(*gpu.events, *torch.events, *_stale(system, target), *library_events(system)),
+        readings=(
+            *gpu.readings, *why_none, *python_readings, *torch.readings,
+            *os_readings, *container_readings, *toolkit_readings,
+        ),
+    )  # fmt: skip
+
+
+def _chosen(
+    system: System, named: str | None, need_target: bool
+) -> tuple[Target | None, tuple[Reading, ...]]:
+    try:
+        return choose_target(system, named), ()
+    except Blocked as problem:
+        if need_target:
+            raise
+        return None, (Reading(subject="python", source="target", problem=problem.message),)
+
+
+def _torch_side(system: System, target: Target | None, *, deep: bool) -> TorchSide:
+    if target is None:
+        return TorchSide(torch=Torch(), packages=None)
+    return read_torch(system, target, deep=deep)
+
+
+def _stale(system: System, target: Target | None) -> tuple[Event, ...]:
+    """An activated environment that is no longer there, so that another one became the target."""
+    named = system.environ().get("VIRTUAL_ENV")
+    if not named or target is None or target.chosen_by in ("--python", "VIRTUAL_ENV"):
+        return ()
+    values = {"variable": "VIRTUAL_ENV", "path": named, "instead": target.python}
+    return (Event(kind="stale-environment", values=values, source="VIRTUAL_ENV", text=named),)
+
+
+def wanted_by(environment: dict[str, str]) -> Wanted:
+    """The request that the environment itself states: uv's own choice of a backend."""
+    backend = environment.get("UV_TORCH_BACKEND")
+    if not backend or backend == "auto":
+        return Wanted()
+    return Wanted(backend=backend, source="UV_TORCH_BACKEND")
