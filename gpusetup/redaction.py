@@ -23,11 +23,11 @@ AS_IT_IS = frozenset({"schema", "origin", "family", "taken_at", "compute_capabil
 """Fields of a closed vocabulary or shape, which carry nothing of their own."""
 
 COMMON_NAMES = frozenset(
-    "root user users admin administrator ubuntu debian fedora centos rocky arch "  # noqa: SIM905
-    "nvidia jetson jovyan torch pytorch python cuda conda docker container host hostname localhost "
-    "localdomain linux windows macos darwin gpu cpu system runner workspace home test app dev local "
-    "default public none self venv nobody model data tmp var opt usr lib bin live report driver "
-    "kernel module pip uv mamba pixi opensuse alpine".split()
+    "root user users admin administrator ubuntu debian fedora centos rocky "  # noqa: SIM905
+    "nvidia jetson jovyan torch pytorch python cuda conda docker container host hostname "
+    "localhost localdomain linux windows macos darwin gpu cpu system runner workspace home test "
+    "app dev local default public none self venv nobody model data tmp var opt usr lib bin live report driver "
+    "kernel module pip uv mamba pixi arch opensuse alpine".split()
 )
 """Names that say nothing about a person, and whose replacement would spoil the record."""
 

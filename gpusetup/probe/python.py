@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 from gpusetup.model import Python, Reading
-from gpusetup.probe.paths import join
+from gpusetup.probe.paths import base_name, join, parent
 from gpusetup.probe.system import System, exists, list_or_empty
 from gpusetup.probe.target import Target
 
@@ -17,7 +18,7 @@ MOST_OTHERS = 16
 def read_python(system: System, target: Target | None) -> tuple[Python, tuple[Reading, ...]]:
     """The facts of the target; without one, the interpreters on PATH only."""
     if target is None:
-        return Python(others=tuple(others(system))[:MOST_OTHERS]), ()
+        return Python(others=_first_others(system, None)), ()
     python = Python(
         version=target.version,
         executable=target.python,
@@ -30,7 +31,7 @@ def read_python(system: System, target: Target | None) -> tuple[Python, tuple[Re
         has_pip=has_pip(system, target),
         site_packages=target.site_packages,
         site_writable=_writable(system, target.site_packages),
-        others=tuple(p for p in others(system) if p != target.python)[:MOST_OTHERS],
+        others=_first_others(system, target),
     )
     reading = Reading(
         subject="python", source=target.chosen_by, value=target.version, problem=target.problem
@@ -60,11 +61,27 @@ def _writable(system: System, folder: str | None) -> bool | None:
         return None
 
 
-def others(system: System) -> Iterable[str]:
-    """The interpreters on PATH, each once, in PATH's order."""
+def _first_others(system: System, target: Target | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(islice(others(system, target), MOST_OTHERS)))
+
+
+def others(system: System, target: Target | None) -> Iterable[str]:
+    """The interpreters on PATH that are not the target's, each once, in PATH's order."""
     mark = ";" if system.family == "windows" else ":"
-    folders = dict.fromkeys(system.environ().get("PATH", "").split(mark))
-    for folder in filter(None, folders):
-        for name in list_or_empty(system, folder):
-            if _INTERPRETER.fullmatch(name.lower()):
-                yield join(folder, name)
+    own = parent(target.python) if target else None
+    for folder in dict.fromkeys(system.environ().get("PATH", "").split(mark)):
+        if folder and folder != own and base_name(folder) != "shims":
+            yield from _interpreters(system, folder)
+
+
+def _interpreters(system: System, folder: str) -> Iterable[str]:
+    """The interpreters of a folder, without the names that are links to another of them."""
+    names = [n for n in list_or_empty(system, folder) if _INTERPRETER.fullmatch(n.lower())]
+    return (join(folder, name) for name in names if _link(system, join(folder, name)) not in names)
+
+
+def _link(system: System, path: str) -> str | None:
+    try:
+        return base_name(system.link(path))
+    except OSError:
+        return None
