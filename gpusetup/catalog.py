@@ -18,6 +18,7 @@ from gpusetup.model import Capability, Gpu, Reading, Snapshot, TorchBuild, parse
 
 DATA = Path(__file__).resolve().parent / "data" / "catalog.json"
 SOURCE = "catalog"
+INDEX_ROOT = "https://download.pytorch.org/whl"
 
 Channel = Literal["pytorch", "conda-pytorch", "conda-forge"]
 
@@ -157,6 +158,15 @@ class Catalog:
                 needs = row.torchvision_needs or f"=={row.torch}"
                 return torch_version.partition("+")[0] in SpecifierSet(needs)
         return None
+
+
+def index_url(backend: str, root: str = INDEX_ROOT) -> str:
+    """The index of one backend's wheels.
+
+    >>> index_url("cu124", "http://mirror/whl/")
+    'http://mirror/whl/cu124'
+    """
+    return f"{root.rstrip('/')}/{backend}"
 
 
 @lru_cache(maxsize=1)

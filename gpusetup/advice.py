@@ -1,0 +1,110 @@
+"""The single change that would help most: a driver, a Python, one GPU less, another torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gpusetup.catalog import Catalog
+from gpusetup.model import Advice, Gpu, TorchBuild, parsed
+from gpusetup.resolver import Situation, best_build, in_scope
+
+Kind = Literal["driver", "python", "gpu", "torch", "os", "backend"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that could be otherwise, and the situation that it would make."""
+
+    kind: Kind
+    to: str
+    situation: Situation
+    keeps_request: bool = True
+
+
+def best_change(situation: Situation, chosen: TorchBuild | None, catalog: Catalog) -> Advice | None:
+    """The change that gives the newest torch, one that keeps the request before one that does not.
+
+    With an answer already there, only a change that would give a newer torch counts.
+    """
+    if chosen is not None and chosen.torch == _newest_asked(situation, catalog):
+        return None
+    best: tuple[Change, TorchBuild] | None = None
+    for change in _changes(situation, catalog, answered=chosen is not None):
+        build = best_build(change.situation, catalog)
+        if build is None or (chosen is not None and parsed(build.torch) <= parsed(chosen.torch)):
+            continue
+        if best is None or _worth(change, build) > _worth(*best):
+            best = (change, build)
+    if best is None:
+        return None
+    change, build = best
+    return Advice(change=change.kind, to=change.to, gives=f"torch {build.torch} ({build.backend})")
+
+
+def _worth(change: Change, build: TorchBuild) -> tuple[object, ...]:
+    return change.keeps_request, parsed(build.torch)
+
+
+def _newest_asked(situation: Situation, catalog: Catalog) -> str | None:
+    """The newest torch of this platform that the request allows."""
+    for build in in_scope(situation, catalog):
+        if situation.torch is None or situation.torch.contains(parsed(build.torch)):
+            return build.torch
+    return None
+
+
+def _changes(situation: Situation, catalog: Catalog, *, answered: bool) -> Iterator[Change]:
+    """What could be changed, the least costly first (of two equally good the first wins)."""
+    yield from _drivers(situation, catalog)
+    yield from _pythons(situation, catalog)
+    yield from _fewer_gpus(situation)
+    if answered:
+        return
+    if situation.torch is not None:
+        freed = replace(situation, torch=None, torch_text=None)
+        found = best_build(freed, catalog)
+        if found is not None:
+            yield Change(kind="torch", to=found.torch, situation=freed, keeps_request=False)
+    if situation.backend not in ("auto", "cpu"):
+        freed = replace(situation, backend="auto")
+        found = best_build(freed, catalog)
+        if found is not None:
+            yield Change(kind="backend", to=found.backend, situation=freed, keeps_request=False)
+
+
+def _drivers(situation: Situation, catalog: Catalog) -> Iterator[Change]:
+    """Every floor above the present driver, lowest first."""
+    if situation.driver is None and situation.driver_cuda is None:
+        return
+    now = parsed(situation.driver or "0")
+    floors = {build.driver_floor for build in in_scope(situation, catalog) if build.driver_floor}
+    for floor in sorted(floors, key=parsed):
+        cuda = catalog.driver_cuda(floor, situation.family)
+        if parsed(floor) > now and cuda is not None:
+            above = replace(situation, driver=floor, driver_cuda=cuda, trusts_cuda=False)
+            yield Change(kind="driver", to=floor, situation=above)
+
+
+def _pythons(situation: Situation, catalog: Catalog) -> Iterator[Change]:
+    """Every other Python that has wheels, nearest to the present one first."""
+    if situation.python is None:
+        return
+    known = {python for build in in_scope(situation, catalog) for python in build.pythons}
+    now = _minor(situation.python)
+    others = [p for p in known if not p.endswith("t") and p != situation.python]
+    for python in sorted(others, key=lambda p: (abs(_minor(p) - now), _minor(p))):
+        yield Change(kind="python", to=python, situation=replace(situation, python=python))
+
+
+def _minor(python: str) -> int:
+    return int(python.rstrip("t").partition(".")[2] or 0)
+
+
+def _fewer_gpus(situation: Situation) -> Iterator[Change]:
+    """The machine without the GPUs of one name."""
+    names = dict.fromkeys(gpu.name for gpu in situation.gpus)
+    for name in names if len(names) > 1 else ():
+        kept: tuple[Gpu, ...] = tuple(gpu for gpu in situation.gpus if gpu.name != name)
+        yield Change(kind="gpu", to=f"without {name}", situation=replace(situation, gpus=kept))

@@ -1,0 +1,337 @@
+"""Fetches from an index: pages, metadata, wheels; checks them; says what went wrong and where.
+
+A wheel is complete and its hash is right before it gets its name in the wheelhouse. A broken
+connection is taken up again where it broke.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from gpusetup.errors import Blocked
+from gpusetup.install.wheels import Wheel, without_credentials
+
+if TYPE_CHECKING:
+    import requests
+
+CONNECT_SECONDS = 5.0
+SILENCE_SECONDS = 6.0
+"""How long a server may say nothing."""
+LIMITS = (CONNECT_SECONDS, SILENCE_SECONDS)
+PAUSES = (0.5, 2.0)
+"""Between the tries of what may be a passing fault."""
+CHUNK = 1 << 20
+MISSING = (403, 404, 410)
+"""What an index answers that has no such thing."""
+PASSING = (429, 500, 502, 503, 504)
+"""What is worth another try."""
+PARTIAL, NOTHING_LEFT = 206, 416
+
+Progress = Callable[[Wheel, int], None]
+"""Called with the bytes that have come since the last call."""
+
+
+class Fetcher:
+    """One session; proxies, certificates and netrc come from the environment."""
+
+    def __init__(self, log: Callable[[str], None] = lambda _: None) -> None:
+        import requests
+
+        self._session = requests.Session()
+        self._session.headers["User-Agent"] = "gpusetup"
+        self._log = log
+
+    def text(self, url: str, accept: str = "*/*") -> tuple[str, str] | None:
+        """A page's media type and text; None where the server says that there is none."""
+        import requests
+
+        answer = self._answer(url, {"Accept": accept})
+        try:
+            if answer.status_code in MISSING:
+                return None
+            return answer.headers.get("Content-Type", ""), answer.text
+        except requests.RequestException as problem:
+            raise blocked(url, cause_of(problem)) from problem
+        finally:
+            answer.close()
+
+    def size(self, url: str) -> int | None:
+        """The size of a file in bytes, by HEAD; None where the server does not tell."""
+        import requests
+
+        if url.startswith("file:"):
+            return _size(_local(url))
+        try:
+            answer = self._session.head(url, allow_redirects=True, timeout=LIMITS)
+        except requests.RequestException:
+            return None
+        length = answer.headers.get("Content-Length", "")
+        return int(length) if answer.ok and length.isdigit() else None
+
+    def wheel(self, wheel: Wheel, house: Path, progress: Progress = lambda _w, _n: None) -> Path:
+        """The wheel in the wheelhouse, fetched unless it is there already, and checked."""
+        path = house / wheel.filename
+        if is_kept(wheel, path):
+            self._log(f"kept: {path}")
+            return path
+        part = path.with_name(f"{path.name}.part")
+        if wheel.url.startswith("file:"):
+            _copy(_local(wheel.url), part)
+        else:
+            self._download(wheel, part, progress)
+        digest = _digest(part)
+        check(wheel, part, digest)
+        part.replace(path)
+        _note_kept(wheel, path, digest)
+        return path
+
+    def _download(self, wheel: Wheel, part: Path, progress: Progress) -> None:
+        """Take the file up where it broke, until it is whole or no progress is made."""
+        import requests
+
+        failures = 0
+        while True:
+            had = _size(part)
+            try:
+                self._more(wheel, part, progress)
+            except requests.RequestException as problem:
+                failures = 1 if _size(part) > had else failures + 1
+                if failures > len(PAUSES) or (failures > 1 and is_timeout(problem)):
+                    raise blocked(wheel.url, cause_of(problem)) from problem
+                self._log(f"{wheel.filename}: {problem}; going on at byte {_size(part)}")
+                time.sleep(PAUSES[failures - 1])
+            else:
+                return
+
+    def _more(self, wheel: Wheel, part: Path, progress: Progress) -> None:
+        had = _size(part)
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={had}-"} if had else {})
+        answer = self._answer(wheel.url, headers)
+        try:
+            if answer.status_code in MISSING:
+                raise blocked(wheel.url, f"answers {answer.status_code} although its page names it")
+            if answer.status_code == NOTHING_LEFT:
+                return
+            resumed = answer.status_code == PARTIAL
+            length = answer.headers.get("Content-Length", "")
+            if not resumed:
+                progress(wheel, -had)
+            _write(answer, part, "ab" if resumed else "wb", wheel, progress)
+        finally:
+            answer.close()
+        if length.isdigit() and _size(part) < int(length) + (had if resumed else 0):
+            import requests
+
+            raise requests.ConnectionError(f"the connection broke at byte {_size(part)}")
+
+    def _answer(self, url: str, headers: dict[str, str]) -> requests.Response:
+        """An answer that is right or says "no such thing"; `Blocked` for everything else."""
+        import requests
+
+        for pause in (*PAUSES, None):
+            try:
+                answer = self._session.get(url, headers=headers, stream=True, timeout=LIMITS)
+            except requests.RequestException as problem:
+                self._log(f"GET {without_credentials(url)}: {type(problem).__name__}")
+                if pause is None or not _may_pass(problem):
+                    raise blocked(url, cause_of(problem)) from problem
+            else:
+                self._log(f"GET {without_credentials(url)}: {answer.status_code}")
+                if answer.ok or answer.status_code in (*MISSING, NOTHING_LEFT):
+                    return answer
+                wait = _retry_after(answer)
+                answer.close()
+                if pause is None or answer.status_code not in PASSING or wait > max(PAUSES):
+                    raise blocked(url, _status(answer))
+                pause = max(pause, wait)
+            time.sleep(pause)
+        raise AssertionError("the last try returns or raises")
+
+
+# --- what went wrong -----------------------------------------------------------------------------
+
+
+def blocked(url: str, cause: str) -> Blocked:
+    """What stops the job: the URL, the cause, and what to try."""
+    host = urlsplit(url).hostname or url
+    return Blocked(
+        f"{without_credentials(url)}: {cause}",
+        hint=f"nothing was changed; try again later, check the way to {host} (proxy, certificates), "
+        "or name a mirror: `--index-root URL`",
+    )
+
+
+def cause_of(problem: requests.RequestException) -> str:
+    """One line for what `requests` raised."""
+    import requests
+
+    for kind, words in (
+        (requests.exceptions.SSLError, "its TLS certificate is not trusted"),
+        (requests.exceptions.ProxyError, "the proxy does not let it through"),
+        (requests.ConnectTimeout, f"cannot be reached within {LIMITS[0]:g} s"),
+        (requests.Timeout, f"says nothing for {LIMITS[1]:g} s"),
+        (requests.TooManyRedirects, "redirects in a loop"),
+    ):
+        if isinstance(problem, kind):
+            return words
+    text = str(problem)
+    return next((words for mark, words in SAID if mark in text), f"the connection failed ({text})")
+
+
+SAID = (
+    ("Read timed out", f"says nothing for {SILENCE_SECONDS:g} s"),
+    ("Name or service not known", "the name of the host cannot be resolved"),
+    ("name resolution", "the name of the host cannot be resolved"),
+    ("getaddrinfo failed", "the name of the host cannot be resolved"),
+    ("Connection refused", "the connection is refused"),
+    ("Connection reset", "the connection is reset"),
+    ("connection broke", "the connection breaks again and again"),
+    ("IncompleteRead", "the connection breaks again and again"),
+)
+"""What the text of a connection error holds -> the cause in words."""
+
+
+def is_timeout(problem: requests.RequestException) -> bool:
+    import requests
+
+    return isinstance(problem, requests.Timeout) or "timed out" in str(problem)
+
+
+def _may_pass(problem: requests.RequestException) -> bool:
+    import requests
+
+    lasting = (requests.exceptions.SSLError, requests.TooManyRedirects, requests.Timeout)
+    return isinstance(problem, requests.ConnectionError) and not isinstance(problem, lasting)
+
+
+def _status(answer: requests.Response) -> str:
+    said = f"answers {answer.status_code} {answer.reason or ''}".strip()
+    wait = answer.headers.get("Retry-After")
+    return f"{said}, try again after {wait} s" if wait and wait.isdigit() else said
+
+
+def _retry_after(answer: requests.Response) -> float:
+    wait = answer.headers.get("Retry-After", "")
+    return float(wait) if wait.isdigit() else 0.0
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def check(wheel: Wheel, path: Path, digest: str) -> None:
+    """Refuse what is not the wheel that was asked for, and delete it."""
+    problem = _problem(wheel, path, digest)
+    if problem:
+        path.unlink(missing_ok=True)
+        raise blocked(wheel.url, problem)
+
+
+def _problem(wheel: Wheel, path: Path, digest: str) -> str | None:
+    if wheel.sha256 and digest != wheel.sha256.lower():
+        return (
+            f"wrong hash: the index says sha256 {wheel.sha256[:16]}…, the file has {digest[:16]}…"
+        )
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError):
+        return "what came is no wheel" + _looks_like(path)
+    if any(name.startswith("/") or ".." in name.replace("\\", "/").split("/") for name in names):
+        return "the wheel holds a path that leads out of the environment"
+    if not any(name.endswith(".dist-info/METADATA") for name in names):
+        return "what came is no wheel (no METADATA in it)"
+    return None
+
+
+def _looks_like(path: Path) -> str:
+    with path.open("rb") as file:
+        start = file.read(256).lstrip().lower()
+    return " but a web page" if start.startswith((b"<!doctype", b"<html", b"<head")) else ""
+
+
+def is_kept(wheel: Wheel, path: Path) -> bool:
+    """Whether the wheelhouse holds this very wheel, checked when it came and unchanged since."""
+    try:
+        note = json.loads(_note(path).read_text(encoding="utf-8"))
+        found = path.stat()
+    except (OSError, ValueError):
+        return False
+    same = note.get("size") == found.st_size and note.get("mtime_ns") == found.st_mtime_ns
+    if wheel.sha256:
+        return same and note.get("sha256") == wheel.sha256.lower()
+    return same and note.get("url") == without_credentials(wheel.url)
+
+
+def _note_kept(wheel: Wheel, path: Path, digest: str) -> None:
+    found = path.stat()
+    note = {
+        "sha256": digest,
+        "size": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+        "url": without_credentials(wheel.url),
+    }
+    _note(path).write_text(json.dumps(note), encoding="utf-8")
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(f"{path.name}.json")
+
+
+def _write(
+    answer: requests.Response, part: Path, mode: str, wheel: Wheel, progress: Progress
+) -> None:
+    try:
+        with part.open(mode) as file:
+            for chunk in answer.iter_content(CHUNK):
+                file.write(chunk)
+                progress(wheel, len(chunk))
+    except requests_error() as problem:
+        raise problem
+    except OSError as problem:
+        raise Blocked(
+            f"{part} cannot be written: {problem.strerror or problem}",
+            hint="nothing was changed; make room there, or set XDG_CACHE_HOME to a larger disk",
+        ) from problem
+
+
+def requests_error() -> type[Exception]:
+    import requests
+
+    return requests.RequestException
+
+
+def _copy(source: Path, part: Path) -> None:
+    try:
+        shutil.copyfile(source, part)
+    except OSError as problem:
+        raise Blocked(
+            f"{source} cannot be copied to {part.parent}: {problem.strerror}",
+            hint="nothing was changed",
+        ) from problem
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _local(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path))

@@ -1,0 +1,280 @@
+"""What lies where in a target: its folders, its distributions and their files.
+
+Reads names only; nothing is imported and nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from configparser import ConfigParser
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpusetup.errors import Blocked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The folders that an interpreter installs to, absolute."""
+
+    python: str
+    """The interpreter's path, as it is called."""
+    version: str
+    """`3.11.7`."""
+    prefix: str
+    purelib: str
+    platlib: str
+    scripts: str
+    data: str
+    implementation: str = "cpython"
+    free_threaded: bool = False
+    externally_managed: str | None = None
+    """The marker file that says so, where the target is no environment."""
+    has_pip: bool = False
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.purelib, self.platlib)))
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders that stay whatever is installed or removed."""
+        return (*self.libraries, self.scripts, self.data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """An installed distribution: its name, normalized, its version and its metadata folder."""
+
+    name: str
+    version: str
+    info: str
+
+
+def normalized(name: str) -> str:
+    """A project's name as indexes compare it.
+
+    >>> normalized("Typing_Extensions")
+    'typing-extensions'
+    """
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def distributions(layout: Layout) -> tuple[Distribution, ...]:
+    """Everything installed in the target's own folders, by the names of the metadata folders."""
+    found: list[Distribution] = []
+    for library in layout.libraries:
+        for entry in sorted(_names(library)):
+            if match := INFO.fullmatch(entry):
+                path = str(Path(library, entry))
+                found.append(Distribution(name=normalized(match[1]), version=match[2], info=path))
+    return tuple(found)
+
+
+INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:dist|egg)-info")
+
+
+def versions(installed: Iterable[Distribution]) -> dict[str, str]:
+    """Name -> version of what is installed."""
+    return {one.name: one.version for one in installed}
+
+
+def files_of(one: Distribution, layout: Layout) -> frozenset[str]:
+    """The paths that its RECORD lists, inside the target's folders; `Blocked` where it has none."""
+    record = Path(one.info, "RECORD")
+    try:
+        text = record.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise Blocked(
+            f"{one.name} {one.version} in {layout.prefix} keeps no list of its files "
+            f"({record.name} is missing), so it could not be put back.",
+            hint=f"remove it by what installed it, or use another environment: `--venv DIR` "
+            f"({problem.strerror})",
+        ) from problem
+    library = str(Path(one.info).parent)
+    paths = (
+        os.path.normpath(Path(library, row[0])) for row in csv.reader(text.splitlines()) if row
+    )
+    return frozenset(path for path in paths if any(_below(path, root) for root in layout.roots))
+
+
+def covering(paths: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
+    """The fewest entries that hold exactly these files: whole folders where nothing else is in them.
+
+    Bytecode belongs to its source. The roots themselves are never among them. Files that are not
+    there are left out.
+    """
+    wanted = frozenset(paths)
+    folders = frozenset(_folders_above(wanted))
+    found: set[str] = set()
+    kept = frozenset(roots)
+    for root in sorted(kept, key=len, reverse=True):
+        found.update(_covered(root, wanted, folders, kept)[1])
+    return tuple(sorted(found))
+
+
+def _folders_above(paths: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for path in paths:
+        while (path := os.path.dirname(path)) not in found:
+            found.add(path)
+    return found
+
+
+def _covered(
+    folder: str, wanted: frozenset[str], folders: frozenset[str], kept: frozenset[str]
+) -> tuple[bool, list[str]]:
+    """Whether everything in a folder is wanted, and the entries of it that are."""
+    whole, moves = True, []
+    for entry in _entries(folder):
+        path = entry.path
+        if path in kept:
+            whole = False
+        elif entry.is_dir(follow_symlinks=False) and path not in wanted:
+            all_of_it, parts = (
+                _bytecode(path, wanted)
+                if entry.name == "__pycache__"
+                else (_covered(path, wanted, folders, kept) if path in folders else (False, []))
+            )
+            moves += [path] if all_of_it else parts
+            whole = whole and all_of_it
+        elif path in wanted:
+            moves.append(path)
+        else:
+            whole = False
+    return whole and bool(moves), moves
+
+
+def _bytecode(folder: str, wanted: frozenset[str]) -> tuple[bool, list[str]]:
+    parent = Path(folder).parent
+    names = [entry.name for entry in _entries(folder)]
+    mine = [
+        name
+        for name in names
+        if str(Path(folder, name)) in wanted or str(parent / f"{name.split('.')[0]}.py") in wanted
+    ]
+    return bool(names) and len(mine) == len(names), [str(Path(folder, name)) for name in mine]
+
+
+def wheel_paths(wheel: Path, layout: Layout) -> frozenset[str]:
+    """Where the files of a wheel go, its console scripts among them."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+        info = next(name.split("/")[0] for name in names if name.endswith(".dist-info/WHEEL"))
+        pure = b"root-is-purelib: true" in archive.read(f"{info}/WHEEL").lower()
+        points = f"{info}/entry_points.txt"
+        scripts = _scripts(archive.read(points).decode()) if points in names else ()
+    folders = {
+        "purelib": layout.purelib,
+        "platlib": layout.platlib,
+        "scripts": layout.scripts,
+        "data": layout.data,
+        "headers": str(Path(layout.data, "include")),
+    }
+    data = f"{info.removesuffix('.dist-info')}.data/"
+    root = layout.purelib if pure else layout.platlib
+    placed = {str(Path(layout.scripts, f"{name}{end}")) for name in scripts for end in SCRIPT_ENDS}
+    for name in names:
+        if name.startswith(data):
+            kind, _, rest = name.removeprefix(data).partition("/")
+            placed.add(os.path.normpath(Path(folders.get(kind, root), rest)))
+        else:
+            placed.add(os.path.normpath(Path(root, name)))
+    return frozenset(placed)
+
+
+SCRIPT_ENDS = ("",) if os.name == "posix" else (".exe", "-script.py")
+
+
+def _scripts(entry_points: str) -> Iterator[str]:
+    parser = ConfigParser(delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(entry_points)
+    for section in ("console_scripts", "gui_scripts"):
+        if parser.has_section(section):
+            yield from parser[section]
+
+
+def new_entries(paths: Iterable[str]) -> tuple[str, ...]:
+    """For files that will be made: the topmost entry of each that is not there yet."""
+    there: dict[str, bool] = {}
+    found = set()
+    for path in paths:
+        top = path
+        while not _is_there(parent := os.path.dirname(top), there):
+            top = parent
+        found.add(top)
+    return tuple(sorted(found))
+
+
+def _is_there(folder: str, known: dict[str, bool]) -> bool:
+    if folder not in known:
+        known[folder] = os.path.lexists(folder)
+    return known[folder]
+
+
+def requirers(
+    installed: Iterable[Distribution], changes: Mapping[str, str]
+) -> tuple[tuple[str, str, str], ...]:
+    """What is installed and would no longer find what it requires: (name, version, requirement)."""
+    broken = []
+    for one in installed:
+        if one.name in changes:
+            continue
+        for need in _needs(one):
+            if need_breaks(need, changes):
+                broken.append((one.name, one.version, need))
+    return tuple(broken)
+
+
+def need_breaks(need: str, changes: Mapping[str, str]) -> bool:
+    """Whether a requirement names something that changes to a version it does not take.
+
+    >>> need_breaks("torch==2.5.1", {"torch": "2.13.0+cpu"})
+    True
+    >>> need_breaks("torch>=2", {"torch": "2.13.0+cpu"})
+    False
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        asked = Requirement(need)
+    except InvalidRequirement:
+        return False
+    version = changes.get(normalized(asked.name))
+    if version is None or (asked.marker and not asked.marker.evaluate({"extra": ""})):
+        return False
+    return not asked.specifier.contains(version, prereleases=True)
+
+
+def _needs(one: Distribution) -> Iterator[str]:
+    try:
+        text = Path(one.info, "METADATA").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for line in text.partition("\n\n")[0].splitlines():
+        if line.startswith("Requires-Dist:"):
+            yield line.partition(":")[2].strip()
+
+
+def _below(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []

@@ -1,0 +1,32 @@
+"""pip: the same two steps as uv, by the target's own `python -m pip`."""
+
+from __future__ import annotations
+
+from gpusetup.install.wish import (
+    Wish,
+    chosen_build,
+    default_index,
+    others,
+    pins,
+    torch_index,
+    unlabelled,
+)
+from gpusetup.model import Resolution, Step
+
+
+def pip(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
+    """The two steps of pip."""
+    build = chosen_build(resolution)
+    exact = pins(build, wish.packages)
+    install = (wish.python or "python", "-m", "pip", "install")
+    again = ("--force-reinstall",) if unlabelled(build, wish.packages) else ()
+    return (
+        Step(
+            title=f"{', '.join(exact)} from torch's own index",
+            argv=(*install, "--no-deps", *again, *torch_index(build, wish), *exact),
+        ),
+        Step(
+            title="everything else from your default index",
+            argv=(*install, *default_index(wish), *exact, *others(wish.packages)),
+        ),
+    )

@@ -1,0 +1,291 @@
+"""Decides what an installation will do, before anything is changed: a plain value to show and run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpusetup.errors import Blocked, UsageError
+from gpusetup.install.layout import Layout, normalized
+from gpusetup.install.page import ACCEPT, parse_page
+from gpusetup.install.wheels import Wheel, best, without_credentials
+from gpusetup.model import Choice, Resolution, Step
+
+UNPACKED_FACTOR = 3.6
+"""How much larger a torch wheel is unpacked; measured on the CPU wheel of torch 2.13.0 (4.0) and
+nvidia-cudnn-cu12 (1.6), weighted towards the larger."""
+SPARE_BYTES = 50 << 20
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+COMPANIONS = FAMILY[1:]
+
+Page = Callable[[str, str], "tuple[str, str] | None"]
+"""(URL, Accept) -> media type and text, or None where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The words of the command line: `numpy transformers>=4 torch torchvision`."""
+
+    family: tuple[str, ...]
+    """Of the torch family, torch first."""
+    packages: tuple[str, ...] = ()
+    """Everything else, as requirements for the default index."""
+    torch: str | None = None
+    """A specifier that `torch==2.5.1` among the words gave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What will be done. `rest` is None where it can only be known once torch's wheel is here."""
+
+    target: str
+    python: str
+    """The interpreter of the target."""
+    venv: str | None = None
+    """The environment to be made first."""
+    installer: str
+    choice: Choice
+    passed_over: tuple[tuple[str, str], ...] = ()
+    """Backends whose index has no such wheel, and what it says."""
+    fallbacks: tuple[Choice, ...] = ()
+    """What is left to fall back to."""
+    family: tuple[Wheel, ...]
+    rest: tuple[Wheel, ...] | None = None
+    packages: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    before: Mapping[str, str] = field(default_factory=dict)
+    breaks: tuple[tuple[str, str, str], ...] = ()
+    """What is installed and would no longer find what it requires."""
+    notes: tuple[str, ...] = ()
+    device: str = "auto"
+    """What verify is told to prove."""
+
+    @property
+    def wheels(self) -> tuple[Wheel, ...]:
+        return (*self.family, *(self.rest or ()))
+
+    @property
+    def after(self) -> dict[str, str]:
+        return {wheel.name: wheel.version for wheel in self.wheels}
+
+
+def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
+    """Sort the words; torch always, and without words the companions that are there already.
+
+    >>> asked_for(["torchvision", "numpy>=2"], {})
+    Asked(family=('torch', 'torchvision'), packages=('numpy>=2',), torch=None)
+    >>> asked_for([], {"torchaudio": "2.5.1"}).family
+    ('torch', 'torchaudio')
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    torch: str | None = None
+    family, packages = {"torch"}, []
+    for word in words:
+        try:
+            asked = Requirement(word)
+        except InvalidRequirement as problem:
+            raise UsageError(f"{word!r} is no package: {problem}".splitlines()[0]) from problem
+        name = normalized(asked.name)
+        if name not in FAMILY:
+            packages.append(word)
+        elif name == "torch":
+            torch = str(asked.specifier) or None
+        elif asked.specifier:
+            raise UsageError(
+                f"{word!r}: the version of {name} follows from torch's",
+                hint=f"`gpusetup install {name} --torch VERSION`",
+            )
+        family.add(name) if name in FAMILY else None
+    if not words:
+        family.update(name for name in COMPANIONS if name in installed)
+    return Asked(
+        family=tuple(name for name in FAMILY if name in family),
+        packages=tuple(packages),
+        torch=torch,
+    )
+
+
+def choices_of(resolution: Resolution, backend: str) -> tuple[Choice, ...]:
+    """The build and what may be taken in its place; an explicit backend has nothing in its place."""
+    build = resolution.build
+    if build is None or resolution.index_url is None:
+        return ()
+    first = Choice(torch=build.torch, backend=build.backend, index_url=resolution.index_url)
+    return (first, *(resolution.fallbacks if backend == "auto" else ()))
+
+
+def at_root(choice: Choice, index_root: str) -> str:
+    """The index of a choice at a root, the usual one or a mirror.
+
+    >>> at_root(Choice(torch="2.5.1", backend="cu124", index_url=""), "https://mirror.example/whl/")
+    'https://mirror.example/whl/cu124'
+    """
+    return f"{index_root.rstrip('/')}/{choice.backend}"
+
+
+def versions_of(resolution: Resolution, names: Iterable[str]) -> dict[str, str]:
+    """The versions of the family that go together; a companion that was never released is left out."""
+    build = resolution.build
+    if build is None:
+        return {}
+    known = {"torch": build.torch, "torchvision": build.torchvision, "torchaudio": build.torchaudio}
+    return {name: version for name in names if (version := known[name])}
+
+
+def family_at(
+    page: Page, index: str, backend: str, versions: Mapping[str, str], tags: Sequence[str]
+) -> tuple[tuple[Wheel, ...], str | None]:
+    """The family's wheels on one index; or what it says where it has no such wheel."""
+    found = []
+    for name, version in versions.items():
+        url = f"{index}/{name}/"
+        answer = page(url, ACCEPT)
+        if answer is None:
+            return (), f"{without_credentials(url)}: there is no such page"
+        listed = _listed(url, *answer)
+        wheel = best_build(listed, version, backend, tags)
+        if wheel is None:
+            return (), (
+                f"{without_credentials(url)}: has no wheel of {name} {version} for {tags[0]}"
+                if listed
+                else f"{without_credentials(url)}: the page is empty"
+            )
+        found.append(wheel)
+    return tuple(found), None
+
+
+def _listed(url: str, media_type: str, text: str) -> tuple[Wheel, ...]:
+    try:
+        return parse_page(url, media_type, text)
+    except ValueError as problem:
+        raise Blocked(
+            f"{without_credentials(url)}: what came is no index page: {problem}",
+            hint="nothing was changed; is there a log-in page or a proxy in between? "
+            "Name the right root: `--index-root URL`",
+        ) from problem
+
+
+def best_build(
+    listed: Sequence[Wheel], version: str, backend: str, tags: Sequence[str]
+) -> Wheel | None:
+    """The wheel of a version on a backend: `2.5.1+cu124`; without a local label (macOS, old ones)
+    only where the page has none with.
+
+    >>> one = Wheel(name="x", version="1.0+cpu", filename="x-1.0+cpu-py3-none-any.whl", url="u")
+    >>> best_build([one], "1.0", "cpu", ["py3-none-any"]).version
+    '1.0+cpu'
+    """
+    return best(listed, f"{version}+{backend}", tags) or best(listed, version, tags)
+
+
+def first_that_has(
+    page: Page,
+    choices: Sequence[Choice],
+    index_root: str,
+    versions: Mapping[str, str],
+    tags: Sequence[str],
+) -> tuple[Choice, tuple[Wheel, ...], tuple[tuple[str, str], ...]]:
+    """Go down the choices until an index has the wheels. Only "no such wheel" goes on."""
+    passed: list[tuple[str, str]] = []
+    for choice in choices:
+        index = at_root(choice, index_root)
+        wheels, missing = family_at(page, index, choice.backend, versions, tags)
+        if missing is None:
+            return choice, wheels, tuple(passed)
+        passed.append((choice.backend, missing))
+    raise Blocked(
+        "No index has such a wheel:\n" + "\n".join(f"  {name:8} {why}" for name, why in passed),
+        hint="nothing was changed; name another version (`--torch`), another backend (`--backend`), "
+        "or another root (`--index-root URL`)",
+    )
+
+
+def already_there(versions: Mapping[str, str], backend: str, installed: Mapping[str, str]) -> bool:
+    """Whether the target holds exactly these builds: the local label counts."""
+    return all(
+        installed.get(name) in (f"{version}+{backend}", _unlabelled(version, backend))
+        for name, version in versions.items()
+    )
+
+
+def _unlabelled(version: str, backend: str) -> str | None:
+    return version if backend == "default" else None
+
+
+def device_to_prove(backend: str, gpus: int | None) -> str:
+    """What verify is asked: a CUDA build is proven on the GPUs; without any (an image build) its
+    libraries only; a CPU build on the CPU.
+
+    >>> device_to_prove("cu124", 1), device_to_prove("cu124", 0), device_to_prove("cpu", 1)
+    ('auto', 'none', 'cpu')
+    """
+    if not re.fullmatch(r"cu\d+", backend):
+        return "cpu"
+    return "none" if gpus == 0 else "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a folder's disk has to hold, and has free."""
+
+    path: str
+    needed_bytes: int
+    free_bytes: int
+    disk: int
+    """The number of its filesystem: what lies on one disk counts together."""
+
+
+def shortage(rooms: Iterable[Room]) -> Room | None:
+    """The first disk that cannot hold what it has to; None where all can."""
+    disks: dict[int, Room] = {}
+    for room in rooms:
+        had = disks.get(room.disk)
+        disks[room.disk] = (
+            room
+            if had is None
+            else Room(
+                path=had.path,
+                needed_bytes=had.needed_bytes + room.needed_bytes,
+                free_bytes=min(had.free_bytes, room.free_bytes),
+                disk=room.disk,
+            )
+        )
+    return next((r for r in disks.values() if r.needed_bytes + SPARE_BYTES > r.free_bytes), None)
+
+
+def switch_steps(plan: Plan, layout: Layout, program: str, house: str) -> tuple[Step, ...]:
+    """The commands that change the environment: one, offline, from the wheelhouse."""
+    exact = tuple(f"{wheel.name}=={wheel.version}" for wheel in plan.wheels)
+    offline = ("--no-index", "--no-deps", "--find-links", house, *exact)
+    if plan.installer == "pip":
+        argv = (layout.python, "-m", "pip", "install", "--no-warn-script-location", *offline)
+    else:
+        argv = (
+            program,
+            "pip",
+            "install",
+            "--no-config",
+            "--python",
+            layout.python,
+            "--offline",
+            *offline,
+        )
+    return (Step(argv=argv, title="install from the wheelhouse"),)
+
+
+def venv_step(program: str, folder: str, base: str, *, seed: bool) -> Step:
+    """The command that makes an environment."""
+    argv = (
+        program,
+        "venv",
+        "--quiet",
+        "--no-project",
+        *(("--seed",) if seed else ()),
+        "--python",
+        base,
+        folder,
+    )
+    return Step(argv=argv, title="make the environment", timeout_seconds=120.0)

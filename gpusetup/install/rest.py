@@ -1,0 +1,177 @@
+"""What else has to be fetched: uv or pip is asked, with the user's own indexes, and locks it.
+
+torch and its companions are known already; where their wheels are not here yet, stand-ins that
+hold nothing but their METADATA tell what they require.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpusetup.errors import Blocked, Unsatisfiable
+from gpusetup.install.layout import Layout, normalized
+from gpusetup.install.tools import complaint
+from gpusetup.install.wheels import Wheel, locked, reported, target_tags
+from gpusetup.run import run
+
+ASK_SECONDS = 120.0
+
+
+def stand_in(wheel: Wheel, metadata: str, folder: Path) -> Path:
+    """A wheel that holds a wheel's METADATA and nothing else, to resolve with."""
+    info = f"{wheel.filename.split('-')[0]}-{wheel.filename.split('-')[1]}.dist-info"
+    tags = "-".join(wheel.filename.removesuffix(".whl").split("-")[-3:])
+    path = folder / wheel.filename
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{info}/METADATA", metadata)
+        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: x\nTag: {tags}\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def pins(family: Iterable[Wheel]) -> tuple[str, ...]:
+    """The exact requirements, local versions and all.
+
+    >>> pins([Wheel(name="torch", version="2.5.1+cu124", filename="", url="")])
+    ('torch==2.5.1+cu124',)
+    """
+    return tuple(f"{wheel.name}=={wheel.version}" for wheel in family)
+
+
+def ask_uv(
+    uv: str,
+    python: str,
+    layout: Layout,
+    family: Sequence[Wheel],
+    packages: Sequence[str],
+    links: Sequence[Path],
+    environment: Mapping[str, str],
+    *,
+    fresh: bool,
+) -> tuple[Wheel, ...]:
+    """The wheels that uv would fetch beyond the family, for an environment as it is now."""
+    asked = (*pins(family), *packages)
+    skip = {wheel.name for wheel in family}
+    if not fresh:
+        changes = _uv_changes(uv, python, asked, links, environment)
+        asked = tuple(f"{name}=={version}" for name, version in changes if name not in skip)
+        if not asked:
+            return ()
+    lock = _uv_lock(uv, python, asked, links, environment, deps=fresh)
+    try:
+        return locked(lock, target_tags(layout), skip)
+    except ValueError as problem:
+        raise Unsatisfiable(
+            f"{problem} has no wheel for Python {layout.version} here",
+            hint="nothing was changed; install it by itself first, then run this again",
+        ) from problem
+
+
+def _uv_changes(
+    uv: str,
+    python: str,
+    asked: Sequence[str],
+    links: Sequence[Path],
+    environment: Mapping[str, str],
+) -> tuple[tuple[str, str], ...]:
+    argv = (
+        uv,
+        "pip",
+        "install",
+        "--python",
+        python,
+        "--dry-run",
+        "--no-build",
+        *_find(links),
+        *asked,
+    )
+    said = run(argv, timeout=ASK_SECONDS, environment=environment)
+    if not said.ok:
+        raise complaint("uv cannot plan the installation", said)
+    return parse_changes(said.stderr)
+
+
+def parse_changes(text: str) -> tuple[tuple[str, str], ...]:
+    """What uv says it would install.
+
+    >>> parse_changes(" - torch==2.1\\n + torch==2.2+cpu\\n ~ a==1 (from file:///a)\\n")
+    (('torch', '2.2+cpu'), ('a', '1'))
+    """
+    found = re.findall(r"(?m)^ [+~] ([A-Za-z0-9._-]+)==([^\s]+)", text)
+    return tuple((normalized(name), version) for name, version in found)
+
+
+def _uv_lock(
+    uv: str,
+    python: str,
+    asked: Sequence[str],
+    links: Sequence[Path],
+    environment: Mapping[str, str],
+    *,
+    deps: bool,
+) -> dict[str, Any]:
+    argv = (
+        *(uv, "pip", "compile", "--python", python, "--format", "pylock.toml", "--no-build"),
+        *("--no-header", "--no-annotate", "--quiet", *_find(links)),
+        *(() if deps else ("--no-deps",)),
+        "-",
+    )
+    said = run(argv, timeout=ASK_SECONDS, environment=environment, stdin="\n".join(asked) + "\n")
+    if not said.ok:
+        raise complaint("uv cannot plan the installation", said)
+    return _toml(said.stdout)
+
+
+def _toml(text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib.loads(text)
+
+
+def ask_pip(
+    layout: Layout,
+    family: Sequence[Wheel],
+    packages: Sequence[str],
+    links: Sequence[Path],
+    environment: Mapping[str, str],
+) -> tuple[Wheel, ...]:
+    """The wheels that the target's pip would fetch beyond the family."""
+    import json
+
+    if not layout.has_pip:
+        raise Blocked(
+            f"{layout.prefix} has no pip.",
+            hint="use `--installer uv`, which needs none in the target",
+        )
+    with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
+        report = Path(folder, "report.json")
+        argv = (
+            *(
+                layout.python,
+                "-m",
+                "pip",
+                "install",
+                "--dry-run",
+                "--quiet",
+                "--only-binary",
+                ":all:",
+            ),
+            *("--report", str(report), *_find(links), *pins(family), *packages),
+        )
+        said = run(argv, timeout=ASK_SECONDS, environment=environment)
+        if not said.ok:
+            raise complaint("pip cannot plan the installation", said)
+        found = json.loads(report.read_text(encoding="utf-8"))
+    return reported(found, {wheel.name for wheel in family})
+
+
+def _find(links: Sequence[Path]) -> tuple[str, ...]:
+    return tuple(word for folder in links for word in ("--find-links", str(folder)))

@@ -1,0 +1,212 @@
+"""The programs that install: where they are, with which environment they run, what they complain of."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from configparser import ConfigParser, Error
+from pathlib import Path
+
+from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unsatisfiable
+from gpusetup.run import Output
+
+CONDA_PROGRAMS = ("conda", "mamba", "micromamba")
+
+
+def uv_program() -> str:
+    """The uv binary that came with gpusetup, else the one on PATH."""
+    import uv
+
+    try:
+        return str(uv.find_uv_bin())
+    except FileNotFoundError:
+        found = shutil.which("uv")
+    if found is None:
+        raise Blocked("The program uv is not found.", hint="`pip install uv`, or `--installer pip`")
+    return found
+
+
+def asking_environment(environ: Mapping[str, str], home: Path) -> dict[str, str]:
+    """The environment in which uv and pip are asked: the user's own settings, short time limits.
+
+    Where only pip is told which index to use, uv is told the same.
+    """
+    limits = {
+        "UV_HTTP_TIMEOUT": "6",
+        "UV_HTTP_CONNECT_TIMEOUT": "5",
+        "UV_HTTP_RETRIES": "1",
+        "PIP_TIMEOUT": "6",
+        "PIP_RETRIES": "1",
+    }
+    always = {
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_PROGRESS": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_INPUT": "1",
+    }
+    given = dict(environ)
+    for name in ("PIP_DEFAULT_TIMEOUT", "PIP_TIMEOUT"):
+        given.pop(name, None)
+    learned = {} if uv_is_configured(environ, home) else uv_settings(pip_settings(environ, home))
+    return {**learned, **given, **limits, **always}
+
+
+def switching_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the switch: no setting of uv or pip but where their caches are."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(("UV_", "PIP_")) or name in ("UV_LINK_MODE", "UV_CACHE_DIR")
+    }
+    return {
+        **kept,
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_PROGRESS": "1",
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_INPUT": "1",
+    }
+
+
+UV_INDEX_VARIABLES = (
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX_URL",
+    "UV_INDEX",
+    "UV_EXTRA_INDEX_URL",
+    "UV_FIND_LINKS",
+)
+
+
+def uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:
+    """Whether anything tells uv which indexes to use."""
+    if any(environ.get(name) for name in UV_INDEX_VARIABLES):
+        return True
+    if environ.get("UV_NO_CONFIG"):
+        return False
+    folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    files = (
+        [Path(environ["UV_CONFIG_FILE"])]
+        if environ.get("UV_CONFIG_FILE")
+        else [
+            folder / "uv" / "uv.toml",
+            Path(environ.get("APPDATA", folder), "uv", "uv.toml"),
+            Path("/etc/uv/uv.toml"),
+        ]
+    )
+    return any(re.search(r"index|find-links", _text(file)) for file in files)
+
+
+def pip_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
+    """pip's own settings (`index-url`, `extra-index-url`, `find-links`, `cert`), as pip reads them."""
+    folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    files = [Path("/etc/pip.conf"), home / ".pip" / "pip.conf", folder / "pip" / "pip.conf"]
+    files += [Path(environ[name], "pip", "pip.ini") for name in ("APPDATA",) if environ.get(name)]
+    named = environ.get("PIP_CONFIG_FILE")
+    if named == os.devnull:
+        files = []
+    elif named:
+        files.append(Path(named))
+    found: dict[str, str] = {}
+    for file in files:
+        found.update(_pip_section(_text(file)))
+    for key in PIP_KEYS:
+        variable = f"PIP_{key.upper().replace('-', '_')}"
+        if environ.get(variable):
+            found[key] = environ[variable]
+    return found
+
+
+PIP_KEYS = ("index-url", "extra-index-url", "find-links", "cert")
+
+
+def _pip_section(text: str) -> dict[str, str]:
+    parser = ConfigParser(interpolation=None)
+    try:
+        parser.read_string(text)
+    except Error:
+        return {}
+    found: dict[str, str] = {}
+    for section in ("global", "install"):
+        if parser.has_section(section):
+            found.update({key: parser[section][key] for key in PIP_KEYS if key in parser[section]})
+    return found
+
+
+def uv_settings(pip: Mapping[str, str]) -> dict[str, str]:
+    """pip's settings in uv's words.
+
+    >>> uv_settings({"index-url": "https://mirror.example/simple"})
+    {'UV_DEFAULT_INDEX': 'https://mirror.example/simple'}
+    """
+    words = {
+        "index-url": "UV_DEFAULT_INDEX",
+        "extra-index-url": "UV_INDEX",
+        "cert": "SSL_CERT_FILE",
+    }
+    told = {words[key]: " ".join(pip[key].split()) for key in words if pip.get(key)}
+    if pip.get("find-links"):
+        told["UV_FIND_LINKS"] = ",".join(pip["find-links"].split())
+    return told
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+# --- what a program complained of ----------------------------------------------------------------
+
+COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
+    (r"No space left on device|os error 28\b|Errno 28\b|not enough space", Blocked),
+    (r"Permission denied|os error 13\b|Errno 13\b|Read-only file system|Access is denied", Blocked),
+    (r"externally.managed", Blocked),
+    (r"timed out|[Tt]imeout|operation timed", Blocked),
+    (r"\b(429|5\d\d) (Too Many|Internal|Bad Gateway|Service|Server|Gateway)|status code[:]? (429|5\d\d)", Blocked),
+    (r"[Cc]onnection (error|refused|reset|aborted)|error sending request|dns error|"
+     r"Failed to fetch|Max retries|NewConnectionError|certificate|Could not connect|"
+     r"Hash mismatch|DO NOT MATCH THE HASHES", Blocked),
+    (r"No solution found|No matching distribution|Could not find a version|ResolutionImpossible|"
+     r"has no wheels|because .* was not found in the package registry", Unsatisfiable),
+)  # fmt: skip
+"""What uv's or pip's complaint holds -> what it means for the user; first match."""
+
+
+def complaint(title: str, said: Output) -> GpuSetupError:
+    """The error for a program that failed: what it was to do, and its own last words."""
+    text = plain_lines(said.stderr or said.stdout)
+    kind = next((kind for pattern, kind in COMPLAINTS if re.search(pattern, text)), ToolFailed)
+    if said.problem:
+        return Blocked(f"{title}: {said.argv[0]}: {said.problem}", hint="nothing was changed")
+    return kind(f"{title}: {last_words(text)}", hint=HINTS.get(kind))
+
+
+HINTS: dict[type[GpuSetupError], str] = {
+    Blocked: "nothing was changed; check the way to that host (proxy, certificates, credentials) and try again",
+    Unsatisfiable: "nothing was changed; name packages and versions that your index has",
+    ToolFailed: "nothing was changed",
+}
+
+
+def plain_lines(text: str) -> str:
+    return re.sub(r"\x1b\[[\d;]*m", "", text)
+
+
+def last_words(text: str) -> str:
+    """The lines that say why, on one line: from the first `error`, without help texts.
+
+    >>> last_words("Resolved 1 package\\nerror: Failed to fetch `x`\\n  Caused by: 503\\n")
+    'Failed to fetch `x`: 503'
+    """
+    lines = [line.strip(" │╰╭─▶×\t") for line in text.splitlines() if line.strip()]
+    start = next(
+        (i for i, line in enumerate(lines) if re.match(r"(?i)error\b|No solution", line)), None
+    )
+    chosen = lines[-3:] if start is None else lines[start : start + 4]
+    words = [re.sub(r"(?i)^(error|caused by):\s*", "", line) for line in chosen]
+    return ": ".join(word.rstrip(":") for word in words if not word.startswith(("hint", "help")))[
+        :400
+    ]

@@ -1,0 +1,33 @@
+"""uv: torch and its companions from torch's index, then what they need from the user's own."""
+
+from __future__ import annotations
+
+from gpusetup.install.wish import (
+    Wish,
+    chosen_build,
+    default_index,
+    others,
+    pins,
+    torch_index,
+    unlabelled,
+)
+from gpusetup.model import Resolution, Step
+
+
+def uv(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
+    """The two steps of uv."""
+    build = chosen_build(resolution)
+    exact = pins(build, wish.packages)
+    target = ("--python", wish.python) if wish.python else ()
+    install = ("uv", "pip", "install", *target)
+    again = tuple(f"--reinstall-package={name}" for name in unlabelled(build, wish.packages))
+    return (
+        Step(
+            title=f"{', '.join(exact)} from torch's own index",
+            argv=(*install, "--no-deps", *torch_index(build, wish), *again, *exact),
+        ),
+        Step(
+            title="everything else from your default index",
+            argv=(*install, *default_index(wish), *exact, *others(wish.packages)),
+        ),
+    )

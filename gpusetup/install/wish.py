@@ -1,0 +1,85 @@
+"""What an installer is told besides the resolution, and the exact versions that follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpusetup.catalog import INDEX_ROOT, index_url
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model import Resolution, TorchBuild
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+"""What comes from torch's own index; everything else comes from the user's default index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    python: str | None = None
+    """The target interpreter; None leaves it to the installer's own rule."""
+    packages: tuple[str, ...] = FAMILY
+    """What is to be installed, companions without a release for this torch left out."""
+    index_root: str = INDEX_ROOT
+    wheelhouse: str | None = None
+    """A folder of wheels that replaces every index."""
+    conda_prefix: str | None = None
+    """The conda environment; None means the active one."""
+
+
+def chosen_build(resolution: Resolution) -> TorchBuild:
+    """The build of a resolution that has one."""
+    if resolution.build is None:
+        raise Unsatisfiable("No torch build fits this machine")
+    return resolution.build
+
+
+def version_of(build: TorchBuild, package: str) -> str | None:
+    """The public version of a family member that belongs to a build."""
+    return {"torch": build.torch, "torchvision": build.torchvision, "torchaudio": build.torchaudio}[
+        package
+    ]
+
+
+def carries_label(build: TorchBuild, package: str) -> bool:
+    """Whether a wheel's version surely ends in `+<backend>`.
+
+    aarch64 companions did not for years and do now: without the label the requirement matches
+    both, and the step says to reinstall, so that a CPU build does not count as satisfied.
+    """
+    return build.labelled and (package == "torch" or build.machine == "x86_64")
+
+
+def pins(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
+    """The exact requirements of the family: `torch==2.5.1+cu124`."""
+    found = []
+    for package in FAMILY:
+        version = version_of(build, package)
+        if package in packages and version is not None:
+            label = f"+{build.backend}" if carries_label(build, package) else ""
+            found.append(f"{package}=={version}{label}")
+    return tuple(found)
+
+
+def unlabelled(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
+    """The family members whose requirement an installed build of another backend would satisfy."""
+    return tuple(
+        package
+        for package in FAMILY
+        if package in packages and version_of(build, package) and not carries_label(build, package)
+    )
+
+
+def others(packages: tuple[str, ...]) -> tuple[str, ...]:
+    """What was asked for besides the family."""
+    return tuple(package for package in packages if package not in FAMILY)
+
+
+def torch_index(build: TorchBuild, wish: Wish) -> tuple[str, ...]:
+    """Where the family comes from, as options that uv and pip share."""
+    if wish.wheelhouse:
+        return ("--no-index", "--find-links", wish.wheelhouse)
+    return ("--index-url", index_url(build.backend, wish.index_root))
+
+
+def default_index(wish: Wish) -> tuple[str, ...]:
+    """Where everything else comes from: the user's own configuration."""
+    return ("--no-index", "--find-links", wish.wheelhouse) if wish.wheelhouse else ()

@@ -1,0 +1,201 @@
+"""What a reader of a resolution should know besides the build: guesses, ages, what is missing.
+
+Each function gives one note or None; `NOTES` is the list of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpusetup.catalog import Catalog
+from gpusetup.model import Resolution, Snapshot, parsed
+from gpusetup.resolver import CONDA_CHANNELS, WHEELS, Situation, best_build
+
+STALE_DAYS = 120
+"""From this age on a catalog says so."""
+
+Note = Callable[[Resolution, Situation, Snapshot, Catalog], str | None]
+
+
+def notes_on(
+    found: Resolution, situation: Situation, snapshot: Snapshot, catalog: Catalog
+) -> tuple[str, ...]:
+    """All notes that apply."""
+    asked = (note(found, situation, snapshot, catalog) for note in NOTES)
+    return tuple(text for text in asked if text)
+
+
+def age_note(catalog: Catalog, today: str) -> str | None:
+    """A note for a catalog of more than 120 days; `today` is `YYYY-MM-DD`."""
+    from datetime import date
+
+    days = (date.fromisoformat(today) - date.fromisoformat(catalog.as_of)).days
+    if days <= STALE_DAYS:
+        return None
+    return f"the catalog is {days} days old ({catalog.as_of}): `gpusetup resolve --refresh` asks the index"
+
+
+def no_gpu(found: Resolution, situation: Situation, _: Snapshot, __: Catalog) -> str | None:
+    if situation.presence != "none" or situation.family == "macos" or found.build is None:
+        return None
+    if found.build.cuda:
+        return (
+            "no NVIDIA GPU was found here: this build was asked for, it is not judged against a GPU"
+        )
+    if situation.backend == "cpu":
+        return None
+    return "no NVIDIA GPU was found, so this is the CPU build"
+
+
+def gpu_unknown(found: Resolution, situation: Situation, _: Snapshot, __: Catalog) -> str | None:
+    if found.build is None or not found.build.cuda or situation.presence != "unknown":
+        return None
+    return "the GPU is unknown: whether the build has kernels for it was not judged"
+
+
+def driver_unknown(
+    found: Resolution, situation: Situation, snapshot: Snapshot, _: Catalog
+) -> str | None:
+    if found.build is None or not found.build.cuda or situation.driver or situation.driver_cuda:
+        return None
+    absent = snapshot.driver.module_loaded is False or snapshot.driver.library_found is False
+    what = (
+        "no NVIDIA driver was found"
+        if absent
+        else "the driver is unknown, so the lowest CUDA was chosen"
+    )
+    return f"{what}: this build needs NVIDIA driver {found.build.driver_floor} or newer"
+
+
+def driver_newer(_: Resolution, situation: Situation, __: Snapshot, catalog: Catalog) -> str | None:
+    if situation.driver is None or not catalog.driver_is_newer(situation.driver):
+        return None
+    newest = max(row.branch for row in catalog.branches)
+    return f"driver {situation.driver} is newer than the catalog of {catalog.as_of}: it counts as {newest}"
+
+
+def capability_newer(
+    _: Resolution, situation: Situation, __: Snapshot, catalog: Catalog
+) -> str | None:
+    newer = [
+        gpu
+        for gpu in situation.gpus
+        if gpu.compute_capability is not None and gpu.compute_capability > catalog.newest_capability
+    ]
+    if not newer:
+        return None
+    gpu = newer[0]
+    return (
+        f"{gpu.name} (compute capability {gpu.compute_capability}) is newer than the catalog of "
+        f"{catalog.as_of}: try `gpusetup resolve --refresh`, or a nightly build of torch"
+    )
+
+
+def capability_unknown(
+    found: Resolution, situation: Situation, _: Snapshot, catalog: Catalog
+) -> str | None:
+    nameless = [gpu.name for gpu in situation.gpus if gpu.compute_capability is None]
+    if not nameless or found.build is None or not found.build.cuda:
+        return None
+    return (
+        f"the compute capability of {nameless[0]} is unknown to the catalog of {catalog.as_of}: "
+        "whether the build has kernels for it was not judged"
+    )
+
+
+def driver_without_gpu(
+    _: Resolution, situation: Situation, __: Snapshot, catalog: Catalog
+) -> str | None:
+    """A driver branch that no longer knows a GPU that is there."""
+    for gpu in situation.gpus if situation.driver else ():
+        last = catalog.last_branch(gpu.compute_capability) if gpu.compute_capability else None
+        following = min(
+            (b.branch for b in catalog.branches if last and b.branch > last), default=None
+        )
+        if following and parsed(situation.driver or "0").major >= following:
+            return f"driver {situation.driver} no longer supports {gpu.name}: {last} is its last branch"
+    return None
+
+
+def guessed(_: Resolution, __: Situation, snapshot: Snapshot, ___: Catalog) -> str | None:
+    known = {"the system": snapshot.os.family, "the architecture": snapshot.os.machine}
+    unknown = [name for name, value in known.items() if value is None]
+    if not unknown:
+        return None
+    return f"{' and '.join(unknown)} is not known: Linux on x86_64 is assumed where it is missing"
+
+
+def jetson(_: Resolution, __: Situation, snapshot: Snapshot, ___: Catalog) -> str | None:
+    if not snapshot.os.jetson:
+        return None
+    return (
+        "a Jetson runs the ordinary aarch64 wheels only from CUDA 13.2 on (JetPack 7.2): before that "
+        "use the wheels that NVIDIA builds for its JetPack"
+    )
+
+
+def torchvision_left_out(
+    found: Resolution, _: Situation, snapshot: Snapshot, catalog: Catalog
+) -> str | None:
+    row = catalog.release_of(found.build.torch) if found.build else None
+    if row is None or found.build is None or found.build.torchvision == row.torchvision:
+        return None
+    return f"torchvision {row.torchvision} excludes Python {snapshot.python.version}: another patch level has it"
+
+
+def other_vendor(
+    _: Resolution, situation: Situation, snapshot: Snapshot, __: Catalog
+) -> str | None:
+    vendors = {device.vendor for device in snapshot.pci_devices or ()}
+    if situation.presence != "none" or "amd" not in vendors:
+        return None
+    return "an AMD GPU was found: torch's ROCm builds exist, but only NVIDIA GPUs are fitted here"
+
+
+def conda_instead(found: Resolution, _: Situation, __: Snapshot, ___: Catalog) -> str | None:
+    if found.build is not None or found.conda is None or not found.conda.cuda:
+        return None
+    return (
+        f"conda has torch {found.conda.torch} with CUDA {found.conda.cuda} that fits "
+        f"({found.conda.channel}): `gpusetup resolve --installer conda`"
+    )
+
+
+def conda_older(
+    found: Resolution, situation: Situation, _: Snapshot, catalog: Catalog
+) -> str | None:
+    """Where conda's channels are behind the wheels."""
+    wheels, conda = found.build, found.conda
+    if situation.channels == CONDA_CHANNELS:
+        wheels, conda = best_build(replace(situation, channels=WHEELS), catalog), found.build
+    if wheels is None or conda is None or parsed(conda.torch) >= parsed(wheels.torch):
+        return None
+    return (
+        f"conda ({conda.channel}) answers an older torch: {conda.torch} ({conda.backend}) "
+        f"instead of {wheels.torch} ({wheels.backend})"
+    )
+
+
+def build_note(found: Resolution, _: Situation, __: Snapshot, ___: Catalog) -> str | None:
+    if found.build is None or found.build.note is None:
+        return None
+    return f"{found.build.torch} {found.build.backend}: {found.build.note}"
+
+
+NOTES: tuple[Note, ...] = (
+    no_gpu,
+    gpu_unknown,
+    driver_unknown,
+    driver_newer,
+    capability_newer,
+    capability_unknown,
+    driver_without_gpu,
+    guessed,
+    jetson,
+    torchvision_left_out,
+    other_vendor,
+    conda_instead,
+    conda_older,
+    build_note,
+)
