@@ -93,6 +93,8 @@ class CheckAnswer:
     limit: float | None = None
     unit: str | None = None
     seconds: float | None = None
+    hint: str | None = None
+    """The one next step, where the check did not pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Entry of the three ways to start: as a module, by path, and as the child that computes.
 
-This file alone keeps to syntax that any Python reads, so that an old one gets a sentence.
+This file alone keeps to syntax that any Python 3 reads, so that an old one gets a sentence.
 """
 
 import os
@@ -10,7 +10,7 @@ OLDEST = (3, 8)
 ALONE = "gpusetup_verify"
 
 
-def package():
+def package() -> str:
     """The name under which the folder's modules are imported; by path it is given one here.
 
     Started by path, Python has put the folder itself first on `sys.path`, where its file names
@@ -19,31 +19,31 @@ def package():
     """
     if __package__:
         return __package__
-    import importlib.util
+    from importlib.machinery import ModuleSpec
+    from importlib.util import module_from_spec
 
     here = os.path.dirname(os.path.abspath(__file__))
     if sys.path and os.path.realpath(sys.path[0] or ".") == os.path.realpath(here):
         del sys.path[0]
-    spec = importlib.util.spec_from_file_location(
-        ALONE, os.path.join(here, "__init__.py"), submodule_search_locations=[here]
-    )
-    sys.modules[ALONE] = importlib.util.module_from_spec(spec)
+    spec = ModuleSpec(ALONE, None, is_package=True)
+    spec.submodule_search_locations = [here]
+    sys.modules[ALONE] = module_from_spec(spec)
     return ALONE
 
 
-def main():
+def main() -> int:
     if sys.version_info[:2] < OLDEST:
         sys.stderr.write(
-            "error: verify needs Python %d.%d or newer, %s is %d.%d\n"
-            % (OLDEST + (sys.executable,) + tuple(sys.version_info[:2]))
+            "error: verify needs Python 3.8 or newer, %s is %s\n"
+            % (sys.executable, sys.version.split()[0])
         )
         return 2
     import importlib
 
     home = package()
     if sys.argv[1:2] == ["--worker"]:
-        return importlib.import_module(home + ".worker").main()
-    return importlib.import_module(home + ".program").main(sys.argv[1:])
+        return int(importlib.import_module(home + ".worker").main())
+    return int(importlib.import_module(home + ".program").main(sys.argv[1:]))
 
 
 if __name__ == "__main__":

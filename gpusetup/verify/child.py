@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -62,21 +63,19 @@ class Child:
 
     def say(self, message: Dict[str, Any]) -> None:
         assert self.process is not None and self.process.stdin is not None
-        try:
+        # Where it is dead already, the reader of its answer says how it died.
+        with contextlib.suppress(OSError):
             self.process.stdin.write(json.dumps(message) + "\n")
             self.process.stdin.flush()
-        except OSError:  # it is dead: the reader of the answer says how
-            pass
 
     def end(self) -> None:
         """End the process, if there is one, without waiting for its torch to tidy up."""
         if self.process is None:
             return
         self.process.kill()
-        try:
+        # One that sleeps in the driver cannot be killed: it is given up, not waited for.
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:  # asleep in the driver: given up, not waited for
-            pass
         self.process = None
 
 

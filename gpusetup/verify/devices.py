@@ -10,9 +10,11 @@ from .importing import cuda_build, first_line
 from .values import FAILED, PASSED, Outcome
 
 NOT_DETECTED = "GPU not detected!"
+HIDES_ALL = ("", "-1", "NoDevFiles")
+"""Values of CUDA_VISIBLE_DEVICES that hide every GPU."""
 JETSON = ((5, 3), (6, 2), (7, 2), (8, 7))
 """Capabilities of Jetson boards: their kernels run on nothing else, and they run only their own
-(CUDA C++ Programming Guide, Binary Compatibility)."""
+(CUDA C++ Programming Guide, Binary Compatibility; torch 2.15 has the same in its table)."""
 GIB = 2**30
 
 
@@ -36,16 +38,14 @@ def why_none(torch: Any, environ: Mapping[str, str]) -> Tuple[str, str]:
             "`gpusetup install` puts the CUDA build that fits here; `--device cpu` proves this one"
         )
     hidden = environ.get("CUDA_VISIBLE_DEVICES")
-    if hidden is not None and (
-        hidden.strip() in ("", "-1", "NoDevFiles") or _driver_is_well(torch)
-    ):
+    if hidden is not None and (hidden.strip() in HIDES_ALL or _driver_is_well(torch)):
         return f"CUDA_VISIBLE_DEVICES={hidden!r} hides every GPU", "`unset CUDA_VISIBLE_DEVICES`"
     return _what_cuda_says(torch), "`gpusetup doctor` names the cause"
 
 
 def _driver_is_well(torch: Any) -> bool:
     """Whether CUDA itself only finds nothing (no device), as a wrong list of devices makes it."""
-    return "no CUDA GPUs are available" in _what_cuda_says(torch)
+    return "No CUDA GPUs are available" in _what_cuda_says(torch)
 
 
 def _what_cuda_says(torch: Any) -> str:
@@ -59,8 +59,10 @@ def _what_cuda_says(torch: Any) -> str:
 def chosen(wanted: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
     """The devices to prove.
 
-    >>> chosen("auto", ("cuda:0", "cuda:1")), chosen("cuda:1", ("cuda:0", "cuda:1")), chosen("none", ())
-    (('cuda:0', 'cuda:1'), ('cuda:1',), ())
+    >>> chosen("auto", ("cuda:0", "cuda:1")), chosen("cuda:1", ("cuda:0", "cuda:1"))
+    (('cuda:0', 'cuda:1'), ('cuda:1',))
+    >>> chosen("none", ())
+    ()
     """
     if wanted in ("auto", "cuda"):
         return seen
@@ -154,9 +156,8 @@ def arch_in_build(device: str) -> Outcome:
         return _no_kernel(first_line(problem), row, built)
     if not ran:
         return Outcome(FAILED, "the first kernel gave a wrong sum", hint="`gpusetup doctor`")
-    return Outcome(
-        PASSED, f"served by {by}" if by else f"not listed in {' '.join(built)}, yet it runs"
-    )
+    unlisted = f"{' '.join(built)} do not list it, yet it runs"
+    return Outcome(PASSED, f"served by {by}" if by else unlisted)
 
 
 def _cc(row: Dict[str, Any]) -> str:

@@ -45,7 +45,8 @@ class Name(NamedTuple):
     read: Callable[[str], Any]
     """Value text -> comparable value; ValueError where it is none."""
     example: str
-    needs_gpu: bool
+    needs: Tuple[str, ...]
+    """The checks that learn it."""
     of: Callable[[Dict[str, Any]], List[Tuple[str, Any]]]
     """Facts -> (what to call it, comparable value) of each that must hold; [] where unknown."""
 
@@ -151,12 +152,14 @@ def _kernels(facts: Dict[str, Any]) -> List[Tuple[str, Any]]:
 
 
 NAMES: Dict[str, Name] = {
-    "gpus": Name(read_count, "gpus>=2", True, _gpus),
-    "torch": Name(read_wanted_version, "torch==2.5.*", False, _versions("torch")),
-    "cuda": Name(read_wanted_version, "cuda==12.4", False, _versions("cuda")),
-    "memory_gib": Name(read_size, "memory_gib>=3.5", True, _memory),
-    "capability": Name(read_capability, "capability>=8.0", True, _capabilities),
-    "arch": Name(read_capability, "arch>=8.6", False, _kernels),
+    "gpus": Name(read_count, "gpus>=2", ("import", "gpu"), _gpus),
+    "torch": Name(read_wanted_version, "torch==2.5.*", ("import",), _versions("torch")),
+    "cuda": Name(read_wanted_version, "cuda==12.4", ("import",), _versions("cuda")),
+    "memory_gib": Name(read_size, "memory_gib>=3.5", ("import", "gpu", "properties"), _memory),
+    "capability": Name(
+        read_capability, "capability>=8.0", ("import", "gpu", "properties"), _capabilities
+    ),
+    "arch": Name(read_capability, "arch>=8.6", ("import",), _kernels),
 }
 ANY_SUFFICES = ("arch",)
 """Names of which one value that holds is enough (except under `!=`)."""
@@ -170,7 +173,10 @@ def parse(text: str) -> Expectation:
     """
     name, operator, value = _SHAPE.match(text).groups()  # type: ignore[union-attr]
     if name not in NAMES:
-        raise WrongQuestion(f"--expect {text!r}: no name {name!r}", _nearest_name(name))
+        raise WrongQuestion(
+            f"--expect {text!r}: there is no name {name!r}{_nearest_name(name)}",
+            f"there are {', '.join(NAMES)}",
+        )
     if not operator:
         raise WrongQuestion(
             f"--expect {text!r} has no operator",
@@ -178,8 +184,9 @@ def parse(text: str) -> Expectation:
         )
     if operator not in OPERATORS:
         raise WrongQuestion(
-            f"--expect {text!r}: no operator {operator!r}",
-            f"the nearest is {NEAREST.get(operator, '==')!r}; there are {' '.join(OPERATORS)}",
+            f"--expect {text!r}: there is no operator {operator!r}, the nearest is "
+            f"{NEAREST.get(operator, '==')!r}",
+            f"there are {' '.join(OPERATORS)}",
         )
     return Expectation(
         f"{name}{operator}{value}", name, operator, _value(text, name, operator, value)
@@ -206,8 +213,7 @@ def _nearest_name(name: str) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.5)
-    known = f"there are {', '.join(NAMES)}"
-    return f"the nearest is {near[0]!r}; {known}" if near else known
+    return f", the nearest is {near[0]!r}" if near else ""
 
 
 def judge(expectation: Expectation, facts: Dict[str, Any]) -> Outcome:
@@ -215,20 +221,19 @@ def judge(expectation: Expectation, facts: Dict[str, Any]) -> Outcome:
     found = NAMES[expectation.name].of(facts)
     if not found:
         return Outcome(FAILED, f"{expectation.text}: {_why_unknown(expectation.name, facts)}")
-    holds = [_holds(value, expectation) for _, value in found]
+    wrong = [text for text, value in found if not _holds(value, expectation)]
     one_suffices = expectation.name in ANY_SUFFICES and expectation.operator != "!="
-    shown = ", ".join(text for text, _ in found)
-    if any(holds) if one_suffices else all(holds):
-        return Outcome(PASSED, f"{expectation.text}: {shown}")
-    wrong = ", ".join(text for (text, _), fine in zip(found, holds) if not fine)
-    return Outcome(FAILED, f"{expectation.text}: found {wrong}")
+    if not wrong or (one_suffices and len(wrong) < len(found)):
+        return Outcome(PASSED, f"{expectation.text}: {', '.join(text for text, _ in found)}")
+    return Outcome(FAILED, f"{expectation.text}: found {', '.join(wrong)}")
 
 
 def _holds(found: Any, expectation: Expectation) -> bool:
     wanted = expectation.wanted
     if isinstance(wanted, Prefix):
         padded = found.release + (0,) * len(wanted.release)
-        return (padded[: len(wanted.release)] == wanted.release) == (expectation.operator == "==")
+        same = bool(padded[: len(wanted.release)] == wanted.release)
+        return same == (expectation.operator == "==")
     if isinstance(wanted, Version) and not wanted.local:
         found = found._replace(local="")
     return OPERATORS[expectation.operator](found, wanted)
@@ -242,7 +247,7 @@ def _why_unknown(name: str, facts: Dict[str, Any]) -> str:
 
 def contradiction(expectation: Expectation, device: str) -> Optional[str]:
     """Why this cannot be asked under `--device`; None where it can."""
-    if NAMES[expectation.name].needs_gpu and device in ("cpu", "none"):
+    if "gpu" in NAMES[expectation.name].needs and device in ("cpu", "none"):
         return f"--expect {expectation.text!r} needs a GPU, --device {device} looks at none"
     return None
 

@@ -9,11 +9,10 @@ from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tu
 from .checks import on_device, on_host
 from .child import Child
 from .devices import chosen
-from .expect import judge
+from .expect import NAMES, judge
 from .options import Options, read_options
 from .render import as_error, as_json, as_text
 from .values import (
-    FAILED,
     HOST,
     PASSED,
     SKIPPED,
@@ -91,7 +90,7 @@ class Run:
             for check in on_device(level, device):
                 self.settle(Job(check, device, device))
         for expectation in self.options.expect:
-            blocked = blocking(("import", "gpu", "properties"), None, self.results)
+            blocked = blocking(NAMES[expectation.name].needs, None, self.results)
             known = skip(blocked) if blocked else judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, known))
 
@@ -135,6 +134,8 @@ def blocking(
 
 def skip(because: Result) -> Outcome:
     """The outcome of a check that was not run."""
+    if because.outcome.status == SKIPPED:
+        return Outcome(SKIPPED, because.outcome.detail)
     return Outcome(SKIPPED, f"needs {because.name}, which {because.outcome.status}")
 
 
@@ -167,6 +168,3 @@ def complain(stop: Stop, as_document: bool) -> int:
         sys.stderr.write(f"error: {stop.message}\n")
         sys.stderr.write(f"\nhint: {stop.hint}\n" if stop.hint else "")
     return stop.exit_code
-
-
-__all__ = ["FAILED", "main", "verify"]

@@ -52,9 +52,8 @@ def served(job: Dict[str, str], verbose: bool) -> Dict[str, Any]:
 def raised(problem: Exception) -> Outcome:
     """The outcome of a check that ended in an exception."""
     text = str(problem)
-    hint = (
-        "the GPU's memory is taken: `nvidia-smi` shows by whom" if "out of memory" in text else None
-    )
+    no_memory = "out of memory" in text
+    hint = "the GPU's memory is taken: `nvidia-smi` shows by whom" if no_memory else None
     return Outcome(
         FAILED,
         first_line(problem),
