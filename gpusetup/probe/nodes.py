@@ -1,0 +1,45 @@
+"""The device nodes through which a process reaches the driver: /dev/nvidia*, /dev/dxg under WSL."""
+
+from __future__ import annotations
+
+from gpusetup.model import DeviceNode, Reading
+from gpusetup.probe.side import GpuSide, missing
+from gpusetup.probe.system import System, list_or_empty
+
+FOLDER = "/dev"
+CAPABILITIES = "/dev/nvidia-caps"
+"""The nodes of MIG instances."""
+NAMES = ("nvidia", "dxg")
+
+
+def read_nodes(system: System) -> GpuSide:
+    try:
+        names = system.list(FOLDER)
+    except OSError as problem:
+        return missing("devices", FOLDER, problem.strerror or "cannot be listed")
+    ours = [f"{FOLDER}/{name}" for name in names if name.startswith(NAMES)]
+    if CAPABILITIES in ours:
+        ours.remove(CAPABILITIES)
+        ours += [f"{CAPABILITIES}/{name}" for name in list_or_empty(system, CAPABILITIES)]
+    nodes = tuple(read_node(system, path) for path in ours)
+    return GpuSide(devices=nodes, readings=told_nodes(nodes))
+
+
+def read_node(system: System, path: str) -> DeviceNode:
+    try:
+        found = system.stat(path)
+    except OSError:
+        return DeviceNode(path=path)
+    return DeviceNode(path=path, mode=found.mode, readable=found.readable, writable=found.writable)
+
+
+def told_nodes(nodes: tuple[DeviceNode, ...]) -> tuple[Reading, ...]:
+    """
+    >>> told_nodes((DeviceNode(path="/dev/nvidia0", mode="crw-rw-rw-"),))[0].value
+    '/dev/nvidia0 crw-rw-rw-'
+    """
+    lines = [f"{node.path} {node.mode or '(cannot be read)'}" for node in nodes]
+    return tuple(
+        Reading(subject="devices", source=FOLDER, value=line)
+        for line in lines or ["no nvidia node"]
+    )

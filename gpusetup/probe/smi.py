@@ -1,0 +1,123 @@
+"""Asking `nvidia-smi`: the CSV query first, then the XML, the banner last.
+
+The CSV is the sturdiest, the XML knows more (and is cut where nvidia-smi dies in it), the banner
+is read only for a CUDA version that nothing else told.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ntpath
+from collections.abc import Callable, Sequence
+
+from gpusetup.model import Driver, Reading
+from gpusetup.probe.nvml import no_answer
+from gpusetup.probe.side import GpuSide, enriched, missing, told, told_gpus
+from gpusetup.probe.smi_csv import QUERY, parse_csv, refused_field
+from gpusetup.probe.smi_log import parse_xml
+from gpusetup.probe.smi_table import parse_table
+from gpusetup.probe.smi_values import Smi, parse_error
+from gpusetup.probe.system import System, exists
+from gpusetup.run import Output
+
+SOURCE = "nvidia-smi"
+WINDOWS_PLACES = (
+    ("SystemRoot", "C:\\Windows", "System32"),
+    ("ProgramFiles", "C:\\Program Files", "NVIDIA Corporation\\NVSMI"),
+)
+LINUX_PLACES = ("/usr/lib/wsl/lib/nvidia-smi", "/usr/bin/nvidia-smi")
+FIELDS_GIVEN_UP = 6
+"""How many fields may be unknown to an old nvidia-smi before the query is given up."""
+
+
+def find_smi(system: System) -> str | None:
+    """On PATH, or where the driver puts it."""
+    if found := system.which("nvidia-smi"):
+        return found
+    return next((path for path in _places(system) if exists(system, path)), None)
+
+
+def _places(system: System) -> tuple[str, ...]:
+    if system.family != "windows":
+        return LINUX_PLACES
+    environ = system.environ()
+    roots = ((environ.get(name, usual), folder) for name, usual, folder in WINDOWS_PLACES)
+    return tuple(ntpath.join(root, folder, "nvidia-smi.exe") for root, folder in roots)
+
+
+def read_smi(system: System, limit: float) -> GpuSide:
+    """Everything that nvidia-smi says, its errors as values."""
+    program = find_smi(system)
+    if program is None:
+        return missing("driver", SOURCE, "no such program")
+    said = query(system, program, limit)
+    if said.problem:
+        return no_answer(SOURCE, said.problem, limit)
+    csv = parsed_or_error(said, parse_csv)
+    if csv.nvml_code or csv.gpus == ():
+        return side_of((csv,), seconds=said.seconds)
+    xml_said = system.run((program, "-q", "-x"), limit)
+    xml = _cut(xml_said) if xml_said.problem else parsed_or_error(xml_said, parse_xml)
+    outputs = [csv, xml]
+    if not xml.cuda_version and not xml_said.problem:
+        outputs.append(parsed_or_error(system.run((program,), limit), parse_table))
+    return side_of(outputs, seconds=max(said.seconds, xml_said.seconds))
+
+
+def _cut(said: Output) -> Smi:
+    return Smi(complete=False, problems=(said.problem or "no answer",))
+
+
+def query(system: System, program: str, limit: float) -> Output:
+    """The CSV; a field that this nvidia-smi does not know is left out (R470: `compute_cap`)."""
+    fields = list(QUERY)
+    for _ in range(FIELDS_GIVEN_UP):
+        argv = (program, f"--query-gpu={','.join(fields)}", "--format=csv")
+        said = system.run(argv, limit)
+        unknown = refused_field(said.stdout + said.stderr)
+        if unknown not in fields:
+            return said
+        fields.remove(unknown)
+    return said
+
+
+def parsed_or_error(said: Output, parse: Callable[[str], Smi]) -> Smi:
+    """What it printed, else the error that its exit code is (nvidia-smi exits with NVML's code)."""
+    smi = parse(said.stdout)
+    if smi.gpus or smi.nvml_code is not None:
+        return smi
+    error = parse_error(said.stderr)
+    if error is not None:
+        return error
+    died = f"exit {said.exit}: {(said.stdout + said.stderr).strip()[:200]}"
+    return dataclasses.replace(smi, problems=(*smi.problems, died))
+
+
+def side_of(outputs: Sequence[Smi], *, seconds: float | None = None) -> GpuSide:
+    """One or several outputs of one nvidia-smi, the more trusted first."""
+    driver = Driver(
+        version=_first([smi.driver_version for smi in outputs]),
+        cuda=_first([smi.cuda_version for smi in outputs]),
+        nvml_code=next((smi.nvml_code for smi in outputs if smi.nvml_code is not None), None),
+        nvml_message=_first([smi.message for smi in outputs]),
+        persistence=next((s.persistence for s in outputs if s.persistence is not None), None),
+        seconds=seconds,
+    )
+    lists = [smi.gpus for smi in outputs if smi.gpus is not None]
+    others = [gpu for gpus in lists for gpu in gpus]
+    base = next((gpus for gpus in lists if gpus), () if lists else None)
+    gpus = None if base is None else tuple(enriched(gpu, others) for gpu in base)
+    problems = tuple(problem for smi in outputs for problem in smi.problems)
+    return GpuSide(
+        driver=driver,
+        gpus=gpus,
+        readings=(
+            *told("driver", SOURCE, driver),
+            *(told_gpus(SOURCE, gpus) if gpus is not None else ()),
+            *(Reading(subject="driver", source=SOURCE, problem=problem) for problem in problems),
+        ),
+    )
+
+
+def _first(values: Sequence[str | None]) -> str | None:
+    return next((value for value in values if value is not None), None)
