@@ -46,7 +46,8 @@ def runs_on(kernel: Capability, gpu: Capability, cuda: str | None = None) -> boo
 
     >>> runs_on(Capability(8, 6), Capability(8, 9))
     True
-    >>> runs_on(Capability(8, 0), Capability(8, 7)), runs_on(Capability(8, 0), Capability(8, 7), "13.2")
+    >>> orin = Capability(8, 7)
+    >>> runs_on(Capability(8, 0), orin), runs_on(Capability(8, 0), orin, "13.2")
     (False, True)
     """
     kernel, gpu = RENAMED.get(kernel, kernel), RENAMED.get(gpu, gpu)

@@ -33,7 +33,10 @@ def age_note(catalog: Catalog, today: str) -> str | None:
     days = (date.fromisoformat(today) - date.fromisoformat(catalog.as_of)).days
     if days <= STALE_DAYS:
         return None
-    return f"the catalog is {days} days old ({catalog.as_of}): `gpusetup resolve --refresh` asks the index"
+    return (
+        f"the catalog is {days} days old ({catalog.as_of}): "
+        "`gpusetup resolve --refresh` asks the index"
+    )
 
 
 def no_gpu(found: Resolution, situation: Situation, _: Snapshot, __: Catalog) -> str | None:
@@ -114,7 +117,9 @@ def driver_without_gpu(
             (b.branch for b in catalog.branches if last and b.branch > last), default=None
         )
         if following and parsed(situation.driver or "0").major >= following:
-            return f"driver {situation.driver} no longer supports {gpu.name}: {last} is its last branch"
+            return (
+                f"driver {situation.driver} no longer knows {gpu.name}: {last} is its last branch"
+            )
     return None
 
 
@@ -141,7 +146,9 @@ def torchvision_left_out(
     row = catalog.release_of(found.build.torch) if found.build else None
     if row is None or found.build is None or found.build.torchvision == row.torchvision:
         return None
-    return f"torchvision {row.torchvision} excludes Python {snapshot.python.version}: another patch level has it"
+    return (
+        f"torchvision {row.torchvision} excludes Python {snapshot.python.version}, and is left out"
+    )
 
 
 def other_vendor(

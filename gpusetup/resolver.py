@@ -56,7 +56,7 @@ class Situation:
     driver_cuda: str | None
     """The newest CUDA that the driver serves; None when the driver is unknown."""
     trusts_cuda: bool
-    """Whether the driver's CUDA decides instead of its version (unknown, or lifted by cuda-compat)."""
+    """Whether the driver's CUDA decides instead of its version (cuda-compat lifts it)."""
     gpus: tuple[Gpu, ...]
     presence: Literal["some", "none", "unknown"]
     """Whether there is an NVIDIA GPU; `none` only where a source said so."""
@@ -153,7 +153,7 @@ def _nearest_backends(backend: str, catalog: Catalog) -> str:
     import difflib
 
     # Of several equally near labels the newest are the ones that people mean.
-    known = [*reversed(sorted(catalog.backends, key=lambda b: (len(b), b)))]
+    known = sorted(catalog.backends, key=lambda b: (len(b), b), reverse=True)
     near = difflib.get_close_matches(backend, known, 3, 0.5) or ["cpu", "cu126", "cu130"]
     return f"the nearest: {', '.join(near)}"
 
@@ -271,7 +271,7 @@ def _presence(snapshot: Snapshot, gpus: tuple[Gpu, ...]) -> Literal["some", "non
     return "none" if snapshot.gpus == () or snapshot.os.family == "macos" else "unknown"
 
 
-# --- constraints: each is named for what should hold and gives the reason where it does not ---------
+# --- constraints: named for what should hold, they give the reason where it does not ------------
 
 
 def is_asked_torch(build: TorchBuild, situation: Situation) -> str | None:
@@ -290,7 +290,8 @@ def uses_the_gpu(build: TorchBuild, situation: Situation) -> str | None:
     if build.cuda or situation.backend == "cpu" or situation.family == "macos":
         return None
     if situation.presence == "some":
-        return f"is a CPU build and would not use {situation.gpus[0].name}; `--backend cpu` asks for it"
+        name = situation.gpus[0].name
+        return f"is a CPU build and would not use {name}; `--backend cpu` asks for it"
     if situation.presence == "unknown":
         return "is a CPU build; `--backend cpu` asks for it"
     return None
@@ -299,7 +300,7 @@ def uses_the_gpu(build: TorchBuild, situation: Situation) -> str | None:
 def has_a_gpu(build: TorchBuild, situation: Situation) -> str | None:
     if build.cuda is None or situation.presence != "none" or situation.backend == build.backend:
         return None
-    return f"needs an NVIDIA GPU, found none; `--backend {build.backend}` asks for it all the same"
+    return "needs an NVIDIA GPU, found none; `--backend` asks for it all the same"
 
 
 def has_this_python(build: TorchBuild, situation: Situation) -> str | None:

@@ -28,7 +28,7 @@ UNLABELLED_BEFORE = (2, 6)
 KEPLER_UNTIL = (2, 3)
 """From torch 2.4 on cu118 builds ship a cuDNN without Kepler kernels: sm_37 counts as absent."""
 
-OLD_TAGS = tuple(["cu92", "cu100", "cu101", "cu102", "cu110", "cu111", "cu113", "cu115"])
+OLD_TAGS = ("cu92", "cu100", "cu101", "cu102", "cu110", "cu111", "cu113", "cu115")
 """Index labels of torch 1.12 and before, which the catalog does not list build by build."""
 
 RANGES = {

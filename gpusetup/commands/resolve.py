@@ -1,0 +1,139 @@
+"""`gpusetup resolve`: which build fits this machine, or a described one, and why not the others."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.model import Request
+from gpusetup.render.console import Console, plain
+
+if TYPE_CHECKING:
+    from gpusetup.catalog import Catalog
+
+SUMMARY = (
+    "Says which PyTorch build fits this machine, or a described one, and why not the others. "
+    "What is not given comes from this machine."
+)
+EXAMPLES = (
+    "gpusetup resolve",
+    'gpusetup resolve --os linux --driver 580.95.05 --gpu "GTX 1080 Ti" --python 3.11',
+    "gpusetup resolve --from rtx3050-laptop --torch 2.5.1 --format requirements",
+)
+FORMATS = ("text", "command", "requirements", "uv", "pixi", "conda", "dockerfile")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_machine_options(parser, python=False)
+    group = parser.add_argument_group("another machine than this one")
+    group.add_argument("--driver", metavar="VERSION", help="its NVIDIA driver: 580.95.05")
+    group.add_argument(
+        "--gpu",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a GPU's name or sm_86; repeatable",
+    )
+    group.add_argument("--os", choices=("linux", "windows", "macos"))
+    group.add_argument("--machine", choices=("x86_64", "aarch64", "amd64", "arm64"))
+    group.add_argument(
+        "--python", dest="python_version", metavar="3.11", help="its Python, or 3.13t"
+    )
+    group.add_argument("--glibc", metavar="2.35", help="its C library (Linux)")
+    wish = parser.add_argument_group("request")
+    wish.add_argument("--torch", metavar="SPEC", help="2.5.1, or a specifier such as '>=2.6,<2.9'")
+    wish.add_argument("--backend", default="auto", help="auto, cpu, cu124, ...")
+    wish.add_argument("--installer", choices=("uv", "pip", "conda"))
+    wish.add_argument("--format", choices=FORMATS, default="text", help="what to print (text)")
+    wish.add_argument("--explain", action="store_true", help="give the reason for every row")
+    wish.add_argument(
+        "--refresh",
+        action="store_true",
+        help="ask the live index for builds newer than the catalog",
+    )
+    wish.add_argument(
+        "--index-root", metavar="URL", help="the index to ask, instead of torch's own"
+    )
+
+
+def run(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.catalog import load_catalog, with_catalog
+    from gpusetup.described import described
+    from gpusetup.resolver import check_request, resolve, to_answer
+
+    catalog = load_catalog()
+    request = Request(
+        torch=options.torch, backend=options.backend.lower(), installer=options.installer or "auto"
+    )
+    check_request(request, catalog)
+    _check_format(options)
+    snapshot = described(gather(options, out), _description(options), catalog)
+    snapshot = with_catalog(snapshot, catalog)
+    if options.refresh:
+        catalog = _refreshed(catalog, options, out)
+    resolution = resolve(snapshot, request, catalog)
+    resolution = replace(resolution, notes=(*resolution.notes, *_age(catalog)))
+    answer = to_answer(resolution, snapshot)
+    if options.format == "text":
+        from gpusetup.render.resolution import resolution_text
+
+        installer = options.installer or "uv"
+        text = resolution_text(answer, snapshot, installer=installer, explain=options.explain)
+        out.answer(answer, plain(text))
+    else:
+        if resolution.build is None:
+            raise Unsatisfiable(
+                "No torch build fits", hint="`gpusetup resolve` without `--format` says why"
+            )
+        from gpusetup.render.formats import FORMATS as WRITERS
+
+        out.text(WRITERS[options.format](resolution, snapshot, options.installer or "uv"))
+    return 0 if resolution.build else Unsatisfiable.exit_code
+
+
+def _description(options: argparse.Namespace):  # type: ignore[no-untyped-def]
+    from gpusetup.described import Description
+
+    return Description(
+        driver=options.driver,
+        gpus=tuple(options.gpu),
+        os=options.os,
+        machine=options.machine,
+        python=options.python_version,
+        glibc=options.glibc,
+    )
+
+
+def _check_format(options: argparse.Namespace) -> None:
+    if options.format == "text":
+        return
+    if options.json:
+        raise UsageError(f"`--json` and `--format {options.format}` exclude each other")
+    if options.format == "conda" and options.installer in ("uv", "pip"):
+        raise UsageError(
+            f"`--format conda` and `--installer {options.installer}` exclude each other"
+        )
+    if options.installer == "conda" and options.format not in ("conda", "command"):
+        raise UsageError(f"`--format {options.format}` is made of wheels, not of conda packages")
+
+
+def _age(catalog: Catalog) -> tuple[str, ...]:
+    from datetime import date
+
+    from gpusetup.notes import age_note
+
+    note = age_note(catalog, date.today().isoformat())
+    return (note,) if note else ()
+
+
+def _refreshed(catalog: Catalog, options: argparse.Namespace, out: Console) -> Catalog:
+    import os
+
+    from gpusetup.catalog import INDEX_ROOT
+    from gpusetup.install.live import refreshed
+
+    root = options.index_root or os.environ.get("GPUSETUP_INDEX_ROOT") or INDEX_ROOT
+    return refreshed(catalog, root, out.talk)

@@ -1,0 +1,103 @@
+"""Another machine than the one that was read: what is given replaces it, the rest stays."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gpusetup.catalog import Catalog
+from gpusetup.errors import UsageError
+from gpusetup.gpus import gpu_described
+from gpusetup.model import Container, CudaApi, Driver, Os, Python, Reading, Snapshot
+
+Family = Literal["linux", "windows", "macos"]
+MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What somebody says about a machine; None is what the read machine keeps."""
+
+    driver: str | None = None
+    gpus: tuple[str, ...] = ()
+    os: Family | None = None
+    machine: str | None = None
+    python: str | None = None
+    glibc: str | None = None
+
+
+def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snapshot:
+    """The snapshot as the description says; UsageError for values that are none or that clash."""
+    if given == Description():
+        return snapshot
+    _check(given, snapshot)
+    changed = _other_system(snapshot, given)
+    changed = replace(changed, python=replace(changed.python, executable=None, prefix=None))
+    if given.python is not None:
+        python = Python(version=given.python.rstrip("t"), free_threaded=given.python.endswith("t"))
+        changed = replace(changed, python=python)
+    if given.driver is not None:
+        gpus = changed.gpus or None
+        changed = replace(
+            _without_driver(changed),
+            driver=Driver(version=given.driver),
+            gpus=gpus,
+            pci_devices=None,
+        )
+    if given.gpus:
+        gpus = tuple(gpu_described(text, catalog.gpus) for text in given.gpus)
+        changed = replace(changed, gpus=gpus, pci_devices=None)
+    return replace(changed, origin="composed", readings=(*changed.readings, *_readings(given)))
+
+
+def _other_system(snapshot: Snapshot, given: Description) -> Snapshot:
+    """Another system has another C library, driver and interpreter."""
+    machine = MACHINES.get(given.machine or "", given.machine) or snapshot.os.machine
+    libc = f"glibc {given.glibc}" if given.glibc else snapshot.os.libc
+    if given.os is None or given.os == snapshot.os.family:
+        return replace(snapshot, os=replace(snapshot.os, machine=machine, libc=libc))
+    default = "aarch64" if given.os == "macos" and not given.machine else machine
+    os = Os(family=given.os, machine=default, libc=libc if given.glibc else None)
+    python = Python(
+        version=snapshot.python.version, free_threaded=snapshot.python.free_threaded, bits=64
+    )
+    return replace(_without_driver(snapshot), os=os, python=python)
+
+
+def _without_driver(snapshot: Snapshot) -> Snapshot:
+    return replace(snapshot, driver=Driver(), cuda_api=CudaApi(), container=Container())
+
+
+def _check(given: Description, snapshot: Snapshot) -> None:
+    for value, pattern, what, example in (
+        (given.driver, r"\d{2,4}(\.\d+){0,3}", "NVIDIA driver version", "580.95.05"),
+        (given.python, r"\d+\.\d+(\.\d+)?t?", "Python version", "3.11 or 3.13t"),
+        (given.glibc, r"\d+\.\d+", "glibc version", "2.35"),
+    ):
+        if value is not None and not re.fullmatch(pattern, value):
+            raise UsageError(f"{value!r} is no {what}", hint=f"such as `{example}`")
+    family = given.os or snapshot.os.family
+    if given.glibc and family not in (None, "linux"):
+        raise UsageError(f"`--glibc` and {family} exclude each other", hint="leave one of them out")
+    if family == "macos" and (given.driver or given.gpus):
+        raise UsageError(
+            "macOS has no NVIDIA driver: `--driver` and `--gpu` do not go with it",
+            hint="leave them out, or name the system with `--os`",
+        )
+
+
+def _readings(given: Description) -> tuple[Reading, ...]:
+    said = {
+        "driver": given.driver,
+        "gpus": ", ".join(given.gpus) or None,
+        "os": given.os,
+        "machine": given.machine,
+        "python": given.python,
+        "glibc": given.glibc,
+    }
+    return tuple(
+        Reading(subject=subject, source="command line", value=value)
+        for subject, value in said.items()
+        if value is not None
+    )

@@ -1,0 +1,110 @@
+"""A resolution as text: the answer, the way to it, and why not the others."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+from gpusetup.answers import ResolveAnswer
+from gpusetup.catalog import cuda_of
+from gpusetup.model import Rejection, Snapshot, parsed
+
+LABEL = 13
+"""The width of the labels on the left."""
+
+
+def resolution_text(
+    answer: ResolveAnswer, snapshot: Snapshot, *, installer: str = "uv", explain: bool = False
+) -> str:
+    """The whole screen. Only the rows that a reader would ask about are explained, or all."""
+    lines = [*(_answer(answer, snapshot) if answer.torch else _no_answer(answer))]
+    if answer.torch:
+        lines += ["", *_commands(answer.commands.get(installer, ()), installer)]
+    why = answer.rejections if explain else interesting(answer)
+    if why:
+        lines += ["", "Not chosen:", *_grouped(why)]
+        if len(why) < len(answer.rejections):
+            lines.append("  `--explain` shows every row")
+    if answer.advice:
+        lines += ["", f"advice: {_advice(answer)}"]
+    lines += [f"note: {note}" for note in answer.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _answer(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
+    yield f"torch {answer.torch} from {answer.backend}"
+    yield _line("index", answer.index_url or "conda")
+    yield _line("torchvision", answer.torchvision or "none for it")
+    yield _line("torchaudio", answer.torchaudio or "none was released for it")
+    yield _line("Python", answer.python or "unknown")
+    if answer.driver_floor:
+        yield _line("driver", f"{_driver(snapshot)}; {answer.driver_floor} or newer is needed")
+    for served in answer.served:
+        yield _line("serves", f"{served.gpu} ({served.compute_capability}) by {served.by}")
+    if answer.fallbacks:
+        yield _line("fallbacks", ", then ".join(choice.backend for choice in answer.fallbacks))
+
+
+def _driver(snapshot: Snapshot) -> str:
+    driver = snapshot.driver
+    cuda = f"(CUDA {driver.cuda})" if driver.cuda else ""
+    return " ".join(filter(None, (driver.version or "unknown version", cuda)))
+
+
+def _no_answer(answer: ResolveAnswer) -> Iterable[str]:
+    yield "No torch build fits"
+
+
+def _commands(steps: Sequence[Sequence[str]], installer: str) -> Iterable[str]:
+    if not steps:
+        yield f"{installer} has no build that fits"
+        return
+    yield f"With {installer}:"
+    for argv in steps:
+        yield f"  {shlex.join(argv)}"
+
+
+def _advice(answer: ResolveAnswer) -> str:
+    advice = answer.advice
+    assert advice is not None
+    words = {
+        "driver": f"update the NVIDIA driver to {advice.to} or newer",
+        "python": f"use Python {advice.to}",
+        "gpu": f"run {advice.to} (CUDA_VISIBLE_DEVICES)",
+        "torch": f"ask for torch {advice.to}",
+        "backend": f"ask for {advice.to}",
+    }
+    return f"{words.get(advice.change, advice.to)}: gives {advice.gives}"
+
+
+def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
+    """The rejections that answer "why not the newest" and "why not another CUDA of it"."""
+    if answer.torch is None:
+        asked = [r for r in answer.rejections if not r.reason.startswith("is not the ")]
+        newest = max((parsed(r.torch) for r in asked), default=None)
+        return tuple(r for r in asked if parsed(r.torch) == newest) or answer.rejections[:1]
+    chosen = parsed(answer.torch)
+    newer = [r for r in answer.rejections if parsed(r.torch) > chosen]
+    newest = max((parsed(r.torch) for r in newer), default=None)
+    return tuple(
+        r
+        for r in answer.rejections
+        if cuda_of(r.backend)
+        and not r.reason.startswith("is not the ")
+        and parsed(r.torch) in (newest, chosen)
+    )
+
+
+def _grouped(rejections: Iterable[Rejection]) -> Iterable[str]:
+    """The rows by reason: the reason once, the builds it holds for below it."""
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for row in rejections:
+        reasons.setdefault(row.reason, {}).setdefault(row.torch, []).append(row.backend)
+    for reason, builds in reasons.items():
+        yield f"  {reason}"
+        for torch, backends in builds.items():
+            yield f"    {torch:8} {' '.join(backends)}"
+
+
+def _line(label: str, value: str) -> str:
+    return f"  {label:{LABEL}}{value}"
