@@ -32,7 +32,8 @@ class Release:
     torchvision: str | None = None
     torchvision_needs: str | None = None
     """The torch that this torchvision accepts where that is a range: `>=2.14.0`."""
-    torchvision_python: str | None = None
+    torchvision_excludes: str | None = None
+    """The one Python that its torchvision refuses: `3.14.1`."""
     torchaudio: str | None = None
 
 
@@ -308,7 +309,7 @@ class _Release:
     platforms: tuple[_Platform, ...]
     torchvision: str | None = None
     torchvision_needs: str | None = None
-    torchvision_python: str | None = None
+    torchvision_excludes: str | None = None
     torchaudio: str | None = None
 
     def release(self) -> Release:
@@ -317,7 +318,7 @@ class _Release:
             released=self.released,
             torchvision=self.torchvision,
             torchvision_needs=self.torchvision_needs,
-            torchvision_python=self.torchvision_python,
+            torchvision_excludes=self.torchvision_excludes,
             torchaudio=self.torchaudio,
         )
 

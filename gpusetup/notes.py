@@ -75,7 +75,10 @@ def driver_newer(_: Resolution, situation: Situation, __: Snapshot, catalog: Cat
     if situation.driver is None or not catalog.driver_is_newer(situation.driver):
         return None
     newest = max(row.branch for row in catalog.branches)
-    return f"driver {situation.driver} is newer than the catalog of {catalog.as_of}: it counts as {newest}"
+    return (
+        f"driver {situation.driver} is newer than the catalog of {catalog.as_of}: "
+        f"it counts as branch {newest}"
+    )
 
 
 def capability_newer(
@@ -135,8 +138,8 @@ def jetson(_: Resolution, __: Situation, snapshot: Snapshot, ___: Catalog) -> st
     if not snapshot.os.jetson:
         return None
     return (
-        "a Jetson runs the ordinary aarch64 wheels only from CUDA 13.2 on (JetPack 7.2): before that "
-        "use the wheels that NVIDIA builds for its JetPack"
+        "a Jetson runs the ordinary aarch64 wheels only from CUDA 13.2 on (JetPack 7.2): "
+        "before that use the wheels that NVIDIA builds for its JetPack"
     )
 
 

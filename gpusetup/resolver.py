@@ -9,7 +9,7 @@ says so): a GPU is never left unused silently.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
@@ -166,11 +166,11 @@ def specifier(text: str | None) -> SpecifierSet | None:
     >>> str(specifier("2.5")), str(specifier("torch==2.5.1+cu124")), str(specifier(">=2.6,<2.9"))
     ('==2.5.*', '==2.5.1', '<2.9,>=2.6')
     """
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
     plain = (text or "").strip().removeprefix("torch").strip().split("+")[0]
     if not plain or plain == "latest":
         return None
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
     if plain[0].isdigit():
         plain = f"=={plain}.*" if plain.count(".") < 2 and "*" not in plain else f"=={plain}"
     try:
@@ -190,12 +190,10 @@ def _label(text: str | None) -> str | None:
 
 def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situation:
     """Snapshot and request as the constraints read them; an unreadable torch matches nothing."""
-    from packaging.specifiers import SpecifierSet
-
     try:
         torch = specifier(request.torch)
     except UsageError:
-        torch = SpecifierSet("==0")
+        torch = specifier("==0")
     gpus = _gpus(snapshot, catalog)
     driver = snapshot.driver
     return Situation(
@@ -405,11 +403,11 @@ def best_build(situation: Situation, catalog: Catalog) -> TorchBuild | None:
 # --- the choice ---------------------------------------------------------------------------------
 
 
-def _preference(situation: Situation):  # type: ignore[no-untyped-def]
+def _preference(situation: Situation) -> Callable[[TorchBuild], tuple[int, ...]]:
     """A sort key: newest torch, then the CUDA nearest below the driver's own, then above it."""
     own = release(situation.driver_cuda) if situation.driver_cuda else None
 
-    def key(build: TorchBuild) -> tuple[object, ...]:
+    def key(build: TorchBuild) -> tuple[int, ...]:
         cuda = release(build.cuda) if build.cuda else (0, 0)
         if own is None:
             return (*_newest_first(build.torch), 0, cuda)
@@ -485,14 +483,10 @@ def _elsewhere(situation: Situation, catalog: Catalog, *, any_here: bool) -> Ite
 
 
 def _with_companions(build: TorchBuild, snapshot: Snapshot, catalog: Catalog) -> TorchBuild:
-    """The build without a torchvision that this very Python is excluded from (3.14.1)."""
-    from packaging.specifiers import SpecifierSet
-
+    """The build without a torchvision that refuses this very Python (3.14.1)."""
     row = catalog.release_of(build.torch)
-    python = snapshot.python.version
-    if row is None or row.torchvision_python is None or python is None or python.count(".") < 2:
-        return build
-    if SpecifierSet(row.torchvision_python).contains(python, prereleases=True):
+    excluded = row.torchvision_excludes if row else None
+    if excluded is None or excluded != snapshot.python.version:
         return build
     return replace(build, torchvision=None)
 

@@ -116,8 +116,8 @@ def _release(version: str, row: Facts) -> Row:
     needs = re.sub(r"[()\s]|^torch", "", vision["requires_torch"])
     if not needs.startswith("=="):
         found["torchvision_needs"] = needs
-    if "!=" in (vision.get("requires_python") or ""):
-        found["torchvision_python"] = vision["requires_python"]
+    if excluded := re.search(r"!=([\d.]+)", vision.get("requires_python") or ""):
+        found["torchvision_excludes"] = excluded[1]
     found["torchaudio"] = row["torchaudio"]["version"]
     found["platforms"] = [
         platform

@@ -13,6 +13,7 @@ from gpusetup.render.console import Console, plain
 
 if TYPE_CHECKING:
     from gpusetup.catalog import Catalog
+    from gpusetup.described import Description
 
 SUMMARY = (
     "Says which PyTorch build fits this machine, or a described one, and why not the others. "
@@ -94,7 +95,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     return 0 if resolution.build else Unsatisfiable.exit_code
 
 
-def _description(options: argparse.Namespace):  # type: ignore[no-untyped-def]
+def _description(options: argparse.Namespace) -> Description:
     from gpusetup.described import Description
 
     return Description(

@@ -1,0 +1,238 @@
+"""A resolution as a file for a tool: requirements, uv, pixi, conda, a Dockerfile, a command.
+
+Each is text that the tool in question reads as it stands. Where torch comes from its own index,
+nothing else does: a mix of indexes lets a newer CPU build win.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+
+from gpusetup.catalog import load_catalog
+from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.install import INSTALLERS
+from gpusetup.install.conda import CHANNELS, conda_build, specs
+from gpusetup.install.wish import FAMILY, Wish, chosen_build, pins
+from gpusetup.model import Resolution, Snapshot, TorchBuild
+from gpusetup.resolver import python_tag
+
+Writer = Callable[[Resolution, Snapshot, str], str]
+
+PIXI_PLATFORMS = {
+    ("linux", "x86_64"): "linux-64",
+    ("linux", "aarch64"): "linux-aarch64",
+    ("windows", "x86_64"): "win-64",
+    ("macos", "aarch64"): "osx-arm64",
+    ("macos", "x86_64"): "osx-64",
+}
+
+DEFAULT_PYTHON = "3.12"
+"""What a file names where the machine's Python is unknown (it has wheels since torch 2.2)."""
+
+
+def command(resolution: Resolution, snapshot: Snapshot, installer: str) -> str:
+    """The steps as lines for the machine's shell."""
+    wish = Wish(python=snapshot.python.executable)
+    steps = INSTALLERS[installer](resolution, wish)
+    return "".join(f"{shell_line(step.argv, snapshot.os.family)}\n" for step in steps)
+
+
+def shell_line(argv: tuple[str, ...], family: str | None) -> str:
+    """A command as the system's own shell takes it.
+
+    >>> shell_line(("C:/my py/python.exe", "-m", "pip"), "windows")
+    '"C:/my py/python.exe" -m pip'
+    """
+    if family != "windows":
+        return shlex.join(argv)
+    from subprocess import list2cmdline
+
+    return list2cmdline(argv)
+
+
+def requirements(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
+    """A requirements file for `pip install -r`, `uv pip install -r` and `uv pip compile`.
+
+    One index for the whole file: torch's own carries what torch needs as well.
+    """
+    build = chosen_build(resolution)
+    lines = [
+        _head(resolution, snapshot),
+        "# Only torch's own index: a second one would let a newer CPU build win.",
+        f"--index-url {resolution.index_url}",
+        *pins(build, FAMILY),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def uv_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
+    """A `pyproject.toml` for uv: torch's index is explicit, so nothing else comes from it."""
+    build = chosen_build(resolution)
+    index = f"pytorch-{build.backend}"
+    exact = pins(build, FAMILY)
+    sources = [f'{_name(pin)} = {{ index = "{index}" }}' for pin in exact]
+    return "\n".join(
+        (
+            _head(resolution, snapshot),
+            "[project]",
+            'name = "torch-project"',
+            'version = "0.1.0"',
+            f'requires-python = "=={_python(snapshot, build)}.*"',
+            "dependencies = [",
+            *(f'    "{pin}",' for pin in exact),
+            "]",
+            "",
+            "[tool.uv]",
+            f'environments = ["{_marker(build)}"]',
+            "",
+            "[tool.uv.sources]",
+            *sources,
+            "",
+            "[[tool.uv.index]]",
+            f'name = "{index}"',
+            f'url = "{resolution.index_url}"',
+            "explicit = true",
+            "",
+        )
+    )
+
+
+def pixi_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
+    """A `pixi.toml`: Python from conda-forge, torch's wheels from torch's own index."""
+    build = chosen_build(resolution)
+    rows = []
+    for pin in pins(build, FAMILY):
+        name, _, version = pin.partition("==")
+        rows.append(f'{name} = {{ version = "=={version}", index = "{resolution.index_url}" }}')
+    cuda = (
+        ["", "[system-requirements]", f'cuda = "{_virtual_cuda(build, snapshot)}"']
+        if build.cuda
+        else []
+    )
+    return "\n".join(
+        (
+            _head(resolution, snapshot),
+            "[workspace]",
+            'name = "torch-project"',
+            'channels = ["conda-forge"]',
+            f'platforms = ["{PIXI_PLATFORMS[build.os, build.machine]}"]',
+            *cuda,
+            "",
+            "[dependencies]",
+            f'python = "{_python(snapshot, build)}.*"',
+            "",
+            "[pypi-dependencies]",
+            *rows,
+            "",
+        )
+    )
+
+
+def conda_environment(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
+    """An `environment.yml` for conda, mamba and micromamba."""
+    build = conda_build(resolution)
+    if (python_tag(snapshot) or "").endswith("t"):
+        raise Unsatisfiable(
+            f"conda's channels have no torch for the free-threaded Python {python_tag(snapshot)}",
+            hint="use uv or pip",
+        )
+    family = (f"python={_python(snapshot, build)}", *specs(build, FAMILY))
+    lines = [
+        f"# torch {build.torch} ({build.backend}) from {build.channel}; "
+        f"catalog of {resolution.catalog_as_of}",
+        "name: torch",
+        "channels:",
+        *(f"  - {name}" for name in (*CHANNELS[build.channel], "nodefaults")),
+        "dependencies:",
+        *(f"  - {spec}" for spec in family),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def dockerfile(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
+    """A Dockerfile on a plain Python image: the wheels bring CUDA, the host brings the driver."""
+    build = _linux_build(chosen_build(resolution))
+    python = _python(snapshot, build)
+    if python.endswith("t"):
+        raise UsageError(
+            f"The official Python images have no free-threaded {python}",
+            hint=f"`--python {python[:-1]}`",
+        )
+    linux = Resolution(build=build, index_url=resolution.index_url)
+    steps = INSTALLERS["pip"](linux, Wish(python="python"))
+    installs = " \\\n && ".join(
+        shlex.join((*step.argv[:4], "--no-cache-dir", *step.argv[4:])) for step in steps
+    )
+    expects = (
+        f"torch.version.cuda == '{build.cuda}'" if build.cuda else "torch.version.cuda is None"
+    )
+    lines = [
+        _head(resolution, snapshot),
+        "# No CUDA image is needed. Run it with: docker run --gpus all ...",
+        f"FROM python:{python}-slim-bookworm",
+        f"RUN {installs}",
+        f'RUN python -c "import torch; assert {expects}, torch.__version__"',
+    ]
+    if build.cuda:
+        lines.append("ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility")
+    return "\n".join(lines) + "\n"
+
+
+FORMATS: Mapping[str, Writer] = {
+    "command": command,
+    "requirements": requirements,
+    "uv": uv_project,
+    "pixi": pixi_project,
+    "conda": conda_environment,
+    "dockerfile": dockerfile,
+}
+"""What `--format` takes -> the text; `text` is the screen in `resolution.py`."""
+
+
+def _head(resolution: Resolution, snapshot: Snapshot) -> str:
+    build = chosen_build(resolution)
+    gpus = ", ".join(served.gpu for served in resolution.served)
+    needs = f", NVIDIA driver {build.driver_floor} or newer" if build.driver_floor else ""
+    text = f"torch {build.torch} from {build.backend}{f' for {gpus}' if gpus else ''}{needs}"
+    printable = "".join(c if c.isprintable() else "?" for c in text)
+    return f"# {printable}; catalog of {resolution.catalog_as_of}"
+
+
+def _python(snapshot: Snapshot, build: TorchBuild) -> str:
+    return python_tag(snapshot) or (
+        DEFAULT_PYTHON if DEFAULT_PYTHON in build.pythons else build.pythons[-1]
+    )
+
+
+def _name(pin: str) -> str:
+    return pin.partition("==")[0]
+
+
+def _marker(build: TorchBuild) -> str:
+    system = {"linux": "linux", "windows": "win32", "macos": "darwin"}[build.os]
+    machine = {
+        ("windows", "x86_64"): "AMD64",
+        ("macos", "aarch64"): "arm64",
+    }.get((build.os, build.machine), build.machine)
+    return f"sys_platform == '{system}' and platform_machine == '{machine}'"
+
+
+def _virtual_cuda(build: TorchBuild, snapshot: Snapshot) -> str:
+    """What the machine's `__cuda` must at least be: no more than this driver has."""
+    from gpusetup.kernels import release
+
+    own = snapshot.driver.cuda
+    assert build.cuda is not None
+    return own if own and release(own) < release(build.cuda) else build.cuda
+
+
+def _linux_build(build: TorchBuild) -> TorchBuild:
+    """The same torch on the same backend in a Linux container of the same architecture."""
+    found = load_catalog().row_of(build.torch, build.backend, "linux", build.machine)
+    if build.channel != "pytorch" or found is None:
+        raise Unsatisfiable(
+            f"torch {build.torch} {build.backend} has no Linux wheel for {build.machine}",
+            hint="name another `--torch` or `--backend`",
+        )
+    return found
