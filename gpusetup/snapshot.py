@@ -136,15 +136,22 @@ def _unknown(name: str) -> UsageError:
 
 def in_one_line(snapshot: Snapshot) -> str:
     """A machine for a list: its system, GPUs, driver and torch."""
-    gpus = [gpu.name for gpu in snapshot.gpus or ()]
-    counted = [f"{gpus.count(n)} x {n}" if gpus.count(n) > 1 else n for n in dict.fromkeys(gpus)]
     parts = (
         snapshot.os.name or snapshot.os.family,
-        " + ".join(counted) or "no NVIDIA GPU seen",
+        _gpus_in_words(snapshot),
         f"driver {snapshot.driver.version}" if snapshot.driver.version else "no driver",
         f"torch {snapshot.torch.version}" if snapshot.torch.version else "no torch",
     )
     return ", ".join(part for part in parts if part)
+
+
+def _gpus_in_words(snapshot: Snapshot) -> str:
+    names = [gpu.name for gpu in snapshot.gpus or ()]
+    if names:
+        counts = ((names.count(name), name) for name in dict.fromkeys(names))
+        return " + ".join(f"{count} x {name}" if count > 1 else name for count, name in counts)
+    on_bus = any(device.vendor == "nvidia" for device in snapshot.pci_devices or ())
+    return "an NVIDIA GPU on the bus" if on_bus else "no NVIDIA GPU seen"
 
 
 from gpusetup.redaction import Private, redact  # noqa: E402
