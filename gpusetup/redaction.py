@@ -26,8 +26,8 @@ COMMON_NAMES = frozenset(
     "root user users admin administrator ubuntu debian fedora centos rocky "  # noqa: SIM905
     "nvidia jetson jovyan torch pytorch python cuda conda docker container host hostname "
     "localhost localdomain linux windows macos darwin gpu cpu system runner workspace home test "
-    "app dev local default public none self venv nobody model data tmp var opt usr lib bin live report driver "
-    "kernel module pip uv mamba pixi arch opensuse alpine".split()
+    "app dev local default public none self venv nobody model data tmp var opt usr lib bin live "
+    "report driver kernel module pip uv mamba pixi arch opensuse alpine".split()
 )
 """Names that say nothing about a person, and whose replacement would spoil the record."""
 
@@ -135,7 +135,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(
-            r"\b(gh[opsu]_|github_pat_|glpat-|hf_|sk-|xox[abp]-|npm_|AKIA|ASIA|AIza|pypi-|eyJ)[\w.-]{8,}"
+            r"\b(gh[opsu]_|github_pat_|glpat-|hf_|sk-|xox[abp]-|npm_|AKIA|ASIA|AIza|pypi-|eyJ)"
+            r"[\w.-]{8,}"
         ),
         "<secret>",
     ),
@@ -159,9 +160,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 """What is a secret or a name by its shape, whoever's it is -> what stands there instead."""
 
 _ADDRESS = re.compile(r"(?<=://)(\[[0-9a-fA-F:]+\]|[\w.-]+)")
-_IPV4 = re.compile(
-    r"(?<![\w.])(?!127\.0\.0\.1|0\.0\.0\.0)(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\w.])"
-)
+_BYTE = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+_IPV4 = re.compile(rf"(?<![\w.])(?!127\.0\.0\.1|0\.0\.0\.0)(?:{_BYTE}\.){{3}}{_BYTE}(?![\w.])")
 _SHARE = re.compile(r"(?<![\w\\:])\\\\([\w.-]+)(?=\\)")
 
 

@@ -17,18 +17,38 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
+from machine_gpus import (  # noqa: E402
+    BANNER,
+    cards,
+    cuda_api,
+    libraries,
+    module,
+    nodes,
+    nvml,
+    pci,
+    pci_device,
+    smi_commands,
+    windows_driver,
+    working,
+)  # fmt: skip
+from machine_parts import (  # noqa: E402
+    WHEELS,
+    Composer,
+    gpu_answers,
+    installed,
+    linux,
+    macos,
+    python,
+    torch,
+    uuid_of,
+    windows,
+)  # fmt: skip
+
 from gpusetup.codec import to_json  # noqa: E402
 from gpusetup.model import Snapshot  # noqa: E402
 from gpusetup.probe.machine import read_machine  # noqa: E402
 from gpusetup.probe.system import ReplaySystem, Tape  # noqa: E402
 from gpusetup.snapshot import FIRST, dump_snapshot  # noqa: E402
-from machine_gpus import (  # noqa: E402
-    BANNER, cards, cuda_api, libraries, module, nodes, nvml, pci, pci_device, smi_commands,
-    windows_driver, working,
-)  # fmt: skip
-from machine_parts import (  # noqa: E402
-    WHEELS, Composer, gpu_answers, installed, linux, macos, python, torch, uuid_of, windows,
-)  # fmt: skip
 
 TESTS = ROOT / "tests" / "machines"
 PACKAGE = ROOT / "gpusetup" / "data" / "machines"

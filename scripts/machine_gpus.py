@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpusetup.probe.paths import join
 from machine_parts import CARDS, MIB, Card, Composer, bus_of, gpu_answers, uuid_of
+
+from gpusetup.probe.paths import join
 
 NAMES = {
     0: "CUDA_SUCCESS", 100: "CUDA_ERROR_NO_DEVICE", 101: "CUDA_ERROR_INVALID_DEVICE",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpusetup.catalog import load_catalog
-from gpusetup.probe.paths import join, parent, base_name
+from gpusetup.probe.paths import base_name, join, parent
 from gpusetup.probe.system import Family, Space, Stat, Tape
 from gpusetup.run import Output
 
@@ -352,7 +352,7 @@ def torch(
     hip: str | None = None,
 ) -> None:
     """A torch with its companions from the catalog and the NVIDIA wheels that it brings."""
-    local = f"{version}+{backend}"
+    local = version if made.family == "macos" else f"{version}+{backend}"
     cuda = f"{backend[2:-1]}.{backend[-1]}" if backend.startswith("cu") else None
     libraries = LIBRARIES[made.family] + (CUDA_LIBRARIES[made.family] if cuda else ())
     text = f"__version__ = {local!r}\ndebug = False\ncuda = {cuda!r}\nhip = {hip!r}\n"
