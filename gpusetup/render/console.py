@@ -90,7 +90,7 @@ class Console:
             emoji=False,
             legacy_windows=False,
         )
-        rich.print(renderable)
+        rich.print(renderable, crop=False)  # a command keeps its whole line
         lines = rich.file.getvalue().splitlines()  # type: ignore[attr-defined]
         return "\n".join(line.rstrip() for line in lines) + "\n"
 
