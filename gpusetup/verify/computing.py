@@ -59,25 +59,29 @@ def matmul(device: str) -> Outcome:
     if worst != worst:
         return Outcome(FAILED, f"{detail}: not a number", None, limit, RELATIVE, _next(None))
     wrong = int((errors > limit).sum().item())
-    detail = f"{detail}: {wrong} of {SIZE * SIZE} elements are wrong{explained(worst, precision)}"
-    return Outcome(FAILED, detail, worst, limit, RELATIVE, _next(coarser(worst, precision)))
+    looks = coarser(worst, wrong, precision)
+    as_if = f", as {looks} arithmetic would make them" if looks else ""
+    detail = f"{detail}: {wrong} of {SIZE * SIZE} elements are wrong{as_if}"
+    return Outcome(FAILED, detail, worst, limit, RELATIVE, _next(looks))
 
 
 def _as(precision: Precision) -> str:
     return f", {precision.name} by {precision.because}" if precision.name != "ieee" else ""
 
 
-def coarser(worst: float, precision: Precision) -> Optional[str]:
-    """The name of the coarser arithmetic that an error looks like, if any."""
+def coarser(worst: float, wrong: int, precision: Precision) -> Optional[str]:
+    """The coarser arithmetic that an error looks like; it would spoil most elements.
+
+    >>> ieee = Precision("ieee", "")
+    >>> coarser(5e-5, 990_000, ieee), coarser(1e-3, 990_000, ieee), coarser(5e-5, 3, ieee)
+    ('tf32', 'bf16', None)
+    """
+    if 2 * wrong < SIZE * SIZE:
+        return None
     u = UNIT_ROUNDOFF[precision.name]
     names = sorted(UNIT_ROUNDOFF, key=lambda name: UNIT_ROUNDOFF[name])
     fitting = [n for n in names if UNIT_ROUNDOFF[n] > u and worst <= matmul_limit(n, SIZE)]
     return fitting[0] if fitting else None
-
-
-def explained(worst: float, precision: Precision) -> str:
-    name = coarser(worst, precision)
-    return f", as {name} arithmetic would make them" if name else ""
 
 
 def _next(name: Optional[str]) -> str:

@@ -5,6 +5,7 @@ What libraries print on stdout goes to stderr, so that the answers stay clean.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import sys
@@ -24,6 +25,8 @@ def main() -> int:
     answers = take_stdout()
     start = json.loads(sys.stdin.readline())
     sys.path[:] = start["path"]
+    if start["verbose"]:
+        faulthandler.enable()
     for line in sys.stdin:
         answers.write(json.dumps(served(json.loads(line), start["verbose"])) + "\n")
         answers.flush()

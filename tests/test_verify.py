@@ -1,0 +1,298 @@
+"""verify as its users start it: three ways, the bad states, the machine with (stand-in) GPUs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from verifying import FOLDER, ROOT, RTX_3050, T4, started, states, with_gpus
+
+from gpusetup.answers import VerifyAnswer
+from gpusetup.codec import from_json
+
+
+def interpreters() -> list[Path]:
+    """Other Pythons of this machine that verify promises to run under; they have no torch."""
+    homes = sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python"))
+    return [path for path in homes if int(path.parts[-3].split(".")[1]) >= 8]
+
+
+def without_figures(text: str) -> str:
+    """The screen with what differs from run to run replaced."""
+    import re
+
+    return re.sub(r": [\d.e-]+ \(limit", ": X (limit", text)
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("empty") / "proof"
+    shutil.copytree(FOLDER, place, ignore=shutil.ignore_patterns("__pycache__"))
+    return place
+
+
+@pytest.mark.parametrize("way", ["module", "path", "copy"])
+def test_three_ways_to_start_are_one_program(way: str, copied: Path) -> None:
+    command, cwd = {
+        "module": ((sys.executable, "-m", "gpusetup.verify"), ROOT),
+        "path": ((sys.executable, str(FOLDER)), copied.parent),
+        "copy": ((sys.executable, copied.name), copied.parent),
+    }[way]
+    run = started("--device", "cpu", "--json", command=command, cwd=cwd)
+    document = json.loads(run.stdout)
+    assert (run.returncode, run.stderr, next(iter(document))) == (0, "", "schema")
+    assert states(document) == {
+        "import@host": "passed",
+        "properties@cpu": "passed",
+        "matmul@cpu": "passed",
+        "amp@cpu": "passed",
+    }
+    assert from_json(run.stdout, VerifyAnswer, what="the answer").verdict == "passed"
+
+
+def test_the_folder_by_path_does_not_hide_modules_by_its_file_names(copied: Path) -> None:
+    (copied / "numbers.py").write_text("raise SystemExit('the folder is still on the path')")
+    run = started("--device", "cpu", command=(sys.executable, str(copied)))
+    (copied / "numbers.py").unlink()
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.parts[-3])
+def test_any_python_from_3_8_says_that_torch_is_missing(python: Path, copied: Path) -> None:
+    run = started("--json", "--expect", "torch==2.5.*", command=(str(python), str(copied)))
+    document = json.loads(run.stdout)
+    assert (run.returncode, run.stderr) == (1, "")
+    first, *others = document["checks"]
+    assert first["detail"] == f"torch is not installed for {python}"
+    assert {row["status"] for row in others} == {"skipped"}
+
+
+def test_cpu_screen() -> None:
+    lines = started("--device", "cpu", "--no-color").stdout.splitlines()
+    assert lines[1:4] == ["CUDA available: False", "CPU computation test: PASSED", ""]
+    assert lines[0].startswith("PyTorch version: 2.")
+    assert lines[-1] == "verdict: passed"
+
+
+def test_without_a_gpu_auto_says_no_with_the_known_words() -> None:
+    run = started()
+    assert run.returncode == 1
+    assert run.stdout.splitlines()[1:3] == ["CUDA available: False", "GPU not detected!"]
+    assert "is a CPU build" in run.stdout
+
+
+def test_an_image_build_computes_nothing_and_a_skip_is_not_a_pass() -> None:
+    free = started("--device", "none", "--json", "--expect", "torch>=2.0")
+    strict = started("--device", "none", "--json", "--strict")
+    assert (free.returncode, strict.returncode) == (0, 1)
+    assert states(json.loads(free.stdout)) == {
+        "import@host": "passed",
+        "libraries@host": "skipped",
+        "expect@host": "passed",
+    }
+
+
+def test_an_image_with_a_cpu_build_fails_the_expectation() -> None:
+    run = started("--device", "none", "--expect", "cuda==12.4")
+    assert run.returncode == 1
+    assert "was built without CUDA" in run.stdout
+
+
+def test_the_screen_of_the_laptop_of_the_guide() -> None:
+    run = with_gpus(gpus=[RTX_3050])
+    assert run.returncode == 0, run.stderr
+    expected = (ROOT / "tests" / "rendered" / "verify-rtx3050.txt").read_text()
+    place = run.stdout.partition("from ")[2].partition("\n")[0]
+    assert without_figures(run.stdout).replace(place, "PLACE") == expected
+
+
+def test_every_gpu_is_proven_and_told_by_its_uuid() -> None:
+    run = with_gpus(
+        "--json", "--expect", "gpus>=2", "memory_gib>=3.5", "capability>=8.0", gpus=[RTX_3050, T4]
+    )
+    document = json.loads(run.stdout)
+    assert [row["cuda_index"] for row in document["devices"]] == [0, 1]
+    assert document["devices"][1]["uuid"].startswith("GPU-00000001")
+    proven = {f"{check}@cuda:{n}" for check in ("matmul", "amp") for n in (0, 1)}
+    assert proven <= set(states(document))
+    expected = [row for row in document["checks"] if row["name"] == "expect"]
+    assert [row["status"] for row in expected] == ["passed", "passed", "failed"]
+    assert expected[2]["detail"] == "capability>=8.0: found 7.5 on cuda:1"
+    assert run.returncode == 1
+
+
+def test_one_device_can_be_named() -> None:
+    run = with_gpus("--json", "--device", "cuda:1", gpus=[RTX_3050, T4])
+    document = json.loads(run.stdout)
+    assert [row["device"] for row in document["devices"]] == ["cuda:1"]
+    assert {row["device"] for row in document["checks"]} == {"host", "cuda:1"}
+
+
+def test_a_device_that_is_not_there_is_a_wrong_question() -> None:
+    run = with_gpus("--device", "cuda:7", gpus=[RTX_3050, T4])
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == (
+        "error: There is no cuda:7: torch sees 2 GPUs\n\nhint: there are cuda:0, cuda:1\n"
+    )
+
+
+@pytest.mark.parametrize("hidden", ["", "-1", "7"])
+def test_a_variable_that_hides_every_gpu_is_named(hidden: str) -> None:
+    run = with_gpus("--json", gpus=[], environment={"CUDA_VISIBLE_DEVICES": hidden})
+    checks = json.loads(run.stdout)["checks"]
+    assert run.returncode == 1
+    assert checks[1]["detail"] == (
+        f"GPU not detected! CUDA_VISIBLE_DEVICES={hidden!r} hides every GPU"
+    )
+    assert checks[1]["hint"] == "`unset CUDA_VISIBLE_DEVICES`"
+
+
+def test_what_cuda_says_is_passed_on_where_the_variable_is_innocent() -> None:
+    said = "Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized"
+    run = with_gpus("--json", gpus=[], init=said, environment={"CUDA_VISIBLE_DEVICES": "0"})
+    assert json.loads(run.stdout)["checks"][1]["detail"].endswith(f"RuntimeError: {said}")
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "status", "detail"),
+    [
+        ("abort", "matmul", "crashed", "the process died of SIGABRT"),
+        ("wrong-element", "matmul", "failed", "1 of 1000000 elements are wrong"),
+        ("sticky", "matmul", "failed", "illegal memory access"),
+        ("no-kernel", "arch", "failed", "no kernel image"),
+    ],
+)
+def test_a_sick_gpu_is_named_and_the_other_is_still_proven(
+    fault: str, check: str, status: str, detail: str
+) -> None:
+    run = with_gpus("--json", gpus=[RTX_3050, RTX_3050], faults={fault: "cuda:0"})
+    document = json.loads(run.stdout)
+    sick = next(r for r in document["checks"] if (r["name"], r["device"]) == (check, "cuda:0"))
+    assert (run.returncode, document["verdict"], sick["status"]) == (1, "failed", status)
+    assert detail in sick["detail"]
+    others = {name: state for name, state in states(document).items() if name.endswith("cuda:1")}
+    assert set(others.values()) == {"passed"}
+
+
+def test_a_gpu_without_a_kernel_learns_which_kernels_there_are() -> None:
+    run = with_gpus("--json", gpus=[T4], arch="sm_80 sm_90", faults={"no-kernel": "cuda:0"})
+    document = json.loads(run.stdout)
+    arch = next(row for row in document["checks"] if row["name"] == "arch")
+    assert arch["detail"] == "this torch has no kernel for compute capability 7.5, only sm_80 sm_90"
+    assert states(document)["matmul@cuda:0"] == states(document)["amp@cuda:0"] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [("x = 1\n", "is not PyTorch"), ("import sys\nsys.exit(3)\n", "is not PyTorch")],
+)
+def test_a_local_torch_py_is_named(tmp_path: Path, body: str, words: str) -> None:
+    (tmp_path / "torch.py").write_text(body)
+    module = (sys.executable, "-m", "gpusetup.verify")
+    run = started("--json", command=module, cwd=tmp_path, environment={"PYTHONPATH": str(ROOT)})
+    first = json.loads(run.stdout)["checks"][0]
+    assert (run.returncode, first["status"]) == (1, "failed")
+    assert str(tmp_path / "torch.py") in first["detail"]
+    assert words in first["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ("raise ImportError('libtorch_cpu.so: cannot open shared object file')", "is missing"),
+        ("raise OSError('libtorch_cpu.so: wrong ELF class: ELFCLASS32')", "architecture"),
+        ("raise ImportError('libc10.so: undefined symbol: _ZN3c10')", "two versions"),
+        ("import fsspec_that_is_not_there", "needs the package"),
+        ("raise SystemExit(0)", "`python -c 'import torch'`"),
+    ],
+)
+def test_a_broken_torch_is_one_line_and_the_way_out(tmp_path: Path, body: str, hint: str) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(body + "\n")
+    run = started("--json", environment={"PYTHONPATH": str(tmp_path)})
+    first = json.loads(run.stdout)["checks"][0]
+    assert (run.returncode, first["status"], run.stderr) == (1, "failed", "")
+    assert first["detail"].startswith("import torch failed: ")
+    assert hint in first["hint"]
+
+
+def test_a_real_torch_with_a_deleted_library_is_named(tmp_path: Path) -> None:
+    import torch
+
+    real = Path(torch.__file__).parent
+    (tmp_path / "torch" / "lib").mkdir(parents=True)
+    for entry in (*real.iterdir(), *(real / "lib").iterdir()):
+        if entry.name not in ("lib", "libtorch_cpu.so"):
+            (tmp_path / entry.relative_to(real.parent)).symlink_to(entry)
+    run = started("--json", "--device", "cpu", environment={"PYTHONPATH": str(tmp_path)})
+    first = json.loads(run.stdout)["checks"][0]
+    assert (run.returncode, first["status"]) == (1, "failed")
+    assert "libtorch_cpu.so: cannot open shared object file" in first["detail"]
+    assert "a library of it is missing" in first["hint"]
+
+
+def test_a_torch_that_kills_the_process_is_a_crashed_import(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("import os\nos.kill(os.getpid(), 4)\n")
+    run = started("--json", environment={"PYTHONPATH": str(tmp_path)})
+    first, *others = json.loads(run.stdout)["checks"]
+    assert (run.returncode, first["status"]) == (1, "crashed")
+    assert first["detail"] == "the process died of SIGILL"
+    assert "an instruction that this CPU lacks" in first["hint"]
+    assert {row["status"] for row in others} == {"skipped"}
+
+
+def test_what_a_library_prints_on_stdout_does_not_spoil_the_document(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    body = "import os\nos.write(1, b'NCCL version 2.27\\n')\nprint('{}')\nraise OSError('no')\n"
+    (tmp_path / "torch" / "__init__.py").write_text(body)
+    run = started("--json", environment={"PYTHONPATH": str(tmp_path)})
+    assert json.loads(run.stdout)["checks"][0]["detail"] == "import torch failed: OSError: no"
+    assert "NCCL version" in run.stderr
+
+
+def test_a_report_that_cannot_be_written_is_blocked(tmp_path: Path) -> None:
+    run = started("--device", "none", "--output", str(tmp_path / "no" / "report.json"))
+    assert run.returncode == 3
+    assert "Cannot write" in run.stderr
+
+
+def test_a_report_goes_to_the_file(tmp_path: Path) -> None:
+    run = started("--device", "none", "--json", "--output", str(tmp_path / "report.json"))
+    assert (run.returncode, run.stdout) == (0, "")
+    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "passed"
+
+
+def test_a_foreign_name_cannot_drive_the_terminal() -> None:
+    evil = {**RTX_3050, "name": "RTX\x1b[2J\nverdict: passed"}
+    run = with_gpus(gpus=[evil])
+    assert "\x1b" not in run.stdout
+    assert run.stdout.splitlines().count("verdict: passed") == 1
+
+
+def test_the_screen_prints_under_ascii_and_cp936() -> None:
+    for encoding in ("ascii", "cp1252", "cp936"):
+        odd = {**RTX_3050, "name": "GeForce \u00e9\u4e2d\U0001f600"}
+        environment = {"PYTHONIOENCODING": encoding}
+        run = with_gpus("--device", "cuda", gpus=[odd], environment=environment)
+        assert run.returncode == 0, run.stderr
+
+
+def test_gpusetup_verify_passes_words_output_and_exit_code_through() -> None:
+    command = (sys.executable, "-m", "gpusetup", "verify", "--python", sys.executable)
+    run = started("--json", "--device", "cpu", "--expect", "torch==0.1", command=command)
+    document = json.loads(run.stdout)
+    assert (run.returncode, document["checks"][-1]["status"]) == (1, "failed")
+    assert run.stderr.startswith("target: ")
+
+
+def test_gpusetup_verify_refuses_a_wrong_question_as_any_command_does() -> None:
+    run = started(
+        "--json", "--expect", "gpus=>2", command=(sys.executable, "-m", "gpusetup", "verify")
+    )
+    answer = json.loads(run.stdout)
+    assert (run.returncode, answer["schema"], answer["exit"]) == (2, "gpusetup.error/1", 2)
+    assert "the nearest is '>='" in answer["message"]
