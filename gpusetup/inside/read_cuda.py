@@ -7,6 +7,7 @@ The answer:
      "stub": false,             the toolkit's stub (a folder `stubs`), which never finds a device
      "compat": false,           a cuda-compat (forward compatibility) copy
      "init": 0, "init_name": "CUDA_SUCCESS",     what cuInit returned
+     "seconds": 0.2,            from the first call to the last
      "version": "13.0",         cuDriverGetVersion: the newest CUDA API this library serves
      "device_count": 1,         missing, as `devices` is, where cuInit failed
      "devices": [{"index": 0, "name": "...", "uuid": "GPU-...", "pci_bus_id": "0000:07:00.0",
@@ -22,6 +23,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+import time
 import uuid as uuid_module
 from typing import Any, Callable, Dict
 
@@ -192,12 +194,13 @@ def main() -> Answer:
     answer["library"] = path
     answer["stub"] = "/stubs/" in (path or "")
     answer["compat"] = "/compat" in (path or "")
-    if not initialised(library, answer):
-        return answer
-    problems = answer["problems"]
-    count = guarded("device_count", number, problems, library, "cuDeviceGetCount")
-    answer["device_count"] = count
-    answer["devices"] = [device(library, index, problems) for index in range(count or 0)]
+    began = time.monotonic()
+    if initialised(library, answer):
+        problems = answer["problems"]
+        count = guarded("device_count", number, problems, library, "cuDeviceGetCount")
+        answer["device_count"] = count
+        answer["devices"] = [device(library, index, problems) for index in range(count or 0)]
+    answer["seconds"] = round(time.monotonic() - began, 3)
     return answer
 
 

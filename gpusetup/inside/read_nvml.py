@@ -2,8 +2,9 @@
 
 The answer (keys are always there once NVML was asked; null: see the `problems` beside it):
 
-    {"init": 0, "message": "Success",     what nvmlInit said; the rest is missing unless init is 0
-     "driver_version": "580.95.05", "cuda_version": "13.0", "nvml_version": "13.580.95.05",
+    {"init": 0, "message": "Success",     what nvmlInit said; where it is not 0, all but
+     "seconds": 0.02, "nvml_version": "13.580.95.05",      these four and `problems` is missing
+     "driver_version": "580.95.05", "cuda_version": "13.0",
      "devices": [{
         "index": 0, "name": "NVIDIA L40S", "uuid": "GPU-...", "pci_bus_id": "00000000:07:00.0",
         "memory_total_bytes": 42949672960, "memory_used_bytes": 0, "compute_capability": "8.0",
@@ -29,6 +30,7 @@ import ctypes
 import json
 import os
 import sys
+import time
 from typing import Any, Callable, Dict, Tuple
 
 Answer = Dict[str, Any]
@@ -228,8 +230,9 @@ FIELDS = (
 SYSTEM_FIELDS = (
     ("driver_version", lambda nvml: text(nvml.nvmlSystemGetDriverVersion())),
     ("cuda_version", lambda nvml: dotted(nvml.nvmlSystemGetCudaDriverVersion())),
-    ("nvml_version", lambda nvml: text(nvml.nvmlSystemGetNVMLVersion())),
 )
+LIBRARY_FIELDS = (("nvml_version", lambda nvml: text(nvml.nvmlSystemGetNVMLVersion())),)
+"""What the library knows of itself, also where it cannot reach the driver."""
 
 
 def ask(nvml: Any, fields: Fields, *arguments: Any) -> Answer:
@@ -285,13 +288,15 @@ def main() -> Answer:
         nvml = binding()
     except ImportError as problem:
         return {"problem": "nvidia-ml-py cannot be imported: %s" % problem}
+    began = time.monotonic()
     try:
         nvml.nvmlInit()
+        answer = ask(nvml, (*LIBRARY_FIELDS, *SYSTEM_FIELDS, ("devices", devices)))
+        answer.update(init=0, message="Success")
     except nvml.NVMLError as problem:
-        return {"init": problem.value, "message": str(problem), "devices": None, "problems": []}
-    answer = ask(nvml, (*SYSTEM_FIELDS, ("devices", devices)))
-    answer["init"] = 0
-    answer["message"] = "Success"
+        answer = ask(nvml, LIBRARY_FIELDS)
+        answer.update(init=problem.value, message=str(problem))
+    answer["seconds"] = round(time.monotonic() - began, 3)
     return answer
 
 

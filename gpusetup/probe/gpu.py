@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from gpusetup.model import CudaApi, Driver, Gpu, PciDevice, Reading
 from gpusetup.probe.cuda import read_cuda
-from gpusetup.probe.dmesg import read_dmesg
 from gpusetup.probe.driver_files import read_libraries
 from gpusetup.probe.nodes import read_nodes
 from gpusetup.probe.nvidia_proc import (
@@ -35,9 +34,7 @@ from gpusetup.probe.side import (
     missing,
     same_gpu,
 )
-from gpusetup.probe.smi import read_smi
 from gpusetup.probe.system import System
-from gpusetup.probe.visible import visible_by_variable
 
 T = TypeVar("T")
 LIMIT_SECONDS = 30.0
@@ -79,17 +76,28 @@ def read_gpu_side(
     )
     smi: tuple[GpuSide, ...] = ()
     if deep or needs_smi(nvml, cuda, files):
-        smi = (noticed("nvidia-smi", notify, lambda: read_smi(system, limit))(),)
+        smi = (noticed("nvidia-smi", notify, lambda: _smi(system, limit))(),)
     more = (read_modinfo(system),) if not _loaded(files) and system.family == "linux" else ()
-    log = (read_dmesg(system),) if deep and system.family == "linux" else ()
-    return assembled(system, (nvml, cuda, *smi), (*files, *more, *log))
+    return assembled(system, (nvml, cuda, *smi), (*files, *more, *_log(system, deep)))
+
+
+def _smi(system: System, limit: float) -> GpuSide:
+    from gpusetup.probe.smi import read_smi
+
+    return read_smi(system, limit)
+
+
+def _log(system: System, deep: bool) -> tuple[GpuSide, ...]:
+    if not deep or system.family != "linux":
+        return ()
+    from gpusetup.probe.dmesg import read_dmesg
+
+    return (read_dmesg(system),)
 
 
 def _after_nothing(system: System, deep: bool) -> tuple[GpuSide, ...]:
     """Without a driver: what hardware Windows knows of, what the kernel log says."""
-    if system.family == "windows":
-        return (read_wmi(system),)
-    return (read_dmesg(system),) if deep and system.family == "linux" else ()
+    return (read_wmi(system),) if system.family == "windows" else _log(system, deep)
 
 
 def worth_asking(files: Iterable[GpuSide]) -> bool:
@@ -227,6 +235,8 @@ def with_visibility(
     gpus: tuple[Gpu, ...] | None, asked: Sequence[GpuSide], environ: Mapping[str, str]
 ) -> tuple[Gpu, ...] | None:
     """`visible`, from CUDA's own list where it answered, else from CUDA_VISIBLE_DEVICES."""
+    from gpusetup.probe.visible import visible_by_variable
+
     if gpus is None:
         return None
     listed = _first(side.gpus for side in asked if side.cuda_api.init_code == 0)

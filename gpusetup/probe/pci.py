@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -86,6 +85,8 @@ def parse_wmi(text: str) -> tuple[PciDevice, ...] | None:
     >>> [(device.vendor, device.device_id) for device in parse_wmi(text)]
     [('nvidia', '27b8')]
     """
+    import json
+
     try:
         answer = json.loads(text or "[]")
     except ValueError:

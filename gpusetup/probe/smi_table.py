@@ -7,6 +7,7 @@ or three lines. Names are cut with `...`.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -68,7 +69,12 @@ def parse_table(text: str) -> Smi:
     rows = list(gpu_rows(text))
     error = None if rows else values.parse_error(text)
     if error is not None:
-        return error
+        return dataclasses.replace(
+            error,
+            smi_version=banner.smi_version,
+            driver_version=banner.driver_version,
+            cuda_version=banner.cuda_version,
+        )
     kept = [row.pop("persistence", None) for row in rows]
     return Smi(
         smi_version=banner.smi_version,
