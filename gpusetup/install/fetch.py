@@ -164,8 +164,8 @@ def blocked(url: str, cause: str) -> Blocked:
     host = urlsplit(url).hostname or url
     return Blocked(
         f"{without_credentials(url)}: {cause}",
-        hint=f"nothing was changed; try again later, check the way to {host} (proxy, certificates), "
-        "or name a mirror: `--index-root URL`",
+        hint=f"nothing was changed; try again later, check the way to {host} "
+        "(proxy, certificates), or name a mirror: `--index-root URL`",
     )
 
 
@@ -264,10 +264,11 @@ def is_kept(wheel: Wheel, path: Path) -> bool:
         found = path.stat()
     except (OSError, ValueError):
         return False
-    same = note.get("size") == found.st_size and note.get("mtime_ns") == found.st_mtime_ns
+    if (note.get("size"), note.get("mtime_ns")) != (found.st_size, found.st_mtime_ns):
+        return False
     if wheel.sha256:
-        return same and note.get("sha256") == wheel.sha256.lower()
-    return same and note.get("url") == without_credentials(wheel.url)
+        return bool(note.get("sha256") == wheel.sha256.lower())
+    return bool(note.get("url") == without_credentials(wheel.url))
 
 
 def _note_kept(wheel: Wheel, path: Path, digest: str) -> None:
@@ -288,24 +289,20 @@ def _note(path: Path) -> Path:
 def _write(
     answer: requests.Response, part: Path, mode: str, wheel: Wheel, progress: Progress
 ) -> None:
+    import requests
+
     try:
         with part.open(mode) as file:
             for chunk in answer.iter_content(CHUNK):
                 file.write(chunk)
                 progress(wheel, len(chunk))
-    except requests_error() as problem:
-        raise problem
+    except requests.RequestException:  # an OSError too, but not of the disk
+        raise
     except OSError as problem:
         raise Blocked(
             f"{part} cannot be written: {problem.strerror or problem}",
             hint="nothing was changed; make room there, or set XDG_CACHE_HOME to a larger disk",
         ) from problem
-
-
-def requests_error() -> type[Exception]:
-    import requests
-
-    return requests.RequestException
 
 
 def _copy(source: Path, part: Path) -> None:

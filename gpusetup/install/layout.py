@@ -103,7 +103,7 @@ def files_of(one: Distribution, layout: Layout) -> frozenset[str]:
 
 
 def covering(paths: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
-    """The fewest entries that hold exactly these files: whole folders where nothing else is in them.
+    """The fewest entries that hold exactly these files: whole folders where they are all of it.
 
     Bytecode belongs to its source. The roots themselves are never among them. Files that are not
     there are left out.

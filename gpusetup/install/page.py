@@ -10,7 +10,10 @@ from urllib.parse import urldefrag, urljoin
 
 from gpusetup.install.wheels import TORCH_INDEX, Wheel, file_name, parsed_name
 
-ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+ACCEPT = (
+    "application/vnd.pypi.simple.v1+json, "
+    "application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+)
 """JSON first: it tells sizes."""
 
 

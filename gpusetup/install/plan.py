@@ -1,4 +1,4 @@
-"""Decides what an installation will do, before anything is changed: a plain value to show and run."""
+"""Decides what an installation will do, before anything is changed: a plain value to show."""
 
 from __future__ import annotations
 
@@ -89,16 +89,18 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
         except InvalidRequirement as problem:
             raise UsageError(f"{word!r} is no package: {problem}".splitlines()[0]) from problem
         name = normalized(asked.name)
-        if name not in FAMILY:
+        if name in FAMILY:
+            family.add(name)
+        else:
             packages.append(word)
-        elif name == "torch":
+            continue
+        if name == "torch":
             torch = str(asked.specifier) or None
         elif asked.specifier:
             raise UsageError(
                 f"{word!r}: the version of {name} follows from torch's",
                 hint=f"`gpusetup install {name} --torch VERSION`",
             )
-        family.add(name) if name in FAMILY else None
     if not words:
         family.update(name for name in COMPANIONS if name in installed)
     return Asked(
@@ -109,7 +111,7 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
 
 
 def choices_of(resolution: Resolution, backend: str) -> tuple[Choice, ...]:
-    """The build and what may be taken in its place; an explicit backend has nothing in its place."""
+    """The build and what may be taken in its place; nothing, where a backend was named."""
     build = resolution.build
     if build is None or resolution.index_url is None:
         return ()
@@ -127,7 +129,7 @@ def at_root(choice: Choice, index_root: str) -> str:
 
 
 def versions_of(resolution: Resolution, names: Iterable[str]) -> dict[str, str]:
-    """The versions of the family that go together; a companion that was never released is left out."""
+    """The family's versions that go together; a companion that was never released is left out."""
     build = resolution.build
     if build is None:
         return {}
@@ -198,21 +200,14 @@ def first_that_has(
         passed.append((choice.backend, missing))
     raise Blocked(
         "No index has such a wheel:\n" + "\n".join(f"  {name:8} {why}" for name, why in passed),
-        hint="nothing was changed; name another version (`--torch`), another backend (`--backend`), "
-        "or another root (`--index-root URL`)",
+        hint="nothing was changed; name another version (`--torch`), another backend "
+        "(`--backend`), or another root (`--index-root URL`)",
     )
 
 
 def already_there(versions: Mapping[str, str], backend: str, installed: Mapping[str, str]) -> bool:
     """Whether the target holds exactly these builds: the local label counts."""
-    return all(
-        installed.get(name) in (f"{version}+{backend}", _unlabelled(version, backend))
-        for name, version in versions.items()
-    )
-
-
-def _unlabelled(version: str, backend: str) -> str | None:
-    return version if backend == "default" else None
+    return all(installed.get(name) == f"{version}+{backend}" for name, version in versions.items())
 
 
 def device_to_prove(backend: str, gpus: int | None) -> str:

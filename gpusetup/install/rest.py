@@ -131,9 +131,11 @@ def _uv_lock(
 def _toml(text: str) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
-    else:
-        import tomli as tomllib
-    return tomllib.loads(text)
+
+        return tomllib.loads(text)
+    import tomli
+
+    return dict(tomli.loads(text))
 
 
 def ask_pip(

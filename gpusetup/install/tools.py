@@ -1,4 +1,4 @@
-"""The programs that install: where they are, with which environment they run, what they complain of."""
+"""The programs that install: where they are, their environment, what they complain of."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:
 
 
 def pip_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
-    """pip's own settings (`index-url`, `extra-index-url`, `find-links`, `cert`), as pip reads them."""
+    """pip's settings of where packages come from, as pip reads them (`PIP_KEYS`)."""
     folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     files = [Path("/etc/pip.conf"), home / ".pip" / "pip.conf", folder / "pip" / "pip.conf"]
     files += [Path(environ[name], "pip", "pip.ini") for name in ("APPDATA",) if environ.get(name)]
@@ -165,7 +165,8 @@ COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
     (r"Permission denied|os error 13\b|Errno 13\b|Read-only file system|Access is denied", Blocked),
     (r"externally.managed", Blocked),
     (r"timed out|[Tt]imeout|operation timed", Blocked),
-    (r"\b(429|5\d\d) (Too Many|Internal|Bad Gateway|Service|Server|Gateway)|status code[:]? (429|5\d\d)", Blocked),
+    (r"\b(429|5\d\d) (Too Many|Internal|Bad Gateway|Service|Server|Gateway)|"
+     r"status code[:]? (429|5\d\d)", Blocked),
     (r"[Cc]onnection (error|refused|reset|aborted)|error sending request|dns error|"
      r"Failed to fetch|Max retries|NewConnectionError|certificate|Could not connect|"
      r"Hash mismatch|DO NOT MATCH THE HASHES", Blocked),
@@ -185,7 +186,7 @@ def complaint(title: str, said: Output) -> GpuSetupError:
 
 
 HINTS: dict[type[GpuSetupError], str] = {
-    Blocked: "nothing was changed; check the way to that host (proxy, certificates, credentials) and try again",
+    Blocked: "nothing was changed; try again, check the way to that host (proxy, certificates)",
     Unsatisfiable: "nothing was changed; name packages and versions that your index has",
     ToolFailed: "nothing was changed",
 }
@@ -201,7 +202,7 @@ def last_words(text: str) -> str:
     >>> last_words("Resolved 1 package\\nerror: Failed to fetch `x`\\n  Caused by: 503\\n")
     'Failed to fetch `x`: 503'
     """
-    lines = [line.strip(" │╰╭─▶×\t") for line in text.splitlines() if line.strip()]
+    lines = [line.strip(" │╰╭─▶\u00d7\t") for line in text.splitlines() if line.strip()]
     start = next(
         (i for i, line in enumerate(lines) if re.match(r"(?i)error\b|No solution", line)), None
     )

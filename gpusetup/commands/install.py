@@ -1,0 +1,364 @@
+"""`gpusetup install`: resolve, show the steps, fetch, switch, verify, keep or put back."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
+from gpusetup.render.console import Console
+
+if TYPE_CHECKING:
+    from gpusetup.answers import InstallAnswer
+    from gpusetup.install.plan import Asked, Plan
+    from gpusetup.install.prepare import Where
+    from gpusetup.install.run import Job, Outcome
+    from gpusetup.model import Request, Resolution, Snapshot
+
+SUMMARY = """Install the PyTorch that fits this machine into an environment. Everything is shown
+before it is done; wheels are fetched and checked first; then the environment is changed, proven by
+computing, and kept or put back as it was."""
+
+EXAMPLES = (
+    "gpusetup install",
+    "gpusetup install --venv .venv torchvision",
+    "gpusetup install --torch 2.5.1 --backend cu124 --yes",
+    "gpusetup install --dry-run --from rtx3050-laptop",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "packages",
+        nargs="*",
+        metavar="PACKAGE",
+        help="torchvision, torchaudio (versions follow torch), or anything from your default index",
+    )
+    parser.add_argument(
+        "--torch", metavar="SPEC", help="a version or specifier: 2.5.1, '>=2.6,<2.9'"
+    )
+    parser.add_argument("--backend", default="auto", help="auto, cpu, cu124, ... (default: auto)")
+    parser.add_argument(
+        "--installer",
+        default="auto",
+        choices=("auto", "uv", "pip", "conda"),
+        help="default: auto (uv)",
+    )
+    parser.add_argument(
+        "--venv", metavar="DIR", help="the target environment; made where it is not there"
+    )
+    parser.add_argument(
+        "--index-root",
+        metavar="URL",
+        help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX_ROOT)",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be done, do nothing"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--no-verify", action="store_true", help="do not prove the result by computing"
+    )
+    add_machine_options(parser)
+
+
+def run(options: argparse.Namespace, out: Console) -> int:
+    check_usage(options)
+    if options.machine_from:
+        return _described(options, out)
+    from gpusetup.install.log import open_log
+    from gpusetup.install.run import naming_log
+
+    log = open_log()
+    try:
+        return _here(options, out, log)
+    except GpuSetupError as problem:
+        log.line(f"error: {problem.message}")
+        raise naming_log(problem, log) from problem
+
+
+def check_usage(options: argparse.Namespace) -> None:
+    """Contradictions, before anything is read."""
+    if options.python and options.venv:
+        raise UsageError("`--python` and `--venv` exclude each other", hint="both name the target")
+    if options.machine_from and not options.dry_run:
+        raise UsageError(
+            "`--from` describes another machine, where nothing can be installed from here",
+            hint="add `--dry-run` to see the steps for it",
+        )
+    if options.machine_from and options.venv:
+        raise UsageError("`--from` and `--venv` exclude each other")
+    if not options.dry_run and not options.yes and not sys.stdin.isatty():
+        raise UsageError(
+            "There is no terminal to ask on",
+            hint="`--yes` installs without asking, `--dry-run` only shows the steps",
+        )
+
+
+# --- another machine -----------------------------------------------------------------------------
+
+
+def _described(options: argparse.Namespace, out: Console) -> int:
+    """The steps as one would type them on the machine that is described; nothing is asked."""
+    from gpusetup.answers import DoneStep, InstallAnswer
+    from gpusetup.catalog import INDEX_ROOT
+    from gpusetup.install import INSTALLERS
+    from gpusetup.install.plan import asked_for
+    from gpusetup.install.prepare import index_root_of
+    from gpusetup.install.wish import Wish
+    from gpusetup.render.install import described_text
+
+    snapshot = gather(options, out)
+    before = _family_of(snapshot)
+    asked = asked_for(options.packages, before)
+    installer = "uv" if options.installer == "auto" else options.installer
+    resolution = _resolved(snapshot, _request(options, asked))
+    wish = Wish(
+        python=snapshot.python.executable,
+        packages=(*asked.family, *asked.packages),
+        index_root=index_root_of(options.index_root, os.environ, INDEX_ROOT),
+        conda_prefix=snapshot.conda.prefix,
+    )
+    steps = INSTALLERS[installer](resolution, wish)
+    answer = InstallAnswer(
+        state="planned",
+        target=snapshot.python.prefix or snapshot.python.executable or options.machine_from,
+        before=before,
+        after=_after(resolution, asked),
+        steps=tuple(DoneStep(argv=step.argv) for step in steps),
+    )
+    out.answer(answer, described_text(answer, resolution, steps))
+    return 0
+
+
+def _family_of(snapshot: Snapshot) -> dict[str, str]:
+    from gpusetup.install.plan import FAMILY
+
+    found = {p.name: p.version for p in snapshot.packages or () if p.name in FAMILY}
+    torch = snapshot.torch.version
+    return {**({"torch": torch} if snapshot.torch.installed and torch else {}), **found}
+
+
+def _after(resolution: Resolution, asked: Asked) -> dict[str, str]:
+    from gpusetup.install.plan import versions_of
+
+    build = resolution.build
+    label = f"+{build.backend}" if build is not None and build.labelled else ""
+    return {n: f"{v}{label}" for n, v in versions_of(resolution, asked.family).items()}
+
+
+# --- this machine --------------------------------------------------------------------------------
+
+
+def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
+    from gpusetup.install.fetch import Fetcher
+    from gpusetup.install.plan import already_there, asked_for, versions_of
+    from gpusetup.install.run import Job, default_house
+    from gpusetup.install.tools import uv_program
+    from gpusetup.render.progress import fetching
+
+    where, snapshot = _where(options, out)
+    job = Job(
+        log=log,
+        fetcher=Fetcher(log.line),
+        house=default_house(os.environ),
+        uv=uv_program(),
+        environ=os.environ,
+        fetching=lambda wheels: fetching(out.talk, wheels),
+        say=out.talk,
+    )
+    asked = asked_for(options.packages, where.installed)
+    request = _request(options, asked)
+    resolution = _resolved(snapshot, request)
+    versions = versions_of(resolution, asked.family)
+    backend = resolution.build.backend if resolution.build else ""
+    if already_there(versions, backend, where.installed) and not asked.packages:
+        proof = _unchanged(options, out, job, where, snapshot, backend)
+        if proof is not None:
+            return proof
+    plan = _planned(options, job, where, resolution, asked, snapshot)
+    if options.dry_run:
+        out.answer(_answer(job, plan, "planned"), _shown(job, plan))
+        return 0
+    out.talk(_shown(job, plan))
+    if not options.yes and not _agreed(out):
+        out.talk("Nothing was changed.")
+        return 1
+    return _carried_out(options, out, job, where, plan)
+
+
+def _where(options: argparse.Namespace, out: Console) -> tuple[Where, Snapshot]:
+    """The target and the machine around it."""
+    from gpusetup.install.prepare import (
+        Where,
+        base_interpreter,
+        check_target,
+        layout_of,
+        venv_to_make,
+    )
+    from gpusetup.probe.system import LiveSystem
+
+    venv = options.venv
+    if venv is not None:
+        venv = str(Path(venv).absolute())
+        made = venv_to_make(venv)
+        options.python = base_interpreter() if made else venv
+        venv = venv if made else None
+    snapshot = gather(options, out, need_target=True)
+    python = snapshot.python.executable
+    if python is None:
+        raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
+    layout = layout_of(LiveSystem(), python)
+    if venv is None:
+        check_target(layout)
+    return Where(layout=layout, venv=venv), snapshot
+
+
+def _request(options: argparse.Namespace, asked: Asked) -> Request:
+    from gpusetup.model import Request
+
+    if options.torch and asked.torch:
+        raise UsageError(
+            f"`torch{asked.torch}` and `--torch {options.torch}` both name a version",
+            hint="give one of them",
+        )
+    return Request(
+        torch=options.torch or asked.torch,
+        backend=options.backend,
+        installer="conda" if options.installer == "conda" else "auto",
+    )
+
+
+def _resolved(snapshot: Snapshot, request: Request) -> Resolution:
+    from gpusetup.catalog import load_catalog
+    from gpusetup.resolver import check_request, resolve
+
+    catalog = load_catalog()
+    check_request(request, catalog)
+    resolution = resolve(snapshot, request, catalog)
+    if resolution.build is None:
+        advice = resolution.advice
+        raise Unsatisfiable(
+            "No PyTorch build fits this machine"
+            + "".join(f"\n  {r.torch} {r.backend}: {r.reason}" for r in resolution.rejections[:5]),
+            hint=f"{advice.change} {advice.to} gives {advice.gives}; " if advice else None,
+        )
+    return resolution
+
+
+def _planned(
+    options: argparse.Namespace,
+    job: Job,
+    where: Where,
+    resolution: Resolution,
+    asked: Asked,
+    snapshot: Snapshot,
+) -> Plan:
+    from gpusetup.catalog import INDEX_ROOT
+    from gpusetup.install.prepare import check_room_before, index_root_of, make_plan
+
+    plan = make_plan(
+        job,
+        where,
+        resolution,
+        asked,
+        snapshot,
+        backend=options.backend,
+        installer="uv" if options.installer == "auto" else options.installer,
+        index_root=index_root_of(options.index_root, os.environ, INDEX_ROOT),
+    )
+    check_room_before(job, plan)
+    return plan
+
+
+def _shown(job: Job, plan: Plan) -> str:
+    from gpusetup.install.fetch import is_kept
+    from gpusetup.install.run import room
+    from gpusetup.render.install import plan_text
+
+    kept = frozenset(w.filename for w in plan.wheels if is_kept(w, job.house / w.filename))
+    return plan_text(plan, kept=kept, free_bytes=room(plan.target, 0).free_bytes)
+
+
+def _agreed(out: Console) -> bool:
+    sys.stderr.write("Proceed? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _unchanged(
+    options: argparse.Namespace,
+    out: Console,
+    job: Job,
+    where: Where,
+    snapshot: Snapshot,
+    backend: str,
+) -> int | None:
+    """The target is right already: say so. None where verify says otherwise."""
+    from gpusetup.answers import InstallAnswer
+    from gpusetup.install.layout import distributions
+    from gpusetup.install.plan import device_to_prove
+    from gpusetup.install.run import prove
+    from gpusetup.install.transaction import family_of
+    from gpusetup.render.install import verdict_lines
+
+    verdict = None
+    if not (options.no_verify or options.dry_run):
+        gpus = None if snapshot.gpus is None else len(snapshot.gpus)
+        verdict = prove(job, where.layout.python, device_to_prove(backend, gpus))
+        if verdict["verdict"] != "passed":
+            out.talk("The right build is there, but fails; it will be installed again.")
+            return None
+    family = family_of(distributions(where.layout))
+    answer = InstallAnswer(
+        state="unchanged",
+        target=where.layout.prefix,
+        before=family,
+        after=family,
+        steps=(),
+        verdict=verdict,
+        log=str(job.log.path),
+    )
+    named = ", ".join(f"{name} {version}" for name, version in family.items())
+    out.answer(
+        answer, f"Nothing to do: {where.layout.prefix} has {named}; {verdict_lines(verdict)[0]}\n"
+    )
+    return 0
+
+
+def _carried_out(
+    options: argparse.Namespace, out: Console, job: Job, where: Where, plan: Plan
+) -> int:
+    from gpusetup.install.carry import carry_out
+    from gpusetup.probe.system import LiveSystem
+    from gpusetup.render.install import outcome_text
+
+    plan, outcome = carry_out(job, LiveSystem(), where, plan, verify=not options.no_verify)
+    answer = _answer(job, plan, "installed" if outcome.kept else "restored", outcome)
+    out.answer(answer, outcome_text(answer))
+    return 0 if outcome.kept else 1
+
+
+def _answer(
+    job: Job,
+    plan: Plan,
+    state: Literal["installed", "restored", "planned"],
+    outcome: Outcome | None = None,
+) -> InstallAnswer:
+    from gpusetup.answers import DoneStep, InstallAnswer
+
+    planned = tuple(DoneStep(argv=step.argv) for step in plan.steps)
+    return InstallAnswer(
+        state=state,
+        target=plan.target,
+        before=plan.before,
+        after=plan.before if state == "restored" else plan.after,
+        steps=planned if outcome is None else tuple(job.done),
+        verdict=outcome.verdict if outcome else None,
+        receipt=outcome.receipt if outcome else None,
+        log=str(job.log.path),
+    )

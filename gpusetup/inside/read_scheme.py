@@ -1,0 +1,33 @@
+"""Where the interpreter that runs this file installs to, as one line of JSON.
+
+Python 3.8 syntax, stdlib only. `tags` are left to the caller: it runs on the same machine.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+import sysconfig
+
+
+def scheme():
+    paths = sysconfig.get_paths()
+    marker = os.path.join(paths["stdlib"], "EXTERNALLY-MANAGED")
+    in_environment = sys.prefix != sys.base_prefix
+    return {
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "implementation": sys.implementation.name,
+        "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+        "executable": sys.executable,
+        "prefix": sys.prefix,
+        "purelib": paths["purelib"],
+        "platlib": paths["platlib"],
+        "scripts": paths["scripts"],
+        "data": paths["data"],
+        "externally_managed": marker if os.path.exists(marker) and not in_environment else None,
+        "has_pip": importlib.util.find_spec("pip") is not None,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(scheme()))

@@ -1,0 +1,246 @@
+"""Makes the plan: asks the target, the torch index and uv or pip; changes nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpusetup.errors import Blocked, UsageError
+from gpusetup.install.fetch import is_kept
+from gpusetup.install.layout import Layout, distributions, requirers, versions
+from gpusetup.install.plan import (
+    UNPACKED_FACTOR,
+    Asked,
+    Plan,
+    choices_of,
+    device_to_prove,
+    first_that_has,
+    switch_steps,
+    venv_step,
+    versions_of,
+)
+from gpusetup.install.rest import ask_pip, ask_uv, stand_in
+from gpusetup.install.run import Job, require_room, room
+from gpusetup.install.tools import asking_environment
+from gpusetup.install.wheels import Wheel, target_tags
+from gpusetup.model import Resolution, Snapshot
+from gpusetup.probe.system import System
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """The target: an environment that is there, or one to be made from a base interpreter."""
+
+    layout: Layout
+    """Of the target, or of the base where the environment is to be made."""
+    venv: str | None = None
+
+    @property
+    def python(self) -> str:
+        """The interpreter that will hold the packages."""
+        if self.venv is None:
+            return self.layout.python
+        place = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
+        return str(Path(self.venv, *place))
+
+    @property
+    def installed(self) -> dict[str, str]:
+        return {} if self.venv else versions(distributions(self.layout))
+
+
+def venv_to_make(folder: str) -> bool:
+    """Whether `--venv DIR` is to be made; UsageError where the folder is something else."""
+    path = Path(folder)
+    if (path / "pyvenv.cfg").is_file():
+        return False
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(
+            f"`--venv {folder}` is there already and is no environment",
+            hint="name an empty or a new folder, or an environment",
+        )
+    return True
+
+
+def layout_of(system: System, python: str) -> Layout:
+    """Where an interpreter installs to, by asking it."""
+    answer = system.ask("read_scheme", python=python, timeout=30)
+    if "problem" in answer:
+        raise Blocked(
+            f"{python} does not run: {answer['problem']}",
+            hint="name another interpreter with `--python PATH`",
+        )
+    said = {key: value for key, value in answer.items() if key not in ("executable", "python")}
+    return Layout(python=python, version=answer["python"], **said)
+
+
+def check_target(layout: Layout) -> None:
+    """Refuse what must not or cannot be changed, with the way out."""
+    if layout.externally_managed:
+        raise Blocked(
+            f"The Python of {layout.prefix} is managed by the operating system "
+            f"({layout.externally_managed})",
+            hint="use an environment of your own: `gpusetup install --venv .venv`",
+        )
+    for folder in (*layout.libraries, layout.scripts, layout.prefix):
+        if not os.access(folder, os.W_OK) and Path(folder).exists():
+            raise Blocked(
+                f"{folder} cannot be written by this user",
+                hint="use an environment of your own: `gpusetup install --venv .venv`",
+            )
+    if layout.implementation != "cpython":
+        raise Blocked(
+            f"{layout.python} is {layout.implementation}; torch has wheels for CPython only",
+            hint="name a CPython with `--python PATH`",
+        )
+
+
+def make_plan(
+    job: Job,
+    where: Where,
+    resolution: Resolution,
+    asked: Asked,
+    snapshot: Snapshot,
+    *,
+    backend: str,
+    installer: str,
+    index_root: str,
+) -> Plan:
+    """The plan with everything that can be known before a wheel is fetched."""
+    family_versions = versions_of(resolution, asked.family)
+    choices = choices_of(resolution, backend)
+    tags = target_tags(where.layout)
+    choice, family, passed = first_that_has(
+        job.fetcher.text, choices, index_root, family_versions, tags
+    )
+    gpus = None if snapshot.gpus is None else len(snapshot.gpus)
+    plan = Plan(
+        target=where.venv or where.layout.prefix,
+        python=where.python,
+        venv=where.venv,
+        installer=installer,
+        choice=replace(choice, index_url=f"{index_root.rstrip('/')}/{choice.backend}"),
+        passed_over=passed,
+        fallbacks=choices[choices.index(choice) + 1 :],
+        family=tuple(_sized(job, wheel) for wheel in family),
+        packages=asked.packages,
+        device=device_to_prove(choice.backend, gpus),
+        notes=resolution.notes,
+    )
+    return with_rest(job, where, plan)
+
+
+def with_rest(job: Job, where: Where, plan: Plan) -> Plan:
+    """The plan with what else is fetched, where that can be known now; then the steps."""
+    rest = None
+    # A new environment has no pip to ask before it is made.
+    if not (plan.installer == "pip" and where.venv):
+        with _links(job, plan.family) as folder:
+            if folder is not None:
+                rest = ask_rest(job, where, plan, folder)
+    return finished(job, where, replace(plan, rest=rest))
+
+
+def finished(job: Job, where: Where, plan: Plan) -> Plan:
+    """The plan with sizes, steps and what it would break."""
+    installed = where.installed
+    rest = None if plan.rest is None else tuple(_sized(job, wheel) for wheel in plan.rest)
+    plan = replace(plan, rest=rest, family=_changing(plan.family, installed))
+    target = where.layout if where.venv is None else replace(where.layout, python=where.python)
+    steps = switch_steps(plan, target, job.uv, str(job.house))
+    if where.venv is not None:
+        seed = plan.installer == "pip"
+        steps = (venv_step(job.uv, where.venv, where.layout.python, seed=seed), *steps)
+    before = {name: installed[name] for name in plan.after if name in installed}
+    breaks = () if where.venv else requirers(distributions(where.layout), plan.after)
+    return replace(plan, steps=steps, before=before, breaks=breaks)
+
+
+def _changing(family: tuple[Wheel, ...], installed: Mapping[str, str]) -> tuple[Wheel, ...]:
+    """The wheels that are not installed at this very version; all where every one is (again)."""
+    return tuple(w for w in family if installed.get(w.name) != w.version) or family
+
+
+def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ...]:
+    """What uv or pip would fetch beyond the family, asked with the user's own settings."""
+    environment = asking_environment(job.environ, Path.home())
+    if plan.installer == "pip":
+        return ask_pip(where.layout, plan.family, plan.packages, [links], environment)
+    fresh = where.venv is not None or not where.installed
+    return ask_uv(
+        job.uv,
+        where.layout.python,
+        where.layout,
+        plan.family,
+        plan.packages,
+        [links],
+        environment,
+        fresh=fresh,
+    )
+
+
+@contextmanager
+def _links(job: Job, family: Sequence[Wheel]) -> Iterator[Path | None]:
+    """A folder that holds the family's wheels or stand-ins; None where neither can be had yet."""
+    with tempfile.TemporaryDirectory(prefix="gpusetup-") as name:
+        folder = Path(name)
+        yield folder if all(_link(job, wheel, folder) for wheel in family) else None
+
+
+def _link(job: Job, wheel: Wheel, folder: Path) -> bool:
+    kept = job.house / wheel.filename
+    if is_kept(wheel, kept):
+        try:
+            (folder / wheel.filename).symlink_to(kept)
+        except OSError:  # Windows without the right to make links
+            (folder / wheel.filename).hardlink_to(kept)
+        return True
+    answer = job.fetcher.text(wheel.metadata_url) if wheel.metadata_url else None
+    if answer is None:
+        return False
+    stand_in(wheel, answer[1], folder)
+    return True
+
+
+def _sized(job: Job, wheel: Wheel) -> Wheel:
+    if wheel.size_bytes is not None:
+        return wheel
+    kept = job.house / wheel.filename
+    size = kept.stat().st_size if is_kept(wheel, kept) else job.fetcher.size(wheel.url)
+    return replace(wheel, size_bytes=size)
+
+
+def missing_bytes(job: Job, plan: Plan) -> int:
+    """What is still to be fetched."""
+    wheels = (w for w in plan.wheels if not is_kept(w, job.house / w.filename))
+    return sum(wheel.size_bytes or 0 for wheel in wheels)
+
+
+def check_room_before(job: Job, plan: Plan) -> None:
+    """Room for what will be fetched and, by its usual growth, unpacked."""
+    unpacked = int(sum(wheel.size_bytes or 0 for wheel in plan.wheels) * UNPACKED_FACTOR)
+    require_room((room(str(job.house), missing_bytes(job, plan)), room(plan.target, unpacked)))
+
+
+def base_interpreter() -> str:
+    """What a new environment is made from: the interpreter that gpusetup runs in."""
+    return sys.executable
+
+
+def index_root_of(named: str | None, environ: Mapping[str, str], usual: str) -> str:
+    """`--index-root`, else GPUSETUP_INDEX_ROOT, else the usual one; UsageError for no URL.
+
+    >>> index_root_of(None, {"GPUSETUP_INDEX_ROOT": "https://mirror.example/whl/"}, "https://x")
+    'https://mirror.example/whl'
+    """
+    root = named or environ.get("GPUSETUP_INDEX_ROOT") or usual
+    if not root.startswith(("http://", "https://")):
+        raise UsageError(
+            f"`--index-root {root}` is no http or https URL",
+            hint="it is what stands before the backend: `https://download.pytorch.org/whl`",
+        )
+    return root.rstrip("/")

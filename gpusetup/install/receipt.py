@@ -1,0 +1,66 @@
+"""What an installation leaves in the target: what was there, what is there, and from where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from gpusetup import __version__
+from gpusetup.answers import DoneStep
+from gpusetup.install.log import shared
+from gpusetup.install.transaction import write_safely
+from gpusetup.install.wheels import Wheel, without_credentials
+
+NAME = "receipt.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptWheel:
+    name: str
+    version: str
+    url: str
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """Carries no credentials and no home folder, so that it may be shared."""
+
+    schema: Literal["gpusetup.receipt/1"] = "gpusetup.receipt/1"
+    gpusetup: str = __version__
+    installed_at: str
+    python: str
+    backend: str
+    installer: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    wheels: tuple[ReceiptWheel, ...] = ()
+    steps: tuple[DoneStep, ...] = ()
+    verdict: Mapping[str, Any] | None = field(default=None)
+
+
+def receipt_wheel(wheel: Wheel) -> ReceiptWheel:
+    url = shared(without_credentials(wheel.url))
+    return ReceiptWheel(name=wheel.name, version=wheel.version, url=url, sha256=wheel.sha256)
+
+
+def shareable(step: DoneStep) -> DoneStep:
+    words = tuple(shared(word) for word in step.argv)
+    return DoneStep(argv=words, seconds=step.seconds, exit=step.exit)
+
+
+def write_receipt(store: Path, receipt: Receipt) -> Path:
+    """Write it into the target; the path."""
+    from gpusetup.codec import to_json
+
+    store.mkdir(parents=True, exist_ok=True)
+    path = store / NAME
+    write_safely(path, to_json(receipt, indent=2) + "\n")
+    return path
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

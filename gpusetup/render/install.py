@@ -1,0 +1,125 @@
+"""Installation as text: the plan before it is run, and how it ended."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpusetup.answers import InstallAnswer
+from gpusetup.install.log import shared
+from gpusetup.install.plan import Plan
+from gpusetup.install.run import in_words
+from gpusetup.install.wheels import TORCH_INDEX, Wheel, without_credentials
+from gpusetup.model import Resolution, Step
+from gpusetup.render.console import plain
+
+
+def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> str:
+    """What will be done. `kept` are the file names that need not be fetched."""
+    choice = plan.choice
+    lines = [
+        f"Target   {plan.target}{' (will be made)' if plan.venv else ''}",
+        f"Install  torch {choice.torch} from {choice.backend}"
+        f" ({without_credentials(choice.index_url)}) by {plan.installer}",
+    ]
+    lines += [f"         passed over {name}: {why}" for name, why in plan.passed_over]
+    if plan.fallbacks:
+        rest = ", then ".join(one.backend for one in plan.fallbacks)
+        lines.append(f"         if an index has no such wheel: {rest}")
+    lines += ["", "Fetch", *_wheel_lines(plan.wheels, plan.before, kept)]
+    if plan.rest is None:
+        lines.append("  and what torch requires, from your default index (its wheel will tell)")
+    lines.append("")
+    lines += _room(plan, kept, free_bytes)
+    lines += [
+        f"Breaks   {name} {version}: it requires {need}" for name, version, need in plan.breaks
+    ]
+    lines += ["Steps", *(f"  {command(step)}" for step in plan.steps)]
+    lines += [f"Note     {note}" for note in plan.notes]
+    return plain("\n".join(lines)) + "\n"
+
+
+def command(step: Step) -> str:
+    """A step as it can be typed."""
+    return shared(shlex.join(step.argv))
+
+
+def _wheel_lines(
+    wheels: Iterable[Wheel], before: Mapping[str, str], kept: frozenset[str]
+) -> list[str]:
+    rows = [(_change(wheel, before), _size(wheel, kept), _source(wheel)) for wheel in wheels]
+    width = max((len(row[0]) for row in rows), default=0)
+    return [f"  {what:{width}}  {size:>10}  {source}" for what, size, source in rows]
+
+
+def _change(wheel: Wheel, before: Mapping[str, str]) -> str:
+    was = before.get(wheel.name)
+    return f"{wheel.name} {wheel.version}" + (f" (now {was})" if was else "")
+
+
+def _size(wheel: Wheel, kept: frozenset[str]) -> str:
+    if wheel.filename in kept:
+        return "here"
+    return "?" if wheel.size_bytes is None else in_words(wheel.size_bytes)
+
+
+def _source(wheel: Wheel) -> str:
+    if wheel.source == TORCH_INDEX:
+        return without_credentials(wheel.url).rpartition("/")[0]
+    return "your default index"
+
+
+def _room(plan: Plan, kept: frozenset[str], free_bytes: int | None) -> list[str]:
+    to_fetch = sum(w.size_bytes or 0 for w in plan.wheels if w.filename not in kept)
+    unknown = any(w.size_bytes is None for w in plan.wheels)
+    free = "" if free_bytes is None else f", {in_words(free_bytes)} free in the target"
+    return [f"Disk     {'at least ' if unknown else ''}{in_words(to_fetch)} to fetch{free}"]
+
+
+def verdict_lines(verdict: Mapping[str, Any] | None) -> list[str]:
+    """What verify found: its failures, or one line."""
+    if verdict is None:
+        return ["not verified (`--no-verify`)"]
+    checks = verdict.get("checks", ())
+    bad = [check for check in checks if check.get("status") in ("failed", "crashed")]
+    if not bad:
+        passed = sum(check.get("status") == "passed" for check in checks)
+        return [f"verified: {passed} checks passed"]
+    return [
+        plain(
+            f"{c.get('status')}: {c.get('name')} {c.get('device') or ''} {c.get('detail')}".strip()
+        )
+        for c in bad
+    ]
+
+
+def described_text(answer: InstallAnswer, resolution: Resolution, steps: Iterable[Step]) -> str:
+    """The steps for a machine that is only described."""
+    what = ", ".join(f"{name} {version}" for name, version in answer.after.items())
+    was = ", ".join(f"{name} {version}" for name, version in answer.before.items())
+    lines = [f"Target   {answer.target}", f"Install  {what}" + (f" (now {was})" if was else "")]
+    if resolution.fallbacks:
+        rest = ", then ".join(one.backend for one in resolution.fallbacks)
+        lines.append(f"         if an index has no such wheel: {rest}")
+    lines += ["Steps", *(f"  {command(step)}" for step in steps)]
+    lines += [f"Note     {note}" for note in resolution.notes]
+    return plain("\n".join(lines)) + "\n"
+
+
+ENDINGS = {
+    "installed": "Installed in {target}: {after}",
+    "restored": "The new state failed its proof; {target} is as it was: {before}",
+}
+
+
+def outcome_text(answer: InstallAnswer) -> str:
+    """How an installation ended, for people."""
+    after = ", ".join(f"{name} {version}" for name, version in answer.after.items())
+    before = ", ".join(f"{name} {version}" for name, version in answer.before.items())
+    ending = ENDINGS[answer.state].format(
+        target=answer.target, after=after, before=before or "nothing was there"
+    )
+    lines = [plain(ending), *verdict_lines(answer.verdict)]
+    lines += [plain(f"receipt: {answer.receipt}")] if answer.receipt else []
+    return "\n".join([*lines, plain(f"log: {answer.log}")]) + "\n"

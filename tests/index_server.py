@@ -1,0 +1,297 @@
+"""A package index of our own on loopback: a folder tree served as PEP 503, with faults on order.
+
+    whl/cpu/torch/torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl
+    simple/filelock/filelock-3.20.0-py3-none-any.whl
+
+`/whl/<backend>/` stands for the torch index, `/simple/` for the user's default index. What was
+asked is kept in `asked`; `faults` makes chosen paths answer wrongly.
+"""
+
+from __future__ import annotations
+
+import base64
+import fnmatch
+import hashlib
+import html
+import json
+import threading
+import time
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+JSON_PAGE = "application/vnd.pypi.simple.v1+json"
+
+
+@dataclass(kw_only=True)
+class Fault:
+    """What a path answers instead of the truth."""
+
+    status: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    stall_seconds: float = 0.0
+    """How long it says nothing; with `cut_at`, after that many bytes of the body."""
+    cut_at: int | None = None
+    """The connection ends after so many bytes of the body."""
+    flip: bool = False
+    """The last byte of the body is another one."""
+    times: int = 1 << 30
+    """How often it goes wrong before the truth is told."""
+
+
+class IndexServer:
+    """The index; `url` is its root, `index_root` stands for https://download.pytorch.org/whl."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.faults: dict[str, Fault] = {}
+        """Path pattern (`/whl/cu124/torch/`, `*.whl`) -> what goes wrong there."""
+        self.asked: list[str] = []
+        """`GET /path` in the order in which it was asked."""
+        self.headers: list[dict[str, str]] = []
+        self.json = True
+        """Whether PEP 691 (with sizes) is spoken to who asks for it."""
+        self.hashes = True
+        self.metadata = True
+        """Whether METADATA is served beside a wheel (PEP 658)."""
+        self.ranges = True
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def index_root(self) -> str:
+        return f"{self.url}/whl"
+
+    @property
+    def simple(self) -> str:
+        return f"{self.url}/simple"
+
+    def add(self, shelf: str, wheel: Path) -> None:
+        """Put a wheel on a shelf (`whl/cpu`, `simple`), by a link."""
+        folder = self.root / shelf / _project(wheel.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / wheel.name).symlink_to(wheel)
+
+    def asked_for(self, pattern: str) -> int:
+        return sum(fnmatch.fnmatch(line, pattern) for line in self.asked)
+
+
+@contextmanager
+def index_server(root: Path) -> Iterator[IndexServer]:
+    """Serve a folder tree until the block ends."""
+    index = IndexServer(root)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(index))
+    server.daemon_threads = True
+    server.block_on_close = False
+    index.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield index
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            path = unquote(urlsplit(self.path).path)
+            index.asked.append(f"{self.command} {path}")
+            index.headers.append(dict(self.headers))
+            fault = _fault(index, path)
+            try:
+                self._answer(path, fault)
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True
+
+        def _answer(self, path: str, fault: Fault) -> None:
+            if fault.stall_seconds and fault.cut_at is None:
+                time.sleep(fault.stall_seconds)
+            status, kind, body = _found(index, path, self.headers.get("Accept", ""))
+            headers = dict(fault.headers)
+            if fault.status is not None:
+                status, body = fault.status, fault.body or f"{fault.status}".encode()
+            elif fault.body is not None:
+                kind, body = "text/html", fault.body
+            if fault.flip:
+                body = body[:-1] + bytes([body[-1] ^ 1])
+            asked = self.headers.get("Range")
+            if status == 200 and asked and index.ranges:
+                total = len(body)
+                first, last = _range(asked, total)
+                status, body = 206, body[first : last + 1]
+                headers["Content-Range"] = f"bytes {first}-{last}/{total}"
+            if index.ranges:
+                headers["Accept-Ranges"] = "bytes"
+            headers.setdefault("ETag", f'"{hashlib.sha256(path.encode()).hexdigest()[:16]}"')
+            self._send(status, kind, body, headers, fault)
+
+        def _send(
+            self, status: int, kind: str, body: bytes, headers: Mapping[str, str], fault: Fault
+        ) -> None:
+            self.send_response(status)
+            for name, value in {"Content-Type": kind, **headers}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command == "HEAD":
+                return
+            if fault.cut_at is None:
+                self.wfile.write(body)
+                return
+            self.wfile.write(body[: fault.cut_at])
+            self.wfile.flush()
+            time.sleep(fault.stall_seconds)
+            self.close_connection = True
+
+    return Handler
+
+
+def _fault(index: IndexServer, path: str) -> Fault:
+    for pattern, fault in index.faults.items():
+        if fnmatch.fnmatch(path, pattern) and fault.times > 0:
+            fault.times -= 1
+            return fault
+    return Fault()
+
+
+def _found(index: IndexServer, path: str, accept: str) -> tuple[int, str, bytes]:
+    here = index.root / path.strip("/")
+    if path.endswith(".whl.metadata") and here.with_suffix("").is_file() and index.metadata:
+        return 200, "text/plain", wheel_metadata(here.with_suffix(""))
+    if here.is_file():
+        return 200, "application/octet-stream", here.read_bytes()
+    if not here.is_dir():
+        return 404, "text/plain", b"not here"
+    wheels = sorted(p for p in here.iterdir() if p.suffix == ".whl")
+    if not wheels and any(here.iterdir()):
+        links = "".join(f'<a href="{p.name}/">{p.name}</a>\n' for p in sorted(here.iterdir()))
+        return 200, "text/html", links.encode()
+    if index.json and JSON_PAGE in accept:
+        return 200, JSON_PAGE, json.dumps(_json_page(index, here.name, wheels)).encode()
+    return 200, "text/html", _html_page(index, wheels).encode()
+
+
+def _html_page(index: IndexServer, wheels: Sequence[Path]) -> str:
+    lines = []
+    for wheel in wheels:
+        mark = f"#sha256={sha256_of(wheel)}" if index.hashes else ""
+        data = ' data-dist-info-metadata="true"' if index.metadata else ""
+        href = html.escape(quote(wheel.name) + mark)
+        lines.append(f'<a href="{href}"{data}>{html.escape(wheel.name)}</a><br/>')
+    return "<!DOCTYPE html><html><body>\n" + "\n".join(lines) + "\n</body></html>\n"
+
+
+def _json_page(index: IndexServer, name: str, wheels: Sequence[Path]) -> dict[str, object]:
+    files = [
+        {
+            "filename": wheel.name,
+            "url": quote(wheel.name),
+            "hashes": {"sha256": sha256_of(wheel)} if index.hashes else {},
+            "size": wheel.stat().st_size,
+            "core-metadata": index.metadata,
+        }
+        for wheel in wheels
+    ]
+    versions = sorted({wheel.name.split("-")[1] for wheel in wheels})
+    return {"meta": {"api-version": "1.1"}, "name": name, "files": files, "versions": versions}
+
+
+def _range(text: str, total: int) -> tuple[int, int]:
+    first, _, last = text.removeprefix("bytes=").partition("-")
+    if not first:
+        return max(total - int(last), 0), total - 1
+    return int(first), min(int(last), total - 1) if last else total - 1
+
+
+def _project(filename: str) -> str:
+    return filename.split("-")[0].replace("_", "-").lower()
+
+
+_HASHES: dict[tuple[Path, int], str] = {}
+
+
+def sha256_of(path: Path) -> str:
+    key = (path, path.stat().st_mtime_ns)
+    if key not in _HASHES:
+        with path.open("rb") as file:
+            _HASHES[key] = (
+                hashlib.file_digest(file, "sha256").hexdigest()
+                if hasattr(hashlib, "file_digest")
+                else hashlib.sha256(file.read()).hexdigest()
+            )
+    return _HASHES[key]
+
+
+def wheel_metadata(wheel: Path) -> bytes:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        return archive.read(name)
+
+
+def build_wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    *,
+    tag: str = "py3-none-any",
+    requires: Sequence[str] = (),
+    files: Mapping[str, str | bytes] | None = None,
+    scripts: Mapping[str, str] | None = None,
+) -> Path:
+    """Write a small, correct wheel; `scripts` are console entry points (name -> `module:call`)."""
+    flat = name.replace("-", "_")
+    info = f"{flat}-{version}.dist-info"
+    content: dict[str, bytes] = {
+        path: text.encode() if isinstance(text, str) else text
+        for path, text in (files or {f"{flat}/__init__.py": f'__version__ = "{version}"\n'}).items()
+    }
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Dist: {need}" for need in requires]
+    content[f"{info}/METADATA"] = ("\n".join(lines) + "\n").encode()
+    pure = "true" if tag.endswith("-any") else "false"
+    content[f"{info}/WHEEL"] = (
+        f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: {pure}\n"
+        + "".join(f"Tag: {one}\n" for one in _tags(tag))
+    ).encode()
+    if scripts:
+        points = "".join(f"{call} = {where}\n" for call, where in scripts.items())
+        content[f"{info}/entry_points.txt"] = f"[console_scripts]\n{points}".encode()
+    rows = [f"{path},sha256={_record_hash(raw)},{len(raw)}" for path, raw in content.items()]
+    content[f"{info}/RECORD"] = ("\n".join([*rows, f"{info}/RECORD,,"]) + "\n").encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    wheel = folder / f"{flat}-{version}-{tag}.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, raw in content.items():
+            archive.writestr(zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0)), raw)
+    return wheel
+
+
+def _tags(tag: str) -> Iterator[str]:
+    pythons, abis, platforms = tag.split("-")
+    for python in pythons.split("."):
+        for abi in abis.split("."):
+            for platform in platforms.split("."):
+                yield f"{python}-{abi}-{platform}"
+
+
+def _record_hash(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(raw).digest()).rstrip(b"=").decode()
