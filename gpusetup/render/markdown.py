@@ -1,0 +1,112 @@
+"""A reply for a thread: at most 25 lines of Markdown, foreign text kept from acting as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpusetup.model import Finding
+from gpusetup.render.console import plain
+
+if TYPE_CHECKING:
+    from gpusetup.answers import DoctorAnswer
+
+LINES = 25
+LONGEST = 300
+EVIDENCE_SHOWN = 4
+COMMANDS_SHOWN = 5
+SPECIAL = "\\`*_{}[]<>()#+!|~@&$"
+
+
+def escaped(text: str) -> str:
+    """Foreign text in one line that Markdown shows as it is.
+
+    >>> escaped("<b>[x](y)</b>\\n# @you")
+    '\\\\<b\\\\>\\\\[x\\\\]\\\\(y\\\\)\\\\</b\\\\> \\\\# \\\\@you'
+    """
+    line = " ".join(plain(text).split())[:LONGEST]
+    return "".join(f"\\{c}" if c in SPECIAL else c for c in line)
+
+
+def fenced(lines: list[str], language: str = "") -> list[str]:
+    """A code block whose fence is longer than any run of backticks in it.
+
+    >>> fenced(["a ``` b"])
+    ['````', 'a ``` b', '````']
+    """
+    cleaned = [" ".join(plain(line).split()) for line in lines]
+    longest = max((_longest_run(line) for line in cleaned), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [fence + language, *cleaned, fence]
+
+
+def _longest_run(line: str) -> int:
+    best = run = 0
+    for character in line:
+        run = run + 1 if character == "`" else 0
+        best = max(best, run)
+    return best
+
+
+def doctor_markdown(answer: DoctorAnswer) -> str:
+    """Cause, evidence, commands, machine, and what to report if that does not help."""
+    root = next((finding for finding in answer.findings if finding.root), None)
+    lines = [*_verdict(answer, root), *(_root(root) if root else ()), *_machine(answer)]
+    room = LINES - len(lines) - 2
+    lines += _others(answer, root)[: max(room, 0)]
+    lines += ["", "If that does not help, post the output of `gpusetup snapshot`."]
+    return "\n".join(lines[:LINES]) + "\n"
+
+
+def _verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[str]:
+    if root is not None:
+        yield f"**{root.id}**: {escaped(root.title)}"
+    elif answer.cause == "ok":
+        yield "**ok**: driver, GPU and torch fit each other"
+    else:
+        yield f"**{escaped(answer.cause)}**: what was read does not say what is wrong"
+
+
+def _root(root: Finding) -> Iterator[str]:
+    if root.evidence:
+        yield ""
+        yield from fenced(
+            [f"{one.source}: {one.text}"[:LONGEST] for one in root.evidence[:EVIDENCE_SHOWN]]
+        )
+    if root.fix:
+        rights = [
+            word
+            for word, needed in (
+                ("administrator rights", root.fix.needs_root),
+                ("a reboot", root.fix.needs_reboot),
+            )
+            if needed
+        ]
+        yield ""
+        yield escaped(root.fix.text) + (f" (needs {' and '.join(rights)})" if rights else "")
+        if root.fix.commands:
+            yield from fenced(list(root.fix.commands[:COMMANDS_SHOWN]), "sh")
+
+
+def _machine(answer: DoctorAnswer) -> Iterator[str]:
+    machine, chosen = answer.snapshot, answer.resolution
+    gpus = ", ".join(dict.fromkeys(gpu.name for gpu in machine.gpus or ())) or "no GPU read"
+    facts = (
+        machine.os.name or machine.os.family,
+        f"driver {machine.driver.version or 'unknown'}",
+        gpus,
+        f"torch {machine.torch.version or 'not read'}",
+        f"Python {machine.python.version or 'unknown'}",
+    )
+    yield ""
+    yield escaped(" / ".join(fact for fact in facts if fact))
+    if chosen is not None and chosen.torch:
+        yield escaped(f"fits: torch {chosen.torch} from {chosen.index_url or chosen.backend}")
+
+
+def _others(answer: DoctorAnswer, root: Finding | None) -> list[str]:
+    return [
+        f"- {finding.severity.value} {finding.id}: {escaped(finding.title)}"
+        for finding in answer.findings
+        if finding is not root
+    ]

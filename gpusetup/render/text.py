@@ -1,0 +1,211 @@
+"""Screens for a terminal, by rich: what is wrong, what shows it, what to do, then the rest.
+
+Foreign text goes through `plain` into `Text` objects, never into markup. Commands stand on lines of
+their own and are never wrapped, so that they can be copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gpusetup.model import Finding, Fix, Gpu, Severity, Snapshot
+from gpusetup.render.console import plain
+
+if TYPE_CHECKING:
+    from gpusetup.answers import DoctorAnswer
+
+MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "·"}
+STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
+GIB = 1 << 30
+EVIDENCE_SHOWN = 6
+
+
+def doctor_screen(answer: DoctorAnswer) -> RenderableType:
+    """The whole answer of doctor."""
+    root = next((finding for finding in answer.findings if finding.root), None)
+    others = [finding for finding in answer.findings if finding is not root]
+    parts: list[RenderableType] = list(verdict(answer, root))
+    if root is not None:
+        parts += in_full(root)
+    if others:
+        parts += [
+            heading("Also found"),
+            *(part for finding in others for part in in_short(finding)),
+        ]
+    parts += [heading("This machine"), machine_table(answer)]
+    return Group(*parts)
+
+
+def heading(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def indented(text: str, by: int = 2, style: str = "") -> Padding:
+    return Padding(Text(plain(text), style=style), (0, 0, 0, by))
+
+
+def command_line(text: str, by: int = 4) -> Text:
+    """A command on a line of its own, as long as it is."""
+    return Text(" " * by + plain(text), style="cyan", no_wrap=True, overflow="ignore")
+
+
+# --- the verdict ---------------------------------------------------------------------------------
+
+
+def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Text]:
+    if root is not None:
+        mark, style = MARKS[root.severity], STYLES[root.severity]
+        yield Text.assemble((f"{mark} {root.id}", style), ": ", plain(root.title))
+    elif answer.cause == "ok":
+        yield Text.assemble(("✓ ok", "bold green"), ": ", healthy(answer.snapshot))
+    elif answer.cause == "unknown":
+        yield Text.assemble(
+            ("? unknown", "bold yellow"),
+            ": nothing wrong was seen, and a working stack was not shown either",
+        )
+    else:
+        # `--only` left the root out.
+        yield Text(answer.cause, style="bold")
+
+
+def healthy(machine: Snapshot) -> str:
+    """What works, in one line."""
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in machine.gpus or ())) or "the GPU"
+    return plain(f"torch {machine.torch.version} can use {names}")
+
+
+def in_full(finding: Finding) -> Iterator[RenderableType]:
+    """A finding with its evidence and its way out."""
+    if finding.detail:
+        yield indented(finding.detail)
+    if finding.evidence:
+        yield Text()
+        yield evidence_table(finding)
+    if finding.fix:
+        yield heading("What to do")
+        yield from way_out(finding.fix)
+
+
+def evidence_table(finding: Finding) -> Padding:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", overflow="fold", max_width=28)
+    table.add_column(overflow="fold")
+    for one in finding.evidence[:EVIDENCE_SHOWN]:
+        table.add_row(Text(plain(one.source)), Text(plain(one.text)))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def way_out(fix: Fix) -> Iterator[RenderableType]:
+    yield indented(fix.text + needs(fix))
+    if fix.commands:
+        yield Text()
+        yield from map(command_line, fix.commands)
+
+
+def needs(fix: Fix) -> str:
+    """
+    >>> needs(Fix(text="", needs_root=True, needs_reboot=True))
+    ' (needs administrator rights and a reboot)'
+    """
+    words = [
+        word
+        for word, needed in (
+            ("administrator rights", fix.needs_root),
+            ("a reboot", fix.needs_reboot),
+        )
+        if needed
+    ]
+    return f" (needs {' and '.join(words)})" if words else ""
+
+
+def in_short(finding: Finding) -> Iterator[RenderableType]:
+    """One of the other findings: a line, and what to do."""
+    mark, style = MARKS[finding.severity], STYLES[finding.severity]
+    because = f" (because of {finding.explained_by})" if finding.explained_by else ""
+    line = Text.assemble((f"{mark} {finding.id}", style), f": {plain(finding.title)}{because}")
+    yield Padding(line, (0, 0, 0, 2))
+    if finding.fix and not finding.explained_by:
+        yield indented(finding.fix.text + needs(finding.fix), by=4, style="dim")
+        yield from (command_line(command, by=6) for command in finding.fix.commands)
+
+
+# --- the machine ---------------------------------------------------------------------------------
+
+
+def machine_table(answer: DoctorAnswer) -> Padding:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in machine_rows(answer):
+        table.add_row(name, Text(plain(value)))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def machine_rows(answer: DoctorAnswer) -> Iterator[tuple[str, str]]:
+    """What was read, a line each; what is not known says so."""
+    machine = answer.snapshot
+    yield (
+        "system",
+        joined(machine.os.name or machine.os.family, machine.os.machine, machine.os.libc),
+    )
+    yield "driver", joined(machine.driver.version, _labelled("CUDA ", machine.driver.cuda))
+    yield from (("GPU", gpu_line(gpu)) for gpu in machine.gpus or ())
+    if not machine.gpus:
+        yield "GPU", "none" if machine.gpus == () else "unknown"
+    yield "torch", torch_line(machine)
+    yield "Python", joined(machine.python.version, machine.python.manager)
+    yield "target", joined(machine.python.executable, _labelled("by ", machine.python.chosen_by))
+    if machine.container.kind not in (None, "none"):
+        yield "container", str(machine.container.kind)
+    yield "fits here", fits_line(answer)
+    yield "catalog", answer.catalog_as_of
+
+
+def joined(*parts: str | None) -> str:
+    return ", ".join(part for part in parts if part) or "unknown"
+
+
+def _labelled(label: str, value: str | None) -> str | None:
+    return f"{label}{value}" if value else None
+
+
+def gpu_line(gpu: Gpu) -> str:
+    """
+    >>> gpu_line(Gpu(name="NVIDIA L4", memory_total_bytes=24 << 30, visible=False))
+    'NVIDIA L4, 24.0 GiB, hidden'
+    """
+    size = f"{gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else None
+    sm = gpu.compute_capability.sm if gpu.compute_capability else None
+    state = "lost" if gpu.lost else "hidden" if gpu.visible is False else None
+    return joined(gpu.name, size, sm, state)
+
+
+def torch_line(machine: Snapshot) -> str:
+    torch = machine.torch
+    if torch.installed is False:
+        return "not installed"
+    return joined(torch.version, torch.backend, _labelled("by ", torch.installer))
+
+
+def fits_line(answer: DoctorAnswer) -> str:
+    """The build that the resolver chose, or why none."""
+    chosen = answer.resolution
+    if chosen is None or chosen.torch is None:
+        advice = chosen.advice if chosen else None
+        return (
+            f"no build; {advice.change} {advice.to} gives {advice.gives}" if advice else "no build"
+        )
+    companions = _named_companions(
+        (("torchvision", chosen.torchvision), ("torchaudio", chosen.torchaudio))
+    )
+    return joined(f"torch {chosen.torch} from {chosen.backend}", *companions)
+
+
+def _named_companions(pairs: Iterable[tuple[str, str | None]]) -> Iterator[str]:
+    return (f"{name} {version}" for name, version in pairs if version)

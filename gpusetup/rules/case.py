@@ -1,0 +1,245 @@
+"""What a rule is given, and the small words that rules are written with.
+
+A rule is `Callable[[Case], Iterator[Finding]]`. It sees plain values only: the snapshot, the dated
+catalog, and the build that the resolver chose for this machine. It never reads text or the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gpusetup.model import (
+    Event,
+    Evidence,
+    Finding,
+    Fix,
+    Gpu,
+    Package,
+    PciDevice,
+    Reading,
+    Resolution,
+    Severity,
+    Snapshot,
+    Torch,
+    TorchBuild,
+)
+
+if TYPE_CHECKING:
+    from gpusetup.catalog import Catalog
+
+NOTHING_CHOSEN = Resolution(build=None)
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One machine as the rules see it."""
+
+    snapshot: Snapshot
+    catalog: Catalog
+    resolution: Resolution = NOTHING_CHOSEN
+    commands: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    """Installer -> the argument lists that install `resolution`."""
+    installer: str = "pip"
+    """The installer of this environment: a key of `commands`."""
+    other_host: bool = False
+    """The GPUs and the driver were named (`--for-gpu`), not read: what is not named is unasked."""
+
+
+Rule = Callable[[Case], Iterator[Finding]]
+
+
+# --- findings -----------------------------------------------------------------------------------
+
+
+def error(
+    id: str, title: str, *, detail: str = "", evidence: tuple[Evidence, ...] = (), fix: Fix | None
+) -> Finding:
+    """Will not work."""
+    return Finding(
+        id=id, severity=Severity.ERROR, title=title, detail=detail, evidence=evidence, fix=fix
+    )
+
+
+def warning(
+    id: str, title: str, *, detail: str = "", evidence: tuple[Evidence, ...] = (), fix: Fix | None
+) -> Finding:
+    """Works with loss, or will fail when it is used."""
+    return Finding(
+        id=id, severity=Severity.WARNING, title=title, detail=detail, evidence=evidence, fix=fix
+    )
+
+
+def note(
+    id: str,
+    title: str,
+    *,
+    detail: str = "",
+    evidence: tuple[Evidence, ...] = (),
+    fix: Fix | None = None,
+) -> Finding:
+    """Worth knowing."""
+    return Finding(
+        id=id, severity=Severity.NOTE, title=title, detail=detail, evidence=evidence, fix=fix
+    )
+
+
+def shown(case: Case, subject: str, text: str) -> Evidence:
+    """Evidence for a value of the snapshot, with the source that its reading names."""
+    return Evidence(source=source_of(case, subject), text=text)
+
+
+def source_of(case: Case, subject: str) -> str:
+    """Who gave a value: the sources of its readings, or the subject itself where none is kept."""
+    sources = (r.source for r in case.snapshot.readings if r.subject == subject and r.value)
+    return ", ".join(dict.fromkeys(sources)) or subject
+
+
+def told(events: tuple[Event, ...]) -> tuple[Evidence, ...]:
+    """Events as evidence, three at most."""
+    return tuple(
+        Evidence(source=event.source or "event", text=event.text or _values(event))
+        for event in events[:3]
+    )
+
+
+def _values(event: Event) -> str:
+    return " ".join((event.kind, *(f"{key}={value}" for key, value in event.values.items())))
+
+
+def problems(case: Case, *subjects: str) -> tuple[Evidence, ...]:
+    """What sources said instead of an answer about these subjects, as evidence."""
+    return tuple(
+        Evidence(source=reading.source, text=reading.problem)
+        for reading in case.snapshot.readings
+        if reading.problem and reading.subject in subjects
+    )[:3]
+
+
+# --- questions about a machine ------------------------------------------------------------------
+
+
+def events(case: Case, *kinds: str) -> tuple[Event, ...]:
+    return tuple(event for event in case.snapshot.events if event.kind in kinds)
+
+
+def gpus(case: Case) -> tuple[Gpu, ...]:
+    """The GPUs that a driver listed, hidden ones too."""
+    return case.snapshot.gpus or ()
+
+
+def nvidia_on_pci(case: Case) -> tuple[PciDevice, ...]:
+    return tuple(d for d in case.snapshot.pci_devices or () if d.vendor == "nvidia")
+
+
+def has_nvidia(case: Case) -> bool | None:
+    """Whether an NVIDIA GPU is there; None where no source could tell.
+
+    A driver that answers with an empty list does not prove its absence (the GPU may have failed to
+    start); a PCI bus without one does, outside of WSL and of boards whose GPU is not on PCI.
+    """
+    machine = case.snapshot
+    if gpus(case) or nvidia_on_pci(case) or machine.os.jetson or case.other_host:
+        return True
+    if machine.os.family == "macos":
+        return False
+    if machine.driver.version or machine.driver.module_loaded or machine.os.wsl:
+        return None
+    if machine.pci_devices is not None:
+        return False
+    return None
+
+
+def driver_answers(case: Case) -> bool:
+    """Whether a kernel driver is there and talks: it gave a version or listed GPUs."""
+    driver = case.snapshot.driver
+    return driver.module_loaded is not False and (driver.version is not None or bool(gpus(case)))
+
+
+def on(case: Case, family: str) -> bool:
+    return case.snapshot.os.family == family
+
+
+def in_container(case: Case) -> bool:
+    return case.snapshot.container.kind not in (None, "none")
+
+
+def package(case: Case, name: str) -> Package | None:
+    """The installed distribution of that name (`-` and `_` alike), or None."""
+    wanted = name.replace("_", "-").lower()
+    for found in case.snapshot.packages or ():
+        if found.name.replace("_", "-").lower() == wanted:
+            return found
+    return None
+
+
+def packages(case: Case, name: str) -> tuple[Package, ...]:
+    wanted = name.replace("_", "-").lower()
+    return tuple(
+        found
+        for found in case.snapshot.packages or ()
+        if found.name.replace("_", "-").lower() == wanted
+    )
+
+
+def readings(case: Case, subject: str) -> tuple[Reading, ...]:
+    return tuple(reading for reading in case.snapshot.readings if reading.subject == subject)
+
+
+def serving(case: Case, gpu: Gpu) -> str | None:
+    """The kernel or PTX of the installed torch that a GPU would run; None where there is none.
+
+    A driver that is not known is taken to compile this build's PTX.
+    """
+    from gpusetup.kernels import served_by
+
+    torch = case.snapshot.torch
+    if gpu.compute_capability is None or torch.kernels is None:
+        return None
+    cuda = cuda_needed(torch)
+    build = TorchBuild(
+        torch=torch.version or "",
+        backend=torch.backend or "",
+        cuda=cuda,
+        os="linux",
+        machine="",
+        pythons=(),
+        kernels=tuple(k for k in torch.kernels if k.startswith("sm_")),
+        ptx=tuple(k for k in torch.kernels if k.startswith("compute_")),
+    )
+    return served_by(build, gpu.compute_capability, case.snapshot.driver.cuda or cuda)
+
+
+def cuda_needed(torch: Torch) -> str | None:
+    """The CUDA that a torch was built with.
+
+    >>> cuda_needed(Torch(backend="cu124"))
+    '12.4'
+    """
+    label = torch.backend or ""
+    if torch.cuda or not (label.startswith("cu") and label[2:].isdigit()):
+        return torch.cuda
+    return f"{label[2:-1]}.{label[-1]}"
+
+
+def is_cuda_build(torch: Torch) -> bool:
+    return cuda_needed(torch) is not None
+
+
+def gib(size_bytes: int) -> str:
+    """
+    >>> gib(4294967296)
+    '4.0 GiB'
+    """
+    return f"{size_bytes / GIB:.1f} GiB"
+
+
+def one_of(names: tuple[str, ...]) -> str:
+    """A short list for a sentence, each name once.
+
+    >>> one_of(("A100", "A100", "T4"))
+    'A100, T4'
+    """
+    return ", ".join(dict.fromkeys(names))

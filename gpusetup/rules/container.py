@@ -1,0 +1,302 @@
+"""The boundary around the process: containers, WSL, and what the process itself is told to hide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Evidence, Finding, Fix
+from gpusetup.rules import ways
+from gpusetup.rules.case import (
+    Case,
+    driver_answers,
+    error,
+    events,
+    gpus,
+    has_nvidia,
+    in_container,
+    note,
+    nvidia_on_pci,
+    on,
+    problems,
+    shown,
+    told,
+    warning,
+)
+from gpusetup.rules.driver import NVML_UNKNOWN
+
+HIDE = "CUDA_VISIBLE_DEVICES"
+NOTHING = ("", "-1", "none", "void", "NoDevFiles")
+
+
+def cuda_visible_devices_hidden(case: Case) -> Iterator[Finding]:
+    """CUDA_VISIBLE_DEVICES leaves no GPU to the process."""
+    value = case.snapshot.environment.get(HIDE)
+    listed = gpus(case)
+    if value is None or case.other_host or has_nvidia(case) is False:
+        return
+    none_left = bool(listed) and all(gpu.visible is False for gpu in listed)
+    if none_left or (value.strip() in NOTHING and (listed or has_nvidia(case))):
+        yield error(
+            "cuda-visible-devices-hidden",
+            f'{HIDE}="{value}" hides every GPU from this process',
+            detail=_what_it_may_name(case),
+            evidence=(Evidence(source="environment", text=f"{HIDE}={value}"),),
+            fix=Fix(
+                text=f"Unset {HIDE} in this shell, and where it is set (shell profile, service, job script)",
+                commands=unset(case, HIDE),
+            ),
+        )
+
+
+def _what_it_may_name(case: Case) -> str:
+    count = len(gpus(case))
+    if not count:
+        return ""
+    return f"This machine has {count} GPU(s): it may name 0 to {count - 1}, or their UUIDs."
+
+
+def unset(case: Case, name: str) -> tuple[str, ...]:
+    """How a shell of this system forgets a variable."""
+    return (f"Remove-Item Env:{name}",) if on(case, "windows") else (f"unset {name}",)
+
+
+def some_gpus_hidden(case: Case) -> Iterator[Finding]:
+    """CUDA_VISIBLE_DEVICES leaves some GPUs and hides others."""
+    hidden = [gpu for gpu in gpus(case) if gpu.visible is False]
+    value = case.snapshot.environment.get(HIDE)
+    if value is not None and hidden and len(hidden) < len(gpus(case)):
+        yield note(
+            "gpus-partly-hidden",
+            f"{HIDE}={value} hides {len(hidden)} of {len(gpus(case))} GPUs",
+            evidence=(Evidence(source="environment", text=f"{HIDE}={value}"),),
+        )
+
+
+def container_no_gpu(case: Case) -> Iterator[Finding]:
+    """A container that was started without its host's GPU."""
+    machine = case.snapshot
+    if not in_container(case) or case.other_host or gpus(case) or driver_answers(case):
+        return
+    on_host = nvidia_on_pci(case) or machine.driver.module_loaded
+    given = machine.container.nvidia_requested
+    if not given and (on_host or _asked_for_gpus(case) or events(case, "container-no-gpu")):
+        yield error(
+            "container-no-gpu",
+            f"This {machine.container.kind} container was started without a GPU",
+            detail="The host has one, as its PCI bus shows." if nvidia_on_pci(case) else "",
+            evidence=(
+                *told(events(case, "container-no-gpu")),
+                shown(case, "devices", "no /dev/nvidia* in the container"),
+                *_container_facts(case),
+                *problems(case, "driver"),
+            ),
+            fix=_start_with_gpu(case),
+        )
+
+
+def _asked_for_gpus(case: Case) -> bool:
+    """An image made for GPUs, or one that has a CUDA build of torch, and nothing of a driver."""
+    machine = case.snapshot
+    named = machine.environment.get("NVIDIA_VISIBLE_DEVICES")
+    unknown_bus = machine.pci_devices is None
+    return unknown_bus and named not in (None, *NOTHING)
+
+
+def _container_facts(case: Case) -> tuple[Evidence, ...]:
+    machine = case.snapshot
+    lines = [shown(case, "container", f"container: {machine.container.kind}")]
+    lines += [
+        shown(
+            case,
+            "pci_devices",
+            f"the host's {device.name or 'NVIDIA GPU'} at {device.bus_id or 'PCI'}",
+        )
+        for device in nvidia_on_pci(case)[:1]
+    ]
+    lines += [
+        Evidence(source="environment", text=f"{name}={machine.environment[name]}")
+        for name in ("NVIDIA_VISIBLE_DEVICES",)
+        if name in machine.environment
+    ]
+    return tuple(lines)
+
+
+START_WITH_GPU = {
+    "docker": (
+        "Start it again with GPUs; the host needs the driver and the nvidia-container-toolkit",
+        ("docker run --rm --gpus all IMAGE nvidia-smi",),
+    ),
+    "podman": (
+        "Start it again with the GPUs' CDI device; the host needs the nvidia-container-toolkit",
+        (
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+            "podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi",
+        ),
+    ),
+    "kubernetes": (
+        "Ask for a GPU in the pod's specification: resources.limits `nvidia.com/gpu: 1`; the node needs "
+        "the NVIDIA device plugin",
+        (),
+    ),
+    "singularity": ("Start it with --nv", ("apptainer exec --nv IMAGE nvidia-smi",)),
+    "lxc": ("Give the container the GPU", ("lxc config device add CONTAINER gpu gpu",)),
+}
+"""Kind of container -> what gives it a GPU, to be typed on the host."""
+
+
+def _start_with_gpu(case: Case) -> Fix:
+    kind = case.snapshot.container.kind or ""
+    text, commands = START_WITH_GPU.get(kind, ("Start the container with GPUs, on its host", ()))
+    return Fix(text=text, commands=commands)
+
+
+def container_nvml_lost(case: Case) -> Iterator[Finding]:
+    """A running container whose GPU access was taken away (a systemd reload on the host)."""
+    driver = case.snapshot.driver
+    lost = driver.nvml_code == NVML_UNKNOWN and in_container(case)
+    if not (lost or events(case, "container-nvml-lost")):
+        return
+    yield error(
+        "container-nvml-lost",
+        "This container has lost its GPU: NVML answers Unknown Error",
+        detail="A `systemctl daemon-reload` on the host rewrites the device rules of containers whose "
+        "GPUs were added behind systemd's back.",
+        evidence=(
+            *told(events(case, "container-nvml-lost")),
+            Evidence(
+                source="NVML", text=f"{driver.nvml_code}: {driver.nvml_message or 'Unknown Error'}"
+            ),
+            *_container_facts(case),
+        ),
+        fix=Fix(
+            text="Restart the container. For good: on the host let docker use the cgroupfs driver "
+            '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give the '
+            "devices by name or by CDI",
+            commands=("docker restart CONTAINER",),
+        ),
+    )
+
+
+def container_driver_capability_missing(case: Case) -> Iterator[Finding]:
+    """NVML works in the container, libcuda was not given to it."""
+    machine = case.snapshot
+    named = machine.environment.get("NVIDIA_DRIVER_CAPABILITIES")
+    words = {word.strip() for word in (named or "").split(",")}
+    lacks_compute = named is not None and not words & {"compute", "all"}
+    if not in_container(case) or machine.driver.library_found or not lacks_compute:
+        return
+    if driver_answers(case):
+        yield error(
+            "container-driver-capability-missing",
+            "The container was not given the driver's compute libraries: nvidia-smi works, libcuda is missing",
+            evidence=(
+                Evidence(source="environment", text=f"NVIDIA_DRIVER_CAPABILITIES={named}"),
+                shown(case, "driver.library_found", "libcuda.so.1 is not in the container"),
+            ),
+            fix=Fix(
+                text="Start it again with compute among the capabilities",
+                commands=(
+                    "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
+                ),
+            ),
+        )
+
+
+def cuda_compat_in_front(case: Case) -> Iterator[Finding]:
+    """A cuda-compat library is found before the driver's own, and works so far."""
+    path = case.snapshot.container.cuda_compat_path
+    if path and not case.snapshot.cuda_api.init_code:
+        yield note(
+            "cuda-compat-in-front",
+            f"A forward compatibility library is found before the driver's: {path}",
+            detail="It serves data centre GPUs only, and only drivers older than itself.",
+            evidence=(shown(case, "container.cuda_compat_path", path),),
+        )
+
+
+WSL_LIBRARIES = "/usr/lib/wsl/lib"
+
+
+def wsl_driver(case: Case) -> Iterator[Finding]:
+    """WSL without a way to the Windows driver, or with a Linux driver in front of it."""
+    machine = case.snapshot
+    if not machine.os.wsl or case.other_host:
+        return
+    nodes = machine.devices
+    no_bridge = nodes is not None and not any(node.path == "/dev/dxg" for node in nodes)
+    silent = not gpus(case) and (
+        machine.driver.library_found is False or bool(machine.driver.nvml_code)
+    )
+    if (
+        events(case, "wsl-driver")
+        or (silent and not driver_answers(case))
+        or (no_bridge and not gpus(case))
+    ):
+        yield error(
+            "wsl-driver",
+            "WSL does not reach the Windows driver",
+            detail="/dev/dxg is missing: this is WSL 1, or the GPU is not shared with WSL."
+            if no_bridge
+            else "",
+            evidence=(
+                *told(events(case, "wsl-driver")),
+                *_wsl_facts(case, no_bridge),
+                *problems(case, "driver", "driver.version", "driver.library_found"),
+            ),
+            fix=Fix(
+                text="Install or update the NVIDIA driver in Windows, update WSL, and start it again (in "
+                "PowerShell); install no Linux driver inside WSL",
+                commands=("wsl --update", "wsl --shutdown"),
+                needs_root=True,
+                min_driver=case.catalog.driver_floor("12", "windows"),
+            ),
+        )
+
+
+def _wsl_facts(case: Case, no_bridge: bool) -> tuple[Evidence, ...]:
+    machine = case.snapshot
+    lines = [shown(case, "devices", "/dev/dxg is missing")] if no_bridge else []
+    if machine.driver.library_found is False:
+        lines.append(shown(case, "driver.library_found", f"no libcuda.so.1 in {WSL_LIBRARIES}"))
+    return (*lines, shown(case, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}"))
+
+
+def wsl_linux_driver(case: Case) -> Iterator[Finding]:
+    """A Linux driver library inside WSL stands before Windows' own."""
+    path = case.snapshot.driver.libcuda_path
+    if case.snapshot.os.wsl and path and path.startswith("/") and WSL_LIBRARIES not in path:
+        make = error if case.snapshot.cuda_api.init_code else warning
+        yield make(
+            "wsl-linux-driver",
+            f"A Linux driver library is installed inside WSL: {path}",
+            detail=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
+            evidence=(shown(case, "driver.libcuda_path", path),),
+            fix=Fix(
+                text="Remove the Linux driver's packages from WSL, then start WSL again",
+                commands=_remove_linux_driver(case),
+                needs_root=True,
+            ),
+        )
+
+
+def _remove_linux_driver(case: Case) -> tuple[str, ...]:
+    rows = {
+        "ubuntu": "sudo apt purge '^libnvidia-.*' '^nvidia-.*'",
+        "debian": "sudo apt purge '^libnvidia-.*' '^nvidia-.*'",
+        "fedora": "sudo dnf remove '*nvidia*'",
+        "arch": "sudo pacman -Rs nvidia-utils",
+    }
+    found = rows.get(ways.distribution(case) or "")
+    return (found, "wsl.exe --shutdown") if found else ("wsl.exe --shutdown",)
+
+
+RULES = (
+    cuda_visible_devices_hidden,
+    some_gpus_hidden,
+    container_no_gpu,
+    container_nvml_lost,
+    container_driver_capability_missing,
+    cuda_compat_in_front,
+    wsl_driver,
+    wsl_linux_driver,
+)

@@ -1,0 +1,270 @@
+"""What the CUDA driver API itself answers: each code of `cuInit` has its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpusetup.model import Evidence, Finding, Fix
+from gpusetup.rules import ways
+from gpusetup.rules.case import (
+    Case,
+    error,
+    gib,
+    gpus,
+    in_container,
+    nvidia_on_pci,
+    on,
+    shown,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """One answer of `cuInit` (cuda.h, enum CUresult) and what it means for a machine."""
+
+    id: str
+    title: str
+    text: str
+    linux: tuple[str, ...] = ()
+    needs_root: bool = False
+    needs_reboot: bool = False
+
+
+UNKNOWN_ERROR = Code(
+    id="cuda-unknown-error",
+    title="CUDA does not start: unknown error ({code})",
+    text="Load the unified memory module anew (after suspend it is often in a bad state), or reboot",
+    linux=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
+    needs_root=True,
+    needs_reboot=True,
+)
+MPS = Code(
+    id="mps-server",
+    title="The CUDA MPS daemon refuses this process ({code})",
+    text="Stop the daemon, or use the GPU as the user that started it",
+    linux=("echo quit | nvidia-cuda-mps-control",),
+)
+FABRIC = Code(
+    id="system-not-ready-fabric-manager",
+    title="The NVSwitch fabric is not ready (error 802): Fabric Manager does not run, or does not match",
+    text="Install the Fabric Manager of exactly the driver's version, and start it",
+    linux=("sudo systemctl enable --now nvidia-fabricmanager", "nvidia-smi -q | grep -A 3 Fabric"),
+    needs_root=True,
+)
+
+CODES: dict[int, Code] = {
+    2: Code(
+        id="cuda-init-out-of-memory",
+        title="CUDA cannot start: out of memory while it starts (error 2)",
+        text="Lift the limit on the address space (ulimit -v, the batch system), or give the virtual "
+        "machine more memory",
+        linux=("ulimit -v unlimited",),
+    ),
+    34: Code(
+        id="libcuda-stub",
+        title="The toolkit's stub libcuda is loaded instead of the driver's (error 34)",
+        text="Take the toolkit's stubs folder out of LD_LIBRARY_PATH",
+    ),
+    36: Code(
+        id="driver-call-unsupported",
+        title="The CUDA library asks more of the kernel driver than it can do (error {code})",
+        text="Install kernel driver and libraries of one version, then reboot",
+        needs_root=True,
+        needs_reboot=True,
+    ),
+    46: Code(
+        id="compute-mode-exclusive",
+        title="The GPU is in exclusive mode and taken by another process (error 46)",
+        text="End the other process, or set the compute mode to default",
+        linux=("nvidia-smi", "sudo nvidia-smi -c DEFAULT"),
+        needs_root=True,
+    ),
+    100: Code(
+        id="cuda-sees-no-device",
+        title="CUDA sees no device (error 100), although there is one",
+        text="Look at the other findings; then at CUDA_VISIBLE_DEVICES, the compute mode and MIG",
+        linux=(
+            "nvidia-smi -L",
+            "nvidia-smi --query-gpu=compute_mode,mig.mode.current --format=csv",
+        ),
+    ),
+    101: Code(
+        id="invalid-device-ordinal",
+        title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
+        text="Name only GPUs that `nvidia-smi -L` lists, and start no more processes than there are GPUs",
+        linux=("nvidia-smi -L",),
+    ),
+    102: Code(
+        id="vgpu-no-compute",
+        title="The vGPU has no licence for CUDA (error 102)",
+        text="Give the virtual machine a licence (NVIDIA License System) for a profile with compute",
+    ),
+    214: Code(
+        id="ecc-error",
+        title="CUDA does not start: an uncorrectable ECC error (error 214)",
+        text="Reset the GPU, or reboot; if it comes back, have the GPU replaced",
+        linux=("nvidia-smi -q -d ECC,ROW_REMAPPER", "sudo nvidia-smi --gpu-reset"),
+        needs_root=True,
+        needs_reboot=True,
+    ),
+    304: Code(
+        id="os-call-failed",
+        title="A system call of the CUDA driver failed (error 304)",
+        text="Usually device nodes are missing or forbidden, or a sandbox (cgroup, seccomp, limits) forbids "
+        "the call",
+        linux=("ls -l /dev/nvidia*", "sudo nvidia-modprobe -u -c=0"),
+        needs_root=True,
+    ),
+    801: Code(
+        id="vgpu-no-compute",
+        title="This vGPU profile allows no CUDA (error 801)",
+        text="Give the virtual machine a profile with compute (Q or C), or switch compute on in the host",
+    ),
+    802: FABRIC,
+    803: Code(
+        id="libcuda-driver-mismatch",
+        title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
+        text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied library); after a "
+        "driver update reboot",
+        linux=("ldconfig -p | grep libcuda", "sudo reboot"),
+        needs_root=True,
+        needs_reboot=True,
+    ),
+    804: Code(
+        id="forward-compat-unsupported",
+        title="A forward compatibility library (cuda-compat) stands in front of the driver, on a GPU or "
+        "driver that does not allow it (error 804)",
+        text="Take the cuda-compat folder out of the loader's path, or update the driver of the host; "
+        "forward compatibility is for data centre GPUs only",
+    ),
+    805: MPS,
+    806: MPS,
+    807: MPS,
+    808: MPS,
+    809: MPS,
+    999: UNKNOWN_ERROR,
+}
+"""cuInit's answer -> what it means. 30 is the runtime's older number for 999."""
+
+OTHER_CODE = Code(
+    id="cuda-init-failed",
+    title="CUDA does not start: cuInit answers {code}",
+    text="Reboot; if it stays, install the driver anew",
+    needs_root=True,
+    needs_reboot=True,
+)
+
+
+def cuda_init_answer(case: Case) -> Iterator[Finding]:
+    """cuInit failed: each code has its cause."""
+    api = case.snapshot.cuda_api
+    if not api.init_code or case.other_host or not _code_says_something(case):
+        return
+    row = CODES.get(api.init_code, OTHER_CODE)
+    name = api.init_name or f"error {api.init_code}"
+    yield error(
+        row.id,
+        row.title.format(code=f"{name}, {api.init_code}" if api.init_name else name),
+        evidence=(
+            shown(
+                case,
+                "cuda_api.init_code",
+                f"cuInit: {api.init_code} {api.init_name or ''}".rstrip(),
+            ),
+            *_around_init(case),
+        ),
+        fix=_code_fix(case, row),
+    )
+
+
+def _code_says_something(case: Case) -> bool:
+    """100 without any NVIDIA GPU is only the truth."""
+    return case.snapshot.cuda_api.init_code != 100 or bool(gpus(case) or nvidia_on_pci(case))
+
+
+def _around_init(case: Case) -> tuple[Evidence, ...]:
+    machine = case.snapshot
+    lines = (
+        (
+            machine.driver.libcuda_path,
+            "driver.libcuda_path",
+            f"libcuda: {machine.driver.libcuda_path}",
+        ),
+        (
+            machine.container.cuda_compat_path,
+            "container.cuda_compat_path",
+            f"cuda-compat in front: {machine.container.cuda_compat_path}",
+        ),
+        (
+            machine.memory.address_space_bytes,
+            "memory.address_space_bytes",
+            f"address space limited to {gib(machine.memory.address_space_bytes or 0)}",
+        ),
+    )
+    return tuple(shown(case, subject, text) for known, subject, text in lines if known)
+
+
+def _code_fix(case: Case, row: Code) -> Fix:
+    compat = case.snapshot.container.cuda_compat_path
+    commands = row.linux if on(case, "linux") else ()
+    if row.id in ("forward-compat-unsupported", "libcuda-driver-mismatch") and compat:
+        commands = _without_folder(case, compat)
+    if row.id == "libcuda-stub":
+        commands = _without_folder(case, "/stubs")
+    inside = in_container(case)
+    return Fix(
+        text=row.text,
+        commands=tuple(c for c in commands if not (inside and c == "sudo reboot")),
+        needs_root=row.needs_root,
+        needs_reboot=row.needs_reboot and not (inside and bool(compat)),
+    )
+
+
+def _without_folder(case: Case, part: str) -> tuple[str, ...]:
+    """LD_LIBRARY_PATH without the folders that contain `part`."""
+    named = case.snapshot.environment.get("LD_LIBRARY_PATH")
+    if not named or part not in named:
+        return (
+            (f"sudo grep -rl {part} /etc/ld.so.conf.d", "sudo ldconfig")
+            if part.startswith("/")
+            else ()
+        )
+    kept = [folder for folder in named.split(":") if folder and part not in folder]
+    if not kept:
+        return ("unset LD_LIBRARY_PATH",)
+    import shlex
+
+    return (f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}",)
+
+
+def fabric_not_completed(case: Case) -> Iterator[Finding]:
+    """The driver itself says that the NVSwitch fabric is not set up."""
+    waiting = [gpu for gpu in gpus(case) if gpu.fabric_state in ("in_progress", "not_started")]
+    if waiting:
+        yield error(
+            FABRIC.id,
+            "The NVSwitch fabric is not ready: Fabric Manager does not run, or does not match the driver",
+            evidence=tuple(
+                shown(case, "gpus", f"GPU {gpu.nvml_index}: fabric state {gpu.fabric_state}")
+                for gpu in waiting[:2]
+            ),
+            fix=_fabric_fix(case),
+        )
+
+
+def _fabric_fix(case: Case) -> Fix:
+    version = case.snapshot.driver.version
+    branch = (version or "").partition(".")[0]
+    ubuntu = ways.distribution(case) == "ubuntu" and branch
+    install = (f"sudo apt install nvidia-fabricmanager-{branch}={version}-1",) if ubuntu else ()
+    exact = f"nvidia-fabricmanager of version {version}" if version else FABRIC.text
+    return Fix(
+        text=f"Install {exact} and start it", commands=(*install, *FABRIC.linux), needs_root=True
+    )
+
+
+RULES = (
+    cuda_init_answer,
+    fabric_not_completed,
+)

@@ -1,0 +1,197 @@
+"""The state of the devices: nodes, permissions, MIG, compute mode, licences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Finding, Fix, Gpu, visible_gpus
+from gpusetup.rules.case import (
+    Case,
+    driver_answers,
+    error,
+    events,
+    gpus,
+    in_container,
+    on,
+    shown,
+    told,
+    warning,
+)
+
+UVM = "/dev/nvidia-uvm"
+
+
+def uvm_missing(case: Case) -> Iterator[Finding]:
+    """The unified memory module, or its node, is missing: NVML works, CUDA does not."""
+    machine = case.snapshot
+    paths = {node.path for node in machine.devices or ()}
+    no_node = machine.devices is not None and "/dev/nvidiactl" in paths and UVM not in paths
+    asked_in_vain = machine.cuda_api.init_code not in (0, None)
+    missing = machine.driver.uvm_loaded is False or no_node
+    if machine.os.wsl or not missing or not asked_in_vain or not driver_answers(case):
+        return
+    lines = []
+    if machine.driver.uvm_loaded is False:
+        lines.append(shown(case, "driver.uvm_loaded", "module nvidia_uvm is not loaded"))
+    if no_node:
+        lines.append(shown(case, "devices", f"{UVM} is missing"))
+    commands: tuple[str, ...] = ("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0")
+    text = "Load nvidia_uvm and make its node"
+    if in_container(case):
+        commands, text = (), f"On the host load nvidia_uvm, and give the container {UVM}"
+    yield error(
+        "uvm-missing",
+        "CUDA's unified memory module (nvidia_uvm) or its device node is missing",
+        evidence=tuple(lines),
+        fix=Fix(text=text, commands=commands, needs_root=True),
+    )
+
+
+def device_permission(case: Case) -> Iterator[Finding]:
+    """This user may not open the device nodes."""
+    shut = [
+        node
+        for node in case.snapshot.devices or ()
+        if node.path.startswith("/dev/nvidia")
+        and "caps" not in node.path
+        and (node.readable is False or node.writable is False)
+    ]
+    said = events(case, "device-permission")
+    if not shut and not said:
+        return
+    yield error(
+        "device-permission",
+        f"This user may not open {shut[0].path if shut else 'the GPU'}",
+        evidence=(
+            *told(said),
+            *(
+                shown(case, "devices", f"{node.path} {node.mode or 'is closed'}")
+                for node in shut[:3]
+            ),
+        ),
+        fix=Fix(
+            text="Join the group that owns the nodes (ls -l names it) and log in again; in a container, "
+            "give it the devices",
+            commands=(
+                "ls -l /dev/nvidia*",
+                'sudo usermod -aG video "$USER"',
+                'sudo usermod -aG render "$USER"',
+            ),
+            needs_root=True,
+        ),
+    )
+
+
+def mig_misconfigured(case: Case) -> Iterator[Finding]:
+    """MIG is on and there is no instance to use, or several to choose from."""
+    sliced = [gpu for gpu in visible_gpus(case.snapshot) if gpu.mig_enabled]
+    if not sliced:
+        return
+    empty = [gpu for gpu in sliced if not gpu.mig_instances]
+    whole = [gpu for gpu in visible_gpus(case.snapshot) if not gpu.mig_enabled]
+    chosen = case.snapshot.environment.get("CUDA_VISIBLE_DEVICES", "")
+    several = sum(len(gpu.mig_instances) for gpu in sliced) > 1
+    if len(empty) == len(sliced) and not whole:
+        yield _mig_without_instances(case, empty[0])
+    elif several and not chosen.startswith("MIG-"):
+        yield _mig_to_choose(case, sliced[0])
+
+
+def _mig_without_instances(case: Case, gpu: Gpu) -> Finding:
+    index = str(gpu.nvml_index or 0)
+    return error(
+        "mig-misconfigured",
+        f"{gpu.name} is in MIG mode and has no compute instance: CUDA sees nothing",
+        evidence=(shown(case, "gpus", f"GPU {index}: MIG enabled, no instance"),),
+        fix=Fix(
+            text="Create an instance, or switch MIG off (then reset the GPU)",
+            commands=(
+                f"sudo nvidia-smi mig -i {index} -cgi 0 -C",
+                f"sudo nvidia-smi -i {index} -mig 0",
+            ),
+            needs_root=True,
+        ),
+    )
+
+
+def _mig_to_choose(case: Case, gpu: Gpu) -> Finding:
+    first = next(iter(gpu.mig_instances), "MIG-...")
+    make = error if case.snapshot.cuda_api.init_code else warning
+    return make(
+        "mig-misconfigured",
+        f"{gpu.name} is cut into {len(gpu.mig_instances)} MIG instances: a process uses exactly one",
+        detail="Without a choice it is the first one; torch may fail to match it with NVML's index.",
+        evidence=tuple(shown(case, "gpus", f"MIG instance {one}") for one in gpu.mig_instances[:3]),
+        fix=Fix(
+            text="Name one instance in CUDA_VISIBLE_DEVICES",
+            commands=(f"export CUDA_VISIBLE_DEVICES={first}",),
+        ),
+    )
+
+
+def compute_mode(case: Case) -> Iterator[Finding]:
+    """A compute mode that keeps processes out."""
+    for gpu in visible_gpus(case.snapshot):
+        mode = (gpu.compute_mode or "").lower()
+        if mode == "prohibited":
+            yield _prohibited(case, gpu)
+        elif mode.startswith("exclusive"):
+            yield warning(
+                "compute-mode-exclusive",
+                f"{gpu.name} is in mode {gpu.compute_mode}: one process at a time",
+                evidence=(shown(case, "gpus", f"GPU {gpu.nvml_index}: {gpu.compute_mode}"),),
+                fix=_compute_mode_default(gpu),
+            )
+
+
+def _prohibited(case: Case, gpu: Gpu) -> Finding:
+    virtual = (gpu.virtualization or "").lower() == "vgpu"
+    return error(
+        "vgpu-no-compute" if virtual else "compute-mode-prohibited",
+        f"{gpu.name} forbids compute: compute mode {gpu.compute_mode}",
+        detail="A vGPU profile without compute shows that." if virtual else "",
+        evidence=(shown(case, "gpus", f"GPU {gpu.nvml_index}: compute mode {gpu.compute_mode}"),),
+        fix=Fix(text="Give the virtual machine a profile with compute (Q or C)")
+        if virtual
+        else _compute_mode_default(gpu),
+    )
+
+
+def _compute_mode_default(gpu: Gpu) -> Fix:
+    return Fix(
+        text="Set the compute mode to default",
+        commands=(f"sudo nvidia-smi -i {gpu.nvml_index or 0} -c DEFAULT",),
+        needs_root=True,
+    )
+
+
+def vgpu_unlicensed(case: Case) -> Iterator[Finding]:
+    unlicensed = [
+        gpu for gpu in gpus(case) if gpu.licensed is False and (gpu.virtualization or "") != "none"
+    ]
+    if unlicensed:
+        yield warning(
+            "vgpu-unlicensed",
+            f"{unlicensed[0].name} is a vGPU without a licence: it is slowed down after 20 minutes",
+            evidence=(shown(case, "gpus", f"GPU {unlicensed[0].nvml_index}: unlicensed"),),
+            fix=Fix(
+                text="Put the licence server's token in place and start the client again",
+                commands=(
+                    "ls /etc/nvidia/ClientConfigToken",
+                    "sudo systemctl restart nvidia-gridd",
+                    "nvidia-smi -q | grep -i license",
+                )
+                if on(case, "linux")
+                else (),
+                needs_root=True,
+            ),
+        )
+
+
+RULES = (
+    uvm_missing,
+    device_permission,
+    mig_misconfigured,
+    compute_mode,
+    vgpu_unlicensed,
+)

@@ -1,0 +1,271 @@
+"""The GPUs: none at all, another maker's, losing speed, or worth a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Capability, Evidence, Finding, Fix, Gpu, visible_gpus
+from gpusetup.rules import ways
+from gpusetup.rules.case import (
+    Case,
+    error,
+    events,
+    gib,
+    gpus,
+    has_nvidia,
+    is_cuda_build,
+    note,
+    on,
+    shown,
+    told,
+    warning,
+)
+
+# --- another maker's, or none --------------------------------------------------------------------
+
+
+def apple_silicon(case: Case) -> Iterator[Finding]:
+    """A Mac with an Apple GPU: there is no CUDA."""
+    if on(case, "macos") and case.snapshot.os.machine in ("aarch64", "arm64"):
+        yield error(
+            "apple-silicon",
+            "This is a Mac with an Apple GPU: there is no CUDA",
+            evidence=(shown(case, "os.machine", f"macOS on {case.snapshot.os.machine}"),),
+            fix=Fix(
+                text='The ordinary wheel uses the GPU as device "mps"; code that asks for "cuda" must '
+                'ask for "mps" or "cpu"',
+                commands=(ways.pip(case, "install", "torch", "torchvision"),),
+            ),
+        )
+
+
+def no_nvidia_gpu(case: Case) -> Iterator[Finding]:
+    """No NVIDIA GPU: and who made the one that is there."""
+    machine = case.snapshot
+    if has_nvidia(case) is not False or machine.os.machine in ("arm64",) or _apple(case):
+        return
+    vendors = {device.vendor for device in machine.pci_devices or ()}
+    yield from _other_maker(case, vendors)
+
+
+def _apple(case: Case) -> bool:
+    return on(case, "macos") and case.snapshot.os.machine in ("aarch64", "arm64")
+
+
+def _other_maker(case: Case, vendors: set[str]) -> Iterator[Finding]:
+    backend = case.snapshot.torch.backend or ""
+    listed = tuple(
+        shown(
+            case,
+            "pci_devices",
+            f"{d.vendor} {d.name or d.device_id or 'device'} at {d.bus_id or 'PCI'}",
+        )
+        for d in case.snapshot.pci_devices or ()
+    ) or (shown(case, "pci_devices", "no display controller of NVIDIA on the PCI bus"),)
+    if backend.startswith("rocm") or "amd" in vendors:
+        yield error(
+            "amd-gpu",
+            "The GPU is AMD's: CUDA builds of torch do not use it",
+            evidence=listed,
+            fix=Fix(
+                text="On Linux install AMD's ROCm build of torch, if ROCm supports the GPU; otherwise the "
+                "CPU build works"
+            ),
+        )
+    elif backend == "xpu":
+        yield error(
+            "intel-gpu",
+            "The GPU is Intel's: CUDA builds of torch do not use it",
+            evidence=listed,
+            fix=Fix(
+                text='torch uses it as device "xpu"; code that asks for "cuda" must ask for that'
+            ),
+        )
+    else:
+        yield error(
+            "no-nvidia-gpu",
+            "This machine has no NVIDIA GPU",
+            detail="Training on the CPU works, slowly.",
+            evidence=listed,
+            fix=Fix(
+                text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU",
+                commands=_cpu_commands(case),
+            ),
+        )
+
+
+def _cpu_commands(case: Case) -> tuple[str, ...]:
+    """How to get the CPU build, unless a torch that works on the CPU is there."""
+    if case.snapshot.torch.installed or case.snapshot.torch.version:
+        return ()
+    words = ["gpusetup", "install", "--backend", "cpu"]
+    if case.snapshot.python.executable:
+        words += ["--python", case.snapshot.python.executable]
+    return (ways.command(case, *words),)
+
+
+# --- speed ---------------------------------------------------------------------------------------
+
+HARD_LIMITS = (
+    "hw_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "hw_power_brake",
+    "sw_thermal_slowdown",
+)
+HOT_CELSIUS = 90
+
+
+def power_thermal_throttle(case: Case) -> Iterator[Finding]:
+    """The hardware holds the clocks down, by heat or by power."""
+    for gpu in gpus(case):
+        reasons = tuple(r for r in gpu.throttle_reasons or () if r in HARD_LIMITS)
+        if reasons or (gpu.temperature_celsius or 0) >= HOT_CELSIUS:
+            yield warning(
+                "power-thermal-throttle",
+                f"{gpu.name} is held down: {', '.join(reasons) or f'{gpu.temperature_celsius} °C'}",
+                evidence=(shown(case, "gpus", _heat_line(gpu)),),
+                fix=Fix(
+                    text="Look at cooling, dust and power cables; on a laptop use the mains adapter",
+                    commands=("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",),
+                ),
+            )
+
+
+def _heat_line(gpu: Gpu) -> str:
+    parts = (
+        f"{gpu.temperature_celsius} °C" if gpu.temperature_celsius is not None else None,
+        f"{gpu.power_watts:.0f} W" if gpu.power_watts is not None else None,
+        f"of {gpu.power_limit_watts:.0f} W" if gpu.power_limit_watts is not None else None,
+        ", ".join(gpu.throttle_reasons or ()) or None,
+    )
+    return f"GPU {gpu.nvml_index}: " + " ".join(part for part in parts if part)
+
+
+BUSY_PERCENT = 20
+"""Below this utilisation an idle link rests at a lower speed, which is no fault."""
+
+
+def pcie_degraded(case: Case) -> Iterator[Finding]:
+    """The PCIe link is narrower than it could be, or slower under load."""
+    for gpu in gpus(case):
+        width, full = gpu.pcie_width, gpu.pcie_width_max
+        speed, best = gpu.pcie_generation, gpu.pcie_generation_max
+        narrow = bool(width and full and width * 2 <= full and width < 8)
+        busy = (gpu.utilization_percent or 0) >= BUSY_PERCENT
+        slow = bool(busy and speed and best and speed < best)
+        if not gpu.lost and (narrow or slow):
+            yield warning(
+                "pcie-degraded",
+                f"{gpu.name} has a PCIe link of generation {speed or '?'} x{width or '?'}; it could have "
+                f"generation {best or '?'} x{full or '?'}",
+                evidence=(shown(case, "gpus", f"GPU {gpu.nvml_index}: gen {speed} x{width}"),),
+                fix=Fix(
+                    text="Seat the card anew, without riser, in the slot with all lanes; look at the slot's "
+                    "setting in the firmware",
+                    commands=(
+                        "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv",
+                    ),
+                ),
+            )
+
+
+TAKEN = 0.85
+
+
+def memory_taken(case: Case) -> Iterator[Finding]:
+    """Another process holds most of a GPU's memory."""
+    for gpu in visible_gpus(case.snapshot):
+        used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+        if used is not None and total and used > TAKEN * total:
+            yield warning(
+                "gpu-memory-taken",
+                f"{gib(used)} of {gpu.name}'s {gib(total)} are taken already",
+                evidence=(
+                    shown(case, "gpus", f"GPU {gpu.nvml_index}: {gib(used)} of {gib(total)} used"),
+                ),
+                fix=Fix(text="See which process holds it, and end it", commands=("nvidia-smi",)),
+            )
+
+
+# --- worth knowing -------------------------------------------------------------------------------
+
+
+def newer_than_catalog(case: Case) -> Iterator[Finding]:
+    newest = case.catalog.newest_capability
+    for gpu in visible_gpus(case.snapshot):
+        capability = gpu.compute_capability
+        if capability is not None and capability > newest:
+            yield note(
+                "gpu-newer-than-catalog",
+                f"{gpu.name} ({capability.sm}) is newer than the catalog of {case.catalog.as_of}",
+                fix=Fix(
+                    text="Update gpusetup, or ask the live index: `gpusetup resolve --refresh`"
+                ),
+            )
+
+
+def no_bfloat16(case: Case) -> Iterator[Finding]:
+    old = [g for g in visible_gpus(case.snapshot) if _below(g, Capability(8, 0))]
+    said = events(case, "bf16-unsupported")
+    if said:
+        yield error(
+            "bf16-unsupported",
+            f"bfloat16 was asked of {ways.names(case)}, which has none (it begins with 8.0)",
+            evidence=told(said),
+            fix=Fix(text="Use float16 with a GradScaler instead (`--dtype half`, `fp16=True`)"),
+        )
+    elif old and is_cuda_build(case.snapshot.torch):
+        yield note(
+            "bf16-unsupported",
+            f"{old[0].name} ({old[0].compute_capability}) has no bfloat16: use float16 with a GradScaler",
+        )
+
+
+def too_old_for_triton(case: Case) -> Iterator[Finding]:
+    old = [g for g in visible_gpus(case.snapshot) if _below(g, Capability(7, 0))]
+    said = events(case, "gpu-too-old-for-triton")
+    make = error if said else warning
+    if said or (old and is_cuda_build(case.snapshot.torch)):
+        name = old[0].name if old else ways.names(case)
+        yield make(
+            "gpu-too-old-for-triton",
+            f"{name} is too old for torch.compile: Triton needs compute capability 7.0",
+            evidence=(
+                *told(said),
+                *(shown(case, "gpus", f"{g.name}: {g.compute_capability}") for g in old[:1]),
+            ),
+            fix=Fix(text='Run eagerly: leave torch.compile out, or use backend="eager"'),
+        )
+
+
+def _below(gpu: Gpu, least: Capability) -> bool:
+    return gpu.compute_capability is not None and gpu.compute_capability < least
+
+
+def mixed_gpus(case: Case) -> Iterator[Finding]:
+    """Several kinds of GPU in one machine: CUDA's order is not nvidia-smi's."""
+    names = tuple(dict.fromkeys(gpu.name for gpu in visible_gpus(case.snapshot)))
+    if len(names) > 1 and case.snapshot.environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        command = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        if on(case, "windows"):
+            command = "setx CUDA_DEVICE_ORDER PCI_BUS_ID"
+        yield note(
+            "gpu-order-differs",
+            f"CUDA counts the fastest GPU first, nvidia-smi counts by PCI slot: {', '.join(names)}",
+            evidence=(Evidence(source="environment", text="CUDA_DEVICE_ORDER is not PCI_BUS_ID"),),
+            fix=Fix(text="Let both count alike", commands=(command,)),
+        )
+
+
+RULES = (
+    apple_silicon,
+    no_nvidia_gpu,
+    power_thermal_throttle,
+    pcie_degraded,
+    memory_taken,
+    newer_than_catalog,
+    no_bfloat16,
+    too_old_for_triton,
+    mixed_gpus,
+)

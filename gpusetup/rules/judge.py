@@ -1,0 +1,232 @@
+"""The judgement: all findings about one machine, which of them is the root, and the build that fits.
+
+`diagnose` is a pure function. A rule that breaks becomes one line of the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gpusetup.model import (
+    Finding,
+    Request,
+    Resolution,
+    Severity,
+    Snapshot,
+    visible_gpus,
+)
+from gpusetup.rules import (
+    container,
+    cuda,
+    device,
+    driver,
+    fault,
+    gpu,
+    host,
+    libraries,
+    python,
+    torch,
+)
+from gpusetup.rules.case import (
+    Case,
+    Rule,
+    driver_answers,
+    is_cuda_build,
+    note,
+    serving,
+)
+from gpusetup.rules.precedence import EXPLAINS, LOSSES, ORDER
+
+if TYPE_CHECKING:
+    from gpusetup.catalog import Catalog
+
+RULES: tuple[Rule, ...] = (
+    *container.RULES,
+    *driver.RULES,
+    *gpu.RULES,
+    *cuda.RULES,
+    *device.RULES,
+    *fault.RULES,
+    *torch.RULES,
+    *libraries.RULES,
+    *python.RULES,
+    *host.RULES,
+)
+"""Every rule, by family; the order of the judgement is `precedence.ORDER`."""
+
+OK = "ok"
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    cause: str
+    """The id of the root finding, `ok`, or `unknown`."""
+    findings: tuple[Finding, ...]
+    """The root first, then by severity; a consequence names what explains it."""
+    resolution: Resolution
+
+
+def diagnose(
+    snapshot: Snapshot,
+    catalog: Catalog,
+    request: Request | None = None,
+    *,
+    other_host: bool = False,
+    rules: Iterable[Rule] = RULES,
+) -> Diagnosis:
+    """Judge one machine. `request` is what the person asked for; else what the machine shows."""
+    case = build_case(snapshot, catalog, request, other_host=other_host)
+    findings = linked(unique(found(rules, case)))
+    root = root_of(findings)
+    marked = (replace(f, root=True) if f is root else f for f in findings)
+    if root is not None:
+        cause = root.id
+    else:
+        cause = OK if shown_healthy(case, findings) else UNKNOWN
+    return Diagnosis(
+        cause=cause, findings=tuple(sorted(marked, key=_reading_order)), resolution=case.resolution
+    )
+
+
+def build_case(
+    snapshot: Snapshot, catalog: Catalog, request: Request | None, *, other_host: bool = False
+) -> Case:
+    from gpusetup.catalog import with_catalog
+    from gpusetup.resolver import to_answer
+
+    machine = with_catalog(snapshot, catalog)
+    resolution = resolution_for(machine, catalog, request)
+    commands = to_answer(resolution, machine).commands if resolution.build else {}
+    return Case(
+        snapshot=machine,
+        catalog=catalog,
+        resolution=resolution,
+        commands=commands,
+        installer=installer_of(machine),
+        other_host=other_host,
+    )
+
+
+# --- the findings -------------------------------------------------------------------------------
+
+
+def found(rules: Iterable[Rule], case: Case) -> Iterator[Finding]:
+    for rule in rules:
+        yield from _kept(rule, case)
+
+
+def _kept(rule: Rule, case: Case) -> tuple[Finding, ...]:
+    # A rule that breaks must not take the report with it: whatever it raised becomes a line.
+    try:
+        return tuple(rule(case))
+    except Exception as problem:
+        title = f"The rule {rule.__name__} broke: {type(problem).__name__}: {problem}"
+        detail = "This is a fault of gpusetup. The other findings stand; please report it."
+        return (note("rule-broken", title, detail=detail),)
+
+
+def unique(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """One finding an id, the gravest first seen; the evidence of the others is kept with it."""
+    kept: dict[str, Finding] = {}
+    for finding in sorted(findings, key=lambda f: _GRAVITY[f.severity]):
+        first = kept.get(finding.id)
+        if first is None:
+            kept[finding.id] = finding
+            continue
+        more = tuple(e for e in finding.evidence if e not in first.evidence)
+        kept[finding.id] = replace(first, evidence=(*first.evidence, *more))
+    return tuple(kept.values())
+
+
+def linked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Each finding with the first other one, in the order of precedence, that explains it."""
+    errors = {finding.id for finding in findings if finding.severity is Severity.ERROR}
+    return tuple(
+        replace(finding, explained_by=explanation(finding.id, errors)) for finding in findings
+    )
+
+
+def explanation(id: str, present: set[str]) -> str | None:
+    """
+    >>> explanation("torch-sees-no-gpu", {"torch-cpu-build", "torch-sees-no-gpu"})
+    'torch-cpu-build'
+    """
+    return next((one for one in ORDER if one in present and id in EXPLAINS.get(one, ())), None)
+
+
+def root_of(findings: tuple[Finding, ...]) -> Finding | None:
+    """The first unexplained error in the order of precedence, else the first loss of speed."""
+    errors = [f for f in findings if f.severity is Severity.ERROR and f.explained_by is None]
+    losses = [f for f in findings if f.severity is Severity.WARNING and f.id in LOSSES]
+    return min(errors or losses, key=lambda finding: _rank(finding.id), default=None)
+
+
+def _rank(id: str) -> int:
+    return ORDER.index(id) if id in ORDER else len(ORDER)
+
+
+_GRAVITY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+
+
+def _reading_order(finding: Finding) -> tuple[bool, int, int, str]:
+    return (not finding.root, _GRAVITY[finding.severity], _rank(finding.id), finding.id)
+
+
+def shown_healthy(case: Case, findings: tuple[Finding, ...]) -> bool:
+    """Whether the snapshot shows a working stack: GPU, driver, and a torch with kernels for it."""
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        return False
+    questions = (gpu_is_shown, driver_is_shown, torch_is_shown)
+    return all(question(case) for question in questions)
+
+
+def gpu_is_shown(case: Case) -> bool:
+    return case.other_host or bool(visible_gpus(case.snapshot))
+
+
+def driver_is_shown(case: Case) -> bool:
+    return case.other_host or driver_answers(case)
+
+
+def torch_is_shown(case: Case) -> bool:
+    """A CUDA build whose kernels serve every visible GPU, as far as both are known; or its own word."""
+    torch = case.snapshot.torch
+    if torch.cuda_available:
+        return True
+    if not is_cuda_build(torch):
+        return False
+    known = [gpu for gpu in visible_gpus(case.snapshot) if gpu.compute_capability]
+    return torch.kernels is None or all(serving(case, gpu) for gpu in known)
+
+
+# --- the build that fits ------------------------------------------------------------------------
+
+
+def resolution_for(machine: Snapshot, catalog: Catalog, request: Request | None) -> Resolution:
+    """The build for what was asked, else for what the machine shows, else the newest that fits."""
+    from gpusetup.resolver import resolve
+
+    asked = request if request not in (None, Request()) else wanted_request(machine, catalog)
+    if machine.wanted.python:
+        machine = replace(machine, python=replace(machine.python, version=machine.wanted.python))
+    return resolve(machine, asked or Request(), catalog)
+
+
+def wanted_request(machine: Snapshot, catalog: Catalog) -> Request:
+    """What the machine or the text itself asks for; a backend that never existed is no request."""
+    wanted = machine.wanted
+    backend = wanted.backend or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else "auto")
+    return Request(torch=wanted.torch, backend=backend if backend in catalog.backends else "auto")
+
+
+def installer_of(machine: Snapshot) -> str:
+    """Who changes this environment: what installed torch, else what made it, else what is there."""
+    installed = (machine.torch.installer or "").lower()
+    if installed in ("uv", "pip", "conda"):
+        return installed
+    if machine.python.manager in ("uv", "conda"):
+        return machine.python.manager
+    return "uv" if machine.python.has_pip is False else "pip"

@@ -1,0 +1,195 @@
+"""Which of several findings is the root: the order in which a stack is built, as tuples one can read.
+
+A GPU program passes these layers from the outside in: what the process is told, the boundary around
+it, the driver, the driver's readiness, the device, the wheel, the libraries beside it. What fails
+first in that order is the root; `EXPLAINS` says which findings are only its consequences.
+"""
+
+from __future__ import annotations
+
+NO_GPU = ("apple-silicon", "no-nvidia-gpu", "amd-gpu", "intel-gpu")
+
+PROCESS = (
+    "module-shadowed",
+    "libcuda-stub",
+    "wsl-linux-driver",
+    "cuda-visible-devices-hidden",
+)
+
+BOUNDARY = (
+    "container-no-gpu",
+    "container-nvml-lost",
+    "container-driver-capability-missing",
+    "wsl-driver",
+)
+
+HARDWARE = (
+    "gpu-fell-off-bus",
+    "gsp-timeout",
+    "hardware-fault",
+    "ecc-error",
+)
+
+DRIVER = (
+    "hybrid-gpu-off",
+    "gpu-passed-through",
+    "secure-boot-rejected",
+    "driver-missing",
+    "driver-not-loaded",
+    "nvml-mismatch",
+    "gpu-not-supported-by-driver",
+    "gpu-init-failed",
+    "driver-does-not-answer",
+)
+
+READINESS = (
+    "device-permission",
+    "uvm-missing",
+    "mig-misconfigured",
+    "vgpu-no-compute",
+    "compute-mode-prohibited",
+    "system-not-ready-fabric-manager",
+    "libcuda-driver-mismatch",
+    "forward-compat-unsupported",
+    "mps-server",
+    "cuda-init-out-of-memory",
+    "os-call-failed",
+    "invalid-device-ordinal",
+    "compute-mode-exclusive",
+    "driver-call-unsupported",
+    "cuda-unknown-error",
+    "cuda-sees-no-device",
+    "cuda-init-failed",
+)
+
+WHEEL = (
+    "python-32bit",
+    "python-no-wheel",
+    "glibc-too-old",
+    "no-wheel-for-platform",
+    "pip-cache-disk-full",
+    "jetson-wrong-wheel",
+    "two-torch-installs",
+    "mixed-conda-pip",
+    "torch-half-installed",
+    "rocm-wheel-on-nvidia",
+    "xpu-wheel-on-nvidia",
+    "torch-cpu-build",
+    "driver-too-old",
+    "arch-too-new-for-wheel",
+    "arch-too-old-for-wheel",
+    "torch-missing",
+)
+
+LIBRARIES = (
+    "ld-library-path-conflict",
+    "cuda-lib-missing",
+    "mkl-version-mismatch",
+    "numpy-abi-mismatch",
+    "torchvision-mismatch",
+    "torchaudio-mismatch",
+    "torch-import-failed",
+    "triton-no-compiler",
+    "triton-missing-windows",
+    "shm-too-small",
+    "bf16-unsupported",
+    "gpu-too-old-for-triton",
+    "torch-sees-no-gpu",
+    "gpu-check-failed",
+)
+
+LOSSES = (
+    "vgpu-unlicensed",
+    "power-thermal-throttle",
+    "pcie-degraded",
+)
+"""Warnings that are a root of their own: the stack works, and loses speed now."""
+
+ORDER = (*NO_GPU, *PROCESS, *BOUNDARY, *HARDWARE, *DRIVER, *READINESS, *WHEEL, *LIBRARIES, *LOSSES)
+
+NO_DEVICE = ("cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed")
+"""What everything sees that runs above a missing device."""
+
+NO_INIT = (*NO_DEVICE, "cuda-unknown-error", "os-call-failed", "cuda-init-failed")
+
+NO_DRIVER = (*NO_INIT, "uvm-missing", "nvml-mismatch", "libcuda-driver-mismatch", "driver-too-old")
+
+BROKEN_TORCH = ("torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing")
+
+COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch", "numpy-abi-mismatch")
+
+EXPLAINS: dict[str, tuple[str, ...]] = {
+    "apple-silicon": NO_DEVICE,
+    "no-nvidia-gpu": NO_DEVICE,
+    "amd-gpu": NO_DEVICE,
+    "intel-gpu": NO_DEVICE,
+    "module-shadowed": (*BROKEN_TORCH, "torch-missing", "torch-half-installed"),
+    "libcuda-stub": (*NO_DRIVER, "driver-missing"),
+    "cuda-visible-devices-hidden": (*NO_DEVICE, "invalid-device-ordinal", "mig-misconfigured"),
+    "container-no-gpu": (*NO_DRIVER, "driver-missing", "driver-not-loaded", "device-permission"),
+    "container-nvml-lost": (
+        *NO_DRIVER,
+        "driver-not-loaded",
+        "device-permission",
+        "gpu-init-failed",
+    ),
+    "container-driver-capability-missing": (*NO_DRIVER, "driver-missing"),
+    "wsl-driver": (*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
+    "gpu-fell-off-bus": (*NO_INIT, "gpu-init-failed", "driver-not-loaded", "pcie-degraded"),
+    "gsp-timeout": (*NO_INIT, "gpu-init-failed", "driver-slow"),
+    "hardware-fault": (*NO_INIT, "gpu-init-failed"),
+    "ecc-error": (*NO_INIT, "gpu-init-failed"),
+    "hybrid-gpu-off": (*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
+    "gpu-passed-through": (*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
+    "secure-boot-rejected": (*NO_DRIVER, "driver-missing", "driver-not-loaded"),
+    "driver-missing": (*NO_DRIVER, "driver-not-loaded"),
+    "driver-not-loaded": (*NO_DRIVER, "gpu-init-failed", "device-permission"),
+    "nvml-mismatch": (*NO_INIT, "libcuda-driver-mismatch", "forward-compat-unsupported"),
+    "gpu-not-supported-by-driver": (*NO_INIT, "gpu-init-failed"),
+    "gpu-init-failed": (*NO_INIT, "uvm-missing"),
+    "driver-does-not-answer": NO_INIT,
+    "wsl-linux-driver": (*NO_INIT, "wsl-driver", "driver-not-loaded", "nvml-mismatch"),
+    "device-permission": (*NO_INIT, "driver-not-loaded"),
+    "uvm-missing": NO_INIT,
+    "mig-misconfigured": (*NO_INIT, "invalid-device-ordinal"),
+    "vgpu-no-compute": (*NO_INIT, "compute-mode-prohibited"),
+    "compute-mode-prohibited": NO_INIT,
+    "system-not-ready-fabric-manager": NO_DEVICE,
+    "libcuda-driver-mismatch": NO_DEVICE,
+    "forward-compat-unsupported": NO_DEVICE,
+    "mps-server": NO_DEVICE,
+    "cuda-init-out-of-memory": NO_DEVICE,
+    "os-call-failed": NO_DEVICE,
+    "invalid-device-ordinal": NO_DEVICE,
+    "compute-mode-exclusive": NO_DEVICE,
+    "driver-call-unsupported": NO_DEVICE,
+    "cuda-unknown-error": NO_DEVICE,
+    "cuda-sees-no-device": ("torch-sees-no-gpu", "gpu-check-failed"),
+    "cuda-init-failed": NO_DEVICE,
+    "python-32bit": ("torch-missing", "no-wheel-for-platform"),
+    "python-no-wheel": ("torch-missing", "no-wheel-for-platform"),
+    "glibc-too-old": ("torch-missing", "torch-import-failed", "no-wheel-for-platform"),
+    "no-wheel-for-platform": ("torch-missing",),
+    "pip-cache-disk-full": ("torch-half-installed", "torch-missing"),
+    "jetson-wrong-wheel": (
+        *BROKEN_TORCH,
+        "torch-cpu-build",
+        "arch-too-old-for-wheel",
+        "arch-too-new-for-wheel",
+    ),
+    "two-torch-installs": (*BROKEN_TORCH, *COMPANIONS, "torch-half-installed", "mixed-conda-pip"),
+    "mixed-conda-pip": (*BROKEN_TORCH, *COMPANIONS),
+    "torch-half-installed": (*BROKEN_TORCH, *COMPANIONS),
+    "rocm-wheel-on-nvidia": (*BROKEN_TORCH, *COMPANIONS),
+    "xpu-wheel-on-nvidia": (*BROKEN_TORCH, *COMPANIONS),
+    "torch-cpu-build": BROKEN_TORCH,
+    "driver-too-old": NO_DEVICE,
+    "arch-too-new-for-wheel": ("gpu-check-failed",),
+    "arch-too-old-for-wheel": ("gpu-check-failed", "torch-sees-no-gpu"),
+    "torch-missing": ("torchvision-mismatch", "torchaudio-mismatch"),
+    "ld-library-path-conflict": ("torch-import-failed", "gpu-check-failed"),
+    "cuda-lib-missing": ("torch-import-failed", "gpu-check-failed"),
+    "mkl-version-mismatch": ("torch-import-failed",),
+    "numpy-abi-mismatch": ("torch-import-failed",),
+}
+"""A finding -> the findings that are its consequences, where both are there."""

@@ -1,0 +1,263 @@
+"""The interpreter: can any torch be installed into it, and is it the one that the person means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Evidence, Finding, Fix, parsed
+from gpusetup.rules import ways
+from gpusetup.rules.case import Case, error, events, note, on, shown, told, warning
+
+
+def python_32bit(case: Case) -> Iterator[Finding]:
+    python = case.snapshot.python
+    if python.bits == 32:
+        yield error(
+            "python-32bit",
+            f"Python {python.version or ''} is a 32-bit build: torch has no wheels for it".replace(
+                "  ", " "
+            ),
+            evidence=(shown(case, "python.bits", f"{ways.python(case)}: 32 bits"),),
+            fix=_other_python(case, "Use a 64-bit Python. "),
+        )
+
+
+def python_no_wheel(case: Case) -> Iterator[Finding]:
+    """No build in the catalog is for this Python, on a platform that has builds."""
+    python = case.snapshot.python
+    tag = python_tag(case)
+    said = events(case, "python-no-wheel")
+    if python.bits == 32 or tag is None:
+        return
+    here = [row for row in case.catalog.builds if _same_platform(case, row.os, row.machine)]
+    if said or (here and not any(tag in row.pythons for row in here)):
+        yield error(
+            "python-no-wheel",
+            f"torch has no wheel for Python {tag}",
+            evidence=(*told(said), shown(case, "python.version", f"Python {python.version}")),
+            fix=_other_python(case),
+        )
+
+
+def python_tag(case: Case) -> str | None:
+    """The Python as the catalog writes it: `3.11`, `3.13t`."""
+    python = case.snapshot.python
+    if not python.version:
+        return None
+    minor = ".".join(python.version.split(".")[:2])
+    return f"{minor}t" if python.free_threaded else minor
+
+
+def _same_platform(case: Case, family: str, machine: str) -> bool:
+    return family == case.snapshot.os.family and machine == case.snapshot.os.machine
+
+
+def _other_python(case: Case, why: str = "") -> Fix:
+    good = good_python(case)
+    command = ways.command(case, "gpusetup", "install", "--venv", ".venv")
+    return Fix(
+        text=f"{why}Make an environment with Python {good} and install there",
+        commands=(ways.command(case, "uv", "venv", "--python", good, ".venv"), command),
+        python=good,
+    )
+
+
+def good_python(case: Case) -> str:
+    """The Python to take: one that the newest builds for this platform all have, not the very newest."""
+    rows = [
+        r
+        for r in case.catalog.builds
+        if _same_platform(case, r.os, r.machine) and r.channel == "pytorch"
+    ]
+    if not rows:
+        return "3.12"
+    newest = max((r.torch for r in rows), key=parsed)
+    known = [p for r in rows if r.torch == newest for p in r.pythons if not p.endswith("t")]
+    ordered = sorted(set(known), key=parsed)
+    return ordered[len(ordered) // 2] if ordered else "3.12"
+
+
+def no_wheel_for_platform(case: Case) -> Iterator[Finding]:
+    """No torch for this system or machine type at all, whatever the Python."""
+    os = case.snapshot.os
+    if os.family is None or os.machine is None or case.snapshot.python.bits == 32:
+        return
+    musl = (os.libc or "").startswith("musl")
+    known = any(_same_platform(case, row.os, row.machine) for row in case.catalog.builds)
+    if musl or not known:
+        what = f"{os.libc} (a musl libc)" if musl else f"{os.family} on {os.machine}"
+        yield error(
+            "no-wheel-for-platform",
+            f"torch has no wheel for {what}",
+            evidence=(shown(case, "os.libc" if musl else "os.machine", what),),
+            fix=Fix(
+                text="Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine"
+                if musl
+                else _no_platform_way(case)
+            ),
+        )
+
+
+def _no_platform_way(case: Case) -> str:
+    if on(case, "macos"):
+        return "Intel Macs end with torch 2.2.2 (Python 3.12 or older, numpy<2)"
+    if on(case, "windows"):
+        return "Use a 64-bit x86 Python (it runs in emulation), or conda-forge"
+    return "Use the distribution's or conda-forge's package, or build torch from source"
+
+
+def glibc_too_old(case: Case) -> Iterator[Finding]:
+    """The system's glibc is below the wheel's."""
+    libc = case.snapshot.os.libc or ""
+    said = events(case, "glibc-too-old")
+    found = libc.removeprefix("glibc ") if libc.startswith("glibc ") else None
+    needed = _least_glibc(case)
+    short = bool(found and needed and parsed(found) < parsed(needed))
+    if said or short:
+        yield error(
+            "glibc-too-old",
+            f"glibc {found or 'here'} is older than {needed or 'what'} torch's wheels need",
+            evidence=(*told(said), *((shown(case, "os.libc", libc),) if libc else ())),
+            fix=Fix(
+                text="Use a newer distribution, or a container with one (a system's glibc is not replaced)",
+                commands=("docker run --rm --gpus all -it ubuntu:24.04",),
+            ),
+        )
+
+
+def _least_glibc(case: Case) -> str | None:
+    """The lowest glibc that any wheel for this platform needs."""
+    rows = (r.glibc for r in case.catalog.builds if _same_platform(case, r.os, r.machine))
+    return min((glibc for glibc in rows if glibc), key=parsed, default=None)
+
+
+def pip_missing(case: Case) -> Iterator[Finding]:
+    """The environment has no pip, and pip is what would install there."""
+    if case.snapshot.python.has_pip is False and case.installer == "uv":
+        yield note(
+            "pip-missing",
+            "The target environment has no pip: `pip install` would go elsewhere",
+            evidence=(
+                shown(case, "python.has_pip", f"no pip in {case.snapshot.python.prefix or 'it'}"),
+            ),
+            fix=Fix(
+                text="Use uv (as gpusetup does), or add pip",
+                commands=(
+                    ways.command(
+                        case, "uv", "pip", "install", "--python", ways.python(case), "pip"
+                    ),
+                ),
+            ),
+        )
+
+
+def externally_managed(case: Case) -> Iterator[Finding]:
+    """The distribution's own Python, which does not let pip in (PEP 668)."""
+    if case.snapshot.python.externally_managed:
+        yield warning(
+            "externally-managed",
+            f"{ways.python(case)} belongs to the operating system: pip may not install there",
+            evidence=(shown(case, "python.externally_managed", "EXTERNALLY-MANAGED"),),
+            fix=Fix(
+                text="Make an environment and install there",
+                commands=(ways.command(case, "gpusetup", "install", "--venv", ".venv"),),
+            ),
+        )
+
+
+def tool_environment(case: Case) -> Iterator[Finding]:
+    """Nothing to judge: no interpreter but the one that gpusetup itself lives in."""
+    python = case.snapshot.python
+    said = [r for r in case.snapshot.readings if r.subject == "python" and r.problem]
+    if python.version is None and python.executable is None and said:
+        yield note(
+            "no-target",
+            "No Python environment was named: torch was not looked for",
+            evidence=tuple(Evidence(source=r.source, text=r.problem or "") for r in said[:1]),
+            fix=Fix(text="Activate an environment, or name one with `--python PATH`"),
+        )
+
+
+def stale_environment(case: Case) -> Iterator[Finding]:
+    said = events(case, "stale-environment")
+    if said:
+        values = said[0].values
+        yield warning(
+            "stale-environment",
+            f"{values.get('variable')} names {values.get('path')}, which is no environment",
+            evidence=told(said),
+            fix=Fix(
+                text=f"{values.get('instead') or 'Another interpreter'} was judged instead: activate anew"
+            ),
+        )
+
+
+def site_not_writable(case: Case) -> Iterator[Finding]:
+    python = case.snapshot.python
+    if python.site_writable is False and not python.externally_managed:
+        yield warning(
+            "site-not-writable",
+            f"This user may not write to {python.site_packages or python.prefix}",
+            evidence=(shown(case, "python.site_writable", "not writable"),),
+            fix=Fix(
+                text="Make an environment of your own and install there",
+                commands=(ways.command(case, "gpusetup", "install", "--venv", ".venv"),),
+            ),
+        )
+
+
+def other_python_first(case: Case) -> Iterator[Finding]:
+    """The `python` that a shell starts is not the judged one."""
+    python = case.snapshot.python
+    if python.executable and python.others and python.executable not in python.others[:1]:
+        yield note(
+            "other-python-first",
+            f"`python` in this shell is {python.others[0]}, not {python.executable}",
+            evidence=(shown(case, "python.others", "on PATH: " + ", ".join(python.others[:3])),),
+            fix=Fix(text=f"Start programs with `{python.executable}`, or activate its environment"),
+        )
+
+
+def module_shadowed(case: Case) -> Iterator[Finding]:
+    """A file in the working folder hides a module that torch imports."""
+    said = events(case, "module-shadowed")
+    if said:
+        module, path = said[0].values.get("module", "a module"), said[0].values.get("path", "")
+        broken = (
+            module in ("torch", "torchvision", "torchaudio") or case.snapshot.torch.import_error
+        )
+        make = error if broken else warning
+        yield make(
+            "module-shadowed",
+            f"{path or 'A local file'} hides the module {module} from programs started in this folder",
+            evidence=told(said),
+            fix=Fix(
+                text=f"Rename it (and delete its __pycache__), or start Python in another folder"
+            ),
+        )
+
+
+def free_threaded(case: Case) -> Iterator[Finding]:
+    if case.snapshot.python.free_threaded:
+        yield note(
+            "free-threaded-python",
+            f"Python {case.snapshot.python.version} is free-threaded: it takes wheels of its own "
+            f"({python_tag(case)}), and many packages have none",
+            evidence=(shown(case, "python.free_threaded", "Py_GIL_DISABLED"),),
+        )
+
+
+RULES = (
+    python_32bit,
+    python_no_wheel,
+    no_wheel_for_platform,
+    glibc_too_old,
+    pip_missing,
+    externally_managed,
+    tool_environment,
+    stale_environment,
+    site_not_writable,
+    other_python_first,
+    module_shadowed,
+    free_threaded,
+)

@@ -1,0 +1,373 @@
+"""The wheel: is torch there, whole, one, built for this GPU, this driver and this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Capability, Evidence, Finding, Fix, Gpu, Torch, parsed, visible_gpus
+from gpusetup.rules import ways
+from gpusetup.rules.case import (
+    Case,
+    driver_answers,
+    error,
+    events,
+    gpus,
+    has_nvidia,
+    is_cuda_build,
+    note,
+    on,
+    one_of,
+    packages,
+    serving,
+    shown,
+    told,
+    warning,
+)
+
+CONDA = ("conda", "mamba", "micromamba", "pixi")
+
+
+def torch_missing(case: Case) -> Iterator[Finding]:
+    """No torch in the target interpreter."""
+    if case.snapshot.torch.installed is False or events(case, "torch-missing"):
+        where = case.snapshot.python.executable or case.snapshot.python.prefix or "this Python"
+        yield error(
+            "torch-missing",
+            f"torch is not installed in {where}",
+            evidence=(
+                *told(events(case, "torch-missing")),
+                shown(case, "torch.installed", f"no torch in {_site(case)}"),
+            ),
+            fix=ways.install_torch(case),
+        )
+
+
+def _site(case: Case) -> str:
+    return case.snapshot.python.site_packages or case.snapshot.python.prefix or "its site-packages"
+
+
+def torch_half_installed(case: Case) -> Iterator[Finding]:
+    """torch's files are not all there: an install was cut."""
+    cut = [p for p in packages(case, "torch") if p.intact is False]
+    if cut:
+        yield error(
+            "torch-half-installed",
+            f"torch {cut[0].version} is installed only in part",
+            evidence=(
+                shown(case, "torch.version", f"files of torch are missing in {_site(case)}"),
+            ),
+            fix=ways.install_torch(case, "Remove what is left and install it whole. "),
+        )
+
+
+def torch_cpu_build(case: Case) -> Iterator[Finding]:
+    """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
+    torch = case.snapshot.torch
+    if torch.backend != "cpu" or not has_nvidia(case) or case.snapshot.os.jetson:
+        return
+    yield error(
+        "torch-cpu-build",
+        f"torch {torch.version or ''} is a CPU build: it cannot use {ways.names(case)}".replace(
+            "  ", " "
+        ),
+        detail=_why_cpu(case),
+        evidence=_version_evidence(case),
+        fix=_replace_cpu_build(case),
+    )
+
+
+def _why_cpu(case: Case) -> str:
+    torch = case.snapshot.torch
+    if (torch.installer or "") == "conda":
+        return "Plain `pytorch` in conda solves to a CPU build where conda sees no driver."
+    if on(case, "windows") and "+" not in (torch.version or "+"):
+        return "For Windows the default package index has CPU builds only."
+    return ""
+
+
+def _version_evidence(case: Case) -> tuple[Evidence, ...]:
+    torch = case.snapshot.torch
+    lines = [shown(case, "torch.version", f"torch {torch.version}, backend {torch.backend}")]
+    if gpus(case):
+        driver = case.snapshot.driver
+        lines.append(
+            shown(case, "gpus", f"{ways.names(case)}, driver {driver.version}, CUDA {driver.cuda}")
+        )
+    return tuple(lines)
+
+
+def _replace_cpu_build(case: Case) -> Fix:
+    build = case.resolution.build
+    if build is not None and build.backend == "cpu":
+        return Fix(
+            text="No CUDA build fits this machine yet: "
+            + (_advice(case) or "see the other findings")
+        )
+    return ways.install_torch(case, "Replace the CPU build. ")
+
+
+def _advice(case: Case) -> str | None:
+    advice = case.resolution.advice
+    return f"with {advice.change} {advice.to}, {advice.gives}" if advice else None
+
+
+def rocm_wheel_on_nvidia(case: Case) -> Iterator[Finding]:
+    yield from _foreign_wheel(case, "rocm", "ROCm (AMD)", "rocm-wheel-on-nvidia")
+
+
+def xpu_wheel_on_nvidia(case: Case) -> Iterator[Finding]:
+    yield from _foreign_wheel(case, "xpu", "XPU (Intel)", "xpu-wheel-on-nvidia")
+
+
+def _foreign_wheel(case: Case, label: str, called: str, id: str) -> Iterator[Finding]:
+    torch = case.snapshot.torch
+    if not (torch.backend or "").startswith(label) or not gpus(case):
+        return
+    yield error(
+        id,
+        f"torch {torch.version} is a {called} build: it cannot use {ways.names(case)}",
+        evidence=_version_evidence(case),
+        fix=ways.install_torch(case, f"Replace the {called} build. "),
+    )
+
+
+def arch_not_in_wheel(case: Case) -> Iterator[Finding]:
+    """A visible GPU that no kernel of the installed torch serves."""
+    torch = case.snapshot.torch
+    if not torch.kernels or not is_cuda_build(torch):
+        return
+    known = tuple(gpu for gpu in visible_gpus(case.snapshot) if gpu.compute_capability)
+    unserved = tuple(gpu for gpu in known if serving(case, gpu) is None)
+    for id, older in (("arch-too-old-for-wheel", True), ("arch-too-new-for-wheel", False)):
+        concerned = tuple(gpu for gpu in unserved if _is_older(torch, gpu) is older)
+        if concerned:
+            yield _unserved(case, id, concerned)
+
+
+def _is_older(torch: Torch, gpu: Gpu) -> bool:
+    """Whether the GPU stands below the wheel's oldest kernel, or in a gap under its newest."""
+    known = [Capability.parse(k) for k in torch.kernels or () if k[-1:].isdigit()]
+    return (
+        bool(known) and gpu.compute_capability is not None and gpu.compute_capability < max(known)
+    )
+
+
+def _unserved(case: Case, id: str, concerned: tuple[Gpu, ...]) -> Finding:
+    torch = case.snapshot.torch
+    gpu = concerned[0]
+    capability = gpu.compute_capability
+    assert capability is not None
+    side = "older" if id == "arch-too-old-for-wheel" else "newer"
+    names = one_of(tuple(g.name for g in concerned))
+    return error(
+        id,
+        f"torch {torch.version} has no kernels for {names} ({capability.sm}): the GPU is {side} than "
+        "what it was built for",
+        detail="What works on a CPU fails on the GPU with `no kernel image is available for execution "
+        "on the device`.",
+        evidence=(
+            shown(case, "torch.kernels", f"kernels: {' '.join(torch.kernels or ())}"),
+            shown(case, "gpus", f"{gpu.name}: compute capability {capability}"),
+        ),
+        fix=ways.install_torch(case),
+    )
+
+
+def jetson_wrong_wheel(case: Case) -> Iterator[Finding]:
+    """A Jetson with a torch that was not built for its JetPack."""
+    board, torch = case.snapshot.os.jetson, case.snapshot.torch
+    wrong = torch.installed and (torch.backend == "cpu" or torch.cuda_available is False)
+    if not board or not (wrong or events(case, "jetson-wrong-wheel")):
+        return
+    yield error(
+        "jetson-wrong-wheel",
+        f"torch {torch.version or ''} is not made for this Jetson ({board})".replace("  ", " "),
+        detail="Until JetPack 7 a Jetson's CUDA is not that of the server wheels: it needs NVIDIA's "
+        "wheels for its JetPack.",
+        evidence=(*told(events(case, "jetson-wrong-wheel")), *_version_evidence(case)),
+        fix=_jetson_fix(case),
+    )
+
+
+JETPACK_WHEELS = {
+    "R36": ("JetPack 6", "https://developer.download.nvidia.com/compute/redist/jp/v61/pytorch"),
+    "R35": ("JetPack 5", "https://developer.download.nvidia.com/compute/redist/jp/v512/pytorch"),
+}
+"""L4T major -> its JetPack and the folder with NVIDIA's wheels for it (NVIDIA's install guide)."""
+
+
+def _jetson_fix(case: Case) -> Fix:
+    row = JETPACK_WHEELS.get((case.snapshot.os.jetson or "").partition(".")[0].upper())
+    if row is None:
+        return Fix(text="Install the torch wheel that NVIDIA publishes for this board's JetPack")
+    jetpack, folder = row
+    command = ways.pip(
+        case, "install", "--force-reinstall", "--no-index", "--find-links", folder, "torch"
+    )
+    return Fix(text=f"Install NVIDIA's wheel for {jetpack}", commands=(command,))
+
+
+def two_torch_installs(case: Case) -> Iterator[Finding]:
+    """Two torch distributions lie over each other in one environment."""
+    both = packages(case, "torch")
+    versions = tuple(dict.fromkeys(p.version for p in both))
+    if len(versions) < 2 or _by_conda_and_pip(case):
+        return
+    yield error(
+        "two-torch-installs",
+        f"torch is installed {len(both)} times in one environment: {', '.join(versions)}",
+        evidence=tuple(
+            shown(
+                case,
+                "packages",
+                f"torch {p.version} by {p.installer or '?'} in {p.location or '?'}",
+            )
+            for p in both
+        ),
+        fix=Fix(
+            text="Remove torch until none is left, then install one. "
+            + ways.install_torch(case).text,
+            commands=(ways.pip(case, "uninstall", "-y", "torch"),) * len(versions)
+            + ways.install_commands(case),
+        ),
+    )
+
+
+def _by_conda_and_pip(case: Case) -> bool:
+    return _conda_torch(case) is not None and _pip_torch(case) is not None
+
+
+def _conda_torch(case: Case) -> str | None:
+    found = (*packages(case, "pytorch"), *packages(case, "torch"))
+    return next((p.version for p in found if p.installer in CONDA), None)
+
+
+def _pip_torch(case: Case) -> str | None:
+    return next((p.version for p in packages(case, "torch") if p.installer not in CONDA), None)
+
+
+def mixed_conda_pip(case: Case) -> Iterator[Finding]:
+    """conda and pip installed torch over each other, in two versions."""
+    conda, pip = _conda_torch(case), _pip_torch(case)
+    said = events(case, "mixed-conda-pip")
+    if not said and (not conda or not pip or parsed(conda).release == parsed(pip).release):
+        return
+    prefix = case.snapshot.conda.prefix or case.snapshot.python.prefix
+    remove = ways.command(
+        case, "conda", "remove", *(("--prefix", prefix) if prefix else ()), "--force", "pytorch"
+    )
+    yield error(
+        "mixed-conda-pip",
+        f"conda installed torch {conda or '?'} and pip installed torch {pip or '?'} over it",
+        detail="Files of both lie in one folder; which one is loaded is chance.",
+        evidence=(*told(said), shown(case, "packages", f"conda: {conda}, pip: {pip}")),
+        fix=Fix(
+            text="Remove both, then install one, by one installer",
+            commands=(
+                remove,
+                ways.command(case, ways.python(case), "-m", "pip", "uninstall", "-y", "torch"),
+                *ways.install_commands(case),
+            ),
+        ),
+    )
+
+
+def torch_import_failed(case: Case) -> Iterator[Finding]:
+    """torch was asked to import, and did not."""
+    problem = case.snapshot.torch.import_error
+    if problem:
+        yield error(
+            "torch-import-failed",
+            f"torch {case.snapshot.torch.version or ''} does not import".replace("  ", " "),
+            evidence=(shown(case, "torch.import_error", problem),),
+            fix=ways.install_torch(case, "Install it anew. "),
+        )
+
+
+def torch_sees_no_gpu(case: Case) -> Iterator[Finding]:
+    """torch itself says that CUDA is not available."""
+    torch = case.snapshot.torch
+    if torch.cuda_available is False and has_nvidia(case) is not False:
+        yield error(
+            "torch-sees-no-gpu",
+            "torch.cuda.is_available() is False",
+            evidence=(shown(case, "torch.cuda_available", "torch.cuda.is_available(): False"),),
+            fix=Fix(
+                text="Ask torch for the reason: this raises it",
+                commands=(
+                    ways.command(case, ways.python(case), "-c", "import torch; torch.cuda.init()"),
+                ),
+            ),
+        )
+
+
+def torch_debug_build(case: Case) -> Iterator[Finding]:
+    if case.snapshot.torch.debug:
+        yield warning(
+            "torch-debug-build",
+            f"torch {case.snapshot.torch.version} is a debug build: many times slower",
+            evidence=(shown(case, "torch.debug", "torch.version.debug is True"),),
+            fix=ways.install_torch(case, "Install a release build. "),
+        )
+
+
+def torch_outside_target(case: Case) -> Iterator[Finding]:
+    """The torch that would be imported lies outside the environment (user site, PYTHONPATH)."""
+    place, prefix = case.snapshot.torch.location, case.snapshot.python.prefix
+    site = case.snapshot.python.site_packages
+    if not place or not prefix or place.startswith(prefix) or (site and place.startswith(site)):
+        return
+    by = "PYTHONPATH" if case.snapshot.environment.get("PYTHONPATH") else "the user's site-packages"
+    yield warning(
+        "torch-outside-environment",
+        f"The torch that Python imports is not the environment's own: it comes from {place}",
+        detail=f"{by} stands before {site or prefix}.",
+        evidence=(shown(case, "torch.location", place),),
+        fix=Fix(
+            text="Leave that folder out of the path"
+            + (": unset PYTHONPATH" if by == "PYTHONPATH" else ": set PYTHONNOUSERSITE=1"),
+            commands=_unset(case, "PYTHONPATH")
+            if by == "PYTHONPATH"
+            else _set(case, "PYTHONNOUSERSITE"),
+        ),
+    )
+
+
+def _unset(case: Case, name: str) -> tuple[str, ...]:
+    return (f"set {name}=",) if on(case, "windows") else (f"unset {name}",)
+
+
+def _set(case: Case, name: str) -> tuple[str, ...]:
+    return (f"set {name}=1",) if on(case, "windows") else (f"export {name}=1",)
+
+
+def torch_behind(case: Case) -> Iterator[Finding]:
+    """A healthy torch that is a year of releases behind what fits."""
+    torch, build = case.snapshot.torch, case.resolution.build
+    if not torch.version or build is None or not is_cuda_build(torch) or not driver_answers(case):
+        return
+    have, best = parsed(torch.version).release, parsed(build.torch).release
+    if have[0] == best[0] and best[1] - have[1] >= 4:
+        yield note(
+            "torch-behind",
+            f"torch {torch.version} works here, and {build.torch} ({build.backend}) fits as well",
+            fix=ways.install_torch(case, "Only if you want it. "),
+        )
+
+
+RULES = (
+    torch_missing,
+    torch_half_installed,
+    torch_cpu_build,
+    rocm_wheel_on_nvidia,
+    xpu_wheel_on_nvidia,
+    arch_not_in_wheel,
+    jetson_wrong_wheel,
+    two_torch_installs,
+    mixed_conda_pip,
+    torch_import_failed,
+    torch_sees_no_gpu,
+    torch_debug_build,
+    torch_outside_target,
+    torch_behind,
+)

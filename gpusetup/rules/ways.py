@@ -1,0 +1,233 @@
+"""Ways out: the commands of a fix, exact for one machine.
+
+Facts (which package a distribution calls its driver, who is asked for a compiler) are rows. Commands
+are what a person types: quoted for the shell of that system.
+"""
+
+from __future__ import annotations
+
+from gpusetup.model import Capability, Fix, parsed
+from gpusetup.rules.case import Case, gpus, in_container, nvidia_on_pci, on, one_of
+
+LAST_BRANCH_BELOW = ((Capability(3, 0), 390), (Capability(5, 0), 470), (Capability(7, 5), 580))
+"""GPUs below this compute capability end with this driver branch (Fermi, Kepler, Maxwell to Volta)."""
+
+OPEN_MODULE_FROM = Capability(7, 5)
+"""Turing: the first that NVIDIA's open kernel modules drive; from Blackwell on nothing else does."""
+
+GOOD_BRANCH = 580
+"""Serves Maxwell to Blackwell and CUDA 13; packaged by every distribution named below."""
+
+FAMILY_OF = {
+    "ubuntu": "ubuntu",
+    "pop": "pop",
+    "linuxmint": "ubuntu",
+    "zorin": "ubuntu",
+    "elementary": "ubuntu",
+    "neon": "ubuntu",
+    "debian": "debian",
+    "kali": "debian",
+    "fedora": "fedora",
+    "nobara": "fedora",
+    "rhel": "rhel",
+    "centos": "rhel",
+    "rocky": "rhel",
+    "almalinux": "rhel",
+    "ol": "rhel",
+    "amzn": "rhel",
+    "arch": "arch",
+    "manjaro": "arch",
+    "endeavouros": "arch",
+    "cachyos": "arch",
+    "opensuse-tumbleweed": "suse",
+    "opensuse-leap": "suse",
+    "opensuse": "suse",
+    "sles": "suse",
+}
+"""os-release ID -> whose package commands it takes."""
+
+INSTALL = {
+    "ubuntu": "sudo apt install {}",
+    "pop": "sudo apt install {}",
+    "debian": "sudo apt install {}",
+    "fedora": "sudo dnf install {}",
+    "rhel": "sudo dnf install {}",
+    "arch": "sudo pacman -S {}",
+    "suse": "sudo zypper install {}",
+    "alpine": "sudo apk add {}",
+}
+
+COMPILER = {"arch": "gcc", "alpine": "build-base", "ubuntu": "build-essential"}
+"""Who packages a C compiler under another name than `gcc`."""
+
+DRIVER_SITE = "https://www.nvidia.com/drivers"
+
+
+def distribution(case: Case) -> str | None:
+    """The family of distributions whose commands this machine takes."""
+    name = (case.snapshot.os.id or "").lower()
+    return FAMILY_OF.get(name) or (name if name in INSTALL else None)
+
+
+def command(case: Case, *argv: str) -> str:
+    """An argument list as one types it on this machine."""
+    if on(case, "windows"):
+        return " ".join(_for_cmd(word) for word in argv)
+    import shlex
+
+    return shlex.join(argv)
+
+
+def _for_cmd(word: str) -> str:
+    """
+    >>> _for_cmd("C:\\\\Program Files\\\\python.exe")
+    '"C:\\\\Program Files\\\\python.exe"'
+    """
+    if word and not any(character in word for character in ' \t&|<>^"'):
+        return word
+    return '"' + word.replace('"', '\\"') + '"'
+
+
+def python(case: Case) -> str:
+    """The target interpreter as one types it."""
+    return case.snapshot.python.executable or "python"
+
+
+# --- torch --------------------------------------------------------------------------------------
+
+
+def install_commands(case: Case) -> tuple[str, ...]:
+    """`gpusetup install` for this target, then the plain commands that do the same."""
+    plain = case.commands.get(case.installer) or ()
+    return (gpusetup_install(case), *(command(case, *argv) for argv in plain))
+
+
+def gpusetup_install(case: Case) -> str:
+    words = ["gpusetup", "install"]
+    if case.snapshot.python.executable:
+        words += ["--python", case.snapshot.python.executable]
+    wanted = case.snapshot.wanted
+    if case.resolution.build and (wanted.torch or wanted.backend or wanted.cuda):
+        words += ["--torch", case.resolution.build.torch]
+        words += ["--backend", case.resolution.build.backend]
+    return command(case, *words)
+
+
+def install_torch(case: Case, why: str = "") -> Fix:
+    """Install the build that the resolver chose; what to change first where none fits."""
+    build = case.resolution.build
+    if build is None:
+        return Fix(text=_nothing_fits(case))
+    return Fix(
+        text=f"{why}Install torch {build.torch} from {build.backend}: the first command does it "
+        "and proves it, the others do the same by hand",
+        commands=install_commands(case),
+    )
+
+
+def _nothing_fits(case: Case) -> str:
+    advice = case.resolution.advice
+    if advice is None:
+        return "No build of torch in the catalog fits this machine: `gpusetup resolve --explain`"
+    return f"No build of torch fits this machine; with {advice.change} {advice.to}: {advice.gives}"
+
+
+def pip(case: Case, *words: str) -> str:
+    """A pip command for the target: `uv pip` where uv installs there."""
+    if case.installer == "uv":
+        verb, *rest = words
+        # `uv pip uninstall` asks nothing and knows no -y.
+        rest = [word for word in rest if not (verb == "uninstall" and word == "-y")]
+        return command(case, "uv", "pip", verb, "--python", python(case), *rest)
+    return command(case, python(case), "-m", "pip", *words)
+
+
+# --- system packages, drivers -------------------------------------------------------------------
+
+
+def system_package(case: Case, name: str) -> tuple[str, ...]:
+    """The command that installs a system package; () where the package tool is not known."""
+    pattern = INSTALL.get(distribution(case) or "")
+    return (pattern.format(name),) if pattern else ()
+
+
+def compiler(case: Case) -> tuple[str, ...]:
+    return system_package(case, COMPILER.get(distribution(case) or "", "gcc"))
+
+
+def lowest_capability(case: Case) -> Capability | None:
+    found = [gpu.compute_capability for gpu in gpus(case) if gpu.compute_capability]
+    return min(found, default=None)
+
+
+def branch(case: Case, floor: str | None) -> int:
+    """The driver branch to install: a long-lived one that serves the GPUs and reaches the floor."""
+    wanted = max(GOOD_BRANCH, parsed(floor).major if floor else 0)
+    lowest = lowest_capability(case)
+    if lowest is None:
+        return wanted
+    last = next((last for below, last in LAST_BRANCH_BELOW if lowest < below), wanted)
+    return min(wanted, last)
+
+
+def driver_commands(case: Case, floor: str | None = None) -> tuple[str, ...]:
+    """How this distribution installs a driver; () where only a download page does it."""
+    number = branch(case, floor)
+    lowest = lowest_capability(case)
+    flavour = "-open" if lowest and lowest >= OPEN_MODULE_FROM else ""
+    if distribution(case) == "ubuntu" and lowest is None:
+        return ("sudo ubuntu-drivers install",)
+    rows = {
+        "ubuntu": (f"sudo apt install nvidia-driver-{number}{flavour}",),
+        "pop": ("sudo apt install system76-driver-nvidia",),
+        "debian": ("sudo apt install linux-headers-amd64 nvidia-driver firmware-misc-nonfree",),
+        "fedora": ("sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda",),
+        "rhel": (f"sudo dnf install nvidia-driver-cuda kmod-nvidia{flavour or '-latest'}-dkms",),
+        "arch": ("sudo pacman -S linux-headers nvidia-open-dkms nvidia-utils",),
+        "suse": (
+            f"sudo zypper install nvidia-open-driver-G06-signed-kmp-default nvidia-compute-utils-G06",
+        ),
+    }
+    return rows.get(distribution(case) or "", ())
+
+
+def driver(case: Case, text: str, floor: str | None = None) -> Fix:
+    """Install or update the driver where this machine's driver lives: on the host of a container,
+    in Windows for WSL, with JetPack on a Jetson."""
+    place = _elsewhere(case)
+    if place:
+        return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
+    commands = driver_commands(case, floor) if on(case, "linux") else ()
+    if not commands:
+        text = f"{text}. Download it from {DRIVER_SITE}"
+    elif floor:
+        commands = (*commands, "sudo reboot")
+    return Fix(
+        text=text + ", then reboot",
+        commands=commands,
+        min_driver=floor,
+        needs_root=True,
+        needs_reboot=True,
+    )
+
+
+def _elsewhere(case: Case) -> str | None:
+    if case.snapshot.os.wsl:
+        return (
+            f"Do it in Windows (from {DRIVER_SITE}), then `wsl --shutdown`; install no Linux driver "
+            "inside WSL"
+        )
+    if case.snapshot.os.jetson:
+        return "On a Jetson the driver comes with JetPack: flash a newer JetPack with SDK Manager"
+    if in_container(case):
+        return "Do it on the host, not in this container, and start the container again"
+    return None
+
+
+def names(case: Case) -> str:
+    """What the NVIDIA GPUs of this machine are called."""
+    listed = tuple(gpu.name for gpu in gpus(case))
+    on_bus = tuple(
+        device.name or f"PCI {device.device_id or 'device'}" for device in nvidia_on_pci(case)
+    )
+    return one_of(listed or on_bus) or case.snapshot.os.jetson or "the NVIDIA GPU"
