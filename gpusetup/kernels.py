@@ -32,13 +32,14 @@ def capability(code: str) -> Capability:
 
 
 @lru_cache(maxsize=256)
-def release(cuda: str) -> tuple[int, ...]:
-    """A CUDA version as numbers.
+def release(cuda: str) -> tuple[int, int]:
+    """A CUDA version as two numbers.
 
     >>> release("13.0") > release("12.9")
     True
     """
-    return tuple(int(part) for part in cuda.split(".")[:2])
+    major, minor, *_ = (*cuda.split("."), "0")
+    return int(major), int(minor)
 
 
 def runs_on(kernel: Capability, gpu: Capability, cuda: str | None = None) -> bool:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
 WHEELS: tuple[Channel, ...] = ("pytorch",)
+CHANNELS = (*WHEELS, *CONDA_CHANNELS)
+"""Of the same torch the one from the former channel is taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,14 +406,15 @@ def best_build(situation: Situation, catalog: Catalog) -> TorchBuild | None:
 
 
 def _preference(situation: Situation) -> Callable[[TorchBuild], tuple[int, ...]]:
-    """A sort key: newest torch, then the CUDA nearest below the driver's own, then above it."""
+    """A sort key: newest torch, channel, the CUDA nearest below the driver's own, then above."""
     own = release(situation.driver_cuda) if situation.driver_cuda else None
 
     def key(build: TorchBuild) -> tuple[int, ...]:
         cuda = release(build.cuda) if build.cuda else (0, 0)
+        channel = CHANNELS.index(build.channel)
         if own is None:
-            return (*_newest_first(build.torch), 0, cuda)
-        return (*_newest_first(build.torch), cuda > own, *(-part for part in cuda))
+            return (*_newest_first(build.torch), channel, *cuda)
+        return (*_newest_first(build.torch), channel, int(cuda > own), -cuda[0], -cuda[1])
 
     return key
 

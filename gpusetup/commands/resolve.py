@@ -66,9 +66,8 @@ def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.resolver import check_request, resolve, to_answer
 
     catalog = load_catalog()
-    request = Request(
-        torch=options.torch, backend=options.backend.lower(), installer=options.installer or "auto"
-    )
+    installer = "conda" if options.format == "conda" else options.installer or "auto"
+    request = Request(torch=options.torch, backend=options.backend.lower(), installer=installer)
     check_request(request, catalog)
     _check_format(options)
     snapshot = described(gather(options, out), _description(options), catalog)
@@ -81,8 +80,9 @@ def run(options: argparse.Namespace, out: Console) -> int:
     if options.format == "text":
         from gpusetup.render.resolution import resolution_text
 
-        installer = options.installer or "uv"
-        text = resolution_text(answer, snapshot, installer=installer, explain=options.explain)
+        text = resolution_text(
+            answer, snapshot, installer=options.installer or "uv", explain=options.explain
+        )
         out.answer(answer, plain(text))
     else:
         if resolution.build is None:

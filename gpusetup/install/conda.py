@@ -10,7 +10,15 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.install.wish import Wish, others
 from gpusetup.model import Resolution, Step, TorchBuild
 
-CHANNELS = {"conda-pytorch": ("pytorch", "nvidia"), "conda-forge": ("conda-forge",)}
+CHANNELS = {
+    "conda-pytorch": ("pytorch", "nvidia", "conda-forge"),
+    "conda-forge": ("conda-forge",),
+}
+"""The channels of each kind of build; the third of the first brings what torch needs."""
+
+MKL = "mkl<2024.1"
+"""The channel pytorch's Linux builds need a symbol that MKL 2024.1 took away
+(https://github.com/pytorch/pytorch/issues/123097)."""
 
 
 def conda(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
@@ -55,6 +63,9 @@ def specs(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
 
 def _pytorch_channel(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
     versions = {"torchvision": build.torchvision, "torchaudio": build.torchaudio}
-    companions = tuple(f"{name}=={v}" for name, v in versions.items() if name in packages and v)
+    companions = tuple(
+        f"pytorch::{name}=={v}" for name, v in versions.items() if name in packages and v
+    )
     flavour = f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly"
-    return (f"pytorch=={build.torch}", *companions, flavour)
+    mkl = (MKL,) if build.os == "linux" else ()
+    return (f"pytorch::pytorch=={build.torch}", *companions, flavour, *mkl)

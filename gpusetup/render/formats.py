@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from gpusetup.catalog import load_catalog
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.errors import Unsatisfiable
 from gpusetup.install import INSTALLERS
 from gpusetup.install.conda import CHANNELS, conda_build, specs
 from gpusetup.install.wish import FAMILY, Wish, chosen_build, pins
@@ -69,16 +69,18 @@ def requirements(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
 def uv_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     """A `pyproject.toml` for uv: torch's index is explicit, so nothing else comes from it."""
     build = chosen_build(resolution)
+    python = _python(snapshot, build)
     index = f"pytorch-{build.backend}"
     exact = pins(build, FAMILY)
     sources = [f'{_name(pin)} = {{ index = "{index}" }}' for pin in exact]
     return "\n".join(
         (
             _head(resolution, snapshot),
+            *([f"# The environment: uv venv --python {python}"] if python.endswith("t") else []),
             "[project]",
             'name = "torch-project"',
             'version = "0.1.0"',
-            f'requires-python = "=={_python(snapshot, build)}.*"',
+            f'requires-python = "=={python.rstrip("t")}.*"',
             "dependencies = [",
             *(f'    "{pin}",' for pin in exact),
             "]",
@@ -101,6 +103,7 @@ def uv_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
 def pixi_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     """A `pixi.toml`: Python from conda-forge, torch's wheels from torch's own index."""
     build = chosen_build(resolution)
+    python = _ordinary(_python(snapshot, build), "this file names Python by its version alone")
     rows = []
     for pin in pins(build, FAMILY):
         name, _, version = pin.partition("==")
@@ -120,7 +123,7 @@ def pixi_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
             *cuda,
             "",
             "[dependencies]",
-            f'python = "{_python(snapshot, build)}.*"',
+            f'python = "{python}.*"',
             "",
             "[pypi-dependencies]",
             *rows,
@@ -132,12 +135,8 @@ def pixi_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
 def conda_environment(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     """An `environment.yml` for conda, mamba and micromamba."""
     build = conda_build(resolution)
-    if (python_tag(snapshot) or "").endswith("t"):
-        raise Unsatisfiable(
-            f"conda's channels have no torch for the free-threaded Python {python_tag(snapshot)}",
-            hint="use uv or pip",
-        )
-    family = (f"python={_python(snapshot, build)}", *specs(build, FAMILY))
+    python = _ordinary(_python(snapshot, build), "conda's channels have no torch for it")
+    family = (f"python={python}", *specs(build, FAMILY))
     lines = [
         f"# torch {build.torch} ({build.backend}) from {build.channel}; "
         f"catalog of {resolution.catalog_as_of}",
@@ -153,12 +152,7 @@ def conda_environment(resolution: Resolution, snapshot: Snapshot, _: str) -> str
 def dockerfile(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     """A Dockerfile on a plain Python image: the wheels bring CUDA, the host brings the driver."""
     build = _linux_build(chosen_build(resolution))
-    python = _python(snapshot, build)
-    if python.endswith("t"):
-        raise UsageError(
-            f"The official Python images have no free-threaded {python}",
-            hint=f"`--python {python[:-1]}`",
-        )
+    python = _ordinary(_python(snapshot, build), "there is no official image of it")
     linux = Resolution(build=build, index_url=resolution.index_url)
     steps = INSTALLERS["pip"](linux, Wish(python="python"))
     installs = " \\\n && ".join(
@@ -203,6 +197,16 @@ def _python(snapshot: Snapshot, build: TorchBuild) -> str:
     return python_tag(snapshot) or (
         DEFAULT_PYTHON if DEFAULT_PYTHON in build.pythons else build.pythons[-1]
     )
+
+
+def _ordinary(python: str, why_not: str) -> str:
+    """The Python, unless it is a free-threaded one."""
+    if python.endswith("t"):
+        raise Unsatisfiable(
+            f"No such file for the free-threaded Python {python}: {why_not}",
+            hint=f"`--python {python[:-1]}`, or another `--format`",
+        )
+    return python
 
 
 def _name(pin: str) -> str:

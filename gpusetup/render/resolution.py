@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from gpusetup.answers import ResolveAnswer
 from gpusetup.catalog import cuda_of
 from gpusetup.model import Rejection, Snapshot, parsed
+from gpusetup.render.formats import shell_line
 
 LABEL = 13
 """The width of the labels on the left."""
@@ -19,7 +19,7 @@ def resolution_text(
     """The whole screen. Only the rows that a reader would ask about are explained, or all."""
     lines = [*(_answer(answer, snapshot) if answer.torch else _no_answer(answer))]
     if answer.torch:
-        lines += ["", *_commands(answer.commands.get(installer, ()), installer)]
+        lines += ["", *_commands(answer, snapshot, installer)]
     why = answer.rejections if explain else interesting(answer)
     if why:
         lines += ["", "Not chosen:", *_grouped(why)]
@@ -55,13 +55,14 @@ def _no_answer(answer: ResolveAnswer) -> Iterable[str]:
     yield "No torch build fits"
 
 
-def _commands(steps: Sequence[Sequence[str]], installer: str) -> Iterable[str]:
+def _commands(answer: ResolveAnswer, snapshot: Snapshot, installer: str) -> Iterable[str]:
+    steps = answer.commands.get(installer, ())
     if not steps:
         yield f"{installer} has no build that fits"
         return
     yield f"With {installer}:"
     for argv in steps:
-        yield f"  {shlex.join(argv)}"
+        yield f"  {shell_line(argv, snapshot.os.family)}"
 
 
 def _advice(answer: ResolveAnswer) -> str:

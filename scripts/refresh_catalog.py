@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Rebuild `gpusetup/data/catalog.json` and show what changes.
+
+    python scripts/refresh_catalog.py                       # the catalog against the live indexes
+    python scripts/refresh_catalog.py --facts facts.json    # from a document of gathered facts
+    python scripts/refresh_catalog.py --write               # and write it
+
+The base is the catalog in the repository. With `--facts` it is made anew from the document
+(see `catalog_facts.py`); without, the torch index is asked which wheels it has, and builds that
+the catalog lacks are added with the kernels of the newest release of the same backend, marked
+`inferred` until somebody reads the wheel. An index that cannot be reached changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import difflib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from catalog_facts import catalog_of
+
+from gpusetup.model import Capability, TorchBuild, parsed
+
+CATALOG = Path(__file__).resolve().parent.parent / "gpusetup" / "data" / "catalog.json"
+
+
+def main() -> int:
+    options = _options()
+    before = CATALOG.read_text(encoding="utf-8") if CATALOG.exists() else ""
+    if options.facts:
+        document = catalog_of(json.loads(Path(options.facts).read_text(encoding="utf-8")))
+    else:
+        document = with_live_indexes(json.loads(before), options.index_root)
+    after = written(document)
+    sys.stdout.writelines(
+        difflib.unified_diff(
+            before.splitlines(True), after.splitlines(True), "catalog", "rebuilt", n=1
+        )
+    )
+    if options.write:
+        CATALOG.write_text(after, encoding="utf-8")
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--facts", metavar="FILE", help="make the catalog anew from gathered facts")
+    parser.add_argument("--index-root", default="https://download.pytorch.org/whl")
+    parser.add_argument("--write", action="store_true", help="write the catalog")
+    return parser.parse_args()
+
+
+def written(document: dict[str, Any]) -> str:
+    """The catalog as text: one row a line, one platform of a release a line."""
+    parts = [f'"schema": {document["schema"]}', f'"as_of": {json.dumps(document["as_of"])}']
+    for name, group in document.items():
+        if not isinstance(group, dict):
+            continue
+        head = {key: value for key, value in group.items() if key != "rows"}
+        lines = ",\n".join(f"  {_row(row)}" for row in group["rows"])
+        parts.append(
+            f'"{name}": {json.dumps(head, ensure_ascii=False)[:-1]}, "rows": [\n{lines}\n]}}'
+        )
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _row(row: dict[str, Any]) -> str:
+    if "platforms" not in row:
+        return json.dumps(row, ensure_ascii=False)
+    head = json.dumps({k: v for k, v in row.items() if k != "platforms"}, ensure_ascii=False)
+    platforms = ",\n".join(f"    {_platform(platform)}" for platform in row["platforms"])
+    return f'{head[:-1]}, "platforms": [\n{platforms}]}}'
+
+
+def _platform(platform: dict[str, Any]) -> str:
+    head = json.dumps({k: v for k, v in platform.items() if k != "builds"}, ensure_ascii=False)
+    builds = ",\n".join(
+        f"      {json.dumps(build, ensure_ascii=False)}" for build in platform["builds"]
+    )
+    return f'{head[:-1]}, "builds": [\n{builds}]}}'
+
+
+def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
+    """The document with the builds that the live index has and the catalog lacks."""
+    from gpusetup.catalog import read_catalog
+    from gpusetup.errors import Blocked
+    from gpusetup.install.index import ask_index
+    from gpusetup.install.live import backends_to_ask, new_build, seen_builds
+
+    catalog = read_catalog(written(document).encode())
+    known = {(b.torch, b.backend, b.os, b.machine) for b in catalog.builds}
+    for backend in backends_to_ask(catalog):
+        try:
+            page = ask_index(root, backend, "torch")
+        except Blocked as problem:
+            print(f"not asked: {problem.message}", file=sys.stderr)
+            continue
+        print(page.missing or f"{page.url}: {len(page.files)} wheels", file=sys.stderr)
+        for seen in seen_builds(page.files, backend):
+            build = new_build(seen, catalog) if seen.key not in known else None
+            if build is not None:
+                add(document, build)
+                document["as_of"] = datetime.date.today().isoformat()
+    return document
+
+
+def add(document: dict[str, Any], build: TorchBuild) -> None:
+    """Put a build where it belongs, with its release and platform where they are new."""
+    rows = document["releases"]["rows"]
+    release = next((row for row in rows if row["torch"] == build.torch), None)
+    if release is None:
+        release = {"torch": build.torch, "released": build.released or ""}
+        release |= {"torchvision": build.torchvision, "torchaudio": build.torchaudio}
+        release["platforms"] = []
+        rows.append(release)
+        rows.sort(key=lambda row: parsed(row["torch"]))
+    on = f"{build.os}-{build.machine}"
+    platform = next((p for p in release["platforms"] if p["on"] == on), None)
+    if platform is None:
+        platform = {"on": on, "pythons": " ".join(build.pythons)}
+        platform |= {k: v for k in ("glibc", "macos") if (v := getattr(build, k))}
+        if not build.labelled:
+            platform["labelled"] = False
+        platform["builds"] = []
+        release["platforms"].append(platform)
+    row = {"backend": build.backend}
+    if build.kernels:
+        row["arch"] = " ".join(arch_list(build.kernels, build.ptx))
+    platform["builds"].append({**row, "status": build.status, "note": build.note})
+    platform["builds"].sort(key=lambda row: (row["backend"] != "cpu", row["backend"]))
+
+
+def arch_list(kernels: tuple[str, ...], ptx: tuple[str, ...]) -> list[str]:
+    """Kernels and PTX as torch's builds write them: `8.0 12.0+PTX`."""
+    plus = {code.replace("compute_", "sm_") for code in ptx}
+    return [f"{Capability.parse(sm)}{'+PTX' if sm in plus else ''}" for sm in kernels]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
