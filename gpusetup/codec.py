@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,7 +15,10 @@ T = TypeVar("T")
 
 def to_json(value: object, *, indent: int = 0) -> str:
     """The JSON text of a plain value; `indent=0` gives one line."""
-    raw = msgspec.json.encode(value, enc_hook=_encode)
+    try:
+        raw = msgspec.json.encode(value, enc_hook=_encode)
+    except UnicodeEncodeError:  # a path or variable that was no UTF-8 (a lone surrogate in Python)
+        raw = msgspec.json.encode(_without_surrogates(to_plain(value)))
     return (msgspec.json.format(raw, indent=indent) if indent else raw).decode()
 
 
@@ -49,9 +53,22 @@ def json_schema(kind: Any) -> dict[str, Any]:
     return msgspec.json.schema(kind, schema_hook=_schema)
 
 
+def _without_surrogates(value: Any) -> Any:
+    """The same plain value with the bytes that were no UTF-8 as question marks."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(k): _without_surrogates(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(inner) for inner in value]
+    return value
+
+
 def _encode(value: object) -> object:
     if isinstance(value, Capability):
         return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
     raise TypeError(f"no JSON form for {type(value).__name__}")
 
 

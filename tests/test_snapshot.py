@@ -1,0 +1,143 @@
+"""Snapshot files: the round trip, and what a bad file gets."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpusetup.errors import BadInput, UsageError
+from gpusetup.model import Capability, Gpu, Snapshot
+from gpusetup.snapshot import (
+    MOST_BYTES,
+    dump_snapshot,
+    example_machines,
+    in_one_line,
+    load_snapshot,
+    machine_named,
+    parse_snapshot,
+)
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+st.register_type_strategy(str, TEXT)
+st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
+st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
+st.register_type_strategy(
+    Capability, st.builds(Capability, st.integers(0, 99), st.integers(0, 9))
+)
+SNAPSHOTS = st.from_type(Snapshot)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(SNAPSHOTS)
+def test_a_snapshot_survives_the_round_trip(snapshot: Snapshot) -> None:
+    assert parse_snapshot(dump_snapshot(snapshot).encode(), "it") == snapshot
+
+
+def write(folder: Path, content: bytes | str, name: str = "machine.json") -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+GOOD = dump_snapshot(Snapshot(gpus=(Gpu(name="NVIDIA L4"),)))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (GOOD[: len(GOOD) // 2], f"is cut off after {len(GOOD) // 2} bytes"),
+        ("", "is cut off after 0 bytes"),
+        ("driver: 580", "cannot be read: JSON is malformed"),
+        ("[1, 2]", "Expected `object`, got `array`"),
+        ("{}", "`$.schema` is missing"),
+        (GOOD.replace("snapshot/1", "snapshot/2"), "was written by a newer gpusetup"),
+        (GOOD.replace("snapshot/1", "snapshot/x"), "is no snapshot"),
+        (GOOD.replace("snapshot/1", "resolve/1").replace("gpusetup.", "my."), "is no snapshot"),
+        (GOOD.replace('"NVIDIA L4"', "7"), "$.gpus[0].name"),
+        (GOOD.replace('"origin": "live"', '"origin": "moon"'), "$.origin"),
+        (b'{"schema": "gpusetup.snapshot/1", "origin": "\xff"}', "is not UTF-8 text: byte"),
+        ('{"schema": "gpusetup.snapshot/1", "x": ' + "[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, content: bytes | str, said: str) -> None:
+    with pytest.raises(BadInput) as problem:
+        load_snapshot(write(tmp_path, content))
+    assert said in problem.value.message
+    assert "machine.json" in problem.value.message
+    assert problem.value.exit_code == 2
+
+
+def test_a_capability_that_is_none_names_its_place(tmp_path: Path) -> None:
+    bad = GOOD.replace('"compute_capability": null', '"compute_capability": "eight"')
+    with pytest.raises(BadInput, match="compute_capability"):
+        load_snapshot(write(tmp_path, bad))
+
+
+def test_a_file_of_100_mb_is_refused_without_reading_it_all(tmp_path: Path) -> None:
+    path = tmp_path / "huge.json"
+    with path.open("wb") as file:
+        file.truncate(100 << 20)
+    with pytest.raises(BadInput, match=f"larger than {MOST_BYTES >> 20} MiB"):
+        load_snapshot(path)
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is a folder"):
+        load_snapshot(tmp_path)
+    with pytest.raises(BadInput, match="cannot be read: No such file"):
+        load_snapshot(tmp_path / "none.json")
+
+
+def test_powershell_writes_utf16_and_it_is_read(tmp_path: Path) -> None:
+    assert load_snapshot(write(tmp_path, GOOD.encode("utf-16"))).gpus == (Gpu(name="NVIDIA L4"),)
+    assert load_snapshot(write(tmp_path, GOOD.encode("utf-8-sig"))).gpus is not None
+
+
+def test_fields_of_a_newer_minor_version_are_ignored(tmp_path: Path) -> None:
+    newer = {**json.loads(GOOD), "weather": "fine"}
+    assert load_snapshot(write(tmp_path, json.dumps(newer))).gpus is not None
+
+
+def test_the_snapshot_in_a_doctors_answer_is_found(tmp_path: Path) -> None:
+    answer = {"schema": "gpusetup.doctor/1", "cause": "ok", "snapshot": json.loads(GOOD)}
+    assert load_snapshot(write(tmp_path, json.dumps(answer))).gpus == (Gpu(name="NVIDIA L4"),)
+
+
+def test_a_path_that_is_no_text_does_not_stop_the_answer() -> None:
+    odd = dataclasses.replace(Snapshot(), environment=MappingProxyType({"PATH": "/home/\udcff"}))
+    assert json.loads(dump_snapshot(odd))["environment"] == {"PATH": "/home/?"}
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def test_an_unknown_machine_names_the_nearest() -> None:
+    with pytest.raises(UsageError) as problem:
+        machine_named("rtx3050laptop")
+    assert problem.value.hint is not None
+    assert "`rtx3050-laptop`" in problem.value.hint
+    assert "--from list" in problem.value.hint
+
+
+def test_what_looks_like_a_path_is_a_file_even_if_it_is_missing() -> None:
+    with pytest.raises(BadInput, match="No such file"):
+        machine_named("./rtx3050-laptop")
+
+
+def test_a_name_cannot_leave_the_folder_of_the_machines() -> None:
+    with pytest.raises(BadInput):
+        machine_named("../machines/rtx3050-laptop")
+
+
+def test_a_machine_in_one_line() -> None:
+    assert in_one_line(machine_named("rtx3050-laptop")) == (
+        "Windows 11, NVIDIA GeForce RTX 3050 Laptop GPU, driver 581.29, torch 2.5.1+cpu"
+    )
+    assert "8 x NVIDIA H100" in in_one_line(machine_named("h100-no-fabric-manager"))
+    assert len(example_machines()) >= 24
