@@ -72,7 +72,10 @@ class Child:
         """End the process, if there is one, without waiting for its torch to tidy up."""
         if self.process is None:
             return
+        assert self.process.stdin is not None
         self.process.kill()
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
         # One that sleeps in the driver cannot be killed: it is given up, not waited for.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=5)
@@ -82,8 +85,9 @@ class Child:
 def _listen(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> None:
     """Hand on each line; an empty one says that the child has gone."""
     assert process.stdout is not None
-    for line in process.stdout:
-        lines.put(line)
+    with process.stdout as answers:
+        for line in answers:
+            lines.put(line)
     lines.put("")
 
 

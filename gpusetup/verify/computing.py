@@ -121,6 +121,8 @@ class Training(NamedTuple):
     """Whether every parameter is."""
     moved: bool
     """Whether every parameter changed."""
+    scaled: bool
+    """Whether the scaler never met a gradient that is no finite number; none should be here."""
     low: str
     """The dtype in which autocast really multiplied."""
     wanted: str
@@ -152,6 +154,7 @@ def train(device: str) -> Training:
         tuple(losses),
         all(bool(torch.isfinite(each).all()) for each in parameters),
         not any(map(torch.equal, first, parameters)),
+        scaler is None or float(scaler.get_scale()) >= FIRST_SCALE,
         str(guess.dtype).replace("torch.", ""),
         str(low).replace("torch.", ""),
     )
@@ -199,8 +202,9 @@ def judged(done: Training) -> Outcome:
     for sound, complaint in (
         (done.low == done.wanted, f"autocast multiplied in {done.low}, not in {done.wanted}"),
         (done.finite, "parameters are no longer finite"),
+        (done.scaled, "gradients were not finite, where nothing overflows"),
         (left == left, "the loss is not a number"),
-        (done.moved, "parameters did not move: gradients are missing, zero or were not finite"),
+        (done.moved, "parameters did not move: gradients are missing or zero"),
         (left <= LOSS_LEFT, "the loss does not fall as it should"),
     ):
         if not sound:

@@ -106,7 +106,22 @@ def wrong_element(torch, func, found):
     return found
 
 
-FAULTS = {"no-kernel": no_kernel, "sticky": sticky, "abort": abort, "wrong-element": wrong_element}
+def nan_once(torch, func, found):
+    if func is torch.relu:
+        nan_once.calls += 1
+        return found * float("nan") if nan_once.calls == 5 else found
+    return found
+
+
+nan_once.calls = 0
+
+FAULTS = {
+    "nan-once": nan_once,
+    "no-kernel": no_kernel,
+    "sticky": sticky,
+    "abort": abort,
+    "wrong-element": wrong_element,
+}
 
 if SCENE is not None and "--worker" in getattr(sys, "orig_argv", []):
     install(SCENE)

@@ -1,0 +1,330 @@
+"""Each check of the quick level catches what it is there for; on the CPU, with faults put in."""
+
+from __future__ import annotations
+
+import ctypes.util
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gpusetup.verify import computing, devices, libraries, precision
+from gpusetup.verify.libraries import Tried
+from gpusetup.verify.precision import IEEE, Precision, effective_cpu, effective_cuda, matmul_limit
+from gpusetup.verify.worker import raised, served
+
+AMPERE, TURING = (8, 0), (7, 5)
+ALLOWED = (Precision("tf32", "torch.backends.cuda.matmul.allow_tf32"),)
+
+
+class Fault(torch.utils._python_dispatch.TorchDispatchMode):
+    """Changes what one operator returns; `when` says at which call (from 1), None at each."""
+
+    def __init__(self, name: str, change: Callable[[Any], Any], when: int | None = None) -> None:
+        super().__init__()
+        self.name, self.change, self.when, self.calls = name, change, when, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if func.overloadpacket.__name__ != self.name or found.dtype == torch.float64:
+            return found
+        self.calls += 1
+        return self.change(found) if self.when in (None, self.calls) else found
+
+
+def element(found: torch.Tensor, by: float) -> torch.Tensor:
+    found[321, 654] += by
+    return found
+
+
+def cut_bits(found: torch.Tensor, bits: int) -> torch.Tensor:
+    mask = ~((1 << bits) - 1)
+    return (found.view(torch.int32) & mask).view(torch.float32)
+
+
+@pytest.fixture(autouse=True)
+def plain_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    computing.product()
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+def test_a_sound_product_passes_with_value_and_limit() -> None:
+    found = computing.matmul("cpu")
+    assert found.status == "passed"
+    assert found.value is not None and found.limit is not None
+    assert 0 < found.value < found.limit == matmul_limit("ieee", 1000)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda found: element(found, 2e-3), "1 of 1000000 elements are wrong"),
+        (lambda found: element(found, float("nan")), "not a number"),
+        (lambda found: element(found, float("inf")), "1 of 1000000 elements are wrong"),
+        (lambda found: cut_bits(found, 8), "elements are wrong"),
+        (lambda found: found.roll(1, 0), "elements are wrong"),
+        (lambda found: found * 0, "elements are wrong"),
+        (lambda found: found.bfloat16().float(), "elements are wrong"),
+    ],
+    ids=["one wrong", "a nan", "an inf", "low bits", "rows moved", "zero", "rounded"],
+)
+def test_a_wrong_product_fails(change: Callable[[Any], Any], words: str) -> None:
+    with Fault("mm", change):
+        found = computing.matmul("cpu")
+    assert found.status == "failed"
+    assert words in found.detail
+    assert found.hint
+
+
+@pytest.mark.parametrize(("bits", "name"), [(13, "tf32"), (16, "bf16")])
+def test_coarse_arithmetic_fails_where_no_setting_permits_it_and_is_recognised(
+    monkeypatch: pytest.MonkeyPatch, bits: int, name: str
+) -> None:
+    exact = computing.product()
+    coarse = exact._replace(left=cut_bits(exact.left, bits), right=cut_bits(exact.right, bits))
+    monkeypatch.setattr(computing, "product", lambda: coarse)
+    silent = computing.matmul("cpu")
+    assert (silent.status, f"as {name} arithmetic" in silent.detail) == ("failed", True)
+
+    permitted = Precision(name, "a setting")
+    monkeypatch.setattr(computing, "read_precision", lambda *_: permitted)
+    said = computing.matmul("cpu")
+    assert said.status == "passed"
+    assert f"{name} by a setting" in said.detail
+
+
+def test_the_limit_leaves_room_for_one_running_sum() -> None:
+    exact = computing.product()
+    total = torch.zeros(1000, 1000)
+    for k in range(1000):
+        total.addr_(exact.left[:, k], exact.right[k])
+    worst = float(((total.double() - exact.exact).abs() / exact.scale).max())
+    assert matmul_limit("ieee", 1000) / 3 < worst < matmul_limit("ieee", 1000) / 1.5
+
+
+@pytest.mark.parametrize(
+    ("settings", "environ", "capability", "expected"),
+    [
+        ((IEEE,), {}, AMPERE, "ieee"),
+        (ALLOWED, {}, AMPERE, "tf32"),
+        (ALLOWED, {}, TURING, "ieee"),
+        (ALLOWED, {"NVIDIA_TF32_OVERRIDE": "0"}, AMPERE, "ieee"),
+        ((IEEE,), {"NVIDIA_TF32_OVERRIDE": "1"}, AMPERE, "tf32"),
+        ((IEEE,), {"NVIDIA_TF32_OVERRIDE": "1"}, TURING, "ieee"),
+        ((IEEE,), {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}, AMPERE, "tf32"),
+        ((Precision("bf16", "medium"),), {}, AMPERE, "tf32"),
+        ((), {}, AMPERE, "ieee"),
+    ],
+)
+def test_the_effective_precision_of_a_gpu(
+    settings: Any, environ: dict[str, str], capability: tuple[int, int], expected: str
+) -> None:
+    assert effective_cuda(settings, environ, capability).name == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, "ieee"),
+        ({"ONEDNN_DEFAULT_FPMATH_MODE": "bf16"}, "bf16"),
+        ({"DNNL_DEFAULT_FPMATH_MODE": "TF32"}, "tf32"),
+        ({"DNNL_DEFAULT_FPMATH_MODE": "STRICT"}, "ieee"),
+    ],
+)
+def test_the_effective_precision_of_a_cpu(environ: dict[str, str], expected: str) -> None:
+    assert effective_cpu((IEEE,), environ).name == expected
+
+
+@pytest.mark.parametrize(
+    ("setting", "cpu", "gpu"),
+    [("highest", "ieee", "ieee"), ("high", "tf32", "tf32"), ("medium", "bf16", "tf32")],
+)
+def test_the_settings_of_the_real_torch_are_read(setting: str, cpu: str, gpu: str) -> None:
+    torch.set_float32_matmul_precision(setting)
+    assert precision.read_precision(torch, "cpu", None).name == cpu
+    assert precision.read_precision(torch, "cuda:0", AMPERE).name == gpu
+    assert computing.matmul("cpu").status == "passed"
+
+
+def test_settings_that_an_older_torch_lacks_or_refuses_are_passed_over() -> None:
+    def refuses(_: Any) -> Precision:
+        raise RuntimeError("mix of the legacy and new APIs")
+
+    def lacks(_: Any) -> Precision:
+        raise AttributeError("fp32_precision")
+
+    assert precision._said(torch, (refuses, lacks, lambda _: ALLOWED[0])) == ALLOWED
+
+
+def test_a_sound_training_passes_well_below_its_limit() -> None:
+    found = computing.amp("cpu")
+    assert (found.status, found.limit) == ("passed", computing.LOSS_LEFT)
+    assert found.value is not None and found.value < 0.3
+
+
+def test_a_gradient_that_is_not_a_number_fails() -> None:
+    with Fault("threshold_backward", lambda found: found * float("nan"), when=5):
+        found = computing.amp("cpu")
+    assert (found.status, "no longer finite" in found.detail) == ("failed", True)
+    assert found.value is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda found: found * 0, "did not move"),
+        (lambda found: found * -0.02, "the loss does not fall"),
+    ],
+    ids=["lost gradients", "wrong sign"],
+)
+def test_a_wrong_backward_fails(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], Any], words: str
+) -> None:
+    step = computing.Descent.step
+
+    def changed(self: computing.Descent) -> None:
+        for parameter in self.param_groups[0]["params"]:
+            parameter.grad = change(parameter.grad)
+        step(self)
+
+    monkeypatch.setattr(computing.Descent, "step", changed)
+    found = computing.amp("cpu")
+    assert (found.status, words in found.detail) == ("failed", True), found
+
+
+def test_an_optimizer_that_skips_a_parameter_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def three_of_four(self: computing.Descent) -> None:
+        for parameter in self.param_groups[0]["params"][:3]:
+            parameter.data.add_(parameter.grad, alpha=-self.rate)
+
+    monkeypatch.setattr(computing.Descent, "step", three_of_four)
+    assert "did not move" in computing.amp("cpu").detail
+
+
+def test_an_autocast_that_does_nothing_fails() -> None:
+    training = computing.Training((1.0, 0.1), True, True, True, "float32", "bfloat16")
+    assert "autocast multiplied in float32" in computing.judged(training).detail
+
+
+def test_no_check_imports_the_compiler_or_an_optimizer_of_torch() -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import sys\n"
+        "from gpusetup.verify.checks import QUICK\n"
+        "states = [c.run('cpu').status for c in QUICK if 'cpu' in c.on]\n"
+        "print(states, 'torch._dynamo' in sys.modules)"
+    )
+    root = Path(__file__).resolve().parent.parent
+    said = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
+    assert said.stdout == "['passed', 'passed', 'passed'] False\n", said.stderr
+
+
+def test_memory_that_changes_what_is_written_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def flip(found: torch.Tensor) -> torch.Tensor:
+        found[77] ^= 4
+        return found
+
+    with Fault("clone", flip):
+        found = devices.properties("cpu")
+    assert (found.status, "came back changed" in found.detail) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    ("built", "capability", "by"),
+    [
+        ("sm_50 sm_80 sm_86", (8, 9), "sm_86"),
+        ("sm_80 sm_90", (8, 6), "sm_80"),
+        ("sm_86", (8, 0), None),
+        ("sm_80", (8, 7), None),
+        ("sm_87", (8, 7), "sm_87"),
+        ("sm_87", (8, 9), None),
+        ("sm_90a", (9, 0), "sm_90a"),
+        ("sm_90 compute_90", (10, 0), "compute_90"),
+        ("compute_90a", (10, 0), None),
+        ("sm_120", (12, 1), "sm_120"),
+        ("sm_100", (12, 0), None),
+        ("", (8, 6), None),
+    ],
+)
+def test_what_serves_a_gpu(built: str, capability: tuple[int, int], by: str | None) -> None:
+    assert devices.serves(built.split(), capability) == by
+
+
+def test_whatever_serves_a_gpu_still_does_in_a_larger_build() -> None:
+    kernels = ["sm_50", "sm_75", "sm_80", "sm_86", "sm_90", "sm_120", "compute_90"]
+    gpus = [(5, 2), (6, 1), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 1)]
+    for small in itertools.chain.from_iterable(
+        itertools.combinations(kernels, size) for size in range(4)
+    ):
+        for gpu, extra in itertools.product(gpus, kernels):
+            if devices.serves(list(small), gpu):
+                assert devices.serves([*small, extra], gpu)
+
+
+NO_DRIVER = "libcuda.so.1: cannot open shared object file: No such file or directory"
+NO_CUBLAS = "libcublas.so.12: cannot open shared object file: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("problems", "status", "words"),
+    [
+        (("", ""), "passed", "2 CUDA libraries load"),
+        (("", NO_DRIVER), "passed", "1 CUDA libraries load, 1 wait for the driver"),
+        (("", NO_CUBLAS), "failed", NO_CUBLAS),
+        ((NO_CUBLAS, "libcuda_wrapper.so: invalid ELF header"), "failed", "(and 1 more)"),
+        ((), "failed", "no CUDA library"),
+    ],
+)
+def test_libraries_of_an_image(problems: tuple[str, ...], status: str, words: str) -> None:
+    found = libraries.judged(tuple(Tried("libtorch_cuda.so", text) for text in problems))
+    assert (found.status, words in found.detail) == (status, True), found
+
+
+def test_the_libraries_that_training_needs_are_found_and_the_others_left(tmp_path: Path) -> None:
+    for name in (
+        "torch/lib/libtorch_cuda.so",
+        "torch/lib/libtorch_cpu.so",
+        "nvidia/cublas/lib/libcublas.so.12",
+        "nvidia/cublas/lib/libcublasLt.so.12",
+        "nvidia/cudnn/lib/libcudnn_engines_precompiled.so.9",
+        "nvidia/cudnn/include/cudnn.h",
+        "nvidia/cu13/lib/libcudart.so.13",
+        "nvidia/cufile/lib/libcufile_rdma.so.1",
+        "torch/lib/cudart64_12.dll",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = libraries.libraries_of(str(tmp_path / "torch"))
+    assert [Path(path).name for path in found] == [
+        "cudart64_12.dll",
+        "libtorch_cuda.so",
+        "libcudart.so.13",
+        "libcublas.so.12",
+        "libcublasLt.so.12",
+        "libcudnn_engines_precompiled.so.9",
+    ]
+
+
+def test_a_library_is_really_loaded(tmp_path: Path) -> None:
+    (tmp_path / "libcublas.so.12").write_bytes(b"cut off")
+    assert libraries.load(str(tmp_path / "libcublas.so.12")).problem
+    real = ctypes.util.find_library("c")
+    assert real is not None and libraries.load(real).problem == ""
+
+
+def test_an_exception_is_a_failed_check_and_a_sticky_one_spends_the_process() -> None:
+    assert raised(RuntimeError("CUDA error: unspecified launch failure\nmore")).spent
+    memory = raised(RuntimeError("CUDA out of memory. Tried to allocate"))
+    assert (memory.spent, "nvidia-smi" in (memory.hint or "")) == (False, True)
+    answer = served({"name": "matmul", "device": "cuda:0"}, verbose=False)
+    assert answer["outcome"]["status"] == "failed"
+    assert "\n" not in answer["outcome"]["detail"]

@@ -1,0 +1,148 @@
+"""The expressions of `--expect`: what is read, what is refused, what holds."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from gpusetup.verify.expect import (
+    NAMES,
+    OPERATORS,
+    contradiction,
+    judge,
+    parse,
+    read_version,
+)
+from gpusetup.verify.values import WrongQuestion
+
+FACTS: dict[str, Any] = {
+    "torch": "2.5.1+cu124",
+    "cuda": "12.4",
+    "gpus": 2,
+    "arch": ["sm_50", "sm_80", "sm_86", "sm_90a", "compute_90"],
+    "devices": [
+        {"device": "cuda:0", "memory_total_bytes": 4 * 2**30, "compute_capability": "8.6"},
+        {"device": "cuda:1", "memory_total_bytes": 16 * 2**30, "compute_capability": "7.5"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("gpus>=2", "passed"),
+        ("gpus==3", "failed"),
+        ("gpus != 3", "passed"),
+        ("torch==2.5.*", "passed"),
+        ("torch==2.5.1", "passed"),
+        ("torch==2.5.1+cu124", "passed"),
+        ("torch==2.5.1+cpu", "failed"),
+        ("torch==2.50.*", "failed"),
+        ("torch!=2.5.*", "failed"),
+        ("torch>=2.5", "passed"),
+        ("torch<2.10", "passed"),
+        ("cuda==12.4", "passed"),
+        ("cuda==12.*", "passed"),
+        ("cuda>12.4", "failed"),
+        ("memory_gib>=3.5", "passed"),
+        ("memory_gib>=8", "failed"),
+        ("capability>=7.0", "passed"),
+        ("capability>=8.0", "failed"),
+        ("arch>=8.6", "passed"),
+        ("arch==8.0", "passed"),
+        ("arch>9.0", "failed"),
+        ("arch!=5.0", "failed"),
+        ("arch!=7.5", "passed"),
+    ],
+)
+def test_an_expression_holds_or_not(text: str, status: str) -> None:
+    assert judge(parse(text), FACTS).status == status
+
+
+def test_the_value_that_is_wrong_is_named() -> None:
+    assert judge(parse("memory_gib>=8"), FACTS).detail == "memory_gib>=8: found 4.00 on cuda:0"
+
+
+def test_a_cpu_build_says_so_and_fails() -> None:
+    found = judge(parse("cuda>=11.8"), {"torch": "2.5.1+cpu", "cuda": None})
+    assert (found.status, found.detail) == (
+        "failed",
+        "cuda>=11.8: torch 2.5.1+cpu was built without CUDA",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gpus=>2", "no operator '=>', the nearest is '>='"),
+        ("gpus=2", "no operator '=', the nearest is '=='"),
+        ("torch~=2.5", "no operator '~=', the nearest is '>='"),
+        ("gpus", "has no operator"),
+        ("", "no name ''"),
+        ("gpu>=2", "no name 'gpu', the nearest is 'gpus'"),
+        ("memory>=2", "the nearest is 'memory_gib'"),
+        ("zebra>=2", "no name 'zebra'"),
+        ("gpus>=two", "'two' is no value of gpus"),
+        ("gpus>=", "'' is no value of gpus"),
+        ("gpus>=-1", "'-1' is no value of gpus"),
+        ("capability>=8", "'8' is no value of capability"),
+        ("memory_gib>=4GB", "'4GB' is no value of memory_gib"),
+        ("torch==2.x.*", "'2.x.*' is no value of torch"),
+        ("torch>=2.5.*", "`.*` goes with == and != only"),
+        ("torch==2.5 and gpus==1", "is no value of torch"),
+    ],
+)
+def test_a_wrong_expression_is_refused_in_one_line(text: str, words: str) -> None:
+    with pytest.raises(WrongQuestion) as refused:
+        parse(text)
+    assert words in refused.value.message
+    assert "\n" not in refused.value.message
+    assert refused.value.hint
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_an_expression_or_a_wrong_question(text: str) -> None:
+    try:
+        assert parse(text).operator in OPERATORS
+    except WrongQuestion as refused:
+        assert refused.message
+
+
+def test_what_needs_a_gpu_contradicts_a_device_that_is_none() -> None:
+    needing = {name for name, row in NAMES.items() if contradiction(parse(row.example), "none")}
+    assert needing == {"gpus", "memory_gib", "capability"}
+    assert not any(contradiction(parse(row.example), "auto") for row in NAMES.values())
+
+
+VERSIONS = st.builds(
+    lambda release, stage, post, dev, local: (
+        ".".join(map(str, release)) + stage + post + dev + local
+    ),
+    st.lists(st.integers(0, 30), min_size=1, max_size=4),
+    st.sampled_from(("", "a0", "b2", "rc1", "rc10")),
+    st.sampled_from(("", ".post0", ".post3")),
+    st.sampled_from(("", ".dev20250101", ".dev7")),
+    st.sampled_from(("", "+cu124", "+git1a2b3c")),
+)
+
+
+@given(VERSIONS, VERSIONS)
+def test_versions_are_ordered_as_packaging_orders_their_public_part(a: str, b: str) -> None:
+    ours = read_version(a)._replace(local=""), read_version(b)._replace(local="")
+    theirs = Version(Version(a).public), Version(Version(b).public)
+    for compare in (operator.lt, operator.eq, operator.gt):
+        assert compare(*ours) == compare(*theirs)
+
+
+@given(VERSIONS, st.lists(st.integers(0, 30), min_size=1, max_size=3))
+def test_a_prefix_matches_as_packaging_matches_it(version: str, prefix: list[int]) -> None:
+    wanted = ".".join(map(str, prefix)) + ".*"
+    for sign in ("==", "!="):
+        found = judge(parse(f"torch{sign}{wanted}"), {"torch": version}).status == "passed"
+        assert found == SpecifierSet(f"{sign}{wanted}").contains(version, prereleases=True)
