@@ -21,6 +21,7 @@ from gpusetup.probe.environment import is_kept
 
 AS_IT_IS = frozenset({"schema", "origin", "family", "taken_at", "compute_capability"})
 """Fields of a closed vocabulary or shape, which carry nothing of their own."""
+_VERSION = re.compile(r"\d[\w.+!-]{0,40}")
 
 COMMON_NAMES = frozenset(
     "root user users admin administrator ubuntu debian fedora centos rocky "  # noqa: SIM905
@@ -79,12 +80,18 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
 
 def _walk(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
     if isinstance(value, str):
-        return value if key in AS_IT_IS else "<secret>" if is_secret_key(key) else scrub(value)
+        return _text(value, scrub, key)
     if isinstance(value, dict):
         return {scrub(name): _walk(inner, scrub, name) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_walk(inner, scrub, key) for inner in value]
     return value
+
+
+def _text(value: str, scrub: Callable[[str], str], key: str) -> str:
+    if key in AS_IT_IS or (key.endswith("version") and _VERSION.fullmatch(value)):
+        return value
+    return "<secret>" if is_secret_key(key) else scrub(value)
 
 
 def is_secret_key(key: str) -> bool:
@@ -160,8 +167,12 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 """What is a secret or a name by its shape, whoever's it is -> what stands there instead."""
 
 _ADDRESS = re.compile(r"(?<=://)(\[[0-9a-fA-F:]+\]|[\w.-]+)")
-_BYTE = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
-_IPV4 = re.compile(rf"(?<![\w.])(?!127\.0\.0\.1|0\.0\.0\.0)(?:{_BYTE}\.){{3}}{_BYTE}(?![\w.])")
+_BYTE = r"\d{1,3}"
+_IPV4 = re.compile(
+    rf"(?<![\w.])(?:(?:10\.{_BYTE}|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.{_BYTE}){{2}}(?![\w.])"
+    rf"|(?!127\.0\.0\.1|0\.0\.0\.0)(?:{_BYTE}\.){{3}}{_BYTE}(?=:\d))"
+)
+"""Private addresses, and any other with a port; four numbers alone may be a version."""
 _SHARE = re.compile(r"(?<![\w\\:])\\\\([\w.-]+)(?=\\)")
 
 

@@ -27,9 +27,7 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 st.register_type_strategy(str, TEXT)
 st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
-st.register_type_strategy(
-    Capability, st.builds(Capability, st.integers(0, 99), st.integers(0, 9))
-)
+st.register_type_strategy(Capability, st.builds(Capability, st.integers(0, 99), st.integers(0, 9)))
 SNAPSHOTS = st.from_type(Snapshot)
 
 
@@ -65,7 +63,9 @@ GOOD = dump_snapshot(Snapshot(gpus=(Gpu(name="NVIDIA L4"),)))
         ('{"schema": "gpusetup.snapshot/1", "x": ' + "[" * 100_000, "nested too deeply"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, content: bytes | str, said: str) -> None:
+def test_a_bad_file_is_refused_with_its_place(
+    tmp_path: Path, content: bytes | str, said: str
+) -> None:
     with pytest.raises(BadInput) as problem:
         load_snapshot(write(tmp_path, content))
     assert said in problem.value.message

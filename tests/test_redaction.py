@@ -1,0 +1,267 @@
+"""What is made for sharing carries no user, host, serial number, secret or GPU UUID."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import string
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gpusetup.model import (
+    Disk,
+    Event,
+    Gpu,
+    Package,
+    Python,
+    Reading,
+    Snapshot,
+    Torch,
+    Wanted,
+)
+from gpusetup.probe.environment import is_kept, kept
+from gpusetup.redaction import COMMON_NAMES, Private, private_here, redact
+from gpusetup.snapshot import dump_snapshot, example_machines, machine_named
+
+NOBODY = Private()
+WORDS = st.text(string.ascii_lowercase, min_size=5, max_size=12).filter(
+    # A name that is part of the record's own words cannot be told from them.
+    lambda word: word not in COMMON_NAMES and word not in OWN_WORDS
+)
+HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
+UUIDS = st.uuids(version=4).map(str)
+
+
+def shared(snapshot: Snapshot, private: Private = NOBODY) -> str:
+    return dump_snapshot(redact(snapshot, private))
+
+
+def planted(text: str) -> Snapshot:
+    """A snapshot that has a text in every place that may hold free text."""
+    return Snapshot(
+        python=Python(executable=text, prefix=text, site_packages=text, others=(text,)),
+        torch=Torch(location=text, import_error=text),
+        packages=(Package(name="torch", version="2.5.1", location=text, channel=text),),
+        disks=(Disk(subject="tmp", path=text),),
+        environment={"LD_LIBRARY_PATH": text, "PIP_INDEX_URL": text, "AWS_SECRET_ACCESS_KEY": text},
+        wanted=Wanted(source=text),
+        events=(Event(kind="xid", values={"path": text}, source=text, text=text),),
+        readings=(Reading(subject="x", source=text, value=text, problem=text),),
+    )
+
+
+OWN_WORDS = frozenset(
+    word.lower()
+    for word in "".join(c if c.isalnum() else " " for c in dump_snapshot(planted("x"))).split()
+) | {"private", "secret", "address", "users", "project", "server", "simple", "serial", "token"}
+
+HOMES = (
+    "/home/{user}",
+    "/home/{user}/project/.venv/bin/python",
+    "/export/home/{user}/x",
+    "/Users/{user}/Library",
+    "/mnt/c/Users/{user}/x",
+    "C:\\Users\\{user}",
+    "C:\\Users\\{user}\\project",
+    "d:\\users\\..\\Users\\{user}\\x",
+    "C:/Users/{user}/x",
+    "/usr/bin:/home/{user}/.local/bin:/bin",
+    "C:\\Windows;C:\\Users\\{user}\\bin;C:\\x",
+    "FileNotFoundError: '/home/{user}/x' is not there",
+    "file:///home/{user}/wheels",
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(user=WORDS, place=st.sampled_from(HOMES))
+def test_home_folders_of_anybody_become_a_tilde(user: str, place: str) -> None:
+    text = shared(planted(place.format(user=user)))
+    assert user not in text.lower()
+    assert "~" in text
+
+
+SECRETS = (
+    "https://{word}:{hex}@server.example/simple",
+    "https://server.{word}.example/simple",
+    "token={hex}",
+    'password: "{hex}"',
+    "Authorization: Bearer {hex}",
+    "api_key='{hex}'",
+    "--password={word}",
+    "hf_{hex}",
+    "ghp_{hex}",
+    "AKIA{hex}",
+    "Serial Number : {word}",
+    "serial={word}",
+    "{word}@{hex}",
+    "{word}@host.example",
+    "\\\\{word}\\share",
+    "00:1a:2b:3c:4d:5e {hex}",
+    "Nov 20 05:00:00 {word} kernel: NVRM: Xid (PCI:0000:65:00): 79",
+    "2026-11-20T05:00:00+0100 {word} kernel[1]: NVRM: Xid",
+    "hostname: {word}",
+    "USER={word}",
+    "container {hex}{hex}",
+    "-----BEGIN OPENSSH PRIVATE KEY-----\n{hex}\n{word}",
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(word=WORDS, digits=HEX, form=st.sampled_from(SECRETS))
+@example(word="alice", digits="0" * 32, form="https://{word}:{hex}@server.example/simple")
+def test_secrets_are_found_by_their_shape(word: str, digits: str, form: str) -> None:
+    text = shared(planted(form.format(word=word, hex=digits))).lower()
+    assert word not in text
+    assert digits not in text
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    user=WORDS, host=WORDS, form=st.sampled_from(["by {} on {}", "{}-{}", "/data/{}/{}/x", "{}.{}"])
+)
+def test_the_names_of_this_user_and_host_are_taken_out_wherever_they_stand(
+    user: str, host: str, form: str
+) -> None:
+    private = Private(names=(user, host), homes=(f"/srv/people/{user}",))
+    text = shared(planted(form.format(user, host) + f" /srv/people/{user}/x"), private).lower()
+    assert user not in text
+    assert host not in text
+    assert "~/x" in text
+
+
+def test_a_user_who_is_seen_in_a_home_folder_is_taken_out_elsewhere_too() -> None:
+    snapshot = Snapshot(
+        python=Python(prefix="/home/wilhelmina/.venv"),
+        readings=(Reading(subject="x", source="y", value="/data/wilhelmina/run of wilhelmina"),),
+    )
+    assert "wilhelmina" not in shared(snapshot)
+
+
+# --- GPUs ---------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(first=UUIDS, second=UUIDS, stranger=UUIDS)
+def test_a_gpu_has_one_alias_wherever_its_uuid_stands(
+    first: str, second: str, stranger: str
+) -> None:
+    gpus = (
+        Gpu(name="NVIDIA L4", uuid=f"GPU-{first}"),
+        Gpu(name="NVIDIA L4", uuid=f"GPU-{second}", mig_instances=(f"MIG-{stranger}",)),
+    )
+    snapshot = Snapshot(
+        gpus=gpus,
+        environment={
+            "CUDA_VISIBLE_DEVICES": f"GPU-{second},GPU-{first[:13]}",
+            "NVIDIA_VISIBLE_DEVICES": f"MIG-{stranger}",
+        },
+        readings=(Reading(subject="gpus", source="nvml", value=f"GPU-{second.upper()} L4"),),
+        events=(Event(kind="x", text=f"uuid {first}"),),
+    )
+    made = redact(snapshot, NOBODY)
+    assert [gpu.uuid for gpu in made.gpus or ()] == ["GPU-0001", "GPU-0002"]
+    assert made.environment["CUDA_VISIBLE_DEVICES"] == "GPU-0002,GPU-0001"
+    assert made.gpus is not None
+    assert made.gpus[1].mig_instances == (made.environment["NVIDIA_VISIBLE_DEVICES"],)
+    assert made.readings[0].value == "GPU-0002 L4"
+    text = dump_snapshot(made).lower()
+    assert not any(uuid in text or uuid[:13] in text for uuid in (first, second, stranger))
+
+
+def test_an_older_mig_name_keeps_its_numbers() -> None:
+    uuid = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"
+    made = redact(
+        Snapshot(
+            gpus=(Gpu(name="A100", uuid=uuid),),
+            environment={"CUDA_VISIBLE_DEVICES": f"MIG-{uuid}/1/0"},
+        ),
+        NOBODY,
+    )
+    assert made.environment["CUDA_VISIBLE_DEVICES"] == "MIG-GPU-0001/1/0"
+
+
+# --- the environment ------------------------------------------------------------------------------
+
+
+@given(st.dictionaries(st.text(string.ascii_uppercase + "_", min_size=1), st.text(max_size=8)))
+def test_only_listed_variables_are_kept(environ: dict[str, str]) -> None:
+    assert set(kept(environ)) == {name for name in environ if is_kept(name)}
+    noisy = {**environ, "AWS_SECRET_ACCESS_KEY": "x", "HF_TOKEN": "y", "NCCL_API_KEY": "z"}
+    assert not {"AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "NCCL_API_KEY"} & set(kept(noisy))
+
+
+def test_a_variable_that_is_not_listed_does_not_pass_even_from_a_file() -> None:
+    snapshot = Snapshot(environment={"MY_NAME": "x", "CUDA_HOME": "/usr/local/cuda"})
+    assert redact(snapshot, NOBODY).environment == {"CUDA_HOME": "/usr/local/cuda"}
+
+
+# --- what must stay -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", example_machines())
+def test_redacting_twice_changes_nothing_more(name: str) -> None:
+    once = redact(machine_named(name), NOBODY)
+    assert redact(once, NOBODY) == once
+
+
+@pytest.mark.parametrize("name", example_machines())
+def test_what_the_judgement_needs_stays(name: str) -> None:
+    before, after = machine_named(name), redact(machine_named(name), NOBODY)
+    for part in (
+        "os",
+        "driver",
+        "cuda_api",
+        "pci_devices",
+        "container",
+        "cpu",
+        "memory",
+        "devices",
+    ):
+        assert getattr(after, part) == getattr(before, part)
+    for gpu, shared_gpu in zip(before.gpus or (), after.gpus or (), strict=True):
+        same = dataclasses.replace(gpu, uuid=shared_gpu.uuid, mig_instances=())
+        assert dataclasses.replace(shared_gpu, mig_instances=()) == same
+    versions = [(p.name, p.version, p.installer, p.build) for p in before.packages or ()]
+    assert [(p.name, p.version, p.installer, p.build) for p in after.packages or ()] == versions
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://download.pytorch.org/whl/cu124",
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
+        "0000:65:00.0",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01",
+        "py3.11_cuda12.4_cudnn9.1.0_0",
+        "http://127.0.0.1:8080/whl",
+        "nvidia-cudnn-cu12 9.10.2.21",
+        "cuBLAS 10.3.9",
+    ],
+)
+def test_ordinary_words_of_a_record_stay(text: str) -> None:
+    made = redact(Snapshot(readings=(Reading(subject="x", source="y", value=text),)), NOBODY)
+    assert made.readings[0].value == text
+
+
+def test_this_process_knows_its_user_host_and_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "wilhelmina")
+    monkeypatch.setenv("HOME", "/data/wilhelmina")
+    monkeypatch.setattr("socket.gethostname", lambda: "lab7.example")
+    private = private_here()
+    assert {"wilhelmina", "lab7.example", "lab7"} <= set(private.names)
+    assert "/data/wilhelmina" in private.homes
+
+
+def test_a_secret_under_a_telling_key_goes_whatever_its_shape() -> None:
+    event = Event(kind="x", values={"serial_number": "1", "token": "b"})
+    values: Any = json.loads(shared(Snapshot(events=(event,))))["events"][0]["values"]
+    assert values == {"serial_number": "<secret>", "token": "<secret>"}
+
+
+@pytest.mark.parametrize("address", ["10.20.30.40", "192.168.7.8", "172.20.1.1", "8.9.10.11:29500"])
+def test_addresses_of_a_network_go(address: str) -> None:
+    event = Event(kind="x", text=f"cannot reach {address} from here")
+    assert address.partition(":")[0] not in shared(Snapshot(events=(event,)))
