@@ -265,3 +265,8 @@ def test_a_secret_under_a_telling_key_goes_whatever_its_shape() -> None:
 def test_addresses_of_a_network_go(address: str) -> None:
     event = Event(kind="x", text=f"cannot reach {address} from here")
     assert address.partition(":")[0] not in shared(Snapshot(events=(event,)))
+
+
+def test_a_user_who_is_called_like_a_word_of_the_record_does_not_break_it() -> None:
+    snapshot = Snapshot(origin="composed", taken_at="2026-11-20T09:00:00Z")
+    assert redact(snapshot, Private(names=("composed", "gpusetup", "snapshot"))) == snapshot

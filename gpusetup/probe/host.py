@@ -98,8 +98,7 @@ def windows_name(version: str) -> str:
 
 def read_distro(system: System) -> tuple[Mapping[str, str], Reading]:
     """What `distro` makes of the machine's release files, read through the door."""
-    texts = {path: read_or_none(system, f"/{path}") for path in RELEASE_FILES}
-    texts = {path: text for path, text in texts.items() if text is not None}
+    texts = _release_texts(system)
     if not texts:
         problem = "no release file in /etc or /usr/lib"
         return {}, Reading(subject="os", source="/etc/os-release", problem=problem)
@@ -111,7 +110,15 @@ def read_distro(system: System) -> tuple[Mapping[str, str], Reading]:
     return found, Reading(subject="os", source=f"/{next(iter(texts))}", value=value)
 
 
-def _by_distro(texts: Mapping[str, str | None]) -> Mapping[str, str]:
+def _release_texts(system: System) -> dict[str, str]:
+    """The release files by path; the copy in /usr/lib only where /etc has none."""
+    texts = {path: read_or_none(system, f"/{path}") for path in RELEASE_FILES}
+    if texts["etc/os-release"] is not None:
+        texts["usr/lib/os-release"] = None
+    return {path: text for path, text in texts.items() if text is not None}
+
+
+def _by_distro(texts: Mapping[str, str]) -> Mapping[str, str]:
     """`distro` reads a folder, so the few files are laid out in one for it."""
     import distro
 
@@ -119,7 +126,7 @@ def _by_distro(texts: Mapping[str, str | None]) -> Mapping[str, str]:
         for path, text in texts.items():
             place = Path(root, path)
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text or "", encoding="utf-8")
+            place.write_text(text, encoding="utf-8")
         found = distro.LinuxDistribution(include_lsb=False, include_uname=False, root_dir=root)
         return {
             "id": found.id(),
