@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from gpusetup.rules.judge import Diagnosis
 
 SUMMARY = (
-    "Reads this machine without importing torch, names the root cause of what is wrong, and the way "
+    "Reads this machine without importing torch, names the root cause of what is wrong, and "
+    "the way "
     "out. Exit 0 when the stack is healthy, 1 when it is not or cannot be judged."
 )
 EXAMPLES = (
@@ -113,7 +114,7 @@ def _answer(
     if options.format == "markdown" and not out.json:
         snapshot = for_sharing(snapshot, keep_private=options.keep_private)
     diagnosis = diagnose(snapshot, catalog, request, other_host=other_host)
-    answer = document(snapshot, catalog, diagnosis, options.only)
+    answer = document(diagnosis, catalog, options.only)
     if out.json:
         out.answer(answer)
     elif options.format == "markdown":
@@ -134,20 +135,15 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
     return ANSWER_IS_NO if bad or (strict and Severity.WARNING in gravest) else 0
 
 
-def document(
-    snapshot: Snapshot, catalog: Catalog, diagnosis: Diagnosis, only: Sequence[str] = ()
-) -> DoctorAnswer:
+def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -> DoctorAnswer:
     """The public answer. `only` leaves findings out, the cause stays."""
     from gpusetup.answers import DoctorAnswer
-    from gpusetup.catalog import with_catalog
-    from gpusetup.resolver import to_answer
 
-    machine = with_catalog(snapshot, catalog)
     return DoctorAnswer(
         cause=diagnosis.cause,
         findings=tuple(f for f in diagnosis.findings if not only or f.id in only),
-        resolution=to_answer(diagnosis.resolution, machine),
-        snapshot=machine,
+        resolution=diagnosis.answer,
+        snapshot=diagnosis.snapshot,
         catalog_as_of=catalog.as_of,
     )
 
@@ -210,7 +206,7 @@ def verified(snapshot: Snapshot, out: Console) -> tuple[Event, ...]:
 def failed_checks(text: str) -> tuple[Event, ...]:
     """The failed and crashed checks of a verify document.
 
-    >>> failed_checks('{"checks": [{"name": "matmul", "status": "failed", "detail": "off by 3"}]}')[0].kind
+    >>> failed_checks('{"checks": [{"name": "matmul", "status": "failed"}]}')[0].kind
     'check-failed'
     """
     import json
@@ -271,11 +267,11 @@ def _check_ids(ids: Sequence[str]) -> None:
 
 
 def _tell(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.rules.knowledge import FACTS, explained, fact, listed
+    from gpusetup.rules.knowledge import explained, fact, facts, listed
 
     if options.explain:
         known = fact(options.explain)
         out.answer(known, explained(known))
     else:
-        out.answer({"findings": FACTS}, listed())
+        out.answer({"schema": "gpusetup.findings/1", "findings": facts()}, listed())
     return 0

@@ -93,8 +93,11 @@ def shown(case: Case, subject: str, text: str) -> Evidence:
 
 def source_of(case: Case, subject: str) -> str:
     """Who gave a value: the sources of its readings, or the subject itself where none is kept."""
-    sources = (r.source for r in case.snapshot.readings if r.subject == subject and r.value)
-    return ", ".join(dict.fromkeys(sources)) or subject
+    for about in (subject, subject.partition(".")[0]):
+        sources = (r.source for r in case.snapshot.readings if r.subject == about and r.value)
+        if named := ", ".join(dict.fromkeys(sources)):
+            return named
+    return subject
 
 
 def told(events: tuple[Event, ...]) -> tuple[Evidence, ...]:

@@ -42,7 +42,8 @@ def cuda_visible_devices_hidden(case: Case) -> Iterator[Finding]:
             detail=_what_it_may_name(case),
             evidence=(Evidence(source="environment", text=f"{HIDE}={value}"),),
             fix=Fix(
-                text=f"Unset {HIDE} in this shell, and where it is set (shell profile, service, job script)",
+                text=f"Unset {HIDE} in this shell, and where it is set (shell profile, service, "
+                "job script)",
                 commands=unset(case, HIDE),
             ),
         )
@@ -134,7 +135,8 @@ START_WITH_GPU = {
         ),
     ),
     "kubernetes": (
-        "Ask for a GPU in the pod's specification: resources.limits `nvidia.com/gpu: 1`; the node needs "
+        "Ask for a GPU in the pod's specification: resources.limits `nvidia.com/gpu: 1`; the "
+        "node needs "
         "the NVIDIA device plugin",
         (),
     ),
@@ -159,7 +161,8 @@ def container_nvml_lost(case: Case) -> Iterator[Finding]:
     yield error(
         "container-nvml-lost",
         "This container has lost its GPU: NVML answers Unknown Error",
-        detail="A `systemctl daemon-reload` on the host rewrites the device rules of containers whose "
+        detail="A `systemctl daemon-reload` on the host rewrites the device rules of "
+        "containers whose "
         "GPUs were added behind systemd's back.",
         evidence=(
             *told(events(case, "container-nvml-lost")),
@@ -170,7 +173,8 @@ def container_nvml_lost(case: Case) -> Iterator[Finding]:
         ),
         fix=Fix(
             text="Restart the container. For good: on the host let docker use the cgroupfs driver "
-            '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give the '
+            '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or '
+            "give the "
             "devices by name or by CDI",
             commands=("docker restart CONTAINER",),
         ),
@@ -188,7 +192,8 @@ def container_driver_capability_missing(case: Case) -> Iterator[Finding]:
     if driver_answers(case):
         yield error(
             "container-driver-capability-missing",
-            "The container was not given the driver's compute libraries: nvidia-smi works, libcuda is missing",
+            "The container was not given the driver's compute libraries: nvidia-smi works, "
+            "libcuda is missing",
             evidence=(
                 Evidence(source="environment", text=f"NVIDIA_DRIVER_CAPABILITIES={named}"),
                 shown(case, "driver.library_found", "libcuda.so.1 is not in the container"),
@@ -196,7 +201,8 @@ def container_driver_capability_missing(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Start it again with compute among the capabilities",
                 commands=(
-                    "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
+                    "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility "
+                    "IMAGE nvidia-smi",
                 ),
             ),
         )
@@ -244,7 +250,8 @@ def wsl_driver(case: Case) -> Iterator[Finding]:
                 *problems(case, "driver", "driver.version", "driver.library_found"),
             ),
             fix=Fix(
-                text="Install or update the NVIDIA driver in Windows, update WSL, and start it again (in "
+                text="Install or update the NVIDIA driver in Windows, update WSL, and start it "
+                "again (in "
                 "PowerShell); install no Linux driver inside WSL",
                 commands=("wsl --update", "wsl --shutdown"),
                 needs_root=True,

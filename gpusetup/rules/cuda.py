@@ -34,7 +34,8 @@ class Code:
 UNKNOWN_ERROR = Code(
     id="cuda-unknown-error",
     title="CUDA does not start: unknown error ({code})",
-    text="Load the unified memory module anew (after suspend it is often in a bad state), or reboot",
+    text="Load the unified memory module anew (after suspend it is often in a bad state), "
+    "or reboot",
     linux=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
     needs_root=True,
     needs_reboot=True,
@@ -47,7 +48,8 @@ MPS = Code(
 )
 FABRIC = Code(
     id="system-not-ready-fabric-manager",
-    title="The NVSwitch fabric is not ready (error 802): Fabric Manager does not run, or does not match",
+    title="The NVSwitch fabric is not ready (error 802): Fabric Manager does not run, or does "
+    "not match",
     text="Install the Fabric Manager of exactly the driver's version, and start it",
     linux=("sudo systemctl enable --now nvidia-fabricmanager", "nvidia-smi -q | grep -A 3 Fabric"),
     needs_root=True,
@@ -57,7 +59,8 @@ CODES: dict[int, Code] = {
     2: Code(
         id="cuda-init-out-of-memory",
         title="CUDA cannot start: out of memory while it starts (error 2)",
-        text="Lift the limit on the address space (ulimit -v, the batch system), or give the virtual "
+        text="Lift the limit on the address space (ulimit -v, the batch system), or give the "
+        "virtual "
         "machine more memory",
         linux=("ulimit -v unlimited",),
     ),
@@ -92,13 +95,15 @@ CODES: dict[int, Code] = {
     101: Code(
         id="invalid-device-ordinal",
         title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
-        text="Name only GPUs that `nvidia-smi -L` lists, and start no more processes than there are GPUs",
+        text="Name only GPUs that `nvidia-smi -L` lists, and start no more processes than there "
+        "are GPUs",
         linux=("nvidia-smi -L",),
     ),
     102: Code(
         id="vgpu-no-compute",
         title="The vGPU has no licence for CUDA (error 102)",
-        text="Give the virtual machine a licence (NVIDIA License System) for a profile with compute",
+        text="Give the virtual machine a licence (NVIDIA License System) for a profile "
+        "with compute",
     ),
     214: Code(
         id="ecc-error",
@@ -111,7 +116,8 @@ CODES: dict[int, Code] = {
     304: Code(
         id="os-call-failed",
         title="A system call of the CUDA driver failed (error 304)",
-        text="Usually device nodes are missing or forbidden, or a sandbox (cgroup, seccomp, limits) forbids "
+        text="Usually device nodes are missing or forbidden, or a sandbox (cgroup, seccomp, "
+        "limits) forbids "
         "the call",
         linux=("ls -l /dev/nvidia*", "sudo nvidia-modprobe -u -c=0"),
         needs_root=True,
@@ -119,13 +125,15 @@ CODES: dict[int, Code] = {
     801: Code(
         id="vgpu-no-compute",
         title="This vGPU profile allows no CUDA (error 801)",
-        text="Give the virtual machine a profile with compute (Q or C), or switch compute on in the host",
+        text="Give the virtual machine a profile with compute (Q or C), or switch compute on in "
+        "the host",
     ),
     802: FABRIC,
     803: Code(
         id="libcuda-driver-mismatch",
         title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
-        text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied library); after a "
+        text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied "
+        "library); after a "
         "driver update reboot",
         linux=("ldconfig -p | grep libcuda", "sudo reboot"),
         needs_root=True,
@@ -133,9 +141,11 @@ CODES: dict[int, Code] = {
     ),
     804: Code(
         id="forward-compat-unsupported",
-        title="A forward compatibility library (cuda-compat) stands in front of the driver, on a GPU or "
+        title="A forward compatibility library (cuda-compat) stands in front of the driver, on "
+        "a GPU or "
         "driver that does not allow it (error 804)",
-        text="Take the cuda-compat folder out of the loader's path, or update the driver of the host; "
+        text="Take the cuda-compat folder out of the loader's path, or update the driver of "
+        "the host; "
         "forward compatibility is for data centre GPUs only",
     ),
     805: MPS,
@@ -244,7 +254,8 @@ def fabric_not_completed(case: Case) -> Iterator[Finding]:
     if waiting:
         yield error(
             FABRIC.id,
-            "The NVSwitch fabric is not ready: Fabric Manager does not run, or does not match the driver",
+            "The NVSwitch fabric is not ready: Fabric Manager does not run, or does not match "
+            "the driver",
             evidence=tuple(
                 shown(case, "gpus", f"GPU {gpu.nvml_index}: fabric state {gpu.fabric_state}")
                 for gpu in waiting[:2]

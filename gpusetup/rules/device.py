@@ -70,7 +70,8 @@ def device_permission(case: Case) -> Iterator[Finding]:
             ),
         ),
         fix=Fix(
-            text="Join the group that owns the nodes (ls -l names it) and log in again; in a container, "
+            text="Join the group that owns the nodes (ls -l names it) and log in again; in a "
+            "container, "
             "give it the devices",
             commands=(
                 "ls -l /dev/nvidia*",
@@ -119,8 +120,10 @@ def _mig_to_choose(case: Case, gpu: Gpu) -> Finding:
     make = error if case.snapshot.cuda_api.init_code else warning
     return make(
         "mig-misconfigured",
-        f"{gpu.name} is cut into {len(gpu.mig_instances)} MIG instances: a process uses exactly one",
-        detail="Without a choice it is the first one; torch may fail to match it with NVML's index.",
+        f"{gpu.name} is cut into {len(gpu.mig_instances)} MIG instances: a process uses "
+        "exactly one",
+        detail="Without a choice it is the first one; torch may fail to match it with "
+        "NVML's index.",
         evidence=tuple(shown(case, "gpus", f"MIG instance {one}") for one in gpu.mig_instances[:3]),
         fix=Fix(
             text="Name one instance in CUDA_VISIBLE_DEVICES",

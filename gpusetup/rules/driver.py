@@ -159,7 +159,8 @@ def _load_fix(case: Case) -> Fix:
         text = "Keep nouveau from the GPU, rebuild the initial RAM disk and reboot"
         return Fix(text=text, commands=commands, needs_root=True, needs_reboot=True)
     return Fix(
-        text="Load the module; where modprobe does not find it, build it for this kernel, then reboot",
+        text="Load the module; where modprobe does not find it, build it for this kernel, "
+        "then reboot",
         commands=("sudo modprobe nvidia", "sudo dkms autoinstall", "sudo reboot"),
         needs_root=True,
         needs_reboot=True,
@@ -175,7 +176,8 @@ def secure_boot_rejected(case: Case) -> Iterator[Finding]:
             "Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
             evidence=told(said),
             fix=Fix(
-                text="Enroll the key that signed the module (the firmware asks at the next start), or "
+                text="Enroll the key that signed the module (the firmware asks at the next "
+                "start), or "
                 "switch Secure Boot off",
                 commands=(_mok_command(case), "sudo reboot"),
                 needs_root=True,
@@ -225,10 +227,12 @@ def gpu_passed_through(case: Case) -> Iterator[Finding]:
     if held and len(held) == len(nvidia_on_pci(case)) and not gpus(case):
         yield error(
             "gpu-passed-through",
-            f"{held[0].name or 'The NVIDIA GPU'} is bound to {held[0].driver}: kept for a virtual machine",
+            f"{held[0].name or 'The NVIDIA GPU'} is bound to {held[0].driver}: kept for a "
+            "virtual machine",
             evidence=_on_the_bus(case),
             fix=Fix(
-                text="Use the GPU in the virtual machine, or remove its ids from the vfio options in "
+                text="Use the GPU in the virtual machine, or remove its ids from the vfio "
+                "options in "
                 "/etc/modprobe.d and the kernel command line, and reboot",
                 needs_root=True,
                 needs_reboot=True,
@@ -267,7 +271,8 @@ def _two_versions(case: Case, kernel: str | None, library: str | None) -> tuple[
 def _mismatch_fix(case: Case) -> Fix:
     if in_container(case):
         return Fix(
-            text="Restart the container, so that it gets the libraries of the host's driver; remove "
+            text="Restart the container, so that it gets the libraries of the host's "
+            "driver; remove "
             "driver packages from the image",
             needs_reboot=False,
         )
@@ -291,7 +296,8 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
     yield error(
         "gpu-init-failed",
         f"Driver {version or ''} is loaded but cannot start {ways.names(case)}".replace("  ", " "),
-        detail="The kernel log (`sudo dmesg | grep -i nvrm`) holds the reason: a GPU that the driver "
+        detail="The kernel log (`sudo dmesg | grep -i nvrm`) holds the reason: a GPU that "
+        "the driver "
         "does not support, power or seating, firmware (GSP), or too little PCI address space.",
         evidence=(
             *told(said),
@@ -299,7 +305,8 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
             shown(case, "gpus", "the driver lists no device"),
         ),
         fix=Fix(
-            text="Shut the machine down fully and start it again; if that does not help, install the "
+            text="Shut the machine down fully and start it again; if that does not help, "
+            "install the "
             "driver anew, in the flavour that the GPU needs",
             commands=("sudo dmesg | grep -i nvrm", *ways.driver_commands(case)),
             needs_root=True,
@@ -316,7 +323,8 @@ def gpu_not_supported_by_driver(case: Case) -> Iterator[Finding]:
         yield error(
             "gpu-not-supported-by-driver",
             f"Driver {version or 'as loaded'} does not support {ways.names(case)}",
-            detail="GPUs before Turing need the closed kernel modules, from Blackwell on the open ones; "
+            detail="GPUs before Turing need the closed kernel modules, from Blackwell on the "
+            "open ones; "
             "old GPUs end with an old driver branch.",
             evidence=told(said),
             fix=ways.driver(case, "Install the driver branch and flavour that this GPU needs"),
@@ -335,6 +343,7 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
     )
     floor = case.catalog.driver_floor(needed, machine.os.family or "linux") if needed else None
     short = bool(driver.version and floor and parsed(driver.version) < parsed(floor))
+    short = short and not _serves_anyway(case, needed)
     if short or said:
         what = f"torch {torch.version}" if torch.version else "the program"
         has = f"driver {driver.version}" if driver.version else "this driver"
@@ -347,6 +356,13 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
         )
     elif _no_build_for(case):
         yield _no_torch_for_this_driver(case)
+
+
+def _serves_anyway(case: Case, needed: str | None) -> bool:
+    """The driver says itself that it serves this CUDA (WSL, cuda-compat)."""
+    says = case.snapshot.driver.cuda
+    lifted = case.snapshot.container.cuda_compat_path and case.snapshot.cuda_api.init_code == 0
+    return bool(lifted or (says and needed and parsed(says) >= parsed(needed)))
 
 
 def _driver_and_torch(case: Case) -> tuple[Evidence, ...]:
@@ -368,7 +384,8 @@ def _driver_or_torch(case: Case, floor: str | None) -> Fix:
     if build is None or build.backend == "cpu":
         return newer
     return Fix(
-        text=f"{newer.text}. Or keep the driver and install torch {build.torch} from {build.backend}, "
+        text=f"{newer.text}. Or keep the driver and install torch {build.torch} from "
+        f"{build.backend}, "
         "which it serves: the commands below",
         commands=ways.install_commands(case),
         needs_root=False,

@@ -24,9 +24,10 @@ XIDS: dict[str, tuple[str, ...]] = {
     "ecc-error": ("48", "63", "64", "94", "95"),
     "hardware-fault": ("54", "56", "57", "58", "62", "74", "92", "110", "149"),
 }
-"""Finding -> Xid numbers (NVIDIA's guide "Xid Errors"). 13, 31, 43, 45, 69 are a program's own faults."""
+"""Finding -> Xid numbers (NVIDIA's guide "Xid Errors")."""
 
 PROGRAM_XIDS = ("13", "31", "43", "45", "69")
+"""Those that a program causes itself."""
 
 
 def _xids(case: Case, id: str) -> tuple[Evidence, ...]:
@@ -46,7 +47,8 @@ def gpu_fell_off_bus(case: Case) -> Iterator[Finding]:
                 *(shown(case, "gpus", f"GPU {gpu.nvml_index} is lost") for gpu in lost[:2]),
             ),
             fix=Fix(
-                text="Reboot (a full power-off is better); if it comes back: power cables and supply, heat, "
+                text="Reboot (a full power-off is better); if it comes back: power cables and "
+                "supply, heat, "
                 "seating or riser, `pcie_aspm=off` on the kernel command line",
                 commands=("sudo reboot",) if on(case, "linux") else (),
                 needs_root=True,
@@ -63,10 +65,12 @@ def gsp_timeout(case: Case) -> Iterator[Finding]:
             "The GPU's system processor (GSP) does not answer",
             evidence=said,
             fix=Fix(
-                text="Reboot and update the driver; if it comes back on a closed-module driver, switch the "
+                text="Reboot and update the driver; if it comes back on a closed-module driver, "
+                "switch the "
                 "GSP firmware off",
                 commands=(
-                    "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee /etc/modprobe.d/nvidia-gsp.conf",
+                    "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee "
+                    "/etc/modprobe.d/nvidia-gsp.conf",
                     "sudo reboot",
                 ),
                 needs_root=True,
@@ -86,7 +90,8 @@ def hardware_fault(case: Case) -> Iterator[Finding]:
             f"The GPU reported a hardware fault: Xid {', '.join(sorted(numbers))}",
             evidence=said,
             fix=Fix(
-                text="Reboot; if it comes back, run NVIDIA's field diagnostic and have the GPU replaced",
+                text="Reboot; if it comes back, run NVIDIA's field diagnostic and have the GPU "
+                "replaced",
                 commands=("nvidia-bug-report.sh",),
                 needs_root=True,
                 needs_reboot=True,
@@ -104,10 +109,12 @@ def ecc_error(case: Case) -> Iterator[Finding]:
         return
     yield error(
         "ecc-error",
-        f"{one_of(tuple(gpu.name for gpu in bad)) or ways.names(case)}: memory errors that ECC cannot correct",
+        f"{one_of(tuple(gpu.name for gpu in bad)) or ways.names(case)}: memory errors that ECC "
+        "cannot correct",
         evidence=(*said, *(shown(case, "gpus", _ecc_line(gpu)) for gpu in bad[:3])),
         fix=Fix(
-            text="Reset the GPU or reboot, so that bad rows are remapped; a GPU whose remapping failed "
+            text="Reset the GPU or reboot, so that bad rows are remapped; a GPU whose "
+            "remapping failed "
             "must be replaced",
             commands=(
                 "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",

@@ -32,7 +32,8 @@ def apple_silicon(case: Case) -> Iterator[Finding]:
             "This is a Mac with an Apple GPU: there is no CUDA",
             evidence=(shown(case, "os.machine", f"macOS on {case.snapshot.os.machine}"),),
             fix=Fix(
-                text='The ordinary wheel uses the GPU as device "mps"; code that asks for "cuda" must '
+                text='The ordinary wheel uses the GPU as device "mps"; code that asks for '
+                '"cuda" must '
                 'ask for "mps" or "cpu"',
                 commands=(ways.pip(case, "install", "torch", "torchvision"),),
             ),
@@ -68,7 +69,8 @@ def _other_maker(case: Case, vendors: set[str]) -> Iterator[Finding]:
             "The GPU is AMD's: CUDA builds of torch do not use it",
             evidence=listed,
             fix=Fix(
-                text="On Linux install AMD's ROCm build of torch, if ROCm supports the GPU; otherwise the "
+                text="On Linux install AMD's ROCm build of torch, if ROCm supports the GPU; "
+                "otherwise the "
                 "CPU build works"
             ),
         )
@@ -126,7 +128,8 @@ def power_thermal_throttle(case: Case) -> Iterator[Finding]:
                 f"{gpu.name} is held down: {', '.join(reasons) or f'{gpu.temperature_celsius} °C'}",
                 evidence=(shown(case, "gpus", _heat_line(gpu)),),
                 fix=Fix(
-                    text="Look at cooling, dust and power cables; on a laptop use the mains adapter",
+                    text="Look at cooling, dust and power cables; on a laptop use the "
+                    "mains adapter",
                     commands=("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",),
                 ),
             )
@@ -157,14 +160,17 @@ def pcie_degraded(case: Case) -> Iterator[Finding]:
         if not gpu.lost and (narrow or slow):
             yield warning(
                 "pcie-degraded",
-                f"{gpu.name} has a PCIe link of generation {speed or '?'} x{width or '?'}; it could have "
+                f"{gpu.name} has a PCIe link of generation {speed or '?'} x{width or '?'}; it "
+                "could have "
                 f"generation {best or '?'} x{full or '?'}",
                 evidence=(shown(case, "gpus", f"GPU {gpu.nvml_index}: gen {speed} x{width}"),),
                 fix=Fix(
-                    text="Seat the card anew, without riser, in the slot with all lanes; look at the slot's "
+                    text="Seat the card anew, without riser, in the slot with all lanes; look at "
+                    "the slot's "
                     "setting in the firmware",
                     commands=(
-                        "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv",
+                        "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current "
+                        "--format=csv",
                     ),
                 ),
             )
@@ -218,7 +224,8 @@ def no_bfloat16(case: Case) -> Iterator[Finding]:
     elif old and is_cuda_build(case.snapshot.torch):
         yield note(
             "bf16-unsupported",
-            f"{old[0].name} ({old[0].compute_capability}) has no bfloat16: use float16 with a GradScaler",
+            f"{old[0].name} ({old[0].compute_capability}) has no bfloat16: use float16 with a "
+            "GradScaler",
         )
 
 

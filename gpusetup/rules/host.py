@@ -55,7 +55,8 @@ def disk_full(case: Case) -> Iterator[Finding]:
             *(shown(case, "disks", f"{d.path}: {gib(d.free_bytes or 0)} free") for d in short),
         ),
         fix=Fix(
-            text="Make room: clear the installers' caches, or let TMPDIR and the cache name a disk with room",
+            text="Make room: clear the installers' caches, or let TMPDIR and the cache name a "
+            "disk with room",
             commands=(
                 ways.command(case, "uv", "cache", "clean"),
                 ways.command(case, ways.python(case), "-m", "pip", "cache", "purge"),
@@ -109,7 +110,8 @@ def memory_small(case: Case) -> Iterator[Finding]:
     if limit is not None and limit < 4 * GIB:
         yield warning(
             "memory-small",
-            f"Programs here have {gib(limit)} of memory: a CUDA build of torch may be killed while it loads",
+            f"Programs here have {gib(limit)} of memory: a CUDA build of torch may be killed "
+            "while it loads",
             evidence=(shown(case, "memory", f"limit {gib(limit)}"),),
             fix=Fix(text="Give the container or the virtual machine 4 GiB or more"),
         )
@@ -129,7 +131,8 @@ def memlock_low(case: Case) -> Iterator[Finding]:
             else "Locked memory is limited: NCCL over InfiniBand fails",
             evidence=(*told(said), shown(case, "memory.memlock_bytes", "RLIMIT_MEMLOCK")),
             fix=Fix(
-                text="Lift the limit (docker: --ulimit memlock=-1; slurm and systemd: LimitMEMLOCK=infinity)",
+                text="Lift the limit (docker: --ulimit memlock=-1; slurm and systemd: "
+                "LimitMEMLOCK=infinity)",
                 commands=("ulimit -l unlimited",),
                 needs_root=True,
             ),
@@ -176,13 +179,13 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
         "warning",
     ),
     (
-        "conda-cuda-override",
+        "conda-cuda-virtual-missing",
         ("CONDA_OVERRIDE_CUDA", ""),
         "conda believes that there is no CUDA and chooses CPU builds",
         "warning",
     ),
 )
-"""id, (variable, value), what it does, severity. From the CUDA programming guide, torch's and conda's docs."""
+"""id, (variable, value), what it does, severity. From CUDA's, torch's and conda's own docs."""
 
 
 def settings(case: Case) -> Iterator[Finding]:
@@ -206,7 +209,8 @@ def expandable_segments(case: Case) -> Iterator[Finding]:
         if named and (on(case, "windows") or case.snapshot.os.wsl or case.snapshot.os.jetson):
             yield note(
                 "expandable-segments-unsupported",
-                f"{name} asks for expandable segments, which this platform does not have: it is ignored",
+                f"{name} asks for expandable segments, which this platform does not have: it "
+                "is ignored",
                 evidence=(Evidence(source="environment", text=f"{name}={environment[name]}"),),
                 fix=Fix(text="Leave it out here", commands=unset(case, name)),
             )
@@ -220,7 +224,8 @@ def extra_index(case: Case) -> Iterator[Finding]:
         if "pytorch.org" in value:
             yield warning(
                 "extra-index",
-                f"{name} names a torch index beside the default one: the newest version wins, of whatever build",
+                f"{name} names a torch index beside the default one: the newest version wins, of "
+                "whatever build",
                 evidence=(Evidence(source="environment", text=f"{name}={value}"),),
                 fix=Fix(
                     text=f"Unset {name}; gpusetup names the index for torch alone",
@@ -287,7 +292,8 @@ def child_failed(case: Case) -> Iterator[Finding]:
         yield make(
             "driver-does-not-answer",
             f"Asking {what} {how}: {said[0].values.get('problem', '')}".rstrip(": "),
-            detail="A hung driver call is usually a GPU that stopped working, or a driver half updated.",
+            detail="A hung driver call is usually a GPU that stopped working, or a driver half "
+            "updated.",
             evidence=told(said),
             fix=Fix(
                 text="Look into the kernel log; reboot",

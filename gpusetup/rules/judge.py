@@ -1,4 +1,4 @@
-"""The judgement: all findings about one machine, which of them is the root, and the build that fits.
+"""The judgement: all findings about one machine, which is the root, and the build that fits.
 
 `diagnose` is a pure function. A rule that breaks becomes one line of the report.
 """
@@ -40,6 +40,7 @@ from gpusetup.rules.case import (
 from gpusetup.rules.precedence import EXPLAINS, LOSSES, ORDER
 
 if TYPE_CHECKING:
+    from gpusetup.answers import ResolveAnswer
     from gpusetup.catalog import Catalog
 
 RULES: tuple[Rule, ...] = (
@@ -67,6 +68,10 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     """The root first, then by severity; a consequence names what explains it."""
     resolution: Resolution
+    snapshot: Snapshot
+    """What was judged: the machine, completed from the catalog."""
+    answer: ResolveAnswer
+    """The resolution as a document, with the commands of every installer."""
 
 
 def diagnose(
@@ -78,36 +83,39 @@ def diagnose(
     rules: Iterable[Rule] = RULES,
 ) -> Diagnosis:
     """Judge one machine. `request` is what the person asked for; else what the machine shows."""
-    case = build_case(snapshot, catalog, request, other_host=other_host)
+    case, answer = build_case(snapshot, catalog, request, other_host=other_host)
     findings = linked(unique(found(rules, case)))
     root = root_of(findings)
     marked = (replace(f, root=True) if f is root else f for f in findings)
-    if root is not None:
-        cause = root.id
-    else:
-        cause = OK if shown_healthy(case, findings) else UNKNOWN
+    rootless = OK if shown_healthy(case, findings) else UNKNOWN
     return Diagnosis(
-        cause=cause, findings=tuple(sorted(marked, key=_reading_order)), resolution=case.resolution
+        cause=root.id if root else rootless,
+        findings=tuple(sorted(marked, key=_reading_order)),
+        resolution=case.resolution,
+        snapshot=case.snapshot,
+        answer=answer,
     )
 
 
 def build_case(
     snapshot: Snapshot, catalog: Catalog, request: Request | None, *, other_host: bool = False
-) -> Case:
+) -> tuple[Case, ResolveAnswer]:
+    """What the rules are given, and the resolution as a document."""
     from gpusetup.catalog import with_catalog
     from gpusetup.resolver import to_answer
 
     machine = with_catalog(snapshot, catalog)
     resolution = resolution_for(machine, catalog, request)
-    commands = to_answer(resolution, machine).commands if resolution.build else {}
-    return Case(
+    answer = to_answer(resolution, machine)
+    case = Case(
         snapshot=machine,
         catalog=catalog,
         resolution=resolution,
-        commands=commands,
+        commands=answer.commands,
         installer=installer_of(machine),
         other_host=other_host,
     )
+    return case, answer
 
 
 # --- the findings -------------------------------------------------------------------------------
@@ -192,7 +200,7 @@ def driver_is_shown(case: Case) -> bool:
 
 
 def torch_is_shown(case: Case) -> bool:
-    """A CUDA build whose kernels serve every visible GPU, as far as both are known; or its own word."""
+    """A CUDA build whose kernels serve every visible GPU, as far as known; or its own word."""
     torch = case.snapshot.torch
     if torch.cuda_available:
         return True

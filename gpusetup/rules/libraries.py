@@ -1,4 +1,4 @@
-"""What torch stands on and what stands beside it: companions, CUDA libraries, numpy, Triton, toolkit."""
+"""What torch stands on and beside: companions, CUDA libraries, numpy, Triton, toolkit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def _companion(case: Case, name: str) -> Iterator[Finding]:
     have = f"{name} {beside.version}" if beside else name
     yield error(
         f"{name}-mismatch",
-        f"{have} does not belong to torch {torch or 'as installed'}: {reason or 'it fails to load'}",
+        f"{have} does not belong to torch {torch or 'as installed'}: "
+        f"{reason or 'it fails to load'}",
         evidence=(*told(said), shown(case, "packages", f"{have} beside torch {torch}")),
         fix=_companion_fix(case, name),
     )
@@ -88,7 +89,7 @@ def _companion_fix(case: Case, name: str) -> Fix:
         return ways.install_torch(case, f"Install torch and {name} together. ")
     index = f"https://download.pytorch.org/whl/{torch.backend}"
     label = f"+{torch.backend}" if "+" in (torch.version or "") else ""
-    words = (
+    words: tuple[str, ...] = (
         "install",
         "--no-deps",
         "--force-reinstall",
@@ -110,14 +111,15 @@ def foreign_libraries(case: Case) -> Iterator[Finding]:
     """LD_LIBRARY_PATH puts other CUDA libraries in front of torch's own."""
     said = events(case, "foreign-library")
     broken = events(case, "library-conflict") or (said and case.snapshot.torch.import_error)
-    if not (said or broken) or not case.snapshot.torch.installed and not broken:
+    if not (said or broken) or (not case.snapshot.torch.installed and not broken):
         return
     make = error if broken else warning
     folder = next((e.values["folder"] for e in said if "folder" in e.values), "a foreign folder")
     yield make(
         "ld-library-path-conflict",
         f"LD_LIBRARY_PATH puts libraries from {folder} in front of those that torch brings",
-        detail="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one in front "
+        detail="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one "
+        "in front "
         "fails to load or lacks symbols.",
         evidence=(*told(events(case, "library-conflict")), *told(said)),
         fix=Fix(
@@ -142,7 +144,8 @@ def libcuda_stub(case: Case) -> Iterator[Finding]:
         "libcuda-stub",
         "The toolkit's stub libcuda is loaded instead of the driver's"
         if loaded
-        else "The toolkit's stub libcuda is on LD_LIBRARY_PATH: it may be loaded instead of the driver's",
+        else "The toolkit's stub libcuda is on LD_LIBRARY_PATH: it may be loaded instead of the "
+        "driver's",
         evidence=(*((shown(case, "driver.libcuda_path", path),) if loaded else ()), *told(said)),
         fix=Fix(
             text="Take the stubs folder out of LD_LIBRARY_PATH",
@@ -204,7 +207,8 @@ def cuda_libraries_mixed(case: Case) -> Iterator[Finding]:
         yield note(
             "cuda-libraries-mixed",
             f"CUDA libraries of another major than torch's ({needed}) are installed: {names}",
-            detail="They take room and are not used by this torch; leftovers of a former one, or of "
+            detail="They take room and are not used by this torch; leftovers of a former "
+            "one, or of "
             "another package.",
             evidence=tuple(shown(case, "packages", f"{p.name} {p.version}") for p in other[:4]),
         )
@@ -333,7 +337,8 @@ def toolkit_differs(case: Case) -> Iterator[Finding]:
         yield note(
             "cuda-toolkit-differs",
             f"nvcc is CUDA {kit.nvcc}, torch was built with {needed}",
-            detail="No matter for wheels. An extension built here needs nvcc of torch's major version.",
+            detail="No matter for wheels. An extension built here needs nvcc of torch's major "
+            "version.",
             evidence=(shown(case, "toolkit", f"{kit.nvcc_path}: release {kit.nvcc}"),),
         )
 

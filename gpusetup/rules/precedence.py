@@ -1,4 +1,4 @@
-"""Which of several findings is the root: the order in which a stack is built, as tuples one can read.
+"""Which of several findings is the root: the order of the layers, as tuples one can read.
 
 A GPU program passes these layers from the outside in: what the process is told, the boundary around
 it, the driver, the driver's readiness, the device, the wheel, the libraries beside it. What fails

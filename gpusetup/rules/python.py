@@ -63,7 +63,7 @@ def _other_python(case: Case, why: str = "") -> Fix:
 
 
 def good_python(case: Case) -> str:
-    """The Python to take: one that the newest builds for this platform all have, not the very newest."""
+    """The Python to take: one in the middle of those that the newest torch has here."""
     rows = [
         r
         for r in case.catalog.builds
@@ -119,7 +119,8 @@ def glibc_too_old(case: Case) -> Iterator[Finding]:
             f"glibc {found or 'here'} is older than {needed or 'what'} torch's wheels need",
             evidence=(*told(said), *((shown(case, "os.libc", libc),) if libc else ())),
             fix=Fix(
-                text="Use a newer distribution, or a container with one (a system's glibc is not replaced)",
+                text="Use a newer distribution, or a container with one (a system's glibc is not "
+                "replaced)",
                 commands=("docker run --rm --gpus all -it ubuntu:24.04",),
             ),
         )
@@ -132,9 +133,11 @@ def _least_glibc(case: Case) -> str | None:
 
 
 def pip_missing(case: Case) -> Iterator[Finding]:
-    """The environment has no pip, and pip is what would install there."""
-    if case.snapshot.python.has_pip is False and case.installer == "uv":
-        yield note(
+    """The environment has no pip: `pip install` would go elsewhere, or fail."""
+    said = events(case, "pip-missing")
+    if case.snapshot.python.has_pip is False or said:
+        make = error if said else note
+        yield make(
             "pip-missing",
             "The target environment has no pip: `pip install` would go elsewhere",
             evidence=(
@@ -187,7 +190,8 @@ def stale_environment(case: Case) -> Iterator[Finding]:
             f"{values.get('variable')} names {values.get('path')}, which is no environment",
             evidence=told(said),
             fix=Fix(
-                text=f"{values.get('instead') or 'Another interpreter'} was judged instead: activate anew"
+                text=f"{values.get('instead') or 'Another interpreter'} was judged instead: "
+                "activate anew"
             ),
         )
 
@@ -209,13 +213,35 @@ def site_not_writable(case: Case) -> Iterator[Finding]:
 def other_python_first(case: Case) -> Iterator[Finding]:
     """The `python` that a shell starts is not the judged one."""
     python = case.snapshot.python
-    if python.executable and python.others and python.executable not in python.others[:1]:
-        yield note(
-            "other-python-first",
-            f"`python` in this shell is {python.others[0]}, not {python.executable}",
-            evidence=(shown(case, "python.others", "on PATH: " + ", ".join(python.others[:3])),),
-            fix=Fix(text=f"Start programs with `{python.executable}`, or activate its environment"),
-        )
+    if not python.executable or not python.others or not _stands_behind(case):
+        return
+    yield note(
+        "other-python-first",
+        f"`python` in this shell is {python.others[0]}, not {python.executable}",
+        evidence=(shown(case, "python.others", "on PATH: " + ", ".join(python.others[:3])),),
+        fix=Fix(text=f"Start programs with `{python.executable}`, or activate its environment"),
+    )
+
+
+def _stands_behind(case: Case) -> bool:
+    """Whether the target comes after the first other interpreter on PATH, or not at all."""
+    python = case.snapshot.python
+    path = case.snapshot.environment.get("PATH")
+    if path is None:
+        return False
+    folders = path.split(";" if on(case, "windows") else ":")
+    own, first = _folder(python.executable or ""), _folder(python.others[0])
+    if first not in folders:
+        return False
+    return own not in folders or folders.index(own) > folders.index(first)
+
+
+def _folder(path: str) -> str:
+    """
+    >>> _folder("/usr/bin/python3")
+    '/usr/bin'
+    """
+    return path[: max(path.rfind("/"), path.rfind("\\"), 0)]
 
 
 def module_shadowed(case: Case) -> Iterator[Finding]:
@@ -229,10 +255,11 @@ def module_shadowed(case: Case) -> Iterator[Finding]:
         make = error if broken else warning
         yield make(
             "module-shadowed",
-            f"{path or 'A local file'} hides the module {module} from programs started in this folder",
+            f"{path or 'A local file'} hides the module {module} from programs started in "
+            "this folder",
             evidence=told(said),
             fix=Fix(
-                text=f"Rename it (and delete its __pycache__), or start Python in another folder"
+                text="Rename it (and delete its __pycache__), or start Python in another folder"
             ),
         )
 

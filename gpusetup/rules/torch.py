@@ -161,9 +161,11 @@ def _unserved(case: Case, id: str, concerned: tuple[Gpu, ...]) -> Finding:
     names = one_of(tuple(g.name for g in concerned))
     return error(
         id,
-        f"torch {torch.version} has no kernels for {names} ({capability.sm}): the GPU is {side} than "
+        f"torch {torch.version} has no kernels for {names} ({capability.sm}): the GPU is "
+        f"{side} than "
         "what it was built for",
-        detail="What works on a CPU fails on the GPU with `no kernel image is available for execution "
+        detail="What works on a CPU fails on the GPU with `no kernel image is available for "
+        "execution "
         "on the device`.",
         evidence=(
             shown(case, "torch.kernels", f"kernels: {' '.join(torch.kernels or ())}"),
@@ -182,7 +184,8 @@ def jetson_wrong_wheel(case: Case) -> Iterator[Finding]:
     yield error(
         "jetson-wrong-wheel",
         f"torch {torch.version or ''} is not made for this Jetson ({board})".replace("  ", " "),
-        detail="Until JetPack 7 a Jetson's CUDA is not that of the server wheels: it needs NVIDIA's "
+        detail="Until JetPack 7 a Jetson's CUDA is not that of the server wheels: it needs "
+        "NVIDIA's "
         "wheels for its JetPack.",
         evidence=(*told(events(case, "jetson-wrong-wheel")), *_version_evidence(case)),
         fix=_jetson_fix(case),
@@ -208,14 +211,20 @@ def _jetson_fix(case: Case) -> Fix:
 
 
 def two_torch_installs(case: Case) -> Iterator[Finding]:
-    """Two torch distributions lie over each other in one environment."""
+    """Two torch distributions lie over each other, or one hides another."""
     both = packages(case, "torch")
     versions = tuple(dict.fromkeys(p.version for p in both))
     if len(versions) < 2 or _by_conda_and_pip(case):
         return
-    yield error(
+    one_folder = len({p.location for p in both}) == 1
+    make = error if one_folder else warning
+    remove = ways.pip(case, "uninstall", "-y", "torch")
+    yield make(
         "two-torch-installs",
-        f"torch is installed {len(both)} times in one environment: {', '.join(versions)}",
+        f"torch is installed {len(versions)} times: {', '.join(versions)}",
+        detail="Their files lie over each other."
+        if one_folder
+        else "The first on the path is used.",
         evidence=tuple(
             shown(
                 case,
@@ -225,10 +234,8 @@ def two_torch_installs(case: Case) -> Iterator[Finding]:
             for p in both
         ),
         fix=Fix(
-            text="Remove torch until none is left, then install one. "
-            + ways.install_torch(case).text,
-            commands=(ways.pip(case, "uninstall", "-y", "torch"),) * len(versions)
-            + ways.install_commands(case),
+            text="Remove torch until none is left, then install one",
+            commands=(*(remove for _ in versions), *ways.install_commands(case)),
         ),
     )
 
@@ -301,6 +308,24 @@ def torch_sees_no_gpu(case: Case) -> Iterator[Finding]:
         )
 
 
+def gpu_check_failed(case: Case) -> Iterator[Finding]:
+    """verify, run by `--deep`, could not compute what it should."""
+    said = events(case, "check-failed")
+    if said:
+        failed = one_of(tuple(event.values.get("name", "?") for event in said))
+        yield error(
+            "gpu-check-failed",
+            f"torch fails on this machine's GPU: {failed}",
+            evidence=told(said),
+            fix=Fix(
+                text="See the checks one by one",
+                commands=(
+                    ways.command(case, "gpusetup", "verify", "--python", ways.python(case), "-v"),
+                ),
+            ),
+        )
+
+
 def torch_debug_build(case: Case) -> Iterator[Finding]:
     if case.snapshot.torch.debug:
         yield warning(
@@ -367,6 +392,7 @@ RULES = (
     mixed_conda_pip,
     torch_import_failed,
     torch_sees_no_gpu,
+    gpu_check_failed,
     torch_debug_build,
     torch_outside_target,
     torch_behind,

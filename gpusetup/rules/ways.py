@@ -1,19 +1,16 @@
 """Ways out: the commands of a fix, exact for one machine.
 
-Facts (which package a distribution calls its driver, who is asked for a compiler) are rows. Commands
-are what a person types: quoted for the shell of that system.
+Facts (what a distribution calls its driver, or a compiler) are rows. Commands are what a person
+types: quoted for the shell of that system.
 """
 
 from __future__ import annotations
 
-from gpusetup.model import Capability, Fix, parsed
+from gpusetup.model import Capability, Fix, TorchBuild, parsed
 from gpusetup.rules.case import Case, gpus, in_container, nvidia_on_pci, on, one_of
 
-LAST_BRANCH_BELOW = ((Capability(3, 0), 390), (Capability(5, 0), 470), (Capability(7, 5), 580))
-"""GPUs below this compute capability end with this driver branch (Fermi, Kepler, Maxwell to Volta)."""
-
 OPEN_MODULE_FROM = Capability(7, 5)
-"""Turing: the first that NVIDIA's open kernel modules drive; from Blackwell on nothing else does."""
+"""Turing: the first that NVIDIA's open kernel modules drive; Blackwell needs them."""
 
 GOOD_BRANCH = 580
 """Serves Maxwell to Blackwell and CUDA 13; packaged by every distribution named below."""
@@ -106,20 +103,29 @@ def gpusetup_install(case: Case) -> str:
     words = ["gpusetup", "install"]
     if case.snapshot.python.executable:
         words += ["--python", case.snapshot.python.executable]
-    wanted = case.snapshot.wanted
-    if case.resolution.build and (wanted.torch or wanted.backend or wanted.cuda):
-        words += ["--torch", case.resolution.build.torch]
-        words += ["--backend", case.resolution.build.backend]
+    if case.installer == "conda":
+        words += ["--installer", "conda"]
+    wanted, build = case.snapshot.wanted, chosen(case)
+    if build and (wanted.torch or wanted.backend or wanted.cuda):
+        words += ["--torch", build.torch, "--backend", build.backend]
     return command(case, *words)
+
+
+def chosen(case: Case) -> TorchBuild | None:
+    """The build that fits, of the kind that this environment's installer installs."""
+    if case.installer == "conda":
+        return case.resolution.conda or case.resolution.build
+    return case.resolution.build
 
 
 def install_torch(case: Case, why: str = "") -> Fix:
     """Install the build that the resolver chose; what to change first where none fits."""
-    build = case.resolution.build
+    build = chosen(case)
     if build is None:
         return Fix(text=_nothing_fits(case))
+    where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
     return Fix(
-        text=f"{why}Install torch {build.torch} from {build.backend}: the first command does it "
+        text=f"{why}Install torch {build.torch} from {where}: the first command does it "
         "and proves it, the others do the same by hand",
         commands=install_commands(case),
     )
@@ -164,10 +170,8 @@ def branch(case: Case, floor: str | None) -> int:
     """The driver branch to install: a long-lived one that serves the GPUs and reaches the floor."""
     wanted = max(GOOD_BRANCH, parsed(floor).major if floor else 0)
     lowest = lowest_capability(case)
-    if lowest is None:
-        return wanted
-    last = next((last for below, last in LAST_BRANCH_BELOW if lowest < below), wanted)
-    return min(wanted, last)
+    last = case.catalog.last_branch(lowest) if lowest else None
+    return min(wanted, last) if last else wanted
 
 
 def driver_commands(case: Case, floor: str | None = None) -> tuple[str, ...]:
@@ -185,7 +189,8 @@ def driver_commands(case: Case, floor: str | None = None) -> tuple[str, ...]:
         "rhel": (f"sudo dnf install nvidia-driver-cuda kmod-nvidia{flavour or '-latest'}-dkms",),
         "arch": ("sudo pacman -S linux-headers nvidia-open-dkms nvidia-utils",),
         "suse": (
-            f"sudo zypper install nvidia-open-driver-G06-signed-kmp-default nvidia-compute-utils-G06",
+            "sudo zypper install nvidia-open-driver-G06-signed-kmp-default "
+            "nvidia-compute-utils-G06",
         ),
     }
     return rows.get(distribution(case) or "", ())
@@ -214,7 +219,8 @@ def driver(case: Case, text: str, floor: str | None = None) -> Fix:
 def _elsewhere(case: Case) -> str | None:
     if case.snapshot.os.wsl:
         return (
-            f"Do it in Windows (from {DRIVER_SITE}), then `wsl --shutdown`; install no Linux driver "
+            f"Do it in Windows (from {DRIVER_SITE}), then `wsl --shutdown`; install no "
+            "Linux driver "
             "inside WSL"
         )
     if case.snapshot.os.jetson:

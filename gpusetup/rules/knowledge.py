@@ -1,0 +1,82 @@
+"""What each finding means, what proves it, what speaks against it, and where that is known from.
+
+`gpusetup doctor --list` and `--explain ID` print these rows; the reference page is made from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpusetup.errors import UsageError
+from gpusetup.rules.precedence import EXPLAINS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One finding as knowledge: the row behind its id."""
+
+    id: str
+    title: str
+    means: str
+    """Why it happens and what it does, in a sentence or two."""
+    proven_by: str
+    """The evidence in a snapshot that makes the finding."""
+    not_when: str = ""
+    """What looks alike and is another finding, or none."""
+    way_out: str
+    source: str
+    """Where it is known from."""
+
+    @property
+    def explains(self) -> tuple[str, ...]:
+        """The findings that are its consequences where both are there."""
+        return EXPLAINS.get(self.id, ())
+
+
+def facts() -> tuple[Fact, ...]:
+    """Every row, by family, in the order of precedence within it."""
+    from gpusetup.rules import known_driver, known_host, known_stack
+
+    return (*known_driver.FACTS, *known_stack.FACTS, *known_host.FACTS)
+
+
+def fact(id: str) -> Fact:
+    """The row of an id; UsageError with the nearest ids when there is none."""
+    for row in facts():
+        if row.id == id:
+            return row
+    import difflib
+
+    near = difflib.get_close_matches(id, [row.id for row in facts()], 3, 0.4)
+    hint = f"the nearest: {', '.join(near)}" if near else "`gpusetup doctor --list` lists them"
+    raise UsageError(f"There is no finding {id!r}", hint=hint)
+
+
+def listed() -> str:
+    """All findings, one a line."""
+    rows = facts()
+    width = max(len(row.id) for row in rows)
+    return "".join(f"{row.id:{width}}  {row.title}\n" for row in rows)
+
+
+def explained(row: Fact) -> str:
+    """One finding in full."""
+    parts = (
+        ("", row.means),
+        ("proven by", row.proven_by),
+        ("not when", row.not_when),
+        ("way out", row.way_out),
+        ("explains", ", ".join(row.explains)),
+        ("source", row.source),
+    )
+    lines = [f"{row.id}: {row.title}", ""]
+    for label, text in parts:
+        if text:
+            lines += _wrapped(f"{label}: {text}" if label else text)
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, 96, initial_indent="  ", subsequent_indent="    ")
