@@ -185,14 +185,16 @@ def _first(values: Iterable[T | None]) -> T | None:
 
 
 def merged_driver(asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> Driver:
-    """The kernel's own files know its version best; the slowest answer counts."""
+    """The kernel's files know its version best, a library that answered knows its own."""
     known = first_known(
         (Driver(), *(side.driver for side in files), *(side.driver for side in asked))
     )
     mapped = next((path for side in asked if (path := side.driver.libcuda_path)), None)
+    library = _first(side.driver.library_version for side in asked)
     taken = [side.driver.seconds for side in asked if side.driver.seconds is not None]
     return dataclasses.replace(
         known,
+        library_version=library or known.library_version,
         libcuda_path=mapped or known.libcuda_path,
         library_found=True if mapped else known.library_found,
         seconds=max(taken, default=None),

@@ -98,6 +98,7 @@ def side_of(outputs: Sequence[Smi], *, seconds: float | None = None) -> GpuSide:
     driver = Driver(
         version=_first([smi.driver_version for smi in outputs]),
         cuda=_first([smi.cuda_version for smi in outputs]),
+        library_version=_first([smi.library_version for smi in outputs]),
         nvml_code=next((smi.nvml_code for smi in outputs if smi.nvml_code is not None), None),
         nvml_message=_first([smi.message for smi in outputs]),
         persistence=next((s.persistence for s in outputs if s.persistence is not None), None),

@@ -19,6 +19,8 @@ class Smi:
     smi_version: str | None = None
     driver_version: str | None = None
     cuda_version: str | None = None
+    library_version: str | None = None
+    """Told beside a mismatch by newer drivers: `NVML library version: 580.95`."""
     gpus: tuple[Gpu, ...] | None = None
     """None: the text holds no list of GPUs. (): it says that there is none."""
     persistence: bool | None = None
@@ -53,6 +55,7 @@ ERRORS: tuple[tuple[str, int], ...] = (
     ("unable to determine the device handle", 999),
 )
 NO_DEVICES = "no devices were found"
+LIBRARY = re.compile(r"NVML library version:\s*([\d.]+\d)")
 HANDLE = re.compile(r"device handle for gpu\s*(?:\d+:\s+)?([0-9a-f:.]+\.[0-9a-f]):?\s*(.*)", re.I)
 
 
@@ -74,7 +77,13 @@ def parse_error(text: str) -> Smi | None:
             return Smi(gpus=(), nvml_code=0, message=line.strip())
         code = next((code for part, code in ERRORS if part in low), None)
         if code is not None:
-            return Smi(nvml_code=code, message=line.strip(), gpus=_spoken_of(line))
+            library = LIBRARY.search(text)
+            return Smi(
+                nvml_code=code,
+                message=line.strip(),
+                gpus=_spoken_of(line),
+                library_version=library.group(1) if library else None,
+            )
     return None
 
 

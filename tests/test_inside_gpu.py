@@ -1,0 +1,271 @@
+"""The children that ask NVML and libcuda: the real binding and scripts, stand-in libraries."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import standin
+from standin import A100, RTX_3050
+
+from gpusetup.probe.system import INSIDE, LiveSystem
+
+QUICK = 0.6
+"""Seconds after which a child of these tests counts as hung."""
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Ask a script on a machine of the given state; keywords as in `standin.state`."""
+
+    def asked(script: str, gpus: tuple[Mapping[str, object], ...] = (A100,), **more: object) -> Any:
+        limit = 20 if "limit" not in more else float(str(more.pop("limit")))
+        standin.install(monkeypatch, tmp_path, standin.state(gpus, **more))
+        return LiveSystem().ask(script, timeout=limit)
+
+    return asked
+
+
+def test_nvml_tells_everything_about_a_healthy_gpu(ask) -> None:
+    answer = ask("read_nvml")
+    seconds = answer.pop("seconds")
+    device = answer.pop("devices")[0]
+    assert seconds >= 0
+    assert answer == {
+        "init": 0,
+        "message": "Success",
+        "nvml_version": "13.580.95.05",
+        "driver_version": "580.95.05",
+        "cuda_version": "13.0",
+        "problems": [],
+    }
+    assert device == {
+        "index": 0,
+        "name": "NVIDIA A100-SXM4-40GB",
+        "uuid": standin.uuid(0),
+        "pci_bus_id": "00000000:07:00.0",
+        "memory_total_bytes": 40960 << 20,
+        "memory_used_bytes": 512 << 20,
+        "compute_capability": "8.0",
+        "persistence": True,
+        "mig_enabled": False,
+        "mig_instances": None,
+        "compute_mode": "Default",
+        "ecc_enabled": True,
+        "ecc_uncorrected": 0,
+        "retired_pending": False,
+        "remap_failed": False,
+        "temperature_celsius": 33,
+        "power_watts": 72.5,
+        "power_limit_watts": 400.0,
+        "throttle_reasons": ["gpu_idle"],
+        "utilization_percent": 7,
+        "pcie_generation": 4,
+        "pcie_generation_max": 4,
+        "pcie_width": 16,
+        "pcie_width_max": 16,
+        "virtualization": "none",
+        "licensed": None,
+        "fabric_state": "completed",
+        "driver_model": None,
+        "display_active": False,
+        "lost": False,
+        "problems": [{"field": "mig_instances", "code": 3, "text": "Not Supported"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (4, "Insufficient Permissions"),
+        (9, "Driver Not Loaded"),
+        (12, "NVML Shared Library Not Found"),
+        (17, "The operating system has blocked the request."),
+        (18, "RM has detected an NVML/RM version mismatch."),
+        (999, "Unknown Error"),
+    ],
+)
+def test_nvml_that_does_not_start_says_its_code_and_its_own_version(ask, code, message) -> None:
+    answer = ask("read_nvml", nvml__init=code)
+    assert (answer["init"], answer["message"]) == (code, message)
+    assert answer["nvml_version"] == "13.580.95.05"
+    assert "devices" not in answer
+
+
+def test_a_field_that_fails_takes_no_other_along(ask) -> None:
+    device = ask("read_nvml", ({**A100, "temperature": "!999", "power_mw": "!4"},))["devices"][0]
+    assert device["temperature_celsius"] is None
+    assert device["power_watts"] is None
+    assert device["utilization_percent"] == 7
+    assert {"field": "temperature_celsius", "code": 999, "text": "Unknown Error"} in device[
+        "problems"
+    ]
+    assert device["lost"] is False
+
+
+def test_a_lost_gpu_is_called_lost_and_its_neighbour_is_read(ask) -> None:
+    gone = {**A100, "temperature": "!15", "memory": "!15", "power_mw": "!15"}
+    first, second = ask("read_nvml", (gone, A100))["devices"]
+    assert (first["lost"], first["name"], first["temperature_celsius"]) == (
+        True,
+        A100["name"],
+        None,
+    )
+    assert (second["lost"], second["temperature_celsius"]) == (False, 33)
+
+
+def test_a_gpu_whose_handle_is_lost_is_still_listed(ask) -> None:
+    first, second = ask("read_nvml", ({**A100, "handle": 15}, A100))["devices"]
+    assert first == {
+        "index": 0,
+        "lost": True,
+        "problems": [{"field": "handle", "code": 15, "text": "GPU is lost"}],
+    }
+    assert second["uuid"] == standin.uuid(1)
+
+
+def test_mig_instances_are_listed_although_their_numbers_have_gaps(ask) -> None:
+    gpu = {**A100, "mig_mode": 1, "mig_max": 7, "mig.0": "MIG-aaaa", "mig.3": "MIG-bbbb"}
+    device = ask("read_nvml", (gpu,))["devices"][0]
+    assert (device["mig_enabled"], device["mig_instances"]) == (True, ["MIG-aaaa", "MIG-bbbb"])
+
+
+def test_a_driver_before_535_tells_throttle_reasons_by_the_older_call(ask) -> None:
+    device = ask("read_nvml", ({**A100, "throttle": 0x44},), old_reasons=1)["devices"][0]
+    assert device["throttle_reasons"] == ["sw_power_cap", "hw_thermal_slowdown"]
+
+
+def test_memory_trouble_is_told_for_rows_and_for_pages(ask) -> None:
+    rows = {**A100, "remap_pending": 1, "remap_failed": 1, "ecc_uncorrected": 3}
+    pages = {**RTX_3050, "ecc_mode": 1, "retired_pending": 1}
+    first, second = ask("read_nvml", (rows, pages))["devices"]
+    assert (first["retired_pending"], first["remap_failed"], first["ecc_uncorrected"]) == (
+        True,
+        True,
+        3,
+    )
+    assert (second["retired_pending"], second["remap_failed"]) == (True, None)
+
+
+@pytest.mark.parametrize(("state", "licensed"), [(5, True), (3, False), (1, False)])
+def test_a_vgpu_guest_says_whether_it_has_a_licence(ask, state: int, licensed: bool) -> None:
+    guest = {**A100, "virtualization": 2, "licence_state": state}
+    device = ask("read_nvml", (guest,))["devices"][0]
+    assert (device["virtualization"], device["licensed"]) == ("vgpu", licensed)
+
+
+@pytest.mark.parametrize(("number", "state"), [(0, None), (1, "not_started"), (2, "in_progress")])
+def test_the_fabric_says_how_far_it_is(ask, number: int, state: str | None) -> None:
+    assert ask("read_nvml", ({**A100, "fabric": number},))["devices"][0]["fabric_state"] == state
+
+
+@pytest.mark.parametrize(
+    ("number", "mode"), [(0, "Default"), (2, "Prohibited"), (3, "Exclusive_Process")]
+)
+def test_the_compute_mode_has_nvidia_smis_name(ask, number: int, mode: str) -> None:
+    assert (
+        ask("read_nvml", ({**A100, "compute_mode": number},))["devices"][0]["compute_mode"] == mode
+    )
+
+
+def test_cuda_tells_its_devices(ask) -> None:
+    answer = ask("read_cuda", (A100, RTX_3050))
+    assert answer["library"] == str(standin.libraries() / "libcuda.so.1")
+    assert (answer["init"], answer["init_name"], answer["version"]) == (0, "CUDA_SUCCESS", "13.0")
+    assert (answer["stub"], answer["compat"], answer["device_count"]) == (False, False, 2)
+    assert answer["devices"][1] == {
+        "index": 1,
+        "name": "NVIDIA GeForce RTX 3050 Laptop GPU",
+        "uuid": standin.uuid(1),
+        "pci_bus_id": "00000000:0F:00.0",
+        "compute_capability": "8.6",
+        "memory_total_bytes": 4096 << 20,
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (100, "CUDA_ERROR_NO_DEVICE"),
+        (101, "CUDA_ERROR_INVALID_DEVICE"),
+        (304, "CUDA_ERROR_OPERATING_SYSTEM"),
+        (802, "CUDA_ERROR_SYSTEM_NOT_READY"),
+        (803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+        (804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"),
+        (999, "CUDA_ERROR_UNKNOWN"),
+        (4242, "error 4242"),
+    ],
+)
+def test_cuinit_that_fails_says_its_code_name_and_version(ask, code: int, name: str) -> None:
+    answer = ask("read_cuda", cuda__init=code)
+    assert (answer["init"], answer["init_name"], answer["version"]) == (code, name, "13.0")
+    assert "devices" not in answer
+
+
+def test_a_mig_instance_of_cuda_has_a_mig_uuid(ask) -> None:
+    gpu = {
+        **A100,
+        "cuda_name": "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+        "mig.0": "MIG-00000000-0000-0000-0000-0000000000aa",
+    }
+    device = ask("read_cuda", (gpu,))["devices"][0]
+    assert device["uuid"] == "MIG-00000000-0000-0000-0000-0000000000aa"
+
+
+@pytest.mark.parametrize(("folder", "kind"), [("stubs", "stub"), ("compat", "compat")])
+def test_a_library_that_is_not_the_drivers_own_is_recognised(
+    ask, monkeypatch, tmp_path: Path, folder: str, kind: str
+) -> None:
+    standin.install(monkeypatch, tmp_path, standin.state())
+    place = tmp_path / "cuda" / folder
+    place.mkdir(parents=True)
+    shutil.copy(standin.libraries() / "libcuda.so.1", place)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(place))
+    answer = LiveSystem().ask("read_cuda")
+    assert answer["library"] == str(place / "libcuda.so.1")
+    assert {key for key in ("stub", "compat") if answer[key]} == {kind}
+
+
+@pytest.mark.parametrize("script", ["read_nvml", "read_cuda"])
+def test_a_library_that_hangs_is_given_up_after_the_limit(ask, script: str) -> None:
+    answer = ask(script, nvml__hang=1, cuda__hang=1, limit=QUICK)
+    assert answer == {"problem": "no answer in 0.6 s"}
+
+
+@pytest.mark.parametrize("script", ["read_nvml", "read_cuda"])
+def test_a_library_that_crashes_is_named_with_its_signal(ask, script: str) -> None:
+    assert ask(script, nvml__crash=1, cuda__crash=1)["problem"] == "crashed with SIGSEGV"
+
+
+@pytest.mark.parametrize("script", ["read_nvml", "read_cuda"])
+def test_the_answer_says_how_long_the_driver_took(ask, script: str) -> None:
+    assert ask(script, nvml__slow_ms=150, cuda__slow_ms=150)["seconds"] >= 0.15
+
+
+def pythons() -> list[str]:
+    """The other interpreters of this machine, on PATH or made by pyenv."""
+    made = (Path.home() / ".pyenv" / "versions").glob("3.[81]*/bin/python")
+    found = (shutil.which(f"python3.{minor}") for minor in range(8, 15))
+    return sorted(
+        {*(str(path) for path in made), *(path for path in found if path and works(path))}
+    )
+
+
+def works(path: str) -> bool:
+    """A shim of pyenv is on PATH also where the version is not active."""
+    return subprocess.run((path, "-c", ""), capture_output=True, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("python", pythons() or [None])
+def test_the_cuda_child_runs_under_every_python_here(monkeypatch, tmp_path, python) -> None:
+    if python is None:
+        pytest.skip("no other interpreter here")
+    standin.install(monkeypatch, tmp_path, standin.state())
+    argv = (python, "-I", "-S", str(INSIDE / "read_cuda.py"))
+    said = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert json.loads(said.stdout)["device_count"] == 1

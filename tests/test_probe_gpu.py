@@ -1,0 +1,548 @@
+"""The GPU side as one answer: sources asked, merged, and what each of them said."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+import standin
+from hypothesis import given
+from hypothesis import strategies as st
+from standin import A100, RTX_3050
+
+from gpusetup.model import Gpu, PciDevice
+from gpusetup.probe import gpu as probe
+from gpusetup.probe.gpu import read_gpu_side
+from gpusetup.probe.pci import WMI_QUERY
+from gpusetup.probe.side import bus_key
+from gpusetup.probe.smi_csv import QUERY
+from gpusetup.probe.system import LiveSystem, ReplaySystem, Stat, Tape
+from gpusetup.probe.visible import visible_by_variable
+from gpusetup.run import Output
+
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+ML_LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+FILE = Stat(mode="-rw-r--r--", size_bytes=1, readable=True, writable=False)
+NODE = Stat(mode="crw-rw-rw-", size_bytes=0, readable=True, writable=True)
+OPEN_580 = (
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build"
+    "  Tue Sep 23 09:55:41 UTC 2025\nGCC version:  gcc version 13.3.0\n"
+)
+PCI_3090 = {
+    "class": "0x030000\n",
+    "vendor": "0x10de\n",
+    "device": "0x2204\n",
+    "power_state": "D3cold\n",
+}
+NVML_3090 = {
+    "index": 0,
+    "name": "NVIDIA GeForce RTX 3090",
+    "uuid": "GPU-0a",
+    "pci_bus_id": "00000000:01:00.0",
+    "memory_total_bytes": 24 << 30,
+    "persistence": False,
+    "problems": [],
+}
+CUDA_3090 = {
+    "index": 0,
+    "name": "NVIDIA GeForce RTX 3090",
+    "uuid": "GPU-0a",
+    "pci_bus_id": "0000:01:00.0",
+    "compute_capability": "8.6",
+}
+
+
+def nvml(*devices: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """NVML's answer about a healthy driver."""
+    return {
+        "init": 0,
+        "message": "Success",
+        "driver_version": "580.95.05",
+        "cuda_version": "13.0",
+        "nvml_version": "13.580.95.05",
+        "devices": list(devices),
+        "problems": [],
+        "seconds": 0.2,
+        **more,
+    }
+
+
+def cuda(*devices: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """libcuda's answer about a healthy driver."""
+    return {
+        "library": "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
+        "init": 0,
+        "init_name": "CUDA_SUCCESS",
+        "version": "13.0",
+        "device_count": len(devices),
+        "devices": list(devices),
+        "problems": [],
+        "seconds": 0.4,
+        **more,
+    }
+
+
+def linux(
+    *,
+    ask: dict[str, Any] | None = None,
+    pci: dict[str, dict[str, str]] | None = None,
+    **more: Any,
+) -> Tape:
+    """A Linux machine with driver 580.95.05 loaded, unless keywords say otherwise."""
+    pci = {"0000:01:00.0": PCI_3090} if pci is None else pci
+    folder = "/sys/bus/pci/devices"
+    read = {
+        "/proc/driver/nvidia/version": OPEN_580,
+        "/sys/module/nvidia/version": "580.95.05\n",
+        "/proc/modules": "nvidia_uvm 1 0 - Live 0x0\nnvidia 9 1 nvidia_uvm, Live 0x0\n",
+        **{
+            f"{folder}/{bus}/{name}": text for bus, ids in pci.items() for name, text in ids.items()
+        },
+    }
+    return Tape(
+        read=read | more.pop("read", {}),
+        list={folder: tuple(pci), "/dev": ("null", "nvidia0", "nvidiactl")} | more.pop("list", {}),
+        stat={
+            LIBRARY: FILE,
+            ML_LIBRARY: FILE,
+            "/dev/nvidia0": NODE,
+            "/dev/nvidiactl": NODE,
+        }
+        | more.pop("stat", {}),
+        link={
+            LIBRARY: "libcuda.so.580.95.05",
+            ML_LIBRARY: "libnvidia-ml.so.580.95.05",
+            f"{folder}/0000:01:00.0/driver": "../../../bus/pci/drivers/nvidia",
+        },
+        ask={"read_nvml": nvml(NVML_3090), "read_cuda": cuda(CUDA_3090)} | (ask or {}),
+        **more,
+    )
+
+
+def bare(**more: Any) -> Tape:
+    """A Linux machine without any trace of NVIDIA."""
+    return Tape(list={"/sys/bus/pci/devices": (), "/dev": ("null",)}, **more)
+
+
+def said(side: probe.GpuSide, subject: str) -> dict[str, str | None]:
+    """Source -> value or problem of one subject."""
+    return {r.source: r.value or r.problem for r in side.readings if r.subject == subject}
+
+
+class Deaf(ReplaySystem):
+    """A machine on which no child may be started."""
+
+    def ask(self, *words: Any, **more: Any) -> Any:
+        raise AssertionError(f"asked {words}")
+
+    def run(self, *words: Any, **more: Any) -> Any:
+        raise AssertionError(f"ran {words}")
+
+
+# --- healthy and empty machines
+
+
+def test_a_healthy_machine_is_read_from_all_its_sources() -> None:
+    side = read_gpu_side(ReplaySystem(linux()))
+    driver = side.driver
+    assert (driver.version, driver.cuda, driver.library_version) == (
+        "580.95.05",
+        "13.0",
+        "580.95.05",
+    )
+    assert (driver.open_module, driver.module_loaded, driver.uvm_loaded) == (True, True, True)
+    assert (driver.nouveau_loaded, driver.module_version) == (False, "580.95.05")
+    assert (driver.nvml_code, driver.seconds, driver.persistence) == (0, 0.4, False)
+    assert (driver.library_found, driver.libcuda_path) == (
+        True,
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
+    )
+    assert (side.cuda_api.init_code, side.cuda_api.device_count) == (0, 1)
+    assert [node.path for node in side.devices] == ["/dev/nvidia0", "/dev/nvidiactl"]
+    assert said(side, "driver.version") == {
+        "nvml": "580.95.05",
+        "/proc/driver/nvidia/version": "580.95.05",
+        "/sys/module/nvidia/version": "580.95.05",
+    }
+
+
+def test_a_gpu_is_one_although_sources_write_its_address_differently() -> None:
+    (gpu,) = read_gpu_side(ReplaySystem(linux())).gpus
+    assert (gpu.nvml_index, gpu.cuda_index, gpu.visible) == (0, 0, True)
+    assert str(gpu.compute_capability) == "8.6"
+    assert gpu.memory_total_bytes == 24 << 30
+
+
+def test_the_pci_device_has_driver_power_state_and_the_name_that_nvml_knows() -> None:
+    assert read_gpu_side(ReplaySystem(linux())).pci_devices == (
+        PciDevice(
+            vendor="nvidia",
+            bus_id="0000:01:00.0",
+            device_id="2204",
+            name="NVIDIA GeForce RTX 3090",
+            driver="nvidia",
+            power_state="D3cold",
+        ),
+    )
+
+
+def test_a_machine_without_any_trace_of_nvidia_starts_no_child() -> None:
+    side = read_gpu_side(Deaf(bare()))
+    assert side.gpus == ()
+    assert side.driver.library_found is False
+    assert said(side, "gpus")["nvml, libcuda"] == "not asked: no driver library, node or module"
+
+
+def test_a_gpu_without_a_driver_is_no_empty_list() -> None:
+    tape = bare()
+    tape.list["/sys/bus/pci/devices"] = ("0000:01:00.0",)
+    tape.read |= {f"/sys/bus/pci/devices/0000:01:00.0/{name}": t for name, t in PCI_3090.items()}
+    side = read_gpu_side(Deaf(tape))
+    assert side.gpus is None
+    assert said(side, "gpus")["all sources"] == "1 on the PCI bus, but no driver answered"
+    assert (side.pci_devices[0].vendor, side.pci_devices[0].driver) == ("nvidia", None)
+
+
+def test_an_amd_card_is_no_nvidia_gpu() -> None:
+    amd = {"class": "0x030000\n", "vendor": "0x1002\n", "device": "0x744c\n"}
+    tape = bare()
+    tape.list["/sys/bus/pci/devices"] = ("0000:03:00.0", "0000:03:00.1")
+    tape.read |= {f"/sys/bus/pci/devices/0000:03:00.0/{name}": text for name, text in amd.items()}
+    tape.read["/sys/bus/pci/devices/0000:03:00.1/class"] = "0x040300\n"
+    side = read_gpu_side(Deaf(tape))
+    assert side.gpus == ()
+    assert [device.vendor for device in side.pci_devices] == ["amd"]
+
+
+def test_no_list_of_the_hardware_means_unknown() -> None:
+    assert read_gpu_side(Deaf(Tape(list={"/dev": ("null",)}))).gpus is None
+
+
+def test_macos_has_no_nvidia_gpu_and_is_asked_nothing() -> None:
+    side = read_gpu_side(Deaf(Tape(family="macos")), deep=True)
+    assert (side.gpus, side.pci_devices) == ((), None)
+
+
+# --- trouble
+
+
+def test_another_library_than_the_module_is_kept_with_both_versions() -> None:
+    tape = linux(
+        ask={
+            "read_nvml": {"init": 18, "message": "mismatch", "nvml_version": "13.590.44.01"},
+            "read_cuda": cuda(
+                init=803, init_name="CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", devices=None
+            ),
+        },
+        list={"/proc/driver/nvidia/gpus": ("0000:01:00.0",)},
+        read={
+            "/proc/driver/nvidia/gpus/0000:01:00.0/information": (
+                "Model: \t NVIDIA GeForce RTX 3090\nGPU UUID: \t GPU-0a\nIRQ: \t 155\n"
+            )
+        },
+    )
+    side = read_gpu_side(ReplaySystem(tape))
+    assert (side.driver.version, side.driver.nvml_code) == ("580.95.05", 18)
+    assert said(side, "driver.library_version") == {
+        "nvml": "590.44.01",
+        "library files": "580.95.05",
+    }
+    assert side.driver.library_version == "590.44.01"
+    assert side.cuda_api.init_code == 803
+    assert side.driver.cuda is None
+    assert [(gpu.name, gpu.uuid) for gpu in side.gpus] == [("NVIDIA GeForce RTX 3090", "GPU-0a")]
+
+
+def test_nvidia_smi_stands_in_where_nvml_does_not_answer() -> None:
+    csv = "index, name, uuid, driver_version\n0, NVIDIA GeForce RTX 3090, GPU-0a, 580.95.05\n"
+    program = "/usr/bin/nvidia-smi"
+    asked = f"{program} --query-gpu={','.join(QUERY)} --format=csv"
+    tape = linux(
+        ask={"read_nvml": {"problem": "crashed with SIGSEGV"}},
+        which={"nvidia-smi": program},
+        run={asked: Output(argv=(), exit=0, stdout=csv, seconds=4.5)},
+    )
+    side = read_gpu_side(ReplaySystem(tape))
+    assert (side.gpus[0].nvml_index, side.gpus[0].cuda_index) == (0, 0)
+    assert side.driver.seconds == 4.5
+    assert [dict(event.values)["how"] for event in side.events] == ["crashed"]
+
+
+def test_a_healthy_answer_asks_no_nvidia_smi_unless_deep() -> None:
+    class NoSmi(ReplaySystem):
+        def which(self, name: str) -> str | None:
+            raise AssertionError(f"looked for {name}")
+
+    assert read_gpu_side(NoSmi(linux())).gpus
+    with pytest.raises(AssertionError, match="looked for nvidia-smi"):
+        read_gpu_side(NoSmi(linux()), deep=True)
+
+
+def test_versions_that_differ_ask_nvidia_smi() -> None:
+    tape = linux(ask={"read_nvml": nvml(NVML_3090, driver_version="570.86.15")})
+    side = read_gpu_side(ReplaySystem(tape))
+    assert side.driver.version == "580.95.05"
+    assert "nvidia-smi" in {reading.source for reading in side.readings}
+
+
+def test_a_driver_that_is_not_loaded_is_looked_for_on_disk() -> None:
+    modinfo = Output(argv=(), exit=0, stdout="580.95.05\n")
+    missing = {
+        "/proc/driver/nvidia/version": errno.ENOENT,
+        "/sys/module/nvidia/version": errno.ENOENT,
+        "/proc/modules": "nouveau 2 0 - Live 0x0\n",
+    }
+    tape = linux(
+        read=missing,
+        ask={
+            "read_nvml": {"init": 9, "message": "Driver Not Loaded"},
+            "read_cuda": cuda(init=100, init_name="CUDA_ERROR_NO_DEVICE", devices=None),
+        },
+        run={"modinfo -F version nvidia": modinfo},
+    )
+    side = read_gpu_side(ReplaySystem(tape))
+    assert (side.driver.module_loaded, side.driver.nouveau_loaded) == (False, True)
+    assert (side.driver.version, side.driver.module_version) == (None, "580.95.05")
+    assert (side.driver.nvml_code, side.cuda_api.init_code, side.gpus) == (9, 100, None)
+
+
+@pytest.mark.parametrize("oddity", ["stub", "compat"])
+def test_a_foreign_libcuda_is_named_and_its_cuda_version_not_believed(oddity: str) -> None:
+    tape = linux(
+        ask={
+            "read_nvml": {"init": 12, "message": "not found"},
+            "read_cuda": cuda(
+                CUDA_3090, **{oddity: True, "library": "/usr/local/cuda/x/libcuda.so.1"}
+            ),
+        }
+    )
+    side = read_gpu_side(ReplaySystem(tape))
+    assert side.driver.cuda is None
+    assert side.driver.libcuda_path == "/usr/local/cuda/x/libcuda.so.1"
+    assert any(oddity in (r.problem or "") for r in side.readings if r.source == "libcuda")
+
+
+def test_without_nvml_the_gpus_are_those_of_cuda() -> None:
+    tape = linux(ask={"read_nvml": {"problem": "nvidia-ml-py cannot be imported"}})
+    side = read_gpu_side(ReplaySystem(tape))
+    assert [(gpu.cuda_index, gpu.nvml_index) for gpu in side.gpus] == [(0, None)]
+    assert side.driver.cuda == "13.0"
+
+
+def test_a_driver_that_lists_no_gpu_says_so() -> None:
+    tape = linux(
+        ask={"read_nvml": nvml(), "read_cuda": cuda(init=100, init_name="…", devices=None)}
+    )
+    assert read_gpu_side(ReplaySystem(tape)).gpus == ()
+
+
+def test_wsl_does_not_say_that_the_module_is_missing() -> None:
+    wsl = "/usr/lib/wsl/lib/libcuda.so.1"
+    tape = Tape(
+        list={"/sys/bus/pci/devices": (), "/dev": ("dxg", "null")},
+        read={"/proc/modules": "ext4 1 0 - Live 0x0\n"},
+        stat={wsl: FILE, "/dev/dxg": NODE},
+        ask={"read_nvml": nvml(NVML_3090), "read_cuda": cuda(CUDA_3090, library=wsl)},
+    )
+    side = read_gpu_side(ReplaySystem(tape))
+    assert (side.driver.module_loaded, side.driver.libcuda_path) == (None, wsl)
+    assert len(side.gpus) == 1
+
+
+def test_a_library_that_only_the_loaders_cache_knows_is_found() -> None:
+    path = "/nix/store/x/lib/libcuda.so.1"
+    tape = bare(
+        read={"/etc/ld.so.cache": f"libcuda.so.1\0{path}\0libm.so.6\0/lib/libm.so.6\0"},
+        stat={path: FILE},
+        ask={"read_nvml": nvml(NVML_3090), "read_cuda": cuda(CUDA_3090)},
+    )
+    assert read_gpu_side(ReplaySystem(tape)).driver.library_found is True
+
+
+# --- Windows
+
+
+def test_windows_without_a_driver_still_lists_its_card() -> None:
+    said_by_wmi = '[{"Name":"Microsoft Basic Display Adapter","PNPDeviceID":"ROOT\\\\BASIC"},'
+    said_by_wmi += '{"Name":"Video Controller","PNPDeviceID":"PCI\\\\VEN_10DE&DEV_25A2&SUBSYS_1"}]'
+    run = {" ".join(WMI_QUERY): Output(argv=(), exit=0, stdout=said_by_wmi)}
+    side = read_gpu_side(ReplaySystem(Tape(family="windows", run=run)))
+    assert side.gpus is None
+    assert side.pci_devices == (
+        PciDevice(vendor="nvidia", device_id="25a2", name="Video Controller"),
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "C:\\Windows\\System32\\nvcuda.dll",
+        "C:\\Windows\\System32\\DriverStore\\FileRepository\\nvlt.inf_amd64_1\\nvcuda64.dll",
+    ],
+)
+def test_windows_finds_the_library_where_the_driver_puts_it(path: str) -> None:
+    store = "C:\\Windows\\System32\\DriverStore\\FileRepository"
+    device = {**NVML_3090, "driver_model": "WDDM"}
+    tape = Tape(
+        family="windows",
+        stat={path: FILE},
+        list={store: ("acpi.inf_amd64_9", "nvlt.inf_amd64_1")},
+        ask={"read_nvml": nvml(device), "read_cuda": cuda(CUDA_3090, library=None)},
+    )
+    side = read_gpu_side(ReplaySystem(tape))
+    assert (side.driver.library_found, side.driver.libcuda_path) == (True, path)
+    assert side.gpus[0].driver_model == "WDDM"
+
+
+# --- visibility
+
+TWO = (NVML_3090, {**NVML_3090, "index": 1, "uuid": "GPU-0b", "pci_bus_id": "00000000:02:00.0"})
+
+
+def test_cuda_itself_says_which_gpus_are_visible() -> None:
+    second = {**CUDA_3090, "uuid": "GPU-0b", "pci_bus_id": "0000:02:00.0"}
+    tape = linux(
+        ask={"read_nvml": nvml(*TWO), "read_cuda": cuda(second)},
+        environ={"CUDA_VISIBLE_DEVICES": "1"},
+    )
+    gpus = read_gpu_side(ReplaySystem(tape)).gpus
+    assert [(gpu.visible, gpu.cuda_index) for gpu in gpus] == [(False, None), (True, 0)]
+
+
+def test_a_mig_instance_makes_its_gpu_visible() -> None:
+    instance = {**CUDA_3090, "uuid": "MIG-77"}
+    tape = linux(ask={"read_nvml": nvml(*TWO), "read_cuda": cuda(instance)})
+    assert [gpu.visible for gpu in read_gpu_side(ReplaySystem(tape)).gpus] == [True, False]
+
+
+@pytest.mark.parametrize("variable", ["", "-1", "NoDevFiles", "7"])
+def test_where_cuda_finds_nothing_the_variable_says_that_it_hides_all(variable: str) -> None:
+    tape = linux(
+        ask={"read_nvml": nvml(*TWO), "read_cuda": cuda(init=100, devices=None)},
+        environ={"CUDA_VISIBLE_DEVICES": variable},
+    )
+    assert [gpu.visible for gpu in read_gpu_side(ReplaySystem(tape)).gpus] == [False, False]
+
+
+def test_without_the_variable_a_silent_cuda_leaves_visibility_open() -> None:
+    tape = linux(ask={"read_nvml": nvml(*TWO), "read_cuda": cuda(init=999, devices=None)})
+    assert [gpu.visible for gpu in read_gpu_side(ReplaySystem(tape)).gpus] == [None, None]
+
+
+MIXED = (
+    Gpu(name="NVIDIA GeForce GTX 1080 Ti", uuid="GPU-1aaa"),
+    Gpu(name="NVIDIA GeForce RTX 3090", uuid="GPU-1bbb", mig_instances=("MIG-cc", "MIG-dd")),
+)
+
+
+@pytest.mark.parametrize(
+    ("variable", "pci_order", "expected"),
+    [
+        ("0", True, (True, False)),
+        ("0", False, (None, None)),
+        ("0,1", False, (True, True)),
+        ("1,5,0", True, (False, True)),
+        ("0,-1,1", True, (True, False)),
+        ("0,0", True, (False, False)),
+        ("1gpu", True, (False, True)),
+        ("none", False, (False, False)),
+        ("GPU-1b", False, (False, True)),
+        ("GPU-1", False, (False, False)),
+        ("GPU-1bbb,GPU-zz,GPU-1aaa", False, (False, True)),
+        ("GPU-1aaa,GPU-1bbb", False, (True, True)),
+        ("GPU-1aaa,GPU-1aaa", False, (False, False)),
+        ("MIG-dd", False, (False, True)),
+        ("MIG-GPU-1bbb/1/0", False, (False, True)),
+        ("GPU-1aaa,1", False, (True, False)),
+    ],
+)
+def test_the_variable_is_read_as_cuda_reads_it(variable, pci_order, expected) -> None:
+    assert visible_by_variable(variable, MIXED, pci_order=pci_order) == expected
+
+
+@given(st.text(max_size=40), st.booleans())
+def test_any_value_of_the_variable_has_a_meaning_for_each_gpu(variable: str, order: bool) -> None:
+    assert len(visible_by_variable(variable, MIXED, pci_order=order)) == 2
+
+
+@given(st.integers(0, 0xFFFF), st.integers(0, 255), st.integers(0, 31), st.integers(0, 7))
+def test_an_address_has_one_key_in_every_spelling(
+    domain: int, bus: int, device: int, fn: int
+) -> None:
+    tail = f"{bus:02x}:{device:02x}.{fn}"
+    spellings = {f"{domain:08X}:{tail.upper()}", f"{domain:04x}:{tail}", f"{domain:08x}:{tail}"}
+    assert {bus_key(spelling) for spelling in spellings} == {f"{domain:04x}:{tail}"}
+
+
+# --- the real children, with stand-in libraries
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """This machine with a driver of the given state and no nvidia-smi on PATH."""
+
+    def read(gpus=(A100,), *, limit: float = 20.0, notify=None, **more: object) -> probe.GpuSide:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        standin.install(monkeypatch, tmp_path, standin.state(gpus, **more))
+        return read_gpu_side(LiveSystem(), limit=limit, notify=notify)
+
+    return read
+
+
+def test_two_real_children_agree_about_gpus_in_another_order(live) -> None:
+    gpus = live((RTX_3050, A100), cuda__order="1,0").gpus
+    assert [(gpu.nvml_index, gpu.cuda_index) for gpu in gpus] == [(0, 1), (1, 0)]
+    assert [str(gpu.compute_capability) for gpu in gpus] == ["8.6", "8.0"]
+    assert [gpu.visible for gpu in gpus] == [True, True]
+
+
+@pytest.mark.parametrize("code", [100, 101, 304, 802, 803, 804, 999])
+def test_every_code_of_cuinit_arrives_beside_a_healthy_nvml(live, code: int) -> None:
+    side = live(cuda__init=code)
+    assert (side.driver.nvml_code, side.cuda_api.init_code) == (0, code)
+    assert [gpu.name for gpu in side.gpus] == ["NVIDIA A100-SXM4-40GB"]
+
+
+@pytest.mark.parametrize("code", [4, 9, 17, 18, 999])
+def test_every_code_of_nvml_arrives_and_cuda_is_asked_all_the_same(live, code: int) -> None:
+    side = live(nvml__init=code)
+    assert (side.driver.nvml_code, side.cuda_api.init_code) == (code, 0)
+    assert side.driver.library_version == "580.95.05"
+    assert side.gpus[0].uuid == standin.uuid(0)
+
+
+def test_a_hanging_driver_ends_at_the_limit_with_an_event_for_each_child(live) -> None:
+    side = live(nvml__hang=1, cuda__hang=1, limit=0.6)
+    assert side.driver.seconds == 0.6
+    assert [dict(event.values) for event in side.events] == [
+        {"asked": "nvml", "how": "hung", "problem": "no answer in 0.6 s"},
+        {"asked": "libcuda", "how": "hung", "problem": "no answer in 0.6 s"},
+    ]
+
+
+def test_a_crashing_libcuda_does_not_take_nvml_along(live) -> None:
+    side = live(cuda__crash=1)
+    assert side.cuda_api.init_code is None
+    assert said(side, "driver")["libcuda"] == "crashed with SIGSEGV"
+    assert side.driver.nvml_code == 0
+
+
+def test_a_slow_driver_is_announced_and_its_seconds_are_kept(live, monkeypatch) -> None:
+    monkeypatch.setattr(probe, "NOTICE_SECONDS", 0.05)
+    heard: list[str] = []
+    side = live(nvml__slow_ms=600, notify=heard.append)
+    assert side.driver.seconds >= 0.6
+    assert "waiting for NVML; without persistence mode this takes up to 30 s" in heard
+
+
+def test_a_quick_driver_is_not_announced(live) -> None:
+    heard: list[str] = []
+    live(notify=heard.append)
+    assert heard == []
+
+
+def test_a_machine_that_loses_a_gpu_keeps_it_in_the_list(live) -> None:
+    gone = {**A100, "temperature": "!15"}
+    assert [gpu.lost for gpu in live((A100, gone), cuda__devices=1).gpus] == [False, True]

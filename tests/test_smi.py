@@ -1,0 +1,524 @@
+"""What `nvidia-smi` prints, read: real captures, and texts composed from real formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpusetup.model import Capability, Gpu
+from gpusetup.probe.dmesg import parse_kernel_log
+from gpusetup.probe.smi import find_smi, read_smi
+from gpusetup.probe.smi_csv import QUERY, parse_csv, parse_list
+from gpusetup.probe.smi_log import parse_query, parse_xml
+from gpusetup.probe.smi_table import parse_banner, parse_table
+from gpusetup.probe.smi_values import Smi, parse_error
+from gpusetup.probe.system import ReplaySystem, Stat, Tape
+from gpusetup.run import Output
+
+CAPTURES = Path(__file__).parent / "captures"
+PARSERS = {
+    "table": parse_table,
+    "list": parse_list,
+    "csv": parse_csv,
+    "xml": parse_xml,
+    "query": parse_query,
+}
+
+XML_V11 = """<?xml version="1.0" ?>
+<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v11.dtd">
+<nvidia_smi_log>
+  <driver_version>515.105.01</driver_version>
+  <cuda_version>11.7</cuda_version>
+  <attached_gpus>1</attached_gpus>
+  <gpu id="00000000:00:1E.0">
+    <product_name>NVIDIA A10G</product_name>
+    <persistence_mode>Disabled</persistence_mode>
+    <display_active>Disabled</display_active>
+    <mig_mode><current_mig>N/A</current_mig><pending_mig>N/A</pending_mig></mig_mode>
+    <driver_model><current_dm>N/A</current_dm></driver_model>
+    <uuid>GPU-00000000-0000-0000-0000-00000000a10a</uuid>
+    <gpu_virtualization_mode>
+      <virtualization_mode>Pass-Through</virtualization_mode>
+    </gpu_virtualization_mode>
+    <pci>
+      <pci_bus_id>00000000:00:1E.0</pci_bus_id>
+      <pci_gpu_link_info>
+        <pcie_gen><max_link_gen>4</max_link_gen><current_link_gen>1</current_link_gen></pcie_gen>
+        <link_widths><max_link_width>16x</max_link_width><current_link_width>8x</current_link_width></link_widths>
+      </pci_gpu_link_info>
+    </pci>
+    <clocks_throttle_reasons>
+      <clocks_throttle_reason_gpu_idle>Active</clocks_throttle_reason_gpu_idle>
+      <clocks_throttle_reason_sw_power_cap>Not Active</clocks_throttle_reason_sw_power_cap>
+      <clocks_throttle_reason_display_clocks_setting>Active</clocks_throttle_reason_display_clocks_setting>
+    </clocks_throttle_reasons>
+    <fb_memory_usage><total>23028 MiB</total><used>22 MiB</used></fb_memory_usage>
+    <bar1_memory_usage><total>32768 MiB</total><used>1 MiB</used></bar1_memory_usage>
+    <compute_mode>Default</compute_mode>
+    <utilization><gpu_util>0 %</gpu_util></utilization>
+    <ecc_mode><current_ecc>Enabled</current_ecc></ecc_mode>
+    <ecc_errors>
+      <volatile><sram_uncorrectable>1</sram_uncorrectable><dram_uncorrectable>2</dram_uncorrectable></volatile>
+      <aggregate><sram_uncorrectable>9</sram_uncorrectable><dram_uncorrectable>9</dram_uncorrectable></aggregate>
+    </ecc_errors>
+    <retired_pages><pending_retirement>N/A</pending_retirement></retired_pages>
+    <remapped_rows>
+      <remapped_row_pending>No</remapped_row_pending><remapped_row_failure>No</remapped_row_failure>
+    </remapped_rows>
+    <temperature><gpu_temp>17 C</gpu_temp></temperature>
+    <power_readings><power_draw>25.58 W</power_draw><power_limit>310.00 W</power_limit>
+      <enforced_power_limit>300.00 W</enforced_power_limit></power_readings>
+    <processes></processes>
+  </gpu>
+</nvidia_smi_log>
+"""
+A10G = Gpu(
+    name="NVIDIA A10G",
+    uuid="GPU-00000000-0000-0000-0000-00000000a10a",
+    memory_total_bytes=23028 << 20,
+    memory_used_bytes=22 << 20,
+    pci_bus_id="00000000:00:1E.0",
+    compute_mode="Default",
+    ecc_enabled=True,
+    ecc_uncorrected=3,
+    retired_pending=False,
+    remap_failed=False,
+    temperature_celsius=17,
+    power_watts=25.58,
+    power_limit_watts=300.0,
+    throttle_reasons=("gpu_idle", "display_clock_setting"),
+    utilization_percent=0,
+    pcie_generation=1,
+    pcie_generation_max=4,
+    pcie_width=8,
+    pcie_width_max=16,
+    virtualization="passthrough",
+    display_active=False,
+)
+XML_V12_WINDOWS = (
+    XML_V11.replace("device_v11", "device_v12")
+    .replace("clocks_throttle_reason", "clocks_event_reason")
+    .replace("<current_dm>N/A", "<current_dm>WDDM")
+    .replace("power_readings", "gpu_power_readings")
+    .replace("enforced_power_limit", "current_power_limit")
+)
+XML_V13 = (
+    XML_V12_WINDOWS.replace("device_v12", "device_v13")
+    .replace(
+        "sram_uncorrectable>1</sram_uncorrectable",
+        "sram_uncorrectable_parity>1</sram_uncorrectable_parity",
+    )
+    .replace(
+        "<power_draw>25.58 W</power_draw>",
+        "<average_power_draw>N/A</average_power_draw>\n"
+        "<instant_power_draw>25.58 W</instant_power_draw>",
+    )
+)
+QUERY_TEXT = """==============NVSMI LOG==============
+
+Timestamp                                 : Mon Aug  5 12:57:09 2024
+Driver Version                            : 545.29.06
+CUDA Version                              : 12.3
+
+Attached GPUs                             : 1
+GPU 00000000:0B:00.0
+    Product Name                          : GRID A100D-4C
+    Persistence Mode                      : Enabled
+    MIG Mode
+        Current                           : Disabled
+        Pending                           : Disabled
+    GPU UUID                              : GPU-00000000-0000-0000-0000-00000000000c
+    GPU Virtualization Mode
+        Virtualization Mode               : VGPU
+        Host VGPU Mode                    : N/A
+    vGPU Software Licensed Product
+        Product Name                      : NVIDIA Virtual Compute Server
+        License Status                    : Unlicensed (Restricted)
+    PCI
+        Bus Id                            : 00000000:0B:00.0
+        GPU Link Info
+            PCIe Generation
+                Max                       : 4
+                Current                   : 2
+            Link Width
+                Max                       : 16x
+                Current                   : 4x
+    Clocks Event Reasons
+        Idle                              : Not Active
+        SW Power Cap                      : Active
+        HW Slowdown                       : Not Active
+            HW Thermal Slowdown           : Active
+    FB Memory Usage
+        Total                             : 4096 MiB
+        Used                              : 128 MiB
+    Compute Mode                          : Prohibited
+    Utilization
+        Gpu                               : 12 %
+    Temperature
+        GPU Current Temp                  : 77 C
+    Fabric
+        State                             : In Progress
+        Status                            : N/A
+"""
+BANNER_610 = """\
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 615.10.01              KMD Version: 615.10.01     CUDA UMD Version: 13.4     |
++-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+|=========================================+========================+======================|
+|   0  NVIDIA GeForce RTX 5070 ...    Off |   00000000:02:00.0  On |                  N/A |
+| N/A   51C    P8              7W /   70W |     273MiB /  12227MiB |      2%   E. Process |
+|                                         |                        |                  N/A |
+"""
+TABLE_WSL = """\
+| NVIDIA-SMI 510.60.02    Driver Version: 512.15       CUDA Version: ERR!     |
+"""
+TABLE_WINDOWS = """\
+| NVIDIA-SMI 581.29                 Driver Version: 581.29         CUDA Version: 13.0     |
+| GPU  Name                  Driver-Model | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+|   0  NVIDIA GeForce RTX 3050 ...  WDDM  |   00000000:01:00.0 Off |                  N/A |
+| N/A   50C    P0             26W /   60W |     234MiB /   4096MiB |      1%      Default |
+"""
+TABLE_OLD = """\
+| NVIDIA-SMI 375.39                 Driver Version: 375.39                    |
+|   0  TITAN X (Pascal)    Off  | 0000:01:00.0      On |                  N/A |
+| 23%   27C    P8    10W / 250W |     63MiB / 12186MiB |      0%      Default |
+"""
+
+
+def captured(name: str) -> str:
+    return (CAPTURES / name).read_text()
+
+
+def test_the_csv_of_a_lost_gpu_marks_that_gpu_only() -> None:
+    smi = parse_csv(captured("a100-gpu3-lost/csv.stdout"))
+    assert (smi.driver_version, smi.persistence, smi.complete) == ("550.163.01", True, True)
+    assert [gpu.lost for gpu in smi.gpus] == [None, None, None, True, None, None, None, None]
+    assert smi.gpus[3] == Gpu(
+        name="NVIDIA A100-SXM4-40GB",
+        uuid="GPU-12345678-1234-1234-1234-123456780003",
+        nvml_index=3,
+        pci_bus_id="00000000:4E:00.0",
+        compute_capability=Capability(8, 0),
+        power_limit_watts=400.0,
+        pcie_generation=4,
+        pcie_generation_max=4,
+        pcie_width=16,
+        pcie_width_max=16,
+        throttle_reasons=("gpu_idle",),
+        ecc_enabled=True,
+        mig_enabled=False,
+        compute_mode="Default",
+        display_active=False,
+        lost=True,
+    )
+
+
+def test_the_table_of_a_lost_gpu_marks_that_gpu_only() -> None:
+    smi = parse_table(captured("a100-gpu3-lost/table.stdout"))
+    assert (smi.smi_version, smi.driver_version, smi.cuda_version) == (
+        "535.261.03",
+        "550.163.01",
+        "12.4",
+    )
+    assert [gpu.lost for gpu in smi.gpus] == [None, None, None, True, None, None, None, None]
+    assert (smi.gpus[3].pci_bus_id, smi.gpus[3].temperature_celsius) == ("00000000:4E:00.0", None)
+    assert (smi.gpus[2].memory_total_bytes, smi.gpus[2].mig_enabled) == (40960 << 20, False)
+
+
+def test_table_and_csv_of_one_machine_say_the_same() -> None:
+    table = parse_table(captured("t4-healthy/table.stdout")).gpus
+    csv = parse_csv(captured("t4-healthy/csv.stdout")).gpus
+    for field in ("name", "nvml_index", "pci_bus_id", "memory_total_bytes", "memory_used_bytes"):
+        assert [getattr(gpu, field) for gpu in table] == [getattr(gpu, field) for gpu in csv]
+    for field in ("temperature_celsius", "power_watts", "utilization_percent", "compute_mode"):
+        assert [getattr(gpu, field) for gpu in table] == [getattr(gpu, field) for gpu in csv]
+
+
+def test_thermal_slowdown_and_ecc_errors_are_read() -> None:
+    hot = parse_csv(captured("a100-gpu1-thermal/csv.stdout")).gpus[1]
+    assert (hot.temperature_celsius, hot.throttle_reasons) == (92, ("hw_thermal_slowdown",))
+    assert parse_csv(captured("a100-gpu0-ecc/csv.stdout")).gpus[0].ecc_uncorrected == 3
+    assert parse_table(captured("a100-gpu0-ecc/table.stdout")).gpus[0].ecc_uncorrected == 1
+
+
+def test_the_list_gives_names_and_uuids() -> None:
+    gpus = parse_list(captured("t4-healthy/list.stdout")).gpus
+    assert [(gpu.nvml_index, gpu.name) for gpu in gpus] == [(n, "NVIDIA T4") for n in range(4)]
+    assert gpus[1].uuid == "GPU-00000074-0000-0000-0000-000000000001"
+
+
+def test_a_cut_xml_says_so_and_gives_what_it_holds() -> None:
+    smi = parse_xml(captured("a100-gpu3-lost/xml.stdout"))
+    assert (smi.driver_version, smi.cuda_version) == ("550.163.01", "12.4")
+    assert (smi.complete, smi.problems) == (False, ("cut after 1 of 8 GPUs",))
+    assert smi.gpus[0].uuid == "GPU-12345678-1234-1234-1234-123456780000"
+
+
+@pytest.mark.parametrize(
+    ("text", "model"), [(XML_V11, None), (XML_V12_WINDOWS, "WDDM"), (XML_V13, "WDDM")]
+)
+def test_the_xml_formats_say_the_same_in_their_own_words(text: str, model: str | None) -> None:
+    smi = parse_xml(text)
+    assert (smi.driver_version, smi.cuda_version, smi.complete) == ("515.105.01", "11.7", True)
+    assert smi.persistence is False
+    assert smi.gpus[0].driver_model == model
+    assert smi.gpus[0] == _with(A10G, driver_model=model)
+
+
+def _with(gpu: Gpu, **changes: object) -> Gpu:
+    import dataclasses
+
+    return dataclasses.replace(gpu, **changes)
+
+
+def test_versions_of_610_have_new_names_in_xml_and_the_old_hold_a_remark() -> None:
+    text = XML_V13.replace(
+        "<cuda_version>11.7</cuda_version>",
+        "<cuda_version>Deprecated; use CUDA UMD Version</cuda_version>"
+        "<kmd_version>615.10.01</kmd_version><cuda_umd_version>13.4</cuda_umd_version>",
+    )
+    assert (parse_xml(text).driver_version, parse_xml(text).cuda_version) == ("615.10.01", "13.4")
+
+
+def test_the_long_text_is_read_as_the_xml_is() -> None:
+    smi = parse_query(QUERY_TEXT)
+    gpu = smi.gpus[0]
+    assert (smi.driver_version, smi.cuda_version, smi.complete) == ("545.29.06", "12.3", True)
+    assert (gpu.name, gpu.virtualization, gpu.licensed) == ("GRID A100D-4C", "vgpu", False)
+    assert gpu.throttle_reasons == ("sw_power_cap", "hw_thermal_slowdown")
+    assert (gpu.pcie_generation, gpu.pcie_width, gpu.pcie_width_max) == (2, 4, 16)
+    assert (gpu.memory_total_bytes, gpu.compute_mode) == (4096 << 20, "Prohibited")
+    assert (gpu.temperature_celsius, gpu.utilization_percent) == (77, 12)
+    assert (gpu.fabric_state, gpu.mig_enabled) == ("in_progress", False)
+
+
+def test_the_banner_of_610_is_read() -> None:
+    smi = parse_table(BANNER_610)
+    assert (smi.smi_version, smi.driver_version, smi.cuda_version) == (
+        "615.10.01",
+        "615.10.01",
+        "13.4",
+    )
+    assert smi.gpus[0].name == "NVIDIA GeForce RTX 5070 ..."
+    assert (smi.gpus[0].compute_mode, smi.gpus[0].display_active) == ("Exclusive_Process", True)
+
+
+def test_a_banner_before_410_has_no_cuda_version() -> None:
+    smi = parse_table(TABLE_OLD)
+    assert (smi.driver_version, smi.cuda_version) == ("375.39", None)
+    assert (smi.gpus[0].name, smi.gpus[0].power_limit_watts) == ("TITAN X (Pascal)", 250.0)
+
+
+def test_err_in_the_banner_is_no_version_but_a_problem() -> None:
+    banner = parse_banner(TABLE_WSL)
+    assert (banner.driver_version, banner.cuda_version) == ("512.15", None)
+    assert banner.problems == ("CUDA version: ERR!",)
+
+
+def test_the_windows_table_names_the_driver_model() -> None:
+    smi = parse_table(TABLE_WINDOWS)
+    assert (smi.gpus[0].driver_model, smi.persistence) == ("WDDM", None)
+
+
+def test_mig_rows_are_no_gpus() -> None:
+    text = TABLE_WINDOWS + (
+        "| MIG devices:                                                                |\n"
+        "|  0    7   0   0  |     12MiB /  9856MiB  | 14      0 |  1   0    0    0    0 |\n"
+    )
+    assert len(parse_table(text).gpus) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (captured("no-kernel-module/table.stdout"), 9),
+        (captured("no-libnvidia-ml/table.stdout"), 12),
+        ("Failed to initialize NVML: Driver/library version mismatch", 18),
+        ("Failed to initialize NVML: Unknown Error", 999),
+        ("Failed to initialize NVML: Insufficient Permissions", 4),
+        ("Failed to initialize NVML: GPU access blocked by the operating system", 17),
+        ("Failed to initialize NVML: Driver Not Loaded", 9),
+    ],
+)
+def test_every_error_that_it_prints_becomes_nvmls_code(text: str, code: int) -> None:
+    for parse in PARSERS.values():
+        assert (parse(text).nvml_code, parse(text).gpus) == (code, None)
+
+
+def test_a_mismatch_may_name_the_librarys_version() -> None:
+    text = (
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95"
+    )
+    assert parse_error(text).library_version == "580.95"
+
+
+def test_no_devices_is_an_answer_and_no_error() -> None:
+    assert parse_csv("No devices were found") == Smi(
+        gpus=(), nvml_code=0, message="No devices were found"
+    )
+
+
+def test_a_mismatch_after_an_older_banner_keeps_the_banner() -> None:
+    smi = parse_table(TABLE_WSL + "Failed to initialize NVML: Driver/library version mismatch")
+    assert (smi.nvml_code, smi.driver_version) == (18, "512.15")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_text_cut_anywhere_is_read_without_an_error(data: st.DataObject) -> None:
+    whole = data.draw(
+        st.sampled_from((XML_V13, QUERY_TEXT, BANNER_610, captured("a100-gpu3-lost/csv.stdout")))
+    )
+    cut = whole[data.draw(st.integers(0, len(whole))) : data.draw(st.integers(0, len(whole)))]
+    for parse in PARSERS.values():
+        assert isinstance(parse(cut), Smi)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet=st.sampled_from("|<>/:,. \n-0123456789ABCGPUgpunvidia[]x%!"), max_size=300))
+def test_any_text_is_read_without_an_error(text: str) -> None:
+    for parse in PARSERS.values():
+        assert isinstance(parse(text), Smi)
+    assert parse_error(text) is None or parse_error(text).message
+    parse_kernel_log(text)
+
+
+# --- asking the program
+
+PROGRAM = "/usr/bin/nvidia-smi"
+
+
+def answered(stdout: str = "", *, code: int | None = 0, problem: str | None = None) -> Output:
+    return Output(argv=(), exit=code, stdout=stdout, problem=problem, seconds=1.5)
+
+
+def asking(fields: tuple[str, ...] = QUERY) -> str:
+    return f"{PROGRAM} --query-gpu={','.join(fields)} --format=csv"
+
+
+def machine(**runs: Output) -> ReplaySystem:
+    """`csv`, `xml` and `table` are what the three ways to ask say."""
+    keys = {"csv": asking(), "xml": f"{PROGRAM} -q -x", "table": PROGRAM}
+    tape = Tape(which={"nvidia-smi": PROGRAM}, run={keys[way]: out for way, out in runs.items()})
+    return ReplaySystem(tape)
+
+
+def problems(side) -> list[str]:
+    return [reading.problem for reading in side.readings if reading.problem]
+
+
+def test_a_cut_xml_falls_back_to_the_csv_and_a_reading_says_so() -> None:
+    folder = CAPTURES / "a100-gpu3-lost"
+    side = read_smi(
+        machine(
+            csv=answered((folder / "csv.stdout").read_text()),
+            xml=answered((folder / "xml.stdout").read_text(), code=-11),
+        ),
+        30,
+    )
+    assert len(side.gpus) == 8
+    assert side.gpus[3].lost is True
+    assert (side.driver.version, side.driver.cuda, side.driver.nvml_code) == (
+        "550.163.01",
+        "12.4",
+        0,
+    )
+    assert problems(side) == ["cut after 1 of 8 GPUs"]
+
+
+def test_the_banner_is_asked_last_for_a_cuda_version_that_the_xml_lost() -> None:
+    csv = (CAPTURES / "t4-healthy" / "csv.stdout").read_text()
+    table = (CAPTURES / "t4-healthy" / "table.stdout").read_text()
+    side = read_smi(
+        machine(csv=answered(csv), xml=answered("", code=-11), table=answered(table)), 30
+    )
+    assert (side.driver.cuda, len(side.gpus)) == ("12.4", 4)
+    assert any("exit -11" in problem for problem in problems(side))
+
+
+def test_what_the_csv_lacks_comes_from_the_xml() -> None:
+    csv = "name, uuid\nNVIDIA A10G, GPU-00000000-0000-0000-0000-00000000a10a\n"
+    side = read_smi(machine(csv=answered(csv), xml=answered(XML_V11)), 30)
+    assert (side.gpus[0].virtualization, side.driver.cuda) == ("passthrough", "11.7")
+    assert side.driver.seconds == 1.5
+
+
+def test_a_field_that_an_old_nvidia_smi_does_not_know_is_left_out() -> None:
+    fewer = tuple(field for field in QUERY if field != "compute_cap")
+    fewest = tuple(field for field in fewer if field != "driver_model.current")
+    refused = 'Field "{}" is not a valid field to query.\n\n'
+    runs = {
+        asking(): answered(refused.format("compute_cap"), code=2),
+        asking(fewer): answered(refused.format("driver_model.current"), code=2),
+        asking(fewest): answered("index, name, driver_version\n0, Tesla T4, 470.256.02\n"),
+        f"{PROGRAM} -q -x": answered(XML_V11),
+    }
+    side = read_smi(ReplaySystem(Tape(which={"nvidia-smi": PROGRAM}, run=runs)), 30)
+    assert (side.driver.version, side.gpus[0].name) == ("470.256.02", "Tesla T4")
+
+
+def test_an_error_ends_the_asking_with_its_code() -> None:
+    text = (CAPTURES / "no-kernel-module" / "table.stdout").read_text()
+    side = read_smi(machine(csv=answered(text, code=9)), 30)
+    assert (side.driver.nvml_code, side.gpus) == (9, None)
+    assert side.driver.nvml_message == text.strip()
+
+
+def test_an_nvidia_smi_that_hangs_is_an_event_with_its_seconds() -> None:
+    side = read_smi(machine(csv=answered(code=None, problem="no answer in 30 s")), 30)
+    assert side.driver.seconds == 30
+    assert dict(side.events[0].values) == {
+        "asked": "nvidia-smi",
+        "how": "hung",
+        "problem": "no answer in 30 s",
+    }
+
+
+def test_an_xml_that_hangs_leaves_what_the_csv_said() -> None:
+    csv = (CAPTURES / "t4-healthy" / "csv.stdout").read_text()
+    hung = answered(code=None, problem="no answer in 30 s")
+    side = read_smi(machine(csv=answered(csv), xml=hung), 30)
+    assert len(side.gpus) == 4
+    assert problems(side) == ["no answer in 30 s"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "D:\\Windows\\System32\\nvidia-smi.exe",
+        "C:\\Program Files\\NVIDIA Corporation\\NVSMI\\nvidia-smi.exe",
+    ],
+)
+def test_windows_finds_it_outside_path(path: str) -> None:
+    there = Stat(mode="-rwxrwxrwx", size_bytes=1, readable=True, writable=False)
+    tape = Tape(family="windows", environ={"SystemRoot": "D:\\Windows"}, stat={path: there})
+    assert find_smi(ReplaySystem(tape)) == path
+
+
+def test_a_machine_without_it_says_so() -> None:
+    assert problems(read_smi(ReplaySystem(Tape()), 30)) == ["no such program"]
+
+
+# --- the kernel log
+
+
+def test_the_kernel_log_gives_typed_events() -> None:
+    log = """\
+[ 1.0] NVRM: API mismatch: the client has the version 535.129.03, but
+[ 2.0] NVRM: Xid (PCI:0000:61:00): 119, pid=1, name=x, Timeout after 6s of waiting for RPC response
+[ 3.0] NVRM: GPU 0000:98:00.0: RmInitAdapter failed! (0x62:0x55:1860)
+[ 4.0] NVRM: GPU 0000:65:00.0: GPU has fallen off the bus.
+[ 5.0] modprobe: ERROR: could not insert 'nvidia': Key was rejected by service
+[ 6.0] usb 1-1: new high-speed USB device
+"""
+    assert [(event.kind, dict(event.values)) for event in parse_kernel_log(log)] == [
+        ("nvrm-api-mismatch", {"client": "535.129.03"}),
+        ("xid", {"bus_id": "0000:61:00", "number": "119"}),
+        ("gpu-init-failed", {"bus_id": "0000:98:00.0"}),
+        ("gpu-fell-off-bus", {"bus_id": "0000:65:00.0"}),
+        ("module-key-rejected", {}),
+    ]
