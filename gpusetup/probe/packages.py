@@ -57,16 +57,23 @@ def installed_packages(system: System, target: Target) -> tuple[Package, ...] | 
 
     None where no folder of the target could be listed. The same name may stand there twice.
     """
-    folders = {folder: list_or_empty(system, folder) for folder in target.path}
+    folders = {folder: _listed(system, folder) for folder in target.path}
     conda = conda_packages(system, target.prefix)
-    if not any(folders.values()) and not conda:
+    if all(names is None for names in folders.values()) and not conda:
         return None
     found = [
         package
         for folder, names in folders.items()
-        for package in _in_folder(system, folder, names)
+        for package in _in_folder(system, folder, names or ())
     ]
     return (*found, *conda)
+
+
+def _listed(system: System, folder: str) -> tuple[str, ...] | None:
+    try:
+        return system.list(folder)
+    except OSError:
+        return None
 
 
 def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterable[Package]:

@@ -1,0 +1,181 @@
+"""Which interpreter is the target, and why."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpusetup.errors import BadInput, Blocked
+from gpusetup.probe.python import read_python
+from gpusetup.probe.system import LiveSystem
+from gpusetup.probe.target import choose_target
+from tapes import system
+
+OWN = {
+    "executable": "/opt/own/bin/python",
+    "prefix": "/opt/own",
+    "base_prefix": "/usr",
+    "python": "3.12.3",
+    "site_packages": "/opt/own/lib/python3.12/site-packages",
+    "stdlib": "/usr/lib/python3.12",
+    "path": ["/opt/own/bin", "/usr/lib/python3.12", "/opt/own/lib/python3.12/site-packages"],
+    "cwd": "/work",
+    "bits": 64,
+}
+OWN_FILES = {"/opt/own/bin/python": "", "/opt/own/pyvenv.cfg": "home = /usr/bin\nuv = 0.9.7\n"}
+ENV = {"/venv/bin/python": "", "/venv/pyvenv.cfg": "home = /usr/bin\nversion = 3.11.9\n"}
+CONDA = {"/conda/bin/python": "", "/conda/conda-meta/python-3.10.14-h955_0_cpython.json": "{}"}
+LOCAL = {"/work/.venv/bin/python": "", "/work/.venv/pyvenv.cfg": "home = /usr/bin\n"}
+ALL = {**OWN_FILES, **ENV, **CONDA, **LOCAL}
+ACTIVE = {"VIRTUAL_ENV": "/venv", "CONDA_PREFIX": "/conda"}
+
+
+@pytest.mark.parametrize(
+    ("named", "environ", "files", "chosen_by", "python"),
+    [
+        ("/venv/bin/python", {"CONDA_PREFIX": "/conda"}, ALL, "--python", "/venv/bin/python"),
+        ("/venv", {}, ALL, "--python", "/venv/bin/python"),
+        (None, ACTIVE, ALL, "VIRTUAL_ENV", "/venv/bin/python"),
+        (None, {"CONDA_PREFIX": "/conda"}, ALL, "CONDA_PREFIX", "/conda/bin/python"),
+        (None, {}, ALL, ".venv", "/work/.venv/bin/python"),
+        (None, {}, OWN_FILES, "self", "/opt/own/bin/python"),
+        (None, {"VIRTUAL_ENV": "/gone"}, ALL, ".venv", "/work/.venv/bin/python"),
+        (None, {"VIRTUAL_ENV": "", "CONDA_PREFIX": ""}, OWN_FILES, "self", "/opt/own/bin/python"),
+    ],
+)
+def test_the_contracts_order(
+    named: str | None, environ: dict[str, str], files: dict[str, str], chosen_by: str, python: str
+) -> None:
+    target = choose_target(system(files, facts=OWN, environ=environ), named)
+    assert (target.chosen_by, target.python) == (chosen_by, python)
+
+
+@pytest.mark.parametrize(
+    ("files", "prefix", "tool"),
+    [
+        ({"/h/pipx/venvs/gpusetup/pipx_metadata.json": "{}"}, "/h/pipx/venvs/gpusetup", "pipx"),
+        ({"/h/uv/tools/gpusetup/uv-receipt.toml": ""}, "/h/uv/tools/gpusetup", "uv tool"),
+        ({}, "/home/u/.cache/uv/archive-v0/Xy12", "uv tool"),
+    ],
+)
+def test_a_tool_environment_is_no_target(files: dict[str, str], prefix: str, tool: str) -> None:
+    facts = {**OWN, "prefix": prefix, "executable": f"{prefix}/bin/python"}
+    with pytest.raises(Blocked) as problem:
+        choose_target(system(files, facts=facts))
+    assert tool in problem.value.message and prefix in problem.value.message
+    assert problem.value.hint is not None and "--python" in problem.value.hint
+
+
+def test_a_named_interpreter_that_is_none_is_a_wrong_question() -> None:
+    for named in ("/nowhere/python", "pyton", "/work"):
+        with pytest.raises(BadInput, match="no Python interpreter"):
+            choose_target(system({**OWN_FILES, "/work/": ""}, facts=OWN), named)
+
+
+def test_a_command_name_is_looked_up_on_path() -> None:
+    machine = system(
+        {**OWN_FILES, "/usr/bin/python3.10": ""},
+        facts=OWN,
+        which={"python3.10": "/usr/bin/python3.10"},
+        ask={"read_python /usr/bin/python3.10": {"python": "3.10.12", "prefix": "/usr"}},
+    )
+    assert choose_target(machine, "python3.10").version == "3.10.12"
+
+
+def test_our_own_environment_is_read_without_a_child() -> None:
+    target = choose_target(system(OWN_FILES, facts=OWN, environ={"VIRTUAL_ENV": "/opt/own"}))
+    assert target.own
+    assert (target.version, target.manager) == ("3.12.3", "uv")
+    assert target.path == ("/opt/own/lib/python3.12/site-packages",)
+
+
+def test_an_environment_that_cannot_run_is_read_from_its_files() -> None:
+    files = {**ENV, "/venv/lib/python3.11/site-packages/": ""}
+    target = choose_target(system(files, facts=OWN, environ={"VIRTUAL_ENV": "/venv"}))
+    assert (target.version, target.manager) == ("3.11.9", "venv")
+    assert target.path == ("/venv/lib/python3.11/site-packages",)
+    assert target.problem == "not on the tape"
+
+
+def test_a_conda_environment_tells_its_python_by_its_file_names() -> None:
+    target = choose_target(system(CONDA, facts=OWN, environ={"CONDA_PREFIX": "/conda"}))
+    assert (target.version, target.manager) == ("3.10.14", "conda")
+
+
+def test_on_windows_the_interpreter_lies_in_scripts_or_in_the_folder() -> None:
+    files = {"C:\\env\\Scripts\\python.exe": "", "C:\\env\\pyvenv.cfg": "home = C:\\Python\n"}
+    conda = {"D:\\conda\\python.exe": "", "D:\\conda\\conda-meta\\python-3.12.4-h_0.json": "{}"}
+    machine = system(
+        {**files, **conda},
+        family="windows",
+        facts={"cwd": "C:\\w"},
+        environ={"VIRTUAL_ENV": "C:\\env"},
+    )
+    target = choose_target(machine)
+    assert (target.python, target.prefix) == ("C:\\env\\Scripts\\python.exe", "C:\\env")
+    assert target.site_packages == "C:\\env\\Lib\\site-packages"
+    other = choose_target(machine, "D:\\conda")
+    assert (other.python, other.prefix, other.version) == (
+        "D:\\conda\\python.exe",
+        "D:\\conda",
+        "3.12.4",
+    )
+
+
+def test_a_real_environment_is_asked_and_answers(tmp_path: Path) -> None:
+    venv = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    target = choose_target(LiveSystem(), str(venv))
+    assert target.problem is None and not target.own
+    assert target.version == ".".join(map(str, sys.version_info[:3]))
+    assert target.prefix == str(venv)
+    assert target.path == (target.site_packages,)
+    assert str(venv) in (target.site_packages or "")
+    python, _ = read_python(LiveSystem(), target)
+    assert (python.manager, python.has_pip, python.externally_managed) == ("venv", False, False)
+    assert python.site_writable is True
+
+
+def test_a_broken_interpreter_is_a_problem_and_no_crash(tmp_path: Path) -> None:
+    broken = tmp_path / "env" / "bin" / "python"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("#!/bin/sh\nexit 7\n")
+    broken.chmod(0o755)
+    (tmp_path / "env" / "pyvenv.cfg").write_text("home = /usr/bin\nversion_info = 3.9.1.final.0\n")
+    target = choose_target(LiveSystem(), str(tmp_path / "env"))
+    assert target.problem is not None and "exit 7" in target.problem
+    assert target.version == "3.9.1"
+
+
+# --- the facts of the target ----------------------------------------------------------------------
+
+
+def test_only_an_interpreter_outside_of_environments_can_be_externally_managed() -> None:
+    facts = {**OWN, "prefix": "/usr", "executable": "/usr/bin/python3"}
+    files = {"/usr/bin/python3": "", "/usr/lib/python3.12/EXTERNALLY-MANAGED": ""}
+    machine = system(files, facts=facts)
+    assert read_python(machine, choose_target(machine))[0].externally_managed is True
+    inside = system({**files, **OWN_FILES}, facts=OWN)
+    assert read_python(inside, choose_target(inside))[0].externally_managed is False
+
+
+def test_other_interpreters_are_named_once_and_without_shims() -> None:
+    files = {
+        **OWN_FILES,
+        "/usr/bin/python3.12": "",
+        "/usr/bin/python3-config": "",
+        "/usr/local/bin/python3.14t": "",
+        "/h/shims/python3": "",
+        "/opt/own/bin/python3": "",
+    }
+    machine = system(
+        files,
+        facts=OWN,
+        links={"/usr/bin/python3": "python3.12", "/usr/bin/python": "python3"},
+        environ={"PATH": "/opt/own/bin:/usr/local/bin:/h/shims:/usr/bin:/usr/bin:/none"},
+    )
+    python, _ = read_python(machine, choose_target(machine))
+    assert python.others == ("/usr/local/bin/python3.14t", "/usr/bin/python3.12")

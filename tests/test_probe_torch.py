@@ -1,0 +1,253 @@
+"""The torch family from its files, in all the states that people's environments are in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpusetup.model import Torch
+from gpusetup.probe.packages import installed_packages, normalised, parse_conda_name
+from gpusetup.probe.system import LiveSystem, ReplaySystem
+from gpusetup.probe.target import Target, choose_target
+from gpusetup.probe.torch import TorchSide, backend_of, parse_version_file, read_torch
+from tapes import system
+
+SITE, USER = "/env/lib/python3.11/site-packages", "/home/user/.local/lib/python3.11/site-packages"
+TARGET = Target(
+    python="/env/bin/python", prefix="/env", chosen_by="self", manager="venv", path=(SITE,)
+)
+CUDA_TEXT = "__version__ = '2.5.1+cu124'\ndebug = False\ncuda: Optional[str] = '12.4'\nhip: Optional[str] = None\n"
+RECORD = "torch/lib/libtorch_cuda.so,sha256=x,9\ntorch/__init__.py,sha256=y,1\ntorch/version.py,,\n"
+
+
+def torch_files(
+    site: str = SITE, version: str = "2.5.1+cu124", installer: str = "pip", text: str = CUDA_TEXT
+) -> dict[str, str]:
+    info = f"{site}/torch-{version}.dist-info"
+    return {
+        f"{site}/torch/version.py": text,
+        f"{site}/torch/__init__.py": "",
+        f"{site}/torch/lib/libtorch_cuda.so": "",
+        f"{info}/INSTALLER": f"{installer}\n",
+        f"{info}/RECORD": RECORD,
+    }
+
+
+def read(files: dict[str, str], *, target: Target = TARGET, cwd: str = "/work") -> TorchSide:
+    return read_torch(system({f"{SITE}/": "", **files}, facts={"cwd": cwd}), target)
+
+
+def two_sites() -> Target:
+    return Target(
+        python="/env/bin/python",
+        prefix="/env",
+        chosen_by="self",
+        manager="system",
+        path=(USER, SITE),
+    )
+
+
+def kinds(side: TorchSide) -> list[str]:
+    return [event.kind for event in side.events]
+
+
+def test_a_cuda_build_is_known_by_its_version_file() -> None:
+    torch = read(torch_files()).torch
+    assert torch == Torch(
+        installed=True,
+        version="2.5.1+cu124",
+        cuda="12.4",
+        backend="cu124",
+        debug=False,
+        installer="pip",
+        location=SITE,
+    )
+
+
+def test_nothing_installed_is_false_and_an_unreadable_environment_is_unknown() -> None:
+    assert read({}).torch.installed is False
+    nowhere = read_torch(system({}, facts={}), TARGET)
+    assert nowhere.torch.installed is None and nowhere.packages is None
+    assert nowhere.readings[0].problem == "the target's folders cannot be listed"
+
+
+def test_the_first_folder_of_the_search_path_wins_and_both_installs_are_listed() -> None:
+    cpu = CUDA_TEXT.replace("+cu124", "+cpu").replace("'12.4'", "None")
+    files = {**torch_files(), **torch_files(USER, "2.5.1+cpu", "uv", cpu)}
+    side = read(files, target=two_sites())
+    assert (side.torch.version, side.torch.location, side.torch.installer) == (
+        "2.5.1+cpu",
+        USER,
+        "uv",
+    )
+    assert side.packages is not None
+    assert [(p.version, p.location) for p in side.packages] == [
+        ("2.5.1+cpu", USER),
+        ("2.5.1+cu124", SITE),
+    ]
+
+
+def test_of_two_listed_versions_in_one_folder_the_files_decide() -> None:
+    files = {**torch_files(version="2.4.0", installer="conda"), **torch_files(installer="uv")}
+    assert read(files).torch.installer == "uv"
+
+
+def test_a_half_install_is_not_intact_and_an_event_says_so() -> None:
+    files = torch_files()
+    del files[f"{SITE}/torch/lib/libtorch_cuda.so"]
+    side = read(files)
+    assert side.packages is not None and side.packages[0].intact is False
+    assert kinds(side) == ["package-incomplete"]
+    assert side.events[0].values == {"name": "torch", "version": "2.5.1+cu124"}
+
+
+def test_an_install_without_its_version_file_is_there_but_cut() -> None:
+    files = torch_files()
+    del files[f"{SITE}/torch/version.py"]
+    side = read(files)
+    assert (side.torch.installed, side.torch.version, side.torch.backend) == (
+        True,
+        "2.5.1+cu124",
+        "cu124",
+    )
+    assert side.readings[0].problem is not None and "torch/version.py" in side.readings[0].problem
+
+
+def test_conda_meta_tells_build_and_channel_and_who_installed() -> None:
+    meta = "/env/conda-meta/pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json"
+    # The real file is larger than what is read of it, so it need not be whole JSON.
+    text = '{"build": "x", "channel": "https://conda.anaconda.org/pytorch/linux-64", "files": ["a'
+    files = torch_files(version="2.5.1", installer="conda", text=CUDA_TEXT.replace("+cu124", ""))
+    side = read({**files, meta: text})
+    assert (side.torch.backend, side.torch.installer) == ("cu124", "conda")
+    conda = [p for p in side.packages or () if p.name == "pytorch"]
+    assert [(p.build, p.channel) for p in conda] == [("py3.11_cuda12.4_cudnn9.1.0_0", "pytorch")]
+
+
+def test_a_develop_install_is_found_by_its_link() -> None:
+    source = Target(
+        python="p", prefix="/env", chosen_by="self", manager="venv", path=(SITE, "/src/pytorch")
+    )
+    files = {
+        f"{SITE}/torch.egg-link": "/src/pytorch\n.\n",
+        "/src/pytorch/torch/version.py": "__version__ = '2.9.0a0+git1234abc'\ncuda = '12.8'\n",
+    }
+    side = read(files, target=source)
+    assert (side.torch.version, side.torch.backend) == ("2.9.0a0+git1234abc", "cu128")
+    assert [(p.name, p.installer, p.location) for p in side.packages or ()] == [
+        ("torch", "develop", "/src/pytorch")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "module"),
+    [
+        ({"/work/torch.py": ""}, "torch"),
+        ({"/work/torch/__init__.py": ""}, "torch"),
+        ({"/work/random.py": ""}, "random"),
+        ({"/work/torch/notes.txt": ""}, None),
+        ({"/work/my_torch.py": ""}, None),
+    ],
+)
+def test_a_local_file_that_hides_a_module_is_an_event(
+    files: dict[str, str], module: str | None
+) -> None:
+    side = read({**torch_files(), "/work/": "", **files})
+    assert [event.values["module"] for event in side.events] == ([module] if module else [])
+
+
+def test_the_search_path_itself_hides_nothing() -> None:
+    assert kinds(read(torch_files(), cwd=SITE)) == []
+
+
+def test_what_pip_left_behind_is_an_event() -> None:
+    side = read({**torch_files(), f"{SITE}/~orch/": ""})
+    assert kinds(side) == ["pip-leftover"]
+    assert side.events[0].values["name"] == "~orch"
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "hip", "known", "backend"),
+    [
+        ("2.5.1+cu124", None, None, False, "cu124"),
+        ("2.15.0+cu130", "13.0", None, True, "cu130"),
+        ("2.5.1+cpu.cxx11.abi", None, None, False, "cpu"),
+        ("2.9.0+rocm6.4", None, "6.4.43483", True, "rocm6.4"),
+        ("2.9.0+xpu", None, None, True, "xpu"),
+        ("2.1.0a0+32f93b1", "12.2", None, True, "cu122"),
+        ("1.13.1", "11.7", None, True, "cu117"),
+        ("2.9.1", None, None, True, "cpu"),
+        ("2.9.1", None, None, False, None),
+    ],
+)
+def test_the_backend_of_a_version(
+    version: str, cuda: str | None, hip: str | None, known: bool, backend: str | None
+) -> None:
+    assert backend_of(version, cuda, hip, known=known) == backend
+
+
+def test_names_compare_normalised_and_strangers_are_left_out() -> None:
+    files = {
+        f"{SITE}/nvidia_cublas_cu12-12.4.5.8.dist-info/INSTALLER": "pip",
+        f"{SITE}/Flash_Attn-2.8.3.dist-info/INSTALLER": "",
+        f"{SITE}/requests-2.32.0.dist-info/INSTALLER": "pip",
+        f"{SITE}/numpy-1.26.4-py3.11.egg-info": "",
+    }
+    found = installed_packages(system(files), TARGET)
+    assert {(p.name, p.version, p.installer) for p in found or ()} == {
+        ("nvidia-cublas-cu12", "12.4.5.8", "pip"),
+        ("flash-attn", "2.8.3", None),
+        ("numpy", "1.26.4", None),
+    }
+    assert normalised("Torch__Vision.x") == "torch-vision-x"
+    assert parse_conda_name("history") is None
+
+
+def test_the_version_files_of_several_years_are_read() -> None:
+    old = "__version__ = '1.12.1+cu113'\ndebug = False\ncuda = '11.3'\ngit_version = 'abc'\nhip = None\n"
+    new = 'from typing import Optional\n__all__ = ["cuda"]\n__version__ = "2.13.0"\ncuda: Optional[str] = None\n'
+    assert parse_version_file(old)["cuda"] == "11.3"
+    assert parse_version_file(new)["__version__"] == "2.13.0"
+
+
+# --- real ones ------------------------------------------------------------------------------------
+
+
+def test_the_torch_of_this_environment_is_read_without_importing_it() -> None:
+    code = (
+        "import sys, json; from gpusetup.probe.system import LiveSystem\n"
+        "from gpusetup.probe.target import choose_target\n"
+        "from gpusetup.probe.torch import read_torch\n"
+        f"side = read_torch(LiveSystem(), choose_target(LiveSystem(), {sys.executable!r}))\n"
+        "print(json.dumps([side.torch.version, side.torch.backend, 'torch' in sys.modules]))"
+    )
+    root = Path(__file__).resolve().parent.parent
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
+    )
+    version, backend, imported = json.loads(said.stdout)
+    torch = pytest.importorskip("torch")
+    assert version == str(torch.__version__)
+    assert (backend is not None, imported) == (True, False)
+
+
+@pytest.mark.slow
+def test_under_deep_torch_itself_is_asked() -> None:
+    torch = pytest.importorskip("torch")
+    side = read_torch(LiveSystem(), choose_target(LiveSystem(), sys.executable), deep=True)
+    assert side.torch.cuda_available is torch.cuda.is_available()
+    assert side.torch.import_error is None
+    assert side.readings[-1].value == f"torch {torch.__version__}"
+
+
+def test_a_torch_that_cannot_be_imported_says_why() -> None:
+    machine = system({f"{SITE}/": "", **torch_files()}, facts={"cwd": "/work"})
+    machine.tape.ask["read_torch /env/bin/python"] = {"import_error": "OSError: libcudart.so.12"}
+    side = read_torch(ReplaySystem(machine.tape), TARGET, deep=True)
+    assert side.torch.import_error == "OSError: libcudart.so.12"
+    assert side.torch.version == "2.5.1+cu124"
+    assert side.readings[-1].problem == "OSError: libcudart.so.12"
