@@ -14,6 +14,7 @@ import fnmatch
 import hashlib
 import html
 import json
+import sys
 import threading
 import time
 import zipfile
@@ -88,7 +89,7 @@ class IndexServer:
 def index_server(root: Path) -> Iterator[IndexServer]:
     """Serve a folder tree until the block ends."""
     index = IndexServer(root)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(index))
+    server = _Quiet(("127.0.0.1", 0), _handler(index))
     server.daemon_threads = True
     server.block_on_close = False
     index.port = server.server_address[1]
@@ -100,6 +101,15 @@ def index_server(root: Path) -> Iterator[IndexServer]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class _Quiet(ThreadingHTTPServer):
+    """A server that says nothing of clients that hang up."""
+
+    def handle_error(self, *_: object) -> None:
+        kind = sys.exc_info()[0]
+        if kind is None or not issubclass(kind, ConnectionError):
+            raise
 
 
 def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:

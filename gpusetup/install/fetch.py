@@ -28,7 +28,8 @@ SILENCE_SECONDS = 6.0
 LIMITS = (CONNECT_SECONDS, SILENCE_SECONDS)
 PAUSES = (0.5, 2.0)
 """Between the tries of what may be a passing fault."""
-CHUNK = 1 << 20
+CHUNK = 1 << 16
+"""Bytes; what has come of a chunk is lost where the connection breaks."""
 MISSING = (403, 404, 410)
 """What an index answers that has no such thing."""
 PASSING = (429, 500, 502, 503, 504)

@@ -12,6 +12,14 @@ from pathlib import Path
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unsatisfiable
 from gpusetup.run import Output
 
+LIMITS = {
+    "UV_HTTP_TIMEOUT": "6",
+    "UV_HTTP_CONNECT_TIMEOUT": "5",
+    "UV_HTTP_RETRIES": "1",
+    "PIP_TIMEOUT": "6",
+    "PIP_RETRIES": "1",
+}
+"""Seconds and tries while uv and pip are asked, so that a dead host is told within 15 s."""
 CONDA_PROGRAMS = ("conda", "mamba", "micromamba")
 
 
@@ -33,13 +41,6 @@ def asking_environment(environ: Mapping[str, str], home: Path) -> dict[str, str]
 
     Where only pip is told which index to use, uv is told the same.
     """
-    limits = {
-        "UV_HTTP_TIMEOUT": "6",
-        "UV_HTTP_CONNECT_TIMEOUT": "5",
-        "UV_HTTP_RETRIES": "1",
-        "PIP_TIMEOUT": "6",
-        "PIP_RETRIES": "1",
-    }
     always = {
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_PROGRESS": "1",
@@ -50,7 +51,7 @@ def asking_environment(environ: Mapping[str, str], home: Path) -> dict[str, str]
     for name in ("PIP_DEFAULT_TIMEOUT", "PIP_TIMEOUT"):
         given.pop(name, None)
     learned = {} if uv_is_configured(environ, home) else uv_settings(pip_settings(environ, home))
-    return {**learned, **given, **limits, **always}
+    return {**learned, **given, **LIMITS, **always}
 
 
 def switching_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,530 @@
+"""The command from the words to the environment, against indexes of our own, with small wheels."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from index_server import Fault
+from installing import (
+    FIRST,
+    SECOND,
+    TORCH,
+    Install,
+    World,
+    enter,
+    installer,
+    needs_linux,
+    new_world,
+    state_of,
+    versions_in,
+    with_a_gpu,
+)
+
+from gpusetup.install import fetch, tools
+
+pytestmark = needs_linux
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        monkeypatch.setattr(fetch, "LIMITS", (1.0, 0.6))
+        monkeypatch.setattr(fetch, "PAUSES", (0.01, 0.02))
+        short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0"}
+        monkeypatch.setattr(tools, "LIMITS", {**tools.LIMITS, **short})
+        world.add_default("filelock", "3.20.0")
+        world.add_default("typing-extensions", "4.15.0")
+        yield world
+
+
+@pytest.fixture
+def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
+    return installer(world, capsys)
+
+
+WANTED = ("--torch", TORCH, "--backend", "cpu")
+YES = ("--yes", "--no-verify")
+
+
+def test_a_new_environment_gets_torch_from_its_index_and_the_rest_from_the_default_one(
+    world: World, install: Install
+) -> None:
+    world.add_torch("cpu")
+    said = install("--venv", "env", *WANTED, *YES, "--json")
+    assert said.exit == 0, said.err
+    assert said.answer["state"] == "installed"
+    assert said.answer["after"] == {
+        "torch": f"{TORCH}+cpu",
+        "filelock": "3.20.0",
+        "typing-extensions": "4.15.0",
+    }
+    assert versions_in(Path("env")) == said.answer["after"]
+    assert not world.index.asked_for("* /whl/*filelock*")
+    assert Path("env/bin/torchrun").exists()
+
+
+def test_the_steps_shown_are_the_steps_run(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    shown = install("--venv", "env", *WANTED, "--dry-run", "--json").answer
+    assert shown["state"] == "planned"
+    assert not Path("env").exists()
+    done = install("--venv", "env", *WANTED, *YES, "--json").answer
+    assert [step["argv"] for step in shown["steps"]] == [step["argv"] for step in done["steps"]]
+    assert [step["exit"] for step in done["steps"]] == [0, 0]
+    assert [step["exit"] for step in shown["steps"]] == [None, None]
+
+
+def test_no_step_mixes_indexes_and_every_version_is_exact(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    words = install("--venv", "env", *WANTED, "--dry-run", "--json").answer["steps"][-1]["argv"]
+    assert f"torch=={TORCH}+cpu" in words
+    assert "--offline" in words
+    assert not [word for word in words if "index-url" in word]
+
+
+def test_a_cpu_build_does_not_count_as_satisfied(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.fill(venv := world.venv(), world.add_torch("cpu"))
+    world.add_torch(FIRST)
+    with_a_gpu(monkeypatch)
+    said = install("--python", str(venv), "--torch", TORCH, *YES, "--json")
+    assert said.exit == 0, said.err
+    assert said.answer["before"] == {"torch": f"{TORCH}+cpu"}
+    assert versions_in(venv)["torch"] == f"{TORCH}+{FIRST}"
+
+
+@pytest.mark.parametrize("missing", ["404", "403", "empty page", "other versions only"])
+def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    world.add_torch(SECOND)
+    if missing == "403":
+        world.index.faults[f"/whl/{FIRST}/*"] = Fault(status=403)
+    elif missing == "empty page":
+        (world.index.root / "whl" / FIRST / "torch").mkdir(parents=True)
+    elif missing == "other versions only":
+        world.add_torch(FIRST, "1.0.0")
+    with_a_gpu(monkeypatch)
+    said = install("--venv", "env", "--torch", TORCH, *YES)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["torch"] == f"{TORCH}+{SECOND}"
+    shown = said.err.partition("Steps")[0]
+    assert f"passed over {FIRST}" in shown
+    assert f"torch {TORCH} from {SECOND}" in shown
+
+
+def test_an_explicit_backend_has_no_fallback(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.add_torch(SECOND)
+    with_a_gpu(monkeypatch)
+    said = install("--venv", "env", "--torch", TORCH, "--backend", FIRST, *YES)
+    assert said.exit == 3
+    assert f"/whl/{FIRST}/torch/: there is no such page" in said.err
+    assert not world.index.asked_for(f"*{SECOND}*")
+
+
+def test_no_such_wheel_on_any_fallback_is_blocked_and_every_index_is_named(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_a_gpu(monkeypatch)
+    said = install("--venv", "env", "--torch", TORCH, *YES)
+    assert said.exit == 3
+    assert f"/whl/{FIRST}/torch/" in said.err
+    assert f"/whl/{SECOND}/torch/" in said.err
+    assert not Path("env").exists()
+
+
+def test_a_failed_proof_puts_the_former_state_back(world: World, install: Install) -> None:
+    """The small torch cannot compute, so that verify says no."""
+    former = world.wheel("torch", "2.0.0+cpu", files={"torch/__init__.py": "", "torch/old.py": ""})
+    world.fill(venv := world.venv(), former)
+    (venv / "lib").joinpath("note.txt").write_text("not torch's")
+    before = state_of(venv)
+    world.add_torch("cpu")
+    said = install("--python", str(venv), *WANTED, "--yes", "--json")
+    assert said.exit == 1
+    assert said.answer["state"] == "restored"
+    assert said.answer["verdict"]["verdict"] == "failed"
+    assert said.answer["after"] == said.answer["before"] == {"torch": "2.0.0+cpu"}
+    assert state_of(venv) == before
+    assert not (venv / ".gpusetup").exists()
+
+
+def test_a_failed_proof_in_a_new_environment_leaves_none(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    said = install("--venv", "env", *WANTED, "--yes", "--json")
+    assert (said.exit, said.answer["state"]) == (1, "restored")
+    assert not Path("env").exists()
+
+
+def test_what_is_right_already_is_left_alone(world: World, install: Install) -> None:
+    world.fill(venv := world.venv(), world.add_torch("cpu"))
+    before = state_of(venv)
+    said = install("--python", str(venv), *WANTED, *YES, "--json")
+    assert (said.exit, said.answer["state"]) == (0, "unchanged")
+    assert said.answer["steps"] == []
+    assert world.index.asked == []
+    assert state_of(venv) == before
+
+
+def test_companions_that_are_there_come_along(world: World, install: Install) -> None:
+    from gpusetup.catalog import load_catalog
+
+    row = load_catalog().row_of(TORCH, "cpu", "linux", "x86_64")
+    assert row is not None and row.torchvision
+    world.fill(venv := world.venv(), world.wheel("torchvision", "0.1.0"))
+    world.add_torch("cpu")
+    vision = world.wheel("torchvision", f"{row.torchvision}+cpu", requires=(f"torch=={TORCH}",))
+    world.index.add("whl/cpu", vision)
+    said = install("--python", str(venv), *WANTED, *YES, "--json")
+    assert said.exit == 0, said.err
+    assert versions_in(venv)["torchvision"] == f"{row.torchvision}+cpu"
+
+
+def test_other_packages_come_from_the_default_index(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    world.add_default("einops", "0.8.0", requires=("torch>=2",))
+    said = install("einops", "--venv", "env", *WANTED, *YES)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env")) == {
+        "torch": f"{TORCH}+cpu",
+        "einops": "0.8.0",
+        "filelock": "3.20.0",
+        "typing-extensions": "4.15.0",
+    }
+
+
+def test_what_is_there_and_good_enough_is_not_exchanged(world: World, install: Install) -> None:
+    world.fill(venv := world.venv(), world.wheel("filelock", "3.0.0"))
+    world.add_torch("cpu")
+    said = install("--python", str(venv), *WANTED, *YES)
+    assert said.exit == 0, said.err
+    assert versions_in(venv)["filelock"] == "3.0.0"
+
+
+def test_what_would_break_is_named_before_anything_is_done(world: World, install: Install) -> None:
+    user = world.wheel("xformers", "0.0.1", requires=("torch==2.0.0",))
+    world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"), user)
+    world.add_torch("cpu")
+    said = install("--python", str(venv), *WANTED, "--dry-run")
+    assert "xformers 0.0.1: it requires torch==2.0.0" in said.out
+
+
+def test_a_shared_folder_keeps_what_others_have_in_it(world: World, install: Install) -> None:
+    other = world.wheel("other", "1.0", files={"shared/other.txt": "x", "other/__init__.py": ""})
+    former = world.wheel("torch", "2.0.0", files={"shared/old.txt": "x", "torch/__init__.py": ""})
+    world.fill(venv := world.venv(), other, former)
+    world.add_torch("cpu")
+    assert install("--python", str(venv), *WANTED, *YES).exit == 0
+    (shared,) = venv.glob("lib/python*/site-packages/shared")
+    assert sorted(p.name for p in shared.iterdir()) == ["other.txt", "torch.txt"]
+
+
+def test_pip_installs_where_it_is_asked_to(world: World, install: Install) -> None:
+    from installing import run_uv
+
+    venv = world.folder / "with-pip"
+    run_uv(world, "venv", "--quiet", "--python", sys.executable, str(venv))
+    site = next(venv.glob("lib/python*/site-packages"))
+    import pip
+
+    (site / "pip").symlink_to(Path(pip.__file__).parent)
+    world.add_torch("cpu")
+    said = install("--python", str(venv), *WANTED, *YES, "--installer", "pip", "--json")
+    assert said.exit == 0, said.err
+    assert said.answer["steps"][0]["argv"][1:3] == ["-m", "pip"]
+    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
+    assert versions_in(venv)["filelock"] == "3.20.0"
+
+
+def test_pip_is_not_there(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    said = install("--python", str(world.venv()), *WANTED, *YES, "--installer", "pip")
+    assert said.exit == 3
+    assert "has no pip" in said.err
+    assert "--installer uv" in said.err
+
+
+def test_paths_with_blanks_and_other_letters(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    said = install("--venv", "mein Übungs raum [1]", *WANTED, *YES)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("mein Übungs raum [1]"))["torch"] == f"{TORCH}+cpu"
+
+
+def test_a_page_without_sizes_hashes_and_metadata_serves_too(
+    world: World, install: Install
+) -> None:
+    world.index.json = world.index.hashes = world.index.metadata = world.index.ranges = False
+    world.add_torch("cpu")
+    said = install("--venv", "env", *WANTED, *YES)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["filelock"] == "3.20.0"
+    assert "its wheel will tell" in said.err
+
+
+def test_a_second_environment_needs_no_second_download(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    assert install("--venv", "one", *WANTED, *YES).exit == 0
+    world.index.asked.clear()
+    assert install("--venv", "two", *WANTED, *YES).exit == 0
+    assert not world.index.asked_for("GET *.whl")
+
+
+def test_a_broken_download_is_taken_up_where_it_broke(world: World, install: Install) -> None:
+    noise = random.Random(2).randbytes(500_000)
+    wheel = world.add_torch("cpu", files={"torch/lib/libtorch.so": noise})
+    world.index.faults["/whl/cpu/torch/*.whl"] = Fault(cut_at=100_000, times=3)
+    said = install("--venv", "env", *WANTED, *YES)
+    assert said.exit == 0, said.err
+    ranges = [
+        head["Range"]
+        for line, head in zip(world.index.asked, world.index.headers, strict=True)
+        if line.endswith(wheel.name) and "Range" in head
+    ]
+    assert ranges == ["bytes=65536-", "bytes=131072-", "bytes=196608-"]
+
+
+def test_the_receipt_tells_what_came_from_where_and_no_secret(
+    world: World, install: Install
+) -> None:
+    world.add_torch("cpu")
+    root = world.index.index_root.replace("//", "//someone:geheim@")
+    said = install("--venv", "env", *WANTED, *YES, "--index-root", root, "--json")
+    assert said.exit == 0, said.err
+    text = Path(said.answer["receipt"]).read_text()
+    receipt = json.loads(text)
+    assert receipt["schema"] == "gpusetup.receipt/1"
+    assert receipt["after"] == said.answer["after"]
+    assert receipt["wheels"][0]["url"].startswith(f"{world.index.index_root}/cpu/torch/torch-")
+    everything = said.out + said.err + text + Path(said.answer["log"]).read_text()
+    assert "geheim" not in everything
+    assert str(world.folder / "home") not in text
+
+
+# --- what bad input gets -------------------------------------------------------------------------
+
+PAGE, WHEEL, REST = "/whl/cpu/torch/", "/whl/cpu/torch/*.whl", "/simple/filelock/*"
+BAD = {
+    "the page times out": (PAGE, Fault(stall_seconds=2), 3, "says nothing for"),
+    "the page says 429": (PAGE, Fault(status=429), 3, "answers 429"),
+    "429 with a long wait": (
+        PAGE,
+        Fault(status=429, headers={"Retry-After": "60"}, times=1),
+        3,
+        "429 Too Many Requests, try again after 60 s",
+    ),
+    "the page says 500": (PAGE, Fault(status=500), 3, "answers 500"),
+    "the page says 503": (PAGE, Fault(status=503), 3, "answers 503"),
+    "the page is garbage": (PAGE, Fault(body=b"\x00\x01 nothing"), 3, "no index page"),
+    "the page is a log-in page": (
+        PAGE,
+        Fault(body=b"<html><a href='/login'>Log in</a></html>"),
+        3,
+        "no index page",
+    ),
+    "the page redirects in a loop": (
+        PAGE,
+        Fault(status=302, headers={"Location": PAGE}),
+        3,
+        "redirects in a loop",
+    ),
+    "the wheel has a wrong hash": (WHEEL, Fault(flip=True), 3, "wrong hash"),
+    "the wheel is a web page": (WHEEL, Fault(body=b"<!doctype html><p>no"), 3, "wrong hash"),
+    "the wheel says 404": (WHEEL, Fault(status=404), 3, "answers 404 although"),
+    "the wheel says 500": (WHEEL, Fault(status=500), 3, "answers 500"),
+    "the wheel stalls": (WHEEL, Fault(cut_at=0, stall_seconds=2), 3, "says nothing for"),
+    "the wheel breaks off at once": (WHEEL, Fault(cut_at=0), 3, "breaks again and again"),
+    "the rest says 503": (REST, Fault(status=503), 3, "503"),
+    "the rest says 429": (REST, Fault(status=429), 3, "429"),
+    "the rest times out": ("/simple/filelock/", Fault(stall_seconds=3), 3, "(?i)time|timed"),
+    "the rest has a wrong hash": ("/simple/*.whl", Fault(flip=True), 3, "wrong hash"),
+    "the rest is not there": (REST, Fault(status=404), 1, "filelock"),
+}
+
+
+@pytest.mark.parametrize(("pattern", "fault", "code", "cause"), BAD.values(), ids=BAD.keys())
+def test_a_faulty_index_leaves_the_environment_as_it_was(
+    world: World, install: Install, pattern: str, fault: Fault, code: int, cause: str
+) -> None:
+    world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"), world.wheel("mine", "1.0"))
+    before = state_of(venv)
+    world.add_torch("cpu")
+    world.index.faults[pattern] = fault
+    said = install("--python", str(venv), *WANTED, *YES)
+    assert said.exit == code, said.err
+    assert state_of(venv) == before
+    assert re.search(cause, said.err)
+    last = said.err.strip().splitlines()
+    assert last[-1].startswith("log: ") and Path(last[-1][5:]).is_file()
+    assert any(line.startswith("hint: nothing was changed") for line in last)
+    assert "Traceback" not in said.err
+
+
+def test_a_passing_fault_is_waited_out(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    world.index.faults[PAGE] = Fault(status=503, times=2)
+    assert install("--venv", "env", *WANTED, *YES).exit == 0
+
+
+def test_an_index_that_is_not_there(world: World, install: Install) -> None:
+    root = "http://127.0.0.1:9/whl"
+    said = install("--venv", "env", *WANTED, *YES, "--index-root", root)
+    assert said.exit == 3
+    assert f"{root}/cpu/torch/: the connection is refused" in said.err
+    assert not Path("env").exists()
+
+
+def test_no_room(world: World, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.add_torch("cpu")
+    usage = shutil.disk_usage(world.folder)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=900))
+    said = install("--venv", "env", *WANTED, *YES)
+    assert said.exit == 3
+    assert "needs " in said.err and "free 900 B" in said.err
+    assert not Path("env").exists()
+
+
+def test_a_managed_python_is_refused_with_the_way_out(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from gpusetup.install import prepare
+
+    honest = prepare.layout_of
+    marker = "/usr/lib/python3/EXTERNALLY-MANAGED"
+    monkeypatch.setattr(
+        prepare,
+        "layout_of",
+        lambda system, python: replace(honest(system, python), externally_managed=marker),
+    )
+    said = install("--python", str(world.venv()), *WANTED, *YES)
+    assert said.exit == 3
+    assert "managed by the operating system" in said.err
+    assert "gpusetup install --venv .venv" in said.err
+
+
+def test_a_target_that_is_not_there(install: Install) -> None:
+    said = install("--python", "/nowhere/bin/python", *WANTED, *YES)
+    assert said.exit in (2, 3)
+    assert "/nowhere/bin/python" in said.err
+
+
+def test_a_folder_that_is_no_environment_is_not_touched(install: Install) -> None:
+    Path("full").mkdir()
+    Path("full/thesis.txt").write_text("years of work")
+    said = install("--venv", "full", *WANTED, *YES)
+    assert said.exit == 2
+    assert "is no environment" in said.err
+    assert Path("full/thesis.txt").exists()
+
+
+USAGE = {
+    "neither a terminal nor --yes": ((), "no terminal to ask on"),
+    "two targets": (("--yes", "--python", "a", "--venv", "b"), "exclude each other"),
+    "another machine for real": (("--yes", "--from", "rtx3050-laptop"), "--dry-run"),
+    "no package": (("--yes", "--venv", "e", "a b c"), "'a b c' is no package"),
+    "two versions": (("--yes", "--venv", "e", "torch==2.1", "--torch", "2.2"), "both name"),
+    "a version for a companion": (("--yes", "--venv", "e", "torchvision==1"), "follows from"),
+    "no such backend": (("--yes", "--venv", "e", "--backend", "cu999"), "cu999"),
+    "no URL": (("--yes", "--venv", "e", "--index-root", "here"), "no http or https URL"),
+    "no such installer": (("--yes", "--installer", "apt"), "apt"),
+}
+
+
+@pytest.mark.parametrize(("words", "cause"), USAGE.values(), ids=USAGE.keys())
+def test_a_wrong_question_gets_2(install: Install, words: tuple[str, ...], cause: str) -> None:
+    said = install(*words)
+    assert said.exit == 2
+    assert cause in said.err
+    assert not Path("e").exists()
+
+
+def test_a_torch_that_never_was_gets_1(install: Install) -> None:
+    said = install("--venv", "env", "--torch", "9.9", "--backend", "cpu", *YES)
+    assert said.exit == 1
+    assert "9.9" in said.err
+
+
+def test_an_error_under_json_is_one_document(world: World, install: Install) -> None:
+    world.index.faults[PAGE] = Fault(status=500)
+    said = install("--venv", "env", *WANTED, *YES, "--json")
+    assert said.exit == said.answer["exit"] == 3
+    assert said.answer["schema"] == "gpusetup.error/1"
+    assert "log: " in said.answer["hint"]
+
+
+def test_ctrl_c_in_the_middle_of_the_switch_puts_the_former_state_back(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpusetup.install import run as running
+
+    world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
+    before = state_of(venv)
+    world.add_torch("cpu")
+
+    def interrupted(*_: object) -> None:
+        assert state_of(venv) != before, "the switch has begun"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "run_step", interrupted)
+    said = install("--python", str(venv), *WANTED, *YES)
+    assert said.exit == 130
+    assert state_of(venv) == before
+
+
+def test_a_tool_that_fails_puts_the_former_state_back(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpusetup.install import run as running
+    from gpusetup.run import Output
+
+    world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
+    before = state_of(venv)
+    world.add_torch("cpu")
+    died = Output(argv=("uv",), exit=101, stderr="thread 'main' panicked")
+    monkeypatch.setattr(running, "run_step", lambda *_: died)
+    said = install("--python", str(venv), *WANTED, *YES)
+    assert said.exit == 4
+    assert "panicked" in said.err
+    assert "hint: the former state was put back" in said.err
+    assert state_of(venv) == before
+
+
+def test_a_read_only_environment_is_refused(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever runs the tests may be root, for whom nothing is read-only."""
+    venv = world.venv()
+    honest = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: "site-packages" not in str(path) and honest(path, mode)
+    )
+    said = install("--python", str(venv), *WANTED, *YES)
+    assert said.exit == 3
+    assert "site-packages cannot be written by this user" in said.err
+    assert "gpusetup install --venv .venv" in said.err
+
+
+def test_another_machine_gets_the_steps_to_type_there(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = install("--from", "rtx3050-laptop", "--dry-run", "--torch", "2.5.1", "--json")
+    assert said.exit == 0, said.err
+    first, second = said.answer["steps"]
+    assert "torch==2.5.1+cu124" in first["argv"]
+    assert first["argv"][first["argv"].index("--index-url") + 1].endswith("/whl/cu124")
+    assert "--no-deps" in first["argv"]
+    assert "--index-url" not in second["argv"]
