@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tapes import system
 
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.probe.python import read_python
 from gpusetup.probe.system import LiveSystem
 from gpusetup.probe.target import choose_target
-from tapes import system
 
 OWN = {
     "executable": "/opt/own/bin/python",
@@ -90,6 +90,17 @@ def test_our_own_environment_is_read_without_a_child() -> None:
     assert target.own
     assert (target.version, target.manager) == ("3.12.3", "uv")
     assert target.path == ("/opt/own/lib/python3.12/site-packages",)
+
+
+def test_a_neighbour_in_the_folder_of_a_system_python_is_another_interpreter() -> None:
+    facts = {**OWN, "executable": "/usr/bin/python3.12", "prefix": "/usr"}
+    other = {"python": "3.9.2", "prefix": "/usr"}
+    machine = system(
+        {"/usr/bin/python3.12": "", "/usr/bin/python3.9": ""},
+        facts=facts,
+        ask={"read_python /usr/bin/python3.9": other},
+    )
+    assert choose_target(machine, "/usr/bin/python3.9").version == "3.9.2"
 
 
 def test_an_environment_that_cannot_run_is_read_from_its_files() -> None:

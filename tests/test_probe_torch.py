@@ -8,19 +8,24 @@ import sys
 from pathlib import Path
 
 import pytest
+from tapes import system
 
 from gpusetup.model import Torch
 from gpusetup.probe.packages import installed_packages, normalised, parse_conda_name
 from gpusetup.probe.system import LiveSystem, ReplaySystem
 from gpusetup.probe.target import Target, choose_target
 from gpusetup.probe.torch import TorchSide, backend_of, parse_version_file, read_torch
-from tapes import system
 
 SITE, USER = "/env/lib/python3.11/site-packages", "/home/user/.local/lib/python3.11/site-packages"
 TARGET = Target(
     python="/env/bin/python", prefix="/env", chosen_by="self", manager="venv", path=(SITE,)
 )
-CUDA_TEXT = "__version__ = '2.5.1+cu124'\ndebug = False\ncuda: Optional[str] = '12.4'\nhip: Optional[str] = None\n"
+CUDA_TEXT = """\
+__version__ = '2.5.1+cu124'
+debug = False
+cuda: Optional[str] = '12.4'
+hip: Optional[str] = None
+"""
 RECORD = "torch/lib/libtorch_cuda.so,sha256=x,9\ntorch/__init__.py,sha256=y,1\ntorch/version.py,,\n"
 
 
@@ -208,8 +213,8 @@ def test_names_compare_normalised_and_strangers_are_left_out() -> None:
 
 
 def test_the_version_files_of_several_years_are_read() -> None:
-    old = "__version__ = '1.12.1+cu113'\ndebug = False\ncuda = '11.3'\ngit_version = 'abc'\nhip = None\n"
-    new = 'from typing import Optional\n__all__ = ["cuda"]\n__version__ = "2.13.0"\ncuda: Optional[str] = None\n'
+    old = "__version__ = '1.12.1+cu113'\ndebug = False\ncuda = '11.3'\nhip = None\n"
+    new = 'from typing import Optional\n__version__ = "2.13.0"\ncuda: Optional[str] = None\n'
     assert parse_version_file(old)["cuda"] == "11.3"
     assert parse_version_file(new)["__version__"] == "2.13.0"
 
