@@ -303,14 +303,18 @@ def test_the_libraries_that_training_needs_are_found_and_the_others_left(tmp_pat
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
+    (tmp_path / "nvidia_cufft_cu12-11.dist-info").mkdir()
+    record = "nvidia/cufft/lib/libcufft.so.11,sha256=x,1\nnvidia/cufft/include/cufft.h,,\n"
+    (tmp_path / "nvidia_cufft_cu12-11.dist-info" / "RECORD").write_text(record)
     found = libraries.libraries_of(str(tmp_path / "torch"))
     assert [Path(path).name for path in found] == [
-        "cudart64_12.dll",
-        "libtorch_cuda.so",
-        "libcudart.so.13",
         "libcublas.so.12",
         "libcublasLt.so.12",
+        "libcudart.so.13",
         "libcudnn_engines_precompiled.so.9",
+        "libcufft.so.11",
+        "cudart64_12.dll",
+        "libtorch_cuda.so",
     ]
 
 

@@ -6,7 +6,7 @@ import ctypes
 import os
 import re
 import sys
-from typing import Iterator, List, NamedTuple, Tuple
+from typing import Iterator, NamedTuple, Tuple
 
 from .importing import REINSTALL, cuda_build
 from .values import FAILED, PASSED, SKIPPED, Outcome
@@ -17,6 +17,8 @@ WANTED = re.compile(
 )
 """What a training needs. The wheels bring more (profilers, network transports) that is loaded
 only on machines with the hardware for it."""
+OURS = re.compile(r"(torch-|nvidia_).*\.dist-info\Z")
+"""The wheels whose records are read."""
 OF_THE_DRIVER = ("libcuda.so", "libnvidia-", "nvcuda.dll", "nvml.dll")
 """Come with the driver, so a build host lacks them."""
 
@@ -41,18 +43,31 @@ def libraries_load(_: str) -> Outcome:
 
 
 def libraries_of(torch_folder: str) -> Tuple[str, ...]:
-    """The wanted libraries in torch/lib and in the nvidia wheels beside torch, sorted."""
-    nvidia = os.path.join(os.path.dirname(torch_folder), "nvidia")
-    found: List[str] = list(_wanted(os.path.join(torch_folder, "lib")))
-    for folder, _, _ in sorted(os.walk(nvidia)):
+    """The wanted libraries of torch and the nvidia wheels beside it: the files that are there, and
+    those that the wheels' records name, so that a deleted one is missed."""
+    site = os.path.dirname(torch_folder)
+    folders = [os.path.join(torch_folder, "lib")]
+    for folder, _, _ in os.walk(os.path.join(site, "nvidia")):
         if os.path.basename(folder) in ("lib", "bin"):
-            found.extend(_wanted(folder))
-    return tuple(found)
+            folders.append(folder)
+    there = {path for folder in folders for path in _wanted(folder)}
+    return tuple(sorted(there | set(_recorded(site))))
 
 
 def _wanted(folder: str) -> Iterator[str]:
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    names = os.listdir(folder) if os.path.isdir(folder) else []
     return (os.path.join(folder, name) for name in names if WANTED.match(name))
+
+
+def _recorded(site: str) -> Iterator[str]:
+    """The wanted libraries that the RECORD files of torch and of the nvidia wheels name."""
+    for folder in os.listdir(site):
+        record = os.path.join(site, folder, "RECORD")
+        if OURS.match(folder) and os.path.isfile(record):
+            with open(record, encoding="utf-8") as file:
+                names = [line.split(",")[0] for line in file]
+            wanted = [name for name in names if WANTED.match(os.path.basename(name))]
+            yield from (os.path.normpath(os.path.join(site, name)) for name in wanted)
 
 
 def load(path: str) -> Tried:

@@ -7,6 +7,7 @@ torch's settings and the libraries' own variables, never assumed.
 from __future__ import annotations
 
 import os
+import warnings
 from math import sqrt
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Tuple
 
@@ -128,11 +129,14 @@ CPU_SETTINGS = (_new_setting("mkldnn.matmul"), _matmul_precision)
 
 def _said(torch: Any, readers: Tuple[Callable[[Any], Precision], ...]) -> Tuple[Precision, ...]:
     """What each setting says. An older torch lacks some; one where old and new settings were
-    mixed refuses to read the old ones (RuntimeError), and the new ones count."""
+    mixed refuses to read the old ones (RuntimeError), and the new ones count; torch 2.9 warns
+    that the old ones will go."""
     found = []
-    for reader in readers:
-        try:
-            found.append(reader(torch))
-        except (AttributeError, RuntimeError):
-            continue
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for reader in readers:
+            try:
+                found.append(reader(torch))
+            except (AttributeError, RuntimeError):
+                continue
     return tuple(found)

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+import warnings
 from typing import Any, Dict, TextIO
 
 from .checks import named
@@ -20,11 +21,17 @@ STICKY = ("CUDA error", "CUDNN_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_EXECUTIO
 """After such an error the CUDA context of the process is gone; another process has its own."""
 
 
+BESIDE_THE_POINT = ("Failed to initialize NumPy",)
+"""Warnings of torch that say nothing about GPUs: it works without NumPy."""
+
+
 def main() -> int:
     """Serve jobs until the parent closes the pipe."""
     answers = take_stdout()
     start = json.loads(sys.stdin.readline())
     sys.path[:] = start["path"]
+    for text in BESIDE_THE_POINT:
+        warnings.filterwarnings("ignore", text)
     if start["verbose"]:
         faulthandler.enable()
     for line in sys.stdin:
