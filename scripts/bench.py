@@ -45,7 +45,12 @@ class Cost:
 
 
 def cost(argv: Sequence[str], *, environment: dict[str, str] | None = None) -> Cost:
-    """One run of a whole process: wall seconds, peak resident memory in MiB."""
+    """One run of a whole process: wall seconds, peak resident memory in MiB.
+
+    Bytecode is cached, as it is for an installed package, whatever the caller's environment says.
+    """
+    environment = dict(os.environ if environment is None else environment)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     began = time.perf_counter()
     child = subprocess.Popen(
         argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=ROOT
