@@ -308,9 +308,9 @@ def test_the_libraries_that_training_needs_are_found_and_the_others_left(tmp_pat
     (tmp_path / "nvidia_cufft_cu12-11.dist-info" / "RECORD").write_text(record)
     found = libraries.libraries_of(str(tmp_path / "torch"))
     assert [Path(path).name for path in found] == [
+        "libcudart.so.13",
         "libcublas.so.12",
         "libcublasLt.so.12",
-        "libcudart.so.13",
         "libcudnn_engines_precompiled.so.9",
         "libcufft.so.11",
         "cudart64_12.dll",
