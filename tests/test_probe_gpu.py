@@ -16,7 +16,7 @@ from gpusetup.model import Gpu, PciDevice
 from gpusetup.probe import gpu as probe
 from gpusetup.probe.gpu import read_gpu_side
 from gpusetup.probe.pci import WMI_QUERY
-from gpusetup.probe.side import bus_key
+from gpusetup.probe.side import bus_key, enriched
 from gpusetup.probe.smi_csv import QUERY
 from gpusetup.probe.system import LiveSystem, ReplaySystem, Stat, Tape
 from gpusetup.probe.visible import visible_by_variable
@@ -278,6 +278,12 @@ def test_a_healthy_answer_asks_no_nvidia_smi_unless_deep() -> None:
     assert read_gpu_side(NoSmi(linux())).gpus
     with pytest.raises(AssertionError, match="looked for nvidia-smi"):
         read_gpu_side(NoSmi(linux()), deep=True)
+
+
+def test_deep_asks_nvidia_smi_even_where_nothing_hints_at_a_driver() -> None:
+    side = read_gpu_side(ReplaySystem(bare()), deep=True)
+    assert said(side, "driver")["nvidia-smi"] == "no such program"
+    assert "dmesg" in said(side, "events")
 
 
 def test_versions_that_differ_ask_nvidia_smi() -> None:
@@ -546,3 +552,21 @@ def test_a_quick_driver_is_not_announced(live) -> None:
 def test_a_machine_that_loses_a_gpu_keeps_it_in_the_list(live) -> None:
     gone = {**A100, "temperature": "!15"}
     assert [gpu.lost for gpu in live((A100, gone), cuda__devices=1).gpus] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"), [("PCI_BUS_ID", [False, True]), ("FASTEST_FIRST", [None, None])]
+)
+def test_the_order_of_devices_decides_what_an_index_hides(order: str, expected: list) -> None:
+    mixed = (NVML_3090, {**TWO[1], "name": "NVIDIA GeForce GTX 1080 Ti"})
+    tape = linux(
+        ask={"read_nvml": nvml(*mixed), "read_cuda": cuda(init=999, devices=None)},
+        environ={"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": order},
+    )
+    assert [gpu.visible for gpu in read_gpu_side(ReplaySystem(tape)).gpus] == expected
+
+
+def test_a_source_that_lists_no_instances_leaves_them_to_the_next() -> None:
+    bare_gpu = Gpu(name="unknown", nvml_index=0)
+    known = Gpu(name="NVIDIA A30", nvml_index=0, mig_instances=("MIG-1",), throttle_reasons=())
+    assert enriched(bare_gpu, (Gpu(name="NVIDIA L4", nvml_index=1), known)) == known

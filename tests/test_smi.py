@@ -217,6 +217,25 @@ def test_the_csv_of_a_lost_gpu_marks_that_gpu_only() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "blank",
+    (
+        "[N/A]",
+        "N/A",
+        "[Not Supported]",
+        "[Unknown Error]",
+        "ERR!",
+        "",
+        "[GPU requires reset]",
+        "[Insufficient Permissions]",
+        "Requested functionality has been deprecated",
+    ),
+)
+def test_a_cell_without_a_value_is_none(blank: str) -> None:
+    (gpu,) = parse_csv(f"name, uuid, memory.total [MiB]\n{blank}, {blank}, {blank}").gpus
+    assert gpu == Gpu(name="unknown")
+
+
 def test_the_table_of_a_lost_gpu_marks_that_gpu_only() -> None:
     smi = parse_table(captured("a100-gpu3-lost/table.stdout"))
     assert (smi.smi_version, smi.driver_version, smi.cuda_version) == (

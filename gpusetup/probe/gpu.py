@@ -69,7 +69,8 @@ def read_gpu_side(
     files = tuple(read(system) for read in FILES[system.family])
     if not worth_asking(files):
         silent = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
-        return assembled(system, (), (*files, *_after_nothing(system, deep), silent))
+        asked = (_smi(system, limit),) if deep and system.family != "macos" else ()
+        return assembled(system, asked, (*files, *_after_nothing(system, deep), silent))
     nvml, cuda = together(
         noticed("NVML", notify, lambda: read_nvml(system, limit)),
         noticed("libcuda", notify, lambda: read_cuda(system, limit)),
