@@ -12,9 +12,9 @@ from types import ModuleType
 
 import pytest
 
-from gpusetup.codec import from_json
+from gpusetup.codec import from_json, to_json
 from gpusetup.probe.machine import read_machine
-from gpusetup.probe.system import ReplaySystem, Tape
+from gpusetup.probe.system import LiveSystem, RecordingSystem, ReplaySystem, Tape
 from gpusetup.snapshot import dump_snapshot, example_machines, load_snapshot, machine_named
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -95,6 +95,13 @@ def test_a_tool_environment_leaves_python_unknown_and_says_why() -> None:
     assert snapshot.torch.installed is None
     problem = next(r.problem for r in snapshot.readings if r.source == "target")
     assert problem is not None and "pipx" in problem
+
+
+def test_a_recording_of_this_machine_plays_back_as_the_same_snapshot() -> None:
+    recorder = RecordingSystem(LiveSystem())
+    live = read_machine(recorder)
+    tape = from_json(to_json(recorder.tape), Tape, what="the tape")
+    assert read_machine(ReplaySystem(tape)) == live
 
 
 def test_what_a_tape_does_not_hold_is_unknown_and_never_a_crash() -> None:
