@@ -39,6 +39,19 @@ def age_note(catalog: Catalog, today: str) -> str | None:
     )
 
 
+def torch_unknown(
+    _: Resolution, situation: Situation, __: Snapshot, catalog: Catalog
+) -> str | None:
+    asked = situation.torch
+    if asked is None or any(asked.contains(row.torch) for row in catalog.releases):
+        return None
+    first, last = catalog.releases[0].torch, catalog.releases[-1].torch
+    return (
+        f"no torch is {situation.torch_text}: the catalog of {catalog.as_of} knows "
+        f"{first} to {last}"
+    )
+
+
 def no_gpu(found: Resolution, situation: Situation, _: Snapshot, __: Catalog) -> str | None:
     if situation.presence != "none" or situation.family == "macos" or found.build is None:
         return None
@@ -173,10 +186,12 @@ def conda_instead(found: Resolution, _: Situation, __: Snapshot, ___: Catalog) -
 
 
 def conda_older(
-    found: Resolution, situation: Situation, _: Snapshot, catalog: Catalog
+    found: Resolution, situation: Situation, snapshot: Snapshot, catalog: Catalog
 ) -> str | None:
-    """Where conda's channels are behind the wheels."""
+    """Where conda's channels are behind the wheels, for who uses conda."""
     wheels, conda = found.build, found.conda
+    if situation.channels == WHEELS and snapshot.python.manager != "conda":
+        return None
     if situation.channels == CONDA_CHANNELS:
         wheels, conda = best_build(replace(situation, channels=WHEELS), catalog), found.build
     if wheels is None or conda is None or parsed(conda.torch) >= parsed(wheels.torch):
@@ -187,13 +202,16 @@ def conda_older(
     )
 
 
-def build_note(found: Resolution, _: Situation, __: Snapshot, ___: Catalog) -> str | None:
-    if found.build is None or found.build.note is None:
+def build_inferred(found: Resolution, _: Situation, __: Snapshot, ___: Catalog) -> str | None:
+    build = found.build
+    if build is None or build.status != "inferred":
         return None
-    return f"{found.build.torch} {found.build.backend}: {found.build.note}"
+    why = build.note or "concluded from neighbouring releases"
+    return f"what is known of torch {build.torch} {build.backend} is inferred: {why}"
 
 
 NOTES: tuple[Note, ...] = (
+    torch_unknown,
     no_gpu,
     gpu_unknown,
     driver_unknown,
@@ -207,5 +225,5 @@ NOTES: tuple[Note, ...] = (
     other_vendor,
     conda_instead,
     conda_older,
-    build_note,
+    build_inferred,
 )

@@ -48,6 +48,8 @@ class Situation:
 
     family: str
     machine: str
+    wsl: bool
+    """Whether the driver's number is the Windows host's."""
     python: str | None
     """`3.11`, `3.13t`; None when unknown."""
     python_bits: int | None
@@ -201,6 +203,7 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
     return Situation(
         family=snapshot.os.family or "linux",
         machine=snapshot.os.machine or "x86_64",
+        wsl=bool(snapshot.os.wsl),
         python=python_tag(snapshot),
         python_bits=snapshot.python.bits,
         libc=snapshot.os.libc,
@@ -386,7 +389,21 @@ def why_not(build: TorchBuild, situation: Situation) -> str | None:
 
 def in_scope(situation: Situation, catalog: Catalog) -> tuple[TorchBuild, ...]:
     """The rows of this platform and of the installer's channels, newest torch first."""
-    return _rows(catalog, situation.channels, situation.family, situation.machine)
+    rows = (
+        _on_wsl(build, catalog) if situation.wsl else build
+        for build in catalog.builds
+        if build.os == situation.family
+        and build.machine == situation.machine
+        and build.channel in situation.channels
+    )
+    return tuple(sorted(rows, key=lambda build: _newest_first(build.torch)))
+
+
+def _on_wsl(build: TorchBuild, catalog: Catalog) -> TorchBuild:
+    """A Linux build with the floor of the Windows driver that serves it."""
+    if build.cuda is None:
+        return build
+    return replace(build, driver_floor=catalog.driver_floor(build.cuda, "windows"))
 
 
 def best_build(situation: Situation, catalog: Catalog) -> TorchBuild | None:
@@ -509,14 +526,3 @@ def _span(pythons: tuple[str, ...]) -> str:
 @lru_cache(maxsize=1024)
 def _version(text: str) -> Version:
     return parsed(text)
-
-
-def _rows(
-    catalog: Catalog, channels: tuple[Channel, ...], family: str, machine: str
-) -> tuple[TorchBuild, ...]:
-    rows = (
-        build
-        for build in catalog.builds
-        if build.os == family and build.machine == machine and build.channel in channels
-    )
-    return tuple(sorted(rows, key=lambda build: _newest_first(build.torch)))

@@ -66,10 +66,7 @@ def catalog_of(facts: Facts) -> Row:
             facts,
             "sourced or observed",
             compat["nvidia_smi_branches"]["source"],
-            [
-                {"branch": row["branch"], "cuda": row["cuda"]}
-                for row in compat["nvidia_smi_branches"]["entries"]
-            ],
+            _branches(compat),
         ),
         "retired": _group(
             facts,
@@ -283,6 +280,15 @@ def _families(compat: Facts) -> list[Row]:
                 {"cuda": cuda, "linux": alone["linux_min"], "windows": alone["windows_min"]}
             )
     return rows
+
+
+def _branches(compat: Facts) -> list[Row]:
+    """The branches as listed; 375 came with CUDA 8.0 (see the toolkits)."""
+    rows = compat["nvidia_smi_branches"]["entries"]
+    return [
+        {"branch": 375, "cuda": "8.0"},
+        *({k: row[k] for k in ("branch", "cuda")} for row in rows),
+    ]
 
 
 def _toolkits(compat: Facts) -> list[Row]:

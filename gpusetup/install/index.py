@@ -41,7 +41,7 @@ class IndexPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """A page as the cache holds it."""
+    """A page as it came, and as the cache holds it; `etag` "" is never kept."""
 
     etag: str
     media_type: str
@@ -54,14 +54,15 @@ def ask_index(root: str, backend: str, project: str, *, cache: Path | None = Non
     Raises Blocked where the index could not be asked or answered no index page.
     """
     url = f"{index_url(backend, root)}/{project}/"
-    answer = _answer(url, cache or cache_folder())
-    if isinstance(answer, int):
-        return IndexPage(url=url, missing=f"{without_credentials(url)} answers {answer}")
-    media_type, text = answer
+    folder = cache or cache_folder()
+    page = _answer(url, _read(folder, url))
+    if isinstance(page, int):
+        return IndexPage(url=url, missing=f"{without_credentials(url)} answers {page}")
     try:
-        files = parse_page(url, media_type, text)
+        files = parse_page(url, page.media_type, page.text)
     except ValueError as problem:
         raise blocked(url, f"what came is no index page: {problem}") from problem
+    _keep(folder, url, page)
     if not files:
         return IndexPage(url=url, missing=f"{without_credentials(url)} lists no wheels")
     return IndexPage(url=url, files=files)
@@ -74,29 +75,28 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("gpusetup", appauthor=False)) / "index"
 
 
-def _answer(url: str, cache: Path) -> tuple[str, str] | int:
-    """The page's media type and text; the status where the index says that there is none."""
+def _answer(url: str, kept: _Kept | None) -> _Kept | int:
+    """The page, or the status where the index says that there is none."""
     import requests
 
-    kept = _read(cache, url)
     headers = {"Accept": ACCEPT, "User-Agent": "gpusetup"}
     if kept:
         headers["If-None-Match"] = kept.etag
     try:
-        answer = requests.get(url, headers=headers, timeout=LIMITS, stream=True)
-        with answer:
+        with requests.get(url, headers=headers, timeout=LIMITS, stream=True) as answer:
             if answer.status_code == NOT_MODIFIED and kept:
-                return kept.media_type, kept.text
+                return kept
             if answer.status_code in MISSING:
                 return answer.status_code
-            if not answer.ok:
+            if not answer.ok or answer.status_code == NOT_MODIFIED:
                 raise blocked(url, _status(answer))
-            page = answer.headers.get("Content-Type", ""), _body(url, answer)
+            return _Kept(
+                etag=answer.headers.get("ETag", ""),
+                media_type=answer.headers.get("Content-Type", ""),
+                text=_body(url, answer),
+            )
     except requests.RequestException as problem:
         raise blocked(url, cause_of(problem)) from problem
-    if etag := answer.headers.get("ETag"):
-        _keep(cache, url, _Kept(etag=etag, media_type=page[0], text=page[1]))
-    return page
 
 
 def _body(url: str, answer: requests.Response) -> str:
@@ -129,7 +129,9 @@ def _read(cache: Path, url: str) -> _Kept | None:
 
 
 def _keep(cache: Path, url: str, page: _Kept) -> None:
-    """Keep a page; a cache that cannot be written is no error."""
+    """Keep a page that has an ETag; a cache that cannot be written is no error."""
+    if not page.etag:
+        return
     text = json.dumps({"etag": page.etag, "media_type": page.media_type, "text": page.text})
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)

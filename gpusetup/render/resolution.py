@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from gpusetup.answers import ResolveAnswer
 from gpusetup.catalog import cuda_of
-from gpusetup.model import Rejection, Snapshot, parsed
+from gpusetup.model import Rejection, Snapshot, parsed, visible_gpus
 from gpusetup.render.formats import shell_line
+from gpusetup.resolver import python_tag
 
 LABEL = 13
 """The width of the labels on the left."""
@@ -17,7 +18,7 @@ def resolution_text(
     answer: ResolveAnswer, snapshot: Snapshot, *, installer: str = "uv", explain: bool = False
 ) -> str:
     """The whole screen. Only the rows that a reader would ask about are explained, or all."""
-    lines = [*(_answer(answer, snapshot) if answer.torch else _no_answer(answer))]
+    lines = [*(_answer(answer, snapshot) if answer.torch else _no_answer(snapshot))]
     if answer.torch:
         lines += ["", *_commands(answer, snapshot, installer)]
     why = answer.rejections if explain else interesting(answer)
@@ -33,7 +34,8 @@ def resolution_text(
 
 def _answer(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
     yield f"torch {answer.torch} from {answer.backend}"
-    yield _line("index", answer.index_url or "conda")
+    if answer.index_url:
+        yield _line("index", answer.index_url)
     yield _line("torchvision", answer.torchvision or "none for it")
     yield _line("torchaudio", answer.torchaudio or "none was released for it")
     yield _line("Python", answer.python or "unknown")
@@ -51,8 +53,15 @@ def _driver(snapshot: Snapshot) -> str:
     return " ".join(filter(None, (driver.version or "unknown version", cuda)))
 
 
-def _no_answer(answer: ResolveAnswer) -> Iterable[str]:
+def _no_answer(snapshot: Snapshot) -> Iterable[str]:
     yield "No torch build fits"
+    os, driver = snapshot.os, snapshot.driver
+    yield _line("system", " ".join(filter(None, (os.family, os.machine, os.libc))) or "unknown")
+    yield _line("Python", python_tag(snapshot) or "unknown")
+    if driver.version or driver.cuda:
+        yield _line("driver", _driver(snapshot))
+    for gpu in visible_gpus(snapshot):
+        yield _line("GPU", f"{gpu.name} ({gpu.compute_capability or 'unknown capability'})")
 
 
 def _commands(answer: ResolveAnswer, snapshot: Snapshot, installer: str) -> Iterable[str]:
@@ -80,20 +89,14 @@ def _advice(answer: ResolveAnswer) -> str:
 
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     """The rejections that answer "why not the newest" and "why not another CUDA of it"."""
+    asked = [r for r in answer.rejections if not r.reason.startswith("is not the ")]
     if answer.torch is None:
-        asked = [r for r in answer.rejections if not r.reason.startswith("is not the ")]
         newest = max((parsed(r.torch) for r in asked), default=None)
-        return tuple(r for r in asked if parsed(r.torch) == newest) or answer.rejections[:1]
+        rows = [r for r in asked if parsed(r.torch) == newest]
+        return tuple(r for r in rows if cuda_of(r.backend)) or tuple(rows)
     chosen = parsed(answer.torch)
-    newer = [r for r in answer.rejections if parsed(r.torch) > chosen]
-    newest = max((parsed(r.torch) for r in newer), default=None)
-    return tuple(
-        r
-        for r in answer.rejections
-        if cuda_of(r.backend)
-        and not r.reason.startswith("is not the ")
-        and parsed(r.torch) in (newest, chosen)
-    )
+    newest = max((v for r in asked if (v := parsed(r.torch)) > chosen), default=None)
+    return tuple(r for r in asked if cuda_of(r.backend) and parsed(r.torch) in (newest, chosen))
 
 
 def _grouped(rejections: Iterable[Rejection]) -> Iterable[str]:

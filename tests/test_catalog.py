@@ -1,0 +1,191 @@
+"""The catalog: what its file holds, and what it answers."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from described_machines import machine
+
+from gpusetup.catalog import DATA, load_catalog, read_catalog, with_catalog
+from gpusetup.errors import BadInput
+from gpusetup.kernels import release
+from gpusetup.model import Capability, Gpu, Os, Snapshot, Torch, parsed
+
+CATALOG = load_catalog()
+DOCUMENT = json.loads(DATA.read_text(encoding="utf-8"))
+
+
+def test_every_group_of_rows_has_its_date_its_certainty_and_its_sources() -> None:
+    groups = [group for group in DOCUMENT.values() if isinstance(group, dict)]
+    assert len(groups) == 9
+    for group in groups:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", group["as_of"])
+        assert group["certainty"] and group["source"] and group["rows"]
+
+
+def test_every_build_is_complete_for_its_kind() -> None:
+    for build in CATALOG.builds:
+        assert build.os in ("linux", "windows", "macos") and build.machine in ("x86_64", "aarch64")
+        assert all(re.fullmatch(r"3\.\d+t?", python) for python in build.pythons) and build.pythons
+        assert build.status in ("verified", "sourced", "inferred")
+        assert (build.cuda is None) == (not build.kernels) == (build.driver_floor is None)
+        for code in (*build.kernels, *build.ptx):
+            Capability.parse(code)
+        if build.os == "linux" and build.channel == "pytorch":
+            assert build.glibc in ("2.17", "2.28")
+
+
+def test_no_build_is_there_twice() -> None:
+    keys = [(b.torch, b.backend, b.os, b.machine, b.channel) for b in CATALOG.builds]
+    assert len(keys) == len(set(keys))
+
+
+def test_releases_run_from_1_13_to_2_15_and_each_has_a_cpu_build_everywhere() -> None:
+    versions = [row.torch for row in CATALOG.releases]
+    assert (versions[0], versions[-1], len(versions)) == ("1.13.0", "2.15.0", 30)
+    assert versions == sorted(versions, key=parsed)
+    for version in versions:
+        for on in (
+            ("linux", "x86_64"),
+            ("linux", "aarch64"),
+            ("windows", "x86_64"),
+            ("macos", "aarch64"),
+        ):
+            assert CATALOG.row_of(version, "cpu", *on) is not None, (version, on)
+
+
+def test_companions_end_and_become_a_range() -> None:
+    assert [r.torch for r in CATALOG.releases if r.torchaudio][-1] == "2.11.0"
+    assert CATALOG.torchvision_fits("0.20.1+cpu", "2.5.1+cu124") is True
+    assert CATALOG.torchvision_fits("0.20.1", "2.6.0") is False
+    assert CATALOG.torchvision_fits("0.29.2", "2.14.1") is True
+    assert CATALOG.torchvision_fits("0.29.2", "2.13.0") is False
+    assert CATALOG.torchvision_fits("0.1", "2.13.0") is None
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda"),
+    [
+        ("581.29", "13.0"),
+        ("580.95.05", "13.0"),
+        ("582.16", "13.0"),
+        ("576.02", "12.9"),
+        ("566.36", "12.7"),
+        ("535.183.01", "12.2"),
+        ("470.256.02", "11.4"),
+        ("615.71.09", "13.4"),
+        ("617.14", "13.4"),
+        ("700.10", "13.4"),
+        ("375.26", "8.0"),
+        ("352.99", None),
+        ("no version", None),
+    ],
+)
+def test_a_driver_serves_the_cuda_of_its_branch_and_a_newer_one_that_of_the_newest(
+    version: str, cuda: str | None
+) -> None:
+    assert CATALOG.driver_cuda(version, "windows") == CATALOG.driver_cuda(version) == cuda
+
+
+@pytest.mark.parametrize(
+    ("cuda", "linux", "windows"),
+    [
+        ("13.2", "580.65.06", "580"),
+        ("12.4", "525.60.13", "528.33"),
+        ("11.8", "450.80.02", "452.39"),
+        ("11.0", "450.36.06", "451.22"),
+        ("10.2", "440.33", "441.22"),
+        ("9.2", "396.26", "397.44"),
+        ("8.0", "375.26", "376.51"),
+        ("7.5", None, None),
+    ],
+)
+def test_the_floor_of_a_cuda_version(cuda: str, linux: str | None, windows: str | None) -> None:
+    assert (CATALOG.driver_floor(cuda), CATALOG.driver_floor(cuda, "windows")) == (linux, windows)
+
+
+def test_ptx_needs_the_driver_of_its_own_minor_version() -> None:
+    assert CATALOG.toolkit_driver("12.8") == "570.26"
+    assert CATALOG.toolkit_driver("12.8", "windows") == "570.65"
+
+
+def test_a_row_is_found_with_or_without_its_label_and_only_on_its_platform() -> None:
+    row = CATALOG.row_of("2.5.1+cu124", "cu124", "windows", "x86_64")
+    assert row is not None and row.driver_floor == "528.33" and row.torchvision == "0.20.1"
+    assert CATALOG.row_of("2.15.0", "cu126", "linux", "x86_64") is None
+    assert CATALOG.row_of("2.5.1", "cu124", "macos", "aarch64") is None
+
+
+def test_kepler_ends_with_torch_2_3_whose_cudnn_has_its_kernels() -> None:
+    with_it = [b.torch for b in CATALOG.builds if "sm_37" in b.kernels and b.channel == "pytorch"]
+    assert max(with_it, key=parsed) == "2.3.1"
+
+
+def test_drivers_end_for_old_architectures() -> None:
+    assert CATALOG.last_branch(Capability(3, 7)) == 470
+    assert CATALOG.last_branch(Capability(6, 1)) == 580
+    assert CATALOG.last_branch(Capability(7, 0)) == 580
+    assert CATALOG.last_branch(Capability(7, 5)) is None
+
+
+def test_known_backends_hold_what_is_not_fitted_and_not_what_never_was() -> None:
+    assert {"rocm6.4", "xpu", "cu113", "cu134", "cu118", "cpu"} <= set(CATALOG.backends)
+    assert not {"cu131", "cu125", "rocm9.9"} & set(CATALOG.backends)
+
+
+def test_conda_rows_are_rows_of_their_own() -> None:
+    forge = CATALOG.row_of("2.13.0", "cu129", "linux", "x86_64", "conda-forge")
+    assert forge is not None and forge.ptx == ("compute_120",) and "sm_60" in forge.kernels
+    channel = [b for b in CATALOG.builds if b.channel == "conda-pytorch"]
+    assert max((b.torch for b in channel), key=parsed) == "2.5.1"
+    newest = max((b.torch for b in CATALOG.builds if b.channel == "conda-forge"), key=parsed)
+    assert newest == "2.13.0"
+
+
+def test_gpus_carry_what_planning_needs() -> None:
+    (h100,) = CATALOG.gpus_named("NVIDIA H100 80GB HBM3")
+    assert h100.memory_bytes == 80 << 30 and h100.sm_count == 132
+    assert h100.peak_tflops["bf16"] > 900 and "bf16" in h100.peaks_published
+
+
+def test_a_snapshot_is_completed_with_readings_that_say_so() -> None:
+    bare = Snapshot(
+        os=Os(family="linux", machine="x86_64"),
+        driver=machine().driver,
+        gpus=(Gpu(name="Tesla T4"), Gpu(name="Unheard-of 9000")),
+        torch=Torch(installed=True, version="2.15.0+cu130", backend="cu130"),
+    )
+    full = with_catalog(bare, CATALOG)
+    assert full.driver.cuda == "13.0"
+    assert full.torch.cuda == "13.0" and full.torch.kernels is not None
+    assert "sm_75" in full.torch.kernels
+    t4, unknown = full.gpus or ()
+    assert (t4.compute_capability, t4.memory_total_bytes) == (Capability(7, 5), 16 << 30)
+    assert unknown.compute_capability is None
+    said = {r.subject: (r.source, r.value, r.problem) for r in full.readings}
+    assert said["driver.cuda"] == ("catalog", "13.0 (from 580.95.05)", None)
+    assert said["gpu Tesla T4 compute_capability"] == ("catalog", "7.5", None)
+    assert said["gpu Unheard-of 9000"][2] == "No GPU is called 'Unheard-of 9000'"
+
+
+def test_what_a_source_answered_is_not_overwritten() -> None:
+    snapshot = machine("T4")
+    told = Snapshot(
+        os=snapshot.os,
+        torch=Torch(version="2.15.0+cu130", backend="cu130", kernels=("sm_75",), cuda="13.0"),
+        gpus=(Gpu(name="Tesla T4", compute_capability=Capability(9, 9), memory_total_bytes=1),),
+    )
+    assert with_catalog(told, CATALOG) == told
+
+
+def test_a_catalog_that_is_no_catalog_is_refused_with_the_place() -> None:
+    with pytest.raises(BadInput, match=r"\$\.as_of"):
+        read_catalog(b'{"as_of": 3}')
+
+
+def test_branches_and_toolkits_agree() -> None:
+    for toolkit in CATALOG.toolkits:
+        served = CATALOG.driver_cuda(toolkit.linux)
+        assert served is not None and release(served) >= release(toolkit.cuda), toolkit

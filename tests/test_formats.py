@@ -1,0 +1,239 @@
+"""Resolutions as files: each is read by the tool that it is for."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rattler
+import yaml
+from described_machines import machine
+from index_server import IndexServer, build_wheel, index_server
+from packaging.requirements import Requirement
+
+from gpusetup.catalog import load_catalog
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model import Request, Resolution, Snapshot
+from gpusetup.render.formats import FORMATS, shell_line
+from gpusetup.resolver import resolve
+from gpusetup.snapshot import machine_named
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CATALOG = load_catalog()
+HERE = "{}.{}".format(*sys.version_info)
+RENDERED = Path(__file__).parent / "rendered" / "formats"
+LAPTOP = machine_named("rtx3050-laptop")
+MACHINES = {
+    "laptop": LAPTOP,
+    "t4": machine("T4"),
+    "pascal": machine("GTX 1080 Ti"),
+    "mac": machine(driver=None, os="macos", on="aarch64"),
+    "grace": machine("GH200 480GB", on="aarch64"),
+    "none": machine(driver=None),
+    "unknown-python": machine("T4", python=None),
+}
+
+
+def written(kind: str, snapshot: Snapshot, torch: str | None = None) -> str:
+    installer = "conda" if kind == "conda" else "auto"
+    found = resolve(snapshot, Request(torch=torch, installer=installer), CATALOG)
+    return FORMATS[kind](found, snapshot, "uv")
+
+
+@pytest.mark.parametrize("kind", sorted(FORMATS))
+def test_the_laptops_files_word_for_word(kind: str, same_as_file) -> None:  # type: ignore[no-untyped-def]
+    same_as_file(written(kind, LAPTOP, "2.5.1"), RENDERED / f"laptop-2.5.1-{kind}.txt")
+
+
+@pytest.mark.parametrize("torch", [None, "2.5.1"])
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_requirements_are_lines_that_packaging_reads(name: str, torch: str | None) -> None:
+    lines = written("requirements", MACHINES[name], torch).splitlines()
+    (index,) = [line for line in lines if line.startswith("--")]
+    assert index.startswith("--index-url https://download.pytorch.org/whl/")
+    parsed = [Requirement(line) for line in lines if not line.startswith(("#", "--"))]
+    assert {r.name for r in parsed} >= {"torch", "torchvision"}
+    assert all(len(r.specifier) == 1 and not r.marker for r in parsed)
+
+
+def uv(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """uv with nobody's configuration."""
+    clean = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), "UV_CACHE_DIR": str(cwd / "cache")}
+    argv = [sys.executable, "-m", "uv", *words]
+    return subprocess.run(argv, cwd=cwd, env=clean, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[IndexServer]:
+    """Torch's index with small wheels for cu124, and a default index with a CPU torch."""
+    with index_server(tmp_path / "index") as server:
+        for name, version in (
+            ("torch", "2.5.1"),
+            ("torchvision", "0.20.1"),
+            ("torchaudio", "2.5.1"),
+        ):
+            needs = ("filelock",) if name == "torch" else (f"torch=={version}",)
+            needs = ("torch==2.5.1",) if name == "torchvision" else needs
+            for shelf, label in (("whl/cu124", "+cu124"), ("simple", "")):
+                wheel = build_wheel(tmp_path / shelf, name, f"{version}{label}", requires=needs)
+                server.add(shelf, wheel)
+        for shelf in ("whl/cu124", "simple"):
+            server.add(shelf, build_wheel(tmp_path / f"{shelf}-rest", "filelock", "3.20.0"))
+        yield server
+
+
+def at(index: IndexServer, text: str) -> str:
+    """The text with our index in the place of torch's."""
+    assert "https://download.pytorch.org/whl" in text
+    return text.replace("https://download.pytorch.org/whl", index.index_root)
+
+
+def test_uv_compiles_the_requirements(tmp_path: Path, index: IndexServer) -> None:
+    (tmp_path / "requirements.in").write_text(
+        at(index, written("requirements", machine("T4"), "2.5.1"))
+    )
+    done = uv(
+        *("pip", "compile", "requirements.in", "--python-version", "3.11"),
+        *("--no-header", "--no-annotate"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if "==" in line] == [
+        "filelock==3.20.0",
+        "torch==2.5.1+cu124",
+        "torchaudio==2.5.1+cu124",
+        "torchvision==0.20.1+cu124",
+    ]
+    assert index.asked_for("GET /simple/*") == 0
+
+
+def test_uv_locks_the_project_with_torch_from_its_own_index_and_the_rest_from_the_default(
+    tmp_path: Path, index: IndexServer
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        at(index, written("uv", machine("T4", python=HERE), "2.5.1"))
+    )
+    done = uv("lock", "--python", sys.executable, "--default-index", index.simple, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lock = tomllib.loads((tmp_path / "uv.lock").read_text())
+    where = {p["name"]: (p["version"], p["source"].get("registry")) for p in lock["package"]}
+    assert where["torch"] == ("2.5.1+cu124", f"{index.index_root}/cu124")
+    assert where["torchvision"][1] == f"{index.index_root}/cu124"
+    assert where["filelock"] == ("3.20.0", index.simple)
+    assert index.asked_for("GET /whl/cu124/filelock/") == 0
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_the_project_is_toml_whose_index_serves_the_family_alone(name: str) -> None:
+    project = tomllib.loads(written("uv", MACHINES[name]))
+    names = [Requirement(text).name for text in project["project"]["dependencies"]]
+    (index,) = project["tool"]["uv"]["index"]
+    assert index["explicit"] is True
+    assert project["tool"]["uv"]["sources"] == {n: {"index": index["name"]} for n in names}
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_the_pixi_file_is_toml_with_versions_that_its_parsers_read(name: str) -> None:
+    project = tomllib.loads(written("pixi", MACHINES[name]))
+    (platform,) = project["workspace"]["platforms"]
+    assert platform in ("linux-64", "linux-aarch64", "win-64", "osx-arm64")
+    rattler.MatchSpec(f"python {project['dependencies']['python']}")
+    for package, row in project["pypi-dependencies"].items():
+        Requirement(f"{package}{row['version']}")
+        assert row["index"].startswith("https://download.pytorch.org/whl/")
+    if "system-requirements" in project:
+        rattler.Version(project["system-requirements"]["cuda"])
+
+
+@pytest.mark.parametrize("torch", [None, "2.5.1", "2.3.1"])
+@pytest.mark.parametrize("name", ["laptop", "t4", "pascal", "none", "unknown-python"])
+def test_the_conda_environment_is_yaml_of_match_specs(name: str, torch: str | None) -> None:
+    environment: dict[str, Any] = yaml.safe_load(written("conda", MACHINES[name], torch))
+    specs = [rattler.MatchSpec(spec) for spec in environment["dependencies"]]
+    names = [spec.name.normalized for spec in specs]
+    assert names[0] == "python"
+    if torch is None:
+        assert environment["channels"] == ["conda-forge", "nodefaults"]
+        assert ("cuda-version" in names) == ("pytorch-gpu" in names) == (name != "none")
+    else:
+        assert environment["channels"][:2] == ["pytorch", "nvidia"]
+        assert ("pytorch-cuda" in names) == (name != "none")
+
+
+def test_a_newer_cuda_than_the_drivers_own_is_no_system_requirement() -> None:
+    project = tomllib.loads(written("pixi", machine("V100", driver="535.183.01", python="3.12")))
+    assert project["pypi-dependencies"]["torch"]["version"] == "==2.14.1+cu126"
+    assert project["system-requirements"]["cuda"] == "12.6"
+    told = machine("V100", driver="535.183.01", python="3.12")
+    from gpusetup.catalog import with_catalog
+
+    filled = with_catalog(told, CATALOG)
+    assert tomllib.loads(written("pixi", filled))["system-requirements"]["cuda"] == "12.2"
+
+
+@pytest.mark.parametrize("name", ["laptop", "t4", "grace", "none"])
+def test_the_dockerfile_is_instructions_whose_commands_are_words(name: str) -> None:
+    text = written("dockerfile", MACHINES[name]).replace("\\\n", " ")
+    rows = [line.partition(" ") for line in text.splitlines() if not line.startswith("#")]
+    assert [row[0] for row in rows][:3] == ["FROM", "RUN", "RUN"]
+    assert rows[0][2] == "python:3.11-slim-bookworm"
+    words = shlex.split(rows[1][2])
+    assert words.count("--index-url") == 1 and "--extra-index-url" not in words
+    assert words.count("&&") == 1
+    compile(shlex.split(rows[2][2])[2], "check", "exec")
+    assert ("NVIDIA_VISIBLE_DEVICES" in text) == (name != "none")
+
+
+@pytest.mark.parametrize("kind", ["conda", "pixi", "dockerfile"])
+def test_a_free_threaded_python_has_no_such_file(kind: str) -> None:
+    snapshot = machine("T4", python="3.13t")
+    found = resolve(snapshot, Request(), CATALOG)
+    with pytest.raises(
+        Unsatisfiable, match=r"free-threaded Python 3\.13t|no torch build that fits"
+    ):
+        FORMATS[kind](found, snapshot, "uv")
+
+
+def test_a_free_threaded_project_names_the_way_to_its_environment() -> None:
+    text = written("uv", machine("T4", python="3.13t"))
+    assert "uv venv --python 3.13t" in text
+    assert tomllib.loads(text)["project"]["requires-python"] == "==3.13.*"
+
+
+def test_a_gpu_name_cannot_add_a_line() -> None:
+    from dataclasses import replace
+
+    snapshot = machine("T4")
+    (gpu,) = snapshot.gpus or ()
+    evil = replace(snapshot, gpus=(replace(gpu, name="x\nRUN rm -rf /\n"),))
+    found: Resolution = resolve(evil, Request(), CATALOG)
+    for kind in ("requirements", "uv", "pixi", "dockerfile"):
+        lines = FORMATS[kind](found, evil, "uv").splitlines()
+        assert not any(line.startswith("RUN rm") for line in lines)
+
+
+def test_a_command_is_quoted_for_the_machines_own_shell() -> None:
+    argv = ("C:\\My Env\\python.exe", "-m", "pip", "mkl<2024.1")
+    assert shell_line(argv, "windows").startswith('"C:\\My Env\\python.exe" -m pip')
+    assert shlex.split(shell_line(argv, "linux")) == list(argv)
+
+
+def test_json_of_an_answer_is_plain() -> None:
+    from gpusetup.codec import to_json
+    from gpusetup.resolver import to_answer
+
+    answer = json.loads(to_json(to_answer(resolve(LAPTOP, Request(), CATALOG), LAPTOP)))
+    assert next(iter(answer)) == "schema" and answer["schema"] == "gpusetup.resolve/1"
+    assert answer["served"] == [
+        {"gpu": "NVIDIA GeForce RTX 3050 Laptop GPU", "compute_capability": "8.6", "by": "sm_86"}
+    ]

@@ -1,0 +1,96 @@
+"""GPUs by name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusetup.catalog import load_catalog
+from gpusetup.errors import UsageError
+from gpusetup.gpus import gpu_described, one_capability, one_memory, tokens
+
+CATALOG = load_catalog()
+GIB = 1 << 30
+
+
+def named(text: str) -> list[str]:
+    return [row.name for row in CATALOG.gpus_named(text)]
+
+
+@pytest.mark.parametrize(
+    "text", ["NVIDIA A100-SXM4-80GB", "a100 sxm4 80 GB", "A100 SXM4 80GB", "A100-SXM4-80GiB"]
+)
+def test_spellings_of_one_gpu_name_that_gpu(text: str) -> None:
+    assert named(text) == ["A100 SXM4 80 GB"]
+
+
+@pytest.mark.parametrize("text", ["T4", "Tesla T4", "nvidia tesla t4", "NVIDIA T4"])
+def test_vendor_words_may_be_left_out(text: str) -> None:
+    assert named(text) == ["Tesla T4"]
+
+
+def test_a_word_counts_as_a_whole() -> None:
+    assert named("L4") == ["L4"]
+    assert named("GTX 1080 Ti") == named("gtx1080ti") == ["GeForce GTX 1080 Ti"]
+
+
+def test_laptop_mobile_and_max_q_are_one_family() -> None:
+    laptop = named("RTX 3080 Laptop GPU")
+    assert (
+        laptop == named("rtx 3080 mobile") == named("RTX 3080 Max-Q") == ["GeForce RTX 3080 Mobile"]
+    )
+    assert "GeForce RTX 3080 Mobile" not in named("RTX 3080")
+
+
+def test_a_size_tells_two_gpus_apart_and_without_it_both_are_meant() -> None:
+    assert one_memory(CATALOG.gpus_named("A100 80GB")) == 80 * GIB
+    assert one_memory(CATALOG.gpus_named("A100")) is None
+    assert str(one_capability("A100", CATALOG.gpus_named("A100"))) == "8.0"
+
+
+def test_a_name_of_several_capabilities_is_refused_with_all_of_them() -> None:
+    with pytest.raises(UsageError) as told:
+        gpu_described("RTX 6000", CATALOG.gpus)
+    assert "Quadro RTX 6000 (7.5)" in told.value.message
+    assert "RTX 6000 Ada Generation (8.9)" in told.value.message
+    assert gpu_described("Quadro RTX 6000", CATALOG.gpus).compute_capability == (
+        CATALOG.gpus_named("Quadro RTX 6000")[0].capability
+    )
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="No GPU is called 'RTX 3095'") as told:
+        CATALOG.gpus_named("RTX 3095")
+    assert told.value.exit_code == 2
+    assert "GeForce RTX 3090" in (told.value.hint or "")
+
+
+@pytest.mark.parametrize("text", ["", "   ", "GPU", "NVIDIA", "NVIDIA GeForce", "\x1b[31m", "🎮"])
+def test_a_text_that_names_nothing_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        CATALOG.gpus_named(text)
+
+
+@pytest.mark.parametrize("text", ["sm_86", "SM_86", "8.6", "compute_86"])
+def test_a_capability_always_works(text: str) -> None:
+    gpu = gpu_described(text, CATALOG.gpus)
+    assert (gpu.name, str(gpu.compute_capability)) == ("sm_86", "8.6")
+
+
+def test_every_name_that_nvidia_smi_prints_has_one_capability() -> None:
+    for row in CATALOG.gpus:
+        for name in (*row.smi_names, row.name):
+            assert one_capability(name, CATALOG.gpus_named(name)) == row.capability, name
+
+
+@given(st.text(max_size=40))
+def test_any_text_gives_gpus_or_a_usage_error(text: str) -> None:
+    try:
+        rows = CATALOG.gpus_named(text)
+    except UsageError as problem:
+        assert problem.hint
+    else:
+        words = tokens(text) - {"geforce", "tesla", "quadro"}
+        assert rows
+        assert all(any(words <= tokens(n) for n in (*r.smi_names, r.name)) for r in rows)

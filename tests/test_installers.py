@@ -1,0 +1,124 @@
+"""Installers as step tables: what would be run, to the word."""
+
+from __future__ import annotations
+
+import pytest
+from described_machines import machine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusetup.catalog import load_catalog
+from gpusetup.errors import Unsatisfiable
+from gpusetup.install import INSTALLERS
+from gpusetup.install.wish import FAMILY, Wish, pins
+from gpusetup.model import Request, Resolution, Snapshot
+from gpusetup.resolver import resolve
+
+CATALOG = load_catalog()
+INDEX = "https://download.pytorch.org/whl"
+
+
+def resolution(snapshot: Snapshot, **asked: str) -> Resolution:
+    return resolve(snapshot, Request(**asked), CATALOG)
+
+
+def lines(installer: str, found: Resolution, wish: Wish) -> list[str]:
+    return [" ".join(step.argv) for step in INSTALLERS[installer](found, wish)]
+
+
+T4 = machine("T4")
+
+
+def test_uv_takes_the_family_from_torchs_index_and_the_rest_from_the_users_own() -> None:
+    wish = Wish(python="/env/bin/python", packages=(*FAMILY, "transformers"))
+    pinned = "torch==2.5.1+cu124 torchvision==0.20.1+cu124 torchaudio==2.5.1+cu124"
+    assert lines("uv", resolution(T4, torch="2.5.1"), wish) == [
+        f"uv pip install --python /env/bin/python --no-deps --index-url {INDEX}/cu124 {pinned}",
+        f"uv pip install --python /env/bin/python {pinned} transformers",
+    ]
+
+
+def test_pip_is_the_targets_own_module() -> None:
+    wish = Wish(python="/env/bin/python", packages=("torch",))
+    assert lines("pip", resolution(T4, torch="2.5.1"), wish) == [
+        f"/env/bin/python -m pip install --no-deps --index-url {INDEX}/cu124 torch==2.5.1+cu124",
+        "/env/bin/python -m pip install torch==2.5.1+cu124",
+    ]
+
+
+def test_a_mirror_replaces_the_root_and_a_wheelhouse_every_index() -> None:
+    found = resolution(T4, torch="2.5.1")
+    mirror = Wish(packages=("torch",), index_root="http://mirror/whl/")
+    assert "--index-url http://mirror/whl/cu124" in lines("uv", found, mirror)[0]
+    house = Wish(packages=("torch",), wheelhouse="/wheels")
+    for line in lines("uv", found, house) + lines("pip", found, house):
+        assert "--no-index --find-links /wheels" in line and "--index-url" not in line
+
+
+def test_a_companion_that_was_never_released_is_left_out() -> None:
+    assert pins(resolution(T4).build, FAMILY) == (  # type: ignore[arg-type]
+        "torch==2.15.0+cu130",
+        "torchvision==0.29.2+cu130",
+    )
+
+
+def test_wheels_without_a_label_are_pinned_without_one_and_reinstalled() -> None:
+    mac = resolution(machine(driver=None, os="macos", on="aarch64"))
+    assert lines("uv", mac, Wish(packages=("torch",)))[0] == (
+        f"uv pip install --no-deps --index-url {INDEX}/cpu --reinstall-package=torch torch==2.15.0"
+    )
+    assert "--force-reinstall" in lines("pip", mac, Wish())[0]
+    assert "reinstall" not in lines("pip", mac, Wish())[1]
+    old = resolution(machine("GH200 480GB", on="aarch64"), torch="2.5.1")
+    assert "torch==2.5.1" in lines("uv", old, Wish())[0].split()
+
+
+def test_on_aarch64_torch_has_a_label_and_its_companions_may_have_none() -> None:
+    found = resolution(machine("GH200 480GB", on="aarch64"))
+    first = lines("uv", found, Wish())[0].split()
+    assert "torch==2.15.0+cu130" in first and "torchvision==0.29.2" in first
+    assert "--reinstall-package=torchvision" in first
+    assert "--reinstall-package=torch" not in first
+
+
+def test_conda_up_to_2_5_1_is_the_channel_pytorch() -> None:
+    assert lines("conda", resolution(T4, torch="2.5.1"), Wish(conda_prefix="/opt/env")) == [
+        "conda install --yes --prefix /opt/env --override-channels --channel pytorch "
+        "--channel nvidia --channel conda-forge pytorch::pytorch==2.5.1 "
+        "pytorch::torchvision==0.20.1 pytorch::torchaudio==2.5.1 pytorch-cuda=12.4 mkl<2024.1"
+    ]
+
+
+def test_conda_after_2_5_1_names_the_gpu_package_and_its_cuda() -> None:
+    assert lines("conda", resolution(T4), Wish()) == [
+        "conda install --yes --override-channels --channel conda-forge "
+        "pytorch-gpu=2.13.0 torchvision cuda-version=13.0"
+    ]
+
+
+def test_conda_without_a_build_that_fits_says_so() -> None:
+    found = resolution(machine("T4", python="3.15"))
+    with pytest.raises(Unsatisfiable, match="conda's channels have no torch build"):
+        INSTALLERS["conda"](found, Wish())
+
+
+@pytest.mark.parametrize("installer", sorted(INSTALLERS))
+def test_no_build_has_no_steps(installer: str) -> None:
+    found = resolution(machine("T4", python="3.6"))
+    with pytest.raises(Unsatisfiable):
+        INSTALLERS[installer](found, Wish())
+
+
+@given(
+    st.sampled_from([b for b in CATALOG.builds if b.channel == "pytorch"]),
+    st.sets(st.sampled_from((*FAMILY, "numpy"))),
+)
+def test_torchs_index_is_never_beside_another_one(build, packages) -> None:  # type: ignore[no-untyped-def]
+    found = Resolution(build=build, index_url=f"{INDEX}/{build.backend}")
+    for name in ("uv", "pip"):
+        first, second = INSTALLERS[name](found, Wish(packages=tuple(sorted(packages))))
+        assert "--no-deps" in first.argv and "--no-deps" not in second.argv
+        assert first.argv[first.argv.index("--index-url") + 1].startswith(INDEX)
+        assert not any("index" in word and "://" in word for word in second.argv)
+        assert not any("extra-index" in word for step in (first, second) for word in step.argv)
+        assert "numpy" not in first.argv

@@ -1,0 +1,158 @@
+"""`gpusetup resolve` as a person meets it: whole screens, exit codes, bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from index_server import build_wheel, index_server
+
+from gpusetup.cli import main
+from gpusetup.commands.resolve import FORMATS
+from gpusetup.render import formats
+
+RENDERED = Path(__file__).parent / "rendered" / "resolve"
+LAPTOP = ("--from", "rtx3050-laptop")
+
+
+def there(*words: str) -> tuple[str, ...]:
+    """A described Linux machine that takes nothing from this one."""
+    return ("--os", "linux", "--machine", "x86_64", "--python", "3.11", "--glibc", "2.35", *words)
+
+
+SCREENS = {
+    "laptop": LAPTOP,
+    "laptop-2.5.1": (*LAPTOP, "--torch", "2.5.1"),
+    "laptop-conda": (*LAPTOP, "--installer", "conda"),
+    "pascal": there("--driver", "580.95.05", "--gpu", "GTX 1080 Ti"),
+    "pascal-explain": there("--driver", "580.95.05", "--gpu", "GTX 1080 Ti", "--explain"),
+    "volta-old-driver": there("--driver", "535.183.01", "--gpu", "V100"),
+    "t4-470": there("--driver", "470.256.02", "--gpu", "T4"),
+    "mixed": there("--driver", "580.95.05", "--gpu", "GTX 1080 Ti", "--gpu", "RTX 5090"),
+    "torch-9.9": (*LAPTOP, "--torch", "9.9"),
+    "python-3.6": there("--driver", "580.95.05", "--gpu", "T4", "--python", "3.6"),
+    "driver-unknown": (*LAPTOP, "--os", "linux"),
+    "newer-than-the-catalog": there("--driver", "700.10", "--gpu", "sm_140", "--torch", "2.15"),
+    "rocm": (*LAPTOP, "--backend", "rocm6.4"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SCREENS))
+def test_a_whole_screen(name: str, capsys, same_as_file) -> None:  # type: ignore[no-untyped-def]
+    code = main(["resolve", *SCREENS[name]])
+    said = capsys.readouterr()
+    assert said.err == ""
+    words = " ".join(SCREENS[name])
+    same_as_file(f"$ gpusetup resolve {words}\n{said.out}exit {code}\n", RENDERED / f"{name}.txt")
+
+
+@pytest.mark.parametrize(
+    ("words", "torch", "backend", "fallbacks"),
+    [
+        (LAPTOP, "2.15.0", "cu130", ["cu132"]),
+        ((*LAPTOP, "--torch", "2.5.1"), "2.5.1", "cu124", ["cu121", "cu118"]),
+        (there("--driver", "580.95.05", "--gpu", "GTX 1080 Ti"), "2.14.1", "cu126", []),
+        (
+            there("--driver", "535.183.01", "--gpu", "V100", "--python", "3.12"),
+            "2.14.1",
+            "cu126",
+            [],
+        ),
+        (there("--driver", "470.256.02", "--gpu", "T4"), "2.7.1", "cu118", []),
+    ],
+)
+def test_the_answer_as_json(words, torch, backend, fallbacks, capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["resolve", *words, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["torch"], answer["backend"]) == (torch, backend)
+    assert [choice["backend"] for choice in answer["fallbacks"]] == fallbacks
+    assert answer["index_url"].endswith(backend)
+    assert all(row["reason"] for row in answer["rejections"])
+
+
+def test_no_answer_as_json_is_a_null_torch_and_exit_1(capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["resolve", *LAPTOP, "--torch", "9.9", "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["torch"] is None
+    assert answer["advice"] == {"change": "torch", "to": "2.15.0", "gives": "torch 2.15.0 (cu130)"}
+
+
+WRONG = [
+    (("--gpu", "GTX 1085"), "No GPU is called 'GTX 1085'", "the nearest: GeForce GTX 1080"),
+    (("--gpu", "RTX 6000"), "'RTX 6000' names GPUs of different capability", "name one of them"),
+    (("--driver", "newest"), "'newest' is no NVIDIA driver version", "580.95.05"),
+    (("--python", "three"), "'three' is no Python version", "3.11"),
+    (("--backend", "cu131"), "No torch was ever built for 'cu131'", "the nearest: cu13"),
+    (("--torch", "abc"), "'abc' is no torch version", "2.5.1"),
+    (("--torch", "2.5.1+cu124", "--backend", "cpu"), "asks for cu124", "give one of them"),
+    (("--os", "macos"), "macOS has no NVIDIA driver", None),
+    (("--os", "windows", "--glibc", "2.35"), "exclude each other", None),
+    (("--os", "solaris"), "invalid choice: 'solaris'", None),
+    (("--format", "conda", "--installer", "pip"), "exclude each other", None),
+    (("--format", "uv", "--installer", "conda"), "made of wheels", None),
+    (("--format", "uv", "--json"), "exclude each other", None),
+    (("--from", "no-such-machine"), "no-such-machine", None),
+]
+
+
+@pytest.mark.parametrize(("words", "said", "hint"), WRONG, ids=[" ".join(w) for w, _, _ in WRONG])
+def test_a_wrong_question_is_exit_2_with_a_hint(words, said, hint, capsys) -> None:  # type: ignore[no-untyped-def]
+    rest = () if "--driver" in words or "--from" in words else ("--driver", "580.95.05")
+    named = () if "--gpu" in words or "--from" in words else ("--gpu", "T4")
+    assert main(["resolve", *rest, *named, *words]) == 2
+    out, err = capsys.readouterr()
+    told = out + err
+    assert said in told and "Traceback" not in told
+    assert hint is None or hint in told
+
+
+def test_a_format_without_an_answer_is_exit_1(capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["resolve", *LAPTOP, "--torch", "9.9", "--format", "requirements"]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and "No torch build fits" in said.err
+
+
+def test_every_format_of_the_command_has_its_writer() -> None:
+    assert set(FORMATS) == {"text", *formats.FORMATS}
+
+
+def test_a_gpu_name_of_a_snapshot_is_no_terminal_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "evil.json"
+    gpu = {"name": "\x1b[31m[bold]T4\x07", "compute_capability": "7.5"}
+    driver = {"version": "580.95.05"}
+    file.write_text(json.dumps({"schema": "gpusetup.snapshot/1", "gpus": [gpu], "driver": driver}))
+    assert main(["resolve", "--from", str(file), "--explain"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "?[31m[bold]T4?" in out
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp936"])
+def test_the_screen_prints_in_any_encoding(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import sys
+
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    assert main(["resolve", *LAPTOP, "--explain"]) == 0
+    sys.stdout.flush()
+    assert b"torch 2.15.0 from cu130" in raw.getvalue()
+
+
+def test_refresh_asks_the_index_and_a_dead_one_is_exit_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    tag = "cp311-cp311-win_amd64"
+    with index_server(tmp_path / "index") as index:
+        for version in ("2.15.0", "2.16.0"):
+            wheel = build_wheel(tmp_path / "w", "torch", f"{version}+cu130", tag=tag)
+            index.add("whl/cu130", wheel)
+        root = index.index_root
+        assert main(["resolve", *LAPTOP, "--refresh", "--index-root", root, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["torch"], answer["backend"]) == ("2.16.0", "cu130")
+    assert main(["resolve", *LAPTOP, "--refresh", "--index-root", root]) == 3
+    assert "the connection is refused" in capsys.readouterr().err
