@@ -66,8 +66,10 @@ def gather(
     without it, Python and torch are then unknown.
     """
     named, python = getattr(options, "machine_from", None), getattr(options, "python", None)
-    if named and python and need_target:
-        raise UsageError("`--from` and `--python` exclude each other: a file cannot be looked into")
+    if named and python:
+        raise UsageError(
+            "`--from` and `--python` exclude each other", hint="both name what is read"
+        )
     if named:
         from gpusetup.snapshot import machine_named
 

@@ -1,0 +1,141 @@
+"""`gpusetup snapshot`, and how all commands name the machine that they read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tapes import system
+
+from gpusetup.cli import main
+from gpusetup.commands.common import gather, machine_list
+from gpusetup.errors import Blocked
+from gpusetup.probe.machine import read_machine
+from gpusetup.probe.system import LiveSystem, ReplaySystem
+from gpusetup.render.console import Console
+from gpusetup.snapshot import example_machines, load_snapshot, machine_named
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_a_snapshot_of_this_machine_is_one_document_that_can_be_read_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["snapshot", "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 1
+    assert json.loads(printed)["schema"] == "gpusetup.snapshot/1"
+    file = tmp_path / "machine.json"
+    assert main(["snapshot", "--output", str(file)]) == 0
+    assert capsys.readouterr().out == ""
+    assert load_snapshot(file).os.family == LiveSystem().family
+
+
+def test_what_is_printed_has_no_name_of_the_user_unless_private_is_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LOGNAME", "wilhelmina")
+    monkeypatch.setenv("CUDA_HOME", "/data/wilhelmina/cuda")
+    main(["snapshot"])
+    assert "wilhelmina" not in capsys.readouterr().out
+    main(["snapshot", "--keep-private"])
+    assert "/data/wilhelmina/cuda" in capsys.readouterr().out
+
+
+def test_a_named_machine_is_printed_instead_of_this_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["snapshot", "--json", "--from", "rtx3050-laptop"]) == 0
+    assert json.loads(capsys.readouterr().out)["driver"]["version"] == "581.29"
+
+
+def test_the_list_of_machines_is_printed_and_ends_the_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["snapshot", "--from", "list"])
+    lines = capsys.readouterr().out.splitlines()
+    assert end.value.code == 0
+    assert [line.split()[0] for line in lines] == list(example_machines())
+    assert machine_list().splitlines() == lines
+    assert all(line.isascii() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--from", "rtx3050"], 2, "nearest: `rtx3050-laptop`"),
+        (["--from", "/nowhere/machine.json"], 2, "cannot be read: No such file"),
+        (["--from", "rtx3050-laptop", "--python", "/x"], 2, "exclude each other"),
+        (["--python", "/nowhere/python"], 2, "no Python interpreter"),
+        (["--output", "/nowhere/x.json", "--from", "healthy"], 3, "Cannot write"),
+    ],
+)
+def test_wrong_words_end_with_a_line_and_a_code(
+    words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["snapshot", *words]) == code
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert printed.out == "" and "Traceback" not in printed.err
+
+
+def test_under_v_the_questions_and_the_answers_are_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["snapshot", "-v", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "read /etc/os-release: " in printed.err
+    assert json.loads(printed.out)["schema"] == "gpusetup.snapshot/1"
+
+
+# --- targets --------------------------------------------------------------------------------------
+
+PIPX = {
+    "executable": "/h/pipx/venvs/gpusetup/bin/python",
+    "prefix": "/h/pipx/venvs/gpusetup",
+    "cwd": "/work",
+}
+
+
+def pipx() -> ReplaySystem:
+    return system({"/h/pipx/venvs/gpusetup/pipx_metadata.json": "{}"}, facts=PIPX)
+
+
+def test_without_a_target_a_snapshot_can_be_taken_and_a_doctor_is_blocked() -> None:
+    snapshot = read_machine(pipx())
+    assert snapshot.python.executable is None
+    with pytest.raises(Blocked, match="tool environment"):
+        read_machine(pipx(), need_target=True)
+
+
+def test_a_stale_activated_environment_is_an_event() -> None:
+    facts = {"executable": "/usr/bin/python3", "prefix": "/usr", "cwd": "/work"}
+    machine = system({"/usr/bin/python3": ""}, facts=facts, environ={"VIRTUAL_ENV": "/gone"})
+    event = next(e for e in read_machine(machine).events if e.kind == "stale-environment")
+    assert event.values == {
+        "variable": "VIRTUAL_ENV",
+        "path": "/gone",
+        "instead": "/usr/bin/python3",
+    }
+
+
+def test_the_machine_that_is_named_is_gathered_as_it_stands() -> None:
+    options = argparse.Namespace(machine_from="rtx3050-laptop", python=None)
+    assert gather(options, Console()) == machine_named("rtx3050-laptop")
+
+
+# --- cost -----------------------------------------------------------------------------------------
+
+HEAVY = ("torch", "numpy", "rich", "requests", "packaging", "pynvml", "platformdirs", "hypothesis")
+
+
+def test_reading_the_machine_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from gpusetup.cli import main; main(['snapshot', '--json'])\n"
+        f"print([n for n in {HEAVY!r} if n in sys.modules], file=sys.stderr)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert said.stderr.strip() == "[]"
