@@ -110,6 +110,14 @@ def test_a_half_install_is_not_intact_and_an_event_says_so() -> None:
     assert side.events[0].values == {"name": "torch", "version": "2.5.1+cu124"}
 
 
+def test_conda_keeps_libraries_elsewhere_so_nothing_is_said_of_them() -> None:
+    files = torch_files(version="2.5.1", installer="conda")
+    del files[f"{SITE}/torch/lib/libtorch_cuda.so"]
+    side = read(files)
+    assert side.packages is not None and side.packages[0].intact is None
+    assert kinds(side) == []
+
+
 def test_an_install_without_its_version_file_is_there_but_cut() -> None:
     files = torch_files()
     del files[f"{SITE}/torch/version.py"]

@@ -244,7 +244,7 @@ def with_visibility(
         return None
     listed = _first(side.gpus for side in asked if side.cuda_api.init_code == 0)
     if listed is not None:
-        states: Sequence[bool | None] = [any(same_gpu(g, one) for one in listed) for g in gpus]
+        states: Sequence[bool | None] = [_is_listed(gpu, listed) for gpu in gpus]
     elif (variable := environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         order = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
         states = visible_by_variable(variable, gpus, pci_order=order)
@@ -252,6 +252,13 @@ def with_visibility(
         return gpus
     pairs = zip(gpus, states, strict=True)
     return tuple(dataclasses.replace(gpu, visible=state) for gpu, state in pairs)
+
+
+def _is_listed(gpu: Gpu, listed: Sequence[Gpu]) -> bool | None:
+    """None where the GPU has no name to be recognised by (a Jetson's, to NVML)."""
+    if gpu.uuid is None and gpu.pci_bus_id is None:
+        return None
+    return any(same_gpu(gpu, one) for one in listed)
 
 
 def named(

@@ -85,13 +85,16 @@ def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterable[Pa
 
 
 def _package(system: System, folder: str, info: str, name: str, version: str) -> Package:
-    installer = read_or_none(system, join(folder, info, "INSTALLER"))
+    text = read_or_none(system, join(folder, info, "INSTALLER")) or ""
+    installer = text.strip().lower() or None
+    # conda keeps libraries elsewhere than the RECORD of the wheel that it was built from says.
+    recorded = info.endswith(".dist-info") and installer != "conda"
     return Package(
         name=name,
         version=version,
-        installer=installer.strip().lower() or None if installer else None,
+        installer=installer,
         location=folder,
-        intact=is_intact(system, folder, info) if info.endswith(".dist-info") else None,
+        intact=is_intact(system, folder, info) if recorded else None,
     )
 
 

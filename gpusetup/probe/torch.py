@@ -17,12 +17,13 @@ from gpusetup.probe.target import Target
 DEEP_SECONDS = 60.0
 
 SHADOWS = (
-    "torch", "torchvision", "torchaudio", "triton", "numpy",
-    "random", "types", "copy", "dis", "typing", "enum", "queue", "numbers", "token", "inspect",
-    "logging", "platform", "statistics", "tempfile", "code", "select", "secrets", "string",
-    "struct", "math", "operator", "profile", "signal", "socket", "ssl", "warnings",
+    "torch", "numpy", "triton",
+    "calendar", "copy", "csv", "datetime", "dis", "email", "enum", "glob", "http", "inspect",
+    "json", "logging", "math", "numbers", "operator", "pickle", "platform", "queue", "random",
+    "select", "signal", "socket", "ssl", "string", "struct", "tarfile", "tempfile", "timeit",
+    "token", "traceback", "types", "typing", "uuid", "warnings",
 )  # fmt: skip
-"""Module names that `import torch` needs: a file of that name in the working folder hides them."""
+"""Modules that `import torch` imports: a file of that name in the working folder hides them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
