@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gpusetup.model import Capability, TorchBuild
+from gpusetup.model import Capability, TorchBuild, parsed
 
 JETSON = frozenset({Capability(5, 3), Capability(6, 2), Capability(7, 2), Capability(8, 7)})
 """Integrated GPUs that other kernels of their major do not serve, nor theirs the others."""
@@ -33,13 +33,13 @@ def capability(code: str) -> Capability:
 
 @lru_cache(maxsize=256)
 def release(cuda: str) -> tuple[int, int]:
-    """A CUDA version as two numbers.
+    """A CUDA version as two numbers; (0, 0) for a text that is no version.
 
     >>> release("13.0") > release("12.9")
     True
     """
-    major, minor, *_ = (*cuda.split("."), "0")
-    return int(major), int(minor)
+    major, minor, *_ = (*parsed(cuda).release, 0)
+    return major, minor
 
 
 def runs_on(kernel: Capability, gpu: Capability, cuda: str | None = None) -> bool:

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     catalog = load_catalog()
     request = asked_request(options.torch, catalog)
     other_host = bool(options.for_gpu or options.for_driver)
-    snapshot = gather(options, out, deep=options.deep)
+    snapshot = gather(options, out, deep=options.deep, need_target=True)
     if options.deep and not options.machine_from and not other_host:
         snapshot = replace(snapshot, events=(*snapshot.events, *verified(snapshot, out)))
     if other_host:

@@ -190,7 +190,9 @@ def torch_line(machine: Snapshot) -> str:
     torch = machine.torch
     if torch.installed is False:
         return "not installed"
-    return joined(torch.version, torch.backend, _labelled("by ", torch.installer))
+    labelled = "+" in (torch.version or "")
+    backend = None if labelled else torch.backend
+    return joined(torch.version, backend, _labelled("by ", torch.installer))
 
 
 def fits_line(answer: DoctorAnswer) -> str:

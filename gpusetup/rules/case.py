@@ -6,6 +6,7 @@ catalog, and the build that the resolver chose for this machine. It never reads 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -209,10 +210,19 @@ def serving(case: Case, gpu: Gpu) -> str | None:
         os="linux",
         machine="",
         pythons=(),
-        kernels=tuple(k for k in torch.kernels if k.startswith("sm_")),
-        ptx=tuple(k for k in torch.kernels if k.startswith("compute_")),
+        kernels=tuple(k for k in readable(torch.kernels) if k.startswith("sm_")),
+        ptx=tuple(k for k in readable(torch.kernels) if k.startswith("compute_")),
     )
     return served_by(build, gpu.compute_capability, case.snapshot.driver.cuda or cuda)
+
+
+def readable(kernels: tuple[str, ...]) -> tuple[str, ...]:
+    """The codes that name an architecture.
+
+    >>> readable(("sm_86", "sm_90a", "gfx1100", "compute_"))
+    ('sm_86', 'sm_90a')
+    """
+    return tuple(k for k in kernels if re.fullmatch(r"(sm|compute)_\d{2,3}[af]?", k))
 
 
 def cuda_needed(torch: Torch) -> str | None:

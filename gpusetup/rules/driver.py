@@ -244,7 +244,9 @@ def nvml_mismatch(case: Case) -> Iterator[Finding]:
     """The kernel module in memory and the driver's libraries on disk are of two versions."""
     driver = case.snapshot.driver
     kernel, library = driver.version or driver.module_version, driver.library_version
-    differ = bool(kernel and library and parsed(kernel) != parsed(library))
+    # NVML that answers proves that its library fits: then another copy of libcuda is meant.
+    asked = driver.nvml_code != 0
+    differ = bool(asked and kernel and library and parsed(kernel) != parsed(library))
     said = events(case, "nvml-mismatch", "nvrm-api-mismatch")
     if case.snapshot.os.wsl or not (driver.nvml_code == NVML_LIBRARY_MISMATCH or differ or said):
         return
@@ -398,7 +400,8 @@ def _no_build_for(case: Case) -> bool:
     advice = case.resolution.advice
     chosen = case.resolution.build
     nothing = chosen is None or chosen.backend == "cpu"
-    return nothing and bool(gpus(case)) and advice is not None and advice.change == "driver"
+    here = bool(gpus(case)) and not case.snapshot.os.jetson
+    return nothing and here and advice is not None and advice.change == "driver"
 
 
 def _no_torch_for_this_driver(case: Case) -> Finding:

@@ -117,10 +117,14 @@ def memory_small(case: Case) -> Iterator[Finding]:
         )
 
 
+CLUSTER_GPUS = 8
+"""A node with that many GPUs is usually one of several, joined by InfiniBand."""
+
+
 def memlock_low(case: Case) -> Iterator[Finding]:
-    """Locked memory is limited on a machine with several GPUs (RDMA registers memory)."""
+    """Locked memory is limited on a cluster's node (RDMA registers memory)."""
     limit = case.snapshot.memory.memlock_bytes
-    several = len(case.snapshot.gpus or ()) > 1
+    several = len(case.snapshot.gpus or ()) >= CLUSTER_GPUS
     said = events(case, "rdma-memlock")
     if said or (several and limit is not None and limit < 64 << 20):
         make = error if said else note
@@ -282,9 +286,13 @@ def sources_disagree(case: Case) -> Iterator[Finding]:
             )
 
 
+SILENT = ("hung", "crashed")
+"""How a question to the driver ends when the driver is at fault; `failed` is a missing binding."""
+
+
 def child_failed(case: Case) -> Iterator[Finding]:
     """A library of the driver crashed or hung when it was asked."""
-    said = events(case, "child-failed")
+    said = tuple(e for e in events(case, "child-failed") if e.values.get("how") in SILENT)
     if said:
         how = said[0].values.get("how", "failed")
         what = said[0].values.get("asked", "the driver")

@@ -177,7 +177,7 @@ FACTS: tuple[Fact, ...] = (
             "A library of the driver crashed or did not come back: a GPU that stopped, or a"
             " driver half updated."
         ),
-        proven_by="The child that asked was killed by its time limit or a signal",
+        proven_by="The child that asked ran into its time limit, or died by a signal",
         not_when="driver-slow: it answered",
         way_out="Kernel log, reboot",
         source="gpusetup asks in children with a time limit",

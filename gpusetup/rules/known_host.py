@@ -123,7 +123,7 @@ FACTS: tuple[Fact, ...] = (
         id="rdma-memlock",
         title="locked memory is limited",
         means="RDMA registers memory.",
-        proven_by="RLIMIT_MEMLOCK below 64 MiB and several GPUs",
+        proven_by="RLIMIT_MEMLOCK below 64 MiB and eight GPUs",
         way_out="ulimit -l unlimited",
         source="NCCL documentation, troubleshooting",
     ),

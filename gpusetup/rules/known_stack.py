@@ -209,14 +209,6 @@ FACTS: tuple[Fact, ...] = (
         source="Python documentation, site",
     ),
     Fact(
-        id="torch-behind",
-        title="a much newer torch fits as well",
-        means="Only a word.",
-        proven_by="Four or more releases between",
-        way_out="Nothing to do",
-        source="the wheels and indexes of torch, read for the catalog",
-    ),
-    Fact(
         id="torchvision-mismatch",
         title="torchvision belongs to another torch",
         means="Its operators are compiled against one release and one CUDA.",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 NO_GPU = ("apple-silicon", "no-nvidia-gpu", "amd-gpu", "intel-gpu")
 
+PLATFORM = ("no-wheel-for-platform",)
+
 PROCESS = (
     "module-shadowed",
     "libcuda-stub",
@@ -66,7 +68,6 @@ WHEEL = (
     "python-32bit",
     "python-no-wheel",
     "glibc-too-old",
-    "no-wheel-for-platform",
     "pip-cache-disk-full",
     "jetson-wrong-wheel",
     "two-torch-installs",
@@ -105,7 +106,18 @@ LOSSES = (
 )
 """Warnings that are a root of their own: the stack works, and loses speed now."""
 
-ORDER = (*NO_GPU, *PROCESS, *BOUNDARY, *HARDWARE, *DRIVER, *READINESS, *WHEEL, *LIBRARIES, *LOSSES)
+ORDER = (
+    *NO_GPU,
+    *PLATFORM,
+    *PROCESS,
+    *BOUNDARY,
+    *HARDWARE,
+    *DRIVER,
+    *READINESS,
+    *WHEEL,
+    *LIBRARIES,
+    *LOSSES,
+)
 
 NO_DEVICE = ("cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed")
 """What everything sees that runs above a missing device."""
@@ -143,7 +155,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "gpu-passed-through": (*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
     "secure-boot-rejected": (*NO_DRIVER, "driver-missing", "driver-not-loaded"),
     "driver-missing": (*NO_DRIVER, "driver-not-loaded"),
-    "driver-not-loaded": (*NO_DRIVER, "gpu-init-failed", "device-permission"),
+    "driver-not-loaded": (*NO_DRIVER, "gpu-init-failed"),
     "nvml-mismatch": (*NO_INIT, "libcuda-driver-mismatch", "forward-compat-unsupported"),
     "gpu-not-supported-by-driver": (*NO_INIT, "gpu-init-failed"),
     "gpu-init-failed": (*NO_INIT, "uvm-missing"),
@@ -166,9 +178,9 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "cuda-unknown-error": NO_DEVICE,
     "cuda-sees-no-device": ("torch-sees-no-gpu", "gpu-check-failed"),
     "cuda-init-failed": NO_DEVICE,
-    "python-32bit": ("torch-missing", "no-wheel-for-platform"),
-    "python-no-wheel": ("torch-missing", "no-wheel-for-platform"),
-    "glibc-too-old": ("torch-missing", "torch-import-failed", "no-wheel-for-platform"),
+    "python-32bit": ("torch-missing",),
+    "python-no-wheel": ("torch-missing",),
+    "glibc-too-old": ("torch-missing", "torch-import-failed"),
     "no-wheel-for-platform": ("torch-missing",),
     "pip-cache-disk-full": ("torch-half-installed", "torch-missing"),
     "jetson-wrong-wheel": (
@@ -178,7 +190,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
         "arch-too-new-for-wheel",
     ),
     "two-torch-installs": (*BROKEN_TORCH, *COMPANIONS, "torch-half-installed", "mixed-conda-pip"),
-    "mixed-conda-pip": (*BROKEN_TORCH, *COMPANIONS),
+    "mixed-conda-pip": (*BROKEN_TORCH, *COMPANIONS, "torch-cpu-build"),
     "torch-half-installed": (*BROKEN_TORCH, *COMPANIONS),
     "rocm-wheel-on-nvidia": (*BROKEN_TORCH, *COMPANIONS),
     "xpu-wheel-on-nvidia": (*BROKEN_TORCH, *COMPANIONS),

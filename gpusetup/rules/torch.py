@@ -8,16 +8,15 @@ from gpusetup.model import Capability, Evidence, Finding, Fix, Gpu, Torch, parse
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
-    driver_answers,
     error,
     events,
     gpus,
     has_nvidia,
     is_cuda_build,
-    note,
     on,
     one_of,
     packages,
+    readable,
     serving,
     shown,
     told,
@@ -146,7 +145,7 @@ def arch_not_in_wheel(case: Case) -> Iterator[Finding]:
 
 def _is_older(torch: Torch, gpu: Gpu) -> bool:
     """Whether the GPU stands below the wheel's oldest kernel, or in a gap under its newest."""
-    known = [Capability.parse(k) for k in torch.kernels or () if k[-1:].isdigit()]
+    known = [Capability.parse(kernel) for kernel in readable(torch.kernels or ())]
     return (
         bool(known) and gpu.compute_capability is not None and gpu.compute_capability < max(known)
     )
@@ -366,20 +365,6 @@ def _set(case: Case, name: str) -> tuple[str, ...]:
     return (f"set {name}=1",) if on(case, "windows") else (f"export {name}=1",)
 
 
-def torch_behind(case: Case) -> Iterator[Finding]:
-    """A healthy torch that is a year of releases behind what fits."""
-    torch, build = case.snapshot.torch, case.resolution.build
-    if not torch.version or build is None or not is_cuda_build(torch) or not driver_answers(case):
-        return
-    have, best = parsed(torch.version).release, parsed(build.torch).release
-    if have[0] == best[0] and best[1] - have[1] >= 4:
-        yield note(
-            "torch-behind",
-            f"torch {torch.version} works here, and {build.torch} ({build.backend}) fits as well",
-            fix=ways.install_torch(case, "Only if you want it. "),
-        )
-
-
 RULES = (
     torch_missing,
     torch_half_installed,
@@ -395,5 +380,4 @@ RULES = (
     gpu_check_failed,
     torch_debug_build,
     torch_outside_target,
-    torch_behind,
 )

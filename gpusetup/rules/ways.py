@@ -95,8 +95,16 @@ def python(case: Case) -> str:
 
 def install_commands(case: Case) -> tuple[str, ...]:
     """`gpusetup install` for this target, then the plain commands that do the same."""
+    if target_refuses(case):
+        return (command(case, "gpusetup", "install", "--venv", ".venv"),)
     plain = case.commands.get(case.installer) or ()
     return (gpusetup_install(case), *(command(case, *argv) for argv in plain))
+
+
+def target_refuses(case: Case) -> bool:
+    """Whether nothing may be installed into the target: the system's, or another user's."""
+    python = case.snapshot.python
+    return bool(python.externally_managed) or python.site_writable is False
 
 
 def gpusetup_install(case: Case) -> str:
@@ -124,9 +132,11 @@ def install_torch(case: Case, why: str = "") -> Fix:
     if build is None:
         return Fix(text=_nothing_fits(case))
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
+    how = "the first command does it and proves it, the others do the same by hand"
+    if target_refuses(case):
+        how = "into an environment of its own, because this one may not be changed"
     return Fix(
-        text=f"{why}Install torch {build.torch} from {where}: the first command does it "
-        "and proves it, the others do the same by hand",
+        text=f"{why}Install torch {build.torch} from {where}: {how}",
         commands=install_commands(case),
     )
 

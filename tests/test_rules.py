@@ -1,0 +1,682 @@
+"""Every finding has a machine on which it is made, and one very like it on which it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from judging import (
+    A100,
+    GIB,
+    GTX_1080_TI,
+    HEALTHY,
+    IN_DOCKER,
+    NO_DRIVER,
+    NODES,
+    ON_THE_BUS,
+    RTX_3090,
+    RTX_5090,
+    SITE,
+    WINDOWS,
+    WSL,
+    changed,
+    event,
+    found,
+    gpu,
+    judged,
+)
+
+from gpusetup.model import (
+    Capability,
+    Container,
+    CudaApi,
+    DeviceNode,
+    Disk,
+    Driver,
+    Package,
+    PciDevice,
+    Reading,
+    Severity,
+    Snapshot,
+    Torch,
+)
+from gpusetup.rules.knowledge import facts
+
+E, W, N = Severity.ERROR, Severity.WARNING, Severity.NOTE
+
+AMD = PciDevice(vendor="amd", bus_id="0000:03:00.0", device_id="744c", name="Navi 31")
+ONLY_AMD = replace(NO_DRIVER, pci_devices=(AMD,))
+NO_GPU = replace(NO_DRIVER, pci_devices=())
+MAC = changed(
+    NO_GPU,
+    os={"family": "macos", "id": None, "machine": "aarch64", "libc": None, "version": "15.1"},
+    torch={"backend": "cpu", "cuda": None, "version": "2.14.1"},
+    pci_devices=None,
+)
+CPU_TORCH = Torch(installed=True, version="2.14.1+cpu", backend="cpu", installer="pip", location=SITE)
+NO_TORCH = Torch(installed=False)
+LOADED_WITHOUT_GPU = changed(gpus=(), cuda_api=CudaApi(init_code=None))
+INSIDE_WITHOUT_GPU = changed(NO_DRIVER, container=Container(kind="docker", nvidia_requested=False))
+MIG = "MIG-11111111-1111-1111-1111-111111111111"
+MIG_2 = "MIG-22222222-2222-2222-2222-222222222222"
+
+
+def packages(*pairs: tuple[str, str], installer: str = "pip") -> tuple[Package, ...]:
+    return tuple(
+        Package(name=name, version=version, installer=installer, location=SITE)
+        for name, version in pairs
+    )
+
+
+def code(number: int) -> Snapshot:
+    return changed(cuda_api=CudaApi(init_code=number, init_name=f"CODE_{number}"))
+
+
+def xid(number: int) -> Snapshot:
+    return changed(events=event("xid", f"NVRM: Xid: {number}", number=str(number)))
+
+
+CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
+    # --- no NVIDIA GPU ---
+    ("no-nvidia-gpu", E, NO_GPU, NO_DRIVER),
+    ("amd-gpu", E, ONLY_AMD, NO_GPU),
+    ("amd-gpu", E, replace(NO_GPU, torch=Torch(installed=True, backend="rocm6.4")), HEALTHY),
+    ("intel-gpu", E, replace(NO_GPU, torch=Torch(installed=True, backend="xpu")), NO_GPU),
+    ("apple-silicon", E, MAC, changed(MAC, os={"machine": "x86_64"})),
+    # --- the process and its boundary ---
+    (
+        "cuda-visible-devices-hidden",
+        E,
+        changed(gpu(visible=False), env={"CUDA_VISIBLE_DEVICES": "-1"}),
+        changed(gpu(visible=True), env={"CUDA_VISIBLE_DEVICES": "0"}),
+    ),
+    (
+        "gpus-partly-hidden",
+        N,
+        changed(
+            gpus=(RTX_3090, replace(RTX_3090, uuid="GPU-2", nvml_index=1, visible=False)),
+            env={"CUDA_VISIBLE_DEVICES": "0"},
+        ),
+        changed(gpus=(RTX_3090, replace(RTX_3090, uuid="GPU-2")), env={"CUDA_VISIBLE_DEVICES": "0,1"}),
+    ),
+    ("container-no-gpu", E, INSIDE_WITHOUT_GPU, replace(INSIDE_WITHOUT_GPU, pci_devices=())),
+    ("container-no-gpu", E, INSIDE_WITHOUT_GPU, NO_DRIVER),
+    (
+        "container-no-gpu",
+        E,
+        changed(INSIDE_WITHOUT_GPU, pci_devices=None, env={"NVIDIA_VISIBLE_DEVICES": "all"}),
+        changed(INSIDE_WITHOUT_GPU, pci_devices=None),
+    ),
+    (
+        "container-nvml-lost",
+        E,
+        changed(IN_DOCKER, gpus=None, driver={"nvml_code": 999, "nvml_message": "Unknown Error"}),
+        changed(gpus=None, driver={"nvml_code": 999}),
+    ),
+    (
+        "container-driver-capability-missing",
+        E,
+        changed(
+            IN_DOCKER,
+            driver={"library_found": False},
+            env={"NVIDIA_DRIVER_CAPABILITIES": "utility"},
+        ),
+        changed(
+            IN_DOCKER,
+            driver={"library_found": False},
+            env={"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
+        ),
+    ),
+    (
+        "cuda-compat-in-front",
+        N,
+        changed(container={"cuda_compat_path": "/usr/local/cuda/compat"}),
+        changed(code(804), container={"cuda_compat_path": "/usr/local/cuda/compat"}),
+    ),
+    (
+        "wsl-driver",
+        E,
+        changed(WSL, gpus=None, driver=Driver(library_found=False), cuda_api=CudaApi()),
+        WSL,
+    ),
+    ("wsl-driver", E, changed(WSL, gpus=None, devices=(), driver=Driver()), NO_DRIVER),
+    (
+        "wsl-linux-driver",
+        W,
+        changed(WSL, driver={"libcuda_path": "/usr/lib/x86_64-linux-gnu/libcuda.so.1"}),
+        WSL,
+    ),
+    (
+        "wsl-linux-driver",
+        E,
+        changed(
+            WSL,
+            driver={"libcuda_path": "/usr/lib/x86_64-linux-gnu/libcuda.so.1"},
+            cuda_api={"init_code": 100},
+        ),
+        HEALTHY,
+    ),
+    # --- the driver ---
+    ("driver-missing", E, NO_DRIVER, HEALTHY),
+    ("driver-missing", E, NO_DRIVER, INSIDE_WITHOUT_GPU),
+    ("driver-missing", E, NO_DRIVER, NO_GPU),
+    (
+        "driver-missing",
+        E,
+        changed(WINDOWS, driver=Driver(library_found=False), gpus=None),
+        changed(WINDOWS, driver=Driver(library_found=False), gpus=None, torch=CPU_TORCH),
+    ),
+    (
+        "driver-not-loaded",
+        E,
+        changed(NO_DRIVER, driver={"library_found": True, "module_version": "580.95.05"}),
+        NO_DRIVER,
+    ),
+    (
+        "driver-not-loaded",
+        E,
+        changed(NO_DRIVER, driver={"library_found": True, "nvml_code": 9}),
+        HEALTHY,
+    ),
+    (
+        "secure-boot-rejected",
+        E,
+        replace(NO_DRIVER, events=event("module-key-rejected")),
+        changed(events=event("module-key-rejected")),
+    ),
+    (
+        "hybrid-gpu-off",
+        E,
+        replace(NO_DRIVER, events=event("hybrid-gpu-off", tool="prime-select")),
+        changed(events=event("hybrid-gpu-off", tool="prime-select")),
+    ),
+    (
+        "gpu-passed-through",
+        E,
+        replace(NO_DRIVER, pci_devices=(replace(ON_THE_BUS, driver="vfio-pci"),)),
+        changed(pci_devices=(ON_THE_BUS, replace(ON_THE_BUS, driver="vfio-pci"))),
+    ),
+    (
+        "nvml-mismatch",
+        E,
+        changed(gpus=None, driver={"nvml_code": 18, "library_version": "580.105.08"}),
+        changed(driver={"library_version": "580.95.05"}),
+    ),
+    ("nvml-mismatch", E, changed(events=event("nvrm-api-mismatch")), WSL),
+    ("gpu-init-failed", E, LOADED_WITHOUT_GPU, HEALTHY),
+    (
+        "gpu-init-failed",
+        E,
+        changed(LOADED_WITHOUT_GPU, events=event("gpu-init-failed")),
+        changed(LOADED_WITHOUT_GPU, container=Container(kind="docker")),
+    ),
+    (
+        "gpu-not-supported-by-driver",
+        E,
+        changed(LOADED_WITHOUT_GPU, events=event("gpu-not-supported-by-driver")),
+        changed(events=event("gpu-not-supported-by-driver")),
+    ),
+    ("driver-too-old", E, changed(driver={"version": "470.256.02", "cuda": "11.4"}), HEALTHY),
+    (
+        "driver-too-old",
+        E,
+        changed(driver={"version": "550.54.14", "cuda": "12.4"}),
+        changed(
+            driver={"version": "550.54.14", "cuda": "12.4"},
+            torch={"version": "2.13.0+cu126", "cuda": "12.6", "backend": "cu126"},
+        ),
+    ),
+    (
+        "driver-too-old",
+        E,
+        changed(driver={"version": "384.81", "cuda": "9.0"}, torch=NO_TORCH),
+        changed(torch=NO_TORCH),
+    ),
+    ("driver-newer-than-catalog", N, changed(driver={"version": "999.1"}), HEALTHY),
+    ("driver-slow", W, changed(driver={"seconds": 21.0}), changed(driver={"seconds": 1.9})),
+    (
+        "driver-does-not-answer",
+        W,
+        changed(events=event("child-failed", how="hung", asked="nvml", problem="no answer in 30 s")),
+        changed(events=event("child-failed", how="failed", asked="nvml", problem="no pynvml")),
+    ),
+    (
+        "driver-does-not-answer",
+        E,
+        changed(gpus=None, driver=Driver(), events=event("child-failed", how="crashed", asked="nvml")),
+        HEALTHY,
+    ),
+    # --- what cuInit answers ---
+    ("cuda-init-out-of-memory", E, code(2), HEALTHY),
+    ("libcuda-stub", E, code(34), HEALTHY),
+    ("driver-call-unsupported", E, code(36), HEALTHY),
+    ("compute-mode-exclusive", E, code(46), HEALTHY),
+    ("cuda-sees-no-device", E, code(100), changed(NO_GPU, cuda_api=CudaApi(init_code=100))),
+    ("invalid-device-ordinal", E, code(101), HEALTHY),
+    ("vgpu-no-compute", E, code(102), HEALTHY),
+    ("ecc-error", E, code(214), HEALTHY),
+    ("os-call-failed", E, code(304), HEALTHY),
+    ("vgpu-no-compute", E, code(801), HEALTHY),
+    ("system-not-ready-fabric-manager", E, code(802), HEALTHY),
+    ("libcuda-driver-mismatch", E, code(803), HEALTHY),
+    ("forward-compat-unsupported", E, code(804), HEALTHY),
+    ("mps-server", E, code(805), HEALTHY),
+    ("mps-server", E, code(807), HEALTHY),
+    ("cuda-unknown-error", E, code(999), HEALTHY),
+    ("cuda-init-failed", E, code(3), HEALTHY),
+    (
+        "system-not-ready-fabric-manager",
+        E,
+        gpu(fabric_state="in_progress"),
+        gpu(fabric_state="completed"),
+    ),
+    # --- the devices ---
+    ("uvm-missing", E, changed(code(999), driver={"uvm_loaded": False}), code(999)),
+    ("uvm-missing", E, changed(code(304), devices=NODES[:2]), changed(devices=NODES[:2])),
+    (
+        "device-permission",
+        E,
+        changed(devices=(DeviceNode(path="/dev/nvidia0", mode="crw-rw----", readable=False),)),
+        changed(devices=NODES),
+    ),
+    ("mig-misconfigured", E, gpu(mig_enabled=True), gpu(mig_enabled=False)),
+    (
+        "mig-misconfigured",
+        W,
+        gpu(mig_enabled=True, mig_instances=(MIG, MIG_2)),
+        changed(gpu(mig_enabled=True, mig_instances=(MIG, MIG_2)), env={"CUDA_VISIBLE_DEVICES": MIG}),
+    ),
+    ("compute-mode-prohibited", E, gpu(compute_mode="Prohibited"), gpu(compute_mode="Default")),
+    ("compute-mode-exclusive", W, gpu(compute_mode="Exclusive_Process"), HEALTHY),
+    (
+        "vgpu-no-compute",
+        E,
+        gpu(compute_mode="Prohibited", virtualization="vgpu"),
+        gpu(compute_mode="Default", virtualization="vgpu"),
+    ),
+    (
+        "vgpu-unlicensed",
+        W,
+        gpu(virtualization="vgpu", licensed=False),
+        gpu(virtualization="none", licensed=False),
+    ),
+    ("gpu-fell-off-bus", E, gpu(lost=True), gpu(lost=False)),
+    ("gpu-fell-off-bus", E, xid(79), xid(31)),
+    ("gsp-timeout", E, xid(119), xid(79)),
+    ("hardware-fault", E, xid(74), xid(13)),
+    ("ecc-error", E, gpu(ecc_uncorrected=2), gpu(ecc_uncorrected=0)),
+    ("ecc-error", E, gpu(remap_failed=True), gpu(remap_failed=False)),
+    ("ecc-error", E, xid(48), HEALTHY),
+    ("xid-of-a-program", N, xid(31), xid(79)),
+    (
+        "power-thermal-throttle",
+        W,
+        gpu(throttle_reasons=("hw_thermal_slowdown",)),
+        gpu(throttle_reasons=("sw_power_cap",)),
+    ),
+    ("power-thermal-throttle", W, gpu(temperature_celsius=95), gpu(temperature_celsius=80)),
+    ("pcie-degraded", W, gpu(pcie_width=4), gpu(pcie_width=8)),
+    (
+        "pcie-degraded",
+        W,
+        gpu(pcie_generation=1, utilization_percent=90),
+        gpu(pcie_generation=1, utilization_percent=0),
+    ),
+    (
+        "gpu-memory-taken",
+        W,
+        gpu(memory_used_bytes=23 * GIB),
+        gpu(memory_used_bytes=12 * GIB),
+    ),
+    ("gpu-newer-than-catalog", N, gpu(compute_capability=Capability(99, 0)), HEALTHY),
+    ("gpu-order-differs", N, changed(gpus=(RTX_3090, A100)), changed(gpus=(RTX_3090, RTX_3090))),
+    (
+        "gpu-order-differs",
+        N,
+        changed(gpus=(RTX_3090, A100)),
+        changed(gpus=(RTX_3090, A100), env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+    ),
+    ("bf16-unsupported", N, gpu(compute_capability=Capability(7, 5)), HEALTHY),
+    ("bf16-unsupported", E, changed(events=event("bf16-unsupported")), HEALTHY),
+    ("gpu-too-old-for-triton", W, changed(gpus=(GTX_1080_TI,)), HEALTHY),
+    ("gpu-too-old-for-triton", E, changed(events=event("gpu-too-old-for-triton")), HEALTHY),
+    # --- the wheel ---
+    ("torch-missing", E, changed(torch=NO_TORCH), changed(torch=Torch())),
+    (
+        "torch-half-installed",
+        E,
+        changed(packages=(replace(HEALTHY.packages[0], intact=False),)),  # type: ignore[index]
+        HEALTHY,
+    ),
+    ("torch-cpu-build", E, changed(torch=CPU_TORCH), replace(NO_GPU, torch=CPU_TORCH)),
+    ("rocm-wheel-on-nvidia", E, changed(torch=Torch(installed=True, backend="rocm6.4")), ONLY_AMD),
+    ("xpu-wheel-on-nvidia", E, changed(torch=Torch(installed=True, backend="xpu")), HEALTHY),
+    ("arch-too-old-for-wheel", E, changed(gpus=(GTX_1080_TI,)), HEALTHY),
+    (
+        "arch-too-new-for-wheel",
+        E,
+        changed(
+            gpus=(RTX_5090,), torch={"version": "2.5.1+cu124", "cuda": "12.4", "backend": "cu124"}
+        ),
+        changed(gpus=(RTX_5090,)),
+    ),
+    (
+        "jetson-wrong-wheel",
+        E,
+        changed(os={"jetson": "R36.4.0", "machine": "aarch64"}, torch=CPU_TORCH),
+        changed(torch=CPU_TORCH),
+    ),
+    (
+        "two-torch-installs",
+        E,
+        changed(packages=packages(("torch", "2.5.1"), ("torch", "2.9.0"))),
+        changed(packages=packages(("torch", "2.5.1"))),
+    ),
+    (
+        "mixed-conda-pip",
+        E,
+        changed(
+            packages=(
+                *packages(("pytorch", "2.5.1"), installer="conda"),
+                *packages(("torch", "2.9.0+cu128")),
+            )
+        ),
+        changed(packages=packages(("pytorch", "2.5.1"), installer="conda")),
+    ),
+    ("torch-import-failed", E, changed(torch={"import_error": "ImportError: libc10.so"}), HEALTHY),
+    (
+        "torch-sees-no-gpu",
+        E,
+        changed(torch={"cuda_available": False}),
+        changed(torch={"cuda_available": True}),
+    ),
+    (
+        "gpu-check-failed",
+        E,
+        changed(events=event("check-failed", name="matmul", device="cuda:0")),
+        HEALTHY,
+    ),
+    ("torch-debug-build", W, changed(torch={"debug": True}), HEALTHY),
+    (
+        "torch-outside-environment",
+        W,
+        changed(torch={"location": "/home/me/.local/lib/python3.12/site-packages"}),
+        HEALTHY,
+    ),
+    # --- the libraries ---
+    (
+        "torchvision-mismatch",
+        E,
+        changed(packages=packages(("torchvision", "0.20.1"))),
+        changed(packages=packages(("torchvision", "0.29.1"))),
+    ),
+    (
+        "torchvision-mismatch",
+        E,
+        changed(packages=packages(("torchvision", "0.29.1+cpu"))),
+        changed(packages=packages(("torchvision", "0.29.1+cu130"))),
+    ),
+    (
+        "torchaudio-mismatch",
+        E,
+        changed(
+            torch={"version": "2.5.1+cu124", "cuda": "12.4", "backend": "cu124"},
+            packages=packages(("torchaudio", "2.4.1")),
+        ),
+        changed(
+            torch={"version": "2.5.1+cu124", "cuda": "12.4", "backend": "cu124"},
+            packages=packages(("torchaudio", "2.5.1")),
+        ),
+    ),
+    (
+        "ld-library-path-conflict",
+        W,
+        changed(events=event("foreign-library", folder="/usr/local/cuda/lib64")),
+        HEALTHY,
+    ),
+    (
+        "ld-library-path-conflict",
+        E,
+        changed(
+            torch={"import_error": "undefined symbol"},
+            events=event("foreign-library", folder="/usr/local/cuda/lib64"),
+        ),
+        HEALTHY,
+    ),
+    (
+        "libcuda-stub",
+        E,
+        changed(driver={"libcuda_path": "/usr/local/cuda/lib64/stubs/libcuda.so"}),
+        HEALTHY,
+    ),
+    ("libcuda-stub", W, changed(events=event("libcuda-stub", folder="/cuda/stubs")), HEALTHY),
+    (
+        "cuda-lib-missing",
+        E,
+        changed(packages=(Package(name="nvidia-cublas-cu12", version="12.6.4.1", intact=False),)),
+        changed(packages=(Package(name="nvidia-cublas-cu12", version="12.6.4.1", intact=True),)),
+    ),
+    (
+        "cuda-libraries-mixed",
+        N,
+        changed(packages=packages(("nvidia-cublas-cu12", "12.6.4.1"))),
+        changed(packages=packages(("nvidia-cublas-cu13", "13.0.0"), ("nvidia-ml-py", "13.580"))),
+    ),
+    (
+        "numpy-abi-mismatch",
+        E,
+        changed(
+            torch={"version": "2.2.2+cu121", "cuda": "12.1", "backend": "cu121"},
+            packages=packages(("numpy", "2.1.0")),
+        ),
+        changed(packages=packages(("numpy", "2.1.0"))),
+    ),
+    (
+        "mkl-version-mismatch",
+        E,
+        changed(
+            torch={"version": "2.1.2", "installer": "conda"},
+            packages=packages(("mkl", "2024.1.0"), installer="conda"),
+        ),
+        changed(
+            torch={"version": "2.1.2", "installer": "conda"},
+            packages=packages(("mkl", "2023.1.0"), installer="conda"),
+        ),
+    ),
+    ("triton-missing-windows", N, WINDOWS, HEALTHY),
+    (
+        "triton-missing-windows",
+        E,
+        changed(WINDOWS, events=event("triton-missing-windows")),
+        changed(WINDOWS, packages=packages(("triton-windows", "3.5.0"))),
+    ),
+    ("triton-no-compiler", W, changed(toolkit={"compiler": None}), WINDOWS),
+    ("triton-no-compiler", E, changed(events=event("triton-no-compiler")), HEALTHY),
+    (
+        "stale-cuda-path",
+        W,
+        changed(
+            toolkit={"home": "/usr/local/cuda-11.8", "home_exists": False},
+            env={"CUDA_HOME": "/usr/local/cuda-11.8"},
+        ),
+        changed(toolkit={"home": "/usr/local/cuda-13.0", "home_exists": True}),
+    ),
+    (
+        "cuda-toolkit-differs",
+        N,
+        changed(toolkit={"nvcc": "11.8", "nvcc_path": "/usr/bin/nvcc"}),
+        changed(toolkit={"nvcc": "13.0"}),
+    ),
+    (
+        "cuda-toolkits-differ",
+        N,
+        changed(toolkit={"nvcc": "12.4", "home": "/usr/local/cuda", "home_version": "11.8"}),
+        changed(toolkit={"nvcc": "12.4", "home": "/usr/local/cuda", "home_version": "12.4"}),
+    ),
+    (
+        "package-incomplete",
+        W,
+        changed(events=event("package-incomplete", name="torchvision", version="0.29.1")),
+        changed(events=event("package-incomplete", name="torch", version="2.14.1")),
+    ),
+    ("pip-leftover", N, changed(events=event("pip-leftover", name="~orch")), HEALTHY),
+    # --- Python ---
+    ("python-32bit", E, changed(python={"bits": 32}), HEALTHY),
+    ("python-no-wheel", E, changed(python={"version": "3.6.9"}), HEALTHY),
+    (
+        "python-no-wheel",
+        E,
+        changed(python={"version": "3.12.7", "free_threaded": True}),
+        changed(python={"version": "3.14.0", "free_threaded": True}),
+    ),
+    ("no-wheel-for-platform", E, changed(os={"libc": "musl 1.2.5"}), HEALTHY),
+    ("no-wheel-for-platform", E, changed(os={"machine": "riscv64"}), HEALTHY),
+    ("glibc-too-old", E, changed(os={"libc": "glibc 2.12"}), HEALTHY),
+    ("pip-missing", N, changed(python={"has_pip": False}), HEALTHY),
+    ("pip-missing", E, changed(events=event("pip-missing")), HEALTHY),
+    ("externally-managed", W, changed(python={"externally_managed": True}), HEALTHY),
+    (
+        "no-target",
+        N,
+        changed(
+            python={"version": None, "executable": None},
+            readings=(Reading(subject="python", source="target", problem="a tool environment"),),
+        ),
+        HEALTHY,
+    ),
+    (
+        "stale-environment",
+        W,
+        changed(events=event("stale-environment", variable="VIRTUAL_ENV", path="/gone")),
+        HEALTHY,
+    ),
+    ("site-not-writable", W, changed(python={"site_writable": False}), HEALTHY),
+    (
+        "other-python-first",
+        N,
+        changed(python={"others": ("/usr/bin/python3",)}, env={"PATH": "/usr/bin:/home/me/env/bin"}),
+        changed(python={"others": ("/usr/bin/python3",)}, env={"PATH": "/home/me/env/bin:/usr/bin"}),
+    ),
+    (
+        "module-shadowed",
+        E,
+        changed(events=event("module-shadowed", module="torch", path="/home/me/torch.py")),
+        HEALTHY,
+    ),
+    (
+        "module-shadowed",
+        W,
+        changed(events=event("module-shadowed", module="random", path="/home/me/random.py")),
+        HEALTHY,
+    ),
+    (
+        "free-threaded-python",
+        N,
+        changed(python={"version": "3.14.0", "free_threaded": True}),
+        HEALTHY,
+    ),
+    # --- the host ---
+    (
+        "pip-cache-disk-full",
+        W,
+        changed(disks=(Disk(subject="site-packages", path=SITE, free_bytes=GIB),)),
+        changed(disks=(Disk(subject="tmp", path="/tmp", free_bytes=2 * GIB),)),
+    ),
+    ("pip-cache-disk-full", E, changed(events=event("pip-cache-disk-full")), HEALTHY),
+    (
+        "shm-too-small",
+        W,
+        changed(IN_DOCKER, memory={"shm_total_bytes": 64 << 20}),
+        changed(memory={"shm_total_bytes": 64 << 20}),
+    ),
+    ("shm-too-small", E, changed(events=event("shm-too-small")), HEALTHY),
+    ("memory-small", W, changed(memory={"cgroup_limit_bytes": 2 * GIB}), HEALTHY),
+    (
+        "rdma-memlock",
+        N,
+        changed(gpus=(A100,) * 8, memory={"memlock_bytes": 8 << 20}),
+        changed(gpus=(A100,) * 2, memory={"memlock_bytes": 8 << 20}),
+    ),
+    ("cuda-launch-blocking", W, changed(env={"CUDA_LAUNCH_BLOCKING": "1"}), HEALTHY),
+    (
+        "memory-caching-off",
+        W,
+        changed(env={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
+        changed(env={"PYTORCH_NO_CUDA_MEMORY_CACHING": "0"}),
+    ),
+    ("tf32-precision", N, changed(env={"NVIDIA_TF32_OVERRIDE": "1"}), HEALTHY),
+    ("cuda-jit-off", W, changed(env={"CUDA_DISABLE_PTX_JIT": "1"}), HEALTHY),
+    ("cuda-jit-forced", W, changed(env={"CUDA_FORCE_PTX_JIT": "1"}), HEALTHY),
+    (
+        "conda-cuda-virtual-missing",
+        W,
+        changed(env={"CONDA_OVERRIDE_CUDA": ""}),
+        changed(env={"CONDA_OVERRIDE_CUDA": "13.0"}),
+    ),
+    (
+        "expandable-segments-unsupported",
+        N,
+        changed(WINDOWS, env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+        changed(env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+    ),
+    (
+        "extra-index",
+        W,
+        changed(env={"PIP_EXTRA_INDEX_URL": "https://download.pytorch.org/whl/cu130"}),
+        changed(env={"PIP_EXTRA_INDEX_URL": "https://example.org/simple"}),
+    ),
+    ("catalog-old", N, changed(taken_at="2027-06-01T00:00:00Z"), HEALTHY),
+    (
+        "sources-disagree",
+        N,
+        changed(
+            readings=(
+                Reading(subject="driver.version", source="/proc", value="580.95.05"),
+                Reading(subject="driver.version", source="nvml", value="570.86.15"),
+            )
+        ),
+        changed(
+            readings=(
+                Reading(subject="driver.version", source="/proc", value="580.95.05"),
+                Reading(subject="driver.version", source="nvml", value="580.95.05"),
+            )
+        ),
+    ),
+)  # fmt: skip
+
+
+def named(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+@pytest.mark.parametrize(("id", "severity", "ill", "well"), CASES, ids=named)
+def test_a_finding_is_made_where_it_holds_and_not_beside_it(
+    id: str, severity: Severity, ill: Snapshot, well: Snapshot
+) -> None:
+    made = found(ill, id)
+    assert made is not None and made.severity is severity, [f.id for f in judged(ill).findings]
+    other = found(well, id)
+    assert other is None or other.severity is not severity
+
+
+@pytest.mark.parametrize(("id", "severity", "ill", "well"), CASES, ids=named)
+def test_every_error_has_its_evidence_and_a_way_out(
+    id: str, severity: Severity, ill: Snapshot, well: Snapshot
+) -> None:
+    made = found(ill, id)
+    assert made is not None
+    if made.severity is not Severity.NOTE:
+        assert made.fix is not None and made.fix.text
+        assert all(one.source and one.text for one in made.evidence)
+    if made.severity is Severity.ERROR:
+        assert made.evidence
+
+
+def test_every_finding_that_is_known_is_tested_here() -> None:
+    elsewhere = {"rule-broken", "driver-to-expect"}
+    assert {row.id for row in facts()} == {id for id, *_ in CASES} | elsewhere
+
+
+def test_a_healthy_machine_has_no_finding_at_all() -> None:
+    assert judged(HEALTHY).findings == ()
+    assert judged(HEALTHY).cause == "ok"
