@@ -54,6 +54,22 @@ def test_a_distribution_is_known_by_the_release_files_of_its_tape_alone(
     assert found[2] is None or made.name == found[2]
 
 
+def test_with_a_full_temporary_folder_the_distribution_is_still_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[str | None] = []
+
+    def full_disk(texts: dict[str, str], above: str | None) -> dict[str, str]:
+        tried.append(above)
+        if above is None:
+            raise OSError(28, "No space left on device")
+        return {"id": "debian"}
+
+    monkeypatch.setattr("gpusetup.probe.host._by_distro", full_disk)
+    assert read_distro(system({"/etc/os-release": DEBIAN}))[0] == {"id": "debian"}
+    assert tried == [None, "/dev/shm"]
+
+
 def test_a_machine_without_release_files_says_so() -> None:
     _, reading = read_distro(system({}))
     assert reading.problem == "no release file in /etc or /usr/lib"
@@ -243,11 +259,21 @@ def test_foreign_libraries_and_stubs_on_the_library_path_are_events() -> None:
         "/usr/lib/app/libapp.so": "",
     }
     path = "/opt/cudnn/lib::/usr/local/cuda/lib64/stubs/:/usr/lib/app:/none"
-    events = list(library_events(system(files, environ={"LD_LIBRARY_PATH": path})))
+    machine = system(files, environ={"LD_LIBRARY_PATH": path})
+    events = list(library_events(machine, None))
     assert [(e.kind, e.values["folder"], e.values["libraries"]) for e in events] == [
         ("foreign-library", "/opt/cudnn/lib", "libcudnn.so libcudnn_ops_infer.so"),
         ("libcuda-stub", "/usr/local/cuda/lib64/stubs/", "libcuda.so"),
     ]
+
+
+def test_libraries_of_the_target_itself_are_not_foreign() -> None:
+    folder = "/m/envs/ml/lib"
+    machine = system({f"{folder}/libstdc++.so.6": ""}, environ={"LD_LIBRARY_PATH": folder})
+    own = Target(python="p", prefix="/m/envs/ml", chosen_by="self", manager="conda")
+    other = Target(python="p", prefix="/m/envs/m", chosen_by="self", manager="conda")
+    assert list(library_events(machine, own)) == []
+    assert [event.kind for event in library_events(machine, other)] == ["foreign-library"]
 
 
 def test_uvs_own_choice_of_a_backend_is_a_request() -> None:

@@ -180,13 +180,14 @@ def test_other_interpreters_are_named_once_and_without_shims() -> None:
         "/usr/bin/python3-config": "",
         "/usr/local/bin/python3.14t": "",
         "/h/shims/python3": "",
+        "/mnt/c/Py/python.exe": "",
         "/opt/own/bin/python3": "",
     }
     machine = system(
         files,
         facts=OWN,
         links={"/usr/bin/python3": "python3.12", "/usr/bin/python": "python3"},
-        environ={"PATH": "/opt/own/bin:/usr/local/bin:/h/shims:/usr/bin:/usr/bin:/none"},
+        environ={"PATH": "/opt/own/bin:/usr/local/bin:/h/shims:/mnt/c/Py:/usr/bin:/usr/bin:/none"},
     )
     python, _ = read_python(machine, choose_target(machine))
     assert python.others == ("/usr/local/bin/python3.14t", "/usr/bin/python3.12")

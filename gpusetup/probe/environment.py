@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 from gpusetup.model import Event
-from gpusetup.probe.paths import join
+from gpusetup.probe.paths import is_below, join
 from gpusetup.probe.system import System, list_or_empty
+from gpusetup.probe.target import Target
 
 NAMES = frozenset(
     "CC CXX CUDAHOSTCXX CUDACXX LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH CPATH DYLD_LIBRARY_PATH "  # noqa: SIM905
@@ -81,7 +82,7 @@ def without_credentials(value: str) -> str:
     return _CREDENTIALS.sub("", value)
 
 
-def library_events(system: System) -> Iterable[Event]:
+def library_events(system: System, target: Target | None) -> Iterable[Event]:
     """What `LD_LIBRARY_PATH` puts in front of the libraries that torch brings."""
     if system.family != "linux":
         return
@@ -90,7 +91,7 @@ def library_events(system: System) -> Iterable[Event]:
         if "/stubs" in folder and any(name.startswith("libcuda.so") for name in names):
             yield _event("libcuda-stub", folder, "libcuda.so")
         first = sorted({match[0] for name in names if (match := FOREIGN.match(name))})
-        if first:
+        if first and not (target and is_below(folder, target.prefix) and target.prefix != "/usr"):
             yield _event("foreign-library", folder, " ".join(first))
 
 

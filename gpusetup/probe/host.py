@@ -103,7 +103,7 @@ def read_distro(system: System) -> tuple[Mapping[str, str], Reading]:
         problem = "no release file in /etc or /usr/lib"
         return {}, Reading(subject="os", source="/etc/os-release", problem=problem)
     try:
-        found = _by_distro(texts)
+        found = _laid_out(texts)
     except OSError as problem:
         return {}, Reading(subject="os", source="/etc/os-release", problem=str(problem))
     value = found.get("pretty_name") or found.get("name")
@@ -118,11 +118,18 @@ def _release_texts(system: System) -> dict[str, str]:
     return {path: text for path, text in texts.items() if text is not None}
 
 
-def _by_distro(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """`distro` reads a folder, so the few files are laid out in one for it."""
+def _laid_out(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """`distro` reads a folder, so the files are laid out in one: in memory if the disk is full."""
+    try:
+        return _by_distro(texts, None)
+    except OSError:
+        return _by_distro(texts, "/dev/shm")
+
+
+def _by_distro(texts: Mapping[str, str], above: str | None) -> Mapping[str, str]:
     import distro
 
-    with tempfile.TemporaryDirectory(prefix="gpusetup-") as root:
+    with tempfile.TemporaryDirectory(prefix="gpusetup-", dir=above) as root:
         for path, text in texts.items():
             place = Path(root, path)
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -93,7 +93,9 @@ def read_machine(
         devices=gpu.devices,
         environment=environment,
         wanted=wanted_by(environment),
-        events=(*gpu.events, *torch.events, *_stale(system, target), *library_events(system)),
+        events=(
+            *gpu.events, *torch.events, *_stale(system, target), *library_events(system, target),
+        ),
         readings=(
             *gpu.readings, *why_none, *python_readings, *torch.readings,
             *os_readings, *container_readings, *toolkit_readings,

@@ -13,6 +13,8 @@ from gpusetup.probe.target import Target
 
 _INTERPRETER = re.compile(r"python(3(\.\d+)?t?)?(\.exe)?")
 MOST_OTHERS = 16
+_SKIPPED = re.compile(r"/shims/?$|^/mnt/[a-z]/")
+"""pyenv's stand-ins, and under WSL the folders of Windows: slow to list, and not for Linux."""
 
 
 def read_python(system: System, target: Target | None) -> tuple[Python, tuple[Reading, ...]]:
@@ -70,7 +72,7 @@ def others(system: System, target: Target | None) -> Iterable[str]:
     mark = ";" if system.family == "windows" else ":"
     own = parent(target.python) if target else None
     for folder in dict.fromkeys(system.environ().get("PATH", "").split(mark)):
-        if folder and folder != own and base_name(folder) != "shims":
+        if folder and folder != own and not _SKIPPED.search(folder):
             yield from _interpreters(system, folder)
 
 
