@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpusetup.catalog import Catalog
+from gpusetup.choice import best_build, in_scope
 from gpusetup.model import Advice, Gpu, TorchBuild, parsed
-from gpusetup.resolver import Situation, best_build, in_scope
+from gpusetup.situation import Situation
 
 Kind = Literal["driver", "python", "gpu", "torch", "os", "backend"]
 

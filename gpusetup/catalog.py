@@ -170,34 +170,36 @@ def index_url(backend: str, root: str = INDEX_ROOT) -> str:
     return f"{root.rstrip('/')}/{backend}"
 
 
+def cuda_of(backend: str) -> str | None:
+    """The CUDA version of a wheel tag.
+
+    >>> cuda_of("cu124"), cuda_of("cu92"), cuda_of("cpu"), cuda_of("rocm6.4")
+    ('12.4', '9.2', None, None)
+    """
+    digits = backend.removeprefix("cu")
+    if digits == backend or not digits.isdigit():
+        return None
+    return f"{digits[:-1]}.{digits[-1]}"
+
+
 @lru_cache(maxsize=1)
 def load_catalog() -> Catalog:
     """The catalog inside the package."""
+    from gpusetup.catalog_file import read_catalog
+
     return read_catalog(DATA.read_bytes())
 
 
-def read_catalog(raw: bytes) -> Catalog:
-    """A catalog from its JSON text; BadInput names the place that is wrong."""
-    from gpusetup import codec
-
-    document = codec.from_json(raw, _Document, what="the catalog")
-    catalog = Catalog(
-        as_of=document.as_of,
-        builds=(),
-        releases=tuple(row.release() for row in document.releases.rows),
-        gpus=(
-            *document.gpus.rows,
-            *(row for names in document.gpu_names.rows for row in names.gpus()),
-        ),
-        branches=document.branches.rows,
-        families=document.families.rows,
-        toolkits=document.toolkits.rows,
-        other_backends={
-            row.backend: tuple(row.torch.split()) for row in document.other_backends.rows
-        },
-        retired=document.retired.rows,
-    )
-    return replace(catalog, builds=_builds(document, catalog))
+@lru_cache(maxsize=256)
+def _floor_of(
+    cuda: str, family: str, families: tuple[Floor, ...], toolkits: tuple[Floor, ...]
+) -> str | None:
+    exact = [row for row in families if row.cuda == cuda]
+    same = exact or [row for row in families if row.cuda == cuda.split(".")[0]]
+    if same:
+        return same[0].on(family)
+    older = [row for row in toolkits if release(row.cuda) == release(cuda)]
+    return min((f for row in older if (f := row.on(family))), key=parsed, default=None)
 
 
 def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
@@ -276,232 +278,3 @@ def _with_driver_cuda(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
     reading = Reading(subject="driver.cuda", source=SOURCE, value=f"{cuda} (from {driver.version})")
     filled = replace(driver, cuda=cuda)
     return replace(snapshot, driver=filled, readings=(*snapshot.readings, reading))
-
-
-# --- the file -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Build:
-    backend: str
-    arch: str = ""
-    """As in TORCH_CUDA_ARCH_LIST: `8.0 9.0 12.0+PTX`."""
-    status: str
-    glibc: str | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Platform:
-    on: str
-    """`linux-x86_64`."""
-    pythons: str
-    builds: tuple[_Build, ...]
-    glibc: str | None = None
-    macos: str | None = None
-    labelled: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Release:
-    torch: str
-    released: str
-    platforms: tuple[_Platform, ...]
-    torchvision: str | None = None
-    torchvision_needs: str | None = None
-    torchvision_excludes: str | None = None
-    torchaudio: str | None = None
-
-    def release(self) -> Release:
-        return Release(
-            torch=self.torch,
-            released=self.released,
-            torchvision=self.torchvision,
-            torchvision_needs=self.torchvision_needs,
-            torchvision_excludes=self.torchvision_excludes,
-            torchaudio=self.torchaudio,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CondaBuild:
-    torch: str
-    channel: Channel
-    on: str
-    pythons: str
-    backend: str
-    status: str
-    arch: str = ""
-    glibc: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Other:
-    backend: str
-    torch: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Names:
-    capability: Capability
-    names: tuple[str, ...]
-
-    def gpus(self) -> tuple[GpuRow, ...]:
-        return tuple(GpuRow(name=name, capability=self.capability) for name in self.names)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Releases:
-    rows: tuple[_Release, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CondaBuilds:
-    rows: tuple[_CondaBuild, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Others:
-    rows: tuple[_Other, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Floors:
-    rows: tuple[Floor, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Branches:
-    rows: tuple[Branch, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Retirements:
-    rows: tuple[Retired, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Gpus:
-    rows: tuple[GpuRow, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AllNames:
-    rows: tuple[_Names, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
-    """The file: groups of rows, each with its date, certainty and sources."""
-
-    as_of: str
-    releases: _Releases
-    conda: _CondaBuilds
-    other_backends: _Others
-    families: _Floors
-    toolkits: _Floors
-    branches: _Branches
-    retired: _Retirements
-    gpus: _Gpus
-    gpu_names: _AllNames
-
-
-def _builds(document: _Document, catalog: Catalog) -> tuple[TorchBuild, ...]:
-    wheels = [
-        _wheel(row, platform, build, catalog)
-        for row in document.releases.rows
-        for platform in row.platforms
-        for build in platform.builds
-    ]
-    return (*wheels, *(_conda(row, catalog) for row in document.conda.rows))
-
-
-def _wheel(row: _Release, platform: _Platform, build: _Build, catalog: Catalog) -> TorchBuild:
-    family, _, machine = platform.on.partition("-")
-    cuda = cuda_of(build.backend)
-    kernels, ptx = codes(build.arch)
-    return TorchBuild(
-        torch=row.torch,
-        backend=build.backend,
-        cuda=cuda,
-        os=family,  # type: ignore[arg-type]  # the file is ours; a test reads every row
-        machine=machine,
-        pythons=_pythons(platform.pythons),
-        kernels=kernels,
-        ptx=ptx,
-        driver_floor=catalog.driver_floor(cuda, family) if cuda else None,
-        glibc=build.glibc or platform.glibc,
-        macos=platform.macos,
-        torchvision=row.torchvision,
-        torchaudio=row.torchaudio,
-        released=row.released,
-        labelled=platform.labelled,
-        status=build.status,
-        note=build.note,
-    )
-
-
-def _conda(row: _CondaBuild, catalog: Catalog) -> TorchBuild:
-    family, _, machine = row.on.partition("-")
-    cuda = cuda_of(row.backend)
-    kernels, ptx = codes(row.arch)
-    same = catalog.release_of(row.torch)
-    return TorchBuild(
-        torch=row.torch,
-        backend=row.backend,
-        cuda=cuda,
-        os=family,  # type: ignore[arg-type]
-        machine=machine,
-        pythons=_pythons(row.pythons),
-        kernels=kernels,
-        ptx=ptx,
-        driver_floor=catalog.driver_floor(cuda, family) if cuda else None,
-        glibc=row.glibc,
-        torchvision=same.torchvision if same else None,
-        torchaudio=same.torchaudio if same else None,
-        channel=row.channel,
-        status=row.status,
-    )
-
-
-def cuda_of(backend: str) -> str | None:
-    """The CUDA version of a wheel tag.
-
-    >>> cuda_of("cu124"), cuda_of("cu92"), cuda_of("cpu"), cuda_of("rocm6.4")
-    ('12.4', '9.2', None, None)
-    """
-    digits = backend.removeprefix("cu")
-    if digits == backend or not digits.isdigit():
-        return None
-    return f"{digits[:-1]}.{digits[-1]}"
-
-
-@lru_cache(maxsize=256)
-def codes(arch: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Kernels and PTX of an architecture list as torch's builds write it.
-
-    >>> codes("8.0 12.0+PTX")
-    (('sm_80', 'sm_120'), ('compute_120',))
-    """
-    plain = [word.removesuffix("+PTX").replace(".", "") for word in arch.split()]
-    ptx = [
-        word.removesuffix("+PTX").replace(".", "") for word in arch.split() if word.endswith("+PTX")
-    ]
-    return tuple(f"sm_{digits}" for digits in plain), tuple(f"compute_{digits}" for digits in ptx)
-
-
-@lru_cache(maxsize=64)
-def _pythons(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-@lru_cache(maxsize=256)
-def _floor_of(
-    cuda: str, family: str, families: tuple[Floor, ...], toolkits: tuple[Floor, ...]
-) -> str | None:
-    exact = [row for row in families if row.cuda == cuda]
-    same = exact or [row for row in families if row.cuda == cuda.split(".")[0]]
-    if same:
-        return same[0].on(family)
-    older = [row for row in toolkits if release(row.cuda) == release(cuda)]
-    return min((f for row in older if (f := row.on(family))), key=parsed, default=None)

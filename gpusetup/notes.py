@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpusetup.catalog import Catalog
+from gpusetup.choice import best_build
 from gpusetup.model import Resolution, Snapshot, parsed
-from gpusetup.resolver import CONDA_CHANNELS, WHEELS, Situation, best_build
+from gpusetup.situation import CONDA_CHANNELS, WHEELS, Situation
 
 STALE_DAYS = 120
 """From this age on a catalog says so."""

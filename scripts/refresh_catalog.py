@@ -91,7 +91,7 @@ def _platform(platform: dict[str, Any]) -> str:
 
 def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
     """The document with the builds that the live index has and the catalog lacks."""
-    from gpusetup.catalog import read_catalog
+    from gpusetup.catalog_file import read_catalog
     from gpusetup.errors import Blocked
     from gpusetup.install.index import ask_index
     from gpusetup.install.live import backends_to_ask, new_build, seen_builds

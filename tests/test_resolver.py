@@ -289,6 +289,8 @@ def test_an_unknown_torch_is_advised_the_newest_that_fits() -> None:
 def test_advice_keeps_what_was_asked_for_where_it_can() -> None:
     found = resolve(machine("T4", driver="470.256.02"), Request(torch="2.9.0"), CATALOG)
     assert found.advice == Advice(change="driver", to="525.60.13", gives="torch 2.9.0 (cu129)")
+    pinned = resolve(machine("T4", python="3.15"), Request(torch="2.5.1"), CATALOG)
+    assert pinned.advice == Advice(change="python", to="3.13", gives="torch 2.5.1 (cu124)")
 
 
 def test_dropping_one_gpu_is_advised_where_it_gives_a_newer_torch() -> None:
@@ -514,6 +516,7 @@ def test_advice_is_true(snapshot: Snapshot, asked: Request) -> None:
     if advice is None:
         return
     if advice.change == "driver":
+        assert parsed(advice.to) > parsed(snapshot.driver.version or "0")
         snapshot = replace(snapshot, driver=Driver(version=advice.to))
     elif advice.change == "python":
         snapshot = replace(snapshot, python=Python(version=advice.to))

@@ -15,7 +15,7 @@ from gpusetup.install import INSTALLERS
 from gpusetup.install.conda import CHANNELS, conda_build, specs
 from gpusetup.install.wish import FAMILY, Wish, chosen_build, pins
 from gpusetup.model import Resolution, Snapshot, TorchBuild
-from gpusetup.resolver import python_tag
+from gpusetup.situation import python_tag
 
 Writer = Callable[[Resolution, Snapshot, str], str]
 

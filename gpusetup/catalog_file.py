@@ -1,0 +1,194 @@
+"""The form of `data/catalog.json`: groups of rows, each with its date, certainty and sources.
+
+One release is a row with its platforms, one platform a row with its builds; architectures are
+written as torch's own builds write them. `scripts/refresh_catalog.py` writes the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from gpusetup.catalog import Branch, Catalog, Channel, Floor, Release, Retired, cuda_of
+from gpusetup.codec import from_json
+from gpusetup.gpus import GpuRow
+from gpusetup.model import Capability, TorchBuild
+
+
+def read_catalog(raw: bytes) -> Catalog:
+    """A catalog from its JSON text; BadInput names the place that is wrong."""
+    document = from_json(raw, _Document, what="the catalog")
+    catalog = Catalog(
+        as_of=document.as_of,
+        builds=(),
+        releases=document.releases.rows,
+        gpus=(
+            *document.gpus.rows,
+            *(row for names in document.gpu_names.rows for row in names.gpus()),
+        ),
+        branches=document.branches.rows,
+        families=document.families.rows,
+        toolkits=document.toolkits.rows,
+        other_backends={
+            row.backend: tuple(row.torch.split()) for row in document.other_backends.rows
+        },
+        retired=document.retired.rows,
+    )
+    return replace(catalog, builds=_builds(document, catalog))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Build:
+    backend: str
+    arch: str = ""
+    """As in TORCH_CUDA_ARCH_LIST: `8.0 9.0 12.0+PTX`."""
+    status: str
+    glibc: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Platform:
+    on: str
+    """`linux-x86_64`."""
+    pythons: str
+    builds: tuple[_Build, ...]
+    glibc: str | None = None
+    macos: str | None = None
+    labelled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Release(Release):
+    platforms: tuple[_Platform, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CondaBuild:
+    torch: str
+    channel: Channel
+    on: str
+    pythons: str
+    backend: str
+    status: str
+    arch: str = ""
+    glibc: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Other:
+    backend: str
+    torch: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    capability: Capability
+    names: tuple[str, ...]
+
+    def gpus(self) -> tuple[GpuRow, ...]:
+        return tuple(GpuRow(name=name, capability=self.capability) for name in self.names)
+
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group(Generic[Row]):
+    """Rows with one date, certainty and list of sources."""
+
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    """The file: groups of rows, each with its date, certainty and sources."""
+
+    as_of: str
+    releases: _Group[_Release]
+    conda: _Group[_CondaBuild]
+    other_backends: _Group[_Other]
+    families: _Group[Floor]
+    toolkits: _Group[Floor]
+    branches: _Group[Branch]
+    retired: _Group[Retired]
+    gpus: _Group[GpuRow]
+    gpu_names: _Group[_Names]
+
+
+def _builds(document: _Document, catalog: Catalog) -> tuple[TorchBuild, ...]:
+    wheels = [
+        _wheel(row, platform, build, catalog)
+        for row in document.releases.rows
+        for platform in row.platforms
+        for build in platform.builds
+    ]
+    return (*wheels, *(_conda(row, catalog) for row in document.conda.rows))
+
+
+def _wheel(row: _Release, platform: _Platform, build: _Build, catalog: Catalog) -> TorchBuild:
+    family, _, machine = platform.on.partition("-")
+    cuda = cuda_of(build.backend)
+    kernels, ptx = codes(build.arch)
+    return TorchBuild(
+        torch=row.torch,
+        backend=build.backend,
+        cuda=cuda,
+        os=family,  # type: ignore[arg-type]  # the file is ours; a test reads every row
+        machine=machine,
+        pythons=_pythons(platform.pythons),
+        kernels=kernels,
+        ptx=ptx,
+        driver_floor=catalog.driver_floor(cuda, family) if cuda else None,
+        glibc=build.glibc or platform.glibc,
+        macos=platform.macos,
+        torchvision=row.torchvision,
+        torchaudio=row.torchaudio,
+        released=row.released,
+        labelled=platform.labelled,
+        status=build.status,
+        note=build.note,
+    )
+
+
+def _conda(row: _CondaBuild, catalog: Catalog) -> TorchBuild:
+    family, _, machine = row.on.partition("-")
+    cuda = cuda_of(row.backend)
+    kernels, ptx = codes(row.arch)
+    same = catalog.release_of(row.torch)
+    return TorchBuild(
+        torch=row.torch,
+        backend=row.backend,
+        cuda=cuda,
+        os=family,  # type: ignore[arg-type]
+        machine=machine,
+        pythons=_pythons(row.pythons),
+        kernels=kernels,
+        ptx=ptx,
+        driver_floor=catalog.driver_floor(cuda, family) if cuda else None,
+        glibc=row.glibc,
+        torchvision=same.torchvision if same else None,
+        torchaudio=same.torchaudio if same else None,
+        channel=row.channel,
+        status=row.status,
+    )
+
+
+@lru_cache(maxsize=256)
+def codes(arch: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Kernels and PTX of an architecture list as torch's builds write it.
+
+    >>> codes("8.0 12.0+PTX")
+    (('sm_80', 'sm_120'), ('compute_120',))
+    """
+    plain = [word.removesuffix("+PTX").replace(".", "") for word in arch.split()]
+    ptx = [
+        word.removesuffix("+PTX").replace(".", "") for word in arch.split() if word.endswith("+PTX")
+    ]
+    return tuple(f"sm_{digits}" for digits in plain), tuple(f"compute_{digits}" for digits in ptx)
+
+
+@lru_cache(maxsize=64)
+def _pythons(text: str) -> tuple[str, ...]:
+    return tuple(text.split())

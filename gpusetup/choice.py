@@ -1,0 +1,64 @@
+"""Which of the builds that fit is the best: the platform's rows, in the order of preference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+from gpusetup.catalog import Catalog
+from gpusetup.constraints import fits
+from gpusetup.kernels import release
+from gpusetup.model import TorchBuild
+from gpusetup.situation import CHANNELS, Situation, version
+
+
+def in_scope(situation: Situation, catalog: Catalog) -> tuple[TorchBuild, ...]:
+    """The rows of this platform and of the installer's channels, newest torch first."""
+    rows = (
+        _on_wsl(build, catalog) if situation.wsl else build
+        for build in catalog.builds
+        if build.os == situation.family
+        and build.machine == situation.machine
+        and build.channel in situation.channels
+    )
+    return tuple(sorted(rows, key=lambda build: newest_first(build.torch)))
+
+
+def _on_wsl(build: TorchBuild, catalog: Catalog) -> TorchBuild:
+    """A Linux build with the floor of the Windows driver that serves it."""
+    if build.cuda is None:
+        return build
+    return replace(build, driver_floor=catalog.driver_floor(build.cuda, "windows"))
+
+
+def best_build(situation: Situation, catalog: Catalog) -> TorchBuild | None:
+    """The build that `resolve` would choose, and nothing else."""
+    torch = None
+    fitting: list[TorchBuild] = []
+    for build in in_scope(situation, catalog):
+        if torch is not None and build.torch != torch:
+            break
+        if fits(build, situation):
+            torch = build.torch
+            fitting.append(build)
+    return min(fitting, key=preference(situation), default=None)
+
+
+def preference(situation: Situation) -> Callable[[TorchBuild], tuple[int, ...]]:
+    """A sort key: newest torch, channel, the CUDA nearest below the driver's own, then above."""
+    own = release(situation.driver_cuda) if situation.driver_cuda else None
+
+    def key(build: TorchBuild) -> tuple[int, ...]:
+        cuda = release(build.cuda) if build.cuda else (0, 0)
+        channel = CHANNELS.index(build.channel)
+        if own is None:
+            return (*newest_first(build.torch), channel, *cuda)
+        return (*newest_first(build.torch), channel, int(cuda > own), -cuda[0], -cuda[1])
+
+    return key
+
+
+@lru_cache(maxsize=512)
+def newest_first(torch: str) -> tuple[int, ...]:
+    return tuple(-part for part in (*version(torch).release, 0, 0, 0)[:4])

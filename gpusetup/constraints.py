@@ -1,0 +1,128 @@
+"""What must hold for a build to fit: each function is named for it, and gives the reason if not.
+
+All of them hold jointly. A reason names what the build needs and what was found.
+"""
+
+from __future__ import annotations
+
+from gpusetup.kernels import release, served_by
+from gpusetup.model import TorchBuild
+from gpusetup.situation import Situation, version
+
+
+def is_asked_torch(build: TorchBuild, situation: Situation) -> str | None:
+    if situation.torch is None or situation.torch.contains(version(build.torch)):
+        return None
+    return f"is not the torch asked for ({situation.torch_text})"
+
+
+def is_asked_backend(build: TorchBuild, situation: Situation) -> str | None:
+    if situation.backend in ("auto", build.backend):
+        return None
+    return f"is not the backend asked for ({situation.backend})"
+
+
+def uses_the_gpu(build: TorchBuild, situation: Situation) -> str | None:
+    if build.cuda or situation.backend == "cpu" or situation.family == "macos":
+        return None
+    if situation.presence == "some":
+        name = situation.gpus[0].name
+        return f"is a CPU build and would not use {name}; `--backend cpu` asks for it"
+    if situation.presence == "unknown":
+        return "is a CPU build; `--backend cpu` asks for it"
+    return None
+
+
+def has_a_gpu(build: TorchBuild, situation: Situation) -> str | None:
+    if build.cuda is None or situation.presence != "none" or situation.backend == build.backend:
+        return None
+    return "needs an NVIDIA GPU, found none; `--backend` asks for it all the same"
+
+
+def has_this_python(build: TorchBuild, situation: Situation) -> str | None:
+    if situation.python_bits == 32:
+        return "needs a 64-bit Python, found a 32-bit one"
+    if situation.python is None or situation.python in build.pythons:
+        return None
+    if not build.pythons:
+        return f"has no wheels for Python {situation.python}"
+    return f"needs Python {_span(build.pythons)}, found {situation.python}"
+
+
+def libc_reaches(build: TorchBuild, situation: Situation) -> str | None:
+    if situation.libc is None or situation.family != "linux":
+        return None
+    name, _, found = situation.libc.partition(" ")
+    if name == "musl":
+        return f"needs glibc, found {situation.libc}: there are no wheels for musl"
+    if build.glibc and found and version(found) < version(build.glibc):
+        return f"needs glibc {build.glibc}, found {found}"
+    return None
+
+
+def macos_reaches(build: TorchBuild, situation: Situation) -> str | None:
+    if not (build.macos and situation.macos) or version(situation.macos) >= version(build.macos):
+        return None
+    return f"needs macOS {build.macos}, found {situation.macos}"
+
+
+def driver_reaches(build: TorchBuild, situation: Situation) -> str | None:
+    if build.cuda is None or (situation.driver is None and situation.driver_cuda is None):
+        return None
+    if situation.trusts_cuda and situation.driver_cuda:
+        if release(situation.driver_cuda)[0] >= release(build.cuda)[0]:
+            return None
+        return f"needs a driver for CUDA {build.cuda}, found one for {situation.driver_cuda}"
+    floor = build.driver_floor
+    if floor is None or situation.driver is None or version(situation.driver) >= version(floor):
+        return None
+    return f"needs NVIDIA driver {floor}, found {situation.driver}"
+
+
+def covers_every_gpu(build: TorchBuild, situation: Situation) -> str | None:
+    if build.cuda is None:
+        return None
+    missed = {
+        f"{gpu.name} ({gpu.compute_capability})": gpu
+        for gpu in situation.gpus
+        if gpu.compute_capability is not None
+        and served_by(build, gpu.compute_capability, situation.driver_cuda) is None
+    }
+    if not missed:
+        return None
+    has = " ".join((*build.kernels, *build.ptx))
+    return f"has no kernel for {', '.join(missed)}: it carries {has}"
+
+
+ASKED = (is_asked_torch, is_asked_backend)
+FITS = (
+    has_this_python,
+    libc_reaches,
+    macos_reaches,
+    driver_reaches,
+    covers_every_gpu,
+    has_a_gpu,
+    uses_the_gpu,
+)
+CONSTRAINTS = (*ASKED, *FITS)
+
+
+def fits(build: TorchBuild, situation: Situation) -> bool:
+    return all(constraint(build, situation) is None for constraint in CONSTRAINTS)
+
+
+def why_not(build: TorchBuild, situation: Situation) -> str | None:
+    """Every reason why a build does not fit; what was not asked for is no further judged."""
+    for constraint in ASKED:
+        if (reason := constraint(build, situation)) is not None:
+            return reason
+    reasons = [r for constraint in FITS if (r := constraint(build, situation)) is not None]
+    return "; ".join(reasons) or None
+
+
+def _span(pythons: tuple[str, ...]) -> str:
+    """`3.9 to 3.12`, with the free-threaded ones named apart."""
+    plain = [p for p in pythons if not p.endswith("t")]
+    free = [p for p in pythons if p.endswith("t")]
+    span = plain[0] if len(plain) == 1 else f"{plain[0]} to {plain[-1]}"
+    return f"{span} or {' '.join(free)}" if free else span

@@ -1,0 +1,164 @@
+"""Snapshot and request as the resolver reads them: parsed once, judged many times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from gpusetup.catalog import Catalog, Channel
+from gpusetup.errors import UsageError
+from gpusetup.gpus import one_capability
+from gpusetup.model import Gpu, Request, Snapshot, parsed, visible_gpus
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
+
+CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
+WHEELS: tuple[Channel, ...] = ("pytorch",)
+CHANNELS = (*WHEELS, *CONDA_CHANNELS)
+"""Of the same torch the one from the former channel is taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What the constraints look at: the machine and the request, parsed once."""
+
+    family: str
+    machine: str
+    wsl: bool
+    """Whether the driver's number is the Windows host's."""
+    python: str | None
+    """`3.11`, `3.13t`; None when unknown."""
+    python_bits: int | None
+    libc: str | None
+    """`glibc 2.35`, `musl 1.2.5`; None when unknown."""
+    macos: str | None
+    driver: str | None
+    driver_cuda: str | None
+    """The newest CUDA that the driver serves; None when the driver is unknown."""
+    trusts_cuda: bool
+    """Whether the driver's CUDA decides instead of its version (cuda-compat lifts it)."""
+    gpus: tuple[Gpu, ...]
+    presence: Literal["some", "none", "unknown"]
+    """Whether there is an NVIDIA GPU; `none` only where a source said so."""
+    torch: SpecifierSet | None
+    torch_text: str | None
+    backend: str
+    channels: tuple[Channel, ...]
+    catalog_as_of: str
+
+
+def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situation:
+    """Snapshot and request as the constraints read them; an unreadable torch matches nothing."""
+    try:
+        torch = specifier(request.torch)
+    except UsageError:
+        torch = specifier("==0")
+    gpus = _gpus(snapshot, catalog)
+    driver = snapshot.driver
+    return Situation(
+        family=snapshot.os.family or "linux",
+        machine=snapshot.os.machine or "x86_64",
+        wsl=bool(snapshot.os.wsl),
+        python=python_tag(snapshot),
+        python_bits=snapshot.python.bits,
+        libc=snapshot.os.libc,
+        macos=snapshot.os.version if snapshot.os.family == "macos" else None,
+        driver=driver.version,
+        driver_cuda=driver.cuda or _cuda_of_driver(driver.version, snapshot, catalog),
+        trusts_cuda=driver.version is None or snapshot.container.cuda_compat_path is not None,
+        gpus=gpus,
+        presence=_presence(snapshot, gpus),
+        torch=torch,
+        torch_text=request.torch,
+        backend=label_of(request.torch) or request.backend,
+        channels=CONDA_CHANNELS if request.installer == "conda" else WHEELS,
+        catalog_as_of=catalog.as_of,
+    )
+
+
+def python_tag(snapshot: Snapshot) -> str | None:
+    """The interpreter as wheels name it: `3.11`, `3.13t`; None when unknown."""
+    version = snapshot.python.version
+    if not version:
+        return None
+    major, _, rest = version.partition(".")
+    minor = "".join(c for c in rest.split(".")[0] if c.isdigit())
+    free = snapshot.python.free_threaded or version.endswith("t")
+    return f"{major}.{minor}{'t' if free else ''}"
+
+
+def _cuda_of_driver(version: str | None, snapshot: Snapshot, catalog: Catalog) -> str | None:
+    return catalog.driver_cuda(version, snapshot.os.family or "linux") if version else None
+
+
+def _gpus(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
+    """The GPUs to serve: the visible ones; all where a variable hides every one; else PCI's."""
+    present = tuple(gpu for gpu in snapshot.gpus or () if not gpu.lost)
+    if present:
+        return tuple(_named(gpu, catalog) for gpu in visible_gpus(snapshot) or present)
+    nvidia = (device for device in snapshot.pci_devices or () if device.vendor == "nvidia")
+    return tuple(_named(Gpu(name=_board(device.name)), catalog) for device in nvidia)
+
+
+def _board(pci_name: str | None) -> str:
+    """The board inside a PCI name: `GA107M [GeForce RTX 3050 Mobile]`."""
+    name = pci_name or "NVIDIA GPU"
+    inside = name.partition("[")[2].partition("]")[0]
+    return inside or name
+
+
+def _named(gpu: Gpu, catalog: Catalog) -> Gpu:
+    """A GPU with its capability from its name, where only the name is known."""
+    if gpu.compute_capability is not None:
+        return gpu
+    try:
+        return replace(
+            gpu, compute_capability=one_capability(gpu.name, catalog.gpus_named(gpu.name))
+        )
+    except UsageError:
+        return gpu
+
+
+def _presence(snapshot: Snapshot, gpus: tuple[Gpu, ...]) -> Literal["some", "none", "unknown"]:
+    if gpus:
+        return "some"
+    if snapshot.driver.version or snapshot.driver.cuda:
+        return "unknown"
+    return "none" if snapshot.gpus == () or snapshot.os.family == "macos" else "unknown"
+
+
+def specifier(text: str | None) -> SpecifierSet | None:
+    """The torch that is asked for; UsageError where the text is no version or specifier.
+
+    A bare version means that version, `2.5` its newest patch; a local label is set aside.
+
+    >>> str(specifier("2.5")), str(specifier("torch==2.5.1+cu124")), str(specifier(">=2.6,<2.9"))
+    ('==2.5.*', '==2.5.1', '<2.9,>=2.6')
+    """
+    plain = (text or "").strip().removeprefix("torch").strip().split("+")[0]
+    if not plain or plain == "latest":
+        return None
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    if plain[0].isdigit():
+        plain = f"=={plain}.*" if plain.count(".") < 2 and "*" not in plain else f"=={plain}"
+    try:
+        return SpecifierSet(plain)
+    except InvalidSpecifier:
+        raise UsageError(
+            f"{text!r} is no torch version", hint="such as `2.5.1` or `>=2.6,<2.9`"
+        ) from None
+
+
+def label_of(text: str | None) -> str | None:
+    """The backend in a torch that is asked for: `cu124` in `2.5.1+cu124`."""
+    return text.partition("+")[2].strip().lower() or None if text else None
+
+
+@lru_cache(maxsize=1024)
+def version(text: str) -> Version:
+    """`parsed` with a memory, for the same versions of many builds."""
+    return parsed(text)
