@@ -75,6 +75,19 @@ def test_a_named_interpreter_that_is_none_is_a_wrong_question() -> None:
             choose_target(system({**OWN_FILES, "/work/": ""}, facts=OWN), named)
 
 
+def test_a_relative_path_is_one_below_the_working_folder() -> None:
+    for named in (".venv", ".venv/bin/python"):
+        target = choose_target(system(ALL, facts=OWN), named)
+        assert (target.python, target.chosen_by) == ("/work/.venv/bin/python", "--python")
+
+
+def test_an_interpreter_that_may_not_be_reached_is_blocked() -> None:
+    machine = system(OWN_FILES, facts=OWN)
+    machine.tape.stat["/root/python"] = 13
+    with pytest.raises(Blocked, match="permission denied"):
+        choose_target(machine, "/root/python")
+
+
 def test_a_command_name_is_looked_up_on_path() -> None:
     machine = system(
         {**OWN_FILES, "/usr/bin/python3.10": ""},

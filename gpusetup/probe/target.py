@@ -85,17 +85,24 @@ def _own(system: System) -> Target:
 
 def _named(system: System, named: str) -> str:
     """The interpreter that `--python` means: a file, an environment's folder, or a command."""
-    if inside := python_in(system, named):
+    path = _absolute(system, named)
+    if inside := python_in(system, path):
         return inside
-    if "/" not in named and "\\" not in named:
-        if found := system.which(named):
-            return found
-    elif _is_file(system, named):
-        return named
+    if _is_file(system, path):
+        return path
+    if not re.search(r"[/\\]", named) and (found := system.which(named)):
+        return found
     raise BadInput(
         f"`--python {named}` is no Python interpreter or environment.",
         hint="name an interpreter (`.venv/bin/python`) or the folder of an environment",
     )
+
+
+def _absolute(system: System, named: str) -> str:
+    """A path below the working folder with that folder in front; any other as it is."""
+    cwd = system.facts().get("cwd")
+    is_whole = named.startswith(("/", "\\")) or named[1:2] == ":"
+    return named if is_whole or not cwd else join(cwd, named)
 
 
 def python_in(system: System, prefix: str) -> str | None:
@@ -116,8 +123,11 @@ PLACES: dict[Family, tuple[str, ...]] = {
 
 
 def _is_file(system: System, path: str) -> bool:
+    """Whether there is a file; `Blocked` where one may not even look."""
     try:
         return not system.stat(path).mode.startswith("d")
+    except PermissionError as problem:
+        raise Blocked(f"{path} cannot be reached: permission denied") from problem
     except OSError:
         return False
 
