@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from gpusetup.errors import Blocked
@@ -63,9 +64,9 @@ def read_machine(
     """
     from gpusetup.probe.gpu import read_gpu_side
 
+    target, why_none = (target, ()) if target else _chosen(system, named, need_target)
     gpu_call = Beside(lambda: read_gpu_side(system, deep=deep, notify=notify))
     toolkit_call = Beside(lambda: read_toolkit(system))
-    target, why_none = (target, ()) if target else _chosen(system, named, need_target)
     torch_call = Beside(lambda: _torch_side(system, target, deep=deep))
     found_os, os_readings = read_os(system)
     python, python_readings = read_python(system, target)
@@ -129,9 +130,24 @@ def _stale(system: System, target: Target | None) -> tuple[Event, ...]:
     return (Event(kind="stale-environment", values=values, source="VIRTUAL_ENV", text=named),)
 
 
-def wanted_by(environment: dict[str, str]) -> Wanted:
-    """The request that the environment itself states: uv's own choice of a backend."""
+INDEX_VARIABLES = (
+    "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL",
+    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL",
+)  # fmt: skip
+"""Variables that may point an installer at one of torch's own indexes."""
+
+
+def wanted_by(environment: Mapping[str, str]) -> Wanted:
+    """The backend that the environment itself asks for: by uv's variable, or by torch's index.
+
+    >>> wanted_by({"PIP_EXTRA_INDEX_URL": "https://download.pytorch.org/whl/cu121"}).backend
+    'cu121'
+    """
     backend = environment.get("UV_TORCH_BACKEND")
-    if not backend or backend == "auto":
-        return Wanted()
-    return Wanted(backend=backend, source="UV_TORCH_BACKEND")
+    if backend and backend != "auto":
+        return Wanted(backend=backend, source="UV_TORCH_BACKEND")
+    for name in INDEX_VARIABLES:
+        found = re.search(r"/whl/(cu\d{2,3}|cpu|rocm[\d.]+|xpu)\b", environment.get(name, ""))
+        if found:
+            return Wanted(backend=found[1], source=name)
+    return Wanted()
