@@ -118,7 +118,7 @@ def test_the_root_stands_first_and_then_the_gravest() -> None:
         env={"NVIDIA_TF32_OVERRIDE": "1"},
     )
     findings = judged(machine).findings
-    assert [f.id for f in findings][0] == "torch-cpu-build"
+    assert findings[0].id == "torch-cpu-build"
     gravity = [f.severity for f in findings]
     assert gravity == sorted(gravity, key=(Severity.ERROR, Severity.WARNING, Severity.NOTE).index)
 
@@ -173,9 +173,7 @@ def test_only_what_is_there_explains() -> None:
 
 
 def test_a_warning_explains_no_error() -> None:
-    machine = changed(
-        gpu(compute_mode="Exclusive_Process"), torch={"cuda_available": False}
-    )
+    machine = changed(gpu(compute_mode="Exclusive_Process"), torch={"cuda_available": False})
     symptom = found(machine, "torch-sees-no-gpu")
     assert symptom is not None and symptom.explained_by is None and symptom.root
 
@@ -315,7 +313,7 @@ def test_nouveau_is_kept_from_the_gpu() -> None:
 
 def test_the_fabric_manager_is_of_exactly_the_drivers_version() -> None:
     way = fix(gpu(fabric_state="in_progress"), "system-not-ready-fabric-manager")
-    assert way.commands[0] == "sudo apt install nvidia-fabricmanager-580=580.95.05-1"
+    assert way.commands[0] == "sudo apt install 'nvidia-fabricmanager-580=580.95.05*'"
 
 
 def test_a_compat_folder_is_taken_out_of_the_path_and_the_rest_stays() -> None:
@@ -399,7 +397,17 @@ def machines(draw: st.DrawFn) -> Snapshot:
     """Any machine: each part healthy, or with any of its fields changed to anything."""
     base = draw(st.sampled_from((HEALTHY, WINDOWS, WSL, NO_DRIVER, Snapshot())))
     changes: dict[str, object] = {}
-    for name in ("os", "python", "driver", "cuda_api", "torch", "container", "toolkit", "memory", "wanted"):
+    for name in (
+        "os",
+        "python",
+        "driver",
+        "cuda_api",
+        "torch",
+        "container",
+        "toolkit",
+        "memory",
+        "wanted",
+    ):
         if draw(st.booleans()):
             own = getattr(base, name)
             changes[name] = replace(own, **draw(part(type(own))))  # type: ignore[arg-type]
@@ -409,7 +417,9 @@ def machines(draw: st.DrawFn) -> Snapshot:
         changes["gpus"] = draw(st.one_of(st.none(), st.lists(drawn, max_size=3).map(tuple)))
     if draw(st.booleans()):
         changes["events"] = tuple(
-            one for kind in draw(st.lists(st.sampled_from(KINDS), max_size=3)) for one in event(kind)
+            one
+            for kind in draw(st.lists(st.sampled_from(KINDS), max_size=3))
+            for one in event(kind)
         )
     if draw(st.booleans()):
         variables = st.sampled_from(("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME"))

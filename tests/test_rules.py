@@ -53,7 +53,9 @@ MAC = changed(
     torch={"backend": "cpu", "cuda": None, "version": "2.14.1"},
     pci_devices=None,
 )
-CPU_TORCH = Torch(installed=True, version="2.14.1+cpu", backend="cpu", installer="pip", location=SITE)
+CPU_TORCH = Torch(
+    installed=True, version="2.14.1+cpu", backend="cpu", installer="pip", location=SITE
+)
 NO_TORCH = Torch(installed=False)
 LOADED_WITHOUT_GPU = changed(gpus=(), cuda_api=CudaApi(init_code=None))
 INSIDE_WITHOUT_GPU = changed(NO_DRIVER, container=Container(kind="docker", nvidia_requested=False))
@@ -97,7 +99,9 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
             gpus=(RTX_3090, replace(RTX_3090, uuid="GPU-2", nvml_index=1, visible=False)),
             env={"CUDA_VISIBLE_DEVICES": "0"},
         ),
-        changed(gpus=(RTX_3090, replace(RTX_3090, uuid="GPU-2")), env={"CUDA_VISIBLE_DEVICES": "0,1"}),
+        changed(
+            gpus=(RTX_3090, replace(RTX_3090, uuid="GPU-2")), env={"CUDA_VISIBLE_DEVICES": "0,1"}
+        ),
     ),
     ("container-no-gpu", E, INSIDE_WITHOUT_GPU, replace(INSIDE_WITHOUT_GPU, pci_devices=())),
     ("container-no-gpu", E, INSIDE_WITHOUT_GPU, NO_DRIVER),
@@ -237,13 +241,17 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     (
         "driver-does-not-answer",
         W,
-        changed(events=event("child-failed", how="hung", asked="nvml", problem="no answer in 30 s")),
+        changed(
+            events=event("child-failed", how="hung", asked="nvml", problem="no answer in 30 s")
+        ),
         changed(events=event("child-failed", how="failed", asked="nvml", problem="no pynvml")),
     ),
     (
         "driver-does-not-answer",
         E,
-        changed(gpus=None, driver=Driver(), events=event("child-failed", how="crashed", asked="nvml")),
+        changed(
+            gpus=None, driver=Driver(), events=event("child-failed", how="crashed", asked="nvml")
+        ),
         HEALTHY,
     ),
     # --- what cuInit answers ---
@@ -284,7 +292,9 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         "mig-misconfigured",
         W,
         gpu(mig_enabled=True, mig_instances=(MIG, MIG_2)),
-        changed(gpu(mig_enabled=True, mig_instances=(MIG, MIG_2)), env={"CUDA_VISIBLE_DEVICES": MIG}),
+        changed(
+            gpu(mig_enabled=True, mig_instances=(MIG, MIG_2)), env={"CUDA_VISIBLE_DEVICES": MIG}
+        ),
     ),
     ("compute-mode-prohibited", E, gpu(compute_mode="Prohibited"), gpu(compute_mode="Default")),
     ("compute-mode-exclusive", W, gpu(compute_mode="Exclusive_Process"), HEALTHY),
@@ -554,8 +564,12 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     (
         "other-python-first",
         N,
-        changed(python={"others": ("/usr/bin/python3",)}, env={"PATH": "/usr/bin:/home/me/env/bin"}),
-        changed(python={"others": ("/usr/bin/python3",)}, env={"PATH": "/home/me/env/bin:/usr/bin"}),
+        changed(
+            python={"others": ("/usr/bin/python3",)}, env={"PATH": "/usr/bin:/home/me/env/bin"}
+        ),
+        changed(
+            python={"others": ("/usr/bin/python3",)}, env={"PATH": "/home/me/env/bin:/usr/bin"}
+        ),
     ),
     (
         "module-shadowed",
@@ -642,7 +656,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
             )
         ),
     ),
-)  # fmt: skip
+)
 
 
 def named(value: object) -> str | None:

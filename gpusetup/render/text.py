@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gpusetup.model import Finding, Fix, Gpu, Severity, Snapshot
+from gpusetup.model import Evidence, Finding, Fix, Gpu, Severity, Snapshot
 from gpusetup.render.console import plain
 
 if TYPE_CHECKING:
@@ -86,19 +86,16 @@ def in_full(finding: Finding) -> Iterator[RenderableType]:
         yield indented(finding.detail)
     if finding.evidence:
         yield Text()
-        yield evidence_table(finding)
+        yield from map(evidence_line, finding.evidence[:EVIDENCE_SHOWN])
     if finding.fix:
         yield heading("What to do")
         yield from way_out(finding.fix)
 
 
-def evidence_table(finding: Finding) -> Padding:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", overflow="fold", max_width=28)
-    table.add_column(overflow="fold")
-    for one in finding.evidence[:EVIDENCE_SHOWN]:
-        table.add_row(Text(plain(one.source)), Text(plain(one.text)))
-    return Padding(table, (0, 0, 0, 2))
+def evidence_line(one: Evidence) -> Padding:
+    """What was seen, and who said so."""
+    said = Text.assemble(plain(one.text), (f"  ({plain(one.source)})", "dim"))
+    return Padding(said, (0, 0, 0, 2))
 
 
 def way_out(fix: Fix) -> Iterator[RenderableType]:

@@ -20,6 +20,7 @@ from gpusetup.model import (
     Package,
     PciDevice,
     Reading,
+    Request,
     Resolution,
     Severity,
     Snapshot,
@@ -45,6 +46,8 @@ class Case:
     """Installer -> the argument lists that install `resolution`."""
     installer: str = "pip"
     """The installer of this environment: a key of `commands`."""
+    request: Request = field(default_factory=Request)
+    """What was asked for, by a person or by what the machine shows."""
     other_host: bool = False
     """The GPUs and the driver were named (`--for-gpu`), not read: what is not named is unasked."""
 

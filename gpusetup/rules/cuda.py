@@ -216,6 +216,8 @@ def _around_init(case: Case) -> tuple[Evidence, ...]:
 
 
 def _code_fix(case: Case, row: Code) -> Fix:
+    if row is FABRIC:
+        return _fabric_fix(case)
     compat = case.snapshot.container.cuda_compat_path
     commands = row.linux if on(case, "linux") else ()
     if row.id in ("forward-compat-unsupported", "libcuda-driver-mismatch") and compat:
@@ -266,13 +268,24 @@ def fabric_not_completed(case: Case) -> Iterator[Finding]:
 
 def _fabric_fix(case: Case) -> Fix:
     version = case.snapshot.driver.version
-    branch = (version or "").partition(".")[0]
-    ubuntu = ways.distribution(case) == "ubuntu" and branch
-    install = (f"sudo apt install nvidia-fabricmanager-{branch}={version}-1",) if ubuntu else ()
-    exact = f"nvidia-fabricmanager of version {version}" if version else FABRIC.text
+    if not version:
+        return Fix(text=FABRIC.text, commands=FABRIC.linux, needs_root=True)
+    pattern = FABRIC_PACKAGE.get(ways.distribution(case) or "")
+    branch = version.partition(".")[0]
+    install = (pattern.format(branch=branch, version=version),) if pattern else ()
     return Fix(
-        text=f"Install {exact} and start it", commands=(*install, *FABRIC.linux), needs_root=True
+        text=f"Install nvidia-fabricmanager of exactly version {version}, and start it",
+        commands=(*install, *FABRIC.linux),
+        needs_root=True,
     )
+
+
+FABRIC_PACKAGE = {
+    "ubuntu": "sudo apt install 'nvidia-fabricmanager-{branch}={version}*'",
+    "debian": "sudo apt install 'nvidia-fabricmanager-{branch}={version}*'",
+    "rhel": "sudo dnf install nvidia-fabric-manager-{version}",
+}
+"""Distribution -> the command for the Fabric Manager of one driver version."""
 
 
 RULES = (

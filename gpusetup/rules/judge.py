@@ -105,7 +105,8 @@ def build_case(
     from gpusetup.resolver import to_answer
 
     machine = with_catalog(snapshot, catalog)
-    resolution = resolution_for(machine, catalog, request)
+    asked = request or wanted_request(machine, catalog)
+    resolution = resolution_for(machine, catalog, asked)
     answer = to_answer(resolution, machine)
     case = Case(
         snapshot=machine,
@@ -113,6 +114,7 @@ def build_case(
         resolution=resolution,
         commands=answer.commands,
         installer=installer_of(machine),
+        request=asked,
         other_host=other_host,
     )
     return case, answer
@@ -213,14 +215,13 @@ def torch_is_shown(case: Case) -> bool:
 # --- the build that fits ------------------------------------------------------------------------
 
 
-def resolution_for(machine: Snapshot, catalog: Catalog, request: Request | None) -> Resolution:
-    """The build for what was asked, else for what the machine shows, else the newest that fits."""
+def resolution_for(machine: Snapshot, catalog: Catalog, request: Request) -> Resolution:
+    """The build for a request, for the Python that the machine shows to be wanted."""
     from gpusetup.resolver import resolve
 
-    asked = request if request not in (None, Request()) else wanted_request(machine, catalog)
     if machine.wanted.python:
         machine = replace(machine, python=replace(machine.python, version=machine.wanted.python))
-    return resolve(machine, asked or Request(), catalog)
+    return resolve(machine, request, catalog)
 
 
 def wanted_request(machine: Snapshot, catalog: Catalog) -> Request:

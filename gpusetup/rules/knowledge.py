@@ -79,4 +79,11 @@ def explained(row: Fact) -> str:
 def _wrapped(text: str) -> list[str]:
     import textwrap
 
-    return textwrap.wrap(text, 96, initial_indent="  ", subsequent_indent="    ")
+    wrapper = textwrap.TextWrapper(
+        width=96,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return wrapper.wrap(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpusetup.model import Capability, Evidence, Finding, Fix, Gpu, Torch, parsed, visible_gpus
 from gpusetup.rules import ways
@@ -55,8 +56,17 @@ def torch_half_installed(case: Case) -> Iterator[Finding]:
             evidence=(
                 shown(case, "torch.version", f"files of torch are missing in {_site(case)}"),
             ),
-            fix=ways.install_torch(case, "Remove what is left and install it whole. "),
+            fix=_clean_install(case),
         )
+
+
+def _clean_install(case: Case) -> Fix:
+    """Remove first: an installer would take what is left for an installed torch."""
+    way = ways.install_torch(case)
+    remove = ways.pip(case, "uninstall", "-y", "torch")
+    return replace(
+        way, text=f"Remove what is left of it. {way.text}", commands=(remove, *way.commands)
+    )
 
 
 def torch_cpu_build(case: Case) -> Iterator[Finding]:
@@ -203,10 +213,14 @@ def _jetson_fix(case: Case) -> Fix:
     if row is None:
         return Fix(text="Install the torch wheel that NVIDIA publishes for this board's JetPack")
     jetpack, folder = row
-    command = ways.pip(
-        case, "install", "--force-reinstall", "--no-index", "--find-links", folder, "torch"
+    only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", folder)
+    return Fix(
+        text=f"Install NVIDIA's wheel for {jetpack}, then what it depends on",
+        commands=(
+            ways.pip(case, "install", *only_there, "torch"),
+            ways.pip(case, "install", "torch"),
+        ),
     )
-    return Fix(text=f"Install NVIDIA's wheel for {jetpack}", commands=(command,))
 
 
 def two_torch_installs(case: Case) -> Iterator[Finding]:

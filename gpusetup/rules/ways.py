@@ -6,7 +6,7 @@ types: quoted for the shell of that system.
 
 from __future__ import annotations
 
-from gpusetup.model import Capability, Fix, TorchBuild, parsed
+from gpusetup.model import Capability, Fix, Request, TorchBuild, parsed
 from gpusetup.rules.case import Case, gpus, in_container, nvidia_on_pci, on, one_of
 
 OPEN_MODULE_FROM = Capability(7, 5)
@@ -113,8 +113,8 @@ def gpusetup_install(case: Case) -> str:
         words += ["--python", case.snapshot.python.executable]
     if case.installer == "conda":
         words += ["--installer", "conda"]
-    wanted, build = case.snapshot.wanted, chosen(case)
-    if build and (wanted.torch or wanted.backend or wanted.cuda):
+    build = chosen(case)
+    if build and case.request != Request():
         words += ["--torch", build.torch, "--backend", build.backend]
     return command(case, *words)
 
@@ -132,7 +132,7 @@ def install_torch(case: Case, why: str = "") -> Fix:
     if build is None:
         return Fix(text=_nothing_fits(case))
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
-    how = "the first command does it and proves it, the others do the same by hand"
+    how = "`gpusetup install` does it and proves it, the other commands do the same by hand"
     if target_refuses(case):
         how = "into an environment of its own, because this one may not be changed"
     return Fix(
@@ -244,6 +244,7 @@ def names(case: Case) -> str:
     """What the NVIDIA GPUs of this machine are called."""
     listed = tuple(gpu.name for gpu in gpus(case))
     on_bus = tuple(
-        device.name or f"PCI {device.device_id or 'device'}" for device in nvidia_on_pci(case)
+        device.name or f"the NVIDIA GPU (PCI 10de:{device.device_id or '?'})"
+        for device in nvidia_on_pci(case)
     )
     return one_of(listed or on_bus) or case.snapshot.os.jetson or "the NVIDIA GPU"

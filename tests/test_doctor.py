@@ -1,0 +1,430 @@
+"""`gpusetup doctor` as people call it: screens, documents, exit codes, other hosts, knowledge."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import jsonschema
+import pytest
+from judging import HEALTHY, changed, judged
+from rich.console import Console as Rich
+
+from gpusetup.answers import DoctorAnswer
+from gpusetup.catalog import load_catalog
+from gpusetup.cli import main
+from gpusetup.codec import json_schema
+from gpusetup.commands import doctor
+from gpusetup.model import Driver, Event, Evidence, Finding, Fix, Severity, Snapshot
+from gpusetup.render.console import Console
+from gpusetup.render.markdown import LINES, doctor_markdown, escaped
+from gpusetup.render.text import doctor_screen
+from gpusetup.rules.knowledge import facts
+from gpusetup.snapshot import dump_snapshot, load_snapshot, machine_named
+
+HERE = Path(__file__).resolve().parent
+FOLDERS = sorted(path.parent for path in (HERE / "machines").glob("*/snapshot.json"))
+
+CAUSES = {
+    "alpine-rtx3060-musl": "no-wheel-for-platform",
+    "docker-l40s-570.172.08-803": "libcuda-driver-mismatch",
+    "docker-rtx3090-535.183.01-804": "forward-compat-unsupported",
+    "jetson-orin-r36.4.0-cpu-torch": "jetson-wrong-wheel",
+    "linux-4xa100-550.163.01-ecc": "ecc-error",
+    "linux-4xa100-550.163.01-gpu-lost": "gpu-fell-off-bus",
+    "linux-4xa100-550.163.01-hot": "power-thermal-throttle",
+    "linux-4xv100-535.183.01": "ok",
+    "linux-8xh100-570.172.08-no-fabric-manager": "system-not-ready-fabric-manager",
+    "linux-a100-550.90.07-library-mismatch": "nvml-mismatch",
+    "linux-a100-570.172.08-mig": "ok",
+    "linux-gb10-580.95.05": "ok",
+    "linux-gh200-570.172.08-cpu-torch": "torch-cpu-build",
+    "linux-gtx1080ti+rtx3090-580.95.05": "ok",
+    "linux-gtx1080ti-580.95.05": "ok",
+    "linux-gtx1080ti-580.95.05-cu128": "arch-too-old-for-wheel",
+    "linux-gtx1660-nouveau": "driver-missing",
+    "linux-l40s-570.172.08-permission": "device-permission",
+    "linux-l40s-580.95.05-cpu-torch": "torch-cpu-build",
+    "linux-l40s-container-without-gpu": "container-no-gpu",
+    "linux-none-at-all": "no-nvidia-gpu",
+    "linux-none-recorded": "no-nvidia-gpu",
+    "linux-rtx3070laptop-580.95.05-999": "cuda-unknown-error",
+    "linux-rtx3090-550.120-conda-and-pip": "mixed-conda-pip",
+    "linux-rtx3090-550.120-half-installed": "torch-half-installed",
+    "linux-rtx3090-550.163.01-no-uvm": "uvm-missing",
+    "linux-rtx3090-580.95.05": "ok",
+    "linux-rtx3090-580.95.05-externally-managed": "torch-missing",
+    "linux-rtx3090-580.95.05-hidden": "cuda-visible-devices-hidden",
+    "linux-rtx4070-580.95.05-pipx": "unknown",
+    "linux-rtx4070-580.95.05-python-3.15": "torch-missing",
+    "linux-rtx4080-615.36.02-banner": "ok",
+    "linux-rtx4090-no-driver": "driver-missing",
+    "linux-rtx5090-570.133.07-cu124": "arch-too-new-for-wheel",
+    "linux-rx7900xtx-rocm": "amd-gpu",
+    "linux-t4-470.256.02": "driver-too-old",
+    "lxc-rtx3060-570.172.08-no-uvm-node": "uvm-missing",
+    "macos-arm64": "apple-silicon",
+    "windows-rtx3050laptop-581.29-cpu-torch": "torch-cpu-build",
+    "windows-rtx3060-566.36-32bit-python": "python-32bit",
+    "windows-rtx4060-576.80-two-pythons": "torch-missing",
+    "wsl-rtx4070-581.29": "ok",
+}
+"""Machine -> the cause that a person who knows would name."""
+
+
+def answer_for(machine: Snapshot) -> DoctorAnswer:
+    return doctor.document(judged(machine), load_catalog())
+
+
+def screen(machine: Snapshot, width: int) -> str:
+    """The screen as a terminal of that width shows it, without colour."""
+    rich = Rich(
+        file=io.StringIO(), width=width, no_color=True, highlight=False, legacy_windows=False
+    )
+    rich.print(doctor_screen(answer_for(machine)), crop=False)
+    lines = rich.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def saved(machine: Snapshot, folder: Path) -> str:
+    file = folder / "machine.json"
+    file.write_text(dump_snapshot(machine), encoding="utf-8")
+    return str(file)
+
+
+def document_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict]:  # type: ignore[type-arg]
+    code = main([*arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+# --- screens -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", (80, 120))
+def test_the_laptops_screen(width: int, same_as_file) -> None:  # type: ignore[no-untyped-def]
+    laptop = machine_named("rtx3050-laptop")
+    same_as_file(screen(laptop, width), HERE / "rendered" / f"doctor-rtx3050-laptop-{width}.txt")
+
+
+def test_the_screen_of_a_healthy_machine(same_as_file) -> None:  # type: ignore[no-untyped-def]
+    same_as_file(screen(HEALTHY, 100), HERE / "rendered" / "doctor-healthy.txt")
+
+
+def test_the_screen_of_a_machine_that_nothing_was_read_of(same_as_file) -> None:  # type: ignore[no-untyped-def]
+    same_as_file(screen(Snapshot(), 100), HERE / "rendered" / "doctor-unknown.txt")
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_every_machine_is_judged_as_a_person_would(folder: Path, same_as_file) -> None:  # type: ignore[no-untyped-def]
+    machine = load_snapshot(folder / "snapshot.json")
+    assert judged(machine).cause == CAUSES[folder.name]
+    same_as_file(screen(machine, 100), folder / "doctor.txt")
+
+
+def test_every_expected_cause_has_its_machine() -> None:
+    assert set(CAUSES) == {folder.name for folder in FOLDERS}
+
+
+@pytest.mark.parametrize("width", (60, 80, 120))
+def test_commands_are_never_wrapped(width: int) -> None:
+    laptop = machine_named("rtx3050-laptop")
+    lines = [line.strip() for line in screen(laptop, width).splitlines()]
+    root = answer_for(laptop).findings[0]
+    assert root.fix is not None
+    for command in root.fix.commands:
+        assert command in lines
+
+
+def test_prose_keeps_to_the_width() -> None:
+    machine = machine_named("rtx3050-laptop")
+    commands = {c for f in answer_for(machine).findings if f.fix for c in f.fix.commands}
+    for line in screen(machine, 80).splitlines():
+        assert len(line) <= 80 or line.strip() in commands
+
+
+EVIL = "[/usr/lib] [bold]x[/bold] \x1b[31mred\x07 ```sh\nrm -rf / <script> @everyone | # *x*"
+
+
+def evil_answer() -> DoctorAnswer:
+    finding = Finding(
+        id="torch-missing",
+        severity=Severity.ERROR,
+        title=EVIL,
+        detail=EVIL,
+        root=True,
+        evidence=(Evidence(source=EVIL, text=EVIL),),
+        fix=Fix(text=EVIL, commands=(EVIL,)),
+    )
+    machine = changed(os={"name": EVIL}, python={"executable": EVIL})
+    return replace(answer_for(machine), cause="torch-missing", findings=(finding,))
+
+
+def test_foreign_text_is_no_markup_and_no_control_code() -> None:
+    rich = Rich(file=io.StringIO(), width=400, force_terminal=False, highlight=False)
+    rich.print(doctor_screen(evil_answer()), crop=False)
+    shown = rich.file.getvalue()  # type: ignore[attr-defined]
+    assert "[/usr/lib] [bold]x[/bold]" in shown
+    assert "\x1b" not in shown and "\x07" not in shown
+
+
+@pytest.mark.parametrize("encoding", ("ascii", "cp1252", "cp936"))
+def test_the_screen_prints_under_old_encodings(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding, errors="strict"))
+    machine = changed(machine_named("rtx3050-laptop"), os={"name": "Windows 11 → 家庭版"})
+    Console().answer({}, doctor_screen(answer_for(machine)))
+    assert b"torch-cpu-build" in raw.getvalue()
+
+
+# --- Markdown ------------------------------------------------------------------------------------
+
+
+def test_the_laptops_reply_for_a_thread(same_as_file) -> None:  # type: ignore[no-untyped-def]
+    text = doctor_markdown(answer_for(machine_named("rtx3050-laptop")))
+    same_as_file(text, HERE / "rendered" / "doctor-rtx3050-laptop.md")
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_reply_has_at_most_25_lines_and_closed_fences(folder: Path) -> None:
+    text = doctor_markdown(answer_for(load_snapshot(folder / "snapshot.json")))
+    lines = text.splitlines()
+    assert len(lines) <= LINES == 25
+    assert len([line for line in lines if line.startswith("```")]) % 2 == 0
+    assert lines[-1].startswith("If that does not help")
+
+
+def test_a_reply_keeps_foreign_text_from_acting_as_markdown() -> None:
+    text = doctor_markdown(evil_answer())
+    outside, fence = [], ""
+    for line in text.splitlines():
+        if not fence and line.startswith("```"):
+            fence = line[: len(line) - len(line.lstrip("`"))]
+        elif fence and line == fence:
+            fence = ""
+        elif not fence:
+            outside.append(line)
+    assert fence == ""
+    for line in outside:
+        bare = line.replace("**torch-missing**", "")
+        assert "<script>" not in bare and " @everyone" not in bare and " # " not in bare
+
+
+def test_a_path_in_prose_is_shown_as_it_is() -> None:
+    assert escaped(r"C:\new_env") == r"C:\\new\_env"
+
+
+def test_markdown_carries_no_home_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = changed(
+        python={"executable": "/home/janedoe/env/bin/python"}, torch={"backend": "cpu"}
+    )
+    main(["doctor", "--from", saved(machine, tmp_path), "--format", "markdown"])
+    shown = capsys.readouterr().out
+    assert "janedoe" not in shown and "~/env/bin/python" in shown
+    main(["doctor", "--from", saved(machine, tmp_path), "--format", "markdown", "--keep-private"])
+    assert "janedoe" in capsys.readouterr().out
+
+
+# --- documents and exit codes --------------------------------------------------------------------
+
+
+def test_the_document_is_the_contracts(capsys: pytest.CaptureFixture[str]) -> None:
+    code, document = document_of(["doctor", "--from", "rtx3050-laptop"], capsys)
+    assert code == 1
+    assert next(iter(document)) == "schema" and document["schema"] == "gpusetup.doctor/1"
+    assert document["cause"] == "torch-cpu-build"
+    assert document["resolution"]["torch"] == "2.15.0"
+    assert document["resolution"]["backend"] == "cu130"
+    jsonschema.validate(document, json_schema(DoctorAnswer))
+
+
+@pytest.mark.parametrize(
+    ("machine", "strict", "code"),
+    (
+        (HEALTHY, False, 0),
+        (HEALTHY, True, 0),
+        (changed(env={"CUDA_LAUNCH_BLOCKING": "1"}), False, 0),
+        (changed(env={"CUDA_LAUNCH_BLOCKING": "1"}), True, 1),
+        (changed(env={"NVIDIA_TF32_OVERRIDE": "1"}), True, 0),
+        (changed(torch={"backend": "cpu", "cuda": None}), False, 1),
+        (Snapshot(), False, 1),
+    ),
+)
+def test_exit_codes(
+    machine: Snapshot,
+    strict: bool,
+    code: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["doctor", "--from", saved(machine, tmp_path), *(["--strict"] if strict else [])]
+    assert main(arguments) == code
+    assert capsys.readouterr().err == ""
+
+
+def test_only_shows_what_was_asked_for_and_keeps_the_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = changed(torch={"backend": "cpu", "cuda": None}, env={"NVIDIA_TF32_OVERRIDE": "1"})
+    arguments = ["doctor", "--from", saved(machine, tmp_path), "--only", "tf32-precision"]
+    code, document = document_of(arguments, capsys)
+    assert code == 1 and document["cause"] == "torch-cpu-build"
+    assert [finding["id"] for finding in document["findings"]] == ["tf32-precision"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    (
+        (["--only", "torch-cpu"], "torch-cpu-build"),
+        (["--explain", "no-such-thing"], "No"),
+        (["--from", "no-such-machine"], "no-such-machine"),
+        (["--from", "rtx3050-laptop", "--torch", "what?"], "what?"),
+        (["--from", "rtx3050-laptop", "--for-driver", "new"], "new"),
+        (["--from", "rtx3050-laptop", "--for-gpu", "RTX 9999 Mega"], "RTX 9999"),
+    ),
+)
+def test_wrong_questions_exit_2_and_say_what_is_wrong(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and said.lower() in shown.err.lower() and "Traceback" not in shown.err
+
+
+def test_torch_asks_for_another_build(capsys: pytest.CaptureFixture[str]) -> None:
+    _, document = document_of(["doctor", "--from", "rtx3050-laptop", "--torch", "2.5.1"], capsys)
+    resolution = document["resolution"]
+    assert (resolution["torch"], resolution["backend"]) == ("2.5.1", "cu124")
+    assert [choice["backend"] for choice in resolution["fallbacks"]] == ["cu121", "cu118"]
+    assert "--torch 2.5.1" in document["findings"][0]["fix"]["commands"][0]
+
+
+def test_save_writes_a_redacted_snapshot_that_from_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = changed(python={"executable": "/home/janedoe/env/bin/python"})
+    kept = tmp_path / "kept.json"
+    main(["doctor", "--from", saved(machine, tmp_path), "--save", str(kept)])
+    assert "janedoe" not in kept.read_text()
+    capsys.readouterr()
+    assert document_of(["doctor", "--from", str(kept)], capsys)[1]["cause"] == "ok"
+
+
+def test_a_save_that_cannot_be_written_is_blocked(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["doctor", "--from", "rtx3050-laptop", "--save", "/no/such/folder/x.json"]
+    assert main(arguments) == 3
+    assert "/no/such/folder/x.json" in capsys.readouterr().err
+
+
+# --- another host --------------------------------------------------------------------------------
+
+NO_GPU_HERE = changed(
+    gpus=(),
+    pci_devices=(),
+    devices=(),
+    driver=Driver(module_loaded=False, library_found=False),
+    container={"kind": "docker"},
+)
+"""An image build: the torch is right, there is neither driver nor GPU."""
+
+
+@pytest.mark.parametrize(
+    ("host", "cause"),
+    (
+        (["--for-gpu", "RTX 4090", "--for-driver", "580.95.05"], "ok"),
+        (["--for-gpu", "sm_90"], "ok"),
+        (["--for-driver", "580.95.05"], "ok"),
+        (["--for-gpu", "RTX 4090", "--for-driver", "550.54.14"], "driver-too-old"),
+        (["--for-gpu", "GTX 1080 Ti", "--for-driver", "580.95.05"], "arch-too-old-for-wheel"),
+        (["--for-gpu", "RTX 4090", "--for-gpu", "GTX 1080 Ti"], "arch-too-old-for-wheel"),
+        ([], "no-nvidia-gpu"),
+    ),
+)
+def test_an_image_is_judged_for_the_host_that_will_run_it(
+    host: list[str], cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["doctor", "--from", saved(NO_GPU_HERE, tmp_path), *host]
+    code, document = document_of(arguments, capsys)
+    assert document["cause"] == cause
+    assert code == (0 if cause == "ok" else 1)
+
+
+def test_an_image_with_a_cpu_build_is_no_image_for_a_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = changed(NO_GPU_HERE, torch={"backend": "cpu", "cuda": None, "version": "2.14.1+cpu"})
+    arguments = ["doctor", "--from", saved(machine, tmp_path), "--for-gpu", "RTX 4090"]
+    assert document_of(arguments, capsys)[1]["cause"] == "torch-cpu-build"
+
+
+def test_a_host_without_a_named_driver_is_told_which_one_it_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["doctor", "--from", saved(NO_GPU_HERE, tmp_path), "--for-gpu", "RTX 4090"]
+    findings = document_of(arguments, capsys)[1]["findings"]
+    told = next(finding for finding in findings if finding["id"] == "driver-to-expect")
+    assert told["fix"]["min_driver"] == load_catalog().driver_floor("13.0", "linux")
+
+
+# --- deep ----------------------------------------------------------------------------------------
+
+VERIFY_TEXT = json.dumps(
+    {
+        "checks": [
+            {"name": "matmul", "device": "cuda:0", "status": "failed", "detail": "off by 3"},
+            {"name": "amp", "device": "cuda:0", "status": "skipped", "detail": "matmul failed"},
+            {"name": "import", "device": "", "status": "passed", "detail": ""},
+        ]
+    }
+)
+
+
+def test_failed_checks_become_events_and_skipped_ones_do_not() -> None:
+    (event,) = doctor.failed_checks(VERIFY_TEXT)
+    assert event.kind == "check-failed" and event.values["name"] == "matmul"
+    assert judged(changed(events=(event,))).cause == "gpu-check-failed"
+
+
+def test_a_verify_that_dies_is_an_event_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = SimpleNamespace(stdout="", exit=None, problem="no answer in 300 s")
+    monkeypatch.setattr("gpusetup.run.run", lambda argv, timeout: ended)
+    (event,) = doctor.verified(HEALTHY, Console())
+    assert event == Event(
+        kind="check-failed",
+        values={"name": "verify", "device": "", "status": "crashed"},
+        source="verify",
+        text="no answer in 300 s",
+    )
+
+
+def test_nothing_is_verified_where_there_is_no_gpu_or_no_torch() -> None:
+    assert doctor.verified(changed(gpus=()), Console()) == ()
+    assert doctor.verified(changed(torch={"installed": False}), Console()) == ()
+
+
+# --- knowledge -----------------------------------------------------------------------------------
+
+
+def test_list_names_every_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--list"]) == 0
+    ids = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert ids == [row.id for row in facts()]
+    assert len(ids) == len(set(ids)) >= 45
+
+
+@pytest.mark.parametrize("row", facts(), ids=lambda row: row.id)
+def test_explain_says_what_proves_it_and_where_it_is_known_from(
+    row,
+    capsys: pytest.CaptureFixture[str],  # type: ignore[no-untyped-def]
+) -> None:
+    assert main(["doctor", "--explain", row.id]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in (row.title, row.means, row.proven_by, row.way_out, row.source, *row.explains):
+        assert " ".join(text.split()) in shown
