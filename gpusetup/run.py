@@ -6,6 +6,7 @@ killed (uninterruptible sleep in a driver call) is given up, not waited for.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -16,6 +17,10 @@ from dataclasses import dataclass
 
 GIVE_UP_SECONDS = 1.0
 """How long a killed child may take to die before it is given up."""
+
+
+RUNNING: set[subprocess.Popen[bytes]] = set()
+"""The children that somebody waits for, in whatever thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +70,7 @@ def run(
     except OSError as problem:
         return Output(argv=words, exit=None, problem=problem.strerror or str(problem))
     asked = None if stdin is None else stdin.encode()
+    RUNNING.add(child)
     try:
         out, err = child.communicate(asked, timeout=timeout)
         code, trouble = child.returncode, None
@@ -75,6 +81,8 @@ def run(
     except BaseException:
         kill_group(child)
         raise
+    finally:
+        RUNNING.discard(child)
     return Output(
         argv=words,
         exit=code,
@@ -92,6 +100,13 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
             os.killpg(child.pid, signal.SIGKILL)
         else:
             child.kill()
+
+
+@atexit.register
+def end_children() -> None:
+    """When we end (a Ctrl-C while other threads wait), nothing that we started stays behind."""
+    for child in tuple(RUNNING):
+        kill_group(child)
 
 
 def _what_it_said(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:

@@ -1,0 +1,55 @@
+"""Children end with us, and one that hangs ends at its limit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpusetup.run import RUNNING, run
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="looks into /proc")
+
+
+def is_alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_for_end(pid: int) -> bool:
+    for _ in range(100):
+        if not is_alive(pid):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_child_that_another_thread_waits_for_ends_when_we_do(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    program = (
+        "import sys, threading, time\n"
+        "from gpusetup.run import run\n"
+        f"argv = ('sh', '-c', 'echo $$ > {told}.new; mv {told}.new {told}; sleep 60')\n"
+        "threading.Thread(target=run, args=(argv,), kwargs={'timeout': 60}, daemon=True).start()\n"
+        f"import pathlib\nwhile not pathlib.Path({str(told)!r}).exists(): time.sleep(0.01)\n"
+        "raise KeyboardInterrupt\n"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=30)
+    assert wait_for_end(int(told.read_text()))
+
+
+def test_a_child_that_hangs_is_ended_with_its_own_children(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    said = run(("sh", "-c", f"sleep 60 & echo $! > {told}; wait"), timeout=1)
+    assert said.exit is None
+    assert said.problem == "no answer in 1 s"
+    assert wait_for_end(int(told.read_text()))
+    assert not RUNNING
+
+
+def test_a_program_that_is_not_there_is_an_output() -> None:
+    assert run(("/nowhere/program",), timeout=1).problem == "not found"
