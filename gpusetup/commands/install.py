@@ -270,6 +270,7 @@ def _planned(
         backend=options.backend,
         installer="uv" if options.installer == "auto" else options.installer,
         index_root=index_root_of(options.index_root, os.environ, INDEX_ROOT),
+        early=options.yes and not options.dry_run,
     )
     check_room_before(job, plan)
     return plan

@@ -11,12 +11,14 @@ import json
 import shutil
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import Blocked
+from gpusetup.install.layout import content_of
 from gpusetup.install.wheels import Wheel, without_credentials
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ class Fetcher:
         self._session = requests.Session()
         self._session.headers["User-Agent"] = "gpusetup"
         self._log = log
+        self._guard = Lock()
+        self._locks: dict[str, Lock] = {}
 
     def text(self, url: str, accept: str = "*/*") -> tuple[str, str] | None:
         """A page's media type and text; None where the server says that there is none."""
@@ -79,6 +83,26 @@ class Fetcher:
 
     def wheel(self, wheel: Wheel, house: Path, progress: Progress = lambda _w, _n: None) -> Path:
         """The wheel in the wheelhouse, fetched unless it is there already, and checked."""
+        with self._lock_of(wheel.filename):
+            return self._wheel(wheel, house, progress)
+
+    def early(self, wheels: Iterable[Wheel], house: Path) -> None:
+        """Begin to fetch beside what else is going on; what goes wrong is met again by `wheel`."""
+        for wheel in wheels:
+            Thread(target=self._early, args=(wheel, house), daemon=True).start()
+
+    def _early(self, wheel: Wheel, house: Path) -> None:
+        try:
+            house.mkdir(parents=True, exist_ok=True)
+            self.wheel(wheel, house)
+        except (Blocked, OSError) as problem:
+            self._log(f"{wheel.filename}, fetched early: {problem}")
+
+    def _lock_of(self, filename: str) -> Lock:
+        with self._guard:
+            return self._locks.setdefault(filename, Lock())
+
+    def _wheel(self, wheel: Wheel, house: Path, progress: Progress) -> Path:
         path = house / wheel.filename
         if is_kept(wheel, path):
             self._log(f"kept: {path}")
@@ -241,15 +265,23 @@ def _problem(wheel: Wheel, path: Path, digest: str) -> str | None:
             f"wrong hash: the index says sha256 {wheel.sha256[:16]}…, the file has {digest[:16]}…"
         )
     try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except (zipfile.BadZipFile, OSError):
+        names = content_of(path).names
+    except (zipfile.BadZipFile, OSError, KeyError, StopIteration):
         return "what came is no wheel" + _looks_like(path)
-    if any(name.startswith("/") or ".." in name.replace("\\", "/").split("/") for name in names):
+    if any(_leads_out(name) for name in names):
         return "the wheel holds a path that leads out of the environment"
-    if not any(name.endswith(".dist-info/METADATA") for name in names):
-        return "what came is no wheel (no METADATA in it)"
     return None
+
+
+def _leads_out(name: str) -> bool:
+    """Whether a path of an archive leaves the folder it is unpacked in.
+
+    >>> _leads_out("a/../../b"), _leads_out("/etc/x"), _leads_out("C:\\\\x"), _leads_out("a..b/c")
+    (True, True, True, False)
+    """
+    if name.startswith(("/", "\\")) or ":" in name[:3]:
+        return True
+    return ".." in name and ".." in name.replace("\\", "/").split("/")
 
 
 def _looks_like(path: Path) -> str:

@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from gpusetup.errors import Blocked
@@ -160,30 +161,68 @@ def _bytecode(folder: str, wanted: frozenset[str]) -> tuple[bool, list[str]]:
     return bool(names) and len(mine) == len(names), [str(Path(folder, name)) for name in mine]
 
 
-def wheel_paths(wheel: Path, layout: Layout) -> frozenset[str]:
-    """Where the files of a wheel go, its console scripts among them."""
-    with zipfile.ZipFile(wheel) as archive:
-        names = [name for name in archive.namelist() if not name.endswith("/")]
-        info = next(name.split("/")[0] for name in names if name.endswith(".dist-info/WHEEL"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelContent:
+    """What a wheel holds, read from its table of contents."""
+
+    names: tuple[str, ...]
+    unpacked_bytes: int
+    info: str
+    """Its metadata folder: `torch-2.13.0+cpu.dist-info`."""
+    pure: bool
+    scripts: tuple[str, ...]
+
+
+@lru_cache(maxsize=256)
+def wheel_content(path: str, _mtime_ns: int) -> WheelContent:
+    """Read a wheel's table of contents once; torch's has more than ten thousand entries.
+
+    Raises BadZipFile, KeyError or StopIteration for what is no wheel.
+    """
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        names = tuple(one.filename for one in entries if not one.is_dir())
+        info = next(name for name in names if name.endswith(".dist-info/WHEEL"))[: -len("/WHEEL")]
         pure = b"root-is-purelib: true" in archive.read(f"{info}/WHEEL").lower()
         points = f"{info}/entry_points.txt"
-        scripts = _scripts(archive.read(points).decode()) if points in names else ()
+        scripts = tuple(_scripts(archive.read(points).decode())) if points in names else ()
+    return WheelContent(
+        names=names,
+        unpacked_bytes=sum(one.file_size for one in entries),
+        info=info,
+        pure=pure,
+        scripts=scripts,
+    )
+
+
+def content_of(wheel: Path) -> WheelContent:
+    """As `wheel_content`, for the file as it is now."""
+    return wheel_content(str(wheel), wheel.stat().st_mtime_ns)
+
+
+def wheel_paths(wheel: Path, layout: Layout) -> frozenset[str]:
+    """Where the files of a wheel go, its console scripts among them."""
+    content = content_of(wheel)
     folders = {
         "purelib": layout.purelib,
         "platlib": layout.platlib,
         "scripts": layout.scripts,
         "data": layout.data,
-        "headers": str(Path(layout.data, "include")),
+        "headers": os.path.join(layout.data, "include"),
     }
-    data = f"{info.removesuffix('.dist-info')}.data/"
-    root = layout.purelib if pure else layout.platlib
-    placed = {str(Path(layout.scripts, f"{name}{end}")) for name in scripts for end in SCRIPT_ENDS}
-    for name in names:
+    data = f"{content.info.removesuffix('.dist-info')}.data/"
+    root = layout.purelib if content.pure else layout.platlib
+    placed = {
+        os.path.join(layout.scripts, f"{name}{end}")
+        for name in content.scripts
+        for end in SCRIPT_ENDS
+    }
+    for name in content.names:
         if name.startswith(data):
             kind, _, rest = name.removeprefix(data).partition("/")
-            placed.add(os.path.normpath(Path(folders.get(kind, root), rest)))
+            placed.add(os.path.join(folders.get(kind, root), os.path.normpath(rest)))
         else:
-            placed.add(os.path.normpath(Path(root, name)))
+            placed.add(f"{root}{os.sep}{name.replace('/', os.sep)}")
     return frozenset(placed)
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,8 +25,8 @@ from gpusetup.install.plan import (
     venv_step,
     versions_of,
 )
-from gpusetup.install.rest import ask_pip, ask_uv, stand_in
-from gpusetup.install.run import Job, require_room, room
+from gpusetup.install.rest import ask_pip, ask_uv, metadata_of, stand_in
+from gpusetup.install.run import WORKERS, Job, require_room, room
 from gpusetup.install.tools import asking_environment
 from gpusetup.install.wheels import Wheel, target_tags
 from gpusetup.model import Resolution, Snapshot
@@ -109,8 +110,12 @@ def make_plan(
     backend: str,
     installer: str,
     index_root: str,
+    early: bool = False,
 ) -> Plan:
-    """The plan with everything that can be known before a wheel is fetched."""
+    """The plan with everything that can be known before a wheel is fetched.
+
+    `early`: nobody will be asked, so that the fetching may begin beside the planning.
+    """
     family_versions = versions_of(resolution, asked.family)
     choices = choices_of(resolution, backend)
     tags = target_tags(where.layout)
@@ -126,11 +131,14 @@ def make_plan(
         choice=replace(choice, index_url=f"{index_root.rstrip('/')}/{choice.backend}"),
         passed_over=passed,
         fallbacks=choices[choices.index(choice) + 1 :],
-        family=tuple(_sized(job, wheel) for wheel in family),
+        family=_sized(job, family),
         packages=asked.packages,
         device=device_to_prove(choice.backend, gpus),
         notes=resolution.notes,
     )
+    if early:
+        check_room_before(job, plan)
+        job.fetcher.early(plan.family, job.house)
     return with_rest(job, where, plan)
 
 
@@ -148,7 +156,7 @@ def with_rest(job: Job, where: Where, plan: Plan) -> Plan:
 def finished(job: Job, where: Where, plan: Plan) -> Plan:
     """The plan with sizes, steps and what it would break."""
     installed = where.installed
-    rest = None if plan.rest is None else tuple(_sized(job, wheel) for wheel in plan.rest)
+    rest = None if plan.rest is None else _sized(job, plan.rest)
     plan = replace(plan, rest=rest, family=_changing(plan.family, installed))
     target = where.layout if where.venv is None else replace(where.layout, python=where.python)
     steps = switch_steps(plan, target, job.uv, str(job.house))
@@ -185,28 +193,37 @@ def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ..
 
 @contextmanager
 def _links(job: Job, family: Sequence[Wheel]) -> Iterator[Path | None]:
-    """A folder that holds the family's wheels or stand-ins; None where neither can be had yet."""
+    """A folder of stand-ins for the family's wheels; None where one's METADATA cannot be had yet.
+
+    Not the wheels themselves: uv would unpack gigabytes only to read what they require.
+    """
     with tempfile.TemporaryDirectory(prefix="gpusetup-") as name:
         folder = Path(name)
         yield folder if all(_link(job, wheel, folder) for wheel in family) else None
 
 
 def _link(job: Job, wheel: Wheel, folder: Path) -> bool:
-    kept = job.house / wheel.filename
-    if is_kept(wheel, kept):
-        try:
-            (folder / wheel.filename).symlink_to(kept)
-        except OSError:  # Windows without the right to make links
-            (folder / wheel.filename).hardlink_to(kept)
-        return True
-    answer = job.fetcher.text(wheel.metadata_url) if wheel.metadata_url else None
-    if answer is None:
+    metadata = _metadata(job, wheel)
+    if metadata is None:
         return False
-    stand_in(wheel, answer[1], folder)
+    stand_in(wheel, metadata, folder)
     return True
 
 
-def _sized(job: Job, wheel: Wheel) -> Wheel:
+def _metadata(job: Job, wheel: Wheel) -> str | None:
+    kept = job.house / wheel.filename
+    if is_kept(wheel, kept):
+        return metadata_of(kept)
+    answer = job.fetcher.text(wheel.metadata_url) if wheel.metadata_url else None
+    return None if answer is None else answer[1]
+
+
+def _sized(job: Job, wheels: Sequence[Wheel]) -> tuple[Wheel, ...]:
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return tuple(pool.map(lambda wheel: _with_size(job, wheel), wheels))
+
+
+def _with_size(job: Job, wheel: Wheel) -> Wheel:
     if wheel.size_bytes is not None:
         return wheel
     kept = job.house / wheel.filename

@@ -35,6 +35,13 @@ def stand_in(wheel: Wheel, metadata: str, folder: Path) -> Path:
     return path
 
 
+def metadata_of(wheel: Path) -> str:
+    """The METADATA of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        return archive.read(name).decode("utf-8", "replace")
+
+
 def pins(family: Iterable[Wheel]) -> tuple[str, ...]:
     """The exact requirements, local versions and all.
 

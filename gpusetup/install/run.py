@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import threading
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -17,7 +16,7 @@ from typing import Any
 from gpusetup.answers import DoneStep
 from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.install.fetch import Fetcher, Progress
-from gpusetup.install.layout import Layout
+from gpusetup.install.layout import Layout, content_of
 from gpusetup.install.log import Log
 from gpusetup.install.plan import Plan, Room, shortage, switch_steps
 from gpusetup.install.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
@@ -119,13 +118,8 @@ def take_away(folder: Path, existed: bool) -> None:
 
 def check_room(job: Job, layout: Layout, wheels: Sequence[Path]) -> None:
     """The unpacked wheels must fit on the target's disk and in uv's cache."""
-    unpacked = sum(unpacked_bytes(path) for path in wheels)
+    unpacked = sum(content_of(path).unpacked_bytes for path in wheels)
     require_room((room(layout.purelib, unpacked),))
-
-
-def unpacked_bytes(wheel: Path) -> int:
-    with zipfile.ZipFile(wheel) as archive:
-        return sum(entry.file_size for entry in archive.infolist())
 
 
 def room(path: str, needed_bytes: int) -> Room:
