@@ -92,6 +92,9 @@ def _pythons(situation: Situation, catalog: Catalog) -> Iterator[Change]:
     """Every other Python that has wheels, nearest to the present one first."""
     if situation.python is None:
         return
+    if situation.python_bits == 32:
+        wide = replace(situation, python_bits=64)
+        yield Change(kind="python", to=f"{situation.python} (64-bit)", situation=wide)
     known = {python for build in in_scope(situation, catalog) for python in build.pythons}
     now = _minor(situation.python)
     others = [p for p in known if not p.endswith("t") and p != situation.python]

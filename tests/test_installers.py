@@ -96,6 +96,13 @@ def test_conda_after_2_5_1_names_the_gpu_package_and_its_cuda() -> None:
     ]
 
 
+def test_a_build_of_conda_is_no_wheel() -> None:
+    found = resolution(T4, installer="conda")
+    for installer in ("uv", "pip"):
+        with pytest.raises(Unsatisfiable, match="resolved for conda"):
+            INSTALLERS[installer](found, Wish())
+
+
 def test_conda_without_a_build_that_fits_says_so() -> None:
     found = resolution(machine("T4", python="3.15"))
     with pytest.raises(Unsatisfiable, match="conda's channels have no torch build"):

@@ -92,6 +92,7 @@ WRONG = [
     (("--format", "conda", "--installer", "pip"), "exclude each other", None),
     (("--format", "uv", "--installer", "conda"), "made of wheels", None),
     (("--format", "uv", "--json"), "exclude each other", None),
+    (("--index-root", "http://mirror"), "`--refresh`", None),
     (("--from", "no-such-machine"), "no-such-machine", None),
 ]
 

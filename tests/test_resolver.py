@@ -269,6 +269,7 @@ def test_a_32_bit_python_has_no_wheels() -> None:
     found = resolve(narrow, ANY, CATALOG)
     assert found.build is None
     assert "64-bit Python" in reasons(found, "2.15.0")["cu130"]
+    assert found.advice == Advice(change="python", to="3.11 (64-bit)", gives="torch 2.15.0 (cu130)")
 
 
 def test_torchvision_is_left_out_for_the_one_python_that_it_refuses() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_machine_options, gather
 from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.model import Request
+from gpusetup.model import Request, Resolution, Snapshot
 from gpusetup.render.console import Console, plain
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.catalog import load_catalog, with_catalog
     from gpusetup.described import described
-    from gpusetup.resolver import check_request, resolve, to_answer
+    from gpusetup.resolver import check_request, resolve
 
     catalog = load_catalog()
     installer = "conda" if options.format == "conda" else options.installer or "auto"
@@ -76,23 +76,33 @@ def run(options: argparse.Namespace, out: Console) -> int:
         catalog = _refreshed(catalog, options, out)
     resolution = resolve(snapshot, request, catalog)
     resolution = replace(resolution, notes=(*resolution.notes, *_age(catalog)))
-    answer = to_answer(resolution, snapshot)
-    if options.format == "text":
-        from gpusetup.render.resolution import resolution_text
-
-        text = resolution_text(
-            answer, snapshot, installer=options.installer or "uv", explain=options.explain
-        )
-        out.answer(answer, plain(text))
-    else:
-        if resolution.build is None:
-            raise Unsatisfiable(
-                "No torch build fits", hint="`gpusetup resolve` without `--format` says why"
-            )
-        from gpusetup.render.formats import FORMATS as WRITERS
-
-        out.text(WRITERS[options.format](resolution, snapshot, options.installer or "uv"))
+    show = _screen if options.format == "text" else _file
+    show(resolution, snapshot, options, out)
     return 0 if resolution.build else Unsatisfiable.exit_code
+
+
+def _screen(
+    resolution: Resolution, snapshot: Snapshot, options: argparse.Namespace, out: Console
+) -> None:
+    from gpusetup.render.resolution import resolution_text
+    from gpusetup.resolver import to_answer
+
+    answer = to_answer(resolution, snapshot)
+    installer = options.installer or "uv"
+    text = resolution_text(answer, snapshot, installer=installer, explain=options.explain)
+    out.answer(answer, plain(text))
+
+
+def _file(
+    resolution: Resolution, snapshot: Snapshot, options: argparse.Namespace, out: Console
+) -> None:
+    from gpusetup.render.formats import FORMATS as WRITERS
+
+    if resolution.build is None:
+        raise Unsatisfiable(
+            "No torch build fits", hint="`gpusetup resolve` without `--format` says why"
+        )
+    out.text(WRITERS[options.format](resolution, snapshot, options.installer or "uv"))
 
 
 def _description(options: argparse.Namespace) -> Description:
@@ -109,6 +119,8 @@ def _description(options: argparse.Namespace) -> Description:
 
 
 def _check_format(options: argparse.Namespace) -> None:
+    if options.index_root and not options.refresh:
+        raise UsageError("`--index-root` is what `--refresh` asks: it goes with it")
     if options.format == "text":
         return
     if options.json:

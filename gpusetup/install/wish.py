@@ -26,9 +26,13 @@ class Wish:
 
 
 def chosen_build(resolution: Resolution) -> TorchBuild:
-    """The build of a resolution that has one."""
+    """The wheel of a resolution that has one; Unsatisfiable for none, and for a conda build."""
     if resolution.build is None:
         raise Unsatisfiable("No torch build fits this machine")
+    if resolution.build.channel != "pytorch":
+        raise Unsatisfiable(
+            f"torch {resolution.build.torch} was resolved for conda, not for wheels"
+        )
     return resolution.build
 
 
