@@ -9,6 +9,7 @@ from pathlib import Path
 from gpusetup.codec import from_json, to_json
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model import Snapshot
+from gpusetup.redaction import Private, redact
 
 MACHINES = Path(__file__).resolve().parent / "data" / "machines"
 MOST_BYTES = 8 << 20
@@ -153,8 +154,6 @@ def _gpus_in_words(snapshot: Snapshot) -> str:
     on_bus = any(device.vendor == "nvidia" for device in snapshot.pci_devices or ())
     return "an NVIDIA GPU on the bus" if on_bus else "no NVIDIA GPU seen"
 
-
-from gpusetup.redaction import Private, redact  # noqa: E402
 
 __all__ = [
     "Private",

@@ -70,7 +70,7 @@ def composer(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.setitem(sys.modules, "compose_machines", module)
     spec.loader.exec_module(module)
     yield module
-    for name in ("machine_parts", "machine_gpus"):
+    for name in ("machine_parts", "machine_gpus", "machine_makers"):
         sys.modules.pop(name, None)
 
 

@@ -4,14 +4,17 @@ It is run by the *target* interpreter by path, so the first entry of its search 
 folder, which the user's own `python` would not have; it is left out.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import platform
 import sys
 import sysconfig
+from typing import Any, Dict
 
 
-def facts():
+def facts() -> Dict[str, Any]:
     here = os.path.dirname(os.path.abspath(__file__))
     return {
         "python": platform.python_version(),

@@ -4,12 +4,15 @@ Run by the target interpreter by path: this folder leaves the search path first,
 import is the one that the user's own `python` would do.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
+from typing import Any, Dict
 
 
-def versions(number):
+def versions(number: int | None) -> str | None:
     """cuDNN's number as a version: 90100 is 9.1.0, 8902 is 8.9.2.
 
     >>> versions(90100), versions(8902)
@@ -21,13 +24,13 @@ def versions(number):
     return "%d.%d.%d" % (number // major, number % major // 100, number % 100)
 
 
-def answer():
+def answer() -> Dict[str, Any]:
     try:
         import torch
     except BaseException as problem:
         return {"import_error": "%s: %s" % (type(problem).__name__, problem)}
-    said = {"version": str(torch.__version__), "cuda": torch.version.cuda}
-    questions = {
+    said: Dict[str, Any] = {"version": str(torch.__version__), "cuda": torch.version.cuda}
+    questions: Dict[str, Any] = {
         "cuda_available": torch.cuda.is_available,
         "kernels": torch.cuda.get_arch_list,
         "cudnn": lambda: versions(torch.backends.cudnn.version()),
