@@ -62,6 +62,12 @@ from machine_makers import (  # noqa: E402
 )
 from machine_parts import Composer  # noqa: E402
 
+from gpusetup.codec import to_json  # noqa: E402
+from gpusetup.model import Snapshot  # noqa: E402
+from gpusetup.probe.machine import read_machine  # noqa: E402
+from gpusetup.probe.system import ReplaySystem, Tape  # noqa: E402
+from gpusetup.snapshot import FIRST, dump_snapshot  # noqa: E402
+
 TESTS = ROOT / "tests" / "machines"
 PACKAGE = ROOT / "gpusetup" / "data" / "machines"
 
