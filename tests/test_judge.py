@@ -29,7 +29,9 @@ from judging import (
 from gpusetup.catalog import load_catalog
 from gpusetup.model import (
     Capability,
+    Container,
     CudaApi,
+    DeviceNode,
     Driver,
     Finding,
     Fix,
@@ -80,6 +82,12 @@ ROOTS = (
         changed(driver={"library_version": "535.161.08"}, cuda_api=CudaApi(init_code=803)),
     ),
     ("driver-too-old", changed(driver={"version": "550.54.14", "cuda": "12.4"})),
+    # A driver that says itself that it serves the CUDA of the build is believed.
+    ("ok", changed(driver={"version": "575.57.08", "library_version": None, "cuda": "13.0"})),
+    # A driver that runs and a bus without a GPU: some GPUs are not on PCI. Nothing is claimed.
+    ("unknown", changed(gpus=None, pci_devices=())),
+    # GPUs were given to the container, so something else is wrong.
+    ("unknown", changed(NO_DRIVER, container=Container(kind="docker", nvidia_requested=True))),
     ("arch-too-old-for-wheel", changed(gpus=(GTX_1080_TI,))),
     # A loss of speed is the root only where nothing is broken.
     ("power-thermal-throttle", gpu(temperature_celsius=95)),
@@ -92,6 +100,17 @@ ROOTS = (
     # Musl has neither torch nor a driver: the platform is what must change.
     ("no-wheel-for-platform", changed(NO_DRIVER, os={"libc": "musl 1.2.5"})),
 )
+
+
+CLOSED = (DeviceNode(path="/dev/nvidia0", mode="crw-------", readable=False),)
+
+
+def test_what_is_explained_is_not_the_root_even_where_it_stands_first_in_the_order() -> None:
+    silent = {"library_found": True, "nvml_code": 9}
+    diagnosis = judged(changed(NO_DRIVER, driver=silent, devices=CLOSED))
+    explained = {f.id: f.explained_by for f in diagnosis.findings}
+    assert diagnosis.cause == "device-permission"
+    assert explained["driver-not-loaded"] == "device-permission"
 
 
 @pytest.mark.parametrize(("cause", "machine"), ROOTS)

@@ -427,6 +427,12 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(packages=packages(("torchvision", "0.29.1+cu130"))),
     ),
     (
+        "torchvision-mismatch",
+        E,
+        changed(packages=packages(("torchvision", "0.20.1"))),
+        changed(packages=packages(("torchvision", "99.0"))),
+    ),
+    (
         "torchaudio-mismatch",
         E,
         changed(
