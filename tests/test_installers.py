@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from described_machines import machine
 from hypothesis import given
 from hypothesis import strategies as st
+from index_server import build_wheel, index_server
 
 from gpusetup.catalog import load_catalog
 from gpusetup.errors import Unsatisfiable
@@ -33,7 +38,8 @@ def test_uv_takes_the_family_from_torchs_index_and_the_rest_from_the_users_own()
     wish = Wish(python="/env/bin/python", packages=(*FAMILY, "transformers"))
     pinned = "torch==2.5.1+cu124 torchvision==0.20.1+cu124 torchaudio==2.5.1+cu124"
     assert lines("uv", resolution(T4, torch="2.5.1"), wish) == [
-        f"uv pip install --python /env/bin/python --no-deps --index-url {INDEX}/cu124 {pinned}",
+        f"uv pip install --python /env/bin/python --no-deps --index {INDEX}/cu124 "
+        f"--default-index {INDEX}/cu124 {pinned}",
         f"uv pip install --python /env/bin/python {pinned} transformers",
     ]
 
@@ -49,10 +55,11 @@ def test_pip_is_the_targets_own_module() -> None:
 def test_a_mirror_replaces_the_root_and_a_wheelhouse_every_index() -> None:
     found = resolution(T4, torch="2.5.1")
     mirror = Wish(packages=("torch",), index_root="http://mirror/whl/")
-    assert "--index-url http://mirror/whl/cu124" in lines("uv", found, mirror)[0]
+    assert "--default-index http://mirror/whl/cu124" in lines("uv", found, mirror)[0]
+    assert "--index-url http://mirror/whl/cu124" in lines("pip", found, mirror)[0]
     house = Wish(packages=("torch",), wheelhouse="/wheels")
     for line in lines("uv", found, house) + lines("pip", found, house):
-        assert "--no-index --find-links /wheels" in line and "--index-url" not in line
+        assert "--no-index --find-links /wheels" in line and "://" not in line
 
 
 def test_a_companion_that_was_never_released_is_left_out() -> None:
@@ -65,7 +72,8 @@ def test_a_companion_that_was_never_released_is_left_out() -> None:
 def test_wheels_without_a_label_are_pinned_without_one_and_reinstalled() -> None:
     mac = resolution(machine(driver=None, os="macos", on="aarch64"))
     assert lines("uv", mac, Wish(packages=("torch",)))[0] == (
-        f"uv pip install --no-deps --index-url {INDEX}/cpu --reinstall-package=torch torch==2.15.0"
+        f"uv pip install --no-deps --index {INDEX}/cpu --default-index {INDEX}/cpu "
+        "--reinstall-package=torch torch==2.15.0"
     )
     assert "--force-reinstall" in lines("pip", mac, Wish())[0]
     assert "reinstall" not in lines("pip", mac, Wish())[1]
@@ -125,7 +133,49 @@ def test_torchs_index_is_never_beside_another_one(build, packages) -> None:  # t
     for name in ("uv", "pip"):
         first, second = INSTALLERS[name](found, Wish(packages=tuple(sorted(packages))))
         assert "--no-deps" in first.argv and "--no-deps" not in second.argv
-        assert first.argv[first.argv.index("--index-url") + 1].startswith(INDEX)
+        asked = {word for word in first.argv if "://" in word}
+        assert asked == {f"{INDEX}/{build.backend}"}
         assert not any("index" in word and "://" in word for word in second.argv)
         assert not any("extra-index" in word for step in (first, second) for word in step.argv)
         assert "numpy" not in first.argv
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_the_real_installer_takes_each_thing_from_its_own_index(
+    installer: str, tmp_path: Path
+) -> None:
+    """An installed CPU torch is replaced; the default index has newer CPU builds and is not asked
+    for torch's own, only for what torch needs."""
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "UV_CACHE_DIR": str(tmp_path / "cache")}
+    here = tmp_path / "venv"
+    uv = (sys.executable, "-m", "uv")
+
+    def run(*argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=90)
+
+    assert run(sys.executable, "-m", "venv", str(here)).returncode == 0
+    python = str(here / "bin" / "python")
+    with index_server(tmp_path / "index") as index:
+        for shelf, version in (
+            ("whl/cu124", "2.5.1+cu124"),
+            ("whl/cu124", "2.9.0+cu124"),
+            ("simple", "2.5.1"),
+            ("simple", "2.15.0"),
+        ):
+            wheel = build_wheel(tmp_path / shelf, "torch", version, requires=("filelock",))
+            index.add(shelf, wheel)
+        index.add("simple", build_wheel(tmp_path / "simple", "filelock", "3.20.0"))
+        mirror = {"UV_DEFAULT_INDEX": index.simple, "PIP_INDEX_URL": index.simple}
+        env |= mirror | {"UV_INDEX": index.simple, "PIP_EXTRA_INDEX_URL": index.simple}
+        cpu = run(*uv, "pip", "install", "--python", python, "--no-deps", "torch==2.5.1")
+        assert cpu.returncode == 0, cpu.stderr
+        index.asked.clear()
+        wish = Wish(python=python, packages=("torch",), index_root=index.index_root)
+        for step in INSTALLERS[installer](resolution(T4, torch="2.5.1"), wish):
+            argv = (*uv, *step.argv[1:]) if step.argv[0] == "uv" else step.argv
+            done = run(*argv)
+            assert done.returncode == 0, done.stderr
+        installed = run(python, "-c", "import torch, filelock; print(torch.__version__)")
+        assert installed.stdout.strip() == "2.5.1+cu124"
+        assert index.asked_for("GET /simple/filelock/") >= 1
+        assert index.asked_for("GET /whl/cu124/filelock/") == 0

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from gpusetup.catalog import index_url
 from gpusetup.install.wish import (
     Wish,
     chosen_build,
     default_index,
     others,
     pins,
-    torch_index,
     unlabelled,
 )
-from gpusetup.model import Resolution, Step
+from gpusetup.model import Resolution, Step, TorchBuild
 
 
 def pip(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
@@ -23,10 +23,17 @@ def pip(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
     return (
         Step(
             title=f"{', '.join(exact)} from torch's own index",
-            argv=(*install, "--no-deps", *again, *torch_index(build, wish), *exact),
+            argv=(*install, "--no-deps", *again, *_torch_index(build, wish), *exact),
         ),
         Step(
             title="everything else from your default index",
             argv=(*install, *default_index(wish), *exact, *others(wish.packages)),
         ),
     )
+
+
+def _torch_index(build: TorchBuild, wish: Wish) -> tuple[str, ...]:
+    """torch's own index in place of the user's; an extra one of theirs lacks the exact label."""
+    if wish.wheelhouse:
+        return default_index(wish)
+    return ("--index-url", index_url(build.backend, wish.index_root))

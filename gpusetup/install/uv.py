@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from gpusetup.catalog import index_url
 from gpusetup.install.wish import (
     Wish,
     chosen_build,
     default_index,
     others,
     pins,
-    torch_index,
     unlabelled,
 )
-from gpusetup.model import Resolution, Step
+from gpusetup.model import Resolution, Step, TorchBuild
 
 
 def uv(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
@@ -24,10 +24,22 @@ def uv(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
     return (
         Step(
             title=f"{', '.join(exact)} from torch's own index",
-            argv=(*install, "--no-deps", *torch_index(build, wish), *again, *exact),
+            argv=(*install, "--no-deps", *_torch_index(build, wish), *again, *exact),
         ),
         Step(
             title="everything else from your default index",
             argv=(*install, *default_index(wish), *exact, *others(wish.packages)),
         ),
     )
+
+
+def _torch_index(build: TorchBuild, wish: Wish) -> tuple[str, ...]:
+    """torch's own index, and no other.
+
+    As default index alone it would come after those of the user's configuration, and uv stops at
+    the first index that has a project; `--index-url` yields to UV_DEFAULT_INDEX.
+    """
+    if wish.wheelhouse:
+        return default_index(wish)
+    url = index_url(build.backend, wish.index_root)
+    return ("--index", url, "--default-index", url)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpusetup.catalog import INDEX_ROOT, index_url
+from gpusetup.catalog import INDEX_ROOT
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model import Resolution, TorchBuild
 
@@ -75,13 +75,6 @@ def unlabelled(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
 def others(packages: tuple[str, ...]) -> tuple[str, ...]:
     """What was asked for besides the family."""
     return tuple(package for package in packages if package not in FAMILY)
-
-
-def torch_index(build: TorchBuild, wish: Wish) -> tuple[str, ...]:
-    """Where the family comes from, as options that uv and pip share."""
-    if wish.wheelhouse:
-        return ("--no-index", "--find-links", wish.wheelhouse)
-    return ("--index-url", index_url(build.backend, wish.index_root))
 
 
 def default_index(wish: Wish) -> tuple[str, ...]:
