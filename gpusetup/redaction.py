@@ -11,16 +11,21 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gpusetup.catalog import load_catalog
 from gpusetup.codec import from_plain, to_plain
 from gpusetup.model import Snapshot
 from gpusetup.probe.environment import is_kept
+from gpusetup.probe.packages import CONDA_WATCHED, WATCHED
 
 AS_IT_IS = frozenset({"schema", "origin", "family", "taken_at", "compute_capability"})
 """Fields of a closed vocabulary or shape, which carry nothing of their own."""
+FREE_NAMES = "values"
+"""The mapping whose keys readers choose; the names of all others are the record's own."""
 _VERSION = re.compile(r"\d[\w.+!-]{0,40}")
 
 COMMON_NAMES = frozenset(
@@ -82,7 +87,8 @@ def _walk(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
     if isinstance(value, str):
         return _text(value, scrub, key)
     if isinstance(value, dict):
-        return {scrub(name): _walk(inner, scrub, name) for name, inner in value.items()}
+        names = {name: scrub(name) if key == FREE_NAMES else name for name in value}
+        return {names[name]: _walk(inner, scrub, name) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_walk(inner, scrub, key) for inner in value]
     return value
@@ -194,7 +200,8 @@ class Scrubber:
         homes = tuple(sorted(private.homes, key=len, reverse=True))
         last = (re.split(r"[\\/]", home)[-1] for home in homes)
         uuids = tuple(str(gpu["uuid"]) for gpu in plain.get("gpus") or () if gpu.get("uuid"))
-        return cls(homes, names_pattern((*private.names, *found, *last)), uuids)
+        pattern = names_pattern((*private.names, *found, *last), vocabulary())
+        return cls(homes, pattern, uuids)
 
     def text(self, text: str) -> str:
         for home in self.homes:
@@ -224,13 +231,23 @@ class Scrubber:
         return self.aliases.setdefault(whole, f"{kind}-{len(self.aliases) + 1:04d}")
 
 
-def names_pattern(names: Iterable[str]) -> re.Pattern[str] | None:
+@cache
+def vocabulary() -> frozenset[str]:
+    """Words that a record is made of: a host called `h100` or `triton` tells nothing."""
+    models = " ".join(row.name for row in load_catalog().gpus)
+    own = frozenset(part.name for part in fields(Snapshot))
+    return COMMON_NAMES | own | WATCHED | CONDA_WATCHED | frozenset(models.lower().split())
+
+
+def names_pattern(
+    names: Iterable[str], known: frozenset[str] = COMMON_NAMES
+) -> re.Pattern[str] | None:
     """A pattern that finds the names as whole words, the longest first; None without any.
 
     >>> names_pattern(["root", "al", "alice"]).sub("<private>", "alice alices root")
     '<private> alices root'
     """
-    telling = {n for n in names if len(n) > 2 and n.lower() not in COMMON_NAMES and not n.isdigit()}
+    telling = {n for n in names if len(n) > 2 and n.lower() not in known and not n.isdigit()}
     if not telling:
         return None
     words = "|".join(re.escape(name) for name in sorted(telling, key=len, reverse=True))

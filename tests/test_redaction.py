@@ -23,13 +23,13 @@ from gpusetup.model import (
     Wanted,
 )
 from gpusetup.probe.environment import is_kept, kept
-from gpusetup.redaction import COMMON_NAMES, Private, private_here, redact
+from gpusetup.redaction import Private, private_here, redact, vocabulary
 from gpusetup.snapshot import dump_snapshot, example_machines, machine_named
 
 NOBODY = Private()
 WORDS = st.text(string.ascii_lowercase, min_size=5, max_size=12).filter(
     # A name that is part of the record's own words cannot be told from them.
-    lambda word: word not in COMMON_NAMES and word not in OWN_WORDS
+    lambda word: word not in vocabulary() and word not in OWN_WORDS
 )
 HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 UUIDS = st.uuids(version=4).map(str)
@@ -270,3 +270,10 @@ def test_addresses_of_a_network_go(address: str) -> None:
 def test_a_user_who_is_called_like_a_word_of_the_record_does_not_break_it() -> None:
     snapshot = Snapshot(origin="composed", taken_at="2026-11-20T09:00:00Z")
     assert redact(snapshot, Private(names=("composed", "gpusetup", "snapshot"))) == snapshot
+
+
+@pytest.mark.parametrize("host", ["h100", "A100", "triton", "spark", "epyc", "memory", "toolkit"])
+def test_a_host_that_is_called_like_its_hardware_does_not_spoil_the_record(host: str) -> None:
+    machine = machine_named("h100-no-fabric-manager")
+    made = redact(machine, Private(names=(host,)))
+    assert made == redact(machine, NOBODY)
