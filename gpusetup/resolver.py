@@ -126,7 +126,8 @@ def _nearest_backends(backend: str, catalog: Catalog) -> str:
     import difflib
 
     # Of several equally near labels the newest are the ones that people mean.
-    known = sorted(catalog.backends, key=lambda b: (len(b), b), reverse=True)
+    empty = {backend for backend, torches in catalog.other_backends.items() if not torches}
+    known = sorted(set(catalog.backends) - empty, key=lambda b: (len(b), b), reverse=True)
     near = difflib.get_close_matches(backend, known, 3, 0.5) or ["cpu", "cu126", "cu130"]
     return f"the nearest: {', '.join(near)}"
 
