@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import jsonschema
 import pytest
+import standin
 from judging import HEALTHY, changed, judged
 from rich.console import Console as Rich
 
@@ -371,6 +372,44 @@ def test_a_host_without_a_named_driver_is_told_which_one_it_needs(
     findings = document_of(arguments, capsys)[1]["findings"]
     told = next(finding for finding in findings if finding["id"] == "driver-to-expect")
     assert told["fix"]["min_driver"] == load_catalog().driver_floor("13.0", "linux")
+
+
+# --- the real children ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "cause"),
+    (
+        ({"cuda__init": 101}, "invalid-device-ordinal"),
+        ({"cuda__init": 802}, "system-not-ready-fabric-manager"),
+        ({"cuda__init": 803}, "libcuda-driver-mismatch"),
+        ({"cuda__init": 804}, "forward-compat-unsupported"),
+        ({"nvml__init": 18}, "nvml-mismatch"),
+    ),
+)
+def test_what_the_driver_libraries_answer_becomes_the_cause(
+    state: dict[str, int],
+    cause: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    standin.install(monkeypatch, tmp_path, standin.state((standin.A100,), **state))
+    code, document = document_of(["doctor", "--python", sys.executable], capsys)
+    assert (code, document["cause"]) == (1, cause)
+    root = document["findings"][0]
+    assert root["root"] and root["evidence"]
+
+
+def test_without_a_target_doctor_is_blocked_and_says_how_to_name_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "prefix", "/home/me/.local/share/pipx/venvs/gpusetup")
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["doctor"]) == 3
+    assert "--python" in capsys.readouterr().err
 
 
 # --- deep ----------------------------------------------------------------------------------------

@@ -312,6 +312,18 @@ def test_an_old_driver_gets_its_floor_and_the_build_that_needs_no_update() -> No
     assert not way.needs_reboot
 
 
+def test_debian_is_not_promised_a_driver_that_it_does_not_have() -> None:
+    old = {"version": "384.81", "cuda": "9.0"}
+    machine = changed(
+        os={"id": "debian"},
+        driver=old,
+        torch=Torch(installed=False),
+        wanted=Wanted(backend="cu130"),
+    )
+    way = fix(machine, "driver-too-old")
+    assert way.commands == () and "https://www.nvidia.com/drivers" in way.text
+
+
 def test_in_wsl_the_driver_is_windows_own() -> None:
     machine = changed(WSL, gpus=None, driver=Driver(library_found=False), cuda_api=CudaApi())
     way = fix(machine, "wsl-driver")

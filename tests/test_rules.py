@@ -114,8 +114,14 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     (
         "container-nvml-lost",
         E,
-        changed(IN_DOCKER, gpus=None, driver={"nvml_code": 999, "nvml_message": "Unknown Error"}),
-        changed(gpus=None, driver={"nvml_code": 999}),
+        changed(IN_DOCKER, gpus=None, driver={"nvml_code": 999}, cuda_api=CudaApi()),
+        changed(gpus=None, driver={"nvml_code": 999}, cuda_api=CudaApi()),
+    ),
+    (
+        "container-nvml-lost",
+        E,
+        changed(IN_DOCKER, driver={"nvml_code": 999}, cuda_api=CudaApi(init_code=100)),
+        changed(IN_DOCKER, driver={"nvml_code": 999}),
     ),
     (
         "container-driver-capability-missing",

@@ -155,7 +155,8 @@ def _start_with_gpu(case: Case) -> Fix:
 def container_nvml_lost(case: Case) -> Iterator[Finding]:
     """A running container whose GPU access was taken away (a systemd reload on the host)."""
     driver = case.snapshot.driver
-    lost = driver.nvml_code == NVML_UNKNOWN and in_container(case)
+    works = case.snapshot.cuda_api.init_code == 0
+    lost = driver.nvml_code == NVML_UNKNOWN and in_container(case) and not works
     if not (lost or events(case, "container-nvml-lost")):
         return
     yield error(

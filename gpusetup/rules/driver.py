@@ -418,10 +418,14 @@ def _no_torch_for_this_driver(case: Case) -> Finding:
 
 def driver_newer_than_catalog(case: Case) -> Iterator[Finding]:
     """The driver is newer than every row: it counts as the newest row."""
-    for remark in case.resolution.notes:
-        if "newer than the catalog" in remark and "driver" in remark.lower():
-            yield note("driver-newer-than-catalog", remark)
-            return
+    version = case.snapshot.driver.version
+    if version and case.catalog.driver_is_newer(version):
+        yield note(
+            "driver-newer-than-catalog",
+            f"Driver {version} is newer than the catalog of {case.catalog.as_of}: it counts as its "
+            "newest row",
+            evidence=(shown(case, "driver.version", f"driver {version}"),),
+        )
 
 
 def driver_slow(case: Case) -> Iterator[Finding]:

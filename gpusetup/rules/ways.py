@@ -184,9 +184,15 @@ def branch(case: Case, floor: str | None) -> int:
     return min(wanted, last) if last else wanted
 
 
+NEWEST_PACKAGED = {"debian": 550}
+"""The newest branch in a distribution's own packages, where that is old (Debian 13: 550.163)."""
+
+
 def driver_commands(case: Case, floor: str | None = None) -> tuple[str, ...]:
     """How this distribution installs a driver; () where only a download page does it."""
     number = branch(case, floor)
+    if floor and parsed(floor).major > NEWEST_PACKAGED.get(distribution(case) or "", number):
+        return ()
     lowest = lowest_capability(case)
     flavour = "-open" if lowest and lowest >= OPEN_MODULE_FROM else ""
     if distribution(case) == "ubuntu" and lowest is None:
