@@ -22,13 +22,13 @@ OWN = {
     "site_packages": "/opt/own/lib/python3.12/site-packages",
     "stdlib": "/usr/lib/python3.12",
     "path": ["/opt/own/bin", "/usr/lib/python3.12", "/opt/own/lib/python3.12/site-packages"],
-    "cwd": "/work",
+    "cwd": "/proj",
     "bits": 64,
 }
 OWN_FILES = {"/opt/own/bin/python": "", "/opt/own/pyvenv.cfg": "home = /usr/bin\nuv = 0.9.7\n"}
 ENV = {"/venv/bin/python": "", "/venv/pyvenv.cfg": "home = /usr/bin\nversion = 3.11.9\n"}
 CONDA = {"/conda/bin/python": "", "/conda/conda-meta/python-3.10.14-h955_0_cpython.json": "{}"}
-LOCAL = {"/work/.venv/bin/python": "", "/work/.venv/pyvenv.cfg": "home = /usr/bin\n"}
+LOCAL = {"/proj/.venv/bin/python": "", "/proj/.venv/pyvenv.cfg": "home = /usr/bin\n"}
 ALL = {**OWN_FILES, **ENV, **CONDA, **LOCAL}
 ACTIVE = {"VIRTUAL_ENV": "/venv", "CONDA_PREFIX": "/conda"}
 
@@ -40,9 +40,9 @@ ACTIVE = {"VIRTUAL_ENV": "/venv", "CONDA_PREFIX": "/conda"}
         ("/venv", {}, ALL, "--python", "/venv/bin/python"),
         (None, ACTIVE, ALL, "VIRTUAL_ENV", "/venv/bin/python"),
         (None, {"CONDA_PREFIX": "/conda"}, ALL, "CONDA_PREFIX", "/conda/bin/python"),
-        (None, {}, ALL, ".venv", "/work/.venv/bin/python"),
+        (None, {}, ALL, ".venv", "/proj/.venv/bin/python"),
         (None, {}, OWN_FILES, "self", "/opt/own/bin/python"),
-        (None, {"VIRTUAL_ENV": "/gone"}, ALL, ".venv", "/work/.venv/bin/python"),
+        (None, {"VIRTUAL_ENV": "/gone"}, ALL, ".venv", "/proj/.venv/bin/python"),
         (None, {"VIRTUAL_ENV": "", "CONDA_PREFIX": ""}, OWN_FILES, "self", "/opt/own/bin/python"),
     ],
 )
@@ -70,15 +70,15 @@ def test_a_tool_environment_is_no_target(files: dict[str, str], prefix: str, too
 
 
 def test_a_named_interpreter_that_is_none_is_a_wrong_question() -> None:
-    for named in ("/nowhere/python", "pyton", "/work"):
+    for named in ("/nowhere/python", "pyton", "/proj"):
         with pytest.raises(BadInput, match="no Python interpreter"):
-            choose_target(system({**OWN_FILES, "/work/": ""}, facts=OWN), named)
+            choose_target(system({**OWN_FILES, "/proj/": ""}, facts=OWN), named)
 
 
 def test_a_relative_path_is_one_below_the_working_folder() -> None:
     for named in (".venv", ".venv/bin/python"):
         target = choose_target(system(ALL, facts=OWN), named)
-        assert (target.python, target.chosen_by) == ("/work/.venv/bin/python", "--python")
+        assert (target.python, target.chosen_by) == ("/proj/.venv/bin/python", "--python")
 
 
 def test_an_interpreter_that_may_not_be_reached_is_blocked() -> None:

@@ -42,7 +42,7 @@ def torch_files(
     }
 
 
-def read(files: dict[str, str], *, target: Target = TARGET, cwd: str = "/work") -> TorchSide:
+def read(files: dict[str, str], *, target: Target = TARGET, cwd: str = "/proj") -> TorchSide:
     return read_torch(system({f"{SITE}/": "", **files}, facts={"cwd": cwd}), target)
 
 
@@ -159,17 +159,17 @@ def test_a_develop_install_is_found_by_its_link() -> None:
 @pytest.mark.parametrize(
     ("files", "module"),
     [
-        ({"/work/torch.py": ""}, "torch"),
-        ({"/work/torch/__init__.py": ""}, "torch"),
-        ({"/work/random.py": ""}, "random"),
-        ({"/work/torch/notes.txt": ""}, None),
-        ({"/work/my_torch.py": ""}, None),
+        ({"/proj/torch.py": ""}, "torch"),
+        ({"/proj/torch/__init__.py": ""}, "torch"),
+        ({"/proj/random.py": ""}, "random"),
+        ({"/proj/torch/notes.txt": ""}, None),
+        ({"/proj/my_torch.py": ""}, None),
     ],
 )
 def test_a_local_file_that_hides_a_module_is_an_event(
     files: dict[str, str], module: str | None
 ) -> None:
-    side = read({**torch_files(), "/work/": "", **files})
+    side = read({**torch_files(), "/proj/": "", **files})
     assert [event.values["module"] for event in side.events] == ([module] if module else [])
 
 
@@ -258,7 +258,7 @@ def test_under_deep_torch_itself_is_asked() -> None:
 
 
 def test_a_torch_that_cannot_be_imported_says_why() -> None:
-    machine = system({f"{SITE}/": "", **torch_files()}, facts={"cwd": "/work"})
+    machine = system({f"{SITE}/": "", **torch_files()}, facts={"cwd": "/proj"})
     machine.tape.ask["read_torch /env/bin/python"] = {"import_error": "OSError: libcudart.so.12"}
     side = read_torch(ReplaySystem(machine.tape), TARGET, deep=True)
     assert side.torch.import_error == "OSError: libcudart.so.12"

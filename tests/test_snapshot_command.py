@@ -96,7 +96,7 @@ def test_under_v_the_questions_and_the_answers_are_shown(
 PIPX = {
     "executable": "/h/pipx/venvs/gpusetup/bin/python",
     "prefix": "/h/pipx/venvs/gpusetup",
-    "cwd": "/work",
+    "cwd": "/proj",
 }
 
 
@@ -112,7 +112,7 @@ def test_without_a_target_a_snapshot_can_be_taken_and_a_doctor_is_blocked() -> N
 
 
 def test_a_stale_activated_environment_is_an_event() -> None:
-    facts = {"executable": "/usr/bin/python3", "prefix": "/usr", "cwd": "/work"}
+    facts = {"executable": "/usr/bin/python3", "prefix": "/usr", "cwd": "/proj"}
     machine = system({"/usr/bin/python3": ""}, facts=facts, environ={"VIRTUAL_ENV": "/gone"})
     event = next(e for e in read_machine(machine).events if e.kind == "stale-environment")
     assert event.values == {
