@@ -518,13 +518,12 @@ def test_a_read_only_environment_is_refused(
     assert "gpusetup install --venv .venv" in said.err
 
 
-def test_another_machine_gets_the_steps_to_type_there(
-    install: Install, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_machine_gets_the_steps_to_type_there(world: World, install: Install) -> None:
     said = install("--from", "rtx3050-laptop", "--dry-run", "--torch", "2.5.1", "--json")
     assert said.exit == 0, said.err
     first, second = said.answer["steps"]
     assert "torch==2.5.1+cu124" in first["argv"]
-    assert first["argv"][first["argv"].index("--index-url") + 1].endswith("/whl/cu124")
+    assert f"{world.index.index_root}/cu124" in first["argv"]
     assert "--no-deps" in first["argv"]
-    assert "--index-url" not in second["argv"]
+    assert not [word for word in second["argv"] if "index" in word]
+    assert world.index.asked == []

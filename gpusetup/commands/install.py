@@ -116,7 +116,8 @@ def _described(options: argparse.Namespace, out: Console) -> int:
     before = _family_of(snapshot)
     asked = asked_for(options.packages, before)
     installer = "uv" if options.installer == "auto" else options.installer
-    resolution = _resolved(snapshot, _request(options, asked))
+    request = request_of(options, asked, by_conda=installer == "conda")
+    resolution = resolved(snapshot, request)
     wish = Wish(
         python=snapshot.python.executable,
         packages=(*asked.family, *asked.packages),
@@ -128,7 +129,7 @@ def _described(options: argparse.Namespace, out: Console) -> int:
         state="planned",
         target=snapshot.python.prefix or snapshot.python.executable or options.machine_from,
         before=before,
-        after=_after(resolution, asked),
+        after=after_of(resolution, asked),
         steps=tuple(DoneStep(argv=step.argv) for step in steps),
     )
     out.answer(answer, described_text(answer, resolution, steps))
@@ -143,7 +144,7 @@ def _family_of(snapshot: Snapshot) -> dict[str, str]:
     return {**({"torch": torch} if snapshot.torch.installed and torch else {}), **found}
 
 
-def _after(resolution: Resolution, asked: Asked) -> dict[str, str]:
+def after_of(resolution: Resolution, asked: Asked) -> dict[str, str]:
     from gpusetup.install.plan import versions_of
 
     build = resolution.build
@@ -155,6 +156,7 @@ def _after(resolution: Resolution, asked: Asked) -> dict[str, str]:
 
 
 def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
+    from gpusetup.commands.install_conda import by_conda, conda_is_meant
     from gpusetup.install.fetch import Fetcher
     from gpusetup.install.plan import already_there, asked_for, versions_of
     from gpusetup.install.run import Job, default_house
@@ -172,8 +174,10 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
         say=out.talk,
     )
     asked = asked_for(options.packages, where.installed)
-    request = _request(options, asked)
-    resolution = _resolved(snapshot, request)
+    request = request_of(options, asked)
+    if conda_is_meant(options, snapshot):
+        return by_conda(options, out, job, snapshot, asked)
+    resolution = resolved(snapshot, request)
     versions = versions_of(resolution, asked.family)
     backend = resolution.build.backend if resolution.build else ""
     if already_there(versions, backend, where.installed) and not asked.packages:
@@ -185,7 +189,7 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
         out.answer(_answer(job, plan, "planned"), _shown(job, plan))
         return 0
     out.talk(_shown(job, plan))
-    if not options.yes and not _agreed(out):
+    if not options.yes and not agreed():
         out.talk("Nothing was changed.")
         return 1
     return _carried_out(options, out, job, where, plan)
@@ -218,7 +222,7 @@ def _where(options: argparse.Namespace, out: Console) -> tuple[Where, Snapshot]:
     return Where(layout=layout, venv=venv), snapshot
 
 
-def _request(options: argparse.Namespace, asked: Asked) -> Request:
+def request_of(options: argparse.Namespace, asked: Asked, *, by_conda: bool = False) -> Request:
     from gpusetup.model import Request
 
     if options.torch and asked.torch:
@@ -229,11 +233,11 @@ def _request(options: argparse.Namespace, asked: Asked) -> Request:
     return Request(
         torch=options.torch or asked.torch,
         backend=options.backend,
-        installer="conda" if options.installer == "conda" else "auto",
+        installer="conda" if by_conda else "auto",
     )
 
 
-def _resolved(snapshot: Snapshot, request: Request) -> Resolution:
+def resolved(snapshot: Snapshot, request: Request) -> Resolution:
     from gpusetup.catalog import load_catalog
     from gpusetup.resolver import check_request, resolve
 
@@ -245,7 +249,7 @@ def _resolved(snapshot: Snapshot, request: Request) -> Resolution:
         raise Unsatisfiable(
             "No PyTorch build fits this machine"
             + "".join(f"\n  {r.torch} {r.backend}: {r.reason}" for r in resolution.rejections[:5]),
-            hint=f"{advice.change} {advice.to} gives {advice.gives}; " if advice else None,
+            hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
         )
     return resolution
 
@@ -285,7 +289,7 @@ def _shown(job: Job, plan: Plan) -> str:
     return plan_text(plan, kept=kept, free_bytes=room(plan.target, 0).free_bytes)
 
 
-def _agreed(out: Console) -> bool:
+def agreed() -> bool:
     sys.stderr.write("Proceed? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import Blocked
 from gpusetup.install.layout import content_of
-from gpusetup.install.wheels import Wheel, without_credentials
+from gpusetup.install.wheels import Wheel, in_words, without_credentials
 
 if TYPE_CHECKING:
     import requests
@@ -28,6 +28,8 @@ CONNECT_SECONDS = 5.0
 SILENCE_SECONDS = 6.0
 """How long a server may say nothing."""
 LIMITS = (CONNECT_SECONDS, SILENCE_SECONDS)
+PAGE_SECONDS = 8.0
+PAGE_BYTES = 64 << 20
 PAUSES = (0.5, 2.0)
 """Between the tries of what may be a passing fault."""
 CHUNK = 1 << 16
@@ -62,7 +64,7 @@ class Fetcher:
         try:
             if answer.status_code in MISSING:
                 return None
-            return answer.headers.get("Content-Type", ""), answer.text
+            return answer.headers.get("Content-Type", ""), _page_text(url, answer)
         except requests.RequestException as problem:
             raise blocked(url, cause_of(problem)) from problem
         finally:
@@ -179,6 +181,19 @@ class Fetcher:
                 pause = max(pause, wait)
             time.sleep(pause)
         raise AssertionError("the last try returns or raises")
+
+
+def _page_text(url: str, answer: requests.Response) -> str:
+    """A page's text, within limits of time and size: a trickle or a flood is no index page."""
+    until = time.monotonic() + PAGE_SECONDS
+    found = bytearray()
+    for chunk in answer.iter_content(CHUNK):
+        found += chunk
+        if time.monotonic() > until:
+            raise blocked(url, f"does not end within {PAGE_SECONDS:g} s")
+        if len(found) > PAGE_BYTES:
+            raise blocked(url, f"is longer than {in_words(PAGE_BYTES)}")
+    return found.decode(answer.encoding or "utf-8", "replace")
 
 
 # --- what went wrong -----------------------------------------------------------------------------

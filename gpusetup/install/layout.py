@@ -12,7 +12,6 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from gpusetup.errors import Blocked
@@ -173,13 +172,12 @@ class WheelContent:
     scripts: tuple[str, ...]
 
 
-@lru_cache(maxsize=256)
-def wheel_content(path: str, _mtime_ns: int) -> WheelContent:
-    """Read a wheel's table of contents once; torch's has more than ten thousand entries.
+def read_content(wheel: Path) -> WheelContent:
+    """A wheel's table of contents.
 
     Raises BadZipFile, KeyError or StopIteration for what is no wheel.
     """
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(wheel) as archive:
         entries = archive.infolist()
         names = tuple(one.filename for one in entries if not one.is_dir())
         info = next(name for name in names if name.endswith(".dist-info/WHEEL"))[: -len("/WHEEL")]
@@ -195,9 +193,16 @@ def wheel_content(path: str, _mtime_ns: int) -> WheelContent:
     )
 
 
+_CONTENTS: dict[tuple[int, int, int], WheelContent] = {}
+
+
 def content_of(wheel: Path) -> WheelContent:
-    """As `wheel_content`, for the file as it is now."""
-    return wheel_content(str(wheel), wheel.stat().st_mtime_ns)
+    """As `read_content`, read once for a file; torch's has more than ten thousand entries."""
+    found = wheel.stat()
+    key = (found.st_dev, found.st_ino, found.st_mtime_ns)
+    if key not in _CONTENTS:
+        _CONTENTS[key] = read_content(wheel)
+    return _CONTENTS[key]
 
 
 def wheel_paths(wheel: Path, layout: Layout) -> frozenset[str]:
@@ -241,13 +246,28 @@ def _scripts(entry_points: str) -> Iterator[str]:
 def new_entries(paths: Iterable[str]) -> tuple[str, ...]:
     """For files that will be made: the topmost entry of each that is not there yet."""
     there: dict[str, bool] = {}
+    tops: dict[str, str] = {}
     found = set()
     for path in paths:
-        top = path
-        while not _is_there(parent := os.path.dirname(top), there):
-            top = parent
-        found.add(top)
+        folder = os.path.dirname(path)
+        if folder not in tops:
+            tops[folder] = _topmost_missing(folder, there)
+        found.add(tops[folder] or path)
     return tuple(sorted(found))
+
+
+def _topmost_missing(folder: str, there: dict[str, bool]) -> str:
+    """The topmost of a folder and those above it that is not there; "" where all are."""
+    top = ""
+    while not _is_there(folder, there):
+        top, folder = folder, os.path.dirname(folder)
+    return top
+
+
+def those_there(paths: Iterable[str]) -> set[str]:
+    """The paths of these that exist; one look for all that lie in a folder that does not."""
+    there: dict[str, bool] = {}
+    return {p for p in paths if _is_there(os.path.dirname(p), there) and os.path.lexists(p)}
 
 
 def _is_there(folder: str, known: dict[str, bool]) -> bool:

@@ -31,7 +31,7 @@ from gpusetup.install.transaction import (
     prepare,
     put_back,
 )
-from gpusetup.install.wheels import Wheel
+from gpusetup.install.wheels import Wheel, in_words
 from gpusetup.model import Step
 from gpusetup.run import Output, run
 
@@ -141,19 +141,6 @@ def require_room(rooms: Sequence[Room]) -> None:
             hint="nothing was changed; make room (`uv cache clean` frees uv's cache), "
             "or use another disk: `--venv DIR`",
         )
-
-
-def in_words(count: int | float) -> str:
-    """A size as people read it.
-
-    >>> in_words(191_794_682), in_words(812)
-    ('182.9 MiB', '812 B')
-    """
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1000:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.2f} GiB"
 
 
 def switch(

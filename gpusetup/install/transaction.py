@@ -25,6 +25,7 @@ from gpusetup.install.layout import (
     distributions,
     files_of,
     new_entries,
+    those_there,
     wheel_paths,
 )
 
@@ -66,7 +67,7 @@ def prepare(
     gone = tuple(one for one in distributions(layout) if one.name in set(leaving))
     files = frozenset[str]().union(*(files_of(one, layout) for one in gone))
     made = frozenset[str]().union(*(wheel_paths(wheel, layout) for wheel in wheels))
-    overwritten = {path for path in made - files if os.path.lexists(path)}
+    overwritten = those_there(made - files)
     away = covering(files | overwritten, layout.roots)
     moves = tuple(Move(path=path, kept=f"{number:05d}") for number, path in enumerate(away))
     return Journal(
@@ -81,12 +82,9 @@ def _not_there_after(made: Iterable[str], away: tuple[str, ...]) -> tuple[str, .
     """The topmost new entries once `away` has been moved; bytecode of new files among them."""
     leaving = set(away)
     fresh = [path for path in made if not _inside(path, leaving)]
-    caches = (_bytecode_folder(path) for path in fresh if path.endswith(".py"))
-    return new_entries({*fresh, *(path for path in caches if not os.path.lexists(path))})
-
-
-def _bytecode_folder(source: str) -> str:
-    return os.path.join(os.path.dirname(source), "__pycache__")
+    sources = {os.path.dirname(path) for path in fresh if path.endswith(".py")}
+    caches = {os.path.join(folder, "__pycache__") for folder in sources}
+    return new_entries({*fresh, *(caches - those_there(caches))})
 
 
 def _inside(path: str, folders: set[str]) -> bool:
@@ -208,10 +206,11 @@ def rename(source: Path, destination: Path) -> None:
 
 def remove(path: Path) -> None:
     """Delete a file, a link or a whole folder; nothing where it is not there."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-    else:
+    if not path.is_symlink() and path.is_dir():
         shutil.rmtree(path)
+        return
+    with contextlib.suppress(NotADirectoryError):  # a file stands where a folder would be
+        path.unlink(missing_ok=True)
 
 
 def family_of(installed: Iterable[Distribution]) -> dict[str, str]:

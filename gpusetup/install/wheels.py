@@ -156,3 +156,16 @@ def without_credentials(url: str) -> str:
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=host).geturl()
+
+
+def in_words(count: int | float) -> str:
+    """A size as people read it.
+
+    >>> in_words(191_794_682), in_words(812)
+    ('182.9 MiB', '812 B')
+    """
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.2f} GiB"

@@ -9,8 +9,7 @@ from typing import Any
 from gpusetup.answers import InstallAnswer
 from gpusetup.install.log import shared
 from gpusetup.install.plan import Plan
-from gpusetup.install.run import in_words
-from gpusetup.install.wheels import TORCH_INDEX, Wheel, without_credentials
+from gpusetup.install.wheels import TORCH_INDEX, Wheel, in_words, without_credentials
 from gpusetup.model import Resolution, Step
 from gpusetup.render.console import plain
 
@@ -102,6 +101,16 @@ def described_text(answer: InstallAnswer, resolution: Resolution, steps: Iterabl
     if resolution.fallbacks:
         rest = ", then ".join(one.backend for one in resolution.fallbacks)
         lines.append(f"         if an index has no such wheel: {rest}")
+    lines += ["Steps", *(f"  {command(step)}" for step in steps)]
+    lines += [f"Note     {note}" for note in resolution.notes]
+    return plain("\n".join(lines)) + "\n"
+
+
+def steps_text(target: str, resolution: Resolution, steps: Iterable[Step]) -> str:
+    """The steps of an installer that plans for itself (conda)."""
+    build = resolution.build
+    what = f"torch {build.torch} ({build.backend}) from {build.channel}" if build else ""
+    lines = [f"Target   {target}", f"Install  {what}"]
     lines += ["Steps", *(f"  {command(step)}" for step in steps)]
     lines += [f"Note     {note}" for note in resolution.notes]
     return plain("\n".join(lines)) + "\n"

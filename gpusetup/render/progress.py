@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gpusetup.install.fetch import Progress
-from gpusetup.install.run import in_words
-from gpusetup.install.wheels import Wheel
+from gpusetup.install.wheels import Wheel, in_words
 from gpusetup.render.console import plain
 
 

@@ -1,0 +1,100 @@
+"""`gpusetup install` by conda, mamba or micromamba, for environments that are theirs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.answers import DoneStep, InstallAnswer
+from gpusetup.commands.install import after_of, agreed, request_of, resolved
+from gpusetup.errors import Blocked
+from gpusetup.install.by_conda import (
+    carry_out_conda,
+    conda_prefix,
+    conda_program,
+    conda_steps,
+    records,
+    shown,
+)
+from gpusetup.install.plan import device_to_prove
+from gpusetup.render.console import Console
+from gpusetup.render.install import outcome_text, steps_text
+
+if TYPE_CHECKING:
+    from gpusetup.install.plan import Asked
+    from gpusetup.install.run import Job
+    from gpusetup.model import Resolution, Snapshot, Step
+
+
+def conda_is_meant(options: argparse.Namespace, snapshot: Snapshot) -> bool:
+    """Where conda has installed torch, another installer would leave two in one place."""
+    if options.installer != "auto":
+        return bool(options.installer == "conda")
+    theirs = snapshot.python.manager == "conda" and snapshot.torch.installer == "conda"
+    return theirs and not options.venv and conda_program(os.environ) is not None
+
+
+def by_conda(
+    options: argparse.Namespace, out: Console, job: Job, snapshot: Snapshot, asked: Asked
+) -> int:
+    """Show the recipe's step, ask, run, prove; the exit code."""
+    prefix, program = conda_prefix(snapshot), conda_program(os.environ)
+    resolution = resolved(snapshot, request_of(options, asked, by_conda=True))
+    steps = conda_steps(resolution, (*asked.family, *asked.packages), prefix, program)
+    text = steps_text(prefix, resolution, steps)
+    if options.dry_run:
+        out.answer(_planned(job, prefix, resolution, asked, steps), text)
+        return 0
+    if program is None:
+        raise Blocked(
+            "Neither conda nor mamba nor micromamba is found on PATH",
+            hint="activate it, or use `--installer uv`; `--dry-run` shows the recipe",
+        )
+    out.talk(text)
+    if not options.yes and not agreed():
+        out.talk("Nothing was changed.")
+        return 1
+    return _carried_out(options, out, job, snapshot, resolution, prefix, steps)
+
+
+def _planned(
+    job: Job, prefix: str, resolution: Resolution, asked: Asked, steps: tuple[Step, ...]
+) -> InstallAnswer:
+    return InstallAnswer(
+        state="planned",
+        target=prefix,
+        before=shown(records(prefix)),
+        after=after_of(resolution, asked),
+        steps=tuple(DoneStep(argv=step.argv) for step in steps),
+        log=str(job.log.path),
+    )
+
+
+def _carried_out(
+    options: argparse.Namespace,
+    out: Console,
+    job: Job,
+    snapshot: Snapshot,
+    resolution: Resolution,
+    prefix: str,
+    steps: tuple[Step, ...],
+) -> int:
+    before = shown(records(prefix))
+    build = resolution.build
+    gpus = None if snapshot.gpus is None else len(snapshot.gpus)
+    device = device_to_prove(build.backend if build else "cpu", gpus)
+    python = snapshot.python.executable or str(Path(prefix, "bin", "python"))
+    outcome = carry_out_conda(job, steps, python, prefix, device, verify=not options.no_verify)
+    answer = InstallAnswer(
+        state="installed" if outcome.kept else "restored",
+        target=prefix,
+        before=before,
+        after=shown(records(prefix)),
+        steps=tuple(job.done),
+        verdict=outcome.verdict,
+        log=str(job.log.path),
+    )
+    out.answer(answer, outcome_text(answer))
+    return 0 if outcome.kept else 1
