@@ -81,6 +81,7 @@ def xid(number: int) -> Snapshot:
 CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     # --- no NVIDIA GPU ---
     ("no-nvidia-gpu", E, NO_GPU, NO_DRIVER),
+    ("no-nvidia-gpu", E, changed(MAC, os={"machine": "x86_64"}), MAC),
     ("amd-gpu", E, ONLY_AMD, NO_GPU),
     ("amd-gpu", E, replace(NO_GPU, torch=Torch(installed=True, backend="rocm6.4")), HEALTHY),
     ("intel-gpu", E, replace(NO_GPU, torch=Torch(installed=True, backend="xpu")), NO_GPU),

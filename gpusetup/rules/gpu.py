@@ -35,7 +35,9 @@ def apple_silicon(case: Case) -> Iterator[Finding]:
                 text='The ordinary wheel uses the GPU as device "mps"; code that asks for '
                 '"cuda" must '
                 'ask for "mps" or "cpu"',
-                commands=(ways.pip(case, "install", "torch", "torchvision"),),
+                commands=()
+                if case.snapshot.torch.installed
+                else (ways.pip(case, "install", "torch", "torchvision"),),
             ),
         )
 
@@ -62,7 +64,7 @@ def _other_maker(case: Case, vendors: set[str]) -> Iterator[Finding]:
             f"{d.vendor} {d.name or d.device_id or 'device'} at {d.bus_id or 'PCI'}",
         )
         for d in case.snapshot.pci_devices or ()
-    ) or (shown(case, "pci_devices", "no display controller of NVIDIA on the PCI bus"),)
+    ) or (_nothing_listed(case),)
     if backend.startswith("rocm") or "amd" in vendors:
         yield error(
             "amd-gpu",
@@ -94,6 +96,12 @@ def _other_maker(case: Case, vendors: set[str]) -> Iterator[Finding]:
                 commands=_cpu_commands(case),
             ),
         )
+
+
+def _nothing_listed(case: Case) -> Evidence:
+    if on(case, "macos"):
+        return shown(case, "os.family", "macOS, for which NVIDIA's last driver is of 2018")
+    return shown(case, "pci_devices", "no display controller of NVIDIA on the PCI bus")
 
 
 def _cpu_commands(case: Case) -> tuple[str, ...]:
