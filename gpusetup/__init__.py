@@ -7,7 +7,10 @@ listed in `__all__` is loaded from its module on first use.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+
+TYPE_CHECKING = False  # as typing's, without importing it
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 

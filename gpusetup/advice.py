@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpusetup.catalog import Catalog
 from gpusetup.choice import best_build, in_scope
 from gpusetup.model import Advice, Gpu, TorchBuild, parsed
 from gpusetup.situation import Situation
+from gpusetup.value import Value, replace
 
 Kind = Literal["driver", "python", "gpu", "torch", "os", "backend"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Value):
     """One thing that could be otherwise, and the situation that it would make."""
 
     kind: Kind

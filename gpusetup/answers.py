@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gpusetup.model import (
@@ -18,18 +17,17 @@ from gpusetup.model import (
     Served,
     Snapshot,
 )
+from gpusetup.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorAnswer:
+class ErrorAnswer(Value):
     schema: Literal["gpusetup.error/1"] = "gpusetup.error/1"
     message: str
     hint: str | None = None
     exit: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolveAnswer:
+class ResolveAnswer(Value):
     """Also the `resolution` of doctor. `torch` is null when nothing fits."""
 
     schema: Literal["gpusetup.resolve/1"] = "gpusetup.resolve/1"
@@ -44,13 +42,12 @@ class ResolveAnswer:
     fallbacks: tuple[Choice, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     advice: Advice | None = None
-    commands: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     notes: tuple[str, ...] = ()
     catalog_as_of: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorAnswer:
+class DoctorAnswer(Value):
     schema: Literal["gpusetup.doctor/1"] = "gpusetup.doctor/1"
     cause: str
     """The id of the root cause, or `ok`, or `unknown`."""
@@ -60,15 +57,13 @@ class DoctorAnswer:
     catalog_as_of: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoneStep:
+class DoneStep(Value):
     argv: tuple[str, ...]
     seconds: float | None = None
     exit: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstallAnswer:
+class InstallAnswer(Value):
     schema: Literal["gpusetup.install/1"] = "gpusetup.install/1"
     state: Literal["installed", "unchanged", "restored", "planned"]
     target: str
@@ -81,8 +76,7 @@ class InstallAnswer:
     log: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckAnswer:
+class CheckAnswer(Value):
     """One check of verify. The folder `verify/` stands alone, so this mirrors what it prints."""
 
     name: str
@@ -97,8 +91,7 @@ class CheckAnswer:
     """The one next step, where the check did not pass."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyAnswer:
+class VerifyAnswer(Value):
     schema: Literal["gpusetup.verify/1"] = "gpusetup.verify/1"
     verdict: Literal["passed", "failed"]
     torch: str | None
@@ -118,4 +111,12 @@ ANSWERS: dict[str, type] = {
 }
 """Command -> the type of its answer."""
 
-__all__ = ["ANSWERS", "DoctorAnswer", "ErrorAnswer", "InstallAnswer", "ResolveAnswer", "Resolution", "VerifyAnswer"]
+__all__ = [
+    "ANSWERS",
+    "DoctorAnswer",
+    "ErrorAnswer",
+    "InstallAnswer",
+    "Resolution",
+    "ResolveAnswer",
+    "VerifyAnswer",
+]

@@ -7,7 +7,6 @@ name (`gpus.py`); a driver's CUDA and the floors follow from the driver's branch
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -15,6 +14,7 @@ from typing import Literal
 from gpusetup.gpus import GpuRow, one_capability, one_memory, rows_named
 from gpusetup.kernels import release
 from gpusetup.model import Capability, Gpu, Reading, Snapshot, TorchBuild, parsed
+from gpusetup.value import Value, replace
 
 DATA = Path(__file__).resolve().parent / "data" / "catalog.json"
 SOURCE = "catalog"
@@ -23,8 +23,7 @@ INDEX_ROOT = "https://download.pytorch.org/whl"
 Channel = Literal["pytorch", "conda-pytorch", "conda-forge"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(Value):
     """One torch release and the companions that belong to it."""
 
     torch: str
@@ -37,8 +36,7 @@ class Release:
     torchaudio: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
+class Floor(Value):
     """The least driver for a CUDA version (`12.4.1`) or a whole family (`12`)."""
 
     cuda: str
@@ -49,16 +47,14 @@ class Floor:
         return self.windows if family == "windows" else self.linux
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Branch:
+class Branch(Value):
     """A driver branch and the CUDA version that its `nvidia-smi` prints."""
 
     branch: int
     cuda: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retired:
+class Retired(Value):
     """The last driver branch that knows an architecture; `minor` None means the whole major."""
 
     architecture: str
@@ -67,8 +63,7 @@ class Retired:
     minor: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Catalog:
+class Catalog(Value):
     as_of: str
     builds: tuple[TorchBuild, ...]
     releases: tuple[Release, ...]

@@ -6,7 +6,6 @@ written as torch's own builds write them. `scripts/refresh_catalog.py` writes th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -14,6 +13,7 @@ from gpusetup.catalog import Branch, Catalog, Channel, Floor, Release, Retired, 
 from gpusetup.codec import from_json
 from gpusetup.gpus import GpuRow
 from gpusetup.model import Capability, TorchBuild
+from gpusetup.value import Value, replace
 
 
 def read_catalog(raw: bytes) -> Catalog:
@@ -38,8 +38,7 @@ def read_catalog(raw: bytes) -> Catalog:
     return replace(catalog, builds=_builds(document, catalog))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Build:
+class _Build(Value):
     backend: str
     arch: str = ""
     """As in TORCH_CUDA_ARCH_LIST: `8.0 9.0 12.0+PTX`."""
@@ -48,8 +47,7 @@ class _Build:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Platform:
+class _Platform(Value):
     on: str
     """`linux-x86_64`."""
     pythons: str
@@ -59,13 +57,11 @@ class _Platform:
     labelled: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Release(Release):
     platforms: tuple[_Platform, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CondaBuild:
+class _CondaBuild(Value):
     torch: str
     channel: Channel
     on: str
@@ -76,14 +72,12 @@ class _CondaBuild:
     glibc: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Other:
+class _Other(Value):
     backend: str
     torch: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Names:
+class _Names(Value):
     capability: Capability
     names: tuple[str, ...]
 
@@ -94,15 +88,13 @@ class _Names:
 Row = TypeVar("Row")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group(Generic[Row]):
+class _Group(Value, Generic[Row]):
     """Rows with one date, certainty and list of sources."""
 
     rows: tuple[Row, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
+class _Document(Value):
     """The file: groups of rows, each with its date, certainty and sources."""
 
     as_of: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 
 from gpusetup.catalog import Catalog
@@ -11,6 +10,7 @@ from gpusetup.constraints import fits
 from gpusetup.kernels import release
 from gpusetup.model import TorchBuild
 from gpusetup.situation import CHANNELS, Situation, version
+from gpusetup.value import replace
 
 
 def in_scope(situation: Situation, catalog: Catalog) -> tuple[TorchBuild, ...]:

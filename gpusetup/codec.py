@@ -75,7 +75,7 @@ def _encode(value: object) -> object:
 def _decode(kind: type, value: object) -> object:
     if kind is Capability and isinstance(value, str):
         return Capability.parse(value)
-    raise msgspec.ValidationError(f"expected {kind.__name__}, got {value!r}")
+    raise msgspec.ValidationError(f"expected {kind.__name__}, got {type(value).__name__}")
 
 
 def _schema(kind: type) -> dict[str, Any]:

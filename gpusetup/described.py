@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpusetup.catalog import Catalog
 from gpusetup.errors import UsageError
 from gpusetup.gpus import gpu_described
 from gpusetup.model import Container, CudaApi, Driver, Os, Python, Reading, Snapshot
+from gpusetup.value import Value, replace
 
 Family = Literal["linux", "windows", "macos"]
 MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
+class Description(Value):
     """What somebody says about a machine; None is what the read machine keeps."""
 
     driver: str | None = None

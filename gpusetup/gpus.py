@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 from gpusetup.errors import UsageError
 from gpusetup.model import Capability, Gpu
+from gpusetup.value import Value
 
 VENDOR_WORDS = frozenset({"nvidia", "corporation", "gpu", "graphics", "card"})
 """Words that never tell two GPUs apart."""
@@ -35,8 +35,7 @@ PARTS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuRow:
+class GpuRow(Value):
     """One GPU of the catalog. Peaks are dense TFLOPS; `variable_clock` ones are no yardstick."""
 
     name: str
@@ -54,7 +53,7 @@ class GpuRow:
     released: str | None = None
     variable_clock: bool = False
     note: str | None = None
-    peak_tflops: Mapping[str, float] = field(default_factory=dict)
+    peak_tflops: Mapping[str, float] = {}
     peaks_published: tuple[str, ...] = ()
     """The peaks that the vendor published; the others are computed from clocks."""
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import total_ordering
 from typing import TYPE_CHECKING, Literal
+
+from gpusetup.value import Value
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -51,7 +52,7 @@ class Capability:
 
     @classmethod
     def parse(cls, text: str) -> Capability:
-        """Read `8.6`, `86`, `sm_86`, `sm_90a` or `compute_86`; raise ValueError on anything else."""
+        """Read `8.6`, `86`, `sm_86`, `sm_90a`, `compute_86`; ValueError on anything else."""
         digits = text.strip().lower().removeprefix("sm_").removeprefix("compute_").rstrip("af")
         major, dot, minor = digits.partition(".")
         if not dot:
@@ -91,8 +92,7 @@ class Capability:
 # --- the record of a machine -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Value):
     """One source's answer about one subject, or why it has none."""
 
     subject: str
@@ -101,8 +101,7 @@ class Reading:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Os:
+class Os(Value):
     family: Literal["linux", "windows", "macos"] | None = None
     name: str | None = None
     """What the system calls itself: `Ubuntu 24.04.1 LTS`."""
@@ -120,15 +119,14 @@ class Os:
     secure_boot: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Python:
+class Python(Value):
     """The target interpreter."""
 
     version: str | None = None
     executable: str | None = None
     prefix: str | None = None
     manager: str | None = None
-    """Who made the environment: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv tool`, `system`."""
+    """Who made it: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv tool`, `system`."""
     chosen_by: str | None = None
     """Why this is the target: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv`, `self`."""
     bits: int | None = None
@@ -141,8 +139,7 @@ class Python:
     """Other interpreters on PATH, in PATH's order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
+class Driver(Value):
     version: str | None = None
     """The kernel driver's version, as printed."""
     cuda: str | None = None
@@ -166,8 +163,7 @@ class Driver:
     persistence: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CudaApi:
+class CudaApi(Value):
     """What the CUDA driver API (libcuda) itself answers."""
 
     init_code: int | None = None
@@ -177,8 +173,7 @@ class CudaApi:
     version: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class Gpu(Value):
     """One NVIDIA GPU (or, where `mig_of` is set, one MIG instance of it)."""
 
     name: str
@@ -220,8 +215,7 @@ class Gpu:
     display_active: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PciDevice:
+class PciDevice(Value):
     """A display or 3D controller on the PCI bus, whoever made it."""
 
     vendor: str
@@ -234,8 +228,7 @@ class PciDevice:
     power_state: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class Package(Value):
     """One installed distribution that matters here (the torch family, nvidia-*, triton, numpy…)."""
 
     name: str
@@ -250,8 +243,7 @@ class Package:
     """False where its files are not all there (a cut install)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Torch:
+class Torch(Value):
     """The torch that the target interpreter would import."""
 
     installed: bool | None = None
@@ -273,8 +265,7 @@ class Torch:
     cudnn: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class Container(Value):
     kind: str | None = None
     """`docker`, `podman`, `kubernetes`, `lxc`, `singularity`; `none` when it is no container."""
     nvidia_requested: bool | None = None
@@ -283,8 +274,7 @@ class Container:
     """A cuda-compat (forward compatibility) library found before the driver's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conda:
+class Conda(Value):
     prefix: str | None = None
     name: str | None = None
     executable: str | None = None
@@ -292,8 +282,7 @@ class Conda:
     """The version of `__cuda`, where the text or the override shows it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolkit:
+class Toolkit(Value):
     """A CUDA toolkit on the machine (not needed to run wheels)."""
 
     nvcc: str | None = None
@@ -307,8 +296,7 @@ class Toolkit:
     """The first C compiler on PATH."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Value):
     total_bytes: int | None = None
     available_bytes: int | None = None
     cgroup_limit_bytes: int | None = None
@@ -320,8 +308,7 @@ class Memory:
     """RLIMIT_AS; None where unlimited or unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
+class Disk(Value):
     subject: str
     """`site-packages`, `uv-cache`, `pip-cache`, `tmp`."""
     path: str
@@ -329,8 +316,7 @@ class Disk:
     writable: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceNode:
+class DeviceNode(Value):
     path: str
     mode: str | None = None
     """`crw-rw-rw-`."""
@@ -338,16 +324,14 @@ class DeviceNode:
     writable: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cpu:
+class Cpu(Value):
     name: str | None = None
     logical_cores: int | None = None
     usable_cores: int | None = None
     """After affinity and cgroup quota."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Value):
     """The request that the machine or the text itself shows; all None when it shows none."""
 
     torch: str | None = None
@@ -360,9 +344,8 @@ class Wanted:
     source: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something a program said, as a typed fact: an Xid, a missing library, two versions that differ.
+class Event(Value):
+    """Something a program said, as a typed fact: an Xid, a missing library, two versions.
 
     Readers (of dmesg, of a traceback, of a log) make events; rules judge them by `kind` and
     `values` and never look at `text`, which is kept as evidence.
@@ -370,38 +353,37 @@ class Event:
 
     kind: str
     """Kebab-case, from the table in `report/kinds.py` or the reader that makes it: `xid`, …"""
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = {}
     source: str | None = None
     text: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Value):
     """What was read of one machine, from whatever sources; unknown is None, never a guess."""
 
     schema: Literal["gpusetup.snapshot/1"] = "gpusetup.snapshot/1"
     taken_at: str | None = None
     origin: Literal["live", "report", "recorded", "composed"] = "live"
-    os: Os = field(default_factory=Os)
-    python: Python = field(default_factory=Python)
-    driver: Driver = field(default_factory=Driver)
-    cuda_api: CudaApi = field(default_factory=CudaApi)
+    os: Os = Os()
+    python: Python = Python()
+    driver: Driver = Driver()
+    cuda_api: CudaApi = CudaApi()
     gpus: tuple[Gpu, ...] | None = None
     """None: no source could tell. (): a source answered that there is none."""
     pci_devices: tuple[PciDevice, ...] | None = None
-    torch: Torch = field(default_factory=Torch)
+    torch: Torch = Torch()
     packages: tuple[Package, ...] | None = None
-    container: Container = field(default_factory=Container)
-    conda: Conda = field(default_factory=Conda)
-    toolkit: Toolkit = field(default_factory=Toolkit)
-    cpu: Cpu = field(default_factory=Cpu)
-    memory: Memory = field(default_factory=Memory)
+    container: Container = Container()
+    conda: Conda = Conda()
+    toolkit: Toolkit = Toolkit()
+    cpu: Cpu = Cpu()
+    memory: Memory = Memory()
     disks: tuple[Disk, ...] = ()
     devices: tuple[DeviceNode, ...] | None = None
     """The `/dev/nvidia*` nodes; None where they were not looked for."""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
     """The environment variables of the allow-list."""
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: Wanted = Wanted()
     events: tuple[Event, ...] = ()
     readings: tuple[Reading, ...] = ()
 
@@ -414,8 +396,7 @@ def visible_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
 # --- builds, requests, answers ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TorchBuild:
+class TorchBuild(Value):
     """One row of the catalog: a torch on a backend for a platform."""
 
     torch: str
@@ -438,14 +419,13 @@ class TorchBuild:
     released: str | None = None
     channel: Literal["pytorch", "conda-pytorch", "conda-forge"] = "pytorch"
     labelled: bool = True
-    """Whether its version carries the backend (`2.5.1+cu124`); macOS' and old aarch64 wheels do not."""
+    """Whether its version carries the backend (`2.5.1+cu124`); macOS' wheels do not."""
     status: str = "sourced"
     """How sure the row is: `verified`, `sourced`, `inferred`."""
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Value):
     """What was asked of the resolver beyond the machine itself."""
 
     torch: str | None = None
@@ -454,15 +434,13 @@ class Request:
     installer: str = "auto"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
+class Rejection(Value):
     torch: str
     backend: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class Served(Value):
     """How one GPU is served by the chosen build."""
 
     gpu: str
@@ -471,8 +449,7 @@ class Served:
     """The kernel (`sm_86`) or the PTX (`compute_90`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Value):
     """A build one can fall back to."""
 
     torch: str
@@ -480,8 +457,7 @@ class Choice:
     index_url: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(Value):
     """The single change that would help most."""
 
     change: Literal["driver", "python", "gpu", "torch", "os", "backend"]
@@ -489,8 +465,7 @@ class Advice:
     gives: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolution:
+class Resolution(Value):
     """The chosen build, or none, and why not the others.
 
     `build` is None when nothing fits; then `advice` names the change that would help most.
@@ -517,14 +492,12 @@ class Severity(str, enum.Enum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Value):
     source: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fix:
+class Fix(Value):
     text: str
     commands: tuple[str, ...] = ()
     needs_root: bool = False
@@ -533,8 +506,7 @@ class Fix:
     python: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Value):
     """A fact about a machine with its values, its evidence and a way out."""
 
     id: str
@@ -547,11 +519,10 @@ class Finding:
     fix: Fix | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Value):
     """One command to run, as data: shown, tested and run from the same value."""
 
     argv: tuple[str, ...]
     title: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
     timeout_seconds: float = 3600.0

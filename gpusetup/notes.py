@@ -6,12 +6,12 @@ Each function gives one note or None; `NOTES` is the list of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from gpusetup.catalog import Catalog
 from gpusetup.choice import best_build
 from gpusetup.model import Resolution, Snapshot, parsed
 from gpusetup.situation import CONDA_CHANNELS, WHEELS, Situation
+from gpusetup.value import replace
 
 STALE_DAYS = 120
 """From this age on a catalog says so."""

@@ -11,7 +11,6 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from gpusetup.codec import from_plain, to_plain
 from gpusetup.model import Snapshot
 from gpusetup.probe.environment import is_kept
 from gpusetup.probe.packages import CONDA_WATCHED, WATCHED
+from gpusetup.value import Value, fields
 
 AS_IT_IS = frozenset({"schema", "origin", "family", "taken_at", "compute_capability"})
 """Fields of a closed vocabulary or shape, which carry nothing of their own."""
@@ -41,8 +41,7 @@ PUBLIC_HOSTS = ("pytorch.org", "nvidia.com", "anaconda.org", "127.0.0.1", "local
 """Servers that may stay in an address."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Private:
+class Private(Value):
     """What is known of the person whose machine it is."""
 
     names: tuple[str, ...] = ()
@@ -182,15 +181,14 @@ _IPV4 = re.compile(
 _SHARE = re.compile(r"(?<![\w\\:])\\\\([\w.-]+)(?=\\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Scrubber:
+class Scrubber(Value):
     """Takes the private parts out of one text after another, always in the same way."""
 
     homes: tuple[str, ...]
-    names: re.Pattern[str] | None
+    pattern: re.Pattern[str] | None
     uuids: tuple[str, ...]
     """The GPUs' own, in the snapshot's order: the first becomes `GPU-0001`."""
-    aliases: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = {}
 
     @classmethod
     def of(cls, plain: Mapping[str, Any], private: Private) -> Scrubber:
@@ -201,7 +199,7 @@ class Scrubber:
         last = (re.split(r"[\\/]", home)[-1] for home in homes)
         uuids = tuple(str(gpu["uuid"]) for gpu in plain.get("gpus") or () if gpu.get("uuid"))
         pattern = names_pattern((*private.names, *found, *last), vocabulary())
-        return cls(homes, pattern, uuids)
+        return cls(homes=homes, pattern=pattern, uuids=uuids)
 
     def text(self, text: str) -> str:
         for home in self.homes:
@@ -213,7 +211,7 @@ class Scrubber:
             text = pattern.sub(instead, text)
         text = _ADDRESS.sub(_public, text)
         text = _SHARE.sub(r"\\\\<host>", _IPV4.sub("<address>", text))
-        return self.names.sub("<private>", text) if self.names else text
+        return self.pattern.sub("<private>", text) if self.pattern else text
 
     def _alias(self, match: re.Match[str]) -> str:
         kind, number = match[1], match[2]

@@ -10,7 +10,6 @@ says so): a GPU is never left unused silently.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpusetup.advice import best_change
@@ -38,6 +37,7 @@ from gpusetup.situation import (
     situation_of,
     specifier,
 )
+from gpusetup.value import replace
 
 if TYPE_CHECKING:
     from gpusetup.answers import ResolveAnswer

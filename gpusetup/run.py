@@ -13,7 +13,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from gpusetup.value import Value
 
 GIVE_UP_SECONDS = 1.0
 """How long a killed child may take to die before it is given up."""
@@ -23,8 +24,7 @@ RUNNING: set[subprocess.Popen[bytes]] = set()
 """The children that somebody waits for, in whatever thread."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(Value):
     """What a child said. `exit` is None where it did not end in time or could not start."""
 
     argv: tuple[str, ...]

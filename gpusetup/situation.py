@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +9,7 @@ from gpusetup.catalog import Catalog, Channel
 from gpusetup.errors import UsageError
 from gpusetup.gpus import one_capability
 from gpusetup.model import Gpu, Request, Snapshot, parsed, visible_gpus
+from gpusetup.value import Value, replace
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -21,8 +21,7 @@ CHANNELS = (*WHEELS, *CONDA_CHANNELS)
 """Of the same torch the one from the former channel is taken."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class Situation(Value):
     """What the constraints look at: the machine and the request, parsed once."""
 
     family: str

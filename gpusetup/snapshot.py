@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from pathlib import Path
 
 from gpusetup.codec import from_json, to_json
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model import Snapshot
 from gpusetup.redaction import Private, redact
+from gpusetup.value import Value
 
 MACHINES = Path(__file__).resolve().parent / "data" / "machines"
 MOST_BYTES = 8 << 20
@@ -18,15 +18,13 @@ VERSION = 1
 _FAMILY = "gpusetup.snapshot/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Head:
+class _Head(Value):
     """What tells one of our documents from another, whatever else is in it."""
 
     schema: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Doctor:
+class _Doctor(Value):
     """A doctor's answer, which carries the snapshot that it judged."""
 
     snapshot: Snapshot

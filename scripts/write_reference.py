@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Write what is generated: the JSON schemas inside the package and docs/reference.
 
-    python scripts/write_reference.py            write
-    python scripts/write_reference.py --check    exit 1 where a file is stale
+python scripts/write_reference.py            write
+python scripts/write_reference.py --check    exit 1 where a file is stale
 """
 
 from __future__ import annotations

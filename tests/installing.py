@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from index_server import IndexServer, build_wheel, index_server
 
 from gpusetup import cli
 from gpusetup.model import Capability, Driver, Gpu, Snapshot
+from gpusetup.value import replace
 
 HERE = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG = f"{HERE}-{HERE}-linux_{platform.machine()}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from gpusetup.catalog import load_catalog
@@ -27,6 +26,7 @@ from gpusetup.model import (
     Torch,
 )
 from gpusetup.rules.judge import Diagnosis, diagnose
+from gpusetup.value import replace
 
 GIB = 1 << 30
 SITE = "/home/me/env/lib/python3.12/site-packages"

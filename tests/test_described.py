@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from described_machines import machine
 
@@ -12,6 +10,7 @@ from gpusetup.described import Description, described
 from gpusetup.errors import UsageError
 from gpusetup.model import Capability, Driver, Snapshot
 from gpusetup.snapshot import machine_named
+from gpusetup.value import replace
 
 CATALOG = load_catalog()
 HERE = machine("RTX 4090", driver="570.124.06", libc="glibc 2.31")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,6 +25,7 @@ from gpusetup.render.markdown import LINES, doctor_markdown, escaped
 from gpusetup.render.text import doctor_screen
 from gpusetup.rules.knowledge import facts
 from gpusetup.snapshot import dump_snapshot, load_snapshot, machine_named
+from gpusetup.value import replace
 
 HERE = Path(__file__).resolve().parent
 FOLDERS = sorted(path.parent for path in (HERE / "machines").glob("*/snapshot.json"))

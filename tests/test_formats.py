@@ -211,7 +211,7 @@ def test_a_free_threaded_project_names_the_way_to_its_environment() -> None:
 
 
 def test_a_gpu_name_cannot_add_a_line() -> None:
-    from dataclasses import replace
+    from gpusetup.value import replace
 
     snapshot = machine("T4")
     (gpu,) = snapshot.gpus or ()

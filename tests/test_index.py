@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from gpusetup.install.page import parse_page
 from gpusetup.install.wheels import TORCH_INDEX, Wheel
 from gpusetup.model import Request
 from gpusetup.resolver import resolve
+from gpusetup.value import replace
 
 CATALOG = load_catalog()
 LINUX = "cp311-cp311-manylinux_2_28_x86_64"

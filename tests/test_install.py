@@ -399,9 +399,8 @@ def test_no_room(world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 def test_a_managed_python_is_refused_with_the_way_out(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataclasses import replace
-
     from gpusetup.install import prepare
+    from gpusetup.value import replace
 
     honest = prepare.layout_of
     marker = "/usr/lib/python3/EXTERNALLY-MANAGED"

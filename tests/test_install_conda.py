@@ -1,4 +1,4 @@
-"""conda is run as the recipe says. A recording stand-in is the conda here: no real one was asked."""
+"""conda is run as the recipe says. A recording stand-in is the conda here, no real one."""
 
 from __future__ import annotations
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -46,6 +44,8 @@ from gpusetup.rules.case import Case
 from gpusetup.rules.judge import diagnose, explanation
 from gpusetup.rules.knowledge import facts
 from gpusetup.rules.precedence import EXPLAINS, ORDER
+from gpusetup.value import fields as fields_of
+from gpusetup.value import replace
 
 CATALOG = load_catalog()
 CPU_TORCH = Torch(installed=True, version="2.14.1+cpu", backend="cpu", installer="pip")
@@ -405,11 +405,9 @@ def values_of(annotation: object, name: str) -> st.SearchStrategy[object]:
 
 
 def part(kind: type, **fixed: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
-    fields = {f.name: values_of(f.type, f.name) for f in dataclasses.fields(kind)}
+    fields = {f.name: values_of(f.type, f.name) for f in fields_of(kind)}
     optional = {
-        f.name: fields[f.name]
-        for f in dataclasses.fields(kind)
-        if f.default is not dataclasses.MISSING or f.name in fixed
+        f.name: fields[f.name] for f in fields_of(kind) if not f.required or f.name in fixed
     }
     return st.fixed_dictionaries({}, optional={**optional, **fixed}).map(
         lambda chosen: chosen  # a dict of changes, applied to a whole value below

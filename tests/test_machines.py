@@ -6,7 +6,6 @@ import importlib.util
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +15,7 @@ from gpusetup.codec import from_json, to_json
 from gpusetup.probe.machine import read_machine
 from gpusetup.probe.system import LiveSystem, RecordingSystem, ReplaySystem, Tape
 from gpusetup.snapshot import dump_snapshot, example_machines, load_snapshot, machine_named
+from gpusetup.value import replace
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = sorted(path.parent for path in (ROOT / "tests" / "machines").glob("*/tape.json"))

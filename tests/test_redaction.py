@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import string
 from typing import Any
@@ -26,6 +25,7 @@ from gpusetup.model import (
 from gpusetup.probe.environment import is_kept, kept
 from gpusetup.redaction import AS_IT_IS, Private, private_here, redact
 from gpusetup.snapshot import dump_snapshot, example_machines, machine_named
+from gpusetup.value import replace
 
 NOBODY = Private()
 WORDS = st.text(string.ascii_lowercase, min_size=3, max_size=10).map("zq".__add__)
@@ -216,8 +216,8 @@ def test_what_the_judgement_needs_stays(name: str) -> None:
     ):
         assert getattr(after, part) == getattr(before, part)
     for gpu, shared_gpu in zip(before.gpus or (), after.gpus or (), strict=True):
-        same = dataclasses.replace(gpu, uuid=shared_gpu.uuid, mig_instances=())
-        assert dataclasses.replace(shared_gpu, mig_instances=()) == same
+        same = replace(gpu, uuid=shared_gpu.uuid, mig_instances=())
+        assert replace(shared_gpu, mig_instances=()) == same
     versions = [(p.name, p.version, p.installer, p.build) for p in before.packages or ()]
     assert [(p.name, p.version, p.installer, p.build) for p in after.packages or ()] == versions
 

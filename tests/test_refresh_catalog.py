@@ -60,7 +60,7 @@ def test_a_written_catalog_reads_as_one(tmp_path: Path, script) -> None:  # type
     document = json.loads(DATA.read_text(encoding="utf-8"))
     build = read_catalog(DATA.read_bytes()).row_of("2.9.0", "cu129", "linux", "x86_64")
     assert build is not None and build.ptx == ("compute_120",)
-    from dataclasses import replace
+    from gpusetup.value import replace
 
     script.add(document, replace(build, torch="2.16.1", note="seen"))
     again = read_catalog(script.written(document).encode())

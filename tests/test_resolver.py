@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from described_machines import machine
 from hypothesis import HealthCheck, given, settings
@@ -27,6 +25,7 @@ from gpusetup.model import (
 )
 from gpusetup.resolver import check_request, resolve, to_answer
 from gpusetup.snapshot import machine_named
+from gpusetup.value import replace
 
 CATALOG = load_catalog()
 ANY = Request()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from judging import (
     A100,
@@ -41,6 +39,7 @@ from gpusetup.model import (
     Torch,
 )
 from gpusetup.rules.knowledge import facts
+from gpusetup.value import replace
 
 E, W, N = Severity.ERROR, Severity.WARNING, Severity.NOTE
 

@@ -17,6 +17,7 @@ from gpusetup.probe.smi_table import parse_banner, parse_table
 from gpusetup.probe.smi_values import Smi, parse_error
 from gpusetup.probe.system import ReplaySystem, Stat, Tape
 from gpusetup.run import Output
+from gpusetup.value import replace
 
 CAPTURES = Path(__file__).parent / "captures"
 PARSERS = {
@@ -289,9 +290,7 @@ def test_the_xml_formats_say_the_same_in_their_own_words(text: str, model: str |
 
 
 def _with(gpu: Gpu, **changes: object) -> Gpu:
-    import dataclasses
-
-    return dataclasses.replace(gpu, **changes)
+    return replace(gpu, **changes)
 
 
 def test_versions_of_610_have_new_names_in_xml_and_the_old_hold_a_remark() -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from types import MappingProxyType
+from typing import get_type_hints
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpusetup import model
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model import Capability, Gpu, Snapshot
 from gpusetup.snapshot import (
@@ -22,12 +23,23 @@ from gpusetup.snapshot import (
     machine_named,
     parse_snapshot,
 )
+from gpusetup.value import Value, replace
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 st.register_type_strategy(str, TEXT)
 st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 st.register_type_strategy(Capability, st.builds(Capability, st.integers(0, 99), st.integers(0, 9)))
+for kind in vars(model).values():
+    if isinstance(kind, type) and issubclass(kind, Value) and kind is not Value:
+        st.register_type_strategy(
+            kind,
+            st.deferred(
+                lambda kind=kind: st.builds(
+                    kind, **{k: st.from_type(hint) for k, hint in get_type_hints(kind).items()}
+                )
+            ),
+        )
 SNAPSHOTS = st.from_type(Snapshot)
 
 
@@ -110,7 +122,7 @@ def test_the_snapshot_in_a_doctors_answer_is_found(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_no_text_does_not_stop_the_answer() -> None:
-    odd = dataclasses.replace(Snapshot(), environment=MappingProxyType({"PATH": "/home/\udcff"}))
+    odd = replace(Snapshot(), environment=MappingProxyType({"PATH": "/home/\udcff"}))
     assert json.loads(dump_snapshot(odd))["environment"] == {"PATH": "/home/?"}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from gpusetup.commands.common import add_machine_options, gather
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.model import CudaApi, Driver, Event, Request, Severity, Snapshot
 from gpusetup.render.console import Console
+from gpusetup.value import replace
 
 if TYPE_CHECKING:
     from gpusetup.answers import DoctorAnswer

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_machine_options, gather
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model import Request, Resolution, Snapshot
 from gpusetup.render.console import Console, plain
+from gpusetup.value import replace
 
 if TYPE_CHECKING:
     from gpusetup.catalog import Catalog

@@ -3,6 +3,8 @@
 Python 3.8 syntax, stdlib only. `tags` are left to the caller: it runs on the same machine.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import json
 import os
@@ -10,7 +12,7 @@ import sys
 import sysconfig
 
 
-def scheme():
+def scheme() -> dict[str, object]:
     paths = sysconfig.get_paths()
     marker = os.path.join(paths["stdlib"], "EXTERNALLY-MANAGED")
     in_environment = sys.prefix != sys.base_prefix

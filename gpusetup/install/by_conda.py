@@ -10,7 +10,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from gpusetup.errors import Blocked
@@ -19,6 +18,7 @@ from gpusetup.install.run import Job, Outcome, prove, run_step
 from gpusetup.install.tools import CONDA_PROGRAMS, complaint
 from gpusetup.install.wish import Wish
 from gpusetup.model import Resolution, Snapshot, Step
+from gpusetup.value import replace
 
 SEEN = ("pytorch", "pytorch-gpu", "pytorch-cpu", "torchvision", "torchaudio", "cuda-version")
 """What is shown of a conda environment before and after."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from gpusetup.install.layout import Layout
@@ -20,6 +19,7 @@ from gpusetup.install.run import (
 )
 from gpusetup.install.wheels import Wheel
 from gpusetup.probe.system import System
+from gpusetup.value import replace
 
 
 def carry_out(

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from gpusetup.catalog import index_url
 from gpusetup.install.fetch import LIMITS, MISSING, blocked, cause_of
 from gpusetup.install.page import ACCEPT, parse_page
 from gpusetup.install.wheels import Wheel, without_credentials
+from gpusetup.value import Value
 
 if TYPE_CHECKING:
     import requests
@@ -29,8 +29,7 @@ LIMIT_BYTES = 64 << 20
 NOT_MODIFIED = 304
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexPage:
+class IndexPage(Value):
     """What an index says about one project."""
 
     url: str
@@ -39,8 +38,7 @@ class IndexPage:
     """Why there are no files: `answers 404`, `lists no wheels`; None where there are some."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _Kept(Value):
     """A page as it came, and as the cache holds it; `etag` "" is never kept."""
 
     etag: str

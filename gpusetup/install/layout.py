@@ -11,14 +11,13 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser
-from dataclasses import dataclass
 from pathlib import Path
 
 from gpusetup.errors import Blocked
+from gpusetup.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Value):
     """The folders that an interpreter installs to, absolute."""
 
     python: str
@@ -46,8 +45,7 @@ class Layout:
         return (*self.libraries, self.scripts, self.data)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+class Distribution(Value):
     """An installed distribution: its name, normalized, its version and its metadata folder."""
 
     name: str
@@ -160,8 +158,7 @@ def _bytecode(folder: str, wanted: frozenset[str]) -> tuple[bool, list[str]]:
     return bool(names) and len(mine) == len(names), [str(Path(folder, name)) for name in mine]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WheelContent:
+class WheelContent(Value):
     """What a wheel holds, read from its table of contents."""
 
     names: tuple[str, ...]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
 
@@ -19,6 +18,7 @@ from gpusetup.install.index import IndexPage, ask_index
 from gpusetup.install.wheels import Wheel
 from gpusetup.kernels import release
 from gpusetup.model import TorchBuild, parsed
+from gpusetup.value import Value, replace
 
 RECENT = 3
 """Of how many of the newest releases the backends are asked for."""
@@ -31,8 +31,7 @@ GLIBC = {"manylinux1": "2.17", "manylinux2010": "2.17", "manylinux2014": "2.17",
 """The oldest glibc that torch's wheels of these names really need."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(Value):
     """One torch on one backend and platform, as an index lists it."""
 
     torch: str

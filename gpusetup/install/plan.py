@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.install.layout import Layout, normalized
 from gpusetup.install.page import ACCEPT, parse_page
 from gpusetup.install.wheels import Wheel, best, without_credentials
 from gpusetup.model import Choice, Resolution, Step
+from gpusetup.value import Value
 
 UNPACKED_FACTOR = 3.6
 """How much larger a torch wheel is unpacked; measured on the CPU wheel of torch 2.13.0 (4.0) and
@@ -24,8 +24,7 @@ Page = Callable[[str, str], "tuple[str, str] | None"]
 """(URL, Accept) -> media type and text, or None where there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Value):
     """The words of the command line: `numpy transformers>=4 torch torchvision`."""
 
     family: tuple[str, ...]
@@ -36,8 +35,7 @@ class Asked:
     """A specifier that `torch==2.5.1` among the words gave."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value):
     """What will be done. `rest` is None where it can only be known once torch's wheel is here."""
 
     target: str
@@ -55,7 +53,7 @@ class Plan:
     rest: tuple[Wheel, ...] | None = None
     packages: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
-    before: Mapping[str, str] = field(default_factory=dict)
+    before: Mapping[str, str] = {}
     breaks: tuple[tuple[str, str, str], ...] = ()
     """What is installed and would no longer find what it requires."""
     notes: tuple[str, ...] = ()
@@ -222,8 +220,7 @@ def device_to_prove(backend: str, gpus: int | None) -> str:
     return "none" if gpus == 0 else "auto"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Value):
     """What a folder's disk has to hold, and has free."""
 
     path: str

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
@@ -31,10 +30,10 @@ from gpusetup.install.tools import asking_environment
 from gpusetup.install.wheels import Wheel, target_tags
 from gpusetup.model import Resolution, Snapshot
 from gpusetup.probe.system import System
+from gpusetup.value import Value, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class Where(Value):
     """The target: an environment that is there, or one to be made from a base interpreter."""
 
     layout: Layout

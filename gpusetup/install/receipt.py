@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,20 +12,19 @@ from gpusetup.answers import DoneStep
 from gpusetup.install.log import shared
 from gpusetup.install.transaction import write_safely
 from gpusetup.install.wheels import Wheel, without_credentials
+from gpusetup.value import Value
 
 NAME = "receipt.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiptWheel:
+class ReceiptWheel(Value):
     name: str
     version: str
     url: str
     sha256: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(Value):
     """Carries no credentials and no home folder, so that it may be shared."""
 
     schema: Literal["gpusetup.receipt/1"] = "gpusetup.receipt/1"
@@ -39,7 +37,7 @@ class Receipt:
     after: Mapping[str, str]
     wheels: tuple[ReceiptWheel, ...] = ()
     steps: tuple[DoneStep, ...] = ()
-    verdict: Mapping[str, Any] | None = field(default=None)
+    verdict: Mapping[str, Any] | None = None
 
 
 def receipt_wheel(wheel: Wheel) -> ReceiptWheel:

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +33,14 @@ from gpusetup.install.transaction import (
 from gpusetup.install.wheels import Wheel, in_words
 from gpusetup.model import Step
 from gpusetup.run import Output, run
+from gpusetup.value import Record, Value
 
 VERIFY = Path(__file__).resolve().parent.parent / "verify"
 VERIFY_SECONDS = 900.0
 WORKERS = 4
 
 
-@dataclass(slots=True, kw_only=True)
-class Job:
+class Job(Record):
     """What the phases of one installation share."""
 
     log: Log
@@ -53,11 +52,10 @@ class Job:
     fetching: Callable[[Sequence[Wheel]], AbstractContextManager[Progress]]
     """Shows what comes in while its block lasts."""
     say: Callable[[str], None] = lambda _text: None
-    done: list[DoneStep] = field(default_factory=list)
+    done: list[DoneStep] = []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Value):
     """How it ended: kept or put back, and what verify said."""
 
     kept: bool

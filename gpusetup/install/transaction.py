@@ -12,7 +12,6 @@ import errno
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +27,7 @@ from gpusetup.install.layout import (
     those_there,
     wheel_paths,
 )
+from gpusetup.value import Value, replace
 
 STORE = ".gpusetup"
 """The folder in the target's prefix that holds the journal, what was moved aside, the receipt."""
@@ -35,16 +35,14 @@ STORE = ".gpusetup"
 Phase = Literal["moving", "installing", "verifying", "keeping", "restoring"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Value):
     """A path of the environment, and the name under which it is kept in the store."""
 
     path: str
     kept: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Journal:
+class Journal(Value):
     """What a transaction does to an environment; enough to end it either way."""
 
     schema: Literal["gpusetup.journal/1"] = "gpusetup.journal/1"
@@ -53,8 +51,8 @@ class Journal:
     moves: tuple[Move, ...] = ()
     made: tuple[str, ...] = ()
     """Paths that were not there before and will be."""
-    before: Mapping[str, str] = field(default_factory=dict)
-    after: Mapping[str, str] = field(default_factory=dict)
+    before: Mapping[str, str] = {}
+    after: Mapping[str, str] = {}
 
 
 def prepare(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
+
+from gpusetup.value import Value
 
 if TYPE_CHECKING:
     from packaging.tags import Tag
@@ -18,8 +19,7 @@ TORCH_INDEX = "torch index"
 DEFAULT_INDEX = "default index"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wheel:
+class Wheel(Value):
     """One file to fetch."""
 
     name: str

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpusetup.catalog import INDEX_ROOT
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model import Resolution, TorchBuild
+from gpusetup.value import Value
 
 FAMILY = ("torch", "torchvision", "torchaudio")
 """What comes from torch's own index; everything else comes from the user's default index."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(Value):
     python: str | None = None
     """The target interpreter; None leaves it to the installer's own rule."""
     packages: tuple[str, ...] = FAMILY

@@ -7,7 +7,6 @@ sources disagree, or under `deep`.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -35,6 +34,7 @@ from gpusetup.probe.side import (
     same_gpu,
 )
 from gpusetup.probe.system import System
+from gpusetup.value import replace
 
 T = TypeVar("T")
 LIMIT_SECONDS = 30.0
@@ -193,7 +193,7 @@ def merged_driver(asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> Driver:
     mapped = next((path for side in asked if (path := side.driver.libcuda_path)), None)
     library = _first(side.driver.library_version for side in asked)
     taken = [side.driver.seconds for side in asked if side.driver.seconds is not None]
-    return dataclasses.replace(
+    return replace(
         known,
         library_version=library or known.library_version,
         libcuda_path=mapped or known.libcuda_path,
@@ -251,7 +251,7 @@ def with_visibility(
     else:
         return gpus
     pairs = zip(gpus, states, strict=True)
-    return tuple(dataclasses.replace(gpu, visible=state) for gpu, state in pairs)
+    return tuple(replace(gpu, visible=state) for gpu, state in pairs)
 
 
 def _is_listed(gpu: Gpu, listed: Sequence[Gpu]) -> bool | None:
@@ -269,6 +269,5 @@ def named(
         return None
     names = {bus_key(gpu.pci_bus_id): gpu.name for gpu in gpus if gpu.pci_bus_id}
     return tuple(
-        dataclasses.replace(device, name=device.name or names.get(bus_key(device.bus_id)))
-        for device in devices
+        replace(device, name=device.name or names.get(bus_key(device.bus_id))) for device in devices
     )

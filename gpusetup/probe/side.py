@@ -6,12 +6,11 @@ that knows it; the readings of all sources are kept, so a disagreement stays vis
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from gpusetup.model import CudaApi, DeviceNode, Driver, Event, Gpu, PciDevice, Reading
+from gpusetup.value import Value, fields, replace
 
 Notify = Callable[[str], None]
 T = TypeVar("T")
@@ -19,12 +18,11 @@ UNNAMED = "unknown"
 """The name of a GPU that a source knows of without its name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuSide:
+class GpuSide(Value):
     """Driver, CUDA API, GPUs, PCI devices, device nodes and events: one source's, or all merged."""
 
-    driver: Driver = field(default_factory=Driver)
-    cuda_api: CudaApi = field(default_factory=CudaApi)
+    driver: Driver = Driver()
+    cuda_api: CudaApi = CudaApi()
     gpus: tuple[Gpu, ...] | None = None
     pci_devices: tuple[PciDevice, ...] | None = None
     devices: tuple[DeviceNode, ...] | None = None
@@ -44,15 +42,14 @@ def first_known(values: Iterable[T]) -> T:
     '13.0'
     """
     known = list(values)
-    fields = dataclasses.fields(known[0])  # type: ignore[arg-type]
-    answers = {part.name: _first(known, part) for part in fields}
+    answers = {part.name: _first(known, part.name, part.default) for part in fields(known[0])}
     told = {name: value for name, value in answers.items() if value is not None}
-    return dataclasses.replace(known[0], **told)  # type: ignore[type-var]
+    return replace(known[0], **told)
 
 
-def _first(known: Sequence[Any], part: dataclasses.Field[Any]) -> Any:
-    values = (getattr(one, part.name) for one in known)
-    return next((value for value in values if value not in (None, UNNAMED, part.default)), None)
+def _first(known: Sequence[Any], name: str, default: object) -> Any:
+    values = (getattr(one, name) for one in known)
+    return next((value for value in values if value not in (None, UNNAMED, default)), None)
 
 
 def told(subject: str, source: str, value: object) -> tuple[Reading, ...]:
@@ -63,7 +60,7 @@ def told(subject: str, source: str, value: object) -> tuple[Reading, ...]:
     """
     return tuple(
         Reading(subject=f"{subject}.{part.name}", source=source, value=str(known))
-        for part in dataclasses.fields(value)  # type: ignore[arg-type]
+        for part in fields(value)
         if (known := getattr(value, part.name)) is not None
     )
 

@@ -6,7 +6,6 @@ is read only for a CUDA version that nothing else told.
 
 from __future__ import annotations
 
-import dataclasses
 import ntpath
 from collections.abc import Callable, Sequence
 
@@ -19,6 +18,7 @@ from gpusetup.probe.smi_table import parse_table
 from gpusetup.probe.smi_values import Smi, parse_error
 from gpusetup.probe.system import System, exists
 from gpusetup.run import Output
+from gpusetup.value import replace
 
 SOURCE = "nvidia-smi"
 WINDOWS_PLACES = (
@@ -90,7 +90,7 @@ def parsed_or_error(said: Output, parse: Callable[[str], Smi]) -> Smi:
     if error is not None:
         return error
     died = f"exit {said.exit}: {(said.stdout + said.stderr).strip()[:200]}"
-    return dataclasses.replace(smi, problems=(*smi.problems, died))
+    return replace(smi, problems=(*smi.problems, died))
 
 
 def side_of(outputs: Sequence[Smi], *, seconds: float | None = None) -> GpuSide:

@@ -7,7 +7,6 @@ or three lines. Names are cut with `...`.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from gpusetup.model import Gpu
 from gpusetup.probe import smi_values as values
 from gpusetup.probe.smi_values import Smi
+from gpusetup.value import replace
 
 SMI_VERSION = re.compile(r"NVIDIA-SMI\s+(\d[\w.]*)")
 DRIVER_VERSION = re.compile(r"(?:Driver|KMD) Version:\s*([\w.!/]+)")
@@ -69,7 +69,7 @@ def parse_table(text: str) -> Smi:
     rows = list(gpu_rows(text))
     error = None if rows else values.parse_error(text)
     if error is not None:
-        return dataclasses.replace(
+        return replace(
             error,
             smi_version=banner.smi_version,
             driver_version=banner.driver_version,

@@ -7,13 +7,12 @@ take cut and odd text; what cannot be read is None.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from gpusetup.model import Gpu
+from gpusetup.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Smi:
+class Smi(Value):
     """One output of `nvidia-smi`, as values."""
 
     smi_version: str | None = None

@@ -14,11 +14,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from gpusetup.run import Output, run
+from gpusetup.value import Record, Value
 
 T = TypeVar("T")
 Family = Literal["linux", "windows", "macos"]
@@ -26,8 +26,7 @@ INSIDE = Path(__file__).resolve().parent.parent / "inside"
 READ_LIMIT_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stat:
+class Stat(Value):
     mode: str
     """As `ls -l` shows it: `crw-rw-rw-`."""
     size_bytes: int
@@ -36,8 +35,7 @@ class Stat:
     mtime: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
+class Space(Value):
     total_bytes: int
     free_bytes: int
 
@@ -178,23 +176,22 @@ class LiveSystem:
         return answer if isinstance(answer, dict) else {"problem": "answered no object"}
 
 
-@dataclass(slots=True, kw_only=True)
-class Tape:
+class Tape(Record):
     """Everything that was asked of one machine, and its answers; plain enough for JSON."""
 
     family: Family = "linux"
-    facts: dict[str, Any] = field(default_factory=dict)
-    read: dict[str, str | int] = field(default_factory=dict)
+    facts: dict[str, Any] = {}
+    read: dict[str, str | int] = {}
     """Path -> text, or the errno with which it failed."""
-    list: dict[str, tuple[str, ...] | int] = field(default_factory=dict)
-    stat: dict[str, Stat | int] = field(default_factory=dict)
-    link: dict[str, str | int] = field(default_factory=dict)
-    space: dict[str, Space | int] = field(default_factory=dict)
-    environ: dict[str, str] = field(default_factory=dict)
-    which: dict[str, str | None] = field(default_factory=dict)
-    run: dict[str, Output] = field(default_factory=dict)
+    list: dict[str, tuple[str, ...] | int] = {}
+    stat: dict[str, Stat | int] = {}
+    link: dict[str, str | int] = {}
+    space: dict[str, Space | int] = {}
+    environ: dict[str, str] = {}
+    which: dict[str, str | None] = {}
+    run: dict[str, Output] = {}
     """Keyed by the argument list joined with blanks."""
-    ask: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ask: dict[str, dict[str, Any]] = {}
     """Keyed by the script, then python and arguments where given, joined with blanks."""
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.probe.paths import base_name, join, parent
 from gpusetup.probe.system import Family, System, exists, list_or_empty, read_or_none
+from gpusetup.value import Value
 
 ASK_SECONDS = 10.0
 
@@ -23,8 +23,7 @@ CHOICES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Value):
     """The interpreter whose environment is read and changed."""
 
     python: str

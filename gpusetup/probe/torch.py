@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from gpusetup.model import Event, Package, Reading, Torch
@@ -13,6 +12,7 @@ from gpusetup.probe.packages import installed_packages, leftovers
 from gpusetup.probe.paths import join, separator
 from gpusetup.probe.system import System, exists, list_or_empty, read_or_none
 from gpusetup.probe.target import Target
+from gpusetup.value import Value, replace
 
 DEEP_SECONDS = 60.0
 
@@ -26,8 +26,7 @@ SHADOWS = (
 """Modules that `import torch` imports: a file of that name in the working folder hides them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TorchSide:
+class TorchSide(Value):
     """What was read of the torch family."""
 
     torch: Torch

@@ -1,1 +1,1 @@
-"""Turns answers into something printable: text, JSON, Markdown. Nothing here prints but `console`."""
+"""Turns answers into something printable: text, JSON, Markdown. Only `console` prints."""

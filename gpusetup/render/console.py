@@ -29,7 +29,8 @@ def plain(text: str) -> str:
     'a?[31mb?'
     """
     return "".join(
-        c if c in "\n\t" or (c.isprintable() and not "\u202a" <= c <= "\u2069") else "?" for c in text
+        c if c in "\n\t" or (c.isprintable() and not "\u202a" <= c <= "\u2069") else "?"
+        for c in text
     )
 
 
@@ -65,7 +66,8 @@ class Console:
                 Path(self.output).write_text(text, encoding="utf-8")
             except OSError as problem:
                 raise Blocked(
-                    f"Cannot write {self.output}: {problem.strerror}", hint="name another `--output`"
+                    f"Cannot write {self.output}: {problem.strerror}",
+                    hint="name another `--output`",
                 ) from problem
             return
         sys.stdout.write(_shown(text, sys.stdout))
@@ -110,9 +112,7 @@ class Console:
             from gpusetup.answers import ErrorAnswer
 
             self.output = None
-            answer = ErrorAnswer(
-                message=problem.message, hint=problem.hint, exit=problem.exit_code
-            )
+            answer = ErrorAnswer(message=problem.message, hint=problem.hint, exit=problem.exit_code)
             self.answer(answer)
         else:
             self.talk(f"error: {plain(problem.message)}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpusetup.model import (
@@ -27,6 +26,7 @@ from gpusetup.model import (
     Torch,
     TorchBuild,
 )
+from gpusetup.value import Value
 
 if TYPE_CHECKING:
     from gpusetup.catalog import Catalog
@@ -35,18 +35,17 @@ NOTHING_CHOSEN = Resolution(build=None)
 GIB = 1 << 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Value):
     """One machine as the rules see it."""
 
     snapshot: Snapshot
     catalog: Catalog
     resolution: Resolution = NOTHING_CHOSEN
-    commands: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     """Installer -> the argument lists that install `resolution`."""
     installer: str = "pip"
     """The installer of this environment: a key of `commands`."""
-    request: Request = field(default_factory=Request)
+    request: Request = Request()
     """What was asked for, by a person or by what the machine shows."""
     other_host: bool = False
     """The GPUs and the driver were named (`--for-gpu`), not read: what is not named is unasked."""

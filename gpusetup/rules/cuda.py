@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpusetup.model import Evidence, Finding, Fix
 from gpusetup.rules import ways
@@ -17,10 +16,10 @@ from gpusetup.rules.case import (
     on,
     shown,
 )
+from gpusetup.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class Code(Value):
     """One answer of `cuInit` (cuda.h, enum CUresult) and what it means for a machine."""
 
     id: str

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpusetup.model import (
@@ -38,6 +37,7 @@ from gpusetup.rules.case import (
     serving,
 )
 from gpusetup.rules.precedence import EXPLAINS, LOSSES, ORDER
+from gpusetup.value import Value, replace
 
 if TYPE_CHECKING:
     from gpusetup.answers import ResolveAnswer
@@ -61,8 +61,7 @@ OK = "ok"
 UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Value):
     cause: str
     """The id of the root finding, `ok`, or `unknown`."""
     findings: tuple[Finding, ...]

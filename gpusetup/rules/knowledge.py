@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpusetup.errors import UsageError
 from gpusetup.rules.precedence import EXPLAINS
+from gpusetup.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class Fact(Value):
     """One finding as knowledge: the row behind its id."""
 
     id: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gpusetup.model import Capability, Evidence, Finding, Fix, Gpu, Torch, parsed, visible_gpus
 from gpusetup.rules import ways
@@ -23,6 +22,7 @@ from gpusetup.rules.case import (
     told,
     warning,
 )
+from gpusetup.value import replace
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
 

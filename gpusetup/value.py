@@ -1,0 +1,56 @@
+"""The base of every plain value: frozen, closed, made and compared by its fields' names.
+
+A `Value` costs microseconds to define where a frozen dataclass costs a millisecond, which was
+half of the program's start-up; and JSON is read into it and written from it without a step between.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import msgspec.structs
+
+Kind = TypeVar("Kind")
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+
+    @dataclass_transform(frozen_default=True, kw_only_default=True)
+    class Value:
+        """A plain frozen value."""
+
+    @dataclass_transform(kw_only_default=True)
+    class Record:
+        """A plain value that grows while it is written."""
+
+else:
+
+    class _ByName(type(msgspec.Struct)):
+        """Fields are given by name in every subclass; msgspec would inherit all but that."""
+
+        def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **config: Any):
+            return super().__new__(cls, name, bases, body, **{"kw_only": True, **config})
+
+    class Value(msgspec.Struct, metaclass=_ByName, frozen=True):
+        """A plain frozen value.
+
+        >>> class Size(Value):
+        ...     width: int
+        ...     height: int = 1
+        >>> replace(Size(width=2), height=3)
+        Size(width=2, height=3)
+        """
+
+    class Record(msgspec.Struct, metaclass=_ByName):
+        """A plain value that grows while it is written: a tape, a journal."""
+
+
+def replace(value: Kind, /, **changes: Any) -> Kind:
+    """The same value with some fields changed."""
+    return msgspec.structs.replace(value, **changes)  # type: ignore[type-var]
+
+
+def fields(value: object) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a value or of its kind, in order; each has `name`, `default` and `type`."""
+    return msgspec.structs.fields(value)  # type: ignore[arg-type]
