@@ -10,7 +10,7 @@ from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.install.fetch import LIMITS, PAUSES
 from gpusetup.install.layout import Layout
 from gpusetup.install.page import parse_page
-from gpusetup.install.plan import Room, already_there, first_that_has, shortage
+from gpusetup.install.plan import Room, already_there, choices_of, first_that_has, shortage
 from gpusetup.install.tools import (
     LIMITS as TOOL_LIMITS,
 )
@@ -20,7 +20,7 @@ from gpusetup.install.tools import (
     switching_environment,
 )
 from gpusetup.install.wheels import Wheel, best, locked, reported, target_tags
-from gpusetup.model import Choice
+from gpusetup.model import Choice, Resolution, TorchBuild
 from gpusetup.run import Output
 
 TAGS = ("cp311-cp311-manylinux_2_28_x86_64", "cp311-cp311-linux_x86_64", "py3-none-any")
@@ -55,6 +55,23 @@ def test_the_first_index_that_has_the_wheel_is_taken_and_the_others_are_named() 
             "cp311-cp311-manylinux_2_28_x86_64",
         ),
     )
+
+
+def test_a_named_backend_has_nothing_in_its_place() -> None:
+    build = TorchBuild(
+        torch="2.5.1",
+        backend="cu124",
+        cuda="12.4",
+        os="linux",
+        machine="x86_64",
+        pythons=("3.11",),
+        kernels=("sm_86",),
+    )
+    resolution = Resolution(
+        build=build, index_url=choice("cu124").index_url, fallbacks=(choice("cu121"),)
+    )
+    assert choices_of(resolution, "auto") == (choice("cu124"), choice("cu121"))
+    assert choices_of(resolution, "cu124") == (choice("cu124"),)
 
 
 def test_what_is_no_page_is_no_reason_to_fall_back() -> None:
