@@ -20,8 +20,9 @@ from packaging.requirements import Requirement
 from gpusetup.catalog import load_catalog
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model import Request, Resolution, Snapshot
-from gpusetup.render.formats import FORMATS, shell_line
+from gpusetup.render.formats import FORMATS
 from gpusetup.resolver import resolve
+from gpusetup.shell import shell_line
 from gpusetup.snapshot import machine_named
 
 if sys.version_info >= (3, 11):

@@ -15,6 +15,7 @@ from gpusetup.install import INSTALLERS
 from gpusetup.install.conda import CHANNELS, conda_build, specs
 from gpusetup.install.wish import FAMILY, Wish, chosen_build, pins
 from gpusetup.model import Resolution, Snapshot, TorchBuild
+from gpusetup.shell import shell_line
 from gpusetup.situation import python_tag
 
 Writer = Callable[[Resolution, Snapshot, str], str]
@@ -36,19 +37,6 @@ def command(resolution: Resolution, snapshot: Snapshot, installer: str) -> str:
     wish = Wish(python=snapshot.python.executable)
     steps = INSTALLERS[installer](resolution, wish)
     return "".join(f"{shell_line(step.argv, snapshot.os.family)}\n" for step in steps)
-
-
-def shell_line(argv: tuple[str, ...], family: str | None) -> str:
-    """A command as the system's own shell takes it.
-
-    >>> shell_line(("C:/my py/python.exe", "-m", "pip"), "windows")
-    '"C:/my py/python.exe" -m pip'
-    """
-    if family != "windows":
-        return shlex.join(argv)
-    from subprocess import list2cmdline
-
-    return list2cmdline(argv)
 
 
 def requirements(resolution: Resolution, snapshot: Snapshot, _: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpusetup.answers import ResolveAnswer
 from gpusetup.catalog import cuda_of
 from gpusetup.model import Rejection, Snapshot, parsed, visible_gpus
-from gpusetup.render.formats import shell_line
+from gpusetup.shell import shell_line
 from gpusetup.situation import python_tag
 
 LABEL = 13

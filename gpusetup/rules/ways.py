@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpusetup.model import Capability, Fix, Request, TorchBuild, parsed
 from gpusetup.rules.case import Case, gpus, in_container, nvidia_on_pci, on, one_of
+from gpusetup.shell import shell_line
 
 OPEN_MODULE_FROM = Capability(7, 5)
 """Turing: the first that NVIDIA's open kernel modules drive; Blackwell needs them."""
@@ -68,21 +69,7 @@ def distribution(case: Case) -> str | None:
 
 def command(case: Case, *argv: str) -> str:
     """An argument list as one types it on this machine."""
-    if on(case, "windows"):
-        return " ".join(_for_cmd(word) for word in argv)
-    import shlex
-
-    return shlex.join(argv)
-
-
-def _for_cmd(word: str) -> str:
-    """
-    >>> _for_cmd("C:\\\\Program Files\\\\python.exe")
-    '"C:\\\\Program Files\\\\python.exe"'
-    """
-    if word and not any(character in word for character in ' \t&|<>^"'):
-        return word
-    return '"' + word.replace('"', '\\"') + '"'
+    return shell_line(argv, case.snapshot.os.family)
 
 
 def python(case: Case) -> str:
