@@ -1,0 +1,72 @@
+"""What is generated is up to date, and what commands answer is what the schemas promise."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from gpusetup.answers import ANSWERS
+from gpusetup.cli import COMMANDS, build_parser, main
+
+ROOT = Path(__file__).resolve().parent.parent
+ANSWERING = (
+    ("doctor", ["doctor", "--from", "rtx3050-laptop"]),
+    ("doctor", ["doctor", "--from", "h100-no-fabric-manager"]),
+    ("resolve", ["resolve", "--from", "mixed-gpus"]),
+    ("resolve", ["resolve", "--from", "rtx3050-laptop", "--torch", "9.9"]),
+    ("snapshot", ["snapshot", "--from", "a100-mig"]),
+    ("install", ["install", "--dry-run", "--from", "rtx3050-laptop"]),
+    ("error", ["resolve", "--gpu", "no such card"]),
+)
+
+
+@pytest.mark.parametrize(("name", "words"), ANSWERING, ids=lambda value: str(value))
+def test_an_answer_is_one_document_that_its_schema_accepts(
+    name: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([*words, "--json"])
+    said = capsys.readouterr().out
+    document = json.loads(said)
+    assert said.count("\n") == 1
+    assert next(iter(document)) == "schema"
+    assert document["schema"] == f"gpusetup.{name}/1"
+    assert main(["schema", name]) == 0
+    jsonschema.validate(document, json.loads(capsys.readouterr().out))
+
+
+def test_every_answer_has_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ANSWERS:
+        assert main(["schema", name]) == 0
+        jsonschema.Draft202012Validator.check_schema(json.loads(capsys.readouterr().out))
+
+
+def test_no_generated_file_is_stale() -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/write_reference.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("", 0)
+
+
+def test_help_of_every_command_shows_examples() -> None:
+    for name in COMMANDS:
+        parser = build_parser(name)
+        child = parser._subparsers._group_actions[0].choices[name]  # type: ignore[union-attr,index]
+        assert child.format_help().count(f"\n  gpusetup {name}") >= 2, name
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_a_completion_script_knows_the_commands(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["completion", shell]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in COMMANDS)
