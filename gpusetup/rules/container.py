@@ -22,7 +22,7 @@ from gpusetup.rules.case import (
     told,
     warning,
 )
-from gpusetup.rules.driver import NVML_UNKNOWN
+from gpusetup.rules.driver_state import NVML_UNKNOWN
 
 HIDE = "CUDA_VISIBLE_DEVICES"
 NOTHING = ("", "-1", "none", "void", "NoDevFiles")

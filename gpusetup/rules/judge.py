@@ -17,10 +17,14 @@ from gpusetup.model import (
     visible_gpus,
 )
 from gpusetup.rules import (
+    building,
+    companions,
     container,
     cuda,
     device,
     driver,
+    driver_age,
+    driver_state,
     fault,
     gpu,
     host,
@@ -46,12 +50,16 @@ if TYPE_CHECKING:
 RULES: tuple[Rule, ...] = (
     *container.RULES,
     *driver.RULES,
+    *driver_state.RULES,
+    *driver_age.RULES,
     *gpu.RULES,
     *cuda.RULES,
     *device.RULES,
     *fault.RULES,
     *torch.RULES,
+    *companions.RULES,
     *libraries.RULES,
+    *building.RULES,
     *python.RULES,
     *host.RULES,
 )

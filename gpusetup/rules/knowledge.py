@@ -33,9 +33,9 @@ class Fact(Value):
 
 def facts() -> tuple[Fact, ...]:
     """Every row, by family, in the order of precedence within it."""
-    from gpusetup.rules import known_driver, known_host, known_stack
+    from gpusetup.rules import known_driver, known_gpu, known_host, known_stack
 
-    return (*known_driver.FACTS, *known_stack.FACTS, *known_host.FACTS)
+    return (*known_driver.FACTS, *known_gpu.FACTS, *known_stack.FACTS, *known_host.FACTS)
 
 
 def fact(id: str) -> Fact:

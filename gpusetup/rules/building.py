@@ -1,0 +1,109 @@
+"""What is built here: Triton's kernels, extensions, and the toolkit they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Evidence, Finding, Fix, parsed
+from gpusetup.rules import ways
+from gpusetup.rules.case import (
+    Case,
+    cuda_needed,
+    error,
+    events,
+    has_nvidia,
+    is_cuda_build,
+    note,
+    on,
+    package,
+    shown,
+    told,
+    warning,
+)
+
+
+def triton_missing_windows(case: Case) -> Iterator[Finding]:
+    """torch.compile on Windows needs a triton that torch does not bring."""
+    said = events(case, "triton-missing-windows")
+    have = package(case, "triton") or package(case, "triton-windows")
+    if not on(case, "windows") or have or not (said or is_cuda_build(case.snapshot.torch)):
+        return
+    fix = Fix(
+        text="Install the community's build, or do without torch.compile",
+        commands=(ways.pip(case, "install", "triton-windows"),),
+    )
+    title = "torch.compile needs Triton, which torch does not bring for Windows"
+    if said:
+        yield error("triton-missing-windows", title, evidence=told(said), fix=fix)
+    elif case.snapshot.packages is not None:
+        yield note("triton-missing-windows", title, fix=fix)
+
+
+def triton_no_compiler(case: Case) -> Iterator[Finding]:
+    """torch.compile on Linux builds a helper with the system's C compiler."""
+    said = events(case, "triton-no-compiler")
+    looked = case.snapshot.origin != "report" and case.snapshot.packages is not None
+    lacks = looked and case.snapshot.toolkit.compiler is None and on(case, "linux")
+    if not said and not (lacks and is_cuda_build(case.snapshot.torch) and has_nvidia(case)):
+        return
+    make = error if said else warning
+    yield make(
+        "triton-no-compiler",
+        "torch.compile needs a C compiler and none is on PATH",
+        evidence=told(said) or (Evidence(source="PATH", text="no cc, gcc or clang"),),
+        fix=Fix(text="Install one", commands=ways.compiler(case), needs_root=True),
+    )
+
+
+def stale_cuda_path(case: Case) -> Iterator[Finding]:
+    """CUDA_HOME or CUDA_PATH names a folder that is not there."""
+    kit = case.snapshot.toolkit
+    if kit.home and kit.home_exists is False:
+        name = "CUDA_HOME" if "CUDA_HOME" in case.snapshot.environment else "CUDA_PATH"
+        yield warning(
+            "stale-cuda-path",
+            f"{name} names a folder that is not there: {kit.home}",
+            detail="torch's wheels need no toolkit; building extensions looks there and fails.",
+            evidence=(Evidence(source="environment", text=f"{name}={kit.home}"),),
+            fix=Fix(
+                text=f"Unset {name}, or let it name the toolkit that is installed",
+                commands=(f"Remove-Item Env:{name}" if on(case, "windows") else f"unset {name}",),
+            ),
+        )
+
+
+def toolkit_differs(case: Case) -> Iterator[Finding]:
+    """The first nvcc is of another CUDA than torch: extensions would not build."""
+    kit, needed = case.snapshot.toolkit, cuda_needed(case.snapshot.torch)
+    if kit.nvcc and needed and parsed(kit.nvcc).major != parsed(needed).major:
+        yield note(
+            "cuda-toolkit-differs",
+            f"nvcc is CUDA {kit.nvcc}, torch was built with {needed}",
+            detail="No matter for wheels. An extension built here needs nvcc of torch's major "
+            "version.",
+            evidence=(shown(case, "toolkit", f"{kit.nvcc_path}: release {kit.nvcc}"),),
+        )
+
+
+def two_toolkits(case: Case) -> Iterator[Finding]:
+    """CUDA_HOME and the nvcc on PATH are two toolkits."""
+    kit = case.snapshot.toolkit
+    if (
+        kit.nvcc
+        and kit.home_version
+        and parsed(kit.nvcc).release[:2] != parsed(kit.home_version).release[:2]
+    ):
+        yield note(
+            "cuda-toolkits-differ",
+            f"The nvcc on PATH is CUDA {kit.nvcc}, {kit.home} is CUDA {kit.home_version}",
+            evidence=(shown(case, "toolkit", f"{kit.nvcc_path}: release {kit.nvcc}"),),
+        )
+
+
+RULES = (
+    triton_missing_windows,
+    triton_no_compiler,
+    stale_cuda_path,
+    toolkit_differs,
+    two_toolkits,
+)

@@ -1,0 +1,158 @@
+"""Driver and torch: is the driver new enough, known, and quick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Evidence, Finding, Fix, parsed
+from gpusetup.rules import ways
+from gpusetup.rules.case import (
+    Case,
+    cuda_needed,
+    error,
+    events,
+    gpus,
+    note,
+    on,
+    shown,
+    told,
+    warning,
+)
+
+SLOW_SECONDS = 5.0
+
+
+def driver_too_old(case: Case) -> Iterator[Finding]:
+    """The driver serves less CUDA than the installed torch, or any torch, needs."""
+    machine = case.snapshot
+    torch, driver = machine.torch, machine.driver
+    said = events(case, "driver-too-old")
+    if not driver.version and not said:
+        return
+    needed = cuda_needed(case.snapshot.torch) or next(
+        (e.values["cuda"] for e in said if "cuda" in e.values), None
+    )
+    floor = case.catalog.driver_floor(needed, machine.os.family or "linux") if needed else None
+    short = bool(driver.version and floor and parsed(driver.version) < parsed(floor))
+    short = short and not _serves_anyway(case, needed)
+    if short or said:
+        what = f"torch {torch.version}" if torch.version else "the program"
+        has = f"driver {driver.version}" if driver.version else "this driver"
+        serves = f" (CUDA {driver.cuda})" if driver.cuda else ""
+        yield error(
+            "driver-too-old",
+            f"{what} needs driver {floor or 'newer'} (CUDA {needed or '?'}), found {has}{serves}",
+            evidence=(*told(said), *_driver_and_torch(case)),
+            fix=_driver_or_torch(case, floor),
+        )
+    elif _no_build_for(case):
+        yield _no_torch_for_this_driver(case)
+
+
+def _serves_anyway(case: Case, needed: str | None) -> bool:
+    """The driver says itself that it serves this CUDA (WSL, cuda-compat)."""
+    says = case.snapshot.driver.cuda
+    lifted = case.snapshot.container.cuda_compat_path and case.snapshot.cuda_api.init_code == 0
+    return bool(lifted or (says and needed and parsed(says) >= parsed(needed)))
+
+
+def _driver_and_torch(case: Case) -> tuple[Evidence, ...]:
+    driver, torch = case.snapshot.driver, case.snapshot.torch
+    lines = (
+        (driver.version, "driver.version", f"driver {driver.version}"),
+        (
+            torch.version,
+            "torch.version",
+            f"torch {torch.version}, CUDA {cuda_needed(case.snapshot.torch)}",
+        ),
+    )
+    return tuple(shown(case, subject, text) for known, subject, text in lines if known)
+
+
+def _driver_or_torch(case: Case, floor: str | None) -> Fix:
+    newer = ways.driver(case, f"Update the driver to {floor or 'the newest'} or newer", floor)
+    build = case.resolution.build
+    if build is None or build.backend == "cpu":
+        return newer
+    return Fix(
+        text=f"{newer.text}. Or keep the driver and install torch {build.torch} from "
+        f"{build.backend}, "
+        "which it serves: the commands below",
+        commands=ways.install_commands(case),
+        needs_root=False,
+        needs_reboot=False,
+        min_driver=floor,
+    )
+
+
+def _no_build_for(case: Case) -> bool:
+    advice = case.resolution.advice
+    chosen = case.resolution.build
+    nothing = chosen is None or chosen.backend == "cpu"
+    here = bool(gpus(case)) and not case.snapshot.os.jetson
+    return nothing and here and advice is not None and advice.change == "driver"
+
+
+def _no_torch_for_this_driver(case: Case) -> Finding:
+    advice = case.resolution.advice
+    assert advice is not None
+    driver = case.snapshot.driver
+    return error(
+        "driver-too-old",
+        f"No torch build runs on driver {driver.version}; {advice.to} gives {advice.gives}",
+        evidence=_driver_and_torch(case),
+        fix=ways.driver(case, f"Update the driver to {advice.to} or newer", advice.to),
+    )
+
+
+def driver_newer_than_catalog(case: Case) -> Iterator[Finding]:
+    """The driver is newer than every row: it counts as the newest row."""
+    version = case.snapshot.driver.version
+    if version and case.catalog.driver_is_newer(version):
+        yield note(
+            "driver-newer-than-catalog",
+            f"Driver {version} is newer than the catalog of {case.catalog.as_of}: it counts as its "
+            "newest row",
+            evidence=(shown(case, "driver.version", f"driver {version}"),),
+        )
+
+
+def driver_slow(case: Case) -> Iterator[Finding]:
+    """The driver took long to answer."""
+    seconds = case.snapshot.driver.seconds
+    if seconds is not None and seconds > SLOW_SECONDS:
+        yield warning(
+            "driver-slow",
+            f"The driver took {seconds:.0f} s to answer",
+            detail="Without persistence mode it starts every GPU anew for each program.",
+            evidence=(shown(case, "driver.seconds", f"{seconds:.1f} s"),),
+            fix=Fix(
+                text="Keep the driver loaded between programs",
+                commands=("sudo systemctl enable --now nvidia-persistenced",)
+                if on(case, "linux")
+                else (),
+                needs_root=True,
+            ),
+        )
+
+
+def floor_for_the_other_host(case: Case) -> Iterator[Finding]:
+    """A GPU was named, no driver: what driver this torch needs there."""
+    needed = cuda_needed(case.snapshot.torch)
+    if not case.other_host or case.snapshot.driver.version or not needed:
+        return
+    floor = case.catalog.driver_floor(needed, case.snapshot.os.family or "linux")
+    if floor:
+        yield note(
+            "driver-to-expect",
+            f"torch {case.snapshot.torch.version} needs driver {floor} or newer on that host",
+            fix=Fix(text="Check it with `--for-driver VERSION`", min_driver=floor),
+        )
+
+
+RULES = (
+    driver_too_old,
+    driver_newer_than_catalog,
+    driver_slow,
+    floor_for_the_other_host,
+)

@@ -1,0 +1,122 @@
+"""A driver that is loaded: is it of one version, and can it start the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Evidence, Finding, Fix, parsed
+from gpusetup.rules import ways
+from gpusetup.rules.case import (
+    Case,
+    error,
+    events,
+    gpus,
+    in_container,
+    nvidia_on_pci,
+    shown,
+    told,
+)
+from gpusetup.rules.driver import absent_here, nvml_said, on_the_bus
+
+NVML_LIBRARY_MISMATCH = 18
+NVML_UNKNOWN = 999
+
+
+def nvml_mismatch(case: Case) -> Iterator[Finding]:
+    """The kernel module in memory and the driver's libraries on disk are of two versions."""
+    driver = case.snapshot.driver
+    kernel, library = driver.version or driver.module_version, driver.library_version
+    # NVML that answers proves that its library fits: then another copy of libcuda is meant.
+    asked = driver.nvml_code != 0
+    differ = bool(asked and kernel and library and parsed(kernel) != parsed(library))
+    said = events(case, "nvml-mismatch", "nvrm-api-mismatch")
+    if case.snapshot.os.wsl or not (driver.nvml_code == NVML_LIBRARY_MISMATCH or differ or said):
+        return
+    pair = f" {kernel}" if kernel else "", f" {library}" if library else ""
+    yield error(
+        "nvml-mismatch",
+        f"Kernel module{pair[0]} and driver library{pair[1]} are of different versions",
+        detail="Usually the driver's packages were updated while the old module stayed loaded.",
+        evidence=(*told(said), *nvml_said(case), *_two_versions(case, kernel, library)),
+        fix=_mismatch_fix(case),
+    )
+
+
+def _two_versions(case: Case, kernel: str | None, library: str | None) -> tuple[Evidence, ...]:
+    pairs = (
+        ("driver.version", "kernel module", kernel),
+        ("driver.library_version", "library", library),
+    )
+    return tuple(
+        shown(case, subject, f"{what} {version}") for subject, what, version in pairs if version
+    )
+
+
+def _mismatch_fix(case: Case) -> Fix:
+    if in_container(case):
+        return Fix(
+            text="Restart the container, so that it gets the libraries of the host's "
+            "driver; remove "
+            "driver packages from the image",
+            needs_reboot=False,
+        )
+    return Fix(
+        text="Reboot, so that the new kernel module is loaded",
+        commands=("sudo reboot",),
+        needs_root=True,
+        needs_reboot=True,
+    )
+
+
+def gpu_init_failed(case: Case) -> Iterator[Finding]:
+    """The module runs, the GPU is bound to it, and yet the driver lists no device."""
+    machine = case.snapshot
+    said = events(case, "gpu-init-failed")
+    bound = [d for d in nvidia_on_pci(case) if d.driver == "nvidia"]
+    empty = machine.gpus == () and machine.driver.module_loaded and not machine.driver.nvml_code
+    if not absent_here(case) or gpus(case) or not (said or (bound and empty)):
+        return
+    version = machine.driver.version
+    yield error(
+        "gpu-init-failed",
+        f"Driver {version or ''} is loaded but cannot start {ways.names(case)}".replace("  ", " "),
+        detail="The kernel log (`sudo dmesg | grep -i nvrm`) holds the reason: a GPU that "
+        "the driver "
+        "does not support, power or seating, firmware (GSP), or too little PCI address space.",
+        evidence=(
+            *told(said),
+            *on_the_bus(case),
+            shown(case, "gpus", "the driver lists no device"),
+        ),
+        fix=Fix(
+            text="Shut the machine down fully and start it again; if that does not help, "
+            "install the "
+            "driver anew, in the flavour that the GPU needs",
+            commands=("sudo dmesg | grep -i nvrm", *ways.driver_commands(case)),
+            needs_root=True,
+            needs_reboot=True,
+        ),
+    )
+
+
+def gpu_not_supported_by_driver(case: Case) -> Iterator[Finding]:
+    """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
+    said = events(case, "gpu-not-supported-by-driver")
+    if said and not gpus(case):
+        version = case.snapshot.driver.version or case.snapshot.driver.module_version
+        yield error(
+            "gpu-not-supported-by-driver",
+            f"Driver {version or 'as loaded'} does not support {ways.names(case)}",
+            detail="GPUs before Turing need the closed kernel modules, from Blackwell on the "
+            "open ones; "
+            "old GPUs end with an old driver branch.",
+            evidence=told(said),
+            fix=ways.driver(case, "Install the driver branch and flavour that this GPU needs"),
+        )
+
+
+RULES = (
+    nvml_mismatch,
+    gpu_init_failed,
+    gpu_not_supported_by_driver,
+)
