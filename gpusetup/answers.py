@@ -74,6 +74,8 @@ class InstallAnswer(Value):
     """The verify document of the target."""
     receipt: str | None = None
     log: str | None = None
+    diff: str | None = None
+    """With `--project`: the change of the project file."""
 
 
 class CheckAnswer(Value):
@@ -89,6 +91,10 @@ class CheckAnswer(Value):
     seconds: float | None = None
     hint: str | None = None
     """The one next step, where the check did not pass."""
+    means: str | None = None
+    """What a failure means for somebody who uses the device."""
+    spread: float | None = None
+    """Of a rate: by which part of the value repeated measurements differed."""
 
 
 class VerifyAnswer(Value):

@@ -57,6 +57,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX_ROOT)",
     )
     parser.add_argument(
+        "--project",
+        metavar="FILE",
+        nargs="?",
+        const="pyproject.toml",
+        help="write pins and torch's index into a uv project instead (default: pyproject.toml)",
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="show what would be done, do nothing"
     )
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
@@ -68,6 +75,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Console) -> int:
     check_usage(options)
+    if options.project:
+        from gpusetup.commands.install_project import run_project
+
+        return run_project(options, out)
     if options.machine_from:
         return _described(options, out)
     from gpusetup.install.log import open_log
@@ -85,7 +96,7 @@ def check_usage(options: argparse.Namespace) -> None:
     """Contradictions, before anything is read."""
     if options.python and options.venv:
         raise UsageError("`--python` and `--venv` exclude each other", hint="both name the target")
-    if options.machine_from and not options.dry_run:
+    if options.machine_from and not (options.dry_run or options.project):
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",

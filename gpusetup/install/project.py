@@ -1,0 +1,242 @@
+"""A project's `pyproject.toml` for uv: the pins, torch's explicit index, a marker per platform.
+
+Pure: text in, text out. Comments and everything else in the file stay as they are (`tomlkit`).
+torch's index is `explicit`, so that nothing else comes from it; a platform without that build (a
+Mac, an aarch64 host of an old CUDA) keeps the default index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT
+
+from gpusetup.catalog import Catalog, index_url
+from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.install.wish import FAMILY, chosen_build, version_of
+from gpusetup.model import Resolution, TorchBuild
+
+OURS = "pytorch-"
+"""What the names of torch's indexes begin with: `pytorch-cu124`."""
+
+PLATFORMS = (
+    ("linux", "x86_64", "sys_platform == 'linux' and platform_machine == 'x86_64'"),
+    ("linux", "aarch64", "sys_platform == 'linux' and platform_machine == 'aarch64'"),
+    ("windows", "x86_64", "sys_platform == 'win32'"),
+)
+"""Where torch's own index has builds, and the marker that tells (macOS uses the default index)."""
+
+BLANK_LINE = "\n"
+"""What stands before a new table's head."""
+
+WHOLE_LINUX = "sys_platform == 'linux'"
+
+
+def edited(
+    text: str, resolution: Resolution, catalog: Catalog, *, packages: Iterable[str], root: str
+) -> str:
+    """The file with the resolution's pins; the same text where it says so already.
+
+    `packages` are family members wanted beside those that the project names. Raises BadInput for
+    what is no project file, Unsatisfiable where its `requires-python` excludes the build.
+    """
+    document = parse(text)
+    build = chosen_build(resolution)
+    python_is_served(document, build)
+    named = tuple(name for name in FAMILY if name in packages or name in versions_named(document))
+    wanted = tuple(name for name in named if version_of(build, name))
+    _pin(document, build, wanted)
+    _sources(document, build, catalog, wanted, root)
+    return tomlkit.dumps(document)
+
+
+def parse(text: str) -> tomlkit.TOMLDocument:
+    """The document; BadInput with the place where it is no TOML or no project."""
+    try:
+        document = tomlkit.parse(text)
+    except TOMLKitError as problem:
+        raise BadInput(f"the project file is not TOML: {problem}") from problem
+    project = document.get("project")
+    if not isinstance(project, dict):
+        raise BadInput(
+            "the project file has no [project] table", hint="`uv init` writes one; then try again"
+        )
+    if not isinstance(project.get("dependencies", []), list):
+        raise BadInput("[project] dependencies is no list")
+    return document
+
+
+def python_is_served(document: tomlkit.TOMLDocument, build: TorchBuild) -> None:
+    """uv locks for every Python that the project allows, so the lowest must have a wheel.
+
+    Where the project does not say, uv takes the interpreter's own version.
+    """
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    said = str(document["project"].get("requires-python", ""))
+    try:
+        allowed = SpecifierSet(said)
+    except InvalidSpecifier as problem:
+        raise BadInput(f"requires-python is no specifier: {said!r}") from problem
+    if not said:
+        return
+    ordinary = [tag for tag in build.pythons if not tag.endswith("t")]
+    lowest = next((tag for tag in _every_python() if allowed.contains(tag, prereleases=True)), None)
+    if lowest is not None and lowest not in ordinary:
+        raise Unsatisfiable(
+            f"torch {build.torch} has wheels for Python {ordinary[0]} to {ordinary[-1]}, "
+            f"and the project allows {lowest} (requires-python = {said!r})",
+            hint=f'write `requires-python = ">={ordinary[0]}"`, or ask for an older `--torch`',
+        )
+
+
+def _every_python() -> tuple[str, ...]:
+    return tuple(f"3.{minor}" for minor in range(7, 20))
+
+
+def versions_named(document: tomlkit.TOMLDocument) -> dict[str, str]:
+    """What the project requires of the torch family: name -> specifier (`""` for any)."""
+    from packaging.requirements import Requirement
+
+    return {
+        name: str(Requirement(str(said)).specifier)
+        for requirements in _requirement_lists(document)
+        for said in requirements
+        if (name := _name(said)) in FAMILY and name is not None
+    }
+
+
+def _requirement_lists(document: tomlkit.TOMLDocument) -> Iterator[Any]:
+    project: Any = document["project"]
+    yield project.get("dependencies", [])
+    yield from project.get("optional-dependencies", {}).values()
+    yield from document.get("dependency-groups", {}).values()
+
+
+def _name(requirement: Any) -> str | None:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        return Requirement(str(requirement)).name.lower()
+    except InvalidRequirement:
+        return None
+
+
+def _pin(document: tomlkit.TOMLDocument, build: TorchBuild, wanted: tuple[str, ...]) -> None:
+    """Each wanted package at its exact public version; added where it stands nowhere."""
+    project: Any = document["project"]
+    if "dependencies" not in project:
+        project["dependencies"] = tomlkit.array()
+    there = set()
+    for requirements in _requirement_lists(document):
+        for place, said in enumerate(requirements):
+            name = _name(said)
+            if name in wanted:
+                there.add(name)
+                pinned = _pinned(str(said), str(version_of(build, name)))
+                if pinned != str(said):
+                    requirements[place] = pinned
+    for name in wanted:
+        if name not in there:
+            project["dependencies"].append(f"{name}=={version_of(build, name)}")
+
+
+def _pinned(requirement: str, version: str) -> str:
+    """The requirement at one version; its extras and marker stay.
+
+    >>> _pinned("torch[opt]>=2; sys_platform == 'linux'", "2.5.1")
+    'torch[opt]==2.5.1; sys_platform == "linux"'
+    """
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
+
+    said = Requirement(requirement)
+    exact = SpecifierSet(f"=={version}")
+    if said.specifier == exact and not said.url:
+        return requirement
+    said.specifier, said.url = exact, None
+    return str(said)
+
+
+# --- where it comes from --------------------------------------------------------------------------
+
+
+def _sources(
+    document: tomlkit.TOMLDocument,
+    build: TorchBuild,
+    catalog: Catalog,
+    wanted: tuple[str, ...],
+    root: str,
+) -> None:
+    fresh = "uv" not in document.get("tool", {})
+    uv = _table(_table(document, "tool", headless=True), "uv", headless=True)
+    name = f"{OURS}{build.backend}"
+    marker = " or ".join(markers(build, catalog))
+    sources = _table(uv, "sources", apart=not fresh)
+    for package in wanted:
+        entry = tomlkit.inline_table()
+        entry["index"] = name
+        entry["marker"] = marker
+        if sources.get(package) != [entry]:
+            rows = tomlkit.array()
+            rows.append(entry)
+            sources[package] = rows
+    _index(uv, name, index_url(build.backend, root), _used(sources))
+
+
+def markers(build: TorchBuild, catalog: Catalog) -> Iterator[str]:
+    """The platforms on which this torch has this backend, as markers."""
+    there = {
+        (family, machine): marker
+        for family, machine, marker in PLATFORMS
+        if catalog.row_of(build.torch, build.backend, family, machine)
+    }
+    if {("linux", "x86_64"), ("linux", "aarch64")} <= there.keys():
+        yield WHOLE_LINUX
+    else:
+        yield from (marker for (family, _), marker in there.items() if family == "linux")
+    yield from (marker for (family, _), marker in there.items() if family != "linux")
+
+
+def _used(sources: Any) -> frozenset[str]:
+    """The indexes that any package's source names."""
+    said = (one if isinstance(one, list) else [one] for one in sources.values())
+    rows = (row for several in said for row in several)
+    return frozenset(str(row["index"]) for row in rows if isinstance(row, dict) and "index" in row)
+
+
+def _index(uv: Any, name: str, url: str, used: frozenset[str]) -> None:
+    """torch's index, explicit; one of ours that no source names any more goes."""
+    indexes = uv.get("index")
+    if not isinstance(indexes, AoT):
+        if indexes is not None:
+            raise BadInput("[tool.uv] index is not written as [[tool.uv.index]] tables")
+        indexes = tomlkit.aot()
+        uv.append("index", indexes)
+    for place in reversed(range(len(indexes))):
+        said = str(indexes[place].get("name", ""))
+        if said.startswith(OURS) and said not in used:
+            del indexes[place]
+    row: Any = next((one for one in indexes if one.get("name") == name), None)
+    if row is None:
+        row = tomlkit.table()
+        row.trivia.indent = BLANK_LINE
+        row["name"] = name
+        indexes.append(row)
+    for key, value in (("url", url), ("explicit", True)):
+        if row.get(key) != value:
+            row[key] = value
+
+
+def _table(parent: Any, name: str, *, headless: bool = False, apart: bool = False) -> Any:
+    """A sub-table, made where it is missing; a headless one shows only as its children's prefix."""
+    if name not in parent:
+        parent[name] = tomlkit.table(is_super_table=headless)
+        if apart:
+            parent[name].trivia.indent = BLANK_LINE
+    if not isinstance(parent[name], dict):
+        raise BadInput(f"`{name}` in the project file is no table")
+    return parent[name]

@@ -1,0 +1,227 @@
+"""`install --project`: the pins in a uv project's file; real uv locks what is written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from index_server import build_wheel, index_server
+from installing import bare_environment
+
+from gpusetup.catalog import INDEX_ROOT, load_catalog
+from gpusetup.cli import main
+from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.install.project import edited
+from gpusetup.model import Request, Resolution
+from gpusetup.resolver import resolve
+from gpusetup.snapshot import machine_named
+
+CATALOG = load_catalog()
+PROJECT = """\
+# my project
+[project]
+name = "x"   # the name
+version = "0"
+requires-python = ">=3.11"
+dependencies = [
+    "numpy",   # numbers
+    "torch>=2",  # the engine
+    "torchvision; sys_platform == 'linux'",
+]
+
+[tool.ruff]
+line-length = 100  # wide
+"""
+
+
+def laptop(**request: str) -> Resolution:
+    return resolve(machine_named("rtx3050-laptop"), Request(**request), CATALOG)
+
+
+def pinned(text: str, resolution: Resolution, *, root: str = INDEX_ROOT) -> str:
+    return edited(text, resolution, CATALOG, packages=("torch",), root=root)
+
+
+def test_pins_and_index_are_written_and_nothing_else_moves() -> None:
+    assert (
+        pinned(PROJECT, laptop(torch="2.5.1"))
+        == """\
+# my project
+[project]
+name = "x"   # the name
+version = "0"
+requires-python = ">=3.11"
+dependencies = [
+    "numpy",   # numbers
+    "torch==2.5.1",  # the engine
+    "torchvision==0.20.1; sys_platform == \\"linux\\"",
+]
+
+[tool.ruff]
+line-length = 100  # wide
+
+[tool.uv.sources]
+torch = [{index = "pytorch-cu124", marker = "@HERE@"}]
+torchvision = [{index = "pytorch-cu124", marker = "@HERE@"}]
+
+[[tool.uv.index]]
+name = "pytorch-cu124"
+url = "https://download.pytorch.org/whl/cu124"
+explicit = true
+"""
+    )
+
+
+def test_a_second_run_changes_nothing() -> None:
+    once = pinned(PROJECT, laptop(torch="2.5.1"))
+    assert pinned(once, laptop(torch="2.5.1")) == once
+
+
+def test_another_backend_replaces_the_index_that_nothing_uses_any_more() -> None:
+    once = pinned(PROJECT, laptop(torch="2.5.1"))
+    twice = pinned(once, laptop(torch="2.5.1", backend="cu121"))
+    assert "cu124" not in twice
+    assert twice.count("[[tool.uv.index]]") == 1
+    # torch 2.5.1 has no cu121 build for aarch64: there the default index stays.
+    assert "platform_machine == 'x86_64'" in twice
+
+
+def test_other_indexes_and_sources_stay() -> None:
+    mine = PROJECT + (
+        '\n[tool.uv.sources]\nmylib = { path = "../mylib" }\n'
+        '\n[[tool.uv.index]]\nname = "corporate"\nurl = "https://example.com/simple"\n'
+    )
+    changed = pinned(mine, laptop())
+    assert 'mylib = { path = "../mylib" }' in changed
+    assert '[[tool.uv.index]]\nname = "corporate"\nurl = "https://example.com/simple"\n' in changed
+    assert changed.startswith(PROJECT.split('    "torch>=2"')[0])
+
+
+def test_torch_is_added_to_a_project_without_it() -> None:
+    changed = pinned('[project]\nname = "x"\nversion = "0"\n', laptop(torch="2.5.1"))
+    assert 'dependencies = ["torch==2.5.1"]' in changed
+
+
+def test_a_python_without_wheels_is_told_with_the_way_out() -> None:
+    with pytest.raises(Unsatisfiable) as told:
+        pinned(PROJECT.replace(">=3.11", ">=3.9"), laptop())
+    assert "allows 3.9" in told.value.message
+    assert told.value.hint == 'write `requires-python = ">=3.11"`, or ask for an older `--torch`'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = [",
+        "[tool.x]\n",
+        "[project]\ndependencies = 3\n",
+        '[project]\nname="x"\n[tool]\nuv = 3\n',
+    ],
+)
+def test_what_is_no_project_file_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        pinned(text, laptop())
+
+
+COMMENTS = st.lists(st.sampled_from(["# note", "", "  # indented"]), max_size=3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(COMMENTS, st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_every_line_that_names_no_torch_stays(lines: list[str], end: str, final: bool) -> None:
+    text = end.join((*lines, *PROJECT.splitlines())) + (end if final else "")
+    changed = pinned(text, laptop())
+    kept = [line for line in text.splitlines(keepends=True)[:-1] if "torch" not in line]
+    assert [line for line in changed.splitlines(keepends=True) if line in set(kept)] >= kept
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def project_in(folder: Path, text: str = PROJECT) -> Path:
+    path = folder / "pyproject.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+WORDS = ("install", "--from", "rtx3050-laptop", "--torch", "2.5.1", "--project")
+
+
+def test_a_dry_run_shows_the_diff_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project_in(tmp_path)
+    assert main([*WORDS, str(path), "--dry-run", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["state"] == "planned"
+    assert '+    "torch==2.5.1",  # the engine' in answer["diff"]
+    assert path.read_text(encoding="utf-8") == PROJECT
+
+
+def test_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = project_in(tmp_path)
+    assert main([*WORDS, str(path), "--yes"]) == 0
+    assert path.read_text(encoding="utf-8") == pinned(PROJECT, laptop(torch="2.5.1"))
+    assert [file.name for file in tmp_path.iterdir()] == ["pyproject.toml"]
+    assert main([*WORDS, str(path), "--yes"]) == 0
+    assert "Nothing to do" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [(None, "cannot be read"), ("a = [", "not TOML"), ("", "no [project] table")]
+)
+def test_a_bad_project_file_gets_2_and_stays(
+    text: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pyproject.toml"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    assert main([*WORDS, str(path), "--yes"]) == 2
+    assert said in capsys.readouterr().err
+    assert (path.read_text(encoding="utf-8") if path.exists() else None) == text
+
+
+def test_packages_beside_torch_are_left_to_uv(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project_in(tmp_path)
+    assert main(["install", "numpy", *WORDS[1:], str(path), "--yes"]) == 2
+    assert "`uv add numpy`" in capsys.readouterr().err
+
+
+def test_uv_locks_what_was_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from uv import find_uv_bin
+
+    shelf = tmp_path / "wheels"
+    shelf.mkdir()
+    with index_server(tmp_path / "served") as index:
+        for tag in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "win_amd64"):
+            wheel = build_wheel(shelf, "torch", "2.5.1+cu124", tag=f"cp311-cp311-{tag}")
+            index.add("whl/cu124", wheel)
+        mac = build_wheel(shelf, "torch", "2.5.1", tag="cp311-none-macosx_11_0_arm64")
+        index.add("simple", mac)
+        folder = tmp_path / "project"
+        folder.mkdir()
+        text = PROJECT.replace('    "numpy",   # numbers\n', "").replace(
+            "    \"torchvision; sys_platform == 'linux'\",\n", ""
+        )
+        path = project_in(folder, text)
+        assert main([*WORDS, str(path), "--index-root", index.index_root, "--yes"]) == 0
+        capsys.readouterr()
+        done = subprocess.run(
+            [find_uv_bin(), "lock", "--no-cache", "--python", sys.executable],
+            cwd=folder,
+            env={**bare_environment(tmp_path, index.simple), "UV_PYTHON_DOWNLOADS": "never"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        locked = (folder / "uv.lock").read_text(encoding="utf-8")
+    assert 'version = "2.5.1+cu124"' in locked
+    assert 'version = "2.5.1"\n' in locked  # the Mac's, from the default index
