@@ -41,6 +41,8 @@ class Fault:
     """The connection ends after so many bytes of the body."""
     flip: bool = False
     """The last byte of the body is another one."""
+    drip_seconds: float = 0.0
+    """How long it rests after every 64 KiB of the body."""
     times: int = 1 << 30
     """How often it goes wrong before the truth is told."""
 
@@ -164,6 +166,9 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             if self.command == "HEAD":
                 return
+            if fault.drip_seconds:
+                self._drip(body, fault.drip_seconds)
+                return
             if fault.cut_at is None:
                 self.wfile.write(body)
                 return
@@ -171,6 +176,12 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.flush()
             time.sleep(fault.stall_seconds)
             self.close_connection = True
+
+        def _drip(self, body: bytes, rest: float) -> None:
+            for start in range(0, len(body), 1 << 16):
+                self.wfile.write(body[start : start + (1 << 16)])
+                self.wfile.flush()
+                time.sleep(rest)
 
     return Handler
 

@@ -76,6 +76,15 @@ class World:
         run_uv(self, "venv", "--quiet", "--python", sys.executable, str(path))
         return path
 
+    def venv_with_pip(self) -> Path:
+        """An environment with our own pip in it."""
+        import pip
+
+        venv = self.venv("with-pip")
+        site = next(venv.glob("lib/python*/site-packages"))
+        (site / "pip").symlink_to(Path(pip.__file__).parent)
+        return venv
+
     def fill(self, venv: Path, *wheels: Path) -> None:
         """Put wheels into an environment, by uv."""
         words = ("pip", "install", "--quiet", "--offline", "--no-deps", "--no-index")

@@ -7,7 +7,10 @@ import os
 import random
 import re
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,7 +42,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         enter(world, monkeypatch)
         monkeypatch.setattr(fetch, "LIMITS", (1.0, 0.6))
         monkeypatch.setattr(fetch, "PAUSES", (0.01, 0.02))
-        short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0"}
+        short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "PIP_TIMEOUT": "1"}
         monkeypatch.setattr(tools, "LIMITS", {**tools.LIMITS, **short})
         world.add_default("filelock", "3.20.0")
         world.add_default("typing-extensions", "4.15.0")
@@ -232,20 +235,33 @@ def test_a_shared_folder_keeps_what_others_have_in_it(world: World, install: Ins
 
 
 def test_pip_installs_where_it_is_asked_to(world: World, install: Install) -> None:
-    from installing import run_uv
-
-    venv = world.folder / "with-pip"
-    run_uv(world, "venv", "--quiet", "--python", sys.executable, str(venv))
-    site = next(venv.glob("lib/python*/site-packages"))
-    import pip
-
-    (site / "pip").symlink_to(Path(pip.__file__).parent)
+    venv = world.venv_with_pip()
     world.add_torch("cpu")
     said = install("--python", str(venv), *WANTED, *YES, "--installer", "pip", "--json")
     assert said.exit == 0, said.err
     assert said.answer["steps"][0]["argv"][1:3] == ["-m", "pip"]
     assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
     assert versions_in(venv)["filelock"] == "3.20.0"
+
+
+PIP_FAULTS = {
+    "503": (Fault(status=503), 3, "/simple/[a-z]+/: answers 503"),
+    "a time-out": (Fault(stall_seconds=3), 3, "/simple/[a-z]+/: .*(respond|silent|nothing)"),
+    "404": (Fault(status=404), 1, "No matching distribution found for filelock"),
+}
+
+
+@pytest.mark.parametrize(("fault", "code", "cause"), PIP_FAULTS.values(), ids=PIP_FAULTS.keys())
+def test_pip_meets_a_faulty_default_index(
+    world: World, install: Install, fault: Fault, code: int, cause: str
+) -> None:
+    before = state_of(venv := world.venv_with_pip())
+    world.add_torch("cpu")
+    world.index.faults["/simple/*"] = fault
+    said = install("--python", str(venv), *WANTED, *YES, "--installer", "pip")
+    assert said.exit == code, said.err
+    assert re.search(cause, said.err)
+    assert state_of(venv) == before
 
 
 def test_pip_is_not_there(world: World, install: Install) -> None:
@@ -481,6 +497,32 @@ def test_ctrl_c_in_the_middle_of_the_switch_puts_the_former_state_back(
     monkeypatch.setattr(running, "run_step", interrupted)
     said = install("--python", str(venv), *WANTED, *YES)
     assert said.exit == 130
+    assert state_of(venv) == before
+
+
+def test_ctrl_c_in_a_long_download_ends_it_soon(world: World) -> None:
+    """A real process: a wheel that comes in drops for a minute, and SIGINT after the first."""
+    venv = world.venv()
+    before = state_of(venv)
+    noise = random.Random(3).randbytes(9_000_000)
+    wheel = world.add_torch("cpu", files={"torch/lib/libtorch.so": noise})
+    world.index.faults["/whl/cpu/torch/*.whl"] = Fault(drip_seconds=0.3)
+    words = [sys.executable, "-m", "gpusetup", "install", "--python", str(venv), *WANTED, *YES]
+    root = Path(__file__).resolve().parent.parent
+    child = subprocess.Popen(
+        [*words, "--index-root", world.index.index_root],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    part = world.folder / "cache/gpusetup/wheels" / f"{wheel.name}.part"
+    while child.poll() is None and not (part.exists() and part.stat().st_size):
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=20)
+    assert child.returncode == 130, said
+    assert "interrupted" in said
+    assert part.stat().st_size < len(noise)
     assert state_of(venv) == before
 
 

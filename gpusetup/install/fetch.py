@@ -13,7 +13,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -53,6 +53,8 @@ class Fetcher:
         self._session = requests.Session()
         self._session.headers["User-Agent"] = "gpusetup"
         self._log = log
+        self.stopped = Event()
+        """Once set, whatever is being fetched ends soon: something else failed, or Ctrl-C."""
         self._guard = Lock()
         self._locks: dict[str, Lock] = {}
 
@@ -151,13 +153,33 @@ class Fetcher:
             length = answer.headers.get("Content-Length", "")
             if not resumed:
                 progress(wheel, -had)
-            _write(answer, part, "ab" if resumed else "wb", wheel, progress)
+            self._write(answer, part, "ab" if resumed else "wb", wheel, progress)
         finally:
             answer.close()
         if length.isdigit() and _size(part) < int(length) + (had if resumed else 0):
             import requests
 
             raise requests.ConnectionError(f"the connection broke at byte {_size(part)}")
+
+    def _write(
+        self, answer: requests.Response, part: Path, mode: str, wheel: Wheel, progress: Progress
+    ) -> None:
+        import requests
+
+        try:
+            with part.open(mode) as file:
+                for chunk in answer.iter_content(CHUNK):
+                    file.write(chunk)
+                    progress(wheel, len(chunk))
+                    if self.stopped.is_set():
+                        raise blocked(wheel.url, "was stopped")
+        except requests.RequestException:  # an OSError too, but not of the disk
+            raise
+        except OSError as problem:
+            raise Blocked(
+                f"{part} cannot be written: {problem.strerror or problem}",
+                hint="nothing was changed; make room there, or set XDG_CACHE_HOME to a larger disk",
+            ) from problem
 
     def _answer(self, url: str, headers: dict[str, str]) -> requests.Response:
         """An answer that is right or says "no such thing"; `Blocked` for everything else."""
@@ -227,6 +249,7 @@ def cause_of(problem: requests.RequestException) -> str:
 
 
 SAID = (
+    ("connect timeout", f"cannot be reached within {CONNECT_SECONDS:g} s"),
     ("Read timed out", f"says nothing for {SILENCE_SECONDS:g} s"),
     ("Name or service not known", "the name of the host cannot be resolved"),
     ("name resolution", "the name of the host cannot be resolved"),
@@ -332,25 +355,6 @@ def _note_kept(wheel: Wheel, path: Path, digest: str) -> None:
 
 def _note(path: Path) -> Path:
     return path.with_name(f"{path.name}.json")
-
-
-def _write(
-    answer: requests.Response, part: Path, mode: str, wheel: Wheel, progress: Progress
-) -> None:
-    import requests
-
-    try:
-        with part.open(mode) as file:
-            for chunk in answer.iter_content(CHUNK):
-                file.write(chunk)
-                progress(wheel, len(chunk))
-    except requests.RequestException:  # an OSError too, but not of the disk
-        raise
-    except OSError as problem:
-        raise Blocked(
-            f"{part} cannot be written: {problem.strerror or problem}",
-            hint="nothing was changed; make room there, or set XDG_CACHE_HOME to a larger disk",
-        ) from problem
 
 
 def _copy(source: Path, part: Path) -> None:

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpusetup.errors import Blocked, Unsatisfiable
+from gpusetup.errors import Blocked, GpuSetupError, Unsatisfiable
+from gpusetup.install.fetch import SAID, blocked
 from gpusetup.install.layout import Layout, normalized
 from gpusetup.install.tools import complaint
 from gpusetup.install.wheels import Wheel, locked, reported, target_tags
-from gpusetup.run import run
+from gpusetup.run import Output, run
 
 ASK_SECONDS = 120.0
 
@@ -161,7 +162,7 @@ def ask_pip(
             hint="use `--installer uv`, which needs none in the target",
         )
     with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
-        report = Path(folder, "report.json")
+        report, log = Path(folder, "report.json"), Path(folder, "pip.log")
         argv = (
             *(
                 layout.python,
@@ -173,13 +174,47 @@ def ask_pip(
                 "--only-binary",
                 ":all:",
             ),
-            *("--report", str(report), *_find(links), *pins(family), *packages),
+            *("--report", str(report), "--log", str(log), *_find(links)),
+            *(*pins(family), *packages),
         )
         said = run(argv, timeout=ASK_SECONDS, environment=environment)
         if not said.ok:
-            raise complaint("pip cannot plan the installation", said)
+            raise pip_complaint(said, log)
         found = json.loads(report.read_text(encoding="utf-8"))
     return reported(found, {wheel.name for wheel in family})
+
+
+def pip_complaint(said: Output, log: Path) -> GpuSetupError:
+    """What pip failed of: a page that it could not fetch, which only its log tells, comes first."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    for url, cause in unfetched(text):
+        if not re.match(r"4(03|04|10)\b", cause):
+            return blocked(url, cause)
+    return complaint("pip cannot plan the installation", said)
+
+
+def unfetched(log: str) -> tuple[tuple[str, str], ...]:
+    """The pages that pip's log says it could not fetch, and why.
+
+    >>> unfetched("Could not fetch URL http://i/x/: 503 Server Error: no for url: u - skipping")
+    (('http://i/x/', '503 Server Error'),)
+    """
+    found = re.findall(r"Could not fetch URL (\S+): (.*?) - skipping", log)
+    return tuple((url, _short(cause)) for url, cause in found)
+
+
+def _short(cause: str) -> str:
+    """pip's reason in few words.
+
+    >>> _short("Max retries exceeded (Caused by ResponseError('too many 503 error responses'))")
+    'answers 503'
+    """
+    if known := re.match(r"\d{3} \w+ Error", cause):
+        return known[0]
+    if status := re.search(r"too many (\d{3}) error responses", cause):
+        return f"answers {status[1]}"
+    words = next((words for mark, words in SAID if mark in cause), None)
+    return words or cause[:200]
 
 
 def _find(links: Sequence[Path]) -> tuple[str, ...]:

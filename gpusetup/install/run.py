@@ -77,6 +77,7 @@ def fetch_all(job: Job, wheels: Sequence[Wheel], progress: Progress) -> tuple[Pa
         try:
             return tuple(call.result() for call in calls)
         except BaseException:
+            job.fetcher.stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 

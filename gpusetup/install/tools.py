@@ -17,7 +17,7 @@ LIMITS = {
     "UV_HTTP_CONNECT_TIMEOUT": "5",
     "UV_HTTP_RETRIES": "1",
     "PIP_TIMEOUT": "6",
-    "PIP_RETRIES": "1",
+    "PIP_RETRIES": "0",
 }
 """Seconds and tries while uv and pip are asked, so that a dead host is told within 15 s."""
 CONDA_PROGRAMS = ("conda", "mamba", "micromamba")
