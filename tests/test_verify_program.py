@@ -10,7 +10,7 @@ import pytest
 
 from gpusetup.verify import child as child_module
 from gpusetup.verify.checks import LEVELS
-from gpusetup.verify.child import Child, how
+from gpusetup.verify.child import Child, Environment, how
 from gpusetup.verify.options import LEVELS as OFFERED
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import verify
@@ -29,7 +29,9 @@ class Answers:
         self.asked: list[str] = []
         self.ended = 0
 
-    def ask(self, name: str, device: str, limit_seconds: float) -> dict[str, Any]:
+    def ask(
+        self, name: str, device: str, limit_seconds: float, environment: Environment = ()
+    ) -> dict[str, Any]:
         self.asked.append(f"{name}@{device}")
         fields: dict[str, Any] = {"status": "passed", "detail": "fine"}
         if name == "properties":

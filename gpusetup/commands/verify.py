@@ -16,6 +16,10 @@ from gpusetup.verify.values import WrongQuestion
 __all__ = ["EXAMPLES", "SUMMARY", "configure", "run", "words"]
 
 
+PASSED_ON = ("output", "seconds", "seed", "format", "junit", "baseline", "save_baseline")
+"""Options with one value, which the folder's own program takes by the same names."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--python", metavar="PATH", help="the interpreter whose torch is proven")
     add_options(parser)
@@ -44,6 +48,8 @@ def words(options: argparse.Namespace) -> list[str]:
     said = ["--level", options.level, "--device", options.device]
     for expression in flat(options.expect):
         said += ["--expect", expression]
-    if options.output:
-        said += ["--output", options.output]
+    for name in PASSED_ON:
+        value = getattr(options, name)
+        if value is not None:
+            said += [f"--{name.replace('_', '-')}", str(value)]
     return said + [flag for flag, given in flags.items() if given]

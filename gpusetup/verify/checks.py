@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Tuple
+import importlib
+from typing import Callable, Dict, Iterator, Tuple
 
-from .computing import amp, matmul
-from .devices import arch_in_build, gpus_detected, properties
-from .importing import torch_imports
-from .libraries import libraries_load
-from .values import HOST, Check, kind
+from .rows_cluster import DISTRIBUTED, STRESS
+from .rows_quick import QUICK
+from .rows_standard import STANDARD
+from .values import HOST, Check, Outcome, kind
 
-QUICK: Tuple[Check, ...] = (
-    Check("import", torch_imports, on=("host:auto", "host:cuda", "host:cpu", "host:none")),
-    Check("gpu", gpus_detected, on=("host:auto", "host:cuda"), needs=("import",)),
-    Check("libraries", libraries_load, on=("host:none",), needs=("import",)),
-    Check("properties", properties, on=("cuda", "cpu"), needs=("import", "gpu")),
-    Check("arch", arch_in_build, on=("cuda",), needs=("properties",)),
-    Check("matmul", matmul, on=("cuda", "cpu"), needs=("properties", "arch")),
-    Check("amp", amp, on=("cuda", "cpu"), needs=("properties", "arch")),
-)
-LEVELS: Dict[str, Tuple[Check, ...]] = {"quick": QUICK}
+LEVELS: Dict[str, Tuple[Check, ...]] = {
+    "quick": QUICK,
+    "standard": QUICK + STANDARD + DISTRIBUTED,
+    "stress": QUICK + STRESS,
+}
 
 
 def on_host(level: str, wanted: str) -> Tuple[Check, ...]:
@@ -42,8 +37,18 @@ def on_device(level: str, device: str) -> Tuple[Check, ...]:
 
 def named(name: str) -> Check:
     """The row of a name."""
-    return next(check for check in _all() if check.name == name)
+    return next(check for check in every() if check.name == name)
 
 
-def _all() -> Iterator[Check]:
-    return (check for level in LEVELS.values() for check in level)
+def every() -> Iterator[Check]:
+    """Each row once, in the order of the levels."""
+    rows = {check.name: check for level in LEVELS.values() for check in level}
+    return iter(rows.values())
+
+
+def function_of(check: Check) -> Callable[[str], Outcome]:
+    """The function of a row; loads its module."""
+    module, _, name = check.run.partition(":")
+    home = (__package__ or "") + "." + module
+    found: Callable[[str], Outcome] = getattr(importlib.import_module(home), name)
+    return found

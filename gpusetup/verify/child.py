@@ -10,11 +10,12 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
-from .values import CRASHED, Outcome
+from .values import CRASHED, Asked, Outcome
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+Environment = Tuple[Tuple[str, str], ...]
 LAST_WORDS = {
     "SIGKILL": "often the kernel when memory runs out: `dmesg` says so",
     "SIGILL": "an instruction that this CPU lacks: this torch is built for a newer one",
@@ -26,15 +27,24 @@ LAST_WORDS = {
 class Child:
     """The computing process; started at the first job, and anew after it died."""
 
-    def __init__(self, verbose: bool) -> None:
+    def __init__(self, verbose: bool, asked: Optional[Asked] = None) -> None:
         self.verbose = verbose
+        self.asked = asked or Asked()
+        self.environment: Environment = ()
         self.process: Optional["subprocess.Popen[str]"] = None
         self.lines: "queue.Queue[str]" = queue.Queue()
 
-    def ask(self, name: str, device: str, limit_seconds: float) -> Dict[str, Any]:
-        """Run one check in the child: its outcome and seconds, as the worker says them."""
+    def ask(
+        self, name: str, device: str, limit_seconds: float, environment: Environment = ()
+    ) -> Dict[str, Any]:
+        """Run one check in the child: its outcome and seconds, as the worker says them.
+
+        A process is used for as long as the checks want the same variables.
+        """
+        if environment != self.environment:
+            self.end()
         if self.process is None:
-            self.start()
+            self.start(environment)
         self.say({"name": name, "device": device})
         try:
             line = self.lines.get(timeout=limit_seconds)
@@ -48,7 +58,7 @@ class Child:
         self.end()
         return died(how(code))
 
-    def start(self) -> None:
+    def start(self, environment: Environment = ()) -> None:
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         self.process = subprocess.Popen(
             [sys.executable, *flags, HERE, "--worker"],
@@ -56,10 +66,13 @@ class Child:
             stdout=subprocess.PIPE,
             universal_newlines=True,
             encoding="utf-8",
+            env={**os.environ, **dict(environment)},
         )
+        self.environment = environment
         self.lines = queue.Queue()
         threading.Thread(target=_listen, args=(self.process, self.lines), daemon=True).start()
-        self.say({"path": sys.path, "verbose": self.verbose})
+        asked = self.asked._asdict()
+        self.say({"path": sys.path, "verbose": self.verbose, "asked": asked})
 
     def say(self, message: Dict[str, Any]) -> None:
         assert self.process is not None and self.process.stdin is not None

@@ -7,9 +7,10 @@ import re
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from .expect import Expectation, contradiction, parse
-from .values import WrongQuestion
+from .values import Asked, WrongQuestion
 
-LEVELS = ("quick",)
+LEVELS = ("quick", "standard", "stress")
+FORMATS = ("text", "github")
 SUMMARY = "Prove by computing that torch works on the GPUs of this interpreter."
 EXAMPLES = (
     "gpusetup verify",
@@ -27,6 +28,11 @@ class Options(NamedTuple):
     json: bool
     output: Optional[str]
     verbose: bool
+    asked: Asked = Asked()
+    format: str = "text"
+    junit: Optional[str] = None
+    baseline: Optional[str] = None
+    save_baseline: Optional[str] = None
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,7 +45,17 @@ class Parser(argparse.ArgumentParser):
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What is particular to verify."""
     parser.add_argument(
-        "--level", choices=LEVELS, default="quick", help="quick: about as long as `import torch`"
+        "--level",
+        choices=LEVELS,
+        default="quick",
+        help="quick: about as long as `import torch`; standard: everything that training uses,"
+        " about a minute; stress: --seconds under load, watched",
+    )
+    parser.add_argument(
+        "--seconds", type=float, metavar="N", help="how long stress lasts (60 where not given)"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="compute with other random numbers than usual"
     )
     parser.add_argument(
         "--device",
@@ -57,6 +73,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " 'capability>=8.0' 'arch>=8.6' (a kernel in the build)",
     )
     parser.add_argument("--strict", action="store_true", help="a skipped check counts as no")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="github: failures and skips as annotations of a GitHub Actions job, then the text",
+    )
+    parser.add_argument("--junit", metavar="FILE", help="also write a JUnit XML report")
+    parser.add_argument(
+        "--save-baseline", metavar="FILE", help="keep this run to compare later ones with"
+    )
+    parser.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="fail where a kept run was better: a check that passed, or a rate beyond its noise",
+    )
 
 
 def read_options(words: Sequence[str]) -> Options:
@@ -90,7 +121,17 @@ def checked(found: argparse.Namespace) -> Options:
         trouble = contradiction(each, found.device)
         if trouble:
             raise WrongQuestion(trouble, "leave one of the two out")
+    asked = asked_in(found)
+    if found.json and found.format != "text":
+        raise WrongQuestion(
+            f"--json and --format {found.format} contradict each other", "leave one of the two out"
+        )
     return Options(
+        asked=asked,
+        format=found.format,
+        junit=found.junit,
+        baseline=found.baseline,
+        save_baseline=found.save_baseline,
         level=found.level,
         device=found.device,
         expect=expectations,
@@ -98,6 +139,25 @@ def checked(found: argparse.Namespace) -> Options:
         json=found.json,
         output=found.output,
         verbose=found.verbose,
+    )
+
+
+def asked_in(found: argparse.Namespace) -> Asked:
+    """What every check is told."""
+    if found.seconds is not None and found.level != "stress":
+        raise WrongQuestion(
+            f"--seconds {found.seconds:g} is for the stress level, not for {found.level}",
+            "add `--level stress`, or leave it out",
+        )
+    if found.seconds is not None and not 0 < found.seconds < float("inf"):
+        raise WrongQuestion(f"--seconds {found.seconds:g} is no time", "a number above 0")
+    if found.seed is not None and not 0 <= found.seed < 2**63:
+        raise WrongQuestion(f"--seed {found.seed} is no seed", "a number from 0 to 2^63 - 1")
+    usual = Asked()
+    return Asked(
+        seed=usual.seed if found.seed is None else found.seed,
+        seconds=usual.seconds if found.seconds is None else found.seconds,
+        level=found.level,
     )
 
 

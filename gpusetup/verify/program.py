@@ -6,13 +6,17 @@ import platform
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
+from .baseline import compared, read_baseline
 from .checks import on_device, on_host
-from .child import Child
+from .child import Child, Environment
 from .devices import chosen
 from .expect import NAMES, judge
+from .junit import as_junit
 from .options import Options, read_options
-from .render import as_error, as_json, as_text
+from .render import as_error, as_github, as_json, as_text
 from .values import (
+    CRASHED,
+    FAILED,
     HOST,
     PASSED,
     SKIPPED,
@@ -33,7 +37,9 @@ INTERRUPTED = 130
 class Asks(Protocol):
     """Runs one check somewhere."""
 
-    def ask(self, name: str, device: str, limit_seconds: float) -> Dict[str, Any]: ...
+    def ask(
+        self, name: str, device: str, limit_seconds: float, environment: Environment = ()
+    ) -> Dict[str, Any]: ...
 
     def end(self) -> None: ...
 
@@ -53,8 +59,11 @@ def main(words: Sequence[str]) -> int:
             stream.reconfigure(errors="replace")
     try:
         options = read_options(words)
-        report = verify(options, Child(options.verbose))
-        write(as_json(report) if options.json else as_text(report, options.verbose), options.output)
+        earlier = read_baseline(options.baseline) if options.baseline else None
+        report = verify(options, Child(options.verbose, options.asked))
+        if earlier is not None:
+            report = compared(report, earlier)
+        publish(report, options)
     except Stop as stop:
         return complain(stop, "--json" in words)
     except KeyboardInterrupt:
@@ -107,10 +116,15 @@ class Run:
         if blocked:
             self.results.append(Result(job.check.name, job.device, skip(blocked)))
             return
-        answer = self.child.ask(job.check.name, job.subject, job.check.limit_seconds)
+        check = job.check
+        limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
+        answer = self.child.ask(check.name, job.subject, limit, check.environment)
         outcome = Outcome(**answer["outcome"])
         self.learn(outcome.facts or {})
-        self.results.append(Result(job.check.name, job.device, outcome, answer["seconds"]))
+        if outcome.status in (FAILED, CRASHED):
+            outcome = outcome._replace(hint=outcome.hint or check.then or None)
+        means = check.means if outcome.status in (FAILED, CRASHED) else None
+        self.results.append(Result(check.name, job.device, outcome, answer["seconds"], means))
         if outcome.spent:
             self.child.end()
 
@@ -146,7 +160,22 @@ def no_such_device(wanted: str, seen: Tuple[str, ...]) -> WrongQuestion:
     )
 
 
-def write(text: str, path: Optional[str]) -> None:
+def publish(report: Report, options: Options) -> None:
+    """Write every form of the report that the options ask for."""
+    if options.save_baseline:
+        write(as_json(report), options.save_baseline, "--save-baseline")
+    if options.junit:
+        write(as_junit(report), options.junit, "--junit")
+    if options.json:
+        text = as_json(report)
+    elif options.format == "github":
+        text = as_github(report)
+    else:
+        text = as_text(report, options.verbose)
+    write(text, options.output)
+
+
+def write(text: str, path: Optional[str], option: str = "--output") -> None:
     """To the file, or to stdout."""
     if path is None:
         sys.stdout.write(text)
@@ -157,7 +186,7 @@ def write(text: str, path: Optional[str]) -> None:
             file.write(text)
     except OSError as problem:
         reason = problem.strerror or str(problem)
-        raise Blocked(f"Cannot write {path}: {reason}", "name another --output") from problem
+        raise Blocked(f"Cannot write {path}: {reason}", f"name another {option}") from problem
 
 
 def complain(stop: Stop, as_document: bool) -> int:

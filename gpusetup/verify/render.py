@@ -6,7 +6,18 @@ import json
 from typing import Any, Dict, List, Optional
 
 from .devices import GIB, NOT_DETECTED
-from .values import CRASHED, FAILED, PASSED, SKIPPED, Report, Result, Stop, kind, verdict
+from .values import (
+    CRASHED,
+    FAILED,
+    PASSED,
+    SKIPPED,
+    Report,
+    Result,
+    Stop,
+    good,
+    kind,
+    verdict,
+)
 
 COMPUTING = ("properties", "arch", "matmul", "amp")
 """The checks whose sum is the computation test."""
@@ -58,6 +69,8 @@ def _check(result: Result) -> Dict[str, Any]:
         "unit": found.unit,
         "seconds": round(result.seconds, 4),
         "hint": found.hint,
+        "means": result.means,
+        "spread": _finite(found.spread),
     }
 
 
@@ -72,7 +85,7 @@ def as_text(report: Report, verbose: bool = False) -> str:
     width = max(len(result.name) for result in report.results)
     place = max(len(result.device) for result in report.results)
     lines += [_line(result, width, place, verbose) for result in report.results]
-    lines += ["", f"verdict: {verdict(report)}{_blamed(report)}", *_hints(report)]
+    lines += ["", f"verdict: {verdict(report)}{_blamed(report)}", *_advice(report)]
     return "".join(plain(line) + "\n" for line in lines)
 
 
@@ -122,11 +135,47 @@ def _blamed(report: Report) -> str:
     return f" ({names})" if names else ""
 
 
-def _hints(report: Report) -> List[str]:
-    """Each next step once, in the order of the checks."""
-    said = [r.outcome.hint for r in report.results if r.outcome.hint]
-    unique = list(dict.fromkeys(hint for hint in said if hint))
-    return [line for hint in unique for line in ("", f"hint: {hint}")]
+def _advice(report: Report) -> List[str]:
+    """What each failure means, and each next step once, in the order of the checks."""
+    steps: Dict[str, List[str]] = {}
+    for result in report.results:
+        meaning = steps.setdefault(result.outcome.hint or "", [])
+        if result.means:
+            meaning.append(f"{result.name} on {result.device}: {result.means}")
+    lines = []
+    for step, meanings in steps.items():
+        said = [*meanings, *([f"hint: {step}"] if step else [])]
+        lines += ["", *said] if said else []
+    return lines
+
+
+def as_github(report: Report) -> str:
+    """Annotations of a GitHub Actions job, one a result that is not passed, then the text."""
+    bad = [result for result in report.results if result.outcome.status != PASSED]
+    return "".join(annotation(each, report.strict) + "\n" for each in bad) + as_text(report)
+
+
+def annotation(result: Result, strict: bool) -> str:
+    """One workflow command. A skip is a notice, unless it counts as no.
+
+    >>> from .values import Outcome
+    >>> annotation(Result("a,b", "cuda:0", Outcome(FAILED, "50 %\\nlost")), False)
+    '::error title=verify%3A a%2Cb on cuda%3A0 failed::50 %25\\\\nlost'
+    """
+    found = result.outcome
+    kind = "notice" if good(result, strict) else "error"
+    title = f"verify: {result.name} on {result.device} {found.status}"
+    said = [found.detail, result.means, f"hint: {found.hint}" if found.hint else None]
+    body = "%0A".join(_data(plain(line)) for line in said if line)
+    return f"::{kind} title={_property(plain(title))}::{body}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def plain(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
 HOST = "host"
@@ -32,6 +32,29 @@ class Blocked(Stop):
     exit_code = 3
 
 
+class Asked(NamedTuple):
+    """What the user asked of every check; the child is told at its start."""
+
+    seed: int = 20_240_607
+    """Of the random numbers that are computed with."""
+    seconds: float = 60.0
+    """How long a check that lasts is to last."""
+    level: str = "quick"
+
+
+_ASKED = [Asked()]
+
+
+def asked() -> Asked:
+    """What the user asked, in the process that computes."""
+    return _ASKED[0]
+
+
+def ask_for(wanted: Asked) -> None:
+    """Set what `asked` answers from now on."""
+    _ASKED[0] = wanted
+
+
 class Outcome(NamedTuple):
     """What one check found. `value` and `limit` share `unit`; `facts` go into the report."""
 
@@ -44,20 +67,34 @@ class Outcome(NamedTuple):
     facts: Optional[Dict[str, Any]] = None
     spent: bool = False
     """The process cannot compute on the device any more (a sticky CUDA error)."""
+    spread: Optional[float] = None
+    """Of a rate: by which part of `value` repeated measurements differed."""
 
 
 class Check(NamedTuple):
     """A row of the table of checks."""
 
     name: str
-    run: Callable[[str], Outcome]
-    """Takes the device (`cuda:0`, `cpu`) or, on the host, what `--device` asks for."""
+    run: str
+    """`module:function` of this folder; the module is loaded in the child that computes. The
+    function takes the device (`cuda:0`, `cpu`) or, on the host, what `--device` asks for."""
     on: Tuple[str, ...]
     """`host:WANTED` (once, where `--device` asks for that), `cpu`, `cuda` (on each device)."""
     needs: Tuple[str, ...] = ()
     """Checks, on the same device or the host, without which this one says nothing."""
     limit_seconds: float = 300.0
-    """After this long without an answer the process is killed and the check has crashed."""
+    """After this long without an answer the process is killed and the check has crashed; a check
+    that lasts `--seconds` gets them on top."""
+    lasts: bool = False
+    """Whether it runs for `--seconds`."""
+    environment: Tuple[Tuple[str, str], ...] = ()
+    """Variables that must be set before torch starts: the check gets a child of its own."""
+    proves: str = ""
+    """What is true where it passes."""
+    means: str = ""
+    """What a failure means for somebody who uses this device."""
+    then: str = ""
+    """The one next step after a failure, where the outcome names no better one."""
 
 
 class Result(NamedTuple):
@@ -67,6 +104,8 @@ class Result(NamedTuple):
     device: str
     outcome: Outcome
     seconds: float = 0.0
+    means: Optional[str] = None
+    """What it means for a user, where it is bad."""
 
 
 class Report(NamedTuple):

@@ -13,9 +13,9 @@ import time
 import warnings
 from typing import Any, Dict, TextIO
 
-from .checks import named
+from .checks import function_of, named
 from .importing import first_line
-from .values import FAILED, Outcome
+from .values import FAILED, Asked, Outcome, ask_for
 
 STICKY = ("CUDA error", "CUDNN_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_EXECUTION_FAILED")
 """After such an error the CUDA context of the process is gone; another process has its own."""
@@ -30,6 +30,7 @@ def main() -> int:
     answers = take_stdout()
     start = json.loads(sys.stdin.readline())
     sys.path[:] = start["path"]
+    ask_for(Asked(**start["asked"]))
     for text in BESIDE_THE_POINT:
         warnings.filterwarnings("ignore", text)
     if start["verbose"]:
@@ -51,7 +52,7 @@ def served(job: Dict[str, str], verbose: bool) -> Dict[str, Any]:
     """Run one check; an exception in it is a failed check."""
     began = time.perf_counter()
     try:
-        outcome = named(job["name"]).run(job["device"])
+        outcome = function_of(named(job["name"]))(job["device"])
     except Exception as problem:  # whatever torch raises is the check's answer
         outcome = raised(problem)
         if verbose:
