@@ -15,6 +15,7 @@ from gpusetup.install.by_conda import (
     conda_prefix,
     conda_program,
     conda_steps,
+    needs_cuda_to_be_seen,
     records,
     shown,
 )
@@ -52,6 +53,7 @@ def by_conda(
             "Neither conda nor mamba nor micromamba is found on PATH",
             hint="activate it, or use `--installer uv`; `--dry-run` shows the recipe",
         )
+    needs_cuda_to_be_seen(resolution, snapshot, os.environ)
     out.talk(text)
     if not options.yes and not agreed():
         out.talk("Nothing was changed.")

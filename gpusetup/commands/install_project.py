@@ -1,4 +1,4 @@
-"""`gpusetup install --project`: the pins written into a project's file instead of an environment."""
+"""`gpusetup install --project`: the pins written into a project's file, no environment changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from gpusetup.commands.common import gather
-from gpusetup.commands.install import agreed, after_of, request_of, resolved
+from gpusetup.commands.install import after_of, agreed, request_of, resolved
 from gpusetup.errors import BadInput, Blocked, UsageError
 from gpusetup.render.console import Console, plain
 

@@ -45,6 +45,25 @@ def conda_prefix(snapshot: Snapshot) -> str:
     return python.prefix
 
 
+def needs_cuda_to_be_seen(
+    resolution: Resolution, snapshot: Snapshot, environ: Mapping[str, str]
+) -> None:
+    """`Blocked` where conda's solver would refuse a CUDA build for want of `__cuda`."""
+    from gpusetup.install.conda import conda_build
+    from gpusetup.kernels import release
+
+    wants = conda_build(resolution).cuda
+    seen = environ.get("CONDA_OVERRIDE_CUDA", snapshot.driver.cuda)
+    if wants is None or (seen and release(seen)[0] >= release(wants)[0]):
+        return
+    found = f"this driver serves CUDA {seen}" if seen else "no driver is seen here"
+    raise Blocked(
+        f"conda refuses a CUDA {wants} build: it needs the virtual package __cuda, and {found}",
+        hint=f"in an image build, set CONDA_OVERRIDE_CUDA={wants}; else mend the driver first "
+        "(`gpusetup doctor`), or `--backend cpu`",
+    )
+
+
 def conda_steps(
     resolution: Resolution, packages: tuple[str, ...], prefix: str, program: str | None
 ) -> tuple[Step, ...]:

@@ -1,0 +1,146 @@
+"""What is written for conda really solves: a real solver, a small channel of true shapes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import rattler
+import yaml
+from conda_channel import write_channel
+from rattler.exceptions import SolverError
+from rattler.package.build_string import BuildString
+
+from gpusetup.catalog import load_catalog
+from gpusetup.errors import Blocked
+from gpusetup.install.by_conda import needs_cuda_to_be_seen
+from gpusetup.model import Driver, Request, Resolution, Snapshot
+from gpusetup.render.formats import FORMATS
+from gpusetup.resolver import resolve
+from gpusetup.snapshot import machine_named
+from gpusetup.value import replace
+
+GLIBC = ("__glibc", "2.35")
+
+
+def resolution(machine: str, **request: str) -> Resolution:
+    snapshot = machine_named(machine)
+    return resolve(snapshot, Request(installer="conda", **request), load_catalog())
+
+
+def environment_specs(machine: str, **request: str) -> list[str]:
+    """The match specs of the `environment.yml` for an example machine."""
+    text = FORMATS["conda"](resolution(machine, **request), machine_named(machine), "conda")
+    specs: list[str] = yaml.safe_load(text)["dependencies"]
+    return specs
+
+
+def virtual(*named: tuple[str, str]) -> list[rattler.GenericVirtualPackage]:
+    return [
+        rattler.GenericVirtualPackage(
+            rattler.PackageName(name), rattler.Version(version), BuildString("0")
+        )
+        for name, version in named
+    ]
+
+
+def solved(channel: str, specs: list[str], *named: tuple[str, str]) -> dict[str, str]:
+    """Name -> version and build of what the solver chooses."""
+    found = asyncio.run(
+        rattler.solve(
+            sources=[channel],
+            specs=specs,
+            platforms=["linux-64", "noarch"],
+            virtual_packages=virtual(GLIBC, *named),
+        )
+    )
+    return {record.name.normalized: f"{record.version} {record.build}" for record in found}
+
+
+@pytest.fixture(scope="module")
+def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_channel(tmp_path_factory.mktemp("channel"))
+
+
+def test_with_a_driver_the_cuda_build_is_chosen(channel: str) -> None:
+    chosen = solved(channel, environment_specs("healthy"), ("__cuda", "13.0"))
+    assert chosen["pytorch"].startswith("2.13.0 cuda130")
+    assert chosen["pytorch-gpu"].startswith("2.13.0 cuda130")
+    assert chosen["torchvision"].startswith("0.28.0 cuda130")
+    assert chosen["cuda-version"].startswith("13.0")
+
+
+def test_a_gpu_before_turing_gets_a_cuda_12_build_although_its_driver_reaches_13(
+    channel: str,
+) -> None:
+    specs = environment_specs("gtx1080ti")
+    assert "cuda-version=12.9" in specs
+    assert solved(channel, specs, ("__cuda", "13.0"))["pytorch"].startswith("2.13.0 cuda129")
+
+
+def test_without_a_driver_the_solver_refuses_and_names_what_is_missing(channel: str) -> None:
+    with pytest.raises(SolverError, match="__cuda"):
+        solved(channel, environment_specs("healthy"))
+
+
+def test_plain_pytorch_would_silently_have_been_a_cpu_build(channel: str) -> None:
+    assert solved(channel, ["python=3.12", "pytorch=2.13.0"])["pytorch"].startswith("2.13.0 cpu")
+
+
+def test_an_image_build_forces_it_by_the_override(
+    channel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
+    overridden = rattler.VirtualPackage.detect(rattler.VirtualPackageOverrides.from_env())
+    seen = [p.into_generic() for p in overridden]
+    cuda = next(str(p.version) for p in seen if p.name.normalized == "__cuda")
+    assert cuda == "13.0"
+    chosen = solved(channel, environment_specs("healthy"), ("__cuda", cuda))
+    assert chosen["pytorch"].startswith("2.13.0 cuda130")
+
+
+def test_a_machine_without_gpu_gets_the_cpu_build_by_name(channel: str) -> None:
+    specs = environment_specs("no-gpu")
+    assert any(spec.startswith("pytorch-cpu=") for spec in specs)
+    assert solved(channel, specs)["pytorch"].startswith("2.13.0 cpu")
+
+
+def test_an_old_glibc_is_refused_by_the_solver_where_the_build_needs_a_newer(channel: str) -> None:
+    found = virtual(("__glibc", "2.17"), ("__cuda", "13.0"))
+    with pytest.raises(SolverError, match="__glibc"):
+        asyncio.run(
+            rattler.solve(
+                sources=[channel],
+                specs=environment_specs("healthy"),
+                platforms=["linux-64", "noarch"],
+                virtual_packages=found,
+            )
+        )
+
+
+# --- before conda is run ---------------------------------------------------------------------------
+
+
+def test_no_driver_is_said_before_conda_says_it_in_its_own_words() -> None:
+    with pytest.raises(Blocked) as told:
+        needs_cuda_to_be_seen(resolution("healthy"), Snapshot(), {})
+    assert "__cuda" in told.value.message
+    assert told.value.hint is not None
+    assert "CONDA_OVERRIDE_CUDA=13.0" in told.value.hint
+
+
+def test_a_driver_of_an_older_major_is_told_with_both_versions() -> None:
+    old = Snapshot(driver=Driver(version="550.54.14", cuda="12.4"))
+    with pytest.raises(Blocked, match=r"13\.0.*12\.4"):
+        needs_cuda_to_be_seen(resolution("healthy"), old, {})
+
+
+@pytest.mark.parametrize("environ", [{"CONDA_OVERRIDE_CUDA": "13.0"}, {}])
+def test_a_driver_or_the_override_lets_conda_run(environ: dict[str, str]) -> None:
+    machine = machine_named("healthy")
+    seen = machine if not environ else replace(machine, driver=Driver())
+    needs_cuda_to_be_seen(resolution("healthy"), seen, environ)
+
+
+def test_a_cpu_build_needs_no_driver() -> None:
+    needs_cuda_to_be_seen(resolution("no-gpu"), Snapshot(), {})
