@@ -1,0 +1,314 @@
+"""One training step as a trainer does it: the same on fake tensors and on real ones.
+
+What a user's function may return, how its model is called, where checkpoints and shards are put,
+and the phases of the step. `trace_code.py` runs it on fake tensors; the comparison with real
+memory (scripts/compare_plan_code.py) runs it on real ones. Python 3.8 syntax.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Mapping
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import torch
+from torch import nn
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+OPTIMIZERS: Dict[str, Callable[..., Any]] = {
+    "adamw": torch.optim.AdamW,
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+    "adafactor": getattr(torch.optim, "Adafactor", None) or torch.optim.AdamW,
+}
+KEYS = ("model", "batch", "loss", "optimizer")
+RETURNS = (
+    "it returns (model, batch), (model, batch, loss) or (model, batch, loss, optimizer), "
+    "or a dict with these keys"
+)
+
+
+class Contract(Exception):
+    """The user's function is not what `--code` takes."""
+
+
+class Job:
+    """A model, a batch for it, and how to train it."""
+
+    def __init__(self, model: Any, batch: Any, loss: Any = None, optimizer: Any = None) -> None:
+        self.model = model
+        self.batch = batch
+        self.loss = loss
+        self.optimizer = optimizer
+
+
+# --- what the user's function gives ------------------------------------------------------------
+
+
+def made(function: Callable[..., Any], batch: int) -> Job:
+    """Call the user's function for a batch size and read what it returns.
+
+    A function with a parameter gets the batch size. One without returns an example batch, whose
+    tensors are made as long as the batch is to be.
+    """
+    if takes_batch(function):
+        return job_of(function(batch))
+    job = job_of(function())
+    job.batch = sized(job.batch, batch)
+    return job
+
+
+def takes_batch(function: Callable[..., Any]) -> bool:
+    """Whether it can be called with one positional argument.
+
+    >>> takes_batch(lambda batch=8: None), takes_batch(lambda: None)
+    (True, False)
+    """
+    try:
+        inspect.signature(function).bind(1)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def job_of(returned: Any) -> Job:
+    """The job in what the function returned; `Contract` where it is something else."""
+    if isinstance(returned, Mapping):
+        unknown = sorted(set(map(str, returned)) - set(KEYS))
+        if unknown or not {"model", "batch"} <= set(returned):
+            raise Contract("it returned a dict with the keys %s" % ", ".join(map(str, returned)))
+        job = Job(**{str(key): value for key, value in returned.items()})
+    elif isinstance(returned, (tuple, list)) and 2 <= len(returned) <= 4:
+        job = Job(*returned)
+    else:
+        raise Contract("it returned %s" % described(returned))
+    if not isinstance(job.model, nn.Module):
+        raise Contract("the model is %s, no torch.nn.Module" % described(job.model))
+    if not list(tensors(job.batch)):
+        raise Contract("the batch is %s, without any tensor" % described(job.batch))
+    if job.loss is not None and not callable(job.loss):
+        raise Contract("the loss is %s, nothing to call" % described(job.loss))
+    return job
+
+
+def described(value: Any) -> str:
+    """What a value is, in words.
+
+    >>> described((1, "a")), described(None)
+    ('a tuple of 2 (int, str)', 'None')
+    """
+    if isinstance(value, (tuple, list)):
+        kinds = ", ".join(type(inner).__name__ for inner in value[:5])
+        return "a %s of %d (%s)" % (type(value).__name__, len(value), kinds)
+    return "None" if value is None else "a value of type %s" % type(value).__name__
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Every tensor in a nest of dicts, lists and tuples."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from tensors(inner)
+    elif isinstance(value, (tuple, list)):
+        for inner in value:
+            yield from tensors(inner)
+
+
+def sized(value: Any, batch: int) -> Any:
+    """The same nest with every tensor that counts the samples made `batch` long."""
+    first = next((tensor for tensor in tensors(value) if tensor.dim()), None)
+    if first is None:
+        raise Contract("no tensor of the batch has a first dimension to size")
+    return _resized(value, len(first), batch)
+
+
+def _resized(value: Any, samples: int, batch: int) -> Any:
+    if isinstance(value, torch.Tensor):
+        if not value.dim() or len(value) != samples:
+            return value
+        return value.new_empty((batch, *value.shape[1:]))
+    if isinstance(value, Mapping):
+        return {key: _resized(inner, samples, batch) for key, inner in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_resized(inner, samples, batch) for inner in value]
+    return value
+
+
+# --- how the model is called -------------------------------------------------------------------
+
+
+def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple[Any, Any]:
+    """(output, loss). A pair is (inputs, target); a dict is the model's keywords."""
+    pair = isinstance(batch, (tuple, list)) and len(batch) == 2
+    output = called(model, batch[0] if pair else batch)
+    target = batch[1] if pair else batch
+    if loss is not None:
+        return output, loss(output, target)
+    own = own_loss(output)
+    if own is not None:
+        return output, own
+    if pair and isinstance(output, torch.Tensor) and isinstance(target, torch.Tensor):
+        return output, usual_loss(output, target)
+    raise Contract("there is no loss: the model gives %s" % described(output))
+
+
+def called(model: Any, inputs: Any) -> Any:
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    if isinstance(inputs, (tuple, list)):
+        return model(*inputs)
+    return model(inputs)
+
+
+def own_loss(output: Any) -> Any:
+    """The loss that a model computed itself: `.loss`, `["loss"]`, or the one scalar it returned."""
+    if isinstance(output, Mapping):
+        return output.get("loss")
+    if isinstance(output, (tuple, list)):
+        scalars = [one for one in output if isinstance(one, torch.Tensor) and not one.dim()]
+        return scalars[0] if len(scalars) == 1 else None
+    if isinstance(output, torch.Tensor):
+        return None if output.dim() else output
+    return getattr(output, "loss", None)
+
+
+def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Cross entropy for whole-number targets, mean squared error for the others."""
+    if target.is_floating_point():
+        return nn.functional.mse_loss(output, target)
+    if output.dim() == target.dim() + 1 and output.dim() > 2 and output.shape[:-1] == target.shape:
+        return nn.functional.cross_entropy(output.flatten(0, -2), target.flatten())
+    return nn.functional.cross_entropy(output, target)
+
+
+# --- checkpoints and shards --------------------------------------------------------------------
+
+
+def blocks(model: nn.Module) -> List[nn.Module]:
+    """The repeated parts: members of a ModuleList or Sequential that have a twin in it.
+
+    A part inside another one is left out; so is one without parameters.
+    """
+    found: List[nn.Module] = []
+    for child in model.children():
+        if isinstance(child, (nn.ModuleList, nn.Sequential)):
+            kinds = [type(one) for one in child]
+            found += [one for one in child if kinds.count(type(one)) > 1 and heavy(one)]
+        if not any(one in found for one in child.children()):
+            found += blocks(child)
+    if isinstance(model, nn.Sequential) and not found:
+        kinds = [type(one) for one in model.children()]
+        found = [one for one in model.children() if kinds.count(type(one)) > 1 and heavy(one)]
+    return found
+
+
+def heavy(module: nn.Module) -> bool:
+    """Whether it has parameters and parts of its own: a block, no single layer."""
+    return any(True for _ in module.parameters()) and any(True for _ in module.children())
+
+
+def checkpoint(model: nn.Module) -> int:
+    """Recompute the repeated blocks in backward instead of keeping what they made; how many.
+
+    A Hugging Face model is asked to do it itself.
+    """
+    own = getattr(model, "gradient_checkpointing_enable", None)
+    if own is not None:
+        own(gradient_checkpointing_kwargs={"use_reentrant": False})
+        return len(blocks(model))
+    parts = blocks(model)
+    for part in parts:
+        part.forward = _recomputed(part.forward)
+    return len(parts)
+
+
+def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    from torch.utils.checkpoint import checkpoint as recompute
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return recompute(forward, *args, use_reentrant=False, **kwargs)
+
+    return run
+
+
+def shard(model: nn.Module, mesh: Any, amp: Optional[str]) -> None:
+    """FSDP2 over the mesh: each block a unit, the rest one; `amp` is the units' precision."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    policy = MixedPrecisionPolicy(
+        param_dtype=DTYPES[amp] if amp else None, reduce_dtype=torch.float32 if amp else None
+    )
+    for part in blocks(model):
+        fully_shard(part, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
+
+
+def names_of(model: nn.Module) -> Dict[int, str]:
+    return {id(parameter): name for name, parameter in model.named_parameters()}
+
+
+# --- the optimizer and the step ----------------------------------------------------------------
+
+
+def optimizer_of(job: Job, name: str, foreach: bool, before: Dict[int, str]) -> Any:
+    """The job's optimizer over the model's present parameters.
+
+    `before` has the names of the parameters before the model was sharded: an optimizer that was
+    made over those is given their successors. `foreach` asks for the form that CUDA uses.
+    """
+    trained = [one for one in job.model.parameters() if one.requires_grad]
+    if not trained:
+        raise Contract("the model has no parameter that is trained")
+    given = job.optimizer
+    if isinstance(given, torch.optim.Optimizer):
+        moved(given, before, dict(job.model.named_parameters()))
+    else:
+        given = (given or OPTIMIZERS[name])(trained)
+    for group in given.param_groups:
+        if foreach and group.get("foreach", True) is None and not group.get("fused"):
+            group["foreach"] = True
+    return given
+
+
+def moved(optimizer: Any, before: Dict[int, str], now: Dict[str, Any]) -> None:
+    """Point an optimizer at the parameters that took the place of those it was made with."""
+    for group in optimizer.param_groups:
+        group["params"] = [now.get(before.get(id(one), ""), one) for one in group["params"]]
+
+
+def warm(optimizer: Any) -> None:
+    """Make the optimizer's states, as they stand from the second step on."""
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
+    for one in parameters:
+        one.grad = torch.empty_like(one) if one.requires_grad else None
+    optimizer.step()
+    for one in parameters:
+        one.grad = None
+
+
+def step(
+    job: Job,
+    optimizer: Any,
+    amp: Optional[str],
+    begin: Callable[[str], None],
+    keep: Callable[[], None],
+) -> None:
+    """Forward and loss, backward, optimizer.
+
+    `begin` hears of each phase, `keep` is called when the gradients stand.
+    """
+    cast = torch.autocast("cpu", DTYPES[amp]) if amp else contextlib.nullcontext()
+    begin("forward")
+    with cast:
+        output, loss = loss_of(job.model, job.batch, job.loss)
+    if not isinstance(loss, torch.Tensor) or loss.dim():
+        raise Contract("the loss is %s, no tensor with one value" % described(loss))
+    begin("backward")
+    loss.backward()
+    keep()
+    begin("optimizer")
+    optimizer.step()
+    optimizer.zero_grad()
+    del output, loss

@@ -1,0 +1,205 @@
+"""Counts the bytes of every storage as it comes, is resized, and goes. Python 3.8 syntax.
+
+A `Ledger` is told of each storage once: by the dispatch mode when an operator returns it, by the
+patched `resize_` when FSDP2 frees or fills it, and by a weak reference when it dies. No walk over
+what is alive: the log of changes is replayed once at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections import defaultdict
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import torch
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_iter
+
+STANDING = "standing"
+"""The phase of what was there before the step began."""
+
+
+class Ledger:
+    """The changes of memory, in order, and who made each storage."""
+
+    def __init__(self) -> None:
+        self.changes: List[Tuple[int, int]] = []
+        """(number of the storage, bytes more or less)."""
+        self.marks: List[Tuple[int, str]] = []
+        """(how many changes came before, phase that begins)."""
+        self.sizes: List[int] = []
+        """The present bytes of each storage, 0 once it is gone."""
+        self.labels: List[Tuple[str, str]] = []
+        """(kind, module) of each storage; `@forward` where only the phase that made it is known."""
+        self.phase = STANDING
+        self.modules: List[str] = [""]
+        """The modules that are running, innermost last."""
+        self._alive: Dict[int, Tuple[int, Any]] = {}
+
+    def begin(self, phase: str) -> None:
+        self.phase = phase
+        self.modules[:] = [""]
+        self.marks.append((len(self.changes), phase))
+
+    def see(self, value: Any) -> None:
+        """Count the storages of every tensor in `value` that is not known yet."""
+        for tensor in tensors_in(value):
+            self._see(tensor.untyped_storage())
+
+    def label(self, value: Any, kind: str, module: str = "") -> None:
+        """Say what the storages of `value` are; an earlier word is overwritten."""
+        for tensor in tensors_in(value):
+            self.labels[self._see(tensor.untyped_storage())] = (kind, module)
+
+    def resized(self, storage: Any) -> None:
+        """A storage was given another size in place: from then on it counts as gathered."""
+        number = self._see(storage)
+        self._change(number, storage.nbytes() - self.sizes[number])
+        self.labels[number] = ("gathered", self.labels[number][1] or self.modules[-1])
+
+    def _see(self, storage: Any) -> int:
+        key = storage._cdata
+        known = self._alive.get(key)
+        if known is not None:
+            return known[0]
+        number = len(self.sizes)
+        self._alive[key] = (number, weakref.ref(storage, self._farewell(key, number)))
+        self.sizes.append(0)
+        self.labels.append(("@" + self.phase, self.modules[-1]))
+        self._change(number, storage.nbytes())
+        return number
+
+    def _farewell(self, key: int, number: int) -> Callable[[Any], None]:
+        def gone(_: Any) -> None:
+            del self._alive[key]
+            self._change(number, -self.sizes[number])
+
+        return gone
+
+    def _change(self, number: int, difference: int) -> None:
+        if difference:
+            self.sizes[number] += difference
+            self.changes.append((number, difference))
+
+    # --- what it says at the end ---------------------------------------------------------------
+
+    def peaks(self) -> Dict[str, Tuple[int, int]]:
+        """Phase -> (most bytes at once in it, after how many changes)."""
+        found: Dict[str, Tuple[int, int]] = {}
+        marks = dict_of_lists(self.marks)
+        total, phase = 0, STANDING
+        for done, (_, difference) in enumerate((*self.changes, (0, 0))):
+            for phase in marks.get(done, ()):
+                found[phase] = max(found.get(phase, (0, 0)), (total, done))
+            total += difference
+            if total > found.get(phase, (0, 0))[0]:
+                found[phase] = (total, done + 1)
+        return found
+
+    def standing_at(self, done: int) -> Dict[Tuple[str, str], int]:
+        """(kind, module) -> bytes, after the first `done` changes."""
+        held: Dict[Tuple[str, str], int] = defaultdict(int)
+        for number, difference in self.changes[:done]:
+            held[self.labels[number]] += difference
+        return {label: size for label, size in held.items() if size}
+
+
+def dict_of_lists(pairs: List[Tuple[int, str]]) -> Dict[int, List[str]]:
+    """The values of each key, in their order.
+
+    >>> dict_of_lists([(1, "a"), (2, "b"), (1, "c")])
+    {1: ['a', 'c'], 2: ['b']}
+    """
+    found: Dict[int, List[str]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The plain tensors in a nest of values; a DTensor or the like is opened."""
+    for leaf in tree_iter(value):
+        if not isinstance(leaf, torch.Tensor):
+            continue
+        if is_traceable_wrapper_subclass(leaf):
+            yield from tensors_in([getattr(leaf, name) for name in leaf.__tensor_flatten__()[0]])
+        else:
+            yield leaf
+
+
+@contextlib.contextmanager
+def following(model: Any, ledger: Ledger) -> Iterator[None]:
+    """While inside, the ledger knows which module of `model` runs, in forward and in backward."""
+    names = {id(module): name for name, module in model.named_modules()}
+
+    def enter(module: Any, _: Any) -> None:
+        ledger.modules.append(names.get(id(module), ledger.modules[-1]))
+
+    def leave(module: Any, _: Any, output: Any) -> None:
+        name = ledger.modules.pop() if len(ledger.modules) > 1 else ""
+        if ledger.phase == "forward" and not module._modules:
+            _call_in_backward(output, lambda _: ledger.modules.__setitem__(0, name))
+
+    hooks = (
+        register_module_forward_pre_hook(enter),
+        register_module_forward_hook(leave, always_call=True),
+    )
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _call_in_backward(output: Any, call: Callable[[Any], None]) -> None:
+    """When the gradient of a module's output is known, its own backward begins."""
+    if isinstance(output, torch.Tensor) and output.requires_grad:
+        output.register_hook(call)
+
+
+class Counting(TorchDispatchMode):  # type: ignore[misc]
+    """While it is entered, every storage that an operator makes is in the ledger.
+
+    `guard(function, arguments, keywords)` is asked before each operator and may raise, or give
+    a value that stands for the operator's answer (None: run it).
+    """
+
+    def __init__(self, ledger: Ledger, guard: Callable[..., Any]) -> None:
+        super().__init__()
+        self.ledger = ledger
+        self.guard = guard
+        self._resize: Any = None
+
+    def __enter__(self) -> "Counting":
+        original = self._resize = torch.UntypedStorage.resize_
+        ledger = self.ledger
+
+        def resize_(storage: Any, size: int) -> Any:
+            result = original(storage, size)
+            ledger.resized(storage)
+            return result
+
+        torch.UntypedStorage.resize_ = resize_
+        super().__enter__()
+        return self
+
+    def __exit__(self, *problem: Any) -> None:
+        torch.UntypedStorage.resize_ = self._resize
+        super().__exit__(*problem)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            return NotImplemented  # the wrapper's own tensors come by here next
+        instead = self.guard(func, args, kwargs)
+        result = func(*args, **kwargs) if instead is None else instead
+        if isinstance(result, torch.Tensor):
+            self.ledger._see(result.untyped_storage())
+        else:
+            self.ledger.see(result)
+        return result

@@ -1,0 +1,276 @@
+"""Compares `plan --code` with what real steps on the CPU allocate, and prints the errors.
+
+    python scripts/compare_plan_code.py [--short] [--only NAME]... [--json]
+
+Each workload runs twice in children of this interpreter: on fake tensors
+(gpusetup/inside/trace_code.py) and for real, where the profiler records every allocation and
+release of torch's CPU allocator. Both run the same step (gpusetup/inside/trace_step.py); FSDP2 runs
+for real in as many gloo processes as it names. The exit code is 1 when a workload misses its limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+INSIDE = HERE.parent / "gpusetup" / "inside"
+WORKLOADS = "compare_workloads"
+SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One workload, and the relative error that its peak may have, in percent."""
+
+    function: str
+    batch: int
+    limit_percent: float
+    amp: str | None = None
+    checkpointing: bool = False
+    gpus: int = 1
+    optimizer: str = "adamw"
+    foreach: bool = False
+
+    @property
+    def name(self) -> str:
+        extras = (self.amp, "checkpointing" if self.checkpointing else None)
+        shards = f"fsdp x{self.gpus}" if self.gpus > 1 else None
+        form = "foreach" if self.foreach else None
+        optimizer = self.optimizer if self.optimizer != "adamw" else None
+        return " ".join(filter(None, (self.function, *extras, shards, optimizer, form)))
+
+    def request(self) -> dict[str, Any]:
+        """What the child of `plan --code` is asked."""
+        return {
+            "code": f"{WORKLOADS}:{self.function}",
+            "batches": [self.batch],
+            "amp": self.amp,
+            "checkpointing": self.checkpointing,
+            "strategy": "fsdp" if self.gpus > 1 else "single",
+            "gpus": self.gpus,
+            "optimizer": self.optimizer,
+            "foreach": self.foreach,
+            "line": False,
+            "limit_bytes": None,
+            "folder": str(HERE),
+        }
+
+
+SHORT = (
+    Case("transformer", 16, 1),
+    Case("transformer", 16, 1, amp="bf16", checkpointing=True),
+    Case("mlp", 2048, 1),
+    Case("convnet", 16, 5),
+    Case("transformer", 8, 6, gpus=2),
+)
+"""What the tests run."""
+LONG = (
+    *(
+        Case(name, batch, limit, amp, checkpointing)
+        for name, batch, limit in (
+            ("transformer", 16, 1),
+            ("mlp", 2048, 1),
+            ("convnet", 16, 5),
+        )
+        for amp in (None, "bf16")
+        for checkpointing in (False, True)
+    ),
+    Case("mlp", 16, 1),
+    Case("mlp", 16, 1, foreach=True),
+    Case("mlp", 16, 1, optimizer="sgd"),
+    Case("transformer", 1, 1, foreach=True),
+    Case("hugging", 4, 1),
+    Case("hugging", 4, 1, "bf16", True),
+    *(
+        Case(name, 8, 6, amp, checkpointing, gpus)
+        for name in ("transformer", "mlp")
+        for gpus in (2, 4)
+        for amp, checkpointing in ((None, False), ("bf16", False), (None, True), ("bf16", True))
+    ),
+    Case("transformer", 1, 6, gpus=4),
+)
+
+
+# --- the real step, in a child -----------------------------------------------------------------
+
+
+def real(case: Case, rank: int, store: str) -> dict[str, int]:
+    """The peak of each phase of a real step, from the events of the allocator."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    sys.path.insert(0, str(HERE))
+    steps = sibling("trace_step")
+    workloads = __import__(WORKLOADS)
+    mesh = gloo_mesh(case.gpus, rank, store) if case.gpus > 1 else None
+    torch.manual_seed(0)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        job = steps.made(getattr(workloads, case.function), case.batch)
+        before = steps.names_of(job.model)
+        job.model.train()
+        if case.checkpointing:
+            steps.checkpoint(job.model)
+        if mesh is not None:
+            steps.shard(job.model, mesh, case.amp)
+        optimizer = steps.optimizer_of(job, case.optimizer, case.foreach, before)
+        steps.warm(optimizer)
+
+        def begin(phase: str) -> None:
+            with record_function(f"phase:{phase}"):
+                pass
+
+        amp = None if mesh is not None else case.amp
+        for _ in range(2):
+            steps.step(job, optimizer, amp, begin, lambda: None)
+    return peaks(profiled.profiler.kineto_results.experimental_event_tree())
+
+
+def peaks(tree: Any) -> dict[str, int]:
+    """Phase -> most bytes at once, in the last step that the events show."""
+    found: list[tuple[int, str, int]] = []
+    waiting = list(tree)
+    while waiting:
+        event = waiting.pop()
+        waiting += event.children
+        if event.name.startswith("phase:"):
+            found.append((event.start_time_ns, event.name[6:], 0))
+        elif event.name == "[memory]":
+            found.append((event.start_time_ns, "", event.extra_fields.alloc_size))
+    most: dict[str, int] = {}
+    total, phase = 0, "before"
+    for _, begins, difference in sorted(found, key=lambda one: one[0]):
+        if begins:
+            phase = begins
+            most[phase] = total
+        total += difference
+        most[phase] = max(most.get(phase, 0), total)
+    return most
+
+
+def gloo_mesh(gpus: int, rank: int, store: str) -> Any:
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=gpus)
+    return init_device_mesh("cpu", (gpus,))
+
+
+def sibling(name: str) -> Any:
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location(name, INSIDE / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# --- both, and the table -----------------------------------------------------------------------
+
+
+def traced(case: Case) -> dict[str, int]:
+    said = subprocess.run(
+        [sys.executable, str(INSIDE / "trace_code.py")],
+        input=json.dumps(case.request()),
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=SECONDS,
+    )
+    answer = json.loads(said.stdout)
+    if "problem" in answer:
+        raise SystemExit(f"{case.name}: {answer['trace']}")
+    return dict(answer["traces"][0]["phases"])
+
+
+def measured(case: Case) -> dict[str, int]:
+    """Rank 0's peaks of the real step, all ranks started."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = json.dumps(vars(case)), str(Path(folder, "store"))
+        argv = [sys.executable, str(Path(__file__).resolve()), "--real", *words]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback()}
+        children = [
+            subprocess.Popen(
+                [*argv, str(rank)],
+                stdout=subprocess.PIPE,
+                text=True,
+                env=environment,
+            )
+            for rank in range(case.gpus)
+        ]
+        said = [child.communicate(timeout=SECONDS)[0] for child in children]
+    if any(child.returncode for child in children):
+        raise SystemExit(f"{case.name}: the real step failed")
+    return dict(json.loads(said[0].strip().rpartition("\n")[2]))
+
+
+def loopback() -> str:
+    """The name of the loopback interface."""
+    return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+
+
+def compared(case: Case) -> dict[str, Any]:
+    """One row of the table: peaks in MiB and errors in percent, by phase and overall."""
+    fake, true = traced(case), measured(case)
+    row: dict[str, Any] = {"case": case.name, "batch": case.batch, "limit": case.limit_percent}
+    for phase in ("forward", "backward", "optimizer"):
+        row[phase] = percent(fake[phase], true[phase])
+    top_fake, top_true = (max(said[p] for p in fake) for said in (fake, true))
+    row |= {"traced_mib": top_fake / 2**20, "real_mib": top_true / 2**20}
+    return row | {"peak": percent(top_fake, top_true)}
+
+
+def percent(found: int, true: int) -> float:
+    return 100 * (found - true) / true
+
+
+def line(row: dict[str, Any]) -> str:
+    errors = "".join(f"{row[key]:+9.2f}" for key in ("forward", "backward", "optimizer", "peak"))
+    verdict = "" if abs(row["peak"]) <= row["limit"] else "  MISSED"
+    return (
+        f"{row['case']:38}{row['batch']:6}{row['traced_mib']:10.1f}{row['real_mib']:10.1f}"
+        f"{errors}{row['limit']:7g}{verdict}"
+    )
+
+
+HEAD = (
+    f"{'workload':38}{'batch':>6}{'traced':>10}{'real MiB':>10}"
+    f"{'forward':>9}{'backward':>9}{'optim.':>9}{'peak %':>9}{'limit':>7}"
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true", help="only what the tests run")
+    parser.add_argument("--only", action="append", default=[], help="cases with this in their name")
+    parser.add_argument("--json", action="store_true", help="one JSON line a case")
+    parser.add_argument("--real", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.real:
+        case, store, rank = options.real
+        print(json.dumps(real(Case(**json.loads(case)), int(rank), store)))
+        return 0
+    cases = [
+        case
+        for case in (SHORT if options.short else LONG)
+        if not options.only or any(word in case.name for word in options.only)
+    ]
+    print("" if options.json else HEAD + "\n", end="")
+    missed = 0
+    for case in cases:
+        row = compared(case)
+        missed += abs(row["peak"]) > row["limit"]
+        print(json.dumps(row) if options.json else line(row), flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
