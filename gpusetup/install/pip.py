@@ -11,7 +11,7 @@ from gpusetup.install.wish import (
     pins,
     unlabelled,
 )
-from gpusetup.model import Resolution, Step, TorchBuild
+from gpusetup.model import Resolution, Step
 
 
 def pip(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
@@ -23,7 +23,7 @@ def pip(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
     return (
         Step(
             title=f"{', '.join(exact)} from torch's own index",
-            argv=(*install, "--no-deps", *again, *_torch_index(build, wish), *exact),
+            argv=(*install, "--no-deps", *again, *torch_index(build.backend, wish), *exact),
         ),
         Step(
             title="everything else from your default index",
@@ -32,8 +32,8 @@ def pip(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
     )
 
 
-def _torch_index(build: TorchBuild, wish: Wish) -> tuple[str, ...]:
+def torch_index(backend: str, wish: Wish) -> tuple[str, ...]:
     """torch's own index in place of the user's; an extra one of theirs lacks the exact label."""
     if wish.wheelhouse:
         return default_index(wish)
-    return ("--index-url", index_url(build.backend, wish.index_root))
+    return ("--index-url", index_url(backend, wish.index_root))

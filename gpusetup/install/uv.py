@@ -11,7 +11,7 @@ from gpusetup.install.wish import (
     pins,
     unlabelled,
 )
-from gpusetup.model import Resolution, Step, TorchBuild
+from gpusetup.model import Resolution, Step
 
 
 def uv(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
@@ -24,7 +24,7 @@ def uv(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
     return (
         Step(
             title=f"{', '.join(exact)} from torch's own index",
-            argv=(*install, "--no-deps", *_torch_index(build, wish), *again, *exact),
+            argv=(*install, "--no-deps", *torch_index(build.backend, wish), *again, *exact),
         ),
         Step(
             title="everything else from your default index",
@@ -33,7 +33,7 @@ def uv(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
     )
 
 
-def _torch_index(build: TorchBuild, wish: Wish) -> tuple[str, ...]:
+def torch_index(backend: str, wish: Wish) -> tuple[str, ...]:
     """torch's own index, and no other.
 
     As default index alone it would come after those of the user's configuration, and uv stops at
@@ -41,5 +41,5 @@ def _torch_index(build: TorchBuild, wish: Wish) -> tuple[str, ...]:
     """
     if wish.wheelhouse:
         return default_index(wish)
-    url = index_url(build.backend, wish.index_root)
+    url = index_url(backend, wish.index_root)
     return ("--index", url, "--default-index", url)

@@ -131,9 +131,39 @@ def events(case: Case, *kinds: str) -> tuple[Event, ...]:
     return tuple(event for event in case.snapshot.events if event.kind in kinds)
 
 
+OTHER_MAKERS = ("amd", "radeon", "instinct", "intel", "arc", "apple")
+
+
 def gpus(case: Case) -> tuple[Gpu, ...]:
-    """The GPUs that a driver listed, hidden ones too."""
-    return case.snapshot.gpus or ()
+    """The NVIDIA GPUs that a driver listed, hidden ones too."""
+    return tuple(gpu for gpu in case.snapshot.gpus or () if not of_other_maker(gpu.name))
+
+
+def of_other_maker(name: str) -> str | None:
+    """The maker's word in the name of a GPU that is not NVIDIA's.
+
+    >>> of_other_maker("AMD Radeon RX 7900 XTX"), of_other_maker("NVIDIA A2")
+    ('amd', None)
+    """
+    words = name.lower().replace("(", " ").split()
+    return next((word for word in words if word in OTHER_MAKERS), None)
+
+
+def cuda_errors(case: Case, *codes: int) -> tuple[Event, ...]:
+    """What was said of these CUDA errors, by their codes."""
+    wanted = {str(code) for code in codes}
+    return tuple(e for e in events(case, "cuda-error") if e.values.get("code") in wanted)
+
+
+def asked_for_cuda(case: Case) -> bool:
+    """Whether a program looked for CUDA and did not get it."""
+    in_vain = case.snapshot.torch.cuda_available is False or case.snapshot.cuda_api.init_code
+    return bool(in_vain or events(case, "torch-not-compiled-with-cuda", "cuda-unavailable"))
+
+
+def is_report(case: Case) -> bool:
+    """Whether all this was read from somebody's text, which shows what it shows."""
+    return case.snapshot.origin == "report"
 
 
 def nvidia_on_pci(case: Case) -> tuple[PciDevice, ...]:
@@ -149,13 +179,13 @@ def has_nvidia(case: Case) -> bool | None:
     machine = case.snapshot
     if gpus(case) or nvidia_on_pci(case) or machine.os.jetson or case.other_host:
         return True
-    if machine.os.family == "macos":
+    if machine.os.family == "macos" or events(case, "no-nvidia-gpu"):
         return False
     if machine.driver.version or machine.driver.module_loaded or machine.os.wsl:
         return None
-    if machine.pci_devices is not None:
+    if machine.pci_devices is not None or machine.gpus:
         return False
-    return None
+    return False if events(case, "foreign-gpu") else None
 
 
 def driver_answers(case: Case) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Finding, Fix, parsed
+from gpusetup.model import Event, Finding, Fix, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
@@ -27,19 +27,35 @@ def torchaudio_mismatch(case: Case) -> Iterator[Finding]:
 
 
 def _companion(case: Case, name: str) -> Iterator[Finding]:
-    torch, beside = case.snapshot.torch.version, package(case, name)
     said = events(case, f"{name}-mismatch")
     reason = _release_differs(case, name) or _label_differs(case, name)
     if not said and not reason:
         return
-    have = f"{name} {beside.version}" if beside else name
-    yield error(
+    torch = torch_beside(case, said)
+    version = _version_of(case, name, said)
+    have = f"{name} {version}" if version else name
+    # A torch that computes although the versions differ: the companion fails when it is used.
+    make = warning if not said and case.snapshot.torch.cuda_available else error
+    lines = (shown(case, "packages", f"{have} beside torch {torch}"),) if version else ()
+    yield make(
         f"{name}-mismatch",
         f"{have} does not belong to torch {torch or 'as installed'}: "
         f"{reason or 'it fails to load'}",
-        evidence=(*told(said), shown(case, "packages", f"{have} beside torch {torch}")),
-        fix=_companion_fix(case, name),
+        evidence=(*told(said), *lines),
+        fix=_companion_fix(case, name, torch),
     )
+
+
+def torch_beside(case: Case, said: tuple[Event, ...]) -> str | None:
+    """The torch that is installed: as read, else as the message names it."""
+    named = (event.values["torch"] for event in said if event.values.get("torch"))
+    return case.snapshot.torch.version or next(named, None)
+
+
+def _version_of(case: Case, name: str, said: tuple[Event, ...]) -> str | None:
+    beside = package(case, name)
+    named = (event.values[name] for event in said if event.values.get(name))
+    return beside.version if beside else next(named, None)
 
 
 def _release_differs(case: Case, name: str) -> str | None:
@@ -74,27 +90,26 @@ def _label_differs(case: Case, name: str) -> str | None:
     return f"it is built for {label}, torch for {torch.backend}"
 
 
-def _companion_fix(case: Case, name: str) -> Fix:
+def _companion_fix(case: Case, name: str, torch: str | None) -> Fix:
     """The companion of the torch that is there, from torch's own index."""
-    torch = case.snapshot.torch
-    row = case.catalog.release_of(torch.version) if torch.version else None
+    row = case.catalog.release_of(torch) if torch else None
     wanted = (row.torchvision if name == "torchvision" else row.torchaudio) if row else None
-    if not wanted or not torch.backend or case.installer == "conda":
+    backend = case.snapshot.torch.backend or (torch or "").partition("+")[2]
+    if case.snapshot.os.jetson:
+        return Fix(
+            text=f"Build {name} for the torch that NVIDIA made for this board, or take both "
+            "from the same place"
+        )
+    if wanted and not backend and case.installer != "conda":
+        text = f"Install the {name} that belongs to this torch, from the index torch came from"
+        return Fix(text=text, commands=(ways.pip(case, "install", f"{name}=={wanted}"),))
+    if not wanted or not backend or case.installer == "conda":
         return ways.install_torch(case, f"Install torch and {name} together. ")
-    index = f"https://download.pytorch.org/whl/{torch.backend}"
-    label = f"+{torch.backend}" if "+" in (torch.version or "") else ""
-    words: tuple[str, ...] = (
-        "install",
-        "--no-deps",
-        "--force-reinstall",
-        "--index-url",
-        index,
-        f"{name}=={wanted}{label}",
-    )
-    if case.installer == "uv":
-        words = tuple("--reinstall" if word == "--force-reinstall" else word for word in words)
+    label = f"+{backend}" if "+" in (torch or "") else ""
+    only_there = ("--no-deps", ways.anew(case), *ways.torch_index(case, backend))
     return Fix(
-        text=f"Install the {name} that belongs to this torch", commands=(ways.pip(case, *words),)
+        text=f"Install the {name} that belongs to this torch",
+        commands=(ways.pip(case, "install", *only_there, f"{name}=={wanted}{label}"),),
     )
 
 
@@ -118,7 +133,7 @@ def incomplete_packages(case: Case) -> Iterator[Finding]:
                     ways.pip(
                         case,
                         "install",
-                        "--reinstall" if case.installer == "uv" else "--force-reinstall",
+                        ways.anew(case),
                         "--no-deps",
                         *(f"{e.values.get('name')}=={e.values.get('version')}" for e in told_of),
                     ),

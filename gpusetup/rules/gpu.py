@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gpusetup.model import Capability, Evidence, Finding, Fix, Gpu, visible_gpus
 from gpusetup.rules import ways
@@ -14,7 +14,9 @@ from gpusetup.rules.case import (
     gpus,
     has_nvidia,
     is_cuda_build,
+    is_report,
     note,
+    of_other_maker,
     on,
     shown,
     told,
@@ -26,11 +28,14 @@ from gpusetup.rules.case import (
 
 def apple_silicon(case: Case) -> Iterator[Finding]:
     """A Mac with an Apple GPU: there is no CUDA."""
-    if on(case, "macos") and case.snapshot.os.machine in ("aarch64", "arm64"):
-        yield error(
+    if _apple(case):
+        yield _stop_or_note(case)(
             "apple-silicon",
             "This is a Mac with an Apple GPU: there is no CUDA",
-            evidence=(shown(case, "os.machine", f"macOS on {case.snapshot.os.machine}"),),
+            evidence=(
+                *told(events(case, *LOOKED_FOR_CUDA)),
+                shown(case, "os.machine", f"macOS on {case.snapshot.os.machine or 'a Mac'}"),
+            ),
             fix=Fix(
                 text='The ordinary wheel uses the GPU as device "mps"; code that asks for '
                 '"cuda" must '
@@ -45,19 +50,69 @@ def apple_silicon(case: Case) -> Iterator[Finding]:
 def no_nvidia_gpu(case: Case) -> Iterator[Finding]:
     """No NVIDIA GPU: and who made the one that is there."""
     machine = case.snapshot
-    if has_nvidia(case) is not False or machine.os.machine in ("arm64",) or _apple(case):
+    foreign = (machine.torch.backend or "").startswith(("rocm", "xpu"))
+    looked = foreign or bool(events(case, "no-hip-gpus", "no-xpu"))
+    absent = has_nvidia(case) is False or (looked and has_nvidia(case) is None)
+    if not absent or _apple(case):
         return
-    vendors = {device.vendor for device in machine.pci_devices or ()}
-    yield from _other_maker(case, vendors)
+    yield from _other_maker(case, _makers(case))
+
+
+def _makers(case: Case) -> set[str]:
+    """Who made the GPUs that are there."""
+    on_bus = {device.vendor for device in case.snapshot.pci_devices or ()}
+    named = {e.values.get("vendor", "") for e in events(case, "foreign-gpu")}
+    listed = {of_other_maker(gpu.name) or "" for gpu in case.snapshot.gpus or ()}
+    return {"amd" if one in ("radeon", "instinct") else one for one in on_bus | named | listed}
 
 
 def _apple(case: Case) -> bool:
-    return on(case, "macos") and case.snapshot.os.machine in ("aarch64", "arm64")
+    """A Mac whose machine is Apple's, or one of which a text says only that it is a Mac."""
+    own = ("aarch64", "arm64", *((None,) if is_report(case) else ()))
+    return on(case, "macos") and case.snapshot.os.machine in own
+
+
+LOOKED_FOR_CUDA = (
+    "torch-not-compiled-with-cuda",
+    "no-nvidia-driver",
+    "no-nvidia-gpu",
+    "cuda-unavailable",
+    "no-hip-gpus",
+    "no-xpu",
+    "foreign-gpu",
+)
+
+STOPS_EARLIER = (
+    "no-matching-distribution",
+    "python-no-wheel",
+    "wheel-not-supported",
+    "no-wheel-for-platform",
+    "wrong-index",
+    "resolver-conflict",
+    "conda-not-found",
+    "pip-cache-disk-full",
+    "download-hash-mismatch",
+    "download-network-error",
+    "build-isolation-no-torch",
+    "module-shadowed",
+    "numpy-abi-mismatch",
+    "torch-missing",
+    "glibc-too-old",
+    "library-conflict",
+    "dll-missing",
+    "pagefile-too-small",
+)
+"""Events of programs that fail with any GPU or none: then its absence is only worth knowing."""
+
+
+def _stop_or_note(case: Case) -> Callable[..., Finding]:
+    return note if events(case, *STOPS_EARLIER) else error
 
 
 def _other_maker(case: Case, vendors: set[str]) -> Iterator[Finding]:
     backend = case.snapshot.torch.backend or ""
-    listed = tuple(
+    make = _stop_or_note(case)
+    listed = told(events(case, *LOOKED_FOR_CUDA)) + tuple(
         shown(
             case,
             "pci_devices",
@@ -65,8 +120,9 @@ def _other_maker(case: Case, vendors: set[str]) -> Iterator[Finding]:
         )
         for d in case.snapshot.pci_devices or ()
     ) or (_nothing_listed(case),)
-    if backend.startswith("rocm") or "amd" in vendors:
-        yield error(
+    amd = backend.startswith("rocm") or "amd" in vendors or events(case, "no-hip-gpus")
+    if amd:
+        yield make(
             "amd-gpu",
             "The GPU is AMD's: CUDA builds of torch do not use it",
             evidence=listed,
@@ -76,8 +132,8 @@ def _other_maker(case: Case, vendors: set[str]) -> Iterator[Finding]:
                 "CPU build works"
             ),
         )
-    elif backend == "xpu":
-        yield error(
+    elif backend == "xpu" or events(case, "no-xpu"):
+        yield make(
             "intel-gpu",
             "The GPU is Intel's: CUDA builds of torch do not use it",
             evidence=listed,
@@ -86,7 +142,7 @@ def _other_maker(case: Case, vendors: set[str]) -> Iterator[Finding]:
             ),
         )
     else:
-        yield error(
+        yield make(
             "no-nvidia-gpu",
             "This machine has no NVIDIA GPU",
             detail="Training on the CPU works, slowly.",
@@ -126,6 +182,12 @@ HARD_LIMITS = (
 HOT_CELSIUS = 90
 
 
+COOLING = Fix(
+    text="Look at cooling, dust and power cables; on a laptop use the mains adapter",
+    commands=("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",),
+)
+
+
 def power_thermal_throttle(case: Case) -> Iterator[Finding]:
     """The hardware holds the clocks down, by heat or by power."""
     for gpu in gpus(case):
@@ -135,12 +197,20 @@ def power_thermal_throttle(case: Case) -> Iterator[Finding]:
                 "power-thermal-throttle",
                 f"{gpu.name} is held down: {', '.join(reasons) or f'{gpu.temperature_celsius} °C'}",
                 evidence=(shown(case, "gpus", _heat_line(gpu)),),
-                fix=Fix(
-                    text="Look at cooling, dust and power cables; on a laptop use the "
-                    "mains adapter",
-                    commands=("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",),
-                ),
+                fix=COOLING,
             )
+            return
+    said = events(case, "throttled")
+    if said:
+        reason = said[0].values.get("reason")
+        yield warning(
+            "power-thermal-throttle",
+            f"{ways.names(case)}: the clocks are held down{f' ({reason})' if reason else ''}",
+            detail="At the power limit under load that is how the card is meant to work; the limit "
+            "can be raised where the card and its supply allow it (nvidia-smi -pl).",
+            evidence=told(said),
+            fix=COOLING,
+        )
 
 
 def _heat_line(gpu: Gpu) -> str:

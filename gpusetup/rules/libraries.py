@@ -101,10 +101,9 @@ def cuda_lib_missing(case: Case) -> Iterator[Finding]:
 
 def _reinstall(case: Case, cut: list[Package]) -> Fix:
     exact = tuple(f"{p.name}=={p.version}" for p in cut)
-    flag = "--reinstall" if case.installer == "uv" else "--force-reinstall"
     return Fix(
         text="Install these packages anew",
-        commands=(ways.pip(case, "install", flag, "--no-deps", *exact),),
+        commands=(ways.pip(case, "install", ways.anew(case), "--no-deps", *exact),),
     )
 
 

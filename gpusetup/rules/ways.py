@@ -145,6 +145,21 @@ def pip(case: Case, *words: str) -> str:
     return command(case, python(case), "-m", "pip", *words)
 
 
+def torch_index(case: Case, backend: str) -> tuple[str, ...]:
+    """The words with which this environment's installer looks at torch's own index only."""
+    from gpusetup.install.pip import torch_index as by_pip
+    from gpusetup.install.uv import torch_index as by_uv
+    from gpusetup.install.wish import Wish
+
+    words = by_uv if case.installer == "uv" else by_pip
+    return words(backend, Wish(python=python(case)))
+
+
+def anew(case: Case) -> str:
+    """The word that makes this environment's installer install what is there already."""
+    return "--reinstall" if case.installer == "uv" else "--force-reinstall"
+
+
 # --- system packages, drivers -------------------------------------------------------------------
 
 

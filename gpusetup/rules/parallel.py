@@ -1,0 +1,100 @@
+"""Several processes and several GPUs: workers, shared memory, NCCL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Finding
+from gpusetup.rules.case import Case, events
+from gpusetup.rules.messages import Message, said
+
+NCCL = "NCCL documentation, troubleshooting"
+
+MESSAGES: tuple[Message, ...] = (
+    Message(
+        kind="dataloader-worker-killed",
+        id="dataloader-worker-killed",
+        title="A DataLoader worker was killed: the host's memory ran out",
+        detail="The kernel (or a cgroup, or the batch system) ends the largest process when memory "
+        "runs out; every worker holds a copy of what the dataset keeps.",
+        text="Use fewer workers (num_workers=0 shows the real error), a smaller prefetch_factor, "
+        "or give the job more memory",
+        commands=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
+        windows=(),
+    ),
+    Message(
+        kind="nccl-unavailable",
+        id="nccl-unavailable-windows",
+        title="This build of torch has no NCCL",
+        detail="Wheels for Windows (and CPU builds) have none; NCCL runs on Linux.",
+        text='Use the backend "gloo" here (init_process_group("gloo")), one GPU, or Linux or WSL 2',
+    ),
+    Message(
+        kind="nccl-duplicate-gpu",
+        id="nccl-duplicate-gpu",
+        title="Two NCCL ranks ({rank} and {other}) use the same GPU",
+        plain="Two NCCL ranks use the same GPU",
+        text="Start at most one process a GPU, and choose the device from LOCAL_RANK before NCCL "
+        "starts: torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+        commands=("nvidia-smi -L", "torchrun --nproc_per_node=gpu TRAIN.py"),
+    ),
+    Message(
+        kind="nccl-no-socket-interface",
+        id="nccl-no-socket-interface",
+        title="NCCL finds no network interface called {interface}",
+        plain="NCCL finds no network interface that it may use",
+        text="Unset NCCL_SOCKET_IFNAME (also where a script sets it), or let it name an interface "
+        "of this machine; `lo` serves for a single node",
+        commands=("ip -brief addr", "unset NCCL_SOCKET_IFNAME"),
+    ),
+    Message(
+        kind="nccl-p2p-failure",
+        id="nccl-p2p-failure",
+        title="Peer access between these GPUs is not possible",
+        detail="GeForce cards, virtual machines, an IOMMU or ACS on the PCIe bridges forbid it.",
+        text="Let NCCL go through memory instead, and switch off custom all-reduce kernels of the "
+        "serving program (vLLM: --disable-custom-all-reduce)",
+        commands=("export NCCL_P2P_DISABLE=1", "nvidia-smi topo -p2p r"),
+        windows=("set NCCL_P2P_DISABLE=1",),
+    ),
+    Message(
+        kind="nccl-shm-error",
+        id="nccl-shm-error",
+        title="NCCL cannot create its segment of shared memory ({path})",
+        plain="NCCL cannot create or attach its segment of shared memory",
+        text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
+        "remove segments that dead processes left; NCCL_SHM_DISABLE=1 does without, slower",
+        commands=("df -h /dev/shm", "ls -ld /dev/shm", "sudo chmod 1777 /dev/shm"),
+        needs_root=True,
+    ),
+    Message(
+        kind="nccl-timeout",
+        id="nccl-timeout",
+        title="A collective of NCCL ran into its time limit",
+        detail="One rank waits for another that died, does other work, or hangs; the first rank "
+        "with an error of its own shows why.",
+        text="Look at the log of every rank for the first error; log what NCCL does",
+        commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
+        windows=(),
+    ),
+)
+
+
+def nccl_error(case: Case) -> Iterator[Finding]:
+    """NCCL failed, and the text does not say over what."""
+    yield from said(case, MESSAGES)
+    yield from said(case, (UNEXPLAINED,) if events(case, "nccl-error") else ())
+
+
+UNEXPLAINED = Message(
+    kind="nccl-error",
+    id="nccl-error",
+    title="NCCL failed: {name}",
+    plain="NCCL failed",
+    detail="This is what every rank says; the reason stands in NCCL's own lines.",
+    text="Run it again with NCCL's own log, and read the first line with WARN",
+    commands=("export NCCL_DEBUG=INFO",),
+    windows=("set NCCL_DEBUG=INFO",),
+)
+
+RULES = (nccl_error,)

@@ -1,0 +1,351 @@
+"""What CUDA and torch say while a program runs: memory, fork, kernels, compilers at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Capability, Event, Evidence, Finding, Fix, Gpu, Severity
+from gpusetup.rules import ways
+from gpusetup.rules.case import (
+    Case,
+    error,
+    events,
+    gib,
+    gpus,
+    note,
+    on,
+    one_of,
+    serving,
+    shown,
+    told,
+)
+from gpusetup.rules.messages import Message, said
+
+MESSAGES: tuple[Message, ...] = (
+    Message(
+        kind="cuda-fork-reinit",
+        id="cuda-fork-reinit",
+        title="CUDA was started before the process forked; a forked child cannot use it",
+        text='Start processes with "spawn" (torch.multiprocessing.set_start_method("spawn"), '
+        'DataLoader(multiprocessing_context="spawn"), VLLM_WORKER_MULTIPROC_METHOD=spawn), or '
+        "touch CUDA only in the children",
+        commands=("export VLLM_WORKER_MULTIPROC_METHOD=spawn",),
+        windows=(),
+    ),
+    Message(
+        kind="host-out-of-memory",
+        id="host-out-of-memory",
+        title="The host's memory ran out",
+        detail="That is the computer's memory (or the container's limit), not the GPU's.",
+        text="Load less at once (fewer workers, memory-mapped or sharded weights), or give the job "
+        "or the container more memory",
+        commands=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
+        windows=(),
+    ),
+    Message(
+        kind="tf32-enabled",
+        id="tf32-precision",
+        title="float32 products are computed in TF32: results differ in the third digit",
+        detail="From Ampere on; torch 1.7 to 1.11 does so for matrix products by default, every "
+        "torch does for convolutions. The GPU stack is healthy.",
+        text="Where exact float32 is needed: torch.backends.cuda.matmul.allow_tf32 = False and "
+        'torch.backends.cudnn.allow_tf32 = False, or torch.set_float32_matmul_precision("highest")',
+    ),
+    Message(
+        kind="internal-assert",
+        id="torch-internal-error",
+        title="An internal assertion of torch failed in {file}",
+        plain="An internal assertion of torch failed",
+        text="Run it with the newest torch; where it stays, it is a fault of torch to report there",
+        severity=Severity.NOTE,
+    ),
+)
+
+
+def running_messages(case: Case) -> Iterator[Finding]:
+    yield from said(case, MESSAGES)
+
+
+def out_of_memory(case: Case) -> Iterator[Finding]:
+    """The GPU's memory did not suffice."""
+    heard = events(case, "cuda-out-of-memory")
+    if heard:
+        yield error(
+            "out-of-memory",
+            f"The GPU's memory does not suffice{_how_much(heard[0])}",
+            evidence=(*told(heard), *_memory_held(case)),
+            fix=Fix(
+                text="Lower the batch size (with gradient accumulation), the input's size or the "
+                "precision (bfloat16, float16); end other programs on the GPU"
+                + _allocator_hint(case),
+                commands=("nvidia-smi", *_allocator(case)),
+            ),
+        )
+
+
+def _how_much(event: Event) -> str:
+    asked, total = (_bytes(event, f"{name}_bytes") for name in ("asked", "total"))
+    parts = (
+        f"{gib(asked)} more were asked for" if asked else None,
+        f"it has {gib(total)}" if total else None,
+    )
+    named = ", ".join(part for part in parts if part)
+    return f": {named}" if named else ""
+
+
+def _bytes(event: Event, name: str) -> int | None:
+    text = event.values.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _memory_held(case: Case) -> tuple[Evidence, ...]:
+    return tuple(
+        shown(case, "gpus", f"{g.name}: {gib(g.memory_used_bytes)} of {gib(g.memory_total_bytes)}")
+        for g in gpus(case)[:2]
+        if g.memory_used_bytes and g.memory_total_bytes
+    )
+
+
+def _no_segments(case: Case) -> bool:
+    """Expandable segments need virtual memory calls that these platforms lack."""
+    return on(case, "windows") or bool(case.snapshot.os.wsl or case.snapshot.os.jetson)
+
+
+def _allocator_hint(case: Case) -> str:
+    return "" if _no_segments(case) else "; against fragmentation use expandable segments"
+
+
+def _allocator(case: Case) -> tuple[str, ...]:
+    if _no_segments(case):
+        return ()
+    return ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",)
+
+
+# --- compilers at run time -----------------------------------------------------------------------
+
+
+def ptx_unsupported(case: Case) -> Iterator[Finding]:
+    """PTX of a newer toolkit than the driver can compile (error 222)."""
+    heard = events(case, "ptx-unsupported")
+    if not heard:
+        return
+    cuda = case.snapshot.driver.cuda
+    yield error(
+        "ptx-unsupported-toolchain",
+        "A kernel is PTX from a newer CUDA toolkit than the driver can compile"
+        + (f" (it serves {cuda})" if cuda else ""),
+        detail="Minor-version compatibility covers binary kernels, not PTX: that needs a driver of "
+        "the toolkit's own CUDA or newer.",
+        evidence=(*told(heard), *_driver_line(case)),
+        fix=_newer_driver(
+            case,
+            f"Install or build the extension with CUDA {cuda} or older"
+            if cuda
+            else "Install or "
+            "build the extension with an older CUDA, or with binary kernels for this GPU",
+        ),
+    )
+
+
+def _driver_line(case: Case) -> tuple[Evidence, ...]:
+    driver = case.snapshot.driver
+    if not driver.version:
+        return ()
+    return (shown(case, "driver.version", f"driver {driver.version}, CUDA {driver.cuda}"),)
+
+
+def _newer_driver(case: Case, instead: str) -> Fix:
+    way = ways.driver(case, "Update the driver")
+    return Fix(
+        text=f"{instead} (TORCH_CUDA_ARCH_LIST or its wheel's tag). Or: {way.text}",
+        commands=way.commands,
+    )
+
+
+def jit_arch_rejected(case: Case) -> Iterator[Finding]:
+    """The compiler that runs inside the program does not know the GPU's architecture."""
+    heard = events(case, "jit-arch-rejected")
+    if not heard:
+        return
+    values = heard[0].values
+    compiler, arch = values.get("compiler") or "the run-time compiler", values.get("arch")
+    triton = "ptxas" in compiler.lower() or "triton" in compiler.lower()
+    way = ways.install_torch(case, "Take a torch with a newer CUDA, whose compiler knows it. ")
+    newer = "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas"
+    yield error(
+        "jit-arch-rejected",
+        f"{compiler} does not know the architecture {arch or 'of this GPU'}",
+        detail="Kernels that were compiled beforehand may work; what is compiled at run time "
+        "(fusers, jiterator, torch.compile) does not.",
+        evidence=told(heard),
+        fix=Fix(
+            text=way.text + ("; or let Triton use a newer toolkit's ptxas" if triton else ""),
+            commands=(*way.commands, *((newer,) if triton and on(case, "linux") else ())),
+        ),
+    )
+
+
+# --- no kernel -----------------------------------------------------------------------------------
+
+TORCH_ITSELF = ("torch", "aten", "c10", "functorch")
+IN_EVERY_WHEEL = (Capability(7, 5), Capability(9, 0))
+"""Turing to Hopper: wheels of the last years hold a kernel for each of them."""
+
+
+def no_kernel_image(case: Case) -> Iterator[Finding]:
+    """A kernel for this GPU is missing: in torch itself, or in an extension beside it."""
+    heard = events(case, "no-kernel-image")
+    if heard and not _torch_lacks_it(case):
+        id = _who_lacks_the_kernel(case, heard)
+        yield _no_kernel(case, id, heard)
+
+
+def _torch_lacks_it(case: Case) -> bool:
+    """Whether another finding says it already: torch's kernels and the GPU are known."""
+    known = [g for g in gpus(case) if g.compute_capability]
+    kernels = case.snapshot.torch.kernels
+    lacks = kernels and known and any(serving(case, gpu) is None for gpu in known)
+    return bool(lacks) or bool(events(case, "gpu-not-in-wheel"))
+
+
+def _who_lacks_the_kernel(case: Case, heard: tuple[Event, ...]) -> str:
+    known = [g for g in gpus(case) if g.compute_capability]
+    if _extension(case, heard) or (case.snapshot.torch.kernels and known):
+        return "extension-arch-mismatch"
+    return _by_age(known)
+
+
+def _by_age(known: list[Gpu]) -> str:
+    """Where the wheel is not known, the GPU's age says which way it fails."""
+    capabilities = [g.compute_capability for g in known if g.compute_capability]
+    if not capabilities:
+        return "no-kernel-image"
+    if max(capabilities) > IN_EVERY_WHEEL[1]:
+        return "arch-too-new-for-wheel"
+    if min(capabilities) < IN_EVERY_WHEEL[0]:
+        return "arch-too-old-for-wheel"
+    return "extension-arch-mismatch"
+
+
+def _extension(case: Case, heard: tuple[Event, ...]) -> str | None:
+    """The extension that raised it, or that was built for other architectures only."""
+    for event in heard:
+        module = event.values.get("module", "")
+        if module and module.partition(".")[0] not in TORCH_ITSELF:
+            return module
+    for event in events(case, "extension-arch"):
+        if not _built_for(case, event.values.get("arches", "")):
+            return event.values.get("module") or "an extension"
+    return None
+
+
+def _built_for(case: Case, arches: str) -> bool:
+    """Whether a list such as `7.5 8.6` or `sm_75,sm_86` names every GPU; yes if none is known."""
+    listed = set()
+    for word in arches.replace(",", " ").replace(";", " ").split():
+        try:
+            listed.add(Capability.parse(word.partition("+")[0]))
+        except ValueError:
+            continue
+    known = [g.compute_capability for g in gpus(case) if g.compute_capability]
+    return not listed or all(any(a.major == c.major and a <= c for a in listed) for c in known)
+
+
+def _no_kernel(case: Case, id: str, heard: tuple[Event, ...]) -> Finding:
+    known = [g for g in gpus(case) if g.compute_capability]
+    of = one_of(tuple(f"{g.name} ({g.compute_capability})" for g in known)) or "this GPU"
+    if id == "extension-arch-mismatch":
+        module = _extension(case, heard) or "an extension"
+        title = f"{module} has no kernel for {of}; torch itself supports it"
+        fix = _rebuild(case, module)
+    elif id == "no-kernel-image":
+        title = "torch, or an extension beside it, has no kernel for this GPU"
+        fix = Fix(
+            text="See which of them: torch works if the first command prints a number; then build "
+            "the extension anew, else install a torch made for this GPU",
+            commands=(
+                ways.command(
+                    case,
+                    ways.python(case),
+                    "-c",
+                    "import torch; print((torch.ones(9, device='cuda') * 2).sum().item())",
+                ),
+                ways.gpusetup_install(case),
+            ),
+        )
+    else:
+        side = "newer" if id == "arch-too-new-for-wheel" else "older"
+        title = (
+            f"The installed torch has no kernel for {of}: the GPU is {side} than it was built for"
+        )
+        fix = ways.install_torch(case)
+    built = events(case, "extension-arch")
+    return error(id, title, evidence=(*told(heard), *told(built), *_gpu_lines(known)), fix=fix)
+
+
+def _gpu_lines(known: list[Gpu]) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(source="catalog", text=f"{g.name}: compute capability {g.compute_capability}")
+        for g in known[:2]
+    )
+
+
+def _rebuild(case: Case, module: str) -> Fix:
+    listed = sorted({g.compute_capability for g in gpus(case) if g.compute_capability})
+    arches = ";".join(str(capability) for capability in listed)
+    name = "TORCH_CUDA_ARCH_LIST"
+    setting = f"set {name}={arches}" if on(case, "windows") else f'export {name}="{arches}"'
+    named = module if module != "an extension" else "EXTENSION"
+    return Fix(
+        text="Build the extension anew for this GPU (or install its wheel for a newer release)",
+        commands=(
+            *((setting,) if arches else ()),
+            ways.pip(case, "install", "--no-build-isolation", "--no-deps", ways.anew(case), named),
+        ),
+    )
+
+
+# --- a program's own faults ----------------------------------------------------------------------
+
+PROGRAM_CODES = {
+    "59": "device-side assert",
+    "77": "illegal memory access",
+    "700": "illegal memory access",
+    "701": "too many resources requested for launch",
+    "702": "the launch timed out",
+    "710": "device-side assert",
+    "716": "misaligned address",
+    "718": "invalid program counter",
+    "719": "unspecified launch failure",
+}
+"""Codes of CUDA (and of the older runtime) that a program's own kernels cause."""
+
+
+def program_error(case: Case) -> Iterator[Finding]:
+    """An index out of range, a bad address: a fault of the program, not of the machine."""
+    heard = tuple(e for e in events(case, "cuda-error") if e.values.get("code") in PROGRAM_CODES)
+    if heard:
+        code = heard[0].values["code"]
+        verb = "set" if on(case, "windows") else "export"
+        yield note(
+            "cuda-program-error",
+            f"A kernel failed: {PROGRAM_CODES[code]} (error {code})",
+            detail="Usually an index or a label out of range in the program, seldom the hardware "
+            "(then the kernel log holds an Xid).",
+            evidence=told(heard),
+            fix=Fix(
+                text="Run it once with every kernel waited for, so that the traceback names the "
+                "line; on the CPU the same line gives a clear error",
+                commands=(f"{verb} CUDA_LAUNCH_BLOCKING=1",),
+            ),
+        )
+
+
+RULES = (
+    running_messages,
+    out_of_memory,
+    ptx_unsupported,
+    jit_arch_rejected,
+    no_kernel_image,
+    program_error,
+)
