@@ -52,7 +52,7 @@ class Case:
         """What the child of `plan --code` is asked."""
         return {
             "code": f"{WORKLOADS}:{self.function}",
-            "batches": [self.batch],
+            "batch": self.batch,
             "amp": self.amp,
             "checkpointing": self.checkpointing,
             "strategy": "fsdp" if self.gpus > 1 else "single",

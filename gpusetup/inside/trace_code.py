@@ -14,12 +14,18 @@ import json
 import os
 import sys
 import traceback
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OLDEST = (2, 4)
 """The oldest torch whose fake tensors and storages do what is needed here."""
 PHASES = ("forward", "backward", "optimizer")
+GROWS = ("@forward", "@backward", "batch")
+"""What grows with the batch, of what stands in forward and backward."""
+NEAR = 0.03
+"""A trace this near to the limit, as a share of it, needs no further one."""
+FARTHEST = 1 << 16
+"""How many times the batch that was asked for a further trace may be."""
 KINDS = {
     "@standing": "other",
     "@forward": "activations",
@@ -219,10 +225,12 @@ class Tracer:
         peaks = ledger.peaks()
         top = max(PHASES, key=lambda phase: peaks[phase][0])
         rows = ledger.standing_at(peaks[top][1])
+        busy = max(PHASES[:2], key=lambda phase: peaks[phase][0])
+        grows = ledger.standing_at(peaks[busy][1])
         return {
             "batch": batch,
             "phases": {phase: peaks[phase][0] for phase in PHASES},
-            "before": sum(ledger.standing_at(ledger.marks[0][0]).values()),
+            "grows": sum(size for (kind, _), size in grows.items() if kind in GROWS),
             "peak_phase": top,
             "standing": [
                 {"kind": KINDS.get(kind, kind), "module": module, "bytes": size}
@@ -231,25 +239,42 @@ class Tracer:
         }
 
 
+# --- which batches tell most -------------------------------------------------------------------
+
+
 def second_batch(first: Dict[str, Any], limit: Optional[int]) -> int:
     """Another batch, near the one that fills `limit` bytes, so that the line through both tells.
 
-    >>> said = {"batch": 4, "before": 100, "phases": {"forward": 120, "backward": 140}}
-    >>> second_batch(said, 500), second_batch(said, None), second_batch(said, 100)
+    >>> said = {"batch": 4, "grows": 40, "phases": {"forward": 120, "backward": 140}}
+    >>> second_batch(said, 500), second_batch(said, None), second_batch(said, 120)
     (40, 8, 2)
     """
     batch: int = first["batch"]
     if limit is None:
         return 2 * batch
-    a_sample = max(1, max(first["phases"].values()) - first["before"]) / batch
-    guess = int((limit - first["before"]) / a_sample)
-    return (
-        max(2 * batch, guess)
-        if guess > batch
-        else max(1, min(guess, batch // 2))
-        if batch > 1
-        else 2
-    )
+    fixed = max(first["phases"]["forward"], first["phases"]["backward"]) - first["grows"]
+    guess = int((limit - fixed) * batch / max(1, first["grows"]))
+    if guess >= batch or batch == 1:
+        return min(max(2 * batch, guess), batch * FARTHEST)
+    return max(1, guess)
+
+
+def third_batch(one: Dict[str, Any], two: Dict[str, Any], limit: Optional[int]) -> Optional[int]:
+    """Where the line through two traces meets the limit; None where the second is near enough.
+
+    >>> def said(batch, peak):
+    ...     return {"batch": batch, "phases": {"forward": 0, "backward": peak}}
+    >>> third_batch(said(1, 100), said(4, 160), 1000), third_batch(said(1, 100), said(4, 160), 165)
+    (46, None)
+    """
+    if limit is None:
+        return None
+    low, high = (max(said["phases"].values()) for said in (one, two))
+    slope = (high - low) / (two["batch"] - one["batch"])
+    if slope <= 0 or abs(high - limit) <= NEAR * limit:
+        return None
+    batch = int(two["batch"] + (limit - high) / slope)
+    return batch if 1 <= batch <= one["batch"] * FARTHEST and batch != two["batch"] else None
 
 
 # --- the program -------------------------------------------------------------------------------
@@ -264,10 +289,21 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
             "question", "torch %s is too old: a trace needs %d.%d or newer" % (version, *OLDEST)
         )
     tracer = Tracer(request)
-    traces = [tracer.trace(batch) for batch in request["batches"]]
+    traces = [tracer.trace(request["batch"])]
     if request["line"]:
-        traces.append(tracer.trace(second_batch(traces[0], request["limit_bytes"])))
+        traces += more_traces(tracer, traces[0], request["limit_bytes"])
     return {"torch": version, "traces": traces}
+
+
+def more_traces(
+    tracer: Tracer, first: Dict[str, Any], limit: Optional[int]
+) -> Iterator[Dict[str, Any]]:
+    """One or two more, that show how memory grows with the batch up to the limit."""
+    second = tracer.trace(second_batch(first, limit))
+    yield second
+    third = third_batch(first, second, limit)
+    if third is not None:
+        yield tracer.trace(third)
 
 
 def where(problem: BaseException) -> str:
