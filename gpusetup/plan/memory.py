@@ -1,0 +1,333 @@
+"""The memory of one training step on the fullest GPU: every term a formula with its source.
+
+All functions are pure and answer bytes. A term is an amount (parameters, tokens times width) times
+bytes, which follow from dtypes, or are one of the fitted `Constants` where arithmetic alone cannot
+say. At the peak of a step stand the states, what the forward pass kept, and the larger of two
+passing things: the logits with their loss, or the layer whose backward pass runs.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from gpusetup.plan.workload import (
+    BYTES,
+    GIB,
+    Recipe,
+    Workload,
+    samples_per_group,
+    tokens_per_gpu,
+)
+from gpusetup.value import Value
+
+SHIPPED = Path(__file__).resolve().parent.parent / "data" / "plan" / "constants.json"
+
+
+class Constants(Value):
+    """What was fitted to measured cells by `scripts/fit_plan.py`, and what was set beforehand."""
+
+    alone: float
+    """Bytes a parameter more on one GPU, where nothing is sharded."""
+    unit: float
+    """Bytes a parameter of the largest FSDP unit while it is gathered: 16-bit weights of it and
+    of the one fetched ahead, and its gradients before they are reduced."""
+    unit_offloaded: float
+    """The same where states live on the CPU."""
+    checkpoint: float
+    """Bytes an element of the hidden state that a layer keeps; 2 in 16 bits where every GPU's
+    budget of tokens is full, less where batches do not fill it."""
+    logit: float
+    """Bytes a logit: 16-bit logits and their gradient, and the 32-bit log-softmax between."""
+    exchange: float
+    """Bytes an element of the hidden state in sequence parallelism's exchanges: query, key, value
+    and output, sent and received."""
+    fragmentation: float
+    """Bytes a logit that segments of fixed size leave unusable."""
+    context_bytes: float
+    """The CUDA context and the libraries' workspaces."""
+    nccl_bytes: float
+    """NCCL's buffers, with more than one GPU."""
+
+
+class Parts(Value):
+    """The memory of the fullest GPU by what it is for, in bytes, and the host's."""
+
+    states: float
+    """Parameters, gradients, optimizer states, and the FSDP unit that is gathered."""
+    checkpoints: float
+    """What the forward pass keeps for the backward pass."""
+    logits: float
+    """The logits and their loss; 0 where the backward pass of a layer is the larger."""
+    fragmentation: float
+    other: float
+    """CUDA context, NCCL, exchanges of sequence parallelism, a layer's backward pass."""
+    host: float = 0.0
+    """What the machine's own memory holds for all GPUs."""
+
+    @property
+    def total(self) -> float:
+        return self.states + self.checkpoints + self.logits + self.fragmentation + self.other
+
+
+# --- states -------------------------------------------------------------------------------------
+
+OPTIMIZERS = {
+    "adamw": (2.0, None),
+    "adam": (2.0, None),
+    "adamw8bit": (0.0, 2 * (1 + 4 / 256)),
+    "adafactor": (0.0, None),
+    "sgd": (0.0, None),
+    "sgd-momentum": (1.0, None),
+}
+"""Optimizer -> states in the dtype of the parameters, and bytes a parameter of other states.
+
+AdamW keeps two moments, SGD none or one (torch.optim); 8-bit AdamW one byte each and a 32-bit
+scale for 256 of them (Dettmers et al., arXiv 2110.02861); Adafactor a row and a column for each
+matrix, which `adafactor_bytes` counts (Shazeer and Stern, arXiv 1804.04235)."""
+
+ZERO = ("zero1", "zero2", "zero3")
+WHOLE = ("single", "dp", "ddp")
+SHARDED: dict[str, tuple[bool, bool, bool]] = {
+    "single": (False, False, False),
+    "dp": (False, False, False),
+    "ddp": (False, False, False),
+    "zero1": (False, False, True),
+    "zero2": (False, True, True),
+    "zero3": (True, True, True),
+    "fsdp": (True, True, True),
+    "hsdp": (True, True, True),
+}
+"""Strategy -> whether parameters, gradients, optimizer states are divided among the GPUs
+(ZeRO: Rajbhandari et al., arXiv 1910.02054; FSDP: Zhao et al., arXiv 2304.11277)."""
+
+
+def shards(w: Workload) -> int:
+    """GPUs that share one copy of what is sharded."""
+    return (w.shard or w.data_parallel) if w.strategy == "hsdp" else w.data_parallel
+
+
+def local(w: Workload, parameters: float) -> float:
+    """The parameters left to one GPU by tensor and pipeline parallelism."""
+    return parameters / (w.tensor_parallel * w.pipeline_parallel)
+
+
+def weight_bytes(w: Workload) -> float:
+    """Bytes a parameter that the weights take.
+
+    In `dtype`. ZeRO with mixed precision keeps 16-bit weights (the 32-bit copy counts among the
+    optimizer's states); autocast without sharding keeps a 16-bit copy of each trained weight
+    until the backward pass has used it.
+    """
+    if w.amp and w.strategy in ZERO:
+        return BYTES[w.amp]
+    trained = w.trained / max(w.shape.parameters, 1)
+    cast = BYTES[w.amp] * min(trained, 1) if casts(w) and w.amp else 0
+    return BYTES[w.dtype] + cast
+
+
+def casts(w: Workload) -> bool:
+    """Whether autocast keeps a copy of the weights in the smaller dtype."""
+    return bool(w.amp and w.strategy in WHOLE and BYTES[w.amp] < BYTES[w.dtype])
+
+
+def gradient_bytes(w: Workload) -> float:
+    """Bytes a trained parameter that the gradients take.
+
+    In the parameters' dtype; DDP's buckets are a second copy (`gradient_as_bucket_view` is off by
+    default in torch).
+    """
+    own = BYTES[w.amp] if w.amp and w.strategy in ZERO else BYTES[w.dtype]
+    return 2 * own if w.strategy == "ddp" else own
+
+
+def optimizer_bytes(w: Workload) -> float:
+    """Bytes a trained parameter that the optimizer's states take."""
+    moments, fixed = OPTIMIZERS[w.optimizer]
+    master = 4 if w.amp and w.strategy in ZERO else 0
+    width = 4 if master else BYTES[w.dtype]
+    own = adafactor_bytes(w) if w.optimizer == "adafactor" else fixed or 0
+    return master + moments * width + own
+
+
+def adafactor_bytes(w: Workload) -> float:
+    """A matrix of a x b has a + b 32-bit factors: 4 x (1/a + 1/b) bytes a parameter."""
+    a, b = w.shape.hidden, max(w.shape.intermediate, w.shape.hidden)
+    return 4 * (1 / a + 1 / b)
+
+
+def state_bytes(w: Workload, r: Recipe) -> float:
+    """Weights, gradients and optimizer states on the fullest GPU; with Offload they are the host's.
+
+    16 bytes a parameter over n under FSDP with AdamW in 32 bits: 4 + 4 + 8.
+    """
+    if r.offload:
+        return 0.0
+    n = shards(w)
+    cut = [n if sharded else 1 for sharded in SHARDED[w.strategy]]
+    weights = local(w, w.shape.parameters + w.adapters) * weight_bytes(w) / cut[0]
+    gradients = local(w, w.trained) * gradient_bytes(w) / cut[1]
+    return weights + gradients + local(w, w.trained) * optimizer_bytes(w) / cut[2]
+
+
+def host_bytes(w: Workload, r: Recipe) -> float:
+    """What Offload keeps in pinned host memory: one whole copy of all states for each group."""
+    if not r.offload:
+        return 0.0
+    whole = w.shape.parameters + w.adapters
+    copy = whole * BYTES[w.dtype] + w.trained * (gradient_bytes(w) + optimizer_bytes(w))
+    return copy * (w.data_parallel / shards(w))
+
+
+def alone_amount(w: Workload, r: Recipe) -> float:
+    """Parameters that one GPU holds alone, where a sharding strategy has nobody to share with."""
+    alone = w.gpus == 1 and SHARDED[w.strategy][0] and not r.offload
+    return float(w.trained) if alone else 0.0
+
+
+def unit_amount(w: Workload) -> float:
+    """Parameters of the largest unit that is gathered whole; in 32 bits they count twice."""
+    if not SHARDED[w.strategy][0]:
+        return 0.0
+    return w.shape.largest_unit / w.tensor_parallel * (w.compute_bytes / 2)
+
+
+# --- activations --------------------------------------------------------------------------------
+
+
+def stage_layers(w: Workload) -> float:
+    """Layers of which a GPU keeps something: those of its stage, for every micro-batch in flight.
+
+    One forward, one backward (Narayanan et al., arXiv 2104.04473): the first of p stages holds p
+    micro-batches of L / p layers, which is L again.
+    """
+    return float(w.shape.layers)
+
+
+def checkpoint_amount(w: Workload, r: Recipe) -> float:
+    """Elements that checkpointing keeps: the input of every layer (Chen et al., arXiv 1604.06174)."""
+    if not w.checkpointing:
+        return 0.0
+    return stage_layers(w) * w.shape.hidden * tokens_per_gpu(w, r) * (w.compute_bytes / 2)
+
+
+def layer_elements(w: Workload) -> float:
+    """Elements a token that one layer keeps without checkpointing, attention being fused.
+
+    In and out of both norms (4h), queries, keys and values, the attention's output, and in the MLP
+    the gate, the up projection, the activation and their product (2 wide without a gate): the 34
+    bytes of Korthikanti et al. (arXiv 2205.05198) for GPT in 16 bits without the scores. Tensor
+    parallelism divides what is inside attention and MLP.
+    """
+    s = w.shape
+    inside = 2 * s.query + 2 * s.key_value + (4 if s.gated else 2) * s.intermediate
+    return 4 * s.hidden + inside / w.tensor_parallel
+
+
+def kept_bytes(w: Workload, r: Recipe) -> float:
+    """What all layers keep for the backward pass where nothing is recomputed."""
+    if w.checkpointing:
+        return 0.0
+    return stage_layers(w) * layer_elements(w) * tokens_per_gpu(w, r) * w.compute_bytes
+
+
+def layer_bytes(w: Workload, r: Recipe) -> float:
+    """The backward pass of one layer: its recomputed activations, and gradients half as large."""
+    once = layer_elements(w) * tokens_per_gpu(w, r) * w.compute_bytes
+    return once * (1.5 if w.checkpointing else 0.5)
+
+
+LOSSES: dict[str, tuple[float, float] | None] = {
+    "trainer": None,
+    "eager": (15.0, 16.0),
+    "fused": (0.0, 0.0),
+}
+"""Loss kernel -> bytes a logit in 16 and in 32 bits; None: the fitted constant, and 4 more.
+
+`trainer` computes log-probabilities in place (what RL trainers do); `eager` is cross-entropy on
+logits that were made 32-bit: 2 + 4 + 4 + 4 and part of a 16-bit gradient; `fused` (Liger, cut
+cross-entropy) never holds them."""
+
+
+def logit_amount(w: Workload, r: Recipe) -> float:
+    """Logits that stand at once: tokens times vocabulary, over tensor parallelism.
+
+    DataParallel gathers the outputs of all replicas on the first GPU, where the loss is computed.
+    """
+    gathered = w.gpus if w.strategy == "dp" else 1
+    samples = samples_per_group(w, r) if w.batch is not None else 0
+    outputs = w.shape.vocabulary * tokens_per_gpu(w, r) + w.shape.classes * samples
+    return outputs * gathered / w.tensor_parallel
+
+
+def logit_bytes(w: Workload, c: Constants) -> float:
+    """Bytes a logit of the workload's loss kernel."""
+    fixed, wide = LOSSES[w.loss], w.compute_bytes == 4
+    return c.logit + 4 * wide if fixed is None else fixed[wide]
+
+
+def exchange_amount(w: Workload, r: Recipe) -> float:
+    """Elements that sequence parallelism exchanges in one layer (Ulysses, arXiv 2309.14509)."""
+    if r.sp == 1:
+        return 0.0
+    return w.shape.hidden * tokens_per_gpu(w, r) * (w.compute_bytes / 2)
+
+
+# --- all together -------------------------------------------------------------------------------
+
+
+def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
+    """The memory of the fullest GPU, part by part."""
+    logits = logit_amount(w, r) * logit_bytes(w, c)
+    layer = layer_bytes(w, r)
+    passing = max(logits, layer)
+    checkpoint = c.checkpoint if w.batch is None else max(c.checkpoint, 2.0)
+    unit = c.unit_offloaded if r.offload else c.unit
+    return Parts(
+        states=state_bytes(w, r) + alone_amount(w, r) * c.alone + unit_amount(w) * unit,
+        checkpoints=checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r),
+        logits=logits if logits >= layer else 0.0,
+        fragmentation=0.0 if r.env else passing * (c.fragmentation / c.logit),
+        other=c.context_bytes
+        + (c.nccl_bytes if w.gpus > 1 and w.strategy != "dp" else 0.0)
+        + exchange_amount(w, r) * c.exchange
+        + (layer if layer > logits else 0.0),
+        host=host_bytes(w, r),
+    )
+
+
+@lru_cache(maxsize=1)
+def shipped_constants() -> Constants:
+    """The constants inside the package."""
+    return constants_in(SHIPPED)
+
+
+def constants_in(path: Path) -> Constants:
+    """The constants of a file that `--calibrate` or `scripts/fit_plan.py` wrote."""
+    from gpusetup.codec import from_json
+    from gpusetup.errors import BadInput
+
+    try:
+        raw = path.read_bytes()
+    except OSError as problem:
+        raise BadInput(f"Cannot read {path}: {problem.strerror}") from problem
+    found = from_json(raw, ConstantsFile, what=str(path)).constants
+    bad = [name for name in FITTED if not 0 <= getattr(found, name) < 1e4]
+    if bad or found.logit <= 0:
+        raise BadInput(f"{path}: `{(bad or ['logit'])[0]}` is out of range")
+    return found
+
+
+class ConstantsFile(Value):
+    """What holds constants: the shipped file, and the answer of `--calibrate`."""
+
+    constants: Constants
+
+
+FITTED = ("alone", "unit", "unit_offloaded", "checkpoint", "logit", "exchange", "fragmentation")
+"""The constants that a fit may move."""
+
+DEFAULT_CONTEXT_BYTES = 0.5 * GIB
+DEFAULT_NCCL_BYTES = 0.3 * GIB
+"""Set beforehand: a CUDA context with cuBLAS and cuDNN workspaces takes 0.4 to 0.6 GiB, NCCL's
+channels of one node 0.2 to 0.4 GiB (`nvidia-smi` of a process with nothing else)."""

@@ -1,0 +1,141 @@
+"""Models as a person names them: a known name, a `config.json`, or a number of parameters."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gpusetup.codec import from_json
+from gpusetup.errors import BadInput, UsageError
+from gpusetup.plan.anatomy import shape_of
+from gpusetup.plan.shape import Shape
+from gpusetup.value import replace
+
+KNOWN = Path(__file__).resolve().parent.parent / "data" / "plan" / "models.json"
+
+USUAL = (
+    (14e6, 6, 128), (70e6, 6, 512), (124e6, 12, 768), (355e6, 24, 1024), (774e6, 36, 1280),
+    (1.5e9, 48, 1600), (3e9, 32, 2560), (7e9, 32, 4096), (13e9, 40, 5120), (34e9, 48, 8192),
+    (70e9, 80, 8192), (175e9, 96, 12288), (405e9, 126, 16384),
+)  # fmt: skip
+"""Parameters -> layers and hidden width as published models have them (Pythia, GPT-2, Llama)."""
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+
+
+def model_named(text: str) -> Shape:
+    """The shape of a model: `qwen3-8b`, `gpt2`, a `config.json` or its folder.
+
+    Raises UsageError with the nearest names, BadInput for a file that is no config.
+    """
+    known = _known()
+    found = known.get(_key(text))
+    if found:
+        return found
+    if _is_path(text):
+        return model_in(Path(text))
+    raise UsageError(f"No model is called {text!r}", hint=_nearest(text, known))
+
+
+def model_in(path: Path) -> Shape:
+    """The shape of the `config.json` at a path, or in the folder there."""
+    file = path / "config.json" if path.is_dir() else path
+    try:
+        raw = file.read_bytes()
+    except OSError as problem:
+        raise BadInput(f"Cannot read {file}: {problem.strerror}") from problem
+    values = from_json(raw, dict[str, Any], what=str(file))
+    shape = shape_of(values, what=str(file))
+    if shape.name == shape.kind:
+        return replace(shape, name=file.parent.resolve().name or shape.kind)
+    return shape
+
+
+def count(text: str) -> int:
+    """A number of parameters as people write it; UsageError for anything else or absurd.
+
+    >>> count("124M"), count("7b"), count("1.5B")
+    (124000000, 7000000000, 1500000000)
+    """
+    hit = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmbgt]?)", text.strip().lower().replace("_", ""))
+    value = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
+    if not 1 <= value <= 10**14:
+        raise UsageError(
+            f"{text!r} is no number of parameters", hint="write it as 124M or 7B (1 to 100T)"
+        )
+    return value
+
+
+def model_of_size(parameters: int, *, text: bool) -> Shape:
+    """A transformer of a size, shaped as published models of that size are.
+
+    `text` gives it the vocabulary of GPT-2's tokens; without it there are no logits.
+    """
+    near = min(USUAL, key=lambda row: abs(math.log(row[0] / parameters)))
+    _, layers, hidden = near
+    layers = max(1, round(layers * parameters / near[0])) if parameters < near[0] else layers
+    vocabulary = 50257 if text else 0
+    block = max(parameters - vocabulary * hidden, parameters // 2) // layers
+    return Shape(
+        name=f"{parameters / 1e6:g}M" if parameters < 10**9 else f"{parameters / 1e9:g}B",
+        parameters=parameters,
+        active=parameters,
+        largest_unit=max(block, min(vocabulary * hidden, parameters)),
+        layers=layers,
+        hidden=hidden,
+        heads=max(1, hidden // 64),
+        query=hidden,
+        key_value=hidden,
+        intermediate=4 * hidden,
+        gated=False,
+        vocabulary=vocabulary,
+    )
+
+
+def with_tables(shape: Shape, rows: int, width: int | None) -> Shape:
+    """The model with embedding tables beside it: users and items of a recommender.
+
+    Its output is the hidden state, scored against the table: there are no logits.
+
+    >>> with_tables(model_named("gpt2"), 1000, 64).parameters - model_named("gpt2").parameters
+    64000
+    """
+    table = rows * (width or shape.hidden)
+    return replace(
+        shape,
+        name=f"{shape.name} and {rows:,} embedding rows",
+        parameters=shape.parameters + table,
+        active=shape.active + table,
+        largest_unit=max(shape.largest_unit, table),
+        vocabulary=0,
+    )
+
+
+@lru_cache(maxsize=1)
+def _known() -> dict[str, Shape]:
+    raw = from_json(KNOWN.read_bytes(), dict[str, dict[str, Any]], what=KNOWN.name)
+    return {_key(name): shape_of({**values, "name": name}, name) for name, values in raw.items()}
+
+
+def _key(text: str) -> str:
+    """
+    >>> _key("Qwen/Qwen3-8B") == _key("qwen3_8b")
+    True
+    """
+    bare = text.strip().lower().removeprefix("qwen/").removeprefix("openai-community/")
+    return bare.replace("_", "-").replace(" ", "-")
+
+
+def _is_path(text: str) -> bool:
+    return text.endswith(".json") or "/" in text or "\\" in text or Path(text).is_dir()
+
+
+def _nearest(text: str, known: dict[str, Shape]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(_key(text), known, 3, 0.4) or list(known)
+    names = ", ".join(known[key].name for key in close)
+    return f"the nearest: {names}; or a `config.json`, its folder, or `--params 7B`"

@@ -1,0 +1,129 @@
+"""What is to be trained, on what, and the recipes that make it fit. Plain values."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from gpusetup.plan.shape import Shape, lora_parameters
+from gpusetup.value import Value
+
+Strategy = Literal["single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp"]
+Dtype = Literal["fp32", "bf16", "fp16"]
+
+STRATEGIES: tuple[Strategy, ...] = (
+    "single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp",
+)  # fmt: skip
+BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
+GIB = 1 << 30
+
+
+class Workload(Value):
+    """One training job. Lengths are tokens; `gpus` are the trainer's."""
+
+    shape: Shape
+    gpus: int = 1
+    context: int
+    """Tokens of the longest sequence."""
+    batch: int | None = None
+    """Sequences of one step on all GPUs together; None: batches are filled to a budget of tokens."""
+    tokens: int | None = None
+    """The budget of tokens a GPU where it is not `ceil(2 * context / SP)`."""
+    strategy: Strategy = "fsdp"
+    optimizer: str = "adamw"
+    dtype: Dtype = "fp32"
+    """What the parameters are kept in."""
+    amp: Dtype | None = "bf16"
+    """What is computed in under autocast or mixed precision; None: in `dtype`."""
+    checkpointing: bool = True
+    loss: str = "trainer"
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    shard: int | None = None
+    """GPUs that share one copy under `hsdp`."""
+    lora: int | None = None
+    """The rank of LoRA on all linear layers; the model itself is frozen then."""
+    frozen: float = 0.0
+    """The share of the parameters that is not trained."""
+
+    @property
+    def data_parallel(self) -> int:
+        """GPUs left for data and sequence parallelism."""
+        return self.gpus // (self.tensor_parallel * self.pipeline_parallel)
+
+    @property
+    def compute_bytes(self) -> int:
+        return BYTES[self.amp or self.dtype]
+
+    @property
+    def adapters(self) -> int:
+        """The parameters that LoRA adds."""
+        return 0 if self.lora is None else lora_parameters(self.shape, self.lora)
+
+    @property
+    def trained(self) -> int:
+        """The parameters that get gradients and optimizer states."""
+        if self.lora is not None:
+            return self.adapters
+        return round(self.shape.parameters * (1 - self.frozen))
+
+
+class Recipe(Value):
+    """What is switched on so that it fits."""
+
+    offload: bool = False
+    sp: int = 1
+    env: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, int, bool]:
+        """The order in which recipes are tried: the cheapest for speed first."""
+        return (self.offload, self.sp, self.env)
+
+    def __str__(self) -> str:
+        """
+        >>> str(Recipe()), str(Recipe(offload=True, sp=2, env=True))
+        ('vanilla', 'Env + Offload + SP=2')
+        """
+        parts = ["Env"] * self.env + ["Offload"] * self.offload
+        parts += [f"SP={self.sp}"] * (self.sp > 1)
+        return " + ".join(parts) or "vanilla"
+
+    @classmethod
+    def parse(cls, text: str) -> Recipe:
+        """Read what `str` wrote; ValueError for anything else.
+
+        >>> Recipe.parse("Env + SP=4") == Recipe(env=True, sp=4)
+        True
+        """
+        offload = env = False
+        sp = 1
+        for part in [] if text.strip() == "vanilla" else text.split("+"):
+            word = part.strip()
+            if word.startswith("SP=") and word[3:].isdigit():
+                sp = int(word[3:])
+            elif word in ("Env", "Offload"):
+                env, offload = env or word == "Env", offload or word == "Offload"
+            else:
+                raise ValueError(f"no recipe: {text!r}")
+        return cls(offload=offload, sp=sp, env=env)
+
+
+def tokens_per_gpu(workload: Workload, recipe: Recipe) -> int:
+    """Tokens that one GPU computes at once.
+
+    A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
+    budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
+    """
+    w, sp = workload, recipe.sp
+    length = w.shape.tokens or w.context
+    if w.batch is not None:
+        return math.ceil(samples_per_group(w, recipe) * length / sp)
+    return w.tokens if w.tokens is not None else math.ceil(2 * length / sp)
+
+
+def samples_per_group(workload: Workload, recipe: Recipe) -> int:
+    """Sequences of one micro-batch: the batch over the data-parallel groups."""
+    assert workload.batch is not None
+    groups = max(workload.data_parallel // recipe.sp, 1)
+    return math.ceil(workload.batch / groups)

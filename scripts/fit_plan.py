@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Fit the constants of `gpusetup plan` to the measured cells, and say how good they are.
+
+python scripts/fit_plan.py             fit, judge, and write data/plan/constants.json
+python scripts/fit_plan.py --check     exit 1 where the file is not what the fit gives
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
+
+from gpusetup.codec import to_json  # noqa: E402
+from gpusetup.plan.calibrate import (  # noqa: E402
+    Cell,
+    Score,
+    clear_share,
+    cross_validated,
+    fit,
+    judge,
+)
+from gpusetup.plan.capacity import capacity  # noqa: E402
+from gpusetup.plan.choose import Limits  # noqa: E402
+from gpusetup.plan.measured import CELLS, NONE  # noqa: E402
+from gpusetup.plan.memory import (  # noqa: E402
+    DEFAULT_CONTEXT_BYTES,
+    DEFAULT_NCCL_BYTES,
+    SHIPPED,
+    Constants,
+    ConstantsFile,
+)
+from gpusetup.plan.models import model_named  # noqa: E402
+from gpusetup.plan.workload import GIB, Recipe, Workload  # noqa: E402
+from gpusetup.value import replace  # noqa: E402
+
+FULL_NAME = {"A100": "A100 80GB", "H20": "H20"}
+
+START = Constants(
+    alone=1.0,
+    unit=14.0,
+    unit_offloaded=11.0,
+    checkpoint=1.5,
+    logit=8.3,
+    exchange=16.0,
+    fragmentation=1.7,
+    context_bytes=DEFAULT_CONTEXT_BYTES,
+    nccl_bytes=DEFAULT_NCCL_BYTES,
+)
+"""What arithmetic and the public discussion of the cells suggest, before any fit."""
+
+
+def cells() -> list[Cell]:
+    with CELLS.open(encoding="utf-8", newline="") as file:
+        return [_cell(row) for row in csv.DictReader(file)]
+
+
+def _cell(row: dict[str, str]) -> Cell:
+    w = Workload(
+        shape=model_named(row["model"]),
+        gpus=int(row["num_gpus"]),
+        context=int(row["max_model_len"]),
+    )
+    total = capacity(FULL_NAME[row["gpu"]], float(row["gpu_mem_gb"]) * GIB)
+    recipe = None if row["recipe"] == NONE else Recipe.parse(row["recipe"])
+    return Cell(workload=w, limits=Limits(capacity=total), recipe=recipe, group=row["gpu"])
+
+
+def report(facts: list[Cell], found: Constants) -> None:
+    """Print how good the fit is, on its own cells and on cells it has not seen."""
+    _show("all cells", judge(facts, found))
+    _show("all cells, --safe", judge(facts, found, safe=True))
+    clear, right = clear_share(facts, found)
+    print(f"  {'clear':32} {clear:6.1%} of the cells, {right:.1%} of them right")
+    for gpu in FULL_NAME:
+        mine = [cell for cell in facts if cell.group == gpu]
+        rest = [cell for cell in facts if cell.group != gpu]
+        _show(f"fitted without {gpu}, judged on it", judge(mine, fit(rest, START)))
+    by_model = [replace(cell, group=cell.workload.shape.name) for cell in facts]
+    _show("one model left out at a time", cross_validated(by_model, START))
+
+
+def _show(name: str, score: Score) -> None:
+    print(
+        f"  {name:32} exact {score.exact:6.1%}, unsafe {score.unsafe:5.1%}, "
+        f"fits or not {score.fits_or_not:6.1%}  ({score.cells} cells)"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="compare only")
+    facts = cells()
+    found = fit(facts, START)
+    for name in (field for field in Constants.__struct_fields__):
+        print(f"  {name:16} {getattr(found, name):14.4f}")
+    report(facts, found)
+    text = to_json(ConstantsFile(constants=found), indent=1) + "\n"
+    if parser.parse_args().check:
+        return int(text != SHIPPED.read_text(encoding="utf-8"))
+    SHIPPED.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
