@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Evidence, Finding, Fix
+from gpusetup.model import Event, Evidence, Finding, Fix
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
+    asked_for_cuda,
+    cuda_errors,
     driver_answers,
     error,
     events,
     gpus,
     has_nvidia,
     in_container,
+    is_cuda_build,
+    is_report,
     note,
     nvidia_on_pci,
     on,
@@ -22,6 +26,7 @@ from gpusetup.rules.case import (
     told,
     warning,
 )
+from gpusetup.rules.driver import nvml_said
 from gpusetup.rules.driver_state import NVML_UNKNOWN
 
 HIDE = "CUDA_VISIBLE_DEVICES"
@@ -31,11 +36,9 @@ NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 def cuda_visible_devices_hidden(case: Case) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES leaves no GPU to the process."""
     value = case.snapshot.environment.get(HIDE)
-    listed = gpus(case)
     if value is None or case.other_host or has_nvidia(case) is False:
         return
-    none_left = bool(listed) and all(gpu.visible is False for gpu in listed)
-    if none_left or (value.strip() in NOTHING and (listed or has_nvidia(case))):
+    if _none_is_left(case, value):
         yield error(
             "cuda-visible-devices-hidden",
             f'{HIDE}="{value}" hides every GPU from this process',
@@ -47,6 +50,20 @@ def cuda_visible_devices_hidden(case: Case) -> Iterator[Finding]:
                 commands=unset(case, HIDE),
             ),
         )
+
+
+def _none_is_left(case: Case, value: str) -> bool:
+    """Whether the variable leaves no GPU: as the driver says, or by its first entry."""
+    listed = gpus(case)
+    if listed and all(gpu.visible is False for gpu in listed):
+        return True
+    first = value.split(",")[0].strip()
+    if first in NOTHING:
+        return bool(listed or has_nvidia(case) or asked_for_cuda(case))
+    # CUDA stops at the first entry that names no GPU; nvidia-smi lists all of them all the same.
+    beyond = first.isascii() and first.isdigit() and int(first) >= len(listed)
+    failed = asked_for_cuda(case) or bool(cuda_errors(case, 38, 100))
+    return bool(listed) and beyond and failed and not any(gpu.visible for gpu in listed)
 
 
 def _what_it_may_name(case: Case) -> str:
@@ -75,28 +92,44 @@ def some_gpus_hidden(case: Case) -> Iterator[Finding]:
 
 def container_no_gpu(case: Case) -> Iterator[Finding]:
     """A container that was started without its host's GPU."""
-    machine = case.snapshot
-    if not in_container(case) or case.other_host or gpus(case) or driver_answers(case):
+    said = (*events(case, "container-no-gpu"), *_blind_beside_a_driver(case))
+    if case.other_host or not (said or _given_none(case)):
         return
+    kind = f"This {case.snapshot.container.kind}" if in_container(case) else "The"
+    looked = case.snapshot.devices is not None
+    nodes = (shown(case, "devices", "no /dev/nvidia* in the container"),) if looked else ()
+    yield error(
+        "container-no-gpu",
+        f"{kind} container was started without a GPU",
+        detail="The host has one, as its PCI bus shows." if nvidia_on_pci(case) else "",
+        evidence=(*told(said), *nodes, *_container_facts(case), *problems(case, "driver")),
+        fix=_start_with_gpu(case),
+    )
+
+
+def _given_none(case: Case) -> bool:
+    """A container without a driver, whose host has a GPU or that was meant to have one."""
+    machine = case.snapshot
+    if not in_container(case) or gpus(case) or driver_answers(case):
+        return False
     on_host = nvidia_on_pci(case) or machine.driver.module_loaded
-    given = machine.container.nvidia_requested
-    if not given and (on_host or _asked_for_gpus(case) or events(case, "container-no-gpu")):
-        yield error(
-            "container-no-gpu",
-            f"This {machine.container.kind} container was started without a GPU",
-            detail="The host has one, as its PCI bus shows." if nvidia_on_pci(case) else "",
-            evidence=(
-                *told(events(case, "container-no-gpu")),
-                shown(case, "devices", "no /dev/nvidia* in the container"),
-                *_container_facts(case),
-                *problems(case, "driver"),
-            ),
-            fix=_start_with_gpu(case),
-        )
+    silent = is_report(case) and asked_for_cuda(case) and is_cuda_build(machine.torch)
+    wanted = on_host or silent or _asked_for_gpus(case) or events(case, "no-nvidia-driver")
+    return bool(wanted) and not machine.container.nvidia_requested
+
+
+def _blind_beside_a_driver(case: Case) -> tuple[Event, ...]:
+    """A program that finds no driver, in a text whose nvidia-smi shows that the host's works."""
+    beside = is_report(case) and driver_answers(case) and not case.snapshot.os.wsl
+    return events(case, "no-nvidia-driver") if beside and not _says_not_loaded(case) else ()
+
+
+def _says_not_loaded(case: Case) -> bool:
+    return bool(events(case, "driver-not-loaded", "nvml-mismatch", "module-key-rejected"))
 
 
 def _asked_for_gpus(case: Case) -> bool:
-    """An image made for GPUs, or one that has a CUDA build of torch, and nothing of a driver."""
+    """An image made for GPUs, and nothing of a driver."""
     machine = case.snapshot
     named = machine.environment.get("NVIDIA_VISIBLE_DEVICES")
     unknown_bus = machine.pci_devices is None
@@ -105,7 +138,8 @@ def _asked_for_gpus(case: Case) -> bool:
 
 def _container_facts(case: Case) -> tuple[Evidence, ...]:
     machine = case.snapshot
-    lines = [shown(case, "container", f"container: {machine.container.kind}")]
+    kind = machine.container.kind
+    lines = [shown(case, "container", f"container: {kind}")] if in_container(case) else []
     lines += [
         shown(
             case,
@@ -147,8 +181,9 @@ START_WITH_GPU = {
 
 
 def _start_with_gpu(case: Case) -> Fix:
-    kind = case.snapshot.container.kind or ""
-    text, commands = START_WITH_GPU.get(kind, ("Start the container with GPUs, on its host", ()))
+    kind = case.snapshot.container.kind if in_container(case) else "docker"
+    elsewhere = ("Start the container with GPUs, on its host", ())
+    text, commands = START_WITH_GPU.get(kind or "", elsewhere)
     return Fix(text=text, commands=commands)
 
 
@@ -167,9 +202,7 @@ def container_nvml_lost(case: Case) -> Iterator[Finding]:
         "GPUs were added behind systemd's back.",
         evidence=(
             *told(events(case, "container-nvml-lost")),
-            Evidence(
-                source="NVML", text=f"{driver.nvml_code}: {driver.nvml_message or 'Unknown Error'}"
-            ),
+            *nvml_said(case),
             *_container_facts(case),
         ),
         fix=Fix(
@@ -188,14 +221,15 @@ def container_driver_capability_missing(case: Case) -> Iterator[Finding]:
     named = machine.environment.get("NVIDIA_DRIVER_CAPABILITIES")
     words = {word.strip() for word in (named or "").split(",")}
     lacks_compute = named is not None and not words & {"compute", "all"}
-    if not in_container(case) or machine.driver.library_found or not lacks_compute:
-        return
-    if driver_answers(case):
+    proven = in_container(case) and not machine.driver.library_found and lacks_compute
+    said = events(case, "container-capability-missing")
+    if said or (proven and driver_answers(case)):
         yield error(
             "container-driver-capability-missing",
             "The container was not given the driver's compute libraries: nvidia-smi works, "
             "libcuda is missing",
-            evidence=(
+            evidence=told(said)
+            or (
                 Evidence(source="environment", text=f"NVIDIA_DRIVER_CAPABILITIES={named}"),
                 shown(case, "driver.library_found", "libcuda.so.1 is not in the container"),
             ),
@@ -227,7 +261,7 @@ WSL_LIBRARIES = "/usr/lib/wsl/lib"
 def wsl_driver(case: Case) -> Iterator[Finding]:
     """WSL without a way to the Windows driver, or with a Linux driver in front of it."""
     machine = case.snapshot
-    if not machine.os.wsl or case.other_host:
+    if case.other_host or not (machine.os.wsl or events(case, "wsl-driver")):
         return
     nodes = machine.devices
     no_bridge = nodes is not None and not any(node.path == "/dev/dxg" for node in nodes)
@@ -238,6 +272,7 @@ def wsl_driver(case: Case) -> Iterator[Finding]:
         events(case, "wsl-driver")
         or (silent and not driver_answers(case))
         or (no_bridge and not gpus(case))
+        or _wsl_text_without_driver(case)
     ):
         yield error(
             "wsl-driver",
@@ -246,7 +281,7 @@ def wsl_driver(case: Case) -> Iterator[Finding]:
             if no_bridge
             else "",
             evidence=(
-                *told(events(case, "wsl-driver")),
+                *told(events(case, "wsl-driver", *NO_DRIVER_IN_WSL)),
                 *_wsl_facts(case, no_bridge),
                 *problems(case, "driver", "driver.version", "driver.library_found"),
             ),
@@ -261,8 +296,21 @@ def wsl_driver(case: Case) -> Iterator[Finding]:
         )
 
 
+NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "cuda-unavailable")
+
+
+def _wsl_text_without_driver(case: Case) -> bool:
+    """A text from WSL in which a CUDA build of torch finds nothing, and no driver shows."""
+    machine = case.snapshot
+    blind = bool(machine.os.wsl) and is_report(case) and not gpus(case) and not driver_answers(case)
+    said = events(case, *NO_DRIVER_IN_WSL[:2])
+    return blind and bool(said or (is_cuda_build(machine.torch) and asked_for_cuda(case)))
+
+
 def _wsl_facts(case: Case, no_bridge: bool) -> tuple[Evidence, ...]:
     machine = case.snapshot
+    if not machine.os.wsl:
+        return ()
     lines = [shown(case, "devices", "/dev/dxg is missing")] if no_bridge else []
     if machine.driver.library_found is False:
         lines.append(shown(case, "driver.library_found", f"no libcuda.so.1 in {WSL_LIBRARIES}"))

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Evidence, Finding, Fix
+from gpusetup.model import Event, Evidence, Finding, Fix
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
     error,
+    events,
     gib,
     gpus,
+    has_nvidia,
     in_container,
+    is_report,
     nvidia_on_pci,
     on,
     shown,
+    told,
 )
 from gpusetup.value import Value
 
@@ -84,7 +88,7 @@ CODES: dict[int, Code] = {
     ),
     100: Code(
         id="cuda-sees-no-device",
-        title="CUDA sees no device (error 100), although there is one",
+        title="CUDA sees no device (error 100)",
         text="Look at the other findings; then at CUDA_VISIBLE_DEVICES, the compute mode and MIG",
         linux=(
             "nvidia-smi -L",
@@ -165,6 +169,51 @@ OTHER_CODE = Code(
 )
 
 
+SAID: dict[str, int] = {
+    "out-of-memory-at-init": 2,
+    "compute-mode-exclusive": 46,
+    "invalid-device-ordinal": 101,
+    "vgpu-no-compute": 801,
+    "fabric-manager-failed": 802,
+    "mps-server": 805,
+}
+"""Kind of event -> the code of the same cause."""
+
+ALIASES = {30: 999, 38: 100, 10: 101, 71: 801}
+"""Numbers of the older runtime -> today's."""
+
+RUNS_ALREADY = (2, 36)
+"""Codes that mean another thing once CUDA runs: then they are no answer of cuInit."""
+
+
+def cuda_said(case: Case) -> Iterator[Finding]:
+    """A program's message of an error that CUDA starts, or fails to start, with."""
+    if case.snapshot.cuda_api.init_code or case.other_host:
+        return
+    heard: dict[int, tuple[Event, ...]] = {}
+    for kind, code in SAID.items():
+        heard[code] = events(case, kind)
+    for event in events(case, "cuda-error"):
+        code = _code_of(event)
+        if code in CODES and code not in RUNS_ALREADY:
+            heard[code] = (*heard.get(code, ()), event)
+    for code, said in heard.items():
+        if said and (code != 100 or has_nvidia(case) is not False):
+            row = CODES[code]
+            yield error(
+                row.id,
+                row.title.format(code=f"error {code}"),
+                evidence=(*told(said), *_around_init(case)),
+                fix=_code_fix(case, row),
+            )
+
+
+def _code_of(event: Event) -> int:
+    text = event.values.get("code", "")
+    code = int(text) if text.isascii() and text.isdigit() else 0
+    return ALIASES.get(code, code)
+
+
 def cuda_init_answer(case: Case) -> Iterator[Finding]:
     """cuInit failed: each code has its cause."""
     api = case.snapshot.cuda_api
@@ -189,7 +238,9 @@ def cuda_init_answer(case: Case) -> Iterator[Finding]:
 
 def _code_says_something(case: Case) -> bool:
     """100 without any NVIDIA GPU is only the truth."""
-    return case.snapshot.cuda_api.init_code != 100 or bool(gpus(case) or nvidia_on_pci(case))
+    there = gpus(case) or nvidia_on_pci(case)
+    suspected = is_report(case) and has_nvidia(case) is not False
+    return case.snapshot.cuda_api.init_code != 100 or bool(there or suspected)
 
 
 def _around_init(case: Case) -> tuple[Evidence, ...]:
@@ -289,5 +340,6 @@ FABRIC_PACKAGE = {
 
 RULES = (
     cuda_init_answer,
+    cuda_said,
     fabric_not_completed,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Finding, Fix, Gpu, visible_gpus
+from gpusetup.model import Event, Finding, Fix, Gpu, visible_gpus
 from gpusetup.rules.case import (
     Case,
     driver_answers,
@@ -28,9 +28,11 @@ def uvm_missing(case: Case) -> Iterator[Finding]:
     no_node = machine.devices is not None and "/dev/nvidiactl" in paths and UVM not in paths
     asked_in_vain = machine.cuda_api.init_code not in (0, None)
     missing = machine.driver.uvm_loaded is False or no_node
-    if machine.os.wsl or not missing or not asked_in_vain or not driver_answers(case):
+    proven = missing and asked_in_vain and driver_answers(case)
+    said = (*events(case, "uvm-missing"), *_module_not_found(case))
+    if machine.os.wsl or not (said or proven):
         return
-    lines = []
+    lines = list(told(said))
     if machine.driver.uvm_loaded is False:
         lines.append(shown(case, "driver.uvm_loaded", "module nvidia_uvm is not loaded"))
     if no_node:
@@ -45,6 +47,11 @@ def uvm_missing(case: Case) -> Iterator[Finding]:
         evidence=tuple(lines),
         fix=Fix(text=text, commands=commands, needs_root=True),
     )
+
+
+def _module_not_found(case: Case) -> tuple[Event, ...]:
+    names = ("nvidia-uvm", "nvidia_uvm")
+    return tuple(e for e in events(case, "module-not-found") if e.values.get("module") in names)
 
 
 def device_permission(case: Case) -> Iterator[Finding]:
@@ -86,7 +93,10 @@ def device_permission(case: Case) -> Iterator[Finding]:
 def mig_misconfigured(case: Case) -> Iterator[Finding]:
     """MIG is on and there is no instance to use, or several to choose from."""
     sliced = [gpu for gpu in visible_gpus(case.snapshot) if gpu.mig_enabled]
-    if not sliced:
+    said = events(case, "mig-assert")
+    if said:
+        yield _mig_said(case, said, sliced)
+    if said or not sliced:
         return
     empty = [gpu for gpu in sliced if not gpu.mig_instances]
     whole = [gpu for gpu in visible_gpus(case.snapshot) if not gpu.mig_enabled]
@@ -96,6 +106,24 @@ def mig_misconfigured(case: Case) -> Iterator[Finding]:
         yield _mig_without_instances(case, empty[0])
     elif several and not chosen.startswith("MIG-"):
         yield _mig_to_choose(case, sliced[0])
+
+
+def _mig_said(case: Case, said: tuple[Event, ...], sliced: list[Gpu]) -> Finding:
+    first = next((one for gpu in sliced for one in gpu.mig_instances), "MIG-UUID")
+    return error(
+        "mig-misconfigured",
+        "MIG is on, and the process does not use exactly one MIG instance",
+        detail="NVML counts the GPUs, CUDA the instances: torch's index is beyond what it sees.",
+        evidence=(
+            *told(said),
+            *(shown(case, "gpus", f"{gpu.name}: MIG enabled") for gpu in sliced[:2]),
+        ),
+        fix=Fix(
+            text="Name one instance (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES; or switch "
+            "MIG off on every GPU, as administrator, with nothing running: sudo nvidia-smi -mig 0",
+            commands=("nvidia-smi -L", f"export CUDA_VISIBLE_DEVICES={first}"),
+        ),
+    )
 
 
 def _mig_without_instances(case: Case, gpu: Gpu) -> Finding:
@@ -172,13 +200,19 @@ def vgpu_unlicensed(case: Case) -> Iterator[Finding]:
     unlicensed = [
         gpu for gpu in gpus(case) if gpu.licensed is False and (gpu.virtualization or "") != "none"
     ]
-    if unlicensed:
+    said = events(case, "vgpu-unlicensed")
+    if unlicensed or said:
+        name = f"{unlicensed[0].name} is a" if unlicensed else "The GPU is a"
         yield warning(
             "vgpu-unlicensed",
-            f"{unlicensed[0].name} is a vGPU without a licence: it is slowed down after 20 minutes",
-            evidence=(shown(case, "gpus", f"GPU {unlicensed[0].nvml_index}: unlicensed"),),
+            f"{name} vGPU without a licence: it is slowed down after 20 minutes",
+            evidence=(
+                *told(said),
+                *(shown(case, "gpus", f"GPU {g.nvml_index}: unlicensed") for g in unlicensed[:1]),
+            ),
             fix=Fix(
-                text="Put the licence server's token in place and start the client again",
+                text="Put the licence server's token (and gridd.conf) in place and start the "
+                "client again; in Kubernetes the operator takes both from the licensing ConfigMap",
                 commands=(
                     "ls /etc/nvidia/ClientConfigToken",
                     "sudo systemctl restart nvidia-gridd",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Evidence, Finding, Fix
+from gpusetup.model import Event, Evidence, Finding, Fix
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
+    asked_for_cuda,
     cuda_needed,
     driver_answers,
     error,
@@ -15,6 +16,7 @@ from gpusetup.rules.case import (
     gpus,
     has_nvidia,
     in_container,
+    is_report,
     nvidia_on_pci,
     on,
     problems,
@@ -37,7 +39,7 @@ def absent_here(case: Case) -> bool:
 def driver_missing(case: Case) -> Iterator[Finding]:
     """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
     driver = case.snapshot.driver
-    said = events(case, "no-nvidia-driver")
+    said = (*events(case, "no-nvidia-driver"), *_looked_in_vain(case))
     if driver_answers(case) or driver.module_loaded or not absent_here(case):
         return
     proven = has_nvidia(case) and driver.library_found is False and not driver.module_version
@@ -52,11 +54,31 @@ def driver_missing(case: Case) -> Iterator[Finding]:
         evidence=(
             *told(said),
             *on_the_bus(case),
-            shown(case, "driver.library_found", "no libcuda, no libnvidia-ml (nvcuda.dll)"),
+            *_no_library(case),
             *problems(case, "driver.version", "driver"),
         ),
         fix=ways.driver(case, "Install the NVIDIA driver"),
     )
+
+
+def _looked_in_vain(case: Case) -> tuple[Event, ...]:
+    """nvidia-smi or the driver's library is not there, where something looked for CUDA."""
+    libraries = tuple(
+        event
+        for event in events(case, "library-missing", "cuda-lib-missing")
+        if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
+    )
+    no_smi = events(case, "smi-not-found") if asked_for_cuda(case) else ()
+    return (*libraries, *no_smi)
+
+
+DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
+
+
+def _no_library(case: Case) -> tuple[Evidence, ...]:
+    if case.snapshot.driver.library_found is not False:
+        return ()
+    return (shown(case, "driver.library_found", "no libcuda, no libnvidia-ml (nvcuda.dll)"),)
 
 
 def _wants_cuda(case: Case) -> bool:
@@ -79,8 +101,9 @@ def driver_not_loaded(case: Case) -> Iterator[Finding]:
     driver = case.snapshot.driver
     installed = driver.library_found or driver.module_version or driver.library_version
     silent = driver.module_loaded is False or driver.nvml_code == NVML_DRIVER_NOT_LOADED
-    said = events(case, "driver-not-loaded")
-    if not absent_here(case) or driver_answers(case) or has_nvidia(case) is False:
+    said = events(case, "driver-not-loaded", "nouveau-in-the-way", *_module_not_found(case))
+    answers = bool(gpus(case)) if is_report(case) else driver_answers(case)
+    if not absent_here(case) or answers or has_nvidia(case) is False:
         return
     if not (said or (installed and silent)):
         return
@@ -96,6 +119,12 @@ def driver_not_loaded(case: Case) -> Iterator[Finding]:
         ),
         fix=_load_fix(case),
     )
+
+
+def _module_not_found(case: Case) -> tuple[str, ...]:
+    """The kind of event that says so of the driver's own module, not of its unified memory's."""
+    names = {e.values.get("module", "nvidia") for e in events(case, "module-not-found")}
+    return ("module-not-found",) if names & {"nvidia", "nvidia-current"} else ()
 
 
 def nvml_said(case: Case) -> tuple[Evidence, ...]:
@@ -115,9 +144,14 @@ def _module_facts(case: Case) -> tuple[Evidence, ...]:
     return (shown(case, "driver.module_loaded", f"module nvidia is not loaded{on_disk}"),)
 
 
+def _nouveau_holds_it(case: Case, held: list[str]) -> bool:
+    loaded = case.snapshot.driver.nouveau_loaded
+    return bool(loaded or "nouveau" in held or events(case, "nouveau-in-the-way"))
+
+
 def _why_not_loaded(case: Case) -> str:
-    driver, held = case.snapshot.driver, [d.driver for d in nvidia_on_pci(case) if d.driver]
-    if driver.nouveau_loaded or "nouveau" in held:
+    held = [d.driver for d in nvidia_on_pci(case) if d.driver]
+    if _nouveau_holds_it(case, held):
         return "The open nouveau driver holds the GPU; NVIDIA's module cannot take it."
     if case.snapshot.os.secure_boot:
         return (
@@ -147,7 +181,7 @@ def _load_fix(case: Case) -> Fix:
         text = "Enable the GPU in the Device Manager, or install its driver again"
         return Fix(text=text, needs_root=True, needs_reboot=True)
     held = [d.driver for d in nvidia_on_pci(case) if d.driver]
-    if case.snapshot.driver.nouveau_loaded or "nouveau" in held:
+    if _nouveau_holds_it(case, held):
         rebuild = REBUILD_INITRD.get(ways.distribution(case) or "")
         commands = (*NOUVEAU_COMMANDS, *((rebuild,) if rebuild else ()), "sudo reboot")
         text = "Keep nouveau from the GPU, rebuild the initial RAM disk and reboot"
@@ -164,7 +198,7 @@ def _load_fix(case: Case) -> Fix:
 def secure_boot_rejected(case: Case) -> Iterator[Finding]:
     """The kernel refused the module's signature."""
     said = events(case, "module-key-rejected")
-    if said and not driver_answers(case):
+    if said and not gpus(case):
         yield error(
             "secure-boot-rejected",
             "Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
@@ -189,7 +223,7 @@ def _mok_command(case: Case) -> str:
 def hybrid_gpu_off(case: Case) -> Iterator[Finding]:
     """A laptop's switch has turned the NVIDIA GPU off."""
     said = events(case, "hybrid-gpu-off")
-    if said and not driver_answers(case):
+    if said and not gpus(case):
         tool = said[0].values.get("tool")
         commands = HYBRID_ON.get(tool or "", ())
         yield error(
@@ -207,6 +241,7 @@ def hybrid_gpu_off(case: Case) -> Iterator[Finding]:
 
 HYBRID_ON = {
     "prime-select": ("sudo prime-select on-demand",),
+    "asusctl": ("supergfxctl --mode Hybrid",),
     "supergfxctl": ("supergfxctl --mode Hybrid",),
     "envycontrol": ("sudo envycontrol --switch hybrid",),
     "system76-power": ("sudo system76-power graphics hybrid",),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Evidence, Finding, Fix, parsed
+from gpusetup.model import Event, Evidence, Finding, Fix, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
+    cuda_errors,
     cuda_needed,
     error,
     events,
@@ -26,13 +27,14 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
     """The driver serves less CUDA than the installed torch, or any torch, needs."""
     machine = case.snapshot
     torch, driver = machine.torch, machine.driver
-    said = events(case, "driver-too-old")
-    if not driver.version and not said:
-        return
-    needed = cuda_needed(case.snapshot.torch) or next(
-        (e.values["cuda"] for e in said if "cuda" in e.values), None
+    said = (
+        *events(case, "driver-too-old", "image-needs-newer-driver"),
+        *cuda_errors(case, INSUFFICIENT_DRIVER),
     )
-    floor = case.catalog.driver_floor(needed, machine.os.family or "linux") if needed else None
+    if not driver.version and not driver.cuda and not said:
+        return
+    needed = _needed(case, said)
+    floor = case.catalog.driver_floor(needed, _driver_family(case)) if needed else None
     short = bool(driver.version and floor and parsed(driver.version) < parsed(floor))
     short = short and not _serves_anyway(case, needed)
     if short or said:
@@ -49,9 +51,41 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
         yield _no_torch_for_this_driver(case)
 
 
+INSUFFICIENT_DRIVER = 35
+"""cudaErrorInsufficientDriver."""
+
+
+def _driver_family(case: Case) -> str:
+    """Whose driver numbers count: WSL uses the driver of Windows."""
+    return "windows" if case.snapshot.os.wsl else case.snapshot.os.family or "linux"
+
+
+def _needed(case: Case, said: tuple[Event, ...]) -> str | None:
+    """The CUDA that is needed: torch's, the message's, else the major above the driver's own.
+
+    Within a major the older driver serves (minor-version compatibility), so a refusal means that
+    the program was built for a later major.
+    """
+    named = next((e.values["cuda"] for e in said if e.values.get("cuda")), None)
+    own = cuda_needed(case.snapshot.torch) or named
+    has = _served(case, said)
+    if own or not said or not has:
+        return own
+    major = has.partition(".")[0]
+    return f"{int(major) + 1}.0" if major.isdigit() else None
+
+
+def _served(case: Case, said: tuple[Event, ...]) -> str | None:
+    """The CUDA that the driver serves, as read or as the message has it."""
+    found = (e.values.get("driver_cuda") or e.values.get("found") for e in said)
+    return case.snapshot.driver.cuda or next(filter(None, found), None)
+
+
 def _serves_anyway(case: Case, needed: str | None) -> bool:
     """The driver says itself that it serves this CUDA (WSL, cuda-compat)."""
     says = case.snapshot.driver.cuda
+    if case.snapshot.torch.cuda_available:
+        return True
     lifted = case.snapshot.container.cuda_compat_path and case.snapshot.cuda_api.init_code == 0
     return bool(lifted or (says and needed and parsed(says) >= parsed(needed)))
 

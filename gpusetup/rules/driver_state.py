@@ -12,6 +12,7 @@ from gpusetup.rules.case import (
     events,
     gpus,
     in_container,
+    is_report,
     nvidia_on_pci,
     shown,
     told,
@@ -53,15 +54,16 @@ def _two_versions(case: Case, kernel: str | None, library: str | None) -> tuple[
 
 
 def _mismatch_fix(case: Case) -> Fix:
-    if in_container(case):
+    if in_container(case) and not is_report(case):
         return Fix(
-            text="Restart the container, so that it gets the libraries of the host's "
-            "driver; remove "
-            "driver packages from the image",
+            text="Restart the container, so that it gets the libraries of the host's driver; "
+            "remove driver packages from the image",
             needs_reboot=False,
         )
+    inside = " (in a container: restart it, and keep driver packages out of the image)"
     return Fix(
-        text="Reboot, so that the new kernel module is loaded",
+        text="Reboot the host, or unload and load the nvidia modules, so that the kernel module "
+        f"and the libraries are of one version{inside if in_container(case) else ''}",
         commands=("sudo reboot",),
         needs_root=True,
         needs_reboot=True,
@@ -74,7 +76,7 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
     said = events(case, "gpu-init-failed")
     bound = [d for d in nvidia_on_pci(case) if d.driver == "nvidia"]
     empty = machine.gpus == () and machine.driver.module_loaded and not machine.driver.nvml_code
-    if not absent_here(case) or gpus(case) or not (said or (bound and empty)):
+    if gpus(case) or not (said or (absent_here(case) and bound and empty)):
         return
     version = machine.driver.version
     yield error(
@@ -86,7 +88,7 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
         evidence=(
             *told(said),
             *on_the_bus(case),
-            shown(case, "gpus", "the driver lists no device"),
+            *((shown(case, "gpus", "the driver lists no device"),) if empty else ()),
         ),
         fix=Fix(
             text="Shut the machine down fully and start it again; if that does not help, "

@@ -8,6 +8,7 @@ from gpusetup.model import Evidence, Finding, Fix, Gpu
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
+    cuda_errors,
     error,
     events,
     gpus,
@@ -80,14 +81,16 @@ def gsp_timeout(case: Case) -> Iterator[Finding]:
 
 
 def hardware_fault(case: Case) -> Iterator[Finding]:
-    said = _xids(case, "hardware-fault")
+    other = events(case, "hardware-error", "gpu-requires-reset")
+    said = (*_xids(case, "hardware-fault"), *told(other))
     if said:
         numbers = {e.values.get("number", "") for e in events(case, "xid")} & set(
             XIDS["hardware-fault"]
         )
+        what = f"Xid {', '.join(sorted(numbers))}" if numbers else "it must be reset"
         yield error(
             "hardware-fault",
-            f"The GPU reported a hardware fault: Xid {', '.join(sorted(numbers))}",
+            f"The GPU reported a hardware fault: {what}",
             evidence=said,
             fix=Fix(
                 text="Reboot; if it comes back, run NVIDIA's field diagnostic and have the GPU "
@@ -99,12 +102,17 @@ def hardware_fault(case: Case) -> Iterator[Finding]:
         )
 
 
+UNCORRECTABLE = 214
+"""cudaErrorECCUncorrectable."""
+
+
 def ecc_error(case: Case) -> Iterator[Finding]:
     """Memory errors that ECC could not correct."""
     bad = [
         gpu for gpu in gpus(case) if gpu.ecc_uncorrected or gpu.remap_failed or gpu.retired_pending
     ]
-    said = _xids(case, "ecc-error")
+    heard = (*events(case, "ecc-error"), *cuda_errors(case, UNCORRECTABLE))
+    said = (*_xids(case, "ecc-error"), *told(heard))
     if not bad and not said:
         return
     yield error(
