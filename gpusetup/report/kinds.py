@@ -4,7 +4,11 @@ A reader makes an event only from what was printed; which cause follows from it 
 `rules/`. What the snapshot has a field for is no event: `cuda_api.init_code` holds the error with
 which CUDA failed to start (2, 34, 36, 46, 100, 101, 214, 304, 801 to 809, 999; 30 is written 999,
 10 is 101, 35 is the event `driver-too-old`, 38 is 100, 71 is 801), `driver.nvml_code` what NVML
-answered, `torch.import_error` the last line of an import of torch that failed.
+answered, `torch.import_error` the last line of an import of torch that failed. Messages that have
+both a field and a kind here give both.
+
+Any event of a text may carry `place`, `container` or `host`, where the prompt or the command above
+it tells which, and a text that shows both: nvidia-smi answers on the host and not in the container.
 """
 
 from __future__ import annotations
@@ -52,22 +56,28 @@ DRIVER = _kinds(
         "modprobe: Key was rejected by service; Loading of unsigned module is rejected",
     ),
     ("module-not-found", "module", "modprobe: FATAL: Module nvidia not found in directory"),
+    ("module-not-inserted", "module why", "modprobe: could not insert 'nvidia': No such device"),
     ("nouveau-in-the-way", "", "NVRM: nouveau holds the GPU; lspci: Kernel driver in use: nouveau"),
-    ("no-nvidia-driver", "", "Found no NVIDIA driver on your system; torch, nvidia-smi not found"),
+    (
+        "no-nvidia-driver",
+        "library",
+        "Found no NVIDIA driver on your system; torch, nvidia-smi not found",
+    ),
     ("smi-not-found", "", "nvidia-smi: command not found, is not recognized"),
     (
         "driver-not-loaded",
         "",
         "NVIDIA-SMI has failed because it couldn't communicate with the driver",
     ),
+    ("no-devices-found", "", "nvidia-smi: No devices were found"),
     (
         "driver-too-old",
-        "found cuda",
+        "found cuda driver_cuda",
         "torch: driver too old (found version 11040); insufficient for CUDA runtime version (35)",
     ),
     (
         "image-needs-newer-driver",
-        "cuda driver_cuda",
+        "cuda driver_cuda needs_driver driver",
         "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4",
     ),
     (
@@ -81,12 +91,12 @@ DRIVER = _kinds(
     ("gpu-requires-reset", "", "GPU requires reset"),
     (
         "vgpu-unlicensed",
-        "",
+        "state",
         "Unlicensed (Unrestricted), vGPU restricted; gridd: failed to acquire licence",
     ),
     (
         "vgpu-no-compute",
-        "profile",
+        "profile code",
         "a profile without compute; operation not supported on a vGPU (801)",
     ),
     (
@@ -148,7 +158,7 @@ CUDA = _kinds(
         "asked_bytes total_bytes free_bytes gpu",
         "CUDA out of memory. Tried to allocate",
     ),
-    ("host-out-of-memory", "who", "DefaultCPUAllocator: can't allocate; Killed; oom-kill"),
+    ("host-out-of-memory", "who asked", "DefaultCPUAllocator: can't allocate; Killed; oom-kill"),
     (
         "no-kernel-image",
         "module",
@@ -210,12 +220,15 @@ LIBRARIES = _kinds(
     ),
     ("mkl-version-mismatch", "symbol", "undefined symbol: iJIT_NotifyEvent; INTEL MKL ERROR"),
     ("glibc-too-old", "needed library", "version `GLIBC_2.28' not found"),
+    ("musl-libc", "library", "Error loading shared library; Error relocating: Alpine"),
+    ("openmp-twice", "", "OMP: Error #15: libiomp5md.dll already initialized"),
+    ("static-tls", "library", "cannot allocate memory in static TLS block"),
     (
         "numpy-abi-mismatch",
         "compiled running",
         "_ARRAY_API not found; compiled using NumPy 1.x cannot be run in NumPy 2",
     ),
-    ("dll-missing", "code dll", "[WinError 126], 127, 1114: Error loading ...dll"),
+    ("dll-missing", "code dll module", "[WinError 126], 127, 1114: Error loading ...dll"),
     ("pagefile-too-small", "dll", "[WinError 1455]"),
     (
         "extension-abi-mismatch",
@@ -224,12 +237,12 @@ LIBRARIES = _kinds(
     ),
     (
         "torchvision-mismatch",
-        "torch torchvision",
+        "torch torchvision needs symbol",
         "operator torchvision::nms does not exist; Couldn't load custom C++ ops; pip: requires torch==",
     ),
     (
         "torchaudio-mismatch",
-        "torch torchaudio",
+        "torch torchaudio needs symbol dll",
         "libtorchaudio: undefined symbol; pip: torchaudio requires torch==",
     ),
     (
@@ -239,6 +252,12 @@ LIBRARIES = _kinds(
     ),
     ("torch-missing", "module", "No module named 'torch'"),
     ("module-missing", "module", "No module named ..."),
+    (
+        "torch-libraries-mixed",
+        "library symbol",
+        "torch's own library lacks a symbol of torch: two torch over each other",
+    ),
+    ("torch-half-installed", "", "torch/__init__.py in site-packages finds no torch.version"),
     ("mixed-conda-pip", "", "two torch of conda and pip"),
     (
         "jetson-wrong-wheel",
@@ -251,10 +270,10 @@ LIBRARIES = _kinds(
 BUILDS = _kinds(
     (
         "cuda-toolkit-mismatch",
-        "nvcc torch",
+        "nvcc torch module needs",
         "The detected CUDA version (A) mismatches the version that was used to compile PyTorch (B)",
     ),
-    ("cuda-toolkit-missing", "", "CUDA_HOME environment variable is not set; nvcc not found"),
+    ("cuda-toolkit-missing", "path", "CUDA_HOME environment variable is not set; nvcc not found"),
     (
         "build-isolation-no-torch",
         "package",
@@ -266,12 +285,13 @@ BUILDS = _kinds(
         "the arch flags that an extension was built with (detectron2's table)",
     ),
     ("compiler-too-new", "compiler", "unsupported GNU version! gcc versions later than N"),
+    ("compiler-missing", "compiler", "Microsoft Visual C++ 14.0 or greater is required"),
     (
         "triton-missing-windows",
         "",
         "Cannot find a working triton installation; No module named 'triton'",
     ),
-    ("triton-no-compiler", "", "Failed to find C compiler"),
+    ("triton-no-compiler", "compiler", "Failed to find C compiler"),
     ("triton-build-failed", "lacks", "cannot find -lcuda; cuda.h, Python.h: No such file"),
     (
         "gpu-too-old-for-triton",
@@ -292,6 +312,7 @@ INSTALLING = _kinds(
         "requirement versions none_found index",
         "pip: Could not find a version that satisfies",
     ),
+    ("requires-python", "needs", "Requires-Python of a distribution, where an installer names it"),
     ("wheel-not-supported", "wheel", "is not a supported wheel on this platform"),
     ("no-wheel-for-platform", "requirement platform", "uv: no wheels with a matching platform tag"),
     (
@@ -332,6 +353,7 @@ PARALLEL = _kinds(
         "",
         "bus error; insufficient shared memory (shm); worker is killed by signal: Bus error",
     ),
+    ("open-files", "", "Too many open files; received 0 items of ancdata"),
     ("nccl-unavailable", "", "Distributed package doesn't have NCCL built in"),
     ("nccl-error", "name", "unhandled system error, unhandled cuda error"),
     (
@@ -357,6 +379,11 @@ HEALTH = _kinds(
         "capability-warning",
         "gpu capability",
         "a capability warning that stops nothing (PTX or a later minor serves)",
+    ),
+    (
+        "results-differ",
+        "cpu cuda",
+        "the same product printed from the CPU and from the GPU, about 1e-3 apart",
     ),
     ("foreign-gpu", "vendor name", "an AMD, Intel or Apple GPU that a text shows"),
     ("no-nvidia-gpu", "", "a program says that there is no NVIDIA GPU"),

@@ -1,0 +1,101 @@
+"""Bytes in whatever encoding become text; nothing raises, what is unreadable becomes `\\ufffd`."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""Byte order marks, the longer before the one that it begins with."""
+
+SAMPLE = 1 << 16
+HIGH = bytes(range(128, 256))
+CHINESE = re.compile(rb"(?:[\xa1-\xf7][\xa1-\xfe])+")
+"""GB 2312 in its usual form: both bytes of a character have the high bit."""
+BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
+BINARY_SHARE = 0.05
+MOJIBAKE = ("\u00e2\u20ac", "\u00e2\u201d", "\u00e2\u2022", "\u00c3", "\u00c2", "\u00e3\u20ac")
+"""How UTF-8's quotes, frames and letters look when they were read as CP1252."""
+
+
+def decode(raw: bytes) -> str:
+    """
+    >>> decode("GPU".encode("utf-16")), decode("\\u201cNVIDIA\\u201d".encode("cp1252"))
+    ('GPU', '“NVIDIA”')
+    >>> decode("\\u663e\\u5361: GPU".encode("gbk"))
+    '显卡: GPU'
+    """
+    for mark, encoding in MARKS:
+        if raw.startswith(mark):
+            return raw.decode(encoding, "replace")
+    if (wide := _wide(raw)) is not None:
+        return raw.decode(wide, "replace")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return _by_likelihood(raw)
+
+
+def _wide(raw: bytes) -> str | None:
+    """UTF-16 without a mark: every other byte of a Latin text is zero."""
+    sample = raw[:SAMPLE]
+    if len(sample) < 4:
+        return None
+    even, odd = sample[0::2].count(0), sample[1::2].count(0)
+    half = len(sample) // 2
+    if odd > half * 0.6 and even < half * 0.1:
+        return "utf-16-le"
+    return "utf-16-be" if even > half * 0.6 and odd < half * 0.1 else None
+
+
+def _by_likelihood(raw: bytes) -> str:
+    """A UTF-8 text with some damage, else Chinese where it decodes so, else Western."""
+    sample = raw[:SAMPLE]
+    high = len(sample) - len(sample.translate(None, HIGH))
+    utf8 = raw.decode("utf-8", "replace")
+    if utf8[:SAMPLE].count("\ufffd") * 4 <= high:
+        return utf8
+    pairs = sum(map(len, CHINESE.findall(sample)))
+    if pairs >= 4 and pairs >= high * 0.7:
+        return raw.decode("gb18030", "replace")
+    return raw.decode("cp1252", "replace")
+
+
+def is_binary(raw: bytes) -> bool:
+    """A picture, an archive: many control bytes, and neither UTF-16 nor UTF-32.
+
+    >>> is_binary(bytes(range(32)) * 10), is_binary(b"plain\\r\\n\\x1b[0m")
+    (True, False)
+    """
+    sample = raw[:SAMPLE]
+    if not sample or any(sample.startswith(mark) for mark, _ in MARKS) or _wide(sample):
+        return False
+    return len(BINARY.findall(sample)) > len(sample) * BINARY_SHARE
+
+
+def without_mojibake(text: str) -> str:
+    """UTF-8 that was once read as CP1252, read right; a line that is no such thing stays.
+
+    >>> without_mojibake("\\u00e2\\u20ac\\u02dcfoo\\u00e2\\u20ac\\u2122 bar")
+    '‘foo’ bar'
+    """
+    if text.isascii() or not any(mark in text for mark in MOJIBAKE):
+        return text
+    return "\n".join(_repaired(line) for line in text.split("\n"))
+
+
+def _repaired(line: str) -> str:
+    if line.isascii():
+        return line
+    for encoding in ("cp1252", "latin-1"):
+        try:
+            return line.encode(encoding).decode("utf-8")
+        except UnicodeError:
+            continue
+    return line

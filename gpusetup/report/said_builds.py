@@ -1,0 +1,134 @@
+"""Messages of extension builds, compilers and Triton.
+
+Sources: torch/utils/cpp_extension.py of torch 1.0 to 2.13, the setup files of apex, flash-attn and
+DeepSpeed, nvcc's host check, Triton 1 to 3 (build.py, driver.py), torch/_inductor, ld, gcc, uv, pip.
+"""
+
+from __future__ import annotations
+
+from gpusetup.report.messages import row
+
+ROWS = (
+    row(
+        "cuda-toolkit-mismatch",
+        "detected cuda version",
+        r"detected CUDA version \((?P<nvcc>\d+\.\d+)[\d.]*\) mismatches the version that was used to compile PyTorch \((?P<torch>\d+\.\d+)[\d.]*\)",
+    ),
+    row(
+        "cuda-toolkit-mismatch",
+        "installed cuda version",
+        r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)",
+    ),
+    row(
+        "cuda-toolkit-mismatch",
+        "does not match the version used to compile",
+        r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?",
+    ),
+    row(
+        "cuda-toolkit-mismatch",
+        "compiled with different cuda",
+        r"PyTorch and (?P<module>(?!torchvision|torchaudio)[\w-]+) were compiled with different CUDA versions\. PyTorch has CUDA version (?P<torch>[\d.]+\d) and \w+ has CUDA version (?P<nvcc>[\d.]+\d)",
+    ),
+    row(
+        "cuda-toolkit-mismatch",
+        "only supported on cuda",
+        r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "cuda_home",
+        r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "nvcc",
+        r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} is not recognized|command not found: nvcc|nvcc was not found|Command 'nvcc' not found",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "nvcc",
+        r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "nvcc",
+        r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "nvcc",
+        r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "could not find cuda",
+        r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)",
+    ),
+    row("cuda-toolkit-missing", "find cudatoolkit", r"Could NOT find CUDAToolkit"),
+    row("cuda-toolkit-missing", "cuda toolset", r"No CUDA toolset found"),
+    row("cuda-toolkit-missing", "cuda_runtime", r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)"),
+    row(
+        "build-isolation-no-torch",
+        "build dependency",
+        r"depends on `?torch`?, but doesn't declare it as a build dependency",
+    ),
+    row(
+        "build-isolation-no-torch",
+        "no module named",
+        r"(?:build-env|builds-v0|build_meta|get_requires_for_build|build_wheel|build_editable).{0,900}No module named ['\"]?torch['\"]?(?![\w.])",
+    ),
+    row(
+        "build-isolation-no-torch",
+        "no module named",
+        r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)",
+    ),
+    row(
+        "compiler-too-new",
+        "unsupported gnu version",
+        r"unsupported GNU version! gcc versions later than (?P<compiler>\d+)",
+    ),
+    row(
+        "compiler-too-new",
+        "unsupported microsoft visual studio",
+        r"unsupported Microsoft Visual Studio version",
+    ),
+    row("compiler-missing", "visual c++", r"Microsoft Visual C\+\+ 14\.\d or greater is required"),
+    row(
+        "compiler-missing",
+        "cl.exe",
+        r"Error checking compiler version for cl|Unable to find cl\.exe|where cl.{0,20}returned non-zero",
+    ),
+    row("triton-missing-windows", "triton", r"Cannot find a working triton installation"),
+    row(
+        "triton-missing-windows",
+        "triton",
+        r"No module named ['\"]?triton\b",
+        unless="matching Triton is not available",
+    ),
+    row("triton-missing-windows", "torch.compile", r"Windows not yet supported for torch\.compile"),
+    row(
+        "triton-missing-windows",
+        "triton",
+        r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b",
+    ),
+    row("triton-missing-windows", "tritonmissing"),
+    row("triton-no-compiler", "failed to find c compiler"),
+    row("triton-no-compiler", "no working c", r"No working C(?:\+\+)? compiler found"),
+    row("triton-no-compiler", "invalidcxxcompiler"),
+    row("triton-no-compiler", "compiler: cl is not found"),
+    row(
+        "triton-no-compiler",
+        "no such file or directory",
+        r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'",
+    ),
+    row("triton-build-failed", "-lcuda", r"cannot find (?P<lacks>-lcuda)\b(?!rt)"),
+    row("triton-build-failed", "python.h", r"(?P<lacks>Python\.h): No such file"),
+    row("triton-build-failed", "cuda.h", r"error: (?P<lacks>cuda\.h): No such file"),
+    row("triton-build-failed", "libcuda.so cannot found", lacks="libcuda.so"),
+    row(
+        "triton-build-failed",
+        "returned non-zero exit status",
+        r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.c(?:pp)?\b.{0,900}returned non-zero exit status",
+        lacks="headers",
+    ),
+)

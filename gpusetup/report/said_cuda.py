@@ -1,0 +1,230 @@
+"""Messages of CUDA and torch while they run.
+
+Sources: torch 0.4 to 2.13 (torch/cuda/__init__.py, c10/cuda, ATen), cuda.h and cudaGetErrorString,
+Triton, NVRTC, ptxas, the accelerate, transformers and vLLM checks of precision.
+"""
+
+from __future__ import annotations
+
+from gpusetup.report.messages import row
+
+CAPABILITY = r"(?P<capability>\d{1,2}\.\d)"
+
+ROWS = (
+    row(
+        "cuda-unavailable",
+        "cuda.is_available()",
+        r"torch\.cuda\.is_available\(\)(?: is|:|\)| ==)? ?False",
+    ),
+    row("cuda-unavailable", "no cuda gpus are available"),
+    row("cuda-unavailable", "might not have a cuda gpu"),
+    row("cuda-unavailable", "no cuda runtime is found"),
+    row("cuda-unavailable", "invalid cuda", r"Invalid CUDA '?device=\S{1,12} requested"),
+    row(
+        "torch-not-compiled-with-cuda",
+        "not compiled with cuda",
+        r"Torch not compiled with CUDA(?: enabled)?",
+    ),
+    row(
+        "torch-not-compiled-with-cuda",
+        "compiled without cuda support",
+        r"PyTorch (?:was|is) compiled without CUDA support",
+    ),
+    row("torch-not-compiled-with-cuda", "not linked with cuda", r"Torch not linked with CUDA"),
+    row(
+        "torch-not-compiled-with-cuda",
+        "not linked with support for cuda",
+        r"PyTorch is not linked with support for cuda",
+    ),
+    row("no-hip-gpus", "no hip gpus are available"),
+    row("no-xpu", "xpu", r"No XPU devices are available|Torch not compiled with XPU"),
+    row(
+        "cuda-out-of-memory",
+        "out of memory",
+        r"(?:CUDA|HIP) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
+        r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capacity of (?P<total2>[\d.]+ ?[KMG]i?B))?"
+        r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?",
+    ),
+    row("cuda-out-of-memory", "cuda_error_out_of_memory"),
+    row("cuda-out-of-memory", "cublas_status_alloc_failed"),
+    row("cuda-out-of-memory", "cudaerrormemoryallocation"),
+    row(
+        "host-out-of-memory",
+        "can't allocate memory",
+        r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes",
+        who="torch",
+    ),
+    row(
+        "host-out-of-memory",
+        "not enough memory",
+        r"DefaultCPUAllocator: not enough memory",
+        who="torch",
+    ),
+    row(
+        "host-out-of-memory",
+        "out of memory: kill",
+        r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
+    ),
+    row("host-out-of-memory", "oom-kill", r"oom-kill(?:er|:)?"),
+    row("host-out-of-memory", "oomkilled"),
+    row("host-out-of-memory", "std::bad_alloc"),
+    row("host-out-of-memory", "137", r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b"),
+    row("cuda-fork-reinit", "re-initialize cuda in forked"),
+    row(
+        "cuda-fork-reinit",
+        "forked",
+        r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
+    ),
+    row("invalid-device-ordinal", "invalid device ordinal"),
+    row("invalid-device-ordinal", "invalid device id", r"AssertionError: Invalid device id"),
+    row(
+        "invalid-device-ordinal",
+        "torch.cuda.device_count() is",
+        r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)",
+    ),
+    row("invalid-device-ordinal", "device id must be in the range"),
+    row(
+        "cuda-unavailable",
+        "torch.cuda.is_available() is false",
+        r"deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False",
+    ),
+    row("ptx-unsupported", "unsupported toolchain"),
+    row(
+        "ptx-unsupported",
+        "unsupported_ptx_version",
+        r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION|cudaErrorUnsupportedPtxVersion",
+    ),
+    row(
+        "ptx-unsupported",
+        "unsupported .version",
+        r"Unsupported \.version \d+\.\d+; current version is",
+    ),
+    row(
+        "jit-arch-rejected",
+        "--gpu-architecture",
+        r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
+    ),
+    row(
+        "jit-arch-rejected",
+        "gpu-name",
+        r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
+    ),
+    row(
+        "jit-arch-rejected",
+        "unsupported gpu architecture",
+        r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '(?P<arch>compute_\w+)'",
+    ),
+    row(
+        "jit-arch-rejected",
+        "not a recognized processor",
+        r"'(?P<arch>sm_\w+)' is not a recognized processor",
+        compiler="llvm",
+    ),
+    row(
+        "jit-arch-rejected",
+        "unknown target cpu",
+        r"Unknown target CPU '(?P<arch>sm_\w+)'",
+        compiler="llvm",
+    ),
+    row(
+        "bf16-unsupported",
+        "bfloat16 is only supported",
+        rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
+    ),
+    row("bf16-unsupported", "bf16/gpu", r"setup doesn't support bf16/gpu"),
+    row(
+        "bf16-unsupported",
+        "bfloat16",
+        r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
+    ),
+    row("bf16-unsupported", "bf16 mixed precision requires"),
+    row(
+        "bf16-unsupported",
+        "bf16",
+        r"Type bf16 is not supported|bf16 is not supported (?:on|by) (?:this|your)|Feature '[\w .]{0,20}\.?bf16\S{0,6}' requires \.target sm_80",
+    ),
+    row("tf32-enabled", "allow_tf32", r"allow_tf32 ?= ?True"),
+    row(
+        "internal-assert",
+        "internal assert failed",
+        r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",
+    ),
+    row(
+        "gpu-too-old-for-triton",
+        "too old to be supported by the triton",
+        rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
+    ),
+    row("gpu-too-old-for-triton", "gputoooldfortriton"),
+    row(
+        "compute-mode-exclusive",
+        "busy or unavailable",
+        r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",
+    ),
+    row(
+        "mps-server",
+        "mps",
+        r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)",
+    ),
+    row("mps-server", "mps", r"cudaErrorMps\w+|CUDA_ERROR_MPS_\w+"),
+    row("nccl-p2p-failure", "peer access is not supported"),
+    row("hardware-error", "uncorrectable nvlink", what="nvlink"),
+    row(
+        "smi-banner-misread",
+        "cuda umd version",
+        r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
+    ),
+)
+
+ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
+    (2, "cudaErrorMemoryAllocation", ("out of memory",)),
+    (34, "cudaErrorStubLibrary", ("cuda driver is a stub library", "cuda_error_stub_library")),
+    (35, "cudaErrorInsufficientDriver", ("driver version is insufficient for",)),
+    (36, "cudaErrorCallRequiresNewerDriver", ("api call is not supported in the installed cuda driver",)),
+    (46, "cudaErrorDevicesUnavailable", ("device(s) is/are busy or unavailable", "devices are busy or unavailable")),
+    (100, "cudaErrorNoDevice", ("no cuda-capable device is detected", "cuda_error_no_device")),
+    (101, "cudaErrorInvalidDevice", ("invalid device ordinal", "cuda_error_invalid_device")),
+    (102, "cudaErrorDeviceNotLicensed", ("valid grid license", "cuda_error_device_not_licensed")),
+    (209, "cudaErrorNoKernelImageForDevice", ("no kernel image is available",)),
+    (214, "cudaErrorECCUncorrectable", ("uncorrectable ecc error", "cuda_error_ecc_uncorrectable")),
+    (217, "cudaErrorPeerAccessUnsupported", ("peer access is not supported",)),
+    (220, "cudaErrorNvlinkUncorrectable", ("uncorrectable nvlink error",)),
+    (222, "cudaErrorUnsupportedPtxVersion", ("compiled with an unsupported toolchain",)),
+    (304, "cudaErrorOperatingSystem", ("os call failed or operation not supported", "cuda_error_operating_system")),
+    (801, "cudaErrorNotSupported", ("device context 801", "cuda_error_not_supported")),
+    (802, "cudaErrorSystemNotReady", ("system not yet initialized", "cuda_error_system_not_ready")),
+    (803, "cudaErrorSystemDriverMismatch", ("system has unsupported display driver", "cuda_error_system_driver_mismatch")),
+    (804, "cudaErrorCompatNotSupportedOnDevice", ("forward compatibility was attempted", "cuda_error_compat_not_supported")),
+    (805, "cudaErrorMpsConnectionFailed", ("mps client failed to connect", "cuda_error_mps_connection_failed")),
+    (806, "cudaErrorMpsRpcFailure", ("between the mps server and the mps client", "cuda_error_mps_rpc_failure")),
+    (807, "cudaErrorMpsServerNotReady", ("mps server is not ready", "cuda_error_mps_server_not_ready")),
+    (808, "cudaErrorMpsMaxClientsReached", ("cuda_error_mps_max_clients",)),
+    (809, "cudaErrorMpsMaxConnectionsReached", ("cuda_error_mps_max_connections",)),
+    (999, "cudaErrorUnknown", ("cuda unknown error", "cuda_error_unknown", "cudaerrorunknown")),
+)  # fmt: skip
+"""Code, name, and the texts by which cudaGetErrorString and cuda.h's names tell it."""
+
+OLD_CODES = {30: 999, 38: 100, 10: 101, 71: 801, 48: 209, 39: 214}
+"""Codes of the runtime before CUDA 10.1 -> today's."""
+
+STARTING = (
+    2,
+    34,
+    36,
+    46,
+    100,
+    101,
+    102,
+    214,
+    304,
+    801,
+    802,
+    803,
+    804,
+    805,
+    806,
+    807,
+    808,
+    809,
+    999,
+)
+"""The errors with which CUDA fails to start (`cuda_api.init_code`)."""

@@ -1,0 +1,349 @@
+"""Messages of the kernel, the driver, NVML, nvidia-smi, and of who cannot find them.
+
+Sources: the messages of the open kernel modules and of nvidia-smi 384 to 610, nvmlErrorString,
+NVIDIA's guide "Xid Errors", modprobe and the kernel's module loader, torch's check of the driver,
+supergfxctl, envycontrol, prime-select, nv-fabricmanager.
+"""
+
+from __future__ import annotations
+
+from gpusetup.report.messages import row
+
+BUS = r"(?P<bus_id>[0-9a-f]{2,8}:[0-9a-f:.]{2,14})"
+
+KERNEL = (
+    row("xid", "xid", rf"Xid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>\d{{1,4}})"),
+    row("xid", "xid", r"\bXid ?= ?(?P<number>\d{1,3})\b"),
+    row("xid", "xid", r"\bXid(?: error)?:? (?P<number>\d{2,3})\b(?! ?\()"),
+    row(
+        "nvrm-api-mismatch",
+        "api mismatch",
+        r"API mismatch: \w+ client .{0,60}?version (?P<client>\d[\d.]{3,12}\d)"
+        r"(?:.{0,60}?module has the version (?P<kernel>\d[\d.]{3,12}\d))?",
+    ),
+    row(
+        "nvrm-api-mismatch",
+        "does not match dso version",
+        r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
+    ),
+    row(
+        "gpu-init-failed",
+        "initadapter",
+        rf"NVRM: (?:GPU (?:at )?(?:PCI:)?{BUS}:? ?)?:?\s?(?:RmInitAdapter)(?:: | )(?:failed|cannot)!?"
+        r"(?: \((?P<code>0x[0-9a-fx:]{1,24})\))?",
+    ),
+    row("gpu-init-failed", "rm_init_adapter", rf"(?:GPU {BUS}: )?rm_init_adapter.{{0,12}} failed"),
+    row("gpu-init-failed", "none of the nvidia devices were"),
+    row("gpu-init-failed", "probe routine failed", r"NVIDIA probe routine failed"),
+    row(
+        "gpu-init-failed",
+        "probe of",
+        rf"nvidia\w{{0,8}}:? .{{0,24}}probe of {BUS} failed with error",
+    ),
+    row("gpu-init-failed", "io region assigned", r"I/?O region assigned to your NVIDIA device"),
+    row("gpu-init-failed", "i/o region assigned", r"I/O region assigned to your NVIDIA device"),
+    row("gpu-init-failed", "failed to wait for gfw", r"failed to wait for GFW.?boot"),
+    row("gpu-init-failed", "failed to copy vbios"),
+    row(
+        "gpu-fell-off-bus",
+        "fallen off the bus",
+        rf"(?:GPU (?:at )?(?:PCI:)?{BUS}:?)?.{{0,80}}fallen off the bus",
+    ),
+    row("gpu-fell-off-bus", "gpu is lost", rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost"),
+    row("gpu-fell-off-bus", "nvmlerror_gpuislost"),
+    row("gpu-fell-off-bus", "nvml_error_gpu_is_lost"),
+    row(
+        "gpu-fell-off-bus",
+        "determine the device handle",
+        rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Unknown Error|Not Found|GPU is lost)",
+    ),
+    row("gpu-requires-reset", "gpu requires reset"),
+    row(
+        "gpu-not-supported-by-driver",
+        "not supported by",
+        rf"NVRM: The NVIDIA (?:GPU )?{BUS}.{{0,120}}?not supported by (?:the )?(?:NVIDIA )?(?P<driver>[\d.]{{3,14}}|open)?",
+    ),
+    row(
+        "gpu-not-supported-by-driver",
+        "legacy drivers",
+        r"supported through the NVIDIA (?P<driver>[\d.x]{3,14}) Legacy",
+    ),
+    row(
+        "gpu-not-supported-by-driver",
+        "open kernel modules",
+        r"requires? use of the NVIDIA open kernel modules",
+    ),
+    row("gpu-not-supported-by-driver", "nvidia.ko because it does not include", driver="open"),
+    row(
+        "gsp-timeout",
+        "rpc",
+        r"Time(?:d )?out (?:waiting for RPC|after \d+s? of waiting for RPC).{0,40}GSP",
+    ),
+    row(
+        "gsp-timeout",
+        "gsp",
+        r"GSP(?: |-)?RM heartbeat timed out|GSP task (?:timeout|exception)|GSP .{0,20}lockdown",
+    ),
+    row("hardware-error", "nvlink", r"uncorrectable NVLink error", what="nvlink"),
+    row("hardware-error", "nvlink", r"NVRM: .{0,40}NVLink: .{0,60}fatal", what="nvlink"),
+    row("hardware-error", "cuda_error_nvlink_uncorrectable", what="nvlink"),
+    row(
+        "ecc-error",
+        "ecc",
+        r"uncorrectable (?:DRAM )?ECC error|double.bit ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
+    ),
+    row(
+        "module-key-rejected",
+        "key was rejected by service",
+        r"(?:insert '?(?P<module>[\w-]+)'?: )?Key was rejected by service",
+    ),
+    row(
+        "module-key-rejected",
+        "required key not available",
+        r"(?:insert '?(?P<module>nvidia[\w-]*)'?: )Required key not available",
+    ),
+    row(
+        "module-key-rejected",
+        "module is rejected",
+        r"(?:unsigned |nvidia.{0,20})module is rejected",
+    ),
+    row(
+        "module-key-rejected",
+        "not signed with a trusted key",
+        r"PKCS#7 signature not signed with a trusted key",
+    ),
+    row(
+        "module-key-rejected",
+        "unsigned module loading",
+        r"Lockdown: .{0,40}unsigned module loading is restricted",
+    ),
+    row(
+        "module-not-found",
+        "not found in directory",
+        r"Module '?(?P<module>nvidia[\w-]*)'? not found in directory",
+    ),
+    row(
+        "module-not-inserted",
+        "could not insert",
+        r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
+    ),
+    row(
+        "nouveau-in-the-way",
+        "nouveau",
+        r"Kernel driver in use: nouveau|NVRM: .{0,80}nouveau|Nouveau kernel driver is currently in use",
+    ),
+)
+
+DRIVER = (
+    row(
+        "nvml-mismatch",
+        "library version mismatch",
+        r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
+    ),
+    row("nvml-mismatch", "nvml/rm version mismatch"),
+    row("nvml-mismatch", "nvmlerror_librmversionmismatch"),
+    row("no-nvidia-driver", "found no nvidia driver"),
+    row(
+        "no-nvidia-driver",
+        "find libnvidia-ml",
+        r"couldn.?t find libnvidia-ml\.so",
+        library="libnvidia-ml.so",
+    ),
+    row("no-nvidia-driver", "nvml shared library not found", library="libnvidia-ml"),
+    row("no-nvidia-driver", "nvmlerror_librarynotfound", library="libnvidia-ml"),
+    row("no-nvidia-driver", "find cuda drivers", r"Could not find cuda drivers on your machine"),
+    row(
+        "no-nvidia-driver",
+        "libcuda.so",
+        r"(?<![\w.])(?P<library>libcuda\.so(?:\.1)?): (?!undefined|version|file too short)(?=\S)",
+        unless=r"dlerror",
+    ),
+    row(
+        "no-nvidia-driver",
+        "libcuda.so",
+        r"(?:could not load dynamic library '|cannot load |unable to load )(?P<library>libcuda\.so[.\d]*)",
+    ),
+    row(
+        "no-nvidia-driver",
+        "nvcuda.dll",
+        r"(?:could not|cannot|unable to|failed to) (?:load|find|locate).{0,30}(?P<library>nvcuda\.dll)",
+    ),
+    row(
+        "no-nvidia-driver",
+        "libnvidia-ml.so",
+        r"(?P<library>libnvidia-ml\.so(?:\.1)?): cannot open shared object",
+    ),
+    row("no-nvidia-driver", "libcuda", r"ImportError: (?P<library>libcuda\.so\.1)"),
+    row(
+        "smi-not-found",
+        "nvidia-smi",
+        r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?(?:nvidia-smi: |command not found: nvidia-smi)",
+    ),
+    row(
+        "smi-not-found",
+        "nvidia-smi",
+        r"nvidia-smi.{0,3}: (?:command )?not found|Command 'nvidia-smi' not found",
+    ),
+    row(
+        "smi-not-found",
+        "nvidia-smi",
+        r"nvidia-smi\W{1,2} (?:is not recognized|: The term|\u4e0d\u662f\u5185\u90e8|wurde nicht|n'est pas reconnu)",
+    ),
+    row("smi-not-found", "nvidia-smi", r"no such file or directory: '?\S{0,60}nvidia-smi"),
+    row("driver-not-loaded", "communicate with the nvidia driver"),
+    row(
+        "driver-not-loaded",
+        "driver not loaded",
+        r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
+    ),
+    row("driver-not-loaded", "driver is not loaded", r"NVIDIA (?:kernel )?driver is not loaded"),
+    row("driver-not-loaded", "nvmlerror_drivernotloaded"),
+    row("no-devices-found", "no devices were found"),
+    row(
+        "driver-too-old",
+        "is too old",
+        r"driver on your system is too old(?: \(found version (?P<found>\d{4,6})\))?",
+    ),
+    row(
+        "driver-too-old",
+        "insufficient for",
+        r"CUDA driver version is insufficient for CUDA runtime version",
+    ),
+    row("driver-too-old", "cudaerrorinsufficientdriver"),
+    row(
+        "driver-too-old",
+        "older than the ptx compiler",
+        r"driver's CUDA version is (?P<driver_cuda>\d+\.\d+) which is older than",
+    ),
+    row(
+        "image-needs-newer-driver",
+        "unsatisfied condition",
+        r"unsatisfied condition: (?:[\w =,]{0,40}?)cuda ?>= ?(?P<cuda>\d+\.\d+)",
+    ),
+    row(
+        "image-needs-newer-driver",
+        "unsupported cuda version",
+        r"unsupported CUDA version: driver (?P<driver_cuda>[\d.]+) < image (?P<cuda>[\d.]+)",
+    ),
+    row(
+        "image-needs-newer-driver",
+        "was built for nvidia driver release",
+        r"built for NVIDIA Driver Release (?P<needs_driver>[\d.]+) or later, but\s+version (?P<driver>[\d.]+) was detected and compatibility mode is (?:UNAVAILABLE|FAILED)",
+    ),
+    row("uvm-missing", "uvm", r"could not load (?:the )?UVM kernel module"),
+    row(
+        "uvm-missing",
+        "nvidia",
+        r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)",
+    ),
+    row(
+        "uvm-missing",
+        "/dev/nvidia-uvm",
+        r"(?:cannot access|can't (?:access|open|stat)|failed to (?:open|stat)|stat failed:?|open) '?/dev/nvidia-uvm'?:? ?(?:no such|not found|does not)",
+    ),
+    row(
+        "uvm-missing",
+        "/dev/nvidia-uvm",
+        r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
+    ),
+    row("uvm-missing", "/dev/nvidia-uvm", r"ls: .{1,24}'?/dev/nvidia-uvm'?: "),
+    row(
+        "device-permission",
+        "insufficient permissions",
+        r"(?:NVML: |nvml error: )?Insufficient Permissions",
+    ),
+    row("device-permission", "nvmlerror_nopermission"),
+    row(
+        "device-permission",
+        "/dev/nv",
+        r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
+    ),
+    row(
+        "device-permission", "permission denied", r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)"
+    ),
+    row("device-permission", "/dev/nv", r"avc: +denied .{0,200}(?P<path>nvidia\w*)"),
+    row("device-permission", "nvrmmeminit", r"NvRmMemInit\w* failed with Permission denied"),
+    row(
+        "hybrid-gpu-off",
+        "supergfxctl",
+        r"supergfxctl (?:-g|--get)\W{0,4}(?P<mode>Integrated|Vfio)",
+        tool="supergfxctl",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "envycontrol",
+        r"envycontrol (?:-q|--query)\W{0,4}(?:Current graphics mode(?: is)?: )?(?P<mode>integrated)",
+        tool="envycontrol",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "graphics mode",
+        r"Current graphics mode(?: is)?: (?P<mode>integrated)",
+        tool="envycontrol",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "prime-select",
+        r"prime-select query\W{0,4}(?P<mode>intel|amd)\b",
+        tool="prime-select",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "system76-power",
+        r"system76-power graphics\W{0,4}(?P<mode>integrated)",
+        tool="system76-power",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "current gpu mode",
+        r"Current GPU mode ?: (?P<mode>integrated|intel)",
+        tool="optimus-manager",
+    ),
+    row("hybrid-gpu-off", "dgpu_disable", r"dgpu_disable\W{1,6}1\b", tool="asus-wmi"),
+    row("hybrid-gpu-off", "bbswitch", r"[0-9a-f:.]{7,12} (?P<mode>OFF)\b", tool="bbswitch"),
+    row(
+        "hybrid-gpu-off",
+        "nvidia",
+        r"(?<![\w/-])(?:blacklist|install) nvidia(?:[-_]drm|[-_]modeset)?(?: /bin/(?:false|true))?(?= |$)",
+        tool="modprobe",
+        unless=r"nouveau",
+    ),
+    row("hybrid-gpu-off", "alias nvidia off", tool="modprobe"),
+    row(
+        "vgpu-unlicensed",
+        "unlicensed",
+        r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
+    ),
+    row(
+        "vgpu-unlicensed",
+        "license",
+        r"nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
+    ),
+    row("vgpu-unlicensed", "valid grid license", r"valid Grid licen[sc]e"),
+    row("vgpu-no-compute", "device context 801", code="801"),
+    row(
+        "fabric-manager-failed",
+        "fabric",
+        r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))",
+    ),
+    row(
+        "fabric-manager-failed",
+        "fabric manager",
+        r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
+    ),
+    row(
+        "mig-assert", "device < num_gpus", r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT"
+    ),
+    row(
+        "smi-banner-misread",
+        "nvidia-smi",
+        r"(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
+    ),
+    row(
+        "smi-banner-misread",
+        "nvidia-smi",
+        r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
+    ),
+)
+
+ROWS = (*KERNEL, *DRIVER)

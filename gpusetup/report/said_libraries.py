@@ -1,0 +1,333 @@
+"""Messages of the dynamic loader, of imports, and of packages that do not fit each other.
+
+Sources: glibc's ld.so, Windows' loader (its numbers hold in every language), cuDNN, MKL, NumPy's
+check of the C API, the extension loaders of torchvision, torchaudio and xformers, pip's resolver.
+"""
+
+from __future__ import annotations
+
+from gpusetup.report.messages import row
+
+CUDA_LIBRARY = (
+    r"lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft\w?|curand|cusparse|cusparseLt|cusolver\w*|nvrtc[\w-]*|nvJitLink"
+    r"|nccl|nvToolsExt|cupti|cufile|nvshmem\w*|cudss|caffe2_nvrtc|c10_cuda|torch_cuda\w*|npp\w+|nvjpeg|cuda_runtime)"
+)
+TORCH_SYMBOL = (
+    r"(?:_ZN?K?\w{0,8}(?:c10|2at|3c10|5torch|caffe2|torch|at)\w*|\w*(?:c10|torch|Tensor)\w*)"
+)
+
+LOADER = (
+    row(
+        "cuda-lib-missing",
+        ".so",
+        rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|file too short)\S",
+        unless="dlerror|Ignore above",
+    ),
+    row(
+        "cuda-lib-missing",
+        "could not load library",
+        r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: (?P=library): cannot open",
+    ),
+    row(
+        "cuda-lib-missing",
+        "could not load library",
+        r"Could not load library (?P<library>cu\w+\.dll)",
+    ),
+    row(
+        "cuda-lib-missing",
+        "could not locate",
+        r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
+    ),
+    row(
+        "cuda-lib-missing",
+        "is not found or cannot be loaded",
+        r"Library (?P<library>[\w.-]+) is not found or cannot be loaded",
+    ),
+    row(
+        "cuda-lib-missing",
+        "unable to load any of",
+        r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
+    ),
+    row(
+        "cuda-lib-missing",
+        "providers_cuda",
+        r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)",
+    ),
+    row(
+        "cuda-lib-missing",
+        "failed to load library libonnxruntime",
+        r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
+    ),
+    row(
+        "library-missing",
+        ".so",
+        rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|libcuda\.|libnvidia-ml)lib[\w+-]+\.so[.\d]*): cannot open shared",
+        unless="dlerror",
+    ),
+    row(
+        "library-conflict",
+        "nvjitlink",
+        r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
+    ),
+    row(
+        "library-conflict",
+        "undefined symbol",
+        rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN)\w+)",
+    ),
+    row(
+        "library-conflict",
+        "undefined symbol",
+        rf"lib(?:torch_cuda\w*|torch_python|torch_cpu|torch|c10_cuda|caffe2\w*)\.so: undefined symbol: (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|curand|cusolver|nvrtc|nvml|_nv|__cuda)\w*)",
+    ),
+    row(
+        "library-conflict",
+        "link time reference",
+        rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
+    ),
+    row(
+        "library-conflict",
+        "glibcxx_",
+        r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found",
+        library="libstdc++.so.6",
+    ),
+    row(
+        "library-conflict",
+        "cxxabi_",
+        r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
+        library="libstdc++.so.6",
+    ),
+    row(
+        "library-conflict",
+        "cudnn_status_sublibrary",
+        library="libcudnn",
+        symbol="CUDNN_STATUS_SUBLIBRARY",
+    ),
+    row(
+        "library-conflict", "cudnn", r"Cannot load symbol (?P<symbol>cudnn\w+)", library="libcudnn"
+    ),
+    row(
+        "library-conflict",
+        "could not load library",
+        r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
+    ),
+    row(
+        "library-conflict",
+        "nccl",
+        r"NCCL version mismatch|mismatched NCCL version",
+        library="libnccl",
+    ),
+    row(
+        "cudnn-version-mismatch",
+        "cudnn",
+        r"cuDNN version (?:incompatibility|mismatch): PyTorch was compiled +against \(?(?P<compiled>\d[\d, .]*\d)\)? but (?:linked against|found runtime version|runtime version is) \(?(?P<loaded>\d[\d, .]*\d)",
+    ),
+    row(
+        "cudnn-version-mismatch",
+        "loaded runtime cudnn library",
+        r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
+    ),
+    row("cudnn-version-mismatch", "cudnn_status_version_mismatch"),
+    row("mkl-version-mismatch", "ijit_", r"undefined symbol: (?P<symbol>iJIT_\w+)"),
+    row(
+        "mkl-version-mismatch",
+        "mkl",
+        r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)",
+    ),
+    row(
+        "mkl-version-mismatch",
+        "mkl_threading_layer",
+        r"MKL_THREADING_LAYER=INTEL is incompatible with",
+    ),
+    row("mkl-version-mismatch", "mkl", r"undefined symbol: (?P<symbol>mkl_\w+)"),
+    row(
+        "glibc-too-old",
+        "glibc_",
+        r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
+    ),
+    row(
+        "musl-libc",
+        "error loading shared library",
+        r"Error loading shared library (?P<library>\S+): No such file",
+    ),
+    row("musl-libc", "symbol not found", r"Error relocating \S{1,160}: \S{1,60}: symbol not found"),
+    row("openmp-twice", "omp: error #15"),
+    row(
+        "static-tls",
+        "static tls block",
+        r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block",
+    ),
+    row(
+        "dll-missing",
+        "winerror",
+        r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
+    ),
+    row("dll-missing", "os error", r"\(os error (?P<code>126|127|1114)\)"),
+    row(
+        "dll-missing",
+        "dll load failed",
+        r"DLL load failed(?: while importing (?P<module>[\w.]+))?:",
+    ),
+    row(
+        "dll-missing",
+        "redistributable is not installed",
+        r"Visual C\+\+ Redistributable is not installed",
+        dll="vcruntime140_1.dll",
+    ),
+    row(
+        "pagefile-too-small",
+        "1455",
+        r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
+    ),
+    row("pagefile-too-small", "paging file is too small"),
+)
+
+NUMPY = (
+    row("numpy-abi-mismatch", "_array_api not found"),
+    row(
+        "numpy-abi-mismatch",
+        "cannot be run in",
+        r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
+    ),
+    row("numpy-abi-mismatch", "numpy.core.multiarray failed to import"),
+    row(
+        "numpy-abi-mismatch",
+        "may indicate binary incompatibility",
+        r"numpy\.(?:dtype|ufunc|ndarray) size changed",
+    ),
+    row(
+        "numpy-abi-mismatch",
+        "but this version of numpy is",
+        r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
+    ),
+    row("numpy-abi-mismatch", "numpy is not available", r"RuntimeError: Numpy is not available"),
+)
+
+COMPANIONS = (
+    row(
+        "torchvision-mismatch",
+        "torchvision::nms",
+        r"operator torchvision::nms does not exist|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
+    ),
+    row("torchvision-mismatch", "load custom c++ ops", r"Couldn't load custom C\+\+ ops"),
+    row(
+        "torchvision-mismatch", "torchvision", r"module 'torchvision' has no attribute 'extension'"
+    ),
+    row(
+        "torchvision-mismatch",
+        "torchvision were compiled with different cuda",
+        r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions",
+    ),
+    row(
+        "torchvision-mismatch",
+        "undefined symbol",
+        r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
+        unless="Failed to load image Python extension",
+    ),
+    row(
+        "torchaudio-mismatch",
+        "torchaudio were compiled with different cuda",
+        r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions",
+    ),
+    row(
+        "torchaudio-mismatch",
+        "undefined symbol",
+        r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
+    ),
+    row(
+        "torchaudio-mismatch",
+        "torchaudio",
+        r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
+    ),
+    row(
+        "torchaudio-mismatch",
+        "could not load this library",
+        r"Could not load this library: \S{0,200}torchaudio\S*",
+    ),
+    row(
+        "torchvision-mismatch",
+        "torchvision",
+        r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
+    ),
+    row(
+        "torchaudio-mismatch",
+        "torchaudio",
+        r"torchaudio (?P<torchaudio>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
+    ),
+)
+
+EXTENSIONS = (
+    row(
+        "extension-abi-mismatch",
+        "xformers was built for",
+        r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)",
+        module="xformers",
+    ),
+    row(
+        "extension-abi-mismatch",
+        "undefined symbol",
+        rf"(?P<module>(?!torchvision|torchaudio|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)(?:\.[\w-]+)*\.so: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+        unless=r"torch(?:audio|vision)[/\\]",
+    ),
+    row(
+        "extension-abi-mismatch",
+        "specified procedure",
+        r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
+    ),
+    row(
+        "extension-abi-mismatch",
+        "was compiled against",
+        r"(?P<module>[\w-]+) was compiled (?:against|with) (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
+    ),
+    row(
+        "torch-libraries-mixed",
+        "undefined symbol",
+        rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+    ),
+    row("openmp-twice", "libiomp5md.dll already initialized"),
+)
+
+IMPORTS = (
+    row("torch-missing", "no module named", r"No module named ['\"]?torch['\"]?(?![\w.])"),
+    row("torch-missing", "package 'torch' is not", r"Package 'torch' is not installed"),
+    row("torch-missing", "not found: torch", r"Package\(s\) not found: torch\b"),
+    row(
+        "module-missing",
+        "no module named",
+        r"No module named ['\"]?(?P<module>(?!torch\b|pip\b|triton\b|_C\b)[\w.]+)",
+    ),
+    row(
+        "module-shadowed",
+        "partially initialized module",
+        r"partially initialized module '(?P<module>torch(?:vision|audio)?|random|dis|types|typing|numpy|queue|copy|inspect)[\w.]*' (?:has no|from)(?!.{0,20}'extension')",
+    ),
+    row(
+        "module-shadowed",
+        "consider renaming",
+        r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name",
+    ),
+    row(
+        "module-shadowed",
+        "torch/_c",
+        r"loaded the `torch/_C` folder of the PyTorch repository",
+        module="torch",
+    ),
+    row(
+        "module-shadowed",
+        "no module named",
+        r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b",
+        module="torch",
+    ),
+    row(
+        "module-shadowed",
+        "module 'torch' has no attribute",
+        r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'",
+        module="torch",
+    ),
+    row(
+        "torch-half-installed",
+        "no module named",
+        r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
+    ),
+)
+
+ROWS = (*LOADER, *NUMPY, *COMPANIONS, *EXTENSIONS, *IMPORTS)

@@ -1,0 +1,93 @@
+"""Messages of DataLoader workers, shared memory, NCCL and RDMA.
+
+Sources: torch/utils/data (signal handling), torch's shared memory manager, NCCL 2.4 to 2.28
+(shmutils.cc, bootstrap.cc, ibvwrap.cc, init.cc), torch.distributed, accelerate.
+"""
+
+from __future__ import annotations
+
+from gpusetup.report.messages import row
+
+ROWS = (
+    row(
+        "dataloader-worker-killed",
+        "dataloader worker",
+        r"DataLoader worker \(pid\(?s?\)?:? ?[\d, ]+\) (?:is killed by signal: (?P<signal>Killed|Terminated|Segmentation fault|Aborted|Unknown signal)|exited unexpectedly)",
+    ),
+    row(
+        "shm-too-small", "bus error", r"killed by signal: Bus error|bus error encountered in worker"
+    ),
+    row("shm-too-small", "insufficient shared memory", r"insufficient shared memory \(shm\)"),
+    row("shm-too-small", "out of shared memory", r"workers are out of shared memory"),
+    row("shm-too-small", "unable to write to file", r"unable to write to file </?torch_\w+>"),
+    row(
+        "shm-too-small",
+        "</torch_",
+        r"unable to (?:mmap|resize|allocate).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
+    ),
+    row("shm-too-small", "/dev/shm", r"No space left on device.{0,20}'/dev/shm/(?!nccl)"),
+    row("open-files", "too many open files", r"Too many open files|received 0 items of ancdata"),
+    row("open-files", "items of ancdata", r"received 0 items of ancdata"),
+    row("nccl-unavailable", "nccl built in", r"(?:doesn't|does not) have NCCL built.?in"),
+    row("nccl-unavailable", "nccl", r"NCCL (?:backend )?is not (?:available|supported)"),
+    row(
+        "nccl-error",
+        "nccl error in",
+        r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+    ),
+    row(
+        "nccl-duplicate-gpu",
+        "duplicate gpu detected",
+        r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",
+    ),
+    row("nccl-no-socket-interface", "no socket interface found"),
+    row("nccl-no-socket-interface", "no interface found in the same subnet"),
+    row(
+        "nccl-no-socket-interface",
+        "unable to find interface for",
+        r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)",
+    ),
+    row(
+        "nccl-no-socket-interface",
+        "makedeviceforhostname",
+        r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device",
+    ),
+    row(
+        "nccl-p2p-failure",
+        "p2p",
+        r"(?:doesn't|does not) support faster communication broadband via P2P",
+    ),
+    row(
+        "nccl-p2p-failure",
+        "peer",
+        r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
+    ),
+    row(
+        "nccl-shm-error",
+        "creating shared memory segment",
+        r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
+    ),
+    row(
+        "nccl-shm-error",
+        "attaching to shared memory segment",
+        r"Error while attaching to shared memory segment (?P<path>\S+)",
+    ),
+    row(
+        "nccl-shm-error",
+        "shm",
+        r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
+    ),
+    row(
+        "nccl-shm-error",
+        "/dev/shm/nccl",
+        r"(?P<path>/dev/shm/nccl-\S+).{0,80}(?:failed|error|No space)",
+    ),
+    row("nccl-timeout", "watchdog caught collective operation timeout"),
+    row("rdma-memlock", "ibv_reg_mr", r"ibv_reg_mr\w* failed"),
+    row("rdma-memlock", "ibv_create", r"ibv_create_\w+ failed.{0,40}Cannot allocate memory"),
+    row(
+        "rdma-memlock",
+        "memlock",
+        r"(?:RLIMIT_MEMLOCK|memlock limit|max locked memory).{0,60}(?:too (?:small|low)|exceed|insufficient)",
+    ),
+)
