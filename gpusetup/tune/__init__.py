@@ -1,0 +1,26 @@
+"""From a training config to settings that fit this machine, and to a batch size that ran.
+
+Nothing heavy is imported here: what is listed in `__all__` is loaded on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+TYPE_CHECKING = False  # as typing's, without importing it
+if TYPE_CHECKING:
+    from typing import Any
+
+_HOMES = {
+    "BatchSizeOptimizer": "gpusetup.tune.optimizer",
+    "auto_optimize_config": "gpusetup.tune.optimizer",
+    "recover_from_oom": "gpusetup.tune.recover",
+}
+
+__all__ = ["BatchSizeOptimizer", "auto_optimize_config", "recover_from_oom"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,312 @@
+"""The largest batch that fits, found in few trials: a line of memory, a jump, a proof.
+
+Pure. A trial is one batch size that really ran (or did not) in a child of its own; `next_batch`
+looks at the trials so far and names the next size, or None when the answer stands. Memory grows
+along one straight line per phase (forward, backward, optimizer), and the highest line counts. Two
+trials that matter give the lines, the third jumps to just below the limit, the last one proves.
+Only a size that ran is ever answered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from gpusetup.value import Value, replace
+
+NOISE = 0.015
+"""How far one reading of a peak may be off, where the readings do not show it themselves."""
+NOISE_FLOOR = 0.002
+FAR = 0.88
+"""Below this part of the limit a trial is for learning; the next one jumps."""
+AIM = 0.965
+"""Where the jump lands at most: workspaces and kinks between phases have room above it."""
+CLOSE = 0.009
+"""Steps smaller than this part of a size are not worth a trial of their own."""
+AFTER_FAILURE = 0.75
+"""Right after a failure only this part of the way to what should be safe is gone."""
+FURTHEST = 32
+"""No size is tried that is more than this many times one that ran."""
+KNEE = 0.95
+"""A size is fast enough when it reaches this part of the most samples a second that was seen."""
+
+
+class Trial(Value):
+    """One batch size that was tried in a child of its own."""
+
+    batch: int
+    status: Literal["ok", "oom", "error"]
+    peak_bytes: int | None = None
+    samples_per_second: float | None = None
+    spread_percent: float | None = None
+    """How far the steps' speeds lie apart: (slowest - fastest) / median."""
+    static_bytes: int | None = None
+    """What stands before a batch arrives: parameters, gradients, the optimizer's states."""
+    phases: Mapping[str, int] = {}
+    """Phase -> its peak in bytes, the mean of the readings."""
+    readings: int = 1
+    """How many steps were read."""
+    noise: float | None = None
+    """Half the range of the readings, as a part of their mean; None where there was one."""
+    utilization_percent: float | None = None
+    """What NVML said while it ran; None where it is not there."""
+    detail: str | None = None
+
+
+class Goal(Value):
+    """What is looked for."""
+
+    limit_bytes: int
+    """The memory that may be used: capacity less the margin."""
+    start: int = 8
+    largest: int | None = None
+    """No size above this one is tried (`--max`)."""
+    multiple: int = 1
+    power_of_two: bool = False
+    tolerance: float = 0.0145
+    """The answer may lie this far below the largest size that is possible."""
+    trials: int = 14
+
+
+class Room(Value):
+    """Between which sizes the largest one lies, as far as the lines tell."""
+
+    low: float
+    middle: float
+    high: float
+
+
+Probe = Callable[[int], Trial]
+
+
+def search(probe: Probe, goal: Goal, trials: Sequence[Trial] = ()) -> tuple[Trial, ...]:
+    """Try sizes until the answer stands; every trial, in order. An error ends it."""
+    done = tuple(trials)
+    while (batch := next_batch(done, goal)) is not None:
+        done = (*done, probe(batch))
+        if done[-1].status == "error":
+            break
+    return done
+
+
+def answer(trials: Sequence[Trial], goal: Goal) -> int | None:
+    """The largest size that ran within the limit; None where none did.
+
+    >>> answer([Trial(batch=8, status="ok", peak_bytes=5), Trial(batch=9, status="oom")],
+    ...        Goal(limit_bytes=10))
+    8
+    """
+    return max((trial.batch for trial in fitting(trials, goal)), default=None)
+
+
+def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
+    """The size to try next; None when the answer stands or the trials are used up."""
+    good = sorted(fitting(trials, goal), key=lambda trial: trial.batch)
+    bad = min((trial.batch for trial in trials if not fits(trial, goal)), default=None)
+    if len(trials) >= goal.trials:
+        return None
+    if not good:
+        return _first(bad, goal)
+    best = good[-1].batch
+    room = room_above(good, goal)
+    top = ceiling(room, bad, goal)
+    if top <= best or best >= (1 - goal.tolerance) * top:
+        return None
+    wanted = _jump(good[-1], room, bad, goal)
+    if wanted is None:
+        wanted = _approach(best, top, room, bad, trials[-1].batch == bad, goal)
+    batch = on_grid(wanted, goal)
+    if batch <= best:
+        batch = next_on_grid(best, goal)
+    return batch if best < batch <= top else None
+
+
+def fitting(trials: Sequence[Trial], goal: Goal) -> Iterator[Trial]:
+    return (trial for trial in trials if fits(trial, goal))
+
+
+def fits(trial: Trial, goal: Goal) -> bool:
+    """Whether it ran and stayed within the limit."""
+    return trial.status == "ok" and (trial.peak_bytes or 0) <= goal.limit_bytes
+
+
+def ceiling(room: Room, bad: int | None, goal: Goal) -> int:
+    """The largest size that may still be possible, on the grid."""
+    above = [value for value in (goal.largest, None if bad is None else bad - 1) if value]
+    high = math.floor(min(room.high, 2**40))
+    return on_grid(min([high, *above]) if bad != 1 else 0, goal)
+
+
+def _first(bad: int | None, goal: Goal) -> int | None:
+    """The first size, or a smaller one as long as none ran."""
+    if bad is None:
+        start = on_grid(min(goal.start, goal.largest or goal.start), goal)
+        return start or next_on_grid(0, goal)
+    smaller = on_grid(bad // 4 or 1, goal)
+    least = next_on_grid(0, goal)
+    return None if bad <= least else max(smaller, least)
+
+
+def _jump(best: Trial, room: Room, bad: int | None, goal: Goal) -> int | None:
+    """From far below, to where even the steepest line that the readings allow stays below `AIM`."""
+    if (best.peak_bytes or 0) >= FAR * goal.limit_bytes:
+        return None
+    reach = min(room.low, best.batch * FURTHEST)
+    if math.isinf(room.high):  # one trial: its line starts too low, which already shortens it
+        reach = min(math.sqrt(room.low * room.middle), 4 * room.low)
+    if bad is not None:
+        reach = min(reach, (best.batch + bad) / 2)
+    aimed = best.batch + (reach - best.batch) * AIM
+    return math.floor(aimed) if aimed >= best.batch + 1 else None
+
+
+def _approach(best: int, top: int, room: Room, bad: int | None, fresh: bool, goal: Goal) -> int:
+    """Near the limit: the size that settles it if it runs, unless it would likely not run."""
+    settles = math.ceil((1 - goal.tolerance) * top)
+    low, middle = min(math.floor(room.low), settles), math.floor(room.middle)
+    if math.isinf(room.high):
+        return max(low, best + 1)
+    if bad is None:
+        either_way = best >= (1 - goal.tolerance) * (settles - 1)  # a failure there settles it too
+        return settles if either_way else max(low, min(settles, middle))
+    if settles - best <= CLOSE * best:
+        return settles
+    if room.low >= bad:  # the lines missed a step: climb from below, since one failure is enough
+        return best + max(1, (settles - best) // 3)
+    part = AFTER_FAILURE if fresh else 1.0
+    return best + max(1, math.ceil((max(low, best) - best) * part), (settles - best) // 3)
+
+
+# --- the lines of memory ------------------------------------------------------------------------
+
+
+def room_above(good: Sequence[Trial], goal: Goal) -> Room:
+    """Where the lines through the trials that ran cross the limit: the first one counts."""
+    rooms = [crossing(points, error(good), goal.limit_bytes) for points in phase_points(good)]
+    return Room(
+        low=min(room.low for room in rooms),
+        middle=min(room.middle for room in rooms),
+        high=min(room.high for room in rooms),
+    )
+
+
+def phase_points(good: Sequence[Trial]) -> Iterator[list[tuple[int, int]]]:
+    """For each phase (or the whole step where no phases were read): its (batch, bytes)."""
+    names = sorted(set.intersection(*(set(trial.phases) for trial in good)))
+    for name in names:
+        yield _grounded(good, [(trial.batch, trial.phases[name]) for trial in good])
+    if not names:
+        yield _grounded(good, [(trial.batch, trial.peak_bytes or 0) for trial in good])
+
+
+def _grounded(good: Sequence[Trial], points: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """One trial alone is no line: what stands without a batch is its other end."""
+    static = good[0].static_bytes
+    return [(0, static or 0), *points] if len(points) == 1 else points
+
+
+def crossing(points: Sequence[tuple[int, int]], error: float, limit: int) -> Room:
+    """Where the line through the last point and the best other one crosses the limit.
+
+    >>> crossing([(0, 100), (10, 200)], 0.0, 1000)
+    Room(low=90.0, middle=90.0, high=inf)
+    """
+    batch, peak = points[-1]
+    rooms = [_through(one, (batch, peak), error, limit) for one in points[:-1]]
+    best = min(rooms, key=lambda room: room.high - room.low)
+    if points[0][0] == 0:  # grounded: what a phase holds without a batch may be more than static
+        return replace(best, high=math.inf)
+    low, high = max(room.low for room in rooms), min(room.high for room in rooms)
+    if low > high:  # no one line goes through them all: a step lies between
+        return best
+    return Room(low=low, middle=min(max(best.middle, low), high), high=high)
+
+
+def _through(first: tuple[int, int], last: tuple[int, int], error: float, limit: int) -> Room:
+    """With both readings off by `error` in the worse, no and the better direction."""
+    wide, rise = last[0] - first[0], last[1] - first[1]
+    off = error * (last[1] + first[1])
+    steep, middle, flat = ((rise + sign * off) / wide for sign in (1, 0, -1))
+    left = limit - last[1]
+    return Room(
+        low=last[0] + _over(left - error * last[1], steep),
+        middle=last[0] + _over(left, middle),
+        high=last[0] + _over(left + error * last[1], flat),
+    )
+
+
+def _over(left: float, slope: float) -> float:
+    """How many samples go into what is left; a line that does not rise never crosses."""
+    return left / slope if slope > 0 else math.inf if left > 0 else 0.0
+
+
+def error(trials: Sequence[Trial]) -> float:
+    """How far the mean of a trial's readings may be off, as a part of it.
+
+    2.5 standard deviations of the mean of `readings` values spread evenly over +-noise.
+    """
+    seen = [trial.noise for trial in trials if trial.noise is not None and trial.readings > 2]
+    noise = max((NOISE_FLOOR, *(one * 1.25 for one in seen))) if seen else NOISE
+    readings = min(trial.readings for trial in trials)
+    return min(noise, noise * 2.5 / math.sqrt(3 * readings))
+
+
+# --- the grid of allowed sizes ------------------------------------------------------------------
+
+
+def on_grid(batch: int, goal: Goal) -> int:
+    """The largest allowed size up to this one; 0 where there is none.
+
+    >>> on_grid(100, Goal(limit_bytes=1, multiple=8)), on_grid(100, Goal(limit_bytes=1,
+    ...     power_of_two=True))
+    (96, 64)
+    """
+    if batch < 1:
+        return 0
+    if goal.power_of_two:
+        return 1 << (batch.bit_length() - 1)
+    return batch - batch % goal.multiple
+
+
+def next_on_grid(batch: int, goal: Goal) -> int:
+    """The smallest allowed size above this one."""
+    if goal.power_of_two:
+        return 1 << batch.bit_length()
+    return (batch // goal.multiple + 1) * goal.multiple
+
+
+# --- the fastest size ---------------------------------------------------------------------------
+
+
+def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
+    """Once the largest is known: halves of it, as long as they are still at the knee."""
+    good = sorted(fitting(trials, goal), key=lambda trial: trial.batch)
+    if not good or len(trials) >= goal.trials:
+        return None
+    smallest = fastest(trials, goal)
+    tried = {trial.batch for trial in trials}
+    half = on_grid((smallest or good[-1].batch) // 2, goal)
+    slower = [trial.batch for trial in good if trial.batch < (smallest or 0)]
+    return None if half < 1 or half in tried or max(slower, default=0) >= half else half
+
+
+def fastest(
+    trials: Sequence[Trial], goal: Goal, *, part: float = KNEE, busy: float | None = None
+) -> int | None:
+    """The smallest size at the knee of samples a second, or, where NVML told, the smallest one
+    that keeps the GPU `busy` percent of the time.
+
+    >>> run = lambda batch, speed: Trial(batch=batch, status="ok", samples_per_second=speed)
+    >>> fastest([run(8, 50.0), run(16, 97.0), run(32, 100.0)], Goal(limit_bytes=1))
+    16
+    """
+    timed = [trial for trial in fitting(trials, goal) if trial.samples_per_second]
+    if not timed:
+        return None
+    told = [trial for trial in timed if trial.utilization_percent is not None]
+    if busy is not None and told:
+        enough = [trial.batch for trial in told if (trial.utilization_percent or 0) >= busy]
+        return min(enough) if enough else max(trial.batch for trial in told)
+    most = max(trial.samples_per_second or 0.0 for trial in timed)
+    return min(t.batch for t in timed if (t.samples_per_second or 0.0) >= part * most)
