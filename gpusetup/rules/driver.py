@@ -101,7 +101,7 @@ def driver_not_loaded(case: Case) -> Iterator[Finding]:
     driver = case.snapshot.driver
     installed = driver.library_found or driver.module_version or driver.library_version
     silent = driver.module_loaded is False or driver.nvml_code == NVML_DRIVER_NOT_LOADED
-    said = events(case, "driver-not-loaded", "nouveau-in-the-way", *_module_not_found(case))
+    said = events(case, *NOT_LOADED, *_module_not_found(case))
     answers = bool(gpus(case)) if is_report(case) else driver_answers(case)
     if not absent_here(case) or answers or has_nvidia(case) is False:
         return
@@ -119,6 +119,9 @@ def driver_not_loaded(case: Case) -> Iterator[Finding]:
         ),
         fix=_load_fix(case),
     )
+
+
+NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way", "module-not-inserted")
 
 
 def _module_not_found(case: Case) -> tuple[str, ...]:

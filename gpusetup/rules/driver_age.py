@@ -77,8 +77,19 @@ def _needed(case: Case, said: tuple[Event, ...]) -> str | None:
 
 def _served(case: Case, said: tuple[Event, ...]) -> str | None:
     """The CUDA that the driver serves, as read or as the message has it."""
-    found = (e.values.get("driver_cuda") or e.values.get("found") for e in said)
+    found = (e.values.get("driver_cuda") or _as_release(e.values.get("found", "")) for e in said)
     return case.snapshot.driver.cuda or next(filter(None, found), None)
+
+
+def _as_release(number: str) -> str:
+    """The runtime's number for a CUDA release.
+
+    >>> _as_release("11040"), _as_release("11.4")
+    ('11.4', '11.4')
+    """
+    if not (number.isascii() and number.isdigit() and len(number) in (4, 5)):
+        return number
+    return f"{int(number) // 1000}.{int(number) % 1000 // 10}"
 
 
 def _serves_anyway(case: Case, needed: str | None) -> bool:

@@ -73,7 +73,7 @@ def _mismatch_fix(case: Case) -> Fix:
 def gpu_init_failed(case: Case) -> Iterator[Finding]:
     """The module runs, the GPU is bound to it, and yet the driver lists no device."""
     machine = case.snapshot
-    said = events(case, "gpu-init-failed")
+    said = events(case, "gpu-init-failed", "no-devices-found")
     bound = [d for d in nvidia_on_pci(case) if d.driver == "nvidia"]
     empty = machine.gpus == () and machine.driver.module_loaded and not machine.driver.nvml_code
     if gpus(case) or not (said or (absent_here(case) and bound and empty)):

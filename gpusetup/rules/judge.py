@@ -17,6 +17,7 @@ from gpusetup.model import (
     visible_gpus,
 )
 from gpusetup.rules import (
+    architecture,
     building,
     companions,
     container,
@@ -62,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     *device.RULES,
     *fault.RULES,
     *torch.RULES,
+    *architecture.RULES,
     *companions.RULES,
     *libraries.RULES,
     *building.RULES,

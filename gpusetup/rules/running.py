@@ -1,10 +1,16 @@
-"""What CUDA and torch say while a program runs: memory, fork, kernels, compilers at run time."""
+"""What CUDA and torch say while a program runs: memory, fork, compilers at run time, faults."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Capability, Event, Evidence, Finding, Fix, Gpu, Severity
+from gpusetup.model import (
+    Event,
+    Evidence,
+    Finding,
+    Fix,
+    Severity,
+)
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
@@ -14,8 +20,6 @@ from gpusetup.rules.case import (
     gpus,
     note,
     on,
-    one_of,
-    serving,
     shown,
     told,
 )
@@ -121,9 +125,6 @@ def _allocator(case: Case) -> tuple[str, ...]:
     return ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",)
 
 
-# --- compilers at run time -----------------------------------------------------------------------
-
-
 def ptx_unsupported(case: Case) -> Iterator[Finding]:
     """PTX of a newer toolkit than the driver can compile (error 222)."""
     heard = events(case, "ptx-unsupported")
@@ -185,128 +186,6 @@ def jit_arch_rejected(case: Case) -> Iterator[Finding]:
     )
 
 
-# --- no kernel -----------------------------------------------------------------------------------
-
-TORCH_ITSELF = ("torch", "aten", "c10", "functorch")
-IN_EVERY_WHEEL = (Capability(7, 5), Capability(9, 0))
-"""Turing to Hopper: wheels of the last years hold a kernel for each of them."""
-
-
-def no_kernel_image(case: Case) -> Iterator[Finding]:
-    """A kernel for this GPU is missing: in torch itself, or in an extension beside it."""
-    heard = events(case, "no-kernel-image")
-    if heard and not _torch_lacks_it(case):
-        id = _who_lacks_the_kernel(case, heard)
-        yield _no_kernel(case, id, heard)
-
-
-def _torch_lacks_it(case: Case) -> bool:
-    """Whether another finding says it already: torch's kernels and the GPU are known."""
-    known = [g for g in gpus(case) if g.compute_capability]
-    kernels = case.snapshot.torch.kernels
-    lacks = kernels and known and any(serving(case, gpu) is None for gpu in known)
-    return bool(lacks) or bool(events(case, "gpu-not-in-wheel"))
-
-
-def _who_lacks_the_kernel(case: Case, heard: tuple[Event, ...]) -> str:
-    known = [g for g in gpus(case) if g.compute_capability]
-    if _extension(case, heard) or (case.snapshot.torch.kernels and known):
-        return "extension-arch-mismatch"
-    return _by_age(known)
-
-
-def _by_age(known: list[Gpu]) -> str:
-    """Where the wheel is not known, the GPU's age says which way it fails."""
-    capabilities = [g.compute_capability for g in known if g.compute_capability]
-    if not capabilities:
-        return "no-kernel-image"
-    if max(capabilities) > IN_EVERY_WHEEL[1]:
-        return "arch-too-new-for-wheel"
-    if min(capabilities) < IN_EVERY_WHEEL[0]:
-        return "arch-too-old-for-wheel"
-    return "extension-arch-mismatch"
-
-
-def _extension(case: Case, heard: tuple[Event, ...]) -> str | None:
-    """The extension that raised it, or that was built for other architectures only."""
-    for event in heard:
-        module = event.values.get("module", "")
-        if module and module.partition(".")[0] not in TORCH_ITSELF:
-            return module
-    for event in events(case, "extension-arch"):
-        if not _built_for(case, event.values.get("arches", "")):
-            return event.values.get("module") or "an extension"
-    return None
-
-
-def _built_for(case: Case, arches: str) -> bool:
-    """Whether a list such as `7.5 8.6` or `sm_75,sm_86` names every GPU; yes if none is known."""
-    listed = set()
-    for word in arches.replace(",", " ").replace(";", " ").split():
-        try:
-            listed.add(Capability.parse(word.partition("+")[0]))
-        except ValueError:
-            continue
-    known = [g.compute_capability for g in gpus(case) if g.compute_capability]
-    return not listed or all(any(a.major == c.major and a <= c for a in listed) for c in known)
-
-
-def _no_kernel(case: Case, id: str, heard: tuple[Event, ...]) -> Finding:
-    known = [g for g in gpus(case) if g.compute_capability]
-    of = one_of(tuple(f"{g.name} ({g.compute_capability})" for g in known)) or "this GPU"
-    if id == "extension-arch-mismatch":
-        module = _extension(case, heard) or "an extension"
-        title = f"{module} has no kernel for {of}; torch itself supports it"
-        fix = _rebuild(case, module)
-    elif id == "no-kernel-image":
-        title = "torch, or an extension beside it, has no kernel for this GPU"
-        fix = Fix(
-            text="See which of them: torch works if the first command prints a number; then build "
-            "the extension anew, else install a torch made for this GPU",
-            commands=(
-                ways.command(
-                    case,
-                    ways.python(case),
-                    "-c",
-                    "import torch; print((torch.ones(9, device='cuda') * 2).sum().item())",
-                ),
-                ways.gpusetup_install(case),
-            ),
-        )
-    else:
-        side = "newer" if id == "arch-too-new-for-wheel" else "older"
-        title = (
-            f"The installed torch has no kernel for {of}: the GPU is {side} than it was built for"
-        )
-        fix = ways.install_torch(case)
-    built = events(case, "extension-arch")
-    return error(id, title, evidence=(*told(heard), *told(built), *_gpu_lines(known)), fix=fix)
-
-
-def _gpu_lines(known: list[Gpu]) -> tuple[Evidence, ...]:
-    return tuple(
-        Evidence(source="catalog", text=f"{g.name}: compute capability {g.compute_capability}")
-        for g in known[:2]
-    )
-
-
-def _rebuild(case: Case, module: str) -> Fix:
-    listed = sorted({g.compute_capability for g in gpus(case) if g.compute_capability})
-    arches = ";".join(str(capability) for capability in listed)
-    name = "TORCH_CUDA_ARCH_LIST"
-    setting = f"set {name}={arches}" if on(case, "windows") else f'export {name}="{arches}"'
-    named = module if module != "an extension" else "EXTENSION"
-    return Fix(
-        text="Build the extension anew for this GPU (or install its wheel for a newer release)",
-        commands=(
-            *((setting,) if arches else ()),
-            ways.pip(case, "install", "--no-build-isolation", "--no-deps", ways.anew(case), named),
-        ),
-    )
-
-
-# --- a program's own faults ----------------------------------------------------------------------
-
 PROGRAM_CODES = {
     "59": "device-side assert",
     "77": "illegal memory access",
@@ -346,6 +225,5 @@ RULES = (
     out_of_memory,
     ptx_unsupported,
     jit_arch_rejected,
-    no_kernel_image,
     program_error,
 )

@@ -1,23 +1,27 @@
-"""The wheel: is torch there, whole, one, built for this GPU, this driver and this machine."""
+"""The wheel: is torch there, whole, one, and built for this driver and this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Capability, Evidence, Finding, Fix, Gpu, Torch, parsed, visible_gpus
+from gpusetup.model import (
+    Evidence,
+    Finding,
+    Fix,
+    parsed,
+)
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
+    asked_for_cuda,
     error,
     events,
     gpus,
     has_nvidia,
-    is_cuda_build,
+    is_report,
     on,
     one_of,
     packages,
-    readable,
-    serving,
     shown,
     told,
     warning,
@@ -29,16 +33,16 @@ CONDA = ("conda", "mamba", "micromamba", "pixi")
 
 def torch_missing(case: Case) -> Iterator[Finding]:
     """No torch in the target interpreter."""
-    if case.snapshot.torch.installed is False or events(case, "torch-missing"):
+    said = events(case, "torch-missing")
+    looked = case.snapshot.torch.installed is False
+    if looked or said:
         where = case.snapshot.python.executable or case.snapshot.python.prefix or "this Python"
+        seen = (shown(case, "torch.installed", f"no torch in {_site(case)}"),) if looked else ()
         yield error(
             "torch-missing",
             f"torch is not installed in {where}",
-            evidence=(
-                *told(events(case, "torch-missing")),
-                shown(case, "torch.installed", f"no torch in {_site(case)}"),
-            ),
-            fix=ways.install_torch(case),
+            evidence=(*told(said), *seen),
+            fix=_jetson_fix(case) if case.snapshot.os.jetson else ways.install_torch(case),
         )
 
 
@@ -72,7 +76,11 @@ def _clean_install(case: Case) -> Fix:
 def torch_cpu_build(case: Case) -> Iterator[Finding]:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
     torch = case.snapshot.torch
-    if torch.backend != "cpu" or not has_nvidia(case) or case.snapshot.os.jetson:
+    said = events(case, "torch-not-compiled-with-cuda")
+    suspected = has_nvidia(case) is None and asked_for_cuda(case) and is_report(case)
+    if case.snapshot.os.jetson or not (has_nvidia(case) or suspected):
+        return
+    if not said and (torch.backend != "cpu" or torch.cuda_available):
         return
     yield error(
         "torch-cpu-build",
@@ -80,7 +88,7 @@ def torch_cpu_build(case: Case) -> Iterator[Finding]:
             "  ", " "
         ),
         detail=_why_cpu(case),
-        evidence=_version_evidence(case),
+        evidence=(*told(said), *version_evidence(case)),
         fix=_replace_cpu_build(case),
     )
 
@@ -94,14 +102,22 @@ def _why_cpu(case: Case) -> str:
     return ""
 
 
-def _version_evidence(case: Case) -> tuple[Evidence, ...]:
+def version_evidence(case: Case) -> tuple[Evidence, ...]:
     torch = case.snapshot.torch
-    lines = [shown(case, "torch.version", f"torch {torch.version}, backend {torch.backend}")]
+    driver = case.snapshot.driver
+    beside = (
+        ways.names(case),
+        f"driver {driver.version}" if driver.version else None,
+        f"CUDA {driver.cuda}" if driver.cuda else None,
+    )
+    lines = []
+    if torch.version:
+        backend = f", backend {torch.backend}" if torch.backend else ""
+        lines.append(shown(case, "torch.version", f"torch {torch.version}{backend}"))
+    if torch.cuda_available is False:
+        lines.append(shown(case, "torch.cuda_available", "torch.cuda.is_available(): False"))
     if gpus(case):
-        driver = case.snapshot.driver
-        lines.append(
-            shown(case, "gpus", f"{ways.names(case)}, driver {driver.version}, CUDA {driver.cuda}")
-        )
+        lines.append(shown(case, "gpus", ", ".join(word for word in beside if word)))
     return tuple(lines)
 
 
@@ -135,52 +151,8 @@ def _foreign_wheel(case: Case, label: str, called: str, id: str) -> Iterator[Fin
     yield error(
         id,
         f"torch {torch.version} is a {called} build: it cannot use {ways.names(case)}",
-        evidence=_version_evidence(case),
+        evidence=version_evidence(case),
         fix=ways.install_torch(case, f"Replace the {called} build. "),
-    )
-
-
-def arch_not_in_wheel(case: Case) -> Iterator[Finding]:
-    """A visible GPU that no kernel of the installed torch serves."""
-    torch = case.snapshot.torch
-    if not torch.kernels or not is_cuda_build(torch):
-        return
-    known = tuple(gpu for gpu in visible_gpus(case.snapshot) if gpu.compute_capability)
-    unserved = tuple(gpu for gpu in known if serving(case, gpu) is None)
-    for id, older in (("arch-too-old-for-wheel", True), ("arch-too-new-for-wheel", False)):
-        concerned = tuple(gpu for gpu in unserved if _is_older(torch, gpu) is older)
-        if concerned:
-            yield _unserved(case, id, concerned)
-
-
-def _is_older(torch: Torch, gpu: Gpu) -> bool:
-    """Whether the GPU stands below the wheel's oldest kernel, or in a gap under its newest."""
-    known = [Capability.parse(kernel) for kernel in readable(torch.kernels or ())]
-    return (
-        bool(known) and gpu.compute_capability is not None and gpu.compute_capability < max(known)
-    )
-
-
-def _unserved(case: Case, id: str, concerned: tuple[Gpu, ...]) -> Finding:
-    torch = case.snapshot.torch
-    gpu = concerned[0]
-    capability = gpu.compute_capability
-    assert capability is not None
-    side = "older" if id == "arch-too-old-for-wheel" else "newer"
-    names = one_of(tuple(g.name for g in concerned))
-    return error(
-        id,
-        f"torch {torch.version} has no kernels for {names} ({capability.sm}): the GPU is "
-        f"{side} than "
-        "what it was built for",
-        detail="What works on a CPU fails on the GPU with `no kernel image is available for "
-        "execution "
-        "on the device`.",
-        evidence=(
-            shown(case, "torch.kernels", f"kernels: {' '.join(torch.kernels or ())}"),
-            shown(case, "gpus", f"{gpu.name}: compute capability {capability}"),
-        ),
-        fix=ways.install_torch(case),
     )
 
 
@@ -196,7 +168,7 @@ def jetson_wrong_wheel(case: Case) -> Iterator[Finding]:
         detail="Until JetPack 7 a Jetson's CUDA is not that of the server wheels: it needs "
         "NVIDIA's "
         "wheels for its JetPack.",
-        evidence=(*told(events(case, "jetson-wrong-wheel")), *_version_evidence(case)),
+        evidence=(*told(events(case, "jetson-wrong-wheel")), *version_evidence(case)),
         fix=_jetson_fix(case),
     )
 
@@ -307,11 +279,14 @@ def torch_import_failed(case: Case) -> Iterator[Finding]:
 def torch_sees_no_gpu(case: Case) -> Iterator[Finding]:
     """torch itself says that CUDA is not available."""
     torch = case.snapshot.torch
-    if torch.cuda_available is False and has_nvidia(case) is not False:
+    said = events(case, "cuda-unavailable")
+    if (torch.cuda_available is False or said) and has_nvidia(case) is not False:
+        asked = torch.cuda_available is False
+        line = shown(case, "torch.cuda_available", "torch.cuda.is_available(): False")
         yield error(
             "torch-sees-no-gpu",
             "torch.cuda.is_available() is False",
-            evidence=(shown(case, "torch.cuda_available", "torch.cuda.is_available(): False"),),
+            evidence=(*told(said), *((line,) if asked else ())),
             fix=Fix(
                 text="Ask torch for the reason: this raises it",
                 commands=(
@@ -385,7 +360,6 @@ RULES = (
     torch_cpu_build,
     rocm_wheel_on_nvidia,
     xpu_wheel_on_nvidia,
-    arch_not_in_wheel,
     jetson_wrong_wheel,
     two_torch_installs,
     mixed_conda_pip,

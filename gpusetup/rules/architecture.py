@@ -1,0 +1,250 @@
+"""Kernels: does the wheel, or an extension beside it, hold code for this GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gpusetup.model import (
+    Capability,
+    Event,
+    Evidence,
+    Finding,
+    Fix,
+    Gpu,
+    Torch,
+    visible_gpus,
+)
+from gpusetup.rules import ways
+from gpusetup.rules.case import (
+    Case,
+    error,
+    events,
+    gpus,
+    is_cuda_build,
+    is_report,
+    on,
+    one_of,
+    readable,
+    serving,
+    shown,
+    told,
+)
+from gpusetup.rules.torch import version_evidence
+
+
+def arch_not_in_wheel(case: Case) -> Iterator[Finding]:
+    """A visible GPU that no kernel of the installed torch serves."""
+    torch = case.snapshot.torch
+    said = events(case, "gpu-not-in-wheel")
+    if said:
+        yield _said_unserved(case, said)
+    if said or not torch.kernels or not (is_cuda_build(torch) or is_report(case)):
+        return
+    known = tuple(gpu for gpu in visible_gpus(case.snapshot) if gpu.compute_capability)
+    unserved = tuple(gpu for gpu in known if serving(case, gpu) is None)
+    for id, older in (("arch-too-old-for-wheel", True), ("arch-too-new-for-wheel", False)):
+        concerned = tuple(gpu for gpu in unserved if _is_older(torch, gpu) is older)
+        if concerned:
+            yield _unserved(case, id, concerned)
+
+
+def _said_unserved(case: Case, said: tuple[Event, ...]) -> Finding:
+    """torch's own warning, which names the GPU and at times the kernels."""
+    values = max(said, key=lambda event: len(event.values)).values
+    older = _said_older(case, values)
+    side = "older" if older else "newer"
+    name, capability = values.get("gpu") or ways.names(case), values.get("capability")
+    return error(
+        "arch-too-old-for-wheel" if older else "arch-too-new-for-wheel",
+        f"torch {case.snapshot.torch.version or ''} has no kernels for {name}".replace("  ", " ")
+        + (f" ({capability})" if capability else "")
+        + f": the GPU is {side} than what it was built for",
+        evidence=(*told(said), *version_evidence(case)),
+        fix=_other_wheel(case),
+    )
+
+
+def _said_older(case: Case, values: Mapping[str, str]) -> bool:
+    """Which side the GPU stands on: by its capability and the kernels, else as the words say."""
+    known = [Capability.parse(k) for k in readable(tuple(values.get("kernels", "").split()))]
+    known += [Capability.parse(k) for k in readable(case.snapshot.torch.kernels or ())]
+    stated = _capability(values.get("capability", ""))
+    listed = [g.compute_capability for g in gpus(case) if g.compute_capability]
+    own = stated or min(listed, default=None)
+    if known and own:
+        return own < max(known)
+    return values.get("side") == "old"
+
+
+def _capability(text: str) -> Capability | None:
+    try:
+        return Capability.parse(text)
+    except ValueError:
+        return None
+
+
+def _other_wheel(case: Case) -> Fix:
+    """The torch that serves the GPU; where none does, what can be done without."""
+    build = ways.chosen(case)
+    if build is not None and build.backend != "cpu":
+        return ways.install_torch(case)
+    return Fix(
+        text="No wheel in the catalog serves this GPU: use the CPU build, another GPU, or a torch "
+        "built from source",
+        commands=(ways.command(case, "gpusetup", "install", "--backend", "cpu"),),
+    )
+
+
+def _is_older(torch: Torch, gpu: Gpu) -> bool:
+    """Whether the GPU stands below the wheel's oldest kernel, or in a gap under its newest."""
+    known = [Capability.parse(kernel) for kernel in readable(torch.kernels or ())]
+    return (
+        bool(known) and gpu.compute_capability is not None and gpu.compute_capability < max(known)
+    )
+
+
+def _unserved(case: Case, id: str, concerned: tuple[Gpu, ...]) -> Finding:
+    torch = case.snapshot.torch
+    gpu = concerned[0]
+    capability = gpu.compute_capability
+    assert capability is not None
+    side = "older" if id == "arch-too-old-for-wheel" else "newer"
+    names = one_of(tuple(g.name for g in concerned))
+    return error(
+        id,
+        f"torch {torch.version} has no kernels for {names} ({capability.sm}): the GPU is "
+        f"{side} than "
+        "what it was built for",
+        detail="What works on a CPU fails on the GPU with `no kernel image is available for "
+        "execution "
+        "on the device`.",
+        evidence=(
+            shown(case, "torch.kernels", f"kernels: {' '.join(torch.kernels or ())}"),
+            shown(case, "gpus", f"{gpu.name}: compute capability {capability}"),
+        ),
+        fix=_other_wheel(case),
+    )
+
+
+TORCH_ITSELF = ("torch", "aten", "c10", "functorch")
+IN_EVERY_WHEEL = (Capability(7, 5), Capability(9, 0))
+"""Turing to Hopper: wheels of the last years hold a kernel for each of them."""
+
+
+def no_kernel_image(case: Case) -> Iterator[Finding]:
+    """A kernel for this GPU is missing: in torch itself, or in an extension beside it."""
+    heard = events(case, "no-kernel-image")
+    if heard and not _torch_lacks_it(case):
+        id = _who_lacks_the_kernel(case, heard)
+        yield _no_kernel(case, id, heard)
+
+
+def _torch_lacks_it(case: Case) -> bool:
+    """Whether another finding says it already: torch's kernels and the GPU are known."""
+    known = [g for g in gpus(case) if g.compute_capability]
+    kernels = case.snapshot.torch.kernels
+    lacks = kernels and known and any(serving(case, gpu) is None for gpu in known)
+    return bool(lacks) or bool(events(case, "gpu-not-in-wheel"))
+
+
+def _who_lacks_the_kernel(case: Case, heard: tuple[Event, ...]) -> str:
+    known = [g for g in gpus(case) if g.compute_capability]
+    if _extension(case, heard) or (case.snapshot.torch.kernels and known):
+        return "extension-arch-mismatch"
+    return _by_age(known)
+
+
+def _by_age(known: list[Gpu]) -> str:
+    """Where the wheel is not known, the GPU's age says which way it fails."""
+    capabilities = [g.compute_capability for g in known if g.compute_capability]
+    if not capabilities:
+        return "no-kernel-image"
+    if max(capabilities) > IN_EVERY_WHEEL[1]:
+        return "arch-too-new-for-wheel"
+    if min(capabilities) < IN_EVERY_WHEEL[0]:
+        return "arch-too-old-for-wheel"
+    return "extension-arch-mismatch"
+
+
+def _extension(case: Case, heard: tuple[Event, ...]) -> str | None:
+    """The extension that raised it, or that was built for other architectures only."""
+    for event in heard:
+        module = event.values.get("module", "")
+        if module and module.partition(".")[0] not in TORCH_ITSELF:
+            return module
+    for event in events(case, "extension-arch"):
+        if not _built_for(case, event.values.get("arches", "")):
+            return event.values.get("module") or "an extension"
+    return None
+
+
+def _built_for(case: Case, arches: str) -> bool:
+    """Whether a list such as `7.5 8.6` or `sm_75,sm_86` names every GPU; yes if none is known."""
+    listed = set()
+    for word in arches.replace(",", " ").replace(";", " ").split():
+        try:
+            listed.add(Capability.parse(word.partition("+")[0]))
+        except ValueError:
+            continue
+    known = [g.compute_capability for g in gpus(case) if g.compute_capability]
+    return not listed or all(any(a.major == c.major and a <= c for a in listed) for c in known)
+
+
+def _no_kernel(case: Case, id: str, heard: tuple[Event, ...]) -> Finding:
+    known = [g for g in gpus(case) if g.compute_capability]
+    of = one_of(tuple(f"{g.name} ({g.compute_capability})" for g in known)) or "this GPU"
+    if id == "extension-arch-mismatch":
+        module = _extension(case, heard) or "an extension"
+        title = f"{module} has no kernel for {of}; torch itself supports it"
+        fix = _rebuild(case, module)
+    elif id == "no-kernel-image":
+        title = "torch, or an extension beside it, has no kernel for this GPU"
+        fix = Fix(
+            text="See which of them: torch works if the first command prints a number; then build "
+            "the extension anew, else install a torch made for this GPU",
+            commands=(
+                ways.command(
+                    case,
+                    ways.python(case),
+                    "-c",
+                    "import torch; print((torch.ones(9, device='cuda') * 2).sum().item())",
+                ),
+                ways.gpusetup_install(case),
+            ),
+        )
+    else:
+        side = "newer" if id == "arch-too-new-for-wheel" else "older"
+        title = (
+            f"The installed torch has no kernel for {of}: the GPU is {side} than it was built for"
+        )
+        fix = ways.install_torch(case)
+    built = events(case, "extension-arch")
+    return error(id, title, evidence=(*told(heard), *told(built), *_gpu_lines(known)), fix=fix)
+
+
+def _gpu_lines(known: list[Gpu]) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(source="catalog", text=f"{g.name}: compute capability {g.compute_capability}")
+        for g in known[:2]
+    )
+
+
+def _rebuild(case: Case, module: str) -> Fix:
+    listed = sorted({g.compute_capability for g in gpus(case) if g.compute_capability})
+    arches = ";".join(str(capability) for capability in listed)
+    name = "TORCH_CUDA_ARCH_LIST"
+    setting = f"set {name}={arches}" if on(case, "windows") else f'export {name}="{arches}"'
+    named = module if module != "an extension" else "EXTENSION"
+    return Fix(
+        text="Build the extension anew for this GPU (or install its wheel for a newer release)",
+        commands=(
+            *((setting,) if arches else ()),
+            ways.pip(case, "install", "--no-build-isolation", "--no-deps", ways.anew(case), named),
+        ),
+    )
+
+
+RULES = (
+    arch_not_in_wheel,
+    no_kernel_image,
+)
