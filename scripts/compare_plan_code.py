@@ -5,7 +5,8 @@
 Each workload runs twice in children of this interpreter: on fake tensors
 (gpusetup/inside/trace_code.py) and for real, where the profiler records every allocation and
 release of torch's CPU allocator. Both run the same step (gpusetup/inside/trace_step.py); FSDP2 runs
-for real in as many gloo processes as it names. The exit code is 1 when a workload misses its limit.
+for real in as many gloo processes as it names, and the copies that gloo makes for itself are left
+out. The exit code is 1 when a workload misses its limit.
 """
 
 from __future__ import annotations
@@ -136,24 +137,39 @@ def real(case: Case, rank: int, store: str) -> dict[str, int]:
 
 def peaks(tree: Any) -> dict[str, int]:
     """Phase -> most bytes at once, in the last step that the events show."""
-    found: list[tuple[int, str, int]] = []
-    waiting = list(tree)
-    while waiting:
-        event = waiting.pop()
-        waiting += event.children
-        if event.name.startswith("phase:"):
-            found.append((event.start_time_ns, event.name[6:], 0))
-        elif event.name == "[memory]":
-            found.append((event.start_time_ns, "", event.extra_fields.alloc_size))
     most: dict[str, int] = {}
     total, phase = 0, "before"
-    for _, begins, difference in sorted(found, key=lambda one: one[0]):
-        if begins:
-            phase = begins
+    gloos: set[int] = set()
+    for event, inside in sorted(events(tree), key=lambda one: one[0].start_time_ns):
+        if event.name.startswith("phase:"):
+            phase = event.name[6:]
             most[phase] = total
-        total += difference
+            continue
+        size, place = event.extra_fields.alloc_size, event.extra_fields.ptr
+        if inside and size > 0:
+            gloos.add(place)
+        elif place in gloos:
+            gloos.discard(place)
+        else:
+            total += size
         most[phase] = max(most.get(phase, 0), total)
     return most
+
+
+def events(tree: Any) -> list[tuple[Any, bool]]:
+    """The marks of phases and the allocator's events, and whether each is inside a collective.
+
+    Those are gloo's own copies, which its threads release some time later (NCCL has none).
+    """
+    found: list[tuple[Any, bool]] = []
+    waiting = [(event, False) for event in tree]
+    while waiting:
+        event, inside = waiting.pop()
+        below = inside or event.name.startswith("c10d::")
+        waiting += [(child, below) for child in event.children]
+        if event.name == "[memory]" or event.name.startswith("phase:"):
+            found.append((event, inside))
+    return found
 
 
 def gloo_mesh(gpus: int, rank: int, store: str) -> Any:

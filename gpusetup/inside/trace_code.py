@@ -88,6 +88,7 @@ class Guard:
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self.values_read = 0
+        """How often a number was invented."""
 
     def __call__(self, function: Any, arguments: Any, keywords: Dict[str, Any]) -> Any:
         device = keywords.get("device")
@@ -97,12 +98,35 @@ class Guard:
             return self.value_of(arguments[0])
         return None
 
-    def value_of(self, tensor: Any) -> Optional[float]:
-        """1.0 for a number with a fraction (a loss that is logged); None: no other is invented."""
-        if getattr(tensor, "constant", None) is not None or not tensor.is_floating_point():
+    def value_of(self, tensor: Any) -> Any:
+        """1.0 for a number with a fraction (a loss that is logged); None: no other is invented.
+
+        A mask of transformers that asks whether the batch is full hears that it is.
+        """
+        if getattr(tensor, "constant", None) is not None:
+            return None
+        if tensor.dtype == self.torch.bool and asked_by("masking_utils.py"):
+            return True
+        if not tensor.is_floating_point():
             return None
         self.values_read += 1
         return 1.0
+
+
+def asked_by(name: str) -> bool:
+    """Whether the nearest caller outside torch is a file of this name."""
+    frame: Any = sys._getframe(1)
+    inner = (HERE, os.path.dirname(sys.modules["torch"].__file__ or ""))
+    while frame is not None and frame.f_code.co_filename.startswith(inner):
+        frame = frame.f_back
+    return frame is not None and os.path.basename(frame.f_code.co_filename) == name
+
+
+def masks_as_in_training() -> None:
+    """transformers makes whole masks for fake tensors, where a training step has none."""
+    masks: Any = sys.modules.get("transformers.masking_utils")
+    if hasattr(masks, "is_tracing"):
+        masks.is_tracing = lambda *_: False
 
 
 # --- the user's function -----------------------------------------------------------------------
@@ -183,6 +207,7 @@ class Tracer:
         ledger, guard = self.storages.Ledger(), Guard(self.torch)
         with FakeTensorMode(allow_non_fake_inputs=True), self.storages.Counting(ledger, guard):
             job = self.steps.made(self.function, batch)
+            masks_as_in_training()
             self.run(job, ledger)
             trained = [one for one in job.model.parameters() if one.requires_grad]
             said = self.report(batch, ledger)

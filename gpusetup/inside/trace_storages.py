@@ -62,6 +62,14 @@ class Ledger:
         self._change(number, storage.nbytes() - self.sizes[number])
         self.labels[number] = ("gathered", self.labels[number][1] or self.modules[-1])
 
+    def passing(self, size: int) -> None:
+        """Something of `size` bytes came and went within one operator."""
+        number = len(self.sizes)
+        self.sizes.append(0)
+        self.labels.append(("@" + self.phase, self.modules[-1]))
+        self._change(number, size)
+        self._change(number, -size)
+
     def _see(self, storage: Any) -> int:
         key = storage._cdata
         known = self._alive.get(key)
@@ -107,6 +115,19 @@ class Ledger:
         for number, difference in self.changes[:done]:
             held[self.labels[number]] += difference
         return {label: size for label, size in held.items() if size}
+
+
+def workspace(function: Any, arguments: Any) -> int:
+    """The bytes that an operator takes for itself while it runs, beyond what it returns.
+
+    Only a convolution's backward has one here: the kernels bring the gradient and the input into
+    their own layout (oneDNN: a copy of each, seen in the allocator's events; cuDNN does likewise
+    where channels come first and it computes in another order).
+    """
+    if function is not torch.ops.aten.convolution_backward.default:
+        return 0
+    sizes: List[int] = [one.numel() * one.element_size() for one in arguments[:2]]
+    return sum(sizes)
 
 
 def dict_of_lists(pairs: List[Tuple[int, str]]) -> Dict[int, List[str]]:
@@ -202,4 +223,7 @@ class Counting(TorchDispatchMode):  # type: ignore[misc]
             self.ledger._see(result.untyped_storage())
         else:
             self.ledger.see(result)
+        size = workspace(func, args)
+        if size:
+            self.ledger.passing(size)
         return result
