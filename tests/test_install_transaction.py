@@ -33,6 +33,7 @@ from gpusetup.install.transaction import (
     put_back,
     read_journal,
 )
+from gpusetup.value import replace
 
 NAMES = st.sampled_from(["torch", "nvidia", "a", "b.py", "c.so"])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
@@ -170,7 +171,7 @@ def test_kept_means_that_nothing_of_the_former_is_left(tmp_path: Path) -> None:
     begin(store, journal)
     move_aside(store, journal)
     assert distributions(layout) == ()
-    keep(store, journal)
+    keep(store, replace(journal, keep=False))
     assert not store.exists()
 
 

@@ -70,6 +70,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-verify", action="store_true", help="do not prove the result by computing"
     )
+    parser.add_argument(
+        "--no-keep",
+        action="store_true",
+        help="do not keep the former state for `--undo` (never kept in an image build)",
+    )
+    state = parser.add_argument_group("afterwards")
+    state.add_argument(
+        "--undo", action="store_true", help="put back what the last installation replaced"
+    )
+    state.add_argument(
+        "--recover", action="store_true", help="end what an interrupted installation left"
+    )
+    state.add_argument(
+        "--forget", action="store_true", help="drop what is kept for `--undo`, to free its disk"
+    )
     add_machine_options(parser)
 
 
@@ -86,10 +101,25 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
     log = open_log()
     try:
+        if kind := kind_of(options):
+            from gpusetup.commands.install_state import run_kind
+
+            return run_kind(kind, options, out, log)
         return _here(options, out, log)
+    except UsageError:
+        log.path.unlink(missing_ok=True)
+        raise
     except GpuSetupError as problem:
         log.line(f"error: {problem.message}")
         raise naming_log(problem, log) from problem
+
+
+def kind_of(options: argparse.Namespace) -> str | None:
+    """`recover`, `undo` or `forget`, where one of them is asked for."""
+    kinds = [kind for kind in ("recover", "undo", "forget") if getattr(options, kind)]
+    if len(kinds) > 1:
+        raise UsageError(f"`--{kinds[0]}` and `--{kinds[1]}` exclude each other")
+    return kinds[0] if kinds else None
 
 
 def check_usage(options: argparse.Namespace) -> None:
@@ -103,7 +133,14 @@ def check_usage(options: argparse.Namespace) -> None:
         )
     if options.machine_from and options.venv:
         raise UsageError("`--from` and `--venv` exclude each other")
-    if not options.dry_run and not options.yes and not sys.stdin.isatty():
+    kind = kind_of(options)
+    if kind and (options.packages or options.torch or options.project or options.machine_from):
+        raise UsageError(
+            f"`--{kind}` installs nothing",
+            hint="it takes `--python` or `--venv` to name the target",
+        )
+    asks = kind not in ("recover", "forget") and not options.dry_run and not options.yes
+    if asks and not sys.stdin.isatty():
         raise UsageError(
             "There is no terminal to ask on",
             hint="`--yes` installs without asking, `--dry-run` only shows the steps",
@@ -171,7 +208,7 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
     from gpusetup.install.fetch import Fetcher
     from gpusetup.install.plan import already_there, asked_for, versions_of
     from gpusetup.install.run import Job, default_house
-    from gpusetup.install.tools import uv_program
+    from gpusetup.install.tools import in_image_build, uv_program
     from gpusetup.render.progress import fetching
 
     where, snapshot = _where(options, out)
@@ -183,6 +220,8 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
         environ=os.environ,
         fetching=lambda wheels: fetching(out.talk, wheels),
         say=out.talk,
+        agree=lambda plan: agree_to(options, out, job, plan),
+        keep=not (options.no_keep or in_image_build()),
     )
     asked = asked_for(options.packages, where.installed)
     request = request_of(options, asked)
@@ -208,6 +247,7 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
 
 def _where(options: argparse.Namespace, out: Console) -> tuple[Where, Snapshot]:
     """The target and the machine around it."""
+    from gpusetup.commands.install_state import recover_first
     from gpusetup.install.prepare import (
         Where,
         base_interpreter,
@@ -220,6 +260,7 @@ def _where(options: argparse.Namespace, out: Console) -> tuple[Where, Snapshot]:
     venv = options.venv
     if venv is not None:
         venv = str(Path(venv).absolute())
+        recover_first(Path(venv), out, dry_run=options.dry_run)
         made = venv_to_make(venv)
         options.python = base_interpreter() if made else venv
         venv = venv if made else None
@@ -230,6 +271,7 @@ def _where(options: argparse.Namespace, out: Console) -> tuple[Where, Snapshot]:
     layout = layout_of(LiveSystem(), python)
     if venv is None:
         check_target(layout)
+        recover_first(Path(layout.prefix), out, dry_run=options.dry_run)
     return Where(layout=layout, venv=venv), snapshot
 
 
@@ -298,6 +340,13 @@ def _shown(job: Job, plan: Plan) -> str:
 
     kept = frozenset(w.filename for w in plan.wheels if is_kept(w, job.house / w.filename))
     return plan_text(plan, kept=kept, free_bytes=room(plan.target, 0).free_bytes)
+
+
+def agree_to(options: argparse.Namespace, out: Console, job: Job, plan: Plan) -> None:
+    """Show a plan that is known in full only now; ask again where somebody is asked."""
+    out.talk(_shown(job, plan))
+    if not options.yes and not agreed():
+        raise Unsatisfiable("Declined", hint="nothing was changed")
 
 
 def agreed() -> bool:

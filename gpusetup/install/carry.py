@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpusetup.install.layout import Layout
+from gpusetup.errors import Blocked
+from gpusetup.install.layout import Layout, distributions
+from gpusetup.install.lock import locked
 from gpusetup.install.plan import Plan
 from gpusetup.install.prepare import Where, layout_of, with_rest
 from gpusetup.install.run import (
@@ -13,10 +15,12 @@ from gpusetup.install.run import (
     Outcome,
     check_room,
     fetch_all,
-    made_environment,
+    make_environment,
+    putting_back,
+    stoppable,
     switch,
-    take_away,
 )
+from gpusetup.install.transaction import STORE, Journal, begin, read_journal
 from gpusetup.install.wheels import Wheel
 from gpusetup.probe.system import System
 from gpusetup.value import replace
@@ -26,19 +30,45 @@ def carry_out(
     job: Job, system: System, where: Where, plan: Plan, *, verify: bool
 ) -> tuple[Plan, Outcome]:
     """The plan as it was run in the end, and how it ended."""
-    if where.venv is None:
+    with stoppable():
+        if where.venv is not None:
+            return _made(job, system, where, where.venv, plan, verify=verify)
         plan, wheels = _staged(job, where, plan)
-        return plan, switch(job, plan, where.layout, wheels, verify=verify)
-    # What can be fetched before the environment is made is fetched before.
-    if plan.rest is not None:
+        seen = distributions(where.layout)
+        store = Path(where.layout.prefix, STORE)
+        with locked(store, job.say):
+            job.store = store
+            _as_it_was(where.layout, store, distributions(where.layout) == seen, plan)
+            return plan, switch(job, plan, where.layout, wheels, verify=verify)
+
+
+def _as_it_was(layout: Layout, store: Path, same: bool, plan: Plan) -> None:
+    """Nobody has changed the environment while we planned and fetched."""
+    found = {one.name: one.version for one in distributions(layout)}
+    planned = all(found.get(name) == version for name, version in plan.before.items())
+    if not (same and planned) or read_journal(store) is not None:
+        raise Blocked(
+            f"{layout.prefix} was changed by something else in the meantime",
+            hint="nothing was changed; run this again",
+        )
+
+
+def _made(
+    job: Job, system: System, where: Where, venv: str, plan: Plan, *, verify: bool
+) -> tuple[Plan, Outcome]:
+    """The same in an environment that is made for it, and taken away where it fails."""
+    if plan.rest is not None:  # what can be fetched before it is made is fetched before
         _fetched(job, plan.wheels)
-    existed = Path(where.venv).is_dir()
-    with made_environment(job, plan.steps[0], where.venv):
-        layout = layout_of(system, where.python)
-        plan, wheels = _staged(job, Where(layout=layout), plan)
-        outcome = switch(job, plan, layout, wheels, verify=verify)
-    if not outcome.kept:
-        take_away(Path(where.venv), existed)
+    store, existed = Path(venv, STORE), Path(venv).is_dir()
+    with locked(store, job.say):
+        job.store = store
+        journal = Journal(phase="making", venv=True, existed=existed)
+        begin(store, journal)
+        with putting_back(job, store, journal):
+            make_environment(job, plan.steps[0], venv)
+            layout = replace(layout_of(system, where.python), prefix=venv)
+            plan, wheels = _staged(job, Where(layout=layout), plan)
+        outcome = switch(job, plan, layout, wheels, verify=verify, made=journal)
     return plan, outcome
 
 
@@ -47,15 +77,12 @@ def _staged(job: Job, where: Where, plan: Plan) -> tuple[Plan, tuple[Path, ...]]
     if plan.rest is None:
         _fetched(job, plan.family)
         plan = with_rest(job, where, replace(plan, venv=None))
+        job.agree(plan)
     wheels = _fetched(job, plan.wheels)
-    _room(job, where.layout, wheels)
+    check_room(job, where.layout, wheels)
     return plan, wheels
 
 
 def _fetched(job: Job, wheels: Sequence[Wheel]) -> tuple[Path, ...]:
     with job.fetching(wheels) as progress:
         return fetch_all(job, wheels, progress)
-
-
-def _room(job: Job, layout: Layout, wheels: Sequence[Path]) -> None:
-    check_room(job, layout, wheels)

@@ -64,13 +64,15 @@ def normalized(name: str) -> str:
 
 def distributions(layout: Layout) -> tuple[Distribution, ...]:
     """Everything installed in the target's own folders, by the names of the metadata folders."""
-    found: list[Distribution] = []
-    for library in layout.libraries:
-        for entry in sorted(_names(library)):
-            if match := INFO.fullmatch(entry):
-                path = str(Path(library, entry))
-                found.append(Distribution(name=normalized(match[1]), version=match[2], info=path))
-    return tuple(found)
+    return tuple(one for library in layout.libraries for one in distributions_in(library))
+
+
+def distributions_in(library: str) -> Iterator[Distribution]:
+    """What is installed in one folder."""
+    for entry in sorted(_names(library)):
+        if match := INFO.fullmatch(entry):
+            path = os.path.join(library, entry)
+            yield Distribution(name=normalized(match[1]), version=match[2], info=path)
 
 
 INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:dist|egg)-info")

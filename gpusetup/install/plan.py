@@ -275,6 +275,7 @@ def venv_step(program: str, folder: str, base: str, *, seed: bool) -> Step:
         "venv",
         "--quiet",
         "--no-project",
+        "--allow-existing",  # the store with the journal is in it already
         *(("--seed",) if seed else ()),
         "--python",
         base,

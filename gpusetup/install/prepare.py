@@ -27,6 +27,7 @@ from gpusetup.install.plan import (
 from gpusetup.install.rest import ask_pip, ask_uv, metadata_of, stand_in
 from gpusetup.install.run import WORKERS, Job, require_room, room
 from gpusetup.install.tools import asking_environment
+from gpusetup.install.transaction import STORE
 from gpusetup.install.wheels import Wheel, target_tags
 from gpusetup.model import Resolution, Snapshot
 from gpusetup.probe.system import System
@@ -58,7 +59,7 @@ def venv_to_make(folder: str) -> bool:
     path = Path(folder)
     if (path / "pyvenv.cfg").is_file():
         return False
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and (not path.is_dir() or any(p.name != STORE for p in path.iterdir())):
         raise UsageError(
             f"`--venv {folder}` is there already and is no environment",
             hint="name an empty or a new folder, or an environment",

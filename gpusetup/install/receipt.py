@@ -9,12 +9,10 @@ from typing import Any, Literal
 
 from gpusetup import __version__
 from gpusetup.answers import DoneStep
+from gpusetup.install.files import write_safely
 from gpusetup.install.log import shared
-from gpusetup.install.transaction import write_safely
 from gpusetup.install.wheels import Wheel, without_credentials
 from gpusetup.value import Value
-
-NAME = "receipt.json"
 
 
 class ReceiptWheel(Value):
@@ -50,14 +48,10 @@ def shareable(step: DoneStep) -> DoneStep:
     return DoneStep(argv=words, seconds=step.seconds, exit=step.exit)
 
 
-def write_receipt(store: Path, receipt: Receipt) -> Path:
-    """Write it into the target; the path."""
+def write_receipt(path: Path, receipt: Receipt) -> None:
     from gpusetup.codec import to_json
 
-    store.mkdir(parents=True, exist_ok=True)
-    path = store / NAME
     write_safely(path, to_json(receipt, indent=2) + "\n")
-    return path
 
 
 def now() -> str:

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,14 @@ from gpusetup.answers import DoneStep
 from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.install.fetch import Fetcher, Progress
 from gpusetup.install.layout import Layout, content_of
+from gpusetup.install.lock import ending_with_us
 from gpusetup.install.log import Log
 from gpusetup.install.plan import Plan, Room, shortage, switch_steps
 from gpusetup.install.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
 from gpusetup.install.tools import complaint, switching_environment
 from gpusetup.install.transaction import (
+    NEXT_RECEIPT,
+    RECEIPT,
     STORE,
     Journal,
     begin,
@@ -33,7 +36,7 @@ from gpusetup.install.transaction import (
 from gpusetup.install.wheels import Wheel, in_words
 from gpusetup.model import Step
 from gpusetup.run import Output, run
-from gpusetup.value import Record, Value
+from gpusetup.value import Record, Value, replace
 
 VERIFY = Path(__file__).resolve().parent.parent / "verify"
 VERIFY_SECONDS = 900.0
@@ -52,6 +55,12 @@ class Job(Record):
     fetching: Callable[[Sequence[Wheel]], AbstractContextManager[Progress]]
     """Shows what comes in while its block lasts."""
     say: Callable[[str], None] = lambda _text: None
+    agree: Callable[[Plan], None] = lambda _plan: None
+    """Shows a plan that was not fully known when it was shown; raises where it is refused."""
+    keep: bool = True
+    """Whether what was there is kept for `--undo`."""
+    store: Path | None = None
+    """The target's store, once its lock is held."""
     done: list[DoneStep] = []
 
 
@@ -86,33 +95,19 @@ def run_step(job: Job, step: Step) -> Output:
     """Run one step and keep what it was and said."""
     job.log.command(step.argv)
     environment = {**switching_environment(job.environ), **step.environment}
-    said = run(step.argv, timeout=step.timeout_seconds, environment=environment)
+    argv = ending_with_us(step.argv, job.store)
+    said = run(argv, timeout=step.timeout_seconds, environment=environment)
+    said = replace(said, argv=step.argv)
     job.log.output(said)
     job.done.append(DoneStep(argv=step.argv, seconds=round(said.seconds, 3), exit=said.exit))
     return said
 
 
-@contextmanager
-def made_environment(job: Job, step: Step, folder: str) -> Iterator[None]:
-    """Make the environment; take it away again where the block fails."""
-    existed = Path(folder).is_dir()
+def make_environment(job: Job, step: Step, folder: str) -> None:
+    """Run the step that makes the environment."""
     said = run_step(job, step)
     if not said.ok:
-        take_away(Path(folder), existed)
         raise complaint(f"{folder} cannot be made", said)
-    try:
-        yield
-    except BaseException:
-        take_away(Path(folder), existed)
-        raise
-
-
-def take_away(folder: Path, existed: bool) -> None:
-    """Remove an environment that was made here; an empty folder that was there stays."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if existed:
-        with suppress(OSError):
-            folder.mkdir()
 
 
 def check_room(job: Job, layout: Layout, wheels: Sequence[Path]) -> None:
@@ -143,27 +138,70 @@ def require_room(rooms: Sequence[Room]) -> None:
 
 
 def switch(
-    job: Job, plan: Plan, layout: Layout, wheels: Sequence[Path], *, verify: bool
+    job: Job,
+    plan: Plan,
+    layout: Layout,
+    wheels: Sequence[Path],
+    *,
+    verify: bool,
+    made: Journal | None = None,
 ) -> Outcome:
-    """Change the environment, prove it, keep it or bring the former state back."""
+    """Change the environment, prove it, keep it or bring the former state back.
+
+    `made` is the journal of an environment that was made for this. The caller holds the lock.
+    """
     store = Path(layout.prefix, STORE)
     journal = prepare(layout, plan.after, wheels, plan.after)
+    journal = replace(journal, keep=job.keep)
+    if made is not None:
+        journal = replace(journal, venv=True, existed=made.existed)
     begin(store, journal)
-    try:
+    with putting_back(job, store, journal):
         move_aside(store, journal)
         journal = enter(store, journal, "installing")
         _install(job, plan, layout)
         journal = enter(store, journal, "verifying")
-        verdict = prove(job, layout.python, plan.device) if verify else None
-    except BaseException:
-        restore(job, store, journal)
-        raise
+        verdict = prove(job, layout.python, plan.device, torch_of(plan)) if verify else None
     if verdict is not None and verdict.get("verdict") != "passed":
         restore(job, store, journal)
         return Outcome(kept=False, verdict=verdict)
-    receipt = write_receipt(store, _receipt(job, plan, journal, verdict))
-    keep(store, journal)
-    return Outcome(kept=True, verdict=verdict, receipt=str(receipt))
+    with putting_back(job, store, journal):
+        write_receipt(store / NEXT_RECEIPT, _receipt(job, plan, journal, verdict))
+    _kept(store, journal)
+    return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
+
+
+def _kept(store: Path, journal: Journal) -> None:
+    with undisturbed():
+        try:
+            keep(store, journal)
+        except OSError as problem:
+            raise Blocked(
+                f"The new state is there, but {problem.filename}: {problem.strerror}",
+                hint="mend that, then `gpusetup install --recover` ends the installation",
+            ) from problem
+
+
+@contextmanager
+def putting_back(job: Job, store: Path, journal: Journal) -> Iterator[None]:
+    """Where the block fails, the former state comes back, and the hint says so."""
+    try:
+        yield
+    except OSError as problem:
+        restore(job, store, journal)
+        where = f"{problem.filename}: " if problem.filename else ""
+        raise Blocked(f"{where}{problem.strerror or problem}", hint=PUT_BACK) from problem
+    except BaseException:
+        restore(job, store, journal)
+        raise
+
+
+PUT_BACK = "the former state was put back"
+
+
+def torch_of(plan: Plan) -> str | None:
+    """The version of torch that verify has to find."""
+    return plan.after.get("torch") or None
 
 
 def _install(job: Job, plan: Plan, layout: Layout) -> None:
@@ -172,7 +210,7 @@ def _install(job: Job, plan: Plan, layout: Layout) -> None:
         said = run_step(job, step)
         if not said.ok:
             problem = complaint("the installation failed", said)
-            raise type(problem)(problem.message, hint="the former state was put back")
+            raise type(problem)(problem.message, hint=PUT_BACK)
 
 
 def restore(job: Job, store: Path, journal: Journal) -> None:
@@ -180,28 +218,62 @@ def restore(job: Job, store: Path, journal: Journal) -> None:
     job.say("Putting the former state back ...")
     job.log.line("put back")
     with undisturbed():
-        put_back(store, journal)
+        try:
+            put_back(store, journal)
+        except OSError as problem:
+            raise Blocked(
+                f"The former state could not be put back: {problem.filename}: {problem.strerror}",
+                hint="mend that, then `gpusetup install --recover`; nothing is lost until then",
+            ) from problem
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """No Ctrl-C inside the block."""
+    with handled(signal.SIG_IGN, signal.SIGINT, *ENDING):
+        yield
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Whoever ends us inside the block (a closed terminal, `kill`) ends us as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with handled(stop, *ENDING):
+        yield
+
+
+ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+@contextmanager
+def handled(handler: Any, *signals: signal.Signals) -> Iterator[None]:
+    """These signals are handled so inside the block, where we may say so (the main thread)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = [(one, signal.signal(one, handler)) for one in signals]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for one, former in before:
+            signal.signal(one, former)
 
 
-def prove(job: Job, python: str, device: str) -> dict[str, Any]:
-    """The verify document of the target, made by the target's own interpreter."""
+def prove(job: Job, python: str, device: str, torch: str | None = None) -> dict[str, Any]:
+    """The verify document of the target, made by the target's own interpreter.
+
+    `torch` is the version it has to find: another one may come first on the user's path.
+    """
     job.say("Verifying ...")
-    argv = (python, str(VERIFY), "--json", "--device", device)
+    expected = ("--expect", f"torch=={torch}") if torch else ()
+    argv = (python, str(VERIFY), "--json", "--device", device, *expected)
     job.log.command(argv)
-    said = run(argv, timeout=VERIFY_SECONDS, environment=dict(job.environ))
+    said = run(
+        ending_with_us(argv, job.store), timeout=VERIFY_SECONDS, environment=dict(job.environ)
+    )
     job.log.output(said)
     return parse_verdict(said)
 

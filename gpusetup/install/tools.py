@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 from collections.abc import Mapping
@@ -69,6 +70,16 @@ def switching_environment(environ: Mapping[str, str]) -> dict[str, str]:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_INPUT": "1",
     }
+
+
+def in_image_build() -> bool:
+    """Whether we run in a step of an image build, as far as its builder shows: BuildKit, buildah,
+    kaniko. The old docker builder does not show itself."""
+    return (
+        platform.node() == "buildkitsandbox"
+        or "BUILDAH_ISOLATION" in os.environ
+        or Path("/kaniko/executor").exists()
+    )
 
 
 UV_INDEX_VARIABLES = (

@@ -1,0 +1,40 @@
+"""Becomes another program, which ends when its parent does and holds a lock as long as it runs.
+
+    end_with_parent.py LOCK PARENT_PID PROGRAM [ARGUMENT ...]
+
+Linux: the kernel kills it with its parent. Elsewhere it goes on, and who waits for the lock waits
+for it. Python 3.8 syntax, stdlib only, POSIX.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+PARENT_HAS_GONE = 75
+
+
+def main(lock: str, parent: int, argv: list[str]) -> None:
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    os.set_inheritable(handle, True)
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before we were ready
+        sys.exit(PARENT_HAS_GONE)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # SIGXFSZ stays ignored, as Python has it: a limit on file sizes is an error to tell, no death.
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as problem:
+        sys.stderr.write("error: %s: %s\n" % (argv[0], problem.strerror))
+        sys.exit(127)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

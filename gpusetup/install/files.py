@@ -1,0 +1,153 @@
+"""Moves, merges and removes files so that whoever is killed in between can go on.
+
+A rename is one step. Where it is refused (EXDEV: a lower layer of an overlay) a copy is made under
+another name first, so that what bears its own name is always complete.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+BUSY_TRIES = 20
+BUSY_SECONDS = 0.1
+"""How often, and after which rest, a folder is removed in which somebody still writes."""
+
+
+def write_safely(path: Path, text: str) -> None:
+    """Write a file so that after a crash it is the old one or the new one, and on disk."""
+    fresh = path.with_name(f"{path.name}.new")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have a folder's entries on disk, where the system can (Windows cannot)."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def rename(source: Path, destination: Path) -> None:
+    """Rename; where that is refused, copy, and only then delete.
+
+    Killed anywhere: the destination is complete or not there, and as long as it is not there the
+    source is complete.
+    """
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        source.rename(destination)
+    except OSError as problem:
+        if problem.errno != errno.EXDEV:
+            raise
+        _copied(source, destination)
+
+
+def _copied(source: Path, destination: Path) -> None:
+    part = destination.with_name(f"{destination.name}.part~")
+    remove(part)
+    if source.is_dir() and not source.is_symlink():
+        shutil.copytree(source, part, symlinks=True)
+    else:
+        shutil.copy2(source, part, follow_symlinks=False)
+    part.rename(destination)
+    remove(source)
+
+
+def move_once(path: Path, kept: Path) -> None:
+    """Move a path away. Run again, it ends what was begun; nothing where there is nothing."""
+    if os.path.lexists(kept):
+        remove(path)
+    elif os.path.lexists(path):
+        rename(path, kept)
+
+
+def bring_back(kept: Path, path: Path) -> None:
+    """Put a path where it was, in place of what is there. Run again, it ends what was begun."""
+    gone = kept.with_name(f"{kept.name}.gone~")
+    if os.path.lexists(kept):
+        remove(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            kept.rename(path)
+        except OSError as problem:
+            if problem.errno != errno.EXDEV:
+                raise
+            _copied_back(kept, gone, path)
+    remove(gone)
+
+
+def _copied_back(kept: Path, gone: Path, path: Path) -> None:
+    """As `_copied`, but what is kept is complete under its name until the path is."""
+    part = path.with_name(f"{path.name}.part~")
+    remove(part)
+    if kept.is_dir() and not kept.is_symlink():
+        shutil.copytree(kept, part, symlinks=True)
+    else:
+        shutil.copy2(kept, part, follow_symlinks=False)
+    part.rename(path)
+    kept.rename(gone)
+
+
+def merge(kept: Path, path: Path) -> None:
+    """Put a path where it was, beside what others have put there since."""
+    both = all(one.is_dir() and not one.is_symlink() for one in (kept, path))
+    if not both:
+        bring_back(kept, path)
+        return
+    for child in sorted(kept.iterdir()):
+        if child.name.endswith(".gone~"):
+            remove(child)
+        else:
+            merge(child, path / child.name)
+    kept.rmdir()
+
+
+def remove(path: Path) -> None:
+    """Delete a file, a link or a whole folder; nothing where it is not there."""
+    if path.is_symlink() or not path.is_dir():
+        try:
+            path.unlink(missing_ok=True)
+        except NotADirectoryError:  # a file stands where a folder would be
+            return
+        return
+    for attempt in range(BUSY_TRIES):
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            if not path.exists():
+                return
+        except OSError as problem:
+            if problem.errno not in (errno.ENOTEMPTY, errno.EBUSY) or attempt == BUSY_TRIES - 1:
+                raise
+            time.sleep(BUSY_SECONDS)
+        else:
+            return
+
+
+def bytes_in(folders: Iterable[Path]) -> int:
+    """How much the files of some folders hold, links not followed."""
+    waiting, total = [str(folder) for folder in folders], 0
+    while waiting:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            else:
+                total += entry.stat(follow_symlinks=False).st_size
+    return total
