@@ -17,6 +17,7 @@ from gpusetup.model import (
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
+    cuda_errors,
     error,
     events,
     gpus,
@@ -131,9 +132,13 @@ IN_EVERY_WHEEL = (Capability(7, 5), Capability(9, 0))
 """Turing to Hopper: wheels of the last years hold a kernel for each of them."""
 
 
+NO_IMAGE = (8, 48, 98, 209)
+"""Invalid device function and no binary for the GPU, in the numbers of both runtimes."""
+
+
 def no_kernel_image(case: Case) -> Iterator[Finding]:
     """A kernel for this GPU is missing: in torch itself, or in an extension beside it."""
-    heard = events(case, "no-kernel-image")
+    heard = (*events(case, "no-kernel-image"), *cuda_errors(case, *NO_IMAGE))
     if heard and not _torch_lacks_it(case):
         id = _who_lacks_the_kernel(case, heard)
         yield _no_kernel(case, id, heard)

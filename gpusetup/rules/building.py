@@ -26,7 +26,8 @@ def triton_missing_windows(case: Case) -> Iterator[Finding]:
     """torch.compile on Windows needs a triton that torch does not bring."""
     said = events(case, "triton-missing-windows")
     have = package(case, "triton") or package(case, "triton-windows")
-    if not on(case, "windows") or have or not (said or is_cuda_build(case.snapshot.torch)):
+    windows = on(case, "windows") or (said and case.snapshot.os.family is None)
+    if not windows or (have and not said) or not (said or is_cuda_build(case.snapshot.torch)):
         return
     fix = Fix(
         text="Install the community's build, or do without torch.compile",
@@ -37,6 +38,58 @@ def triton_missing_windows(case: Case) -> Iterator[Finding]:
         yield error("triton-missing-windows", title, evidence=told(said), fix=fix)
     elif case.snapshot.packages is not None:
         yield note("triton-missing-windows", title, fix=fix)
+
+
+TRITON_LACKS = {
+    "libcuda": (
+        "the linker finds no libcuda.so",
+        "Make the link libcuda.so beside the driver's libcuda.so.1, or name its folder",
+        (
+            "ldconfig -p | grep libcuda",
+            "export TRITON_LIBCUDA_PATH=/usr/lib/x86_64-linux-gnu",
+            "export LIBRARY_PATH=/usr/lib/x86_64-linux-gnu:$LIBRARY_PATH",
+        ),
+    ),
+    "cuda.h": (
+        "the compiler finds no cuda.h",
+        "Install Triton anew (it brings cuda.h), or let CUDA_HOME name a toolkit",
+        (),
+    ),
+    "python.h": (
+        "the compiler finds no Python.h",
+        "Install the headers of this Python",
+        (),
+    ),
+}
+"""What the helper's build lacks -> what that is, what to do, commands."""
+
+PYTHON_HEADERS = {
+    "ubuntu": "python3-dev",
+    "debian": "python3-dev",
+    "fedora": "python3-devel",
+    "rhel": "python3-devel",
+    "suse": "python3-devel",
+}
+
+
+def triton_build_failed(case: Case) -> Iterator[Finding]:
+    """A C compiler runs, and Triton's helper does not build."""
+    said = events(case, "triton-build-failed")
+    if not said:
+        return
+    lacks = said[0].values.get("lacks", "").lower().removesuffix(".so").replace("-lcuda", "libcuda")
+    what, text, commands = TRITON_LACKS.get(
+        lacks, ("its C code does not compile", "Read the compiler's first error above", ())
+    )
+    headers = PYTHON_HEADERS.get(ways.distribution(case) or "")
+    if lacks == "python.h" and headers:
+        commands = ways.system_package(case, headers)
+    yield error(
+        "triton-build-failed",
+        f"Triton cannot build its helper: {what}",
+        evidence=told(said),
+        fix=Fix(text=text, commands=commands, needs_root=lacks == "python.h"),
+    )
 
 
 def triton_no_compiler(case: Case) -> Iterator[Finding]:
@@ -103,6 +156,7 @@ def two_toolkits(case: Case) -> Iterator[Finding]:
 RULES = (
     triton_missing_windows,
     triton_no_compiler,
+    triton_build_failed,
     stale_cuda_path,
     toolkit_differs,
     two_toolkits,

@@ -292,9 +292,10 @@ SILENT = ("hung", "crashed")
 
 def child_failed(case: Case) -> Iterator[Finding]:
     """A library of the driver crashed or hung when it was asked."""
-    said = tuple(e for e in events(case, "child-failed") if e.values.get("how") in SILENT)
+    children = tuple(e for e in events(case, "child-failed") if e.values.get("how") in SILENT)
+    said = (*children, *events(case, "driver-does-not-answer"))
     if said:
-        how = said[0].values.get("how", "failed")
+        how = said[0].values.get("how", "gets no answer")
         what = said[0].values.get("asked", "the driver")
         make = warning if driver_answers(case) else error
         yield make(

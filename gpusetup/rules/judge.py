@@ -26,6 +26,7 @@ from gpusetup.rules import (
     driver,
     driver_age,
     driver_state,
+    engines,
     extensions,
     fault,
     gpu,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
 RULES: tuple[Rule, ...] = (
     *container.RULES,
+    *engines.RULES,
     *driver.RULES,
     *driver_state.RULES,
     *driver_age.RULES,

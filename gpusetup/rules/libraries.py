@@ -4,42 +4,90 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Finding, Fix, Package, parsed
+from gpusetup.model import Event, Evidence, Finding, Fix, Package, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
     cuda_needed,
     error,
     events,
+    is_report,
     note,
+    on,
     package,
     shown,
     told,
     warning,
 )
 from gpusetup.rules.companions import public
+from gpusetup.rules.driver import DRIVER_LIBRARIES
+from gpusetup.rules.messages import Message
+from gpusetup.rules.messages import said as spoken
+from gpusetup.value import replace
 
 
 def foreign_libraries(case: Case) -> Iterator[Finding]:
     """LD_LIBRARY_PATH puts other CUDA libraries in front of torch's own."""
     said = events(case, "foreign-library")
-    broken = events(case, "library-conflict") or (said and case.snapshot.torch.import_error)
+    clash = events(case, "library-conflict", "cudnn-version-mismatch")
+    broken = clash or (said and case.snapshot.torch.import_error)
     if not (said or broken) or (not case.snapshot.torch.installed and not broken):
         return
     make = error if broken else warning
-    folder = next((e.values["folder"] for e in said if "folder" in e.values), "a foreign folder")
+    folder = _foreign_folder(case)
+    by = "LD_LIBRARY_PATH puts" if folder else "The loader finds"
     yield make(
         "ld-library-path-conflict",
-        f"LD_LIBRARY_PATH puts libraries from {folder} in front of those that torch brings",
+        f"{by} libraries from {folder or 'another place'} in front of those that torch brings"
+        + _which(clash),
         detail="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one "
-        "in front "
-        "fails to load or lacks symbols.",
-        evidence=(*told(events(case, "library-conflict")), *told(said)),
-        fix=Fix(
-            text="Take these folders out of LD_LIBRARY_PATH for torch",
-            commands=("unset LD_LIBRARY_PATH",),
-        ),
+        "in front fails to load or lacks symbols.",
+        evidence=(*told(clash), *told(said), *_library_path(case)),
+        fix=_own_libraries_first(case, clash),
     )
+
+
+def _foreign_folder(case: Case) -> str | None:
+    named = events(case, "foreign-library", "library-conflict")
+    return next((e.values["folder"] for e in named if e.values.get("folder")), None)
+
+
+def _which(clash: tuple[Event, ...]) -> str:
+    """The library of which two versions meet, as far as the message says."""
+    for event in clash:
+        values = event.values
+        if values.get("compiled") and values.get("loaded"):
+            return f" (cuDNN {values['loaded']} is loaded, {values['compiled']} is needed)"
+        if values.get("library"):
+            return f" ({values['library']})"
+    return ""
+
+
+def _library_path(case: Case) -> tuple[Evidence, ...]:
+    value = case.snapshot.environment.get("LD_LIBRARY_PATH")
+    return (Evidence(source="environment", text=f"LD_LIBRARY_PATH={value}"),) if value else ()
+
+
+def _own_libraries_first(case: Case, clash: tuple[Event, ...]) -> Fix:
+    if any("stdc++" in e.values.get("library", "") for e in clash):
+        return Fix(
+            text="Let the environment's own libstdc++ be found first (in conda install it; it is "
+            "newer than the system's)",
+            commands=(
+                ways.command(case, "conda", "install", "-c", "conda-forge", "libstdcxx-ng"),
+                "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib",
+            ),
+        )
+    if on(case, "windows"):
+        return Fix(
+            text="Take the folders of other CUDA and cuDNN versions out of PATH for torch, and "
+            "remove their DLLs from Windows\\System32"
+        )
+    again = ways.install_torch(case).commands if not _foreign_folder(case) else ()
+    text = "Take foreign folders out of LD_LIBRARY_PATH for torch"
+    if again:
+        text += "; where that does not help, two installs lie over each other: install torch anew"
+    return Fix(text=text, commands=("unset LD_LIBRARY_PATH", *again))
 
 
 def libcuda_stub(case: Case) -> Iterator[Finding]:
@@ -52,6 +100,8 @@ def libcuda_stub(case: Case) -> Iterator[Finding]:
     said = events(case, "libcuda-stub")
     if not loaded and not said:
         return
+    # A text quotes what failed; on a live machine a folder on the path may do no harm yet.
+    loaded = loaded or (is_report(case) and not any(e.values.get("folder") for e in said))
     make = error if loaded else warning
     yield make(
         "libcuda-stub",
@@ -59,7 +109,7 @@ def libcuda_stub(case: Case) -> Iterator[Finding]:
         if loaded
         else "The toolkit's stub libcuda is on LD_LIBRARY_PATH: it may be loaded instead of the "
         "driver's",
-        evidence=(*((shown(case, "driver.libcuda_path", path),) if loaded else ()), *told(said)),
+        evidence=(*((shown(case, "driver.libcuda_path", path),) if path else ()), *told(said)),
         fix=Fix(
             text="Take the stubs folder out of LD_LIBRARY_PATH",
             commands=_without_stubs(case),
@@ -82,21 +132,34 @@ def cuda_lib_missing(case: Case) -> Iterator[Finding]:
         for p in case.snapshot.packages or ()
         if p.name.startswith("nvidia-") and p.intact is False
     ]
-    said = events(case, "cuda-lib-missing")
+    said = tuple(
+        e
+        for e in events(case, "cuda-lib-missing")
+        if not e.values.get("library", "").startswith(DRIVER_LIBRARIES)
+    )
     if not cut and not said:
         return
     name = cut[0].name if cut else said[0].values.get("library", "a CUDA library")
     yield error(
         "cuda-lib-missing",
-        f"{name} is missing or not whole: torch cannot load its CUDA libraries",
+        f"{name} is missing or not whole: what links against it cannot load",
+        detail="The number in a library's name is the CUDA that torch, or the extension, was built "
+        "for.",
         evidence=(
             *told(said),
             *(shown(case, "packages", f"{p.name} {p.version}: files are missing") for p in cut[:3]),
         ),
-        fix=_reinstall(case, cut)
-        if cut
-        else ways.install_torch(case, "Install torch with its libraries. "),
+        fix=_reinstall(case, cut) if cut else _with_libraries(case, name),
     )
+
+
+def _with_libraries(case: Case, library: str) -> Fix:
+    """torch anew with its libraries; an extension of another CUDA must be built for torch's."""
+    way = ways.install_torch(case, "Install torch with its libraries. ")
+    needed = cuda_needed(case.snapshot.torch)
+    text = "If an extension asks for it (the traceback names its file): install the extension's "
+    text += f"build for {f'CUDA {needed}' if needed else 'the CUDA of the installed torch'}. Else: "
+    return replace(way, text=text + way.text)
 
 
 def _reinstall(case: Case, cut: list[Package]) -> Fix:
@@ -149,12 +212,12 @@ def numpy_abi_mismatch(case: Case) -> Iterator[Finding]:
     if not said and not (old and numpy and parsed(numpy.version).major >= 2):
         return
     have = f"numpy {numpy.version}" if numpy else "numpy 2"
-    yield error(
+    what = f"torch {torch.version}" if old else "A compiled module (torch or one beside it)"
+    make = warning if not said and torch.cuda_available else error
+    yield make(
         "numpy-abi-mismatch",
-        f"torch {torch.version or ''} was built for NumPy 1 and {have} is installed".replace(
-            "  ", " "
-        ),
-        evidence=(*told(said), shown(case, "packages", have)),
+        f"{what} was built for NumPy 1 and {have} is installed",
+        evidence=(*told(said), *((shown(case, "packages", have),) if numpy else ())),
         fix=Fix(
             text=f"Install NumPy 1, or a torch from {NUMPY2_FROM} on",
             commands=(ways.pip(case, "install", "numpy<2"),),
@@ -172,21 +235,56 @@ def mkl_version_mismatch(case: Case) -> Iterator[Finding]:
     said = events(case, "mkl-version-mismatch")
     by_conda = torch.installer == "conda" and torch.version is not None
     old = by_conda and parsed(public(torch.version or "0")) < parsed("2.4")
+    old = old and torch.cuda_available is None  # whoever said so had imported torch
     if not said and not (old and mkl and parsed(mkl.version) >= parsed(MKL_BROKE)):
         return
     have = f"mkl {mkl.version}" if mkl else "mkl 2024.1 or newer"
     yield error(
         "mkl-version-mismatch",
         f"{have} lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
-        evidence=(*told(said), shown(case, "packages", have)),
+        evidence=(*told(said), *((shown(case, "packages", have),) if mkl else ())),
         fix=Fix(
-            text="Install an older MKL in this environment",
+            text="Install an older MKL in this environment, or take torch from pip",
             commands=(ways.command(case, "conda", "install", "mkl<2024.1"),),
         ),
     )
 
 
+DLLS = (
+    Message(
+        kind="dll-missing",
+        id="windows-dll-missing",
+        title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
+        plain="Windows cannot load torch's DLLs: one that they need is missing",
+        detail="Mostly the runtime of Visual C++ (msvcp140, vcruntime140_1), for torch 2.4.0 also "
+        "libomp140.x86_64.dll; error 1114 comes from an outdated runtime too.",
+        text="Install the current Visual C++ runtime (x64), then torch anew (2.4.1 or newer)",
+        commands=(
+            "winget install Microsoft.VCRedist.2015+.x64",
+            "gpusetup install",
+        ),
+        needs_root=True,
+    ),
+    Message(
+        kind="pagefile-too-small",
+        id="windows-pagefile-too-small",
+        title="The Windows page file is too small to load torch's DLLs (error 1455)",
+        detail="Windows reserves room for the CUDA DLLs in every process; each DataLoader worker "
+        "is a process.",
+        text="Let Windows manage the page file, or enlarge it on a disk with room (System, "
+        "Advanced, Performance, Virtual memory), and start again; use fewer workers",
+        commands=("SystemPropertiesPerformance.exe",),
+        needs_root=True,
+    ),
+)
+
+
+def windows_dlls(case: Case) -> Iterator[Finding]:
+    yield from spoken(case, DLLS)
+
+
 RULES = (
+    windows_dlls,
     foreign_libraries,
     libcuda_stub,
     cuda_lib_missing,

@@ -19,6 +19,10 @@ PROCESS = (
 )
 
 BOUNDARY = (
+    "container-toolkit-missing",
+    "container-cdi-unresolvable",
+    "k8s-gpu-not-allocatable",
+    "container-hook-failed",
     "container-no-gpu",
     "container-nvml-lost",
     "container-driver-capability-missing",
@@ -64,11 +68,31 @@ READINESS = (
     "cuda-init-failed",
 )
 
-WHEEL = (
+INSTALL = (
     "python-32bit",
+    "wrong-index",
     "python-no-wheel",
-    "glibc-too-old",
+    "download-network-error",
+    "download-hash-mismatch",
     "pip-cache-disk-full",
+    "pip-missing",
+    "externally-managed",
+    "site-not-writable",
+    "installed-by-two",
+    "conda-cuda-virtual-missing",
+    "resolver-conflict",
+    "package-not-found",
+    "build-isolation-no-torch",
+    "cuda-toolkit-mismatch-extension-build",
+    "cuda-toolkit-missing",
+    "compiler-too-new",
+    "smi-banner-misread",
+)
+
+WHEEL = (
+    "glibc-too-old",
+    "windows-pagefile-too-small",
+    "windows-dll-missing",
     "jetson-wrong-wheel",
     "two-torch-installs",
     "mixed-conda-pip",
@@ -83,18 +107,41 @@ WHEEL = (
 )
 
 LIBRARIES = (
-    "ld-library-path-conflict",
-    "cuda-lib-missing",
     "mkl-version-mismatch",
-    "numpy-abi-mismatch",
+    "ld-library-path-conflict",
+    "extension-abi-mismatch",
     "torchvision-mismatch",
     "torchaudio-mismatch",
+    "cuda-lib-missing",
+    "numpy-abi-mismatch",
     "torch-import-failed",
+    "extension-arch-mismatch",
+    "no-kernel-image",
+    "jit-arch-rejected",
+    "ptx-unsupported-toolchain",
+    "gpu-too-old-for-triton",
+    "triton-build-failed",
     "triton-no-compiler",
     "triton-missing-windows",
+    "library-missing",
+)
+
+RUNNING = (
     "shm-too-small",
+    "cuda-fork-reinit",
+    "nccl-unavailable-windows",
+    "nccl-duplicate-gpu",
+    "nccl-no-socket-interface",
+    "nccl-shm-error",
+    "nccl-p2p-failure",
+    "rdma-memlock",
     "bf16-unsupported",
-    "gpu-too-old-for-triton",
+    "out-of-memory",
+    "host-out-of-memory",
+    "dataloader-worker-killed",
+    "tf32-precision",
+    "nccl-timeout",
+    "nccl-error",
     "torch-sees-no-gpu",
     "gpu-check-failed",
 )
@@ -114,8 +161,10 @@ ORDER = (
     *HARDWARE,
     *DRIVER,
     *READINESS,
+    *INSTALL,
     *WHEEL,
     *LIBRARIES,
+    *RUNNING,
     *LOSSES,
 )
 
@@ -127,6 +176,13 @@ NO_INIT = (*NO_DEVICE, "cuda-unknown-error", "os-call-failed", "cuda-init-failed
 NO_DRIVER = (*NO_INIT, "uvm-missing", "nvml-mismatch", "libcuda-driver-mismatch", "driver-too-old")
 
 BROKEN_TORCH = ("torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing")
+
+NO_TORCH = ("torch-missing", "torch-half-installed", "torch-import-failed")
+"""What an install that failed leaves behind."""
+
+UNINSTALLABLE = (*NO_TORCH, "resolver-conflict", "package-not-found")
+
+NCCL_SAYS = ("nccl-error", "nccl-timeout")
 
 COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch", "numpy-abi-mismatch")
 
@@ -178,11 +234,27 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "cuda-unknown-error": NO_DEVICE,
     "cuda-sees-no-device": ("torch-sees-no-gpu", "gpu-check-failed"),
     "cuda-init-failed": NO_DEVICE,
-    "python-32bit": ("torch-missing",),
-    "python-no-wheel": ("torch-missing",),
-    "glibc-too-old": ("torch-missing", "torch-import-failed"),
-    "no-wheel-for-platform": ("torch-missing",),
-    "pip-cache-disk-full": ("torch-half-installed", "torch-missing"),
+    "container-toolkit-missing": (*NO_DRIVER, "container-no-gpu", "driver-missing"),
+    "container-cdi-unresolvable": (*NO_DRIVER, "container-no-gpu", "driver-missing"),
+    "k8s-gpu-not-allocatable": (*NO_DRIVER, "container-no-gpu"),
+    "container-hook-failed": (*NO_DRIVER, "container-no-gpu"),
+    "python-32bit": (*UNINSTALLABLE, "python-no-wheel", "wrong-index"),
+    "wrong-index": (*UNINSTALLABLE, "python-no-wheel"),
+    "python-no-wheel": UNINSTALLABLE,
+    "no-wheel-for-platform": (*UNINSTALLABLE, "python-no-wheel", "wrong-index"),
+    "download-network-error": (*UNINSTALLABLE, "download-hash-mismatch", "python-no-wheel"),
+    "download-hash-mismatch": NO_TORCH,
+    "pip-cache-disk-full": (*NO_TORCH, "download-hash-mismatch"),
+    "pip-missing": ("torch-missing",),
+    "externally-managed": ("torch-missing",),
+    "site-not-writable": ("torch-missing",),
+    "conda-cuda-virtual-missing": ("resolver-conflict",),
+    "resolver-conflict": ("torch-missing",),
+    "build-isolation-no-torch": ("torch-missing",),
+    "cuda-toolkit-missing": ("build-isolation-no-torch",),
+    "glibc-too-old": (*NO_TORCH, "cuda-lib-missing", "library-missing"),
+    "windows-pagefile-too-small": (*BROKEN_TORCH, "windows-dll-missing"),
+    "windows-dll-missing": ("torch-import-failed", "cuda-lib-missing"),
     "jetson-wrong-wheel": (
         *BROKEN_TORCH,
         "torch-cpu-build",
@@ -196,10 +268,27 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "xpu-wheel-on-nvidia": (*BROKEN_TORCH, *COMPANIONS),
     "torch-cpu-build": BROKEN_TORCH,
     "driver-too-old": NO_DEVICE,
-    "arch-too-new-for-wheel": ("gpu-check-failed",),
-    "arch-too-old-for-wheel": ("gpu-check-failed", "torch-sees-no-gpu"),
+    "arch-too-new-for-wheel": ("gpu-check-failed", "no-kernel-image", "extension-arch-mismatch"),
+    "arch-too-old-for-wheel": (
+        "gpu-check-failed",
+        "torch-sees-no-gpu",
+        "no-kernel-image",
+        "extension-arch-mismatch",
+    ),
     "torch-missing": ("torchvision-mismatch", "torchaudio-mismatch"),
-    "ld-library-path-conflict": ("torch-import-failed", "gpu-check-failed"),
+    "ld-library-path-conflict": ("torch-import-failed", "gpu-check-failed", "library-missing"),
+    "extension-abi-mismatch": ("torch-import-failed", "extension-arch-mismatch"),
+    "extension-arch-mismatch": ("no-kernel-image", "gpu-check-failed"),
+    "triton-build-failed": ("triton-no-compiler",),
+    "shm-too-small": ("dataloader-worker-killed", "nccl-shm-error", *NCCL_SAYS),
+    "nccl-duplicate-gpu": NCCL_SAYS,
+    "nccl-no-socket-interface": NCCL_SAYS,
+    "nccl-shm-error": NCCL_SAYS,
+    "nccl-p2p-failure": NCCL_SAYS,
+    "rdma-memlock": NCCL_SAYS,
+    "out-of-memory": ("gpu-check-failed", *NCCL_SAYS),
+    "host-out-of-memory": ("dataloader-worker-killed",),
+    "nccl-timeout": ("nccl-error",),
     "cuda-lib-missing": ("torch-import-failed", "gpu-check-failed"),
     "mkl-version-mismatch": ("torch-import-failed",),
     "numpy-abi-mismatch": ("torch-import-failed",),

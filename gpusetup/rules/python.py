@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Evidence, Finding, Fix, parsed
+from gpusetup.model import Event, Evidence, Finding, Fix, parsed
 from gpusetup.rules import ways
-from gpusetup.rules.case import Case, error, events, note, on, shown, told, warning
+from gpusetup.rules.case import Case, error, events, is_report, note, on, shown, told, warning
 
 
 def python_32bit(case: Case) -> Iterator[Finding]:
@@ -26,17 +26,22 @@ def python_no_wheel(case: Case) -> Iterator[Finding]:
     """No build in the catalog is for this Python, on a platform that has builds."""
     python = case.snapshot.python
     tag = python_tag(case)
-    said = events(case, "python-no-wheel")
-    if python.bits == 32 or tag is None:
+    if python.bits == 32 or tag is None or _no_install_is_meant(case):
         return
     here = [row for row in case.catalog.builds if _same_platform(case, row.os, row.machine)]
-    if said or (here and not any(tag in row.pythons for row in here)):
+    if here and not any(tag in row.pythons for row in here):
         yield error(
             "python-no-wheel",
             f"torch has no wheel for Python {tag}",
-            evidence=(*told(said), shown(case, "python.version", f"Python {python.version}")),
+            evidence=(shown(case, "python.version", f"Python {python.version}"),),
             fix=_other_python(case),
         )
+
+
+def _no_install_is_meant(case: Case) -> bool:
+    """A text from an environment that has its torch: an old Python is no trouble of its own."""
+    torch = case.snapshot.torch
+    return is_report(case) and bool(torch.version or case.snapshot.events)
 
 
 def python_tag(case: Case) -> str | None:
@@ -82,6 +87,8 @@ def no_wheel_for_platform(case: Case) -> Iterator[Finding]:
     os = case.snapshot.os
     if os.family is None or os.machine is None or case.snapshot.python.bits == 32:
         return
+    if _no_install_is_meant(case):
+        return
     musl = (os.libc or "").startswith("musl")
     known = any(_same_platform(case, row.os, row.machine) for row in case.catalog.builds)
     if musl or not known:
@@ -113,10 +120,11 @@ def glibc_too_old(case: Case) -> Iterator[Finding]:
     found = libc.removeprefix("glibc ") if libc.startswith("glibc ") else None
     needed = _least_glibc(case)
     short = bool(found and needed and parsed(found) < parsed(needed))
+    short = short and not _no_install_is_meant(case)
     if said or short:
         yield error(
             "glibc-too-old",
-            f"glibc {found or 'here'} is older than {needed or 'what'} torch's wheels need",
+            _glibc_title(said, found, needed),
             evidence=(*told(said), *((shown(case, "os.libc", libc),) if libc else ())),
             fix=Fix(
                 text="Use a newer distribution, or a container with one (a system's glibc is not "
@@ -124,6 +132,15 @@ def glibc_too_old(case: Case) -> Iterator[Finding]:
                 commands=("docker run --rm --gpus all -it ubuntu:24.04",),
             ),
         )
+
+
+def _glibc_title(said: tuple[Event, ...], found: str | None, needed: str | None) -> str:
+    if not said:
+        return f"glibc {found or 'here'} is older than {needed or 'what'} torch's wheels need"
+    values = said[0].values
+    who = values.get("library") or "a binary"
+    wants = f"glibc {values['needed']}" if values.get("needed") else "a newer glibc"
+    return f"{who} needs {wants}, this system has {found or 'an older one'}"
 
 
 def _least_glibc(case: Case) -> str | None:
@@ -140,9 +157,8 @@ def pip_missing(case: Case) -> Iterator[Finding]:
         yield make(
             "pip-missing",
             "The target environment has no pip: `pip install` would go elsewhere",
-            evidence=(
-                shown(case, "python.has_pip", f"no pip in {case.snapshot.python.prefix or 'it'}"),
-            ),
+            evidence=told(said)
+            or (shown(case, "python.has_pip", f"no pip in {case.snapshot.python.prefix or 'it'}"),),
             fix=Fix(
                 text="Use uv (as gpusetup does), or add pip",
                 commands=(
@@ -250,7 +266,9 @@ def module_shadowed(case: Case) -> Iterator[Finding]:
     if said:
         module, path = said[0].values.get("module", "a module"), said[0].values.get("path", "")
         broken = (
-            module in ("torch", "torchvision", "torchaudio") or case.snapshot.torch.import_error
+            module in ("torch", "torchvision", "torchaudio")
+            or case.snapshot.torch.import_error
+            or is_report(case)
         )
         make = error if broken else warning
         yield make(

@@ -14,6 +14,7 @@ from gpusetup.model import (
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
+    cuda_errors,
     error,
     events,
     gib,
@@ -72,7 +73,7 @@ def running_messages(case: Case) -> Iterator[Finding]:
 
 def out_of_memory(case: Case) -> Iterator[Finding]:
     """The GPU's memory did not suffice."""
-    heard = events(case, "cuda-out-of-memory")
+    heard = (*events(case, "cuda-out-of-memory"), *cuda_errors(case, 2))
     if heard:
         yield error(
             "out-of-memory",
@@ -127,7 +128,7 @@ def _allocator(case: Case) -> tuple[str, ...]:
 
 def ptx_unsupported(case: Case) -> Iterator[Finding]:
     """PTX of a newer toolkit than the driver can compile (error 222)."""
-    heard = events(case, "ptx-unsupported")
+    heard = (*events(case, "ptx-unsupported"), *cuda_errors(case, 218, 222))
     if not heard:
         return
     cuda = case.snapshot.driver.cuda
