@@ -98,6 +98,17 @@ def read_precision(torch: Any, device: str, capability: Optional[Tuple[int, int]
     return effective_cuda(_said(torch, CUDA_SETTINGS), os.environ, capability)
 
 
+def read_conv_precision(
+    torch: Any, device: str, capability: Optional[Tuple[int, int]]
+) -> Precision:
+    """The same of convolutions; cuDNN may use TF32 by default, and some of its ways, and all of
+    those without it, are matrix products."""
+    product = read_precision(torch, device, capability)
+    if capability is None:
+        return coarsest((product, effective_cpu(_said(torch, CPU_CONV), os.environ)))
+    return coarsest((product, effective_cuda(_said(torch, CUDA_CONV), os.environ, capability)))
+
+
 def _new_setting(path: str) -> Callable[[Any], Precision]:
     """`torch.backends.X.matmul.fp32_precision`, torch 2.9 and later: ieee, tf32, bf16, none."""
 
@@ -124,7 +135,16 @@ def _matmul_precision(torch: Any) -> Precision:
 
 
 CUDA_SETTINGS = (_new_setting("cuda.matmul"), _allow_tf32, _matmul_precision)
+
+
+def _cudnn_tf32(torch: Any) -> Precision:
+    allowed = bool(torch.backends.cudnn.allow_tf32)
+    return Precision("tf32" if allowed else "ieee", "torch.backends.cudnn.allow_tf32")
+
+
 CPU_SETTINGS = (_new_setting("mkldnn.matmul"), _matmul_precision)
+CUDA_CONV = (_new_setting("cudnn.conv"), _cudnn_tf32)
+CPU_CONV = (_new_setting("mkldnn.conv"),)
 
 
 def _said(torch: Any, readers: Tuple[Callable[[Any], Precision], ...]) -> Tuple[Precision, ...]:
