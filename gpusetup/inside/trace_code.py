@@ -188,6 +188,8 @@ class Tracer:
         self.steps = sibling("trace_step")
         self.mesh = self.fake_mesh() if request["strategy"] == "fsdp" else None
         torch.cuda._lazy_init = no_cuda
+        if request["amp"] and request["as_on"] == "cuda":
+            self.rules = sibling("trace_amp").as_on_cuda()
         self.function = function_named(request["code"])
 
     def fake_mesh(self) -> Any:

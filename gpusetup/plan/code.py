@@ -52,6 +52,8 @@ class CodeRequest(Value):
     """Whether further batches are traced, as `largest_batch` needs."""
     foreach: bool = True
     """Whether optimizers work on all parameters at once, as they do on CUDA."""
+    as_on: Literal["cuda", "cpu"] = "cuda"
+    """Whose choice of dtypes autocast follows."""
 
 
 class Standing(Value):
