@@ -107,10 +107,107 @@ class VerifyAnswer(Value):
     checks: tuple[CheckAnswer, ...]
 
 
+class PlanMemory(Value):
+    """GiB on the fullest GPU by what they are for; `capacity` is what CUDA gives a program."""
+
+    states: float
+    checkpoints: float
+    logits: float
+    fragmentation: float
+    other: float
+    total: float
+    capacity: float
+    host: float = 0.0
+    """GiB of the machine's own memory that Offload needs."""
+
+
+class RunnerUp(Value):
+    """The recipe before the chosen one in the order, or the nearest where none fits."""
+
+    recipe: str
+    short_gib: float | None
+    """What it lacks; null where a measurement, not the model, ruled it out."""
+
+
+class FewerGpus(Value):
+    gpus: int
+    recipe: str
+
+
+class Rung(Value):
+    """One step of the ladder to climb when memory runs out all the same."""
+
+    step: str
+    saves_gib: float
+
+
+class PlanCell(Value):
+    """One plan: the recipe, or `-`, and everything that follows from it."""
+
+    fits: bool
+    recipe: str
+    basis: Literal["measured", "predicted"]
+    confidence: Literal["measured", "clear", "close"]
+    memory_gib: PlanMemory
+    margin_percent: float
+    runner_up: RunnerUp | None = None
+    better: FewerGpus | None = None
+    env: Mapping[str, str] = {}
+    settings: Mapping[str, Any] = {}
+    ladder: tuple[Rung, ...] = ()
+    advice: tuple[str, ...] = ()
+    model: str
+    parameters: int
+    active_parameters: int
+    gpu: str
+    gpus: int
+    context: int
+    batch: int | None = None
+    strategy: str = "fsdp"
+    source: str = ""
+    """Where the answer comes from, in a sentence."""
+    solved: Literal["context", "batch", "gpus"] | None = None
+    """Which of the three was asked for and is the answer."""
+
+
+class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: ignore[call-arg]
+    """A plan as a document of its own."""
+
+
+class PlanCellsAnswer(Value):
+    schema: Literal["gpusetup.plan-cells/1"] = "gpusetup.plan-cells/1"
+    cells: tuple[PlanCell, ...]
+
+
+class FitScore(Value):
+    """Shares of the cells: recipe as measured, recipe too bold, fits or not as measured."""
+
+    cells: int
+    exact: float
+    unsafe: float
+    fits_or_not: float
+
+
+class PlanCalibrationAnswer(Value):
+    """Constants fitted to somebody's own cells; `plan --constants FILE` uses the document."""
+
+    schema: Literal["gpusetup.plan-calibration/1"] = "gpusetup.plan-calibration/1"
+    constants: Mapping[str, float]
+    before: FitScore
+    """The shipped constants on these cells."""
+    after: FitScore
+    """The fitted ones on the cells they were fitted to."""
+    cross_validated: FitScore
+    """Each part of the cells judged by constants that were fitted to the others."""
+
+
 ANSWERS: dict[str, type] = {
     "doctor": DoctorAnswer,
     "error": ErrorAnswer,
     "install": InstallAnswer,
+    "plan": PlanAnswer,
+    "plan-calibration": PlanCalibrationAnswer,
+    "plan-cells": PlanCellsAnswer,
     "resolve": ResolveAnswer,
     "snapshot": Snapshot,
     "verify": VerifyAnswer,
@@ -122,6 +219,9 @@ __all__ = [
     "DoctorAnswer",
     "ErrorAnswer",
     "InstallAnswer",
+    "PlanAnswer",
+    "PlanCell",
+    "PlanCellsAnswer",
     "Resolution",
     "ResolveAnswer",
     "VerifyAnswer",

@@ -22,6 +22,8 @@ COMMANDS = {
     "resolve": "says which PyTorch build fits this machine, and why not the others",
     "install": "installs the build that fits, proves it works, or puts back what was there",
     "verify": "proves by computing that torch works on the GPUs of this interpreter",
+    "plan": "says whether a training workload fits on these GPUs, and with which recipe",
+    "monitor": "watches utilisation, memory, temperature and power; ends with a verdict",
     "snapshot": "prints the redacted record of this machine",
     "schema": "prints the JSON schema of a command's answer",
     "completion": "prints a completion script for your shell",
@@ -33,6 +35,18 @@ INTERRUPTED = 130
 
 class Parser(argparse.ArgumentParser):
     """An argparse parser whose complaints are `UsageError`s like any other."""
+
+    takes_command = False
+    """Whether what follows a first `--` is somebody's command; it becomes `after`."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        words = list(args or ())
+        if not self.takes_command:
+            return super().parse_known_args(words, namespace)
+        place = words.index("--") if "--" in words else len(words)
+        options, rest = super().parse_known_args(words[:place], namespace)
+        options.after = words[place + 1 :]
+        return options, rest
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UsageError(message, hint=f"`{self.prog} --help` shows what it takes")

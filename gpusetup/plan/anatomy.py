@@ -289,7 +289,7 @@ def _norms(config: Config) -> int:
 
 
 def _mlp(config: Config, index: int) -> tuple[int, int, int]:
-    """The MLP of one layer: all its parameters, those one token uses, the width one token passes."""
+    """The MLP of one layer: all its parameters, those a token uses, the width a token passes."""
     experts = config.values.get("num_local_experts") or config.values.get("num_experts")
     if not experts or not _is_sparse(config, index):
         width = config.get("intermediate_size", 4 * config.need("hidden_size"))

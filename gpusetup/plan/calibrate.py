@@ -315,11 +315,12 @@ def cross_validated(facts: Sequence[Cell | Trial], start: Constants) -> Score:
     for group in dict.fromkeys(fact.group for fact in facts):
         rest = [fact for fact in facts if fact.group != group]
         held = [fact for fact in facts if fact.group == group]
-        scores.append(_judged(held, fit(rest, start)))
+        scores.append(judged(held, fit(rest, start)))
     return mean(scores)
 
 
-def _judged(facts: Sequence[Cell | Trial], c: Constants) -> Score:
+def judged(facts: Sequence[Cell | Trial], c: Constants) -> Score:
+    """Cells and runs together."""
     cells = [fact for fact in facts if isinstance(fact, Cell)]
     trials = [fact for fact in facts if isinstance(fact, Trial)]
     return mean([judge(cells, c), judge_trials(trials, c)])

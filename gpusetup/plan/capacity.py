@@ -10,10 +10,9 @@ from gpusetup.plan.workload import GIB
 MIB = 1 << 20
 
 TOTALS: tuple[tuple[str, float], ...] = (
-    ("A100-SXM4-80GB", 79.15),
-    ("A100 80GB PCIe", 79.15),
+    ("A100 80GB", 79.15),
     ("H20", 95.0),
-    ("H100 80GB HBM3", 79.10),
+    ("H100 80GB", 79.10),
     ("RTX 4090", 23.65),
     ("Tesla T4", 14.75),
 )

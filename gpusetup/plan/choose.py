@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpusetup.plan.memory import SHARDED, Constants, Parts, parts
 from gpusetup.plan.workload import Recipe, Workload
-from gpusetup.value import Value, replace
+from gpusetup.value import Value
 
 SAFE = 0.01
 """The share of the memory that `--safe` leaves free."""
@@ -94,8 +94,11 @@ def sequence_degrees(w: Workload, limits: Limits) -> tuple[int, ...]:
 
     >>> from gpusetup.plan.models import model_named
     >>> w = Workload(shape=model_named("qwen3-14b"), gpus=6, context=4096)
-    >>> sequence_degrees(w, Limits(capacity=0)), sequence_degrees(replace(w, gpus=8), Limits(capacity=0))
-    ((1, 2), (1, 2, 4, 8))
+    >>> sequence_degrees(w, Limits(capacity=0))
+    (1, 2)
+    >>> from gpusetup.value import replace
+    >>> sequence_degrees(replace(w, gpus=8), Limits(capacity=0))
+    (1, 2, 4, 8)
     """
     if limits.sp is not None:
         return (limits.sp,)
@@ -104,23 +107,3 @@ def sequence_degrees(w: Workload, limits: Limits) -> tuple[int, ...]:
     heads = w.shape.heads // w.tensor_parallel
     bound = min(w.data_parallel, heads)
     return tuple(n for n in range(1, bound + 1) if w.data_parallel % n == 0 and heads % n == 0)
-
-
-def better_count(fit: Fit, c: Constants) -> Fit | None:
-    """Fewer of the GPUs with a recipe earlier in the order (a count with more divisors)."""
-    w = fit.workload
-    if w.batch is not None or fit.limits.sp is not None or w.strategy == "hsdp":
-        return None
-    unit = w.tensor_parallel * w.pipeline_parallel
-    best = None
-    for gpus in range(w.gpus - unit, 0, -unit):
-        other = choose(replace(w, gpus=gpus), fit.limits, c)
-        if _earlier(other, best or fit):
-            best = other
-    return best
-
-
-def _earlier(one: Fit, other: Fit) -> bool:
-    if one.chosen is None or other.chosen is None:
-        return one.chosen is not None and other.chosen is None
-    return one.chosen.recipe.rank < other.chosen.recipe.rank

@@ -205,7 +205,7 @@ def stage_layers(w: Workload) -> float:
 
 
 def checkpoint_amount(w: Workload, r: Recipe) -> float:
-    """Elements that checkpointing keeps: the input of every layer (Chen et al., arXiv 1604.06174)."""
+    """Elements that checkpointing keeps: every layer's input (Chen et al., arXiv 1604.06174)."""
     if not w.checkpointing:
         return 0.0
     return stage_layers(w) * w.shape.hidden * tokens_per_gpu(w, r) * (w.compute_bytes / 2)

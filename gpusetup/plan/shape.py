@@ -10,7 +10,7 @@ class Shape(Value):
 
     name: str
     kind: str = "transformer"
-    """The family of its `config.json` (`qwen3`, `mixtral`, ...); `transformer` when only guessed."""
+    """The family of its `config.json` (`qwen3`, `mixtral`, ...); `transformer` when guessed."""
     parameters: int
     active: int
     """The parameters that one token uses (fewer than all in a mixture of experts)."""

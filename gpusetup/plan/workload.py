@@ -26,7 +26,7 @@ class Workload(Value):
     context: int
     """Tokens of the longest sequence."""
     batch: int | None = None
-    """Sequences of one step on all GPUs together; None: batches are filled to a budget of tokens."""
+    """Sequences of a step on all GPUs together; None: batches are filled to a budget of tokens."""
     tokens: int | None = None
     """The budget of tokens a GPU where it is not `ceil(2 * context / SP)`."""
     strategy: Strategy = "fsdp"

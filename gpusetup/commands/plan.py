@@ -1,0 +1,267 @@
+"""`gpusetup plan`: does a training workload fit on these GPUs, and with which recipe."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.render.console import Console, plain
+
+if TYPE_CHECKING:
+    from gpusetup.answers import PlanCell
+    from gpusetup.plan.answer import Asked
+    from gpusetup.plan.memory import Constants
+    from gpusetup.plan.place import Place
+    from gpusetup.plan.question import Question
+    from gpusetup.plan.workload import Workload
+
+SUMMARY = (
+    "Says whether a training workload fits on these GPUs, with which recipe and by what margin. "
+    "GPUs are the trainer's; without a GPU's name, this machine's are meant."
+)
+EXAMPLES = (
+    'gpusetup plan --model qwen3-8b --context 32768 --gpu "A100 80GB" --gpus 4',
+    "gpusetup plan --params 124M --batch 2048 --gpus 8 --gpu-mem 8GiB --strategy ddp",
+    "gpusetup plan --model path/to/config.json --gpu H100 --gpus 8 --max-context",
+)
+STRATEGIES = ("single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
+OPTIMIZERS = ("adamw", "adam", "adamw8bit", "adafactor", "sgd", "sgd-momentum")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_machine_options(parser, python=False)
+    _what_options(parser)
+    _where_options(parser)
+    _how_options(parser)
+    _answer_options(parser)
+
+
+def _what_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is trained")
+    group.add_argument("--model", metavar="NAME", help="qwen3-8b, or a config.json or its folder")
+    group.add_argument("--params", metavar="124M", help="a model of this size, of the usual shape")
+    group.add_argument("--code", metavar="MODULE:FUNCTION", help="what your own code needs")
+    group.add_argument("--users", type=int, metavar="N", help="rows of a user embedding beside it")
+    group.add_argument("--items", type=int, metavar="N", help="rows of an item embedding beside it")
+    group.add_argument("--embedding-dim", type=int, metavar="N", help="the width of these tables")
+    group.add_argument("--context", type=int, metavar="N", help="tokens of the longest sequence")
+    group.add_argument(
+        "--batch", type=int, metavar="N", help="sequences a step on all GPUs together"
+    )
+    group.add_argument(
+        "--max-tokens", type=int, metavar="N", help="tokens a GPU at once (2 x context / SP)"
+    )
+    group.add_argument("--lora", type=int, metavar="RANK", help="train LoRA of this rank only")
+    group.add_argument(
+        "--frozen", type=float, default=0.0, metavar="SHARE", help="share not trained"
+    )
+
+
+def _where_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("where")
+    group.add_argument("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
+    group.add_argument("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
+    group.add_argument("--gpus", type=int, metavar="N", help="how many of them train")
+
+
+def _how_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how")
+    group.add_argument("--strategy", choices=STRATEGIES)
+    group.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
+    group.add_argument("--dtype", choices=("fp32", "bf16", "fp16"), default="fp32")
+    group.add_argument("--amp", choices=("bf16", "fp16", "none"), help="mixed precision")
+    group.add_argument("--checkpointing", action=argparse.BooleanOptionalAction, default=None)
+    group.add_argument("--loss", choices=("trainer", "eager", "fused"), help="the loss kernel")
+    group.add_argument("--sp", type=int, metavar="N", help="sequence parallelism of exactly N")
+    group.add_argument("--tp", type=int, default=1, metavar="N", help="tensor parallelism")
+    group.add_argument("--pp", type=int, default=1, metavar="N", help="pipeline parallelism")
+    group.add_argument("--shard", type=int, metavar="N", help="GPUs that share a copy under hsdp")
+
+
+def _answer_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("answer")
+    unknown = group.add_mutually_exclusive_group()
+    for flag, name, text in (
+        ("--max-context", "context", "find the longest context that fits"),
+        ("--max-batch", "batch", "find the largest batch that fits"),
+        ("--gpus-needed", "gpus", "find the fewest GPUs that do"),
+    ):
+        unknown.add_argument(flag, dest="solve", action="store_const", const=name, help=text)
+    group.add_argument("--safe", action="store_true", help="leave 1 %% of the memory free")
+    group.add_argument("--predict", action="store_true", help="leave the measured table aside")
+    group.add_argument("--table", action="store_true", help="a grid of lengths and GPU counts")
+    group.add_argument("--png", metavar="FILE", help="the grid as a picture")
+    group.add_argument("--cells", metavar="CSV", help="answer every row of a file")
+    group.add_argument("--calibrate", metavar="CSV", help="fit the constants to your own runs")
+    group.add_argument("--constants", metavar="FILE", help="use what `--calibrate` found")
+    group.add_argument("--format", choices=("text", "yaml"), default="text")
+
+
+def run(options: argparse.Namespace, out: Console) -> int:
+    _check_modes(options)
+    if options.code:
+        # The hook of `--code`: a child traces the user's model.
+        raise UsageError("`--code` is not here yet", hint="`--model`, `--params`")
+    if options.calibrate:
+        return _calibrate(options, out)
+    if options.cells:
+        return _cells(options, out)
+    asked, workload = _asked(options, out)
+    if options.table or options.png:
+        return _grid(options, out, asked, workload)
+    return _one(options, out, asked, workload)
+
+
+def _one(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) -> int:
+    from gpusetup.plan.answer import answer
+    from gpusetup.plan.decide import decide
+    from gpusetup.plan.solve import solve
+
+    decision = solve(w, asked.case, options.solve) if options.solve else decide(w, asked.case)
+    found = answer(decision, asked)
+    if options.format == "yaml":
+        from gpusetup.plan.yaml import plan_yaml
+
+        out.text(plan_yaml(found))
+    else:
+        from gpusetup.render.plan import plan_text
+
+        out.answer(_document(found), plain(plan_text(found)))
+    return 0 if found.fits else Unsatisfiable.exit_code
+
+
+def _document(found: PlanCell) -> object:
+    from gpusetup.answers import PlanAnswer
+    from gpusetup.value import fields
+
+    return PlanAnswer(**{field.name: getattr(found, field.name) for field in fields(found)})
+
+
+def _grid(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) -> int:
+    from gpusetup.answers import PlanCellsAnswer
+    from gpusetup.plan.grid import grid
+    from gpusetup.render.plan import grid_screen
+
+    found = grid(w, asked, options.gpus or asked.place.count)
+    if options.png:
+        from gpusetup.render.plan_png import write_png
+
+        write_png(found, Path(options.png))
+        out.talk(f"wrote {options.png}")
+    cells = tuple(plan for row in found.plans for plan in row)
+    if options.table or out.json:
+        out.answer(PlanCellsAnswer(cells=cells), grid_screen(found))
+    return 0 if any(plan.fits for plan in cells) else Unsatisfiable.exit_code
+
+
+def _cells(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.answers import PlanCellsAnswer
+    from gpusetup.catalog import load_catalog
+    from gpusetup.plan.cells import plans, read_rows
+    from gpusetup.render.plan import cells_text
+
+    rows = read_rows(Path(options.cells), load_catalog().gpus)
+    constants = _constants(options)
+    found = tuple(plans(rows, constants, predict=options.predict, safe=options.safe))
+    out.answer(PlanCellsAnswer(cells=found), plain(cells_text(found)))
+    return 0
+
+
+def _calibrate(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.catalog import load_catalog
+    from gpusetup.plan.cells import facts, read_rows
+    from gpusetup.plan.report import calibration
+    from gpusetup.render.plan import calibration_text
+
+    path = Path(options.calibrate)
+    found = calibration(facts(read_rows(path, load_catalog().gpus), path), _constants(options))
+    out.answer(found, calibration_text(found))
+    return 0
+
+
+def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
+    """The question, checked before the machine is read, and what its answer is made with."""
+    from gpusetup.plan.answer import Asked
+    from gpusetup.plan.decide import Case
+    from gpusetup.plan.question import assumed, shape_of_question, workload_of
+
+    question = _question(options)
+    shape = shape_of_question(question)
+    place = _place(options, out)
+    gpus = options.gpus or _default_gpus(question, place)
+    w = workload_of(question, shape, gpus, linux=place.system != "windows")
+    case = Case(
+        limits=place.limits(safe=options.safe, sp=options.sp),
+        constants=_constants(options),
+        measured_gpu=None if options.predict or options.constants else place.measured,
+    )
+    return Asked(place=place, case=case, solved=options.solve, notes=assumed(question, w)), w
+
+
+def _default_gpus(question: Question, place: Place) -> int:
+    """All GPUs of the machine; one where a GPU was only named, or is all that may be used."""
+    return 1 if question.strategy == "single" else place.count or question.smallest
+
+
+def _question(options: argparse.Namespace) -> Question:
+    from gpusetup.plan.question import Question
+    from gpusetup.value import fields
+
+    renamed = {"tokens": "max_tokens", "tensor_parallel": "tp", "pipeline_parallel": "pp"}
+    names = [field.name for field in fields(Question)]
+    said: dict[str, Any] = {name: getattr(options, renamed.get(name, name), None) for name in names}
+    return Question(**{**said, "grid": bool(options.table or options.png)})
+
+
+def _constants(options: argparse.Namespace) -> Constants:
+    from gpusetup.plan.memory import constants_in, shipped_constants
+
+    return constants_in(Path(options.constants)) if options.constants else shipped_constants()
+
+
+def _place(options: argparse.Namespace, out: Console) -> Place:
+    """The GPU that was named, or the machine's."""
+    from gpusetup.plan.capacity import size
+    from gpusetup.plan.place import machine_place, named_gpu, sized_gpu
+
+    if options.gpu_mem:
+        return sized_gpu(size(options.gpu_mem))
+    from gpusetup.catalog import load_catalog, with_catalog
+
+    catalog = load_catalog()
+    if options.gpu:
+        return named_gpu(options.gpu, catalog.gpus)
+    return machine_place(with_catalog(gather(options, out), catalog))
+
+
+def _check_modes(options: argparse.Namespace) -> None:
+    """Raise UsageError where two flags ask for different things."""
+    groups = (
+        ("--gpu", "--gpu-mem", "--from"),
+        ("--model", "--params", "--code", "--cells", "--calibrate"),
+        ("--table", "--max-context", "--max-batch", "--gpus-needed", "--cells", "--calibrate"),
+        ("--format yaml", "--json", "--table", "--png", "--cells", "--calibrate"),
+        ("--png", "--max-context", "--max-batch", "--gpus-needed"),
+        ("--cells", "--gpu", "--gpu-mem", "--from"),
+        ("--calibrate", "--gpu", "--gpu-mem", "--from"),
+    )
+    said = _said(options)
+    for group in groups:
+        both = [flag for flag in group if flag in said]
+        if len(both) > 1 and (group[0] in both or group[0] in ("--gpu", "--model", "--table")):
+            raise UsageError(f"`{both[0]}` and `{both[1]}` exclude each other")
+
+
+def _said(options: argparse.Namespace) -> set[str]:
+    flags = {
+        f"--{name.replace('_', '-')}": getattr(options, name)
+        for name in ("gpu", "gpu_mem", "model", "params", "code", "cells", "calibrate", "table")
+    }
+    solve = {"context": "--max-context", "batch": "--max-batch", "gpus": "--gpus-needed"}
+    flags |= {flag: options.solve == name for name, flag in solve.items()}
+    flags |= {"--from": options.machine_from, "--json": options.json, "--png": options.png}
+    flags["--format yaml"] = options.format == "yaml"
+    return {flag for flag, value in flags.items() if value}

@@ -1,0 +1,68 @@
+"""The decision for one workload: the measured recipe where there is one, else the model's."""
+
+from __future__ import annotations
+
+from gpusetup.plan.choose import Fit, Limits, Option, choose
+from gpusetup.plan.measured import NONE, measured_recipe
+from gpusetup.plan.memory import Constants, parts
+from gpusetup.plan.workload import Recipe, Workload
+from gpusetup.value import Value, replace
+
+
+class Decision(Value):
+    """A recipe, or none, and the memory behind it."""
+
+    fit: Fit
+    recipe: Recipe | None
+    measured: bool
+    shown: Option
+    """The recipe's memory; where none fits, that of the one that lacks least."""
+
+
+class Case(Value):
+    """What a decision is made with, beside the workload."""
+
+    limits: Limits
+    constants: Constants
+    measured_gpu: str | None = None
+    """The GPU's name in the measured table; None leaves the table aside."""
+
+
+def decide(w: Workload, case: Case) -> Decision:
+    """The measured recipe where the table reaches and the system allows it, else the model's."""
+    fit = choose(w, case.limits, case.constants)
+    free = case.limits.env and case.limits.linux and case.limits.sp is None
+    said = measured_recipe(case.measured_gpu, w) if free and case.measured_gpu else None
+    if said is None:
+        recipe = fit.chosen.recipe if fit.chosen else None
+        return Decision(fit=fit, recipe=recipe, measured=False, shown=fit.nearest)
+    if said == NONE:
+        least = choose(w, replace(case.limits, capacity=0.0), case.constants).nearest
+        return Decision(fit=fit, recipe=None, measured=True, shown=least)
+    recipe = Recipe.parse(said)
+    option = Option(recipe=recipe, parts=parts(w, recipe, case.constants))
+    return Decision(fit=fit, recipe=recipe, measured=True, shown=option)
+
+
+def better(decision: Decision, case: Case) -> Decision | None:
+    """Fewer of the GPUs that take an earlier recipe: a count with more divisors; None if none do.
+
+    Measured is compared with measured only, and predicted with predicted.
+    """
+    w = decision.fit.workload
+    if w.batch is not None or case.limits.sp is not None or w.strategy == "hsdp" or w.gpus > 256:
+        return None
+    case = case if decision.measured else replace(case, measured_gpu=None)
+    unit = w.tensor_parallel * w.pipeline_parallel
+    best = decision
+    for gpus in range(w.gpus - unit, 0, -unit):
+        other = decide(replace(w, gpus=gpus), case)
+        if other.measured == decision.measured and _earlier(other.recipe, best.recipe):
+            best = other
+    return None if best is decision else best
+
+
+def _earlier(one: Recipe | None, other: Recipe | None) -> bool:
+    if one is None or other is None:
+        return one is not None and other is None
+    return one.rank < other.rank

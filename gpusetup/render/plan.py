@@ -1,0 +1,204 @@
+"""A plan as text: does it fit, with which recipe, where the memory goes, what to set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.answers import FitScore, PlanCalibrationAnswer, PlanCell
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from gpusetup.plan.grid import Grid
+
+LABEL = 15
+PARTS = ("states", "checkpoints", "logits", "fragmentation", "other")
+BAR = 30
+"""The width of a bar that is the whole GPU."""
+
+STYLES = (("-", "dim"), ("Offload", "magenta"), ("SP", "yellow"), ("Env", "cyan"), ("", "green"))
+"""What a recipe holds -> its colour, the first that is there."""
+
+
+def plan_text(plan: PlanCell) -> str:
+    """The whole screen."""
+    lines = [_question(plan), "", *_verdict(plan), "", *_memory(plan)]
+    if plan.settings:
+        lines += ["", "Set:", *_settings(plan)]
+    if plan.ladder and plan.fits:
+        lines += ["", "If it runs out of memory all the same:"]
+        width = max(len(rung.step) for rung in plan.ladder)
+        lines += [f"  {r.step:{width}}  saves {r.saves_gib:.1f} GiB" for r in plan.ladder]
+    if plan.advice:
+        lines += ["", *(f"note: {line}" for line in plan.advice)]
+    return "\n".join(lines) + "\n"
+
+
+def _question(plan: PlanCell) -> str:
+    size = f"{_count(plan.parameters)} parameters"
+    if plan.active_parameters != plan.parameters:
+        size += f", {_count(plan.active_parameters)} active"
+    batch = f", batch {plan.batch:,}" if plan.batch is not None else ""
+    length = f"{plan.context:,} token{'s' * (plan.context > 1)}"
+    return f"{plan.model} ({size}), {length}{batch}, on {plan.gpus} x {plan.gpu}, {plan.strategy}"
+
+
+def _count(parameters: int) -> str:
+    """
+    >>> _count(8190735360), _count(124439808)
+    ('8.19B', '124M')
+    """
+    billions = parameters / 1e9
+    return f"{billions:.3g}B" if billions >= 1 else f"{parameters / 1e6:.3g}M"
+
+
+def _verdict(plan: PlanCell) -> Iterable[str]:
+    solved = {
+        "context": f"longest context: {plan.context:,} tokens",
+        "batch": f"largest batch: {plan.batch:,}" if plan.batch else "",
+        "gpus": f"GPUs needed: {plan.gpus}",
+    }
+    if plan.fits:
+        if plan.solved:
+            yield solved[plan.solved]
+        yield f"fits: {plan.recipe}"
+    else:
+        yield "does not fit"
+    yield _line("confidence", _confidence(plan))
+    yield _line("from", plan.source)
+    if plan.runner_up:
+        lacks = plan.runner_up.short_gib
+        short = "was measured not to fit" if lacks is None else f"lacks {lacks:.1f} GiB"
+        yield _line("runner-up", f"{plan.runner_up.recipe}: {short}")
+    if plan.better:
+        yield _line("better", f"{plan.better.gpus} GPUs with {plan.better.recipe}")
+
+
+def _confidence(plan: PlanCell) -> str:
+    return {
+        "measured": "measured",
+        "clear": "clear: nothing is within 3 % of the limit",
+        "close": "close: within 3 % of the limit, try it before you rely on it",
+    }[plan.confidence]
+
+
+def _memory(plan: PlanCell) -> Iterable[str]:
+    memory = plan.memory_gib
+    yield "Memory of a GPU, GiB:"
+    for name in PARTS:
+        value = getattr(memory, name)
+        bar = "█" * round(BAR * min(value / max(memory.capacity, 0.001), 2))
+        yield f"  {name:{LABEL}}{value:8.2f}  {bar}".rstrip()
+    free = plan.margin_percent
+    yield f"  {'total':{LABEL}}{memory.total:8.2f}  of {memory.capacity:.2f}, " + (
+        f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
+    )
+
+
+def _settings(plan: PlanCell) -> Iterable[str]:
+    for name, value in plan.env.items():
+        yield f"  export {name}={value}"
+    for name, value in plan.settings.items():
+        yield f"  {name}: {_value(value)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k}: {_value(v)}" for k, v in value.items()) + "}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _line(label: str, value: str) -> str:
+    return f"  {label:{LABEL}}{value}"
+
+
+# --- grids --------------------------------------------------------------------------------------
+
+
+def grid_screen(found: Grid) -> RenderableType:
+    """The grid as a table; `~` marks answers that are close to the limit."""
+    from rich.console import Group
+    from rich.text import Text
+
+    first = found.plans[0][0]
+    head = [f"{count} GPU{'s' * (count > 1)}" for count in found.counts]
+    columns = list(zip(*found.plans, strict=True))
+    widths = [
+        max(len(title), *(len(cell_text(plan)) for plan in column))
+        for title, column in zip(head, columns, strict=True)
+    ]
+    lines = [Text(f"{first.model} on {first.gpu}\n", style="bold")]
+    lines.append(_grid_line("tokens", [(title, "bold") for title in head], widths))
+    for length, plans in zip(found.lengths, found.plans, strict=True):
+        cells = [(cell_text(plan), _style(plan.recipe)) for plan in plans]
+        lines.append(_grid_line(f"{length:,}", cells, widths))
+    return Group(*lines, Text(f"\n{LEGEND}", style="dim"))
+
+
+def _grid_line(label: str, cells: Iterable[tuple[str, str]], widths: Iterable[int]) -> Text:
+    """One line, which is never wrapped: a row of the grid must stay a row."""
+    from rich.text import Text
+
+    line = Text(f"{label:>9}", no_wrap=True, overflow="ignore")
+    for (text, style), width in zip(cells, widths, strict=True):
+        line.append("   ").append(f"{text:{width}}", style=style)
+    return line
+
+
+LEGEND = "* measured   ~ within 3 % of the limit   - does not fit"
+
+
+def cell_text(plan: PlanCell) -> str:
+    """The recipe and how sure it is."""
+    return plan.recipe + {"measured": " *", "clear": "", "close": " ~"}[plan.confidence]
+
+
+def _style(recipe: str) -> str:
+    return next(style for word, style in STYLES if word in recipe)
+
+
+def cells_text(plans: Iterable[PlanCell]) -> str:
+    """Many plans, one a line."""
+    rows = [
+        (
+            p.model,
+            f"{p.gpus} x {p.gpu}",
+            f"{p.context:,}",
+            cell_text(p),
+            f"{p.margin_percent:.1f} %",
+        )
+        for p in plans
+    ]
+    head = ("model", "GPUs", "tokens", "recipe", "free")
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    lines = [
+        "  ".join(f"{v:{w}}" for v, w in zip(row, widths, strict=True)) for row in (head, *rows)
+    ]
+    return "\n".join(line.rstrip() for line in (*lines, "", LEGEND)) + "\n"
+
+
+def calibration_text(found: PlanCalibrationAnswer) -> str:
+    """The constants, and how good they are on cells that they have not seen."""
+    lines = ["Constants fitted to your cells:"]
+    lines += [_line(name, f"{value:14.4f}") for name, value in found.constants.items()]
+    rows = (
+        ("as shipped", found.before),
+        ("fitted", found.after),
+        ("cross-validated", found.cross_validated),
+    )
+    lines += ["", f"On {found.after.cells} cells:"]
+    lines += [f"  {name:16} {_score(score)}" for name, score in rows]
+    lines += [
+        "",
+        "`--json --output constants.json` keeps them, `--constants constants.json` uses them",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _score(score: FitScore) -> str:
+    return (
+        f"right {score.exact:6.1%}, too bold {score.unsafe:6.1%}, "
+        f"fits or not {score.fits_or_not:6.1%}"
+    )
