@@ -51,6 +51,8 @@ class DoctorAnswer(Value):
     schema: Literal["gpusetup.doctor/1"] = "gpusetup.doctor/1"
     cause: str
     """The id of the root cause, or `ok`, or `unknown`."""
+    confidence: Literal["certain", "likely"] | None = None
+    """How sure the root is; null where there is none."""
     findings: tuple[Finding, ...]
     resolution: ResolveAnswer | None
     snapshot: Snapshot
@@ -141,6 +143,30 @@ class Rung(Value):
     saves_gib: float
 
 
+class CodePart(Value):
+    """What stands at the peak: bytes of one kind that belong to, or were made by, one module."""
+
+    kind: str
+    """`parameters`, `gradients`, `optimizer`, `gathered`, `batch`, `activations`, `backward`,
+    `step`, `other`."""
+    module: str
+    """Its name in the model, numbers as stars; empty: outside any module."""
+    gib: float
+
+
+class CodePlan(Value):
+    """What tracing one step of the user's code said (`plan --code`)."""
+
+    torch: str
+    phases_gib: Mapping[str, float]
+    """`forward`, `backward`, `optimizer` -> the most that stands at once on a GPU."""
+    peak_phase: str
+    standing: tuple[CodePart, ...]
+    """The largest parts of the peak."""
+    largest_batch: int | None
+    """Samples a step on all GPUs together; null where memory does not grow with the batch."""
+
+
 class PlanCell(Value):
     """One plan: the recipe, or `-`, and everything that follows from it."""
 
@@ -168,6 +194,7 @@ class PlanCell(Value):
     """Where the answer comes from, in a sentence."""
     solved: Literal["context", "batch", "gpus"] | None = None
     """Which of the three was asked for and is the answer."""
+    code: CodePlan | None = None
 
 
 class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: ignore[call-arg]

@@ -141,6 +141,7 @@ def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -
 
     return DoctorAnswer(
         cause=diagnosis.cause,
+        confidence=diagnosis.confidence,
         findings=tuple(f for f in diagnosis.findings if not only or f.id in only),
         resolution=diagnosis.answer,
         snapshot=diagnosis.snapshot,

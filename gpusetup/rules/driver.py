@@ -40,7 +40,8 @@ def driver_missing(case: Case) -> Iterator[Finding]:
     """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
     driver = case.snapshot.driver
     said = (*events(case, "no-nvidia-driver"), *_looked_in_vain(case))
-    if driver_answers(case) or driver.module_loaded or not absent_here(case):
+    here = absent_here(case) or _of_the_host(said)
+    if driver_answers(case) or driver.module_loaded or not here:
         return
     proven = has_nvidia(case) and driver.library_found is False and not driver.module_version
     suspected = has_nvidia(case) is None and driver.library_found is False and _wants_cuda(case)
@@ -59,6 +60,11 @@ def driver_missing(case: Case) -> Iterator[Finding]:
         ),
         fix=ways.driver(case, "Install the NVIDIA driver"),
     )
+
+
+def _of_the_host(said: tuple[Event, ...]) -> bool:
+    """Whether a container's toolkit says it, which asks the driver of the host."""
+    return any(event.values.get("place") == "host" for event in said)
 
 
 def _looked_in_vain(case: Case) -> tuple[Event, ...]:
@@ -103,7 +109,8 @@ def driver_not_loaded(case: Case) -> Iterator[Finding]:
     silent = driver.module_loaded is False or driver.nvml_code == NVML_DRIVER_NOT_LOADED
     said = events(case, *NOT_LOADED, *_module_not_found(case))
     answers = bool(gpus(case)) if is_report(case) else driver_answers(case)
-    if not absent_here(case) or answers or has_nvidia(case) is False:
+    here = absent_here(case) or _of_the_host(said)
+    if not here or answers or has_nvidia(case) is False:
         return
     if not (said or (installed and silent)):
         return

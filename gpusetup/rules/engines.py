@@ -89,55 +89,23 @@ def container_toolkit_missing(case: Case) -> Iterator[Finding]:
         )
 
 
-HOOK_WORDS = (
-    ("driver not loaded", "the host's kernel driver is not loaded", "driver-not-loaded"),
-    ("driver rpc", "the host's driver does not answer", "driver-not-loaded"),
-    ("libnvidia-ml", "the host has no driver library", "driver-missing"),
-    ("load library failed", "the host has no driver library", "driver-missing"),
-    ("mismatch", "the host's driver is of two versions", "nvml-mismatch"),
-    ("ldcache", "the host's library cache cannot be read", "container-hook-failed"),
-    ("cgroup", "the host's cgroups are not what the toolkit expects", "container-hook-failed"),
-    ("mount", "a file of the driver cannot be mounted", "container-hook-failed"),
-    ("device error", "a GPU is named that the host does not have", "container-hook-failed"),
-    ("unknown device", "a GPU is named that the host does not have", "container-hook-failed"),
-)
-"""A word of nvidia-container-cli's problem -> what it means, and the finding."""
-
-
 def container_hook_failed(case: Case) -> Iterator[Finding]:
     """nvidia-container-cli could not prepare the container: the host is at fault."""
     heard = events(case, "container-hook-failed")
-    if not heard:
-        return
-    problem = heard[0].values.get("problem", "").lower()
-    row = next((row for row in HOOK_WORDS if row[0] in problem), None)
-    _, meaning, id = row or ("", problem or "the container cannot be prepared", "")
-    yield error(
-        id or "container-hook-failed",
-        f"The container gets no GPU: {meaning}",
-        detail="The toolkit asks the host's driver before the container starts.",
-        evidence=told(heard),
-        fix=_on_the_host(case, id),
-    )
-
-
-def _on_the_host(case: Case, id: str) -> Fix:
-    if id == "driver-missing":
-        return ways.driver(case, "Install the NVIDIA driver on the host")
-    if id in ("driver-not-loaded", "nvml-mismatch"):
-        return Fix(
-            text="Make `nvidia-smi` work on the host first: reboot it, so that the kernel module "
-            "of the installed driver is loaded",
-            commands=("nvidia-smi", "sudo reboot"),
-            needs_root=True,
-            needs_reboot=True,
+    if heard:
+        problem = heard[0].values.get("problem")
+        yield error(
+            "container-hook-failed",
+            f"The container gets no GPU: {problem or 'the toolkit cannot prepare it'}",
+            detail="The toolkit asks the host's driver before the container starts.",
+            evidence=told(heard),
+            fix=Fix(
+                text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
+                "and look at which GPUs and folders the container is given",
+                commands=("nvidia-smi -L", *toolkit_commands(case)),
+                needs_root=True,
+            ),
         )
-    return Fix(
-        text="Make `nvidia-smi` work on the host, update nvidia-container-toolkit, and look at "
-        "which GPUs and folders the container is given",
-        commands=("nvidia-smi -L", *toolkit_commands(case)),
-        needs_root=True,
-    )
 
 
 RULES = (

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gpusetup.model import (
     Finding,
@@ -43,11 +43,15 @@ from gpusetup.rules.case import (
     Case,
     Rule,
     driver_answers,
+    events,
+    gpus,
     is_cuda_build,
+    is_report,
     note,
     serving,
 )
 from gpusetup.rules.precedence import EXPLAINS, LOSSES, ORDER
+from gpusetup.rules.request import chosen_request, resolution_for
 from gpusetup.value import Value, replace
 
 if TYPE_CHECKING:
@@ -93,6 +97,8 @@ class Diagnosis(Value):
     """What was judged: the machine, completed from the catalog."""
     answer: ResolveAnswer
     """The resolution as a document, with the commands of every installer."""
+    confidence: Literal["certain", "likely"] | None = None
+    """`likely` where an error stands beside the root that it does not explain."""
 
 
 def diagnose(
@@ -115,7 +121,19 @@ def diagnose(
         resolution=case.resolution,
         snapshot=case.snapshot,
         answer=answer,
+        confidence=confidence_in(root, findings),
     )
+
+
+def confidence_in(
+    root: Finding | None, findings: tuple[Finding, ...]
+) -> Literal["certain", "likely"] | None:
+    """How sure the root is: nothing else that is wrong stands beside it unexplained."""
+    if root is None:
+        return None
+    others = (f for f in findings if f is not root and f.severity is Severity.ERROR)
+    alone = all(other.explained_by is not None for other in others)
+    return "certain" if alone else "likely"
 
 
 def build_case(
@@ -126,8 +144,10 @@ def build_case(
     from gpusetup.resolver import to_answer
 
     machine = with_catalog(snapshot, catalog)
-    asked = request or wanted_request(machine, catalog)
-    resolution = resolution_for(machine, catalog, asked)
+    if request is None:
+        asked, resolution = chosen_request(machine, catalog)
+    else:
+        asked, resolution = request, resolution_for(machine, catalog, request)
     answer = to_answer(resolution, machine)
     case = Case(
         snapshot=machine,
@@ -210,8 +230,18 @@ def shown_healthy(case: Case, findings: tuple[Finding, ...]) -> bool:
     """Whether the snapshot shows a working stack: GPU, driver, and a torch with kernels for it."""
     if any(finding.severity is Severity.ERROR for finding in findings):
         return False
+    if is_report(case) and said_healthy(case):
+        return True
     questions = (gpu_is_shown, driver_is_shown, torch_is_shown)
     return all(question(case) for question in questions)
+
+
+def said_healthy(case: Case) -> bool:
+    """Whether a text shows it: something computed, or all that it shows is in order."""
+    torch = case.snapshot.torch
+    computed = torch.cuda_available or events(case, "gpu-computes", "capability-warning")
+    only_a_driver = bool(gpus(case)) and torch.version is None and torch.installed is None
+    return bool(computed) or only_a_driver
 
 
 def gpu_is_shown(case: Case) -> bool:
@@ -231,25 +261,6 @@ def torch_is_shown(case: Case) -> bool:
         return False
     known = [gpu for gpu in visible_gpus(case.snapshot) if gpu.compute_capability]
     return torch.kernels is None or all(serving(case, gpu) for gpu in known)
-
-
-# --- the build that fits ------------------------------------------------------------------------
-
-
-def resolution_for(machine: Snapshot, catalog: Catalog, request: Request) -> Resolution:
-    """The build for a request, for the Python that the machine shows to be wanted."""
-    from gpusetup.resolver import resolve
-
-    if machine.wanted.python:
-        machine = replace(machine, python=replace(machine.python, version=machine.wanted.python))
-    return resolve(machine, request, catalog)
-
-
-def wanted_request(machine: Snapshot, catalog: Catalog) -> Request:
-    """What the machine or the text itself asks for; a backend that never existed is no request."""
-    wanted = machine.wanted
-    backend = wanted.backend or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else "auto")
-    return Request(torch=wanted.torch, backend=backend if backend in catalog.backends else "auto")
 
 
 def installer_of(machine: Snapshot) -> str:

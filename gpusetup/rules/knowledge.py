@@ -31,11 +31,44 @@ class Fact(Value):
         return EXPLAINS.get(self.id, ())
 
 
+VERDICTS = (
+    Fact(
+        id="ok",
+        title="nothing to fix for CUDA",
+        means="Driver, GPU and torch work together; a failure that is shown lies outside of them.",
+        proven_by=(
+            "A GPU, a driver that answers and a torch with kernels for it; torch's own word that "
+            "it sees the GPU; in a text, a healthy nvidia-smi"
+        ),
+        not_when="Any error finding; a warning alone (an idle PCIe link, a capability that a later "
+        "minor serves) changes nothing",
+        way_out="Nothing to do",
+        source="gpusetup",
+    ),
+    Fact(
+        id="unknown",
+        title="what was read does not say what is wrong",
+        means="No rule found an error, and a working stack was not shown either.",
+        proven_by="Neither a finding nor a healthy stack",
+        way_out="`gpusetup doctor` on the machine itself, or the output of `gpusetup snapshot`",
+        source="gpusetup",
+    ),
+)
+"""What the judgement answers where no finding is the root."""
+
+
 def facts() -> tuple[Fact, ...]:
     """Every row, by family, in the order of precedence within it."""
-    from gpusetup.rules import known_driver, known_gpu, known_host, known_stack
+    from gpusetup.rules import known_driver, known_gpu, known_host, known_said, known_stack
 
-    return (*known_driver.FACTS, *known_gpu.FACTS, *known_stack.FACTS, *known_host.FACTS)
+    return (
+        *known_driver.FACTS,
+        *known_gpu.FACTS,
+        *known_stack.FACTS,
+        *known_said.FACTS,
+        *known_host.FACTS,
+        *VERDICTS,
+    )
 
 
 def fact(id: str) -> Fact:

@@ -86,6 +86,7 @@ INSTALL = (
     "cuda-toolkit-mismatch-extension-build",
     "cuda-toolkit-missing",
     "compiler-too-new",
+    "compiler-missing",
     "smi-banner-misread",
 )
 
@@ -124,6 +125,8 @@ LIBRARIES = (
     "triton-no-compiler",
     "triton-missing-windows",
     "library-missing",
+    "openmp-twice",
+    "static-tls-full",
 )
 
 RUNNING = (
@@ -140,6 +143,7 @@ RUNNING = (
     "host-out-of-memory",
     "dataloader-worker-killed",
     "tf32-precision",
+    "open-files-limit",
     "nccl-timeout",
     "nccl-error",
     "torch-sees-no-gpu",
@@ -210,8 +214,8 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "hybrid-gpu-off": (*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
     "gpu-passed-through": (*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
     "secure-boot-rejected": (*NO_DRIVER, "driver-missing", "driver-not-loaded"),
-    "driver-missing": (*NO_DRIVER, "driver-not-loaded"),
-    "driver-not-loaded": (*NO_DRIVER, "gpu-init-failed"),
+    "driver-missing": (*NO_DRIVER, "driver-not-loaded", "container-hook-failed"),
+    "driver-not-loaded": (*NO_DRIVER, "gpu-init-failed", "container-hook-failed"),
     "nvml-mismatch": (*NO_INIT, "libcuda-driver-mismatch", "forward-compat-unsupported"),
     "gpu-not-supported-by-driver": (*NO_INIT, "gpu-init-failed"),
     "gpu-init-failed": (*NO_INIT, "uvm-missing"),
@@ -237,7 +241,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "container-toolkit-missing": (*NO_DRIVER, "container-no-gpu", "driver-missing"),
     "container-cdi-unresolvable": (*NO_DRIVER, "container-no-gpu", "driver-missing"),
     "k8s-gpu-not-allocatable": (*NO_DRIVER, "container-no-gpu"),
-    "container-hook-failed": (*NO_DRIVER, "container-no-gpu"),
+    "container-hook-failed": NO_INIT,
     "python-32bit": (*UNINSTALLABLE, "python-no-wheel", "wrong-index"),
     "wrong-index": (*UNINSTALLABLE, "python-no-wheel"),
     "python-no-wheel": UNINSTALLABLE,

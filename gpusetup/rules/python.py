@@ -85,18 +85,21 @@ def good_python(case: Case) -> str:
 def no_wheel_for_platform(case: Case) -> Iterator[Finding]:
     """No torch for this system or machine type at all, whatever the Python."""
     os = case.snapshot.os
-    if os.family is None or os.machine is None or case.snapshot.python.bits == 32:
+    said = events(case, "musl-libc")
+    if not said and (os.family is None or os.machine is None or _no_install_is_meant(case)):
         return
-    if _no_install_is_meant(case):
+    if case.snapshot.python.bits == 32:
         return
-    musl = (os.libc or "").startswith("musl")
+    musl = (os.libc or "").startswith("musl") or bool(said)
     known = any(_same_platform(case, row.os, row.machine) for row in case.catalog.builds)
     if musl or not known:
-        what = f"{os.libc} (a musl libc)" if musl else f"{os.family} on {os.machine}"
+        what = (
+            f"{os.libc or 'this system'} (a musl libc)" if musl else f"{os.family} on {os.machine}"
+        )
         yield error(
             "no-wheel-for-platform",
             f"torch has no wheel for {what}",
-            evidence=(shown(case, "os.libc" if musl else "os.machine", what),),
+            evidence=told(said) or (shown(case, "os.libc" if musl else "os.machine", what),),
             fix=Fix(
                 text="Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine"
                 if musl

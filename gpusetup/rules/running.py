@@ -67,8 +67,48 @@ MESSAGES: tuple[Message, ...] = (
 )
 
 
+OTHERS: tuple[Message, ...] = (
+    Message(
+        kind="openmp-twice",
+        id="openmp-twice",
+        title="Two copies of Intel's OpenMP runtime are loaded (OMP: Error #15)",
+        detail="conda's MKL and a pip wheel each bring libiomp5; KMP_DUPLICATE_LIB_OK=TRUE only "
+        "silences it and may give wrong results.",
+        text="Let one installer provide numpy, MKL and torch: a fresh environment with one of them",
+        commands=("gpusetup install --venv .venv",),
+    ),
+    Message(
+        kind="static-tls",
+        id="static-tls-full",
+        title="{library} cannot be loaded: no room in the static TLS block",
+        plain="A library cannot be loaded: no room in the static TLS block",
+        detail="The order of imports decides who gets the room (mostly libgomp on aarch64).",
+        text="Import torch first, or load the library before everything else",
+        commands=("python -c 'import torch; import PROGRAM'",),
+        windows=(),
+    ),
+    Message(
+        kind="open-files",
+        id="open-files-limit",
+        title="Too many open files: DataLoader workers share tensors through file descriptors",
+        text="Raise the limit, or share through files: "
+        'torch.multiprocessing.set_sharing_strategy("file_system")',
+        commands=("ulimit -n 65535",),
+        windows=(),
+    ),
+    Message(
+        kind="compiler-missing",
+        id="compiler-missing",
+        title="A package must be compiled, and there is no C++ compiler for it",
+        text="Install the Build Tools of Visual Studio (with C++), or take a wheel of the package",
+        commands=("winget install Microsoft.VisualStudio.2022.BuildTools",),
+        needs_root=True,
+    ),
+)
+
+
 def running_messages(case: Case) -> Iterator[Finding]:
-    yield from said(case, MESSAGES)
+    yield from said(case, (*MESSAGES, *OTHERS))
 
 
 def out_of_memory(case: Case) -> Iterator[Finding]:

@@ -53,13 +53,14 @@ def _site(case: Case) -> str:
 def torch_half_installed(case: Case) -> Iterator[Finding]:
     """torch's files are not all there: an install was cut."""
     cut = [p for p in packages(case, "torch") if p.intact is False]
-    if cut:
+    said = events(case, "torch-half-installed")
+    if cut or said:
+        version = cut[0].version if cut else case.snapshot.torch.version or ""
         yield error(
             "torch-half-installed",
-            f"torch {cut[0].version} is installed only in part",
-            evidence=(
-                shown(case, "torch.version", f"files of torch are missing in {_site(case)}"),
-            ),
+            f"torch {version} is installed only in part".replace("  ", " "),
+            evidence=told(said)
+            or (shown(case, "torch.version", f"files of torch are missing in {_site(case)}"),),
             fix=_clean_install(case),
         )
 
@@ -241,7 +242,7 @@ def _pip_torch(case: Case) -> str | None:
 def mixed_conda_pip(case: Case) -> Iterator[Finding]:
     """conda and pip installed torch over each other, in two versions."""
     conda, pip = _conda_torch(case), _pip_torch(case)
-    said = events(case, "mixed-conda-pip")
+    said = events(case, "mixed-conda-pip", "torch-libraries-mixed")
     if not said and (not conda or not pip or parsed(conda).release == parsed(pip).release):
         return
     prefix = case.snapshot.conda.prefix or case.snapshot.python.prefix
@@ -250,13 +251,18 @@ def mixed_conda_pip(case: Case) -> Iterator[Finding]:
     )
     yield error(
         "mixed-conda-pip",
-        f"conda installed torch {conda or '?'} and pip installed torch {pip or '?'} over it",
+        f"conda installed torch {conda} and pip installed torch {pip} over it"
+        if conda and pip
+        else "Files of two torch installs lie over each other: its libraries do not fit together",
         detail="Files of both lie in one folder; which one is loaded is chance.",
-        evidence=(*told(said), shown(case, "packages", f"conda: {conda}, pip: {pip}")),
+        evidence=(
+            *told(said),
+            *((shown(case, "packages", f"conda: {conda}, pip: {pip}"),) if conda and pip else ()),
+        ),
         fix=Fix(
             text="Remove both, then install one, by one installer",
             commands=(
-                remove,
+                *((remove,) if conda or case.snapshot.conda.prefix else ()),
                 ways.command(case, ways.python(case), "-m", "pip", "uninstall", "-y", "torch"),
                 *ways.install_commands(case),
             ),

@@ -1,0 +1,84 @@
+"""Which torch is asked for: by a person, by what a machine shows, by what a text is about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.model import Request, Resolution, Snapshot
+from gpusetup.value import replace
+
+if TYPE_CHECKING:
+    from gpusetup.catalog import Catalog
+
+
+def resolution_for(machine: Snapshot, catalog: Catalog, request: Request) -> Resolution:
+    """The build for a request, for the Python that is shown to be wanted."""
+    from gpusetup.resolver import resolve
+
+    if machine.wanted.python:
+        machine = replace(machine, python=replace(machine.python, version=machine.wanted.python))
+    return resolve(machine, request, catalog)
+
+
+def chosen_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Resolution]:
+    """What the machine or the text asks for, and its build.
+
+    A text often asks for what does not exist for its machine, which is why it was written: then the
+    request is loosened, its backend first, its torch last.
+    """
+    machine = on_its_platform(machine, catalog)
+    requests = wanted_requests(machine, catalog)
+    for request in requests[:-1]:
+        resolution = resolution_for(machine, catalog, request)
+        if resolution.build is not None:
+            return request, resolution
+    return requests[-1], resolution_for(machine, catalog, requests[-1])
+
+
+def wanted_requests(machine: Snapshot, catalog: Catalog) -> tuple[Request, ...]:
+    """From what is asked to what is left of it; a backend that never existed is no request."""
+    asked = wanted_request(machine, catalog)
+    if machine.origin != "report":
+        return (asked,)
+    looser = (asked, replace(asked, backend="auto"), installed_request(machine), Request())
+    kept = tuple(request for request in looser if request is not None)
+    return tuple(r for index, r in enumerate(kept) if r not in kept[:index])
+
+
+def wanted_request(machine: Snapshot, catalog: Catalog) -> Request:
+    """The request that stands in the snapshot, else in a text the installed release."""
+    wanted = machine.wanted
+    backend = wanted.backend or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else "auto")
+    torch = wanted.torch
+    if torch is None and (own := installed_request(machine)) is not None:
+        torch = own.torch
+    return Request(torch=torch, backend=backend if backend in catalog.backends else "auto")
+
+
+def installed_request(machine: Snapshot) -> Request | None:
+    """A text about an installed torch asks for that release, on a backend that serves."""
+    version = machine.torch.version
+    if machine.origin != "report" or not version:
+        return None
+    return Request(torch=f"=={version.partition('+')[0]}")
+
+
+def on_its_platform(machine: Snapshot, catalog: Catalog) -> Snapshot:
+    """A text in which an installer has no wheel for "this platform", which it does not name.
+
+    Where x86_64 has that wheel and aarch64 has none, it was written on aarch64.
+    """
+    refused = any(event.kind == "no-wheel-for-platform" for event in machine.events)
+    if not refused or machine.os.machine is not None or machine.os.family not in (None, "linux"):
+        return machine
+    asked = wanted_request(machine, catalog)
+    has = {
+        row.machine
+        for row in catalog.builds
+        if row.os == "linux"
+        and row.backend == asked.backend
+        and row.torch == (asked.torch or "").strip("= ").partition("+")[0]
+    }
+    if has != {"x86_64"}:
+        return machine
+    return replace(machine, os=replace(machine.os, family="linux", machine="aarch64"))
