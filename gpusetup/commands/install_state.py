@@ -45,6 +45,8 @@ def target_folder(options: argparse.Namespace) -> Path:
     from gpusetup.probe.target import choose_target
 
     named = options.venv or options.python
+    if options.venv and not Path(options.venv).exists():
+        return Path(options.venv).absolute()
     if named and (Path(named).absolute() / STORE).is_dir():
         return Path(named).absolute()
     return Path(choose_target(LiveSystem(), named).prefix)
