@@ -59,6 +59,35 @@ class DoctorAnswer(Value):
     catalog_as_of: str
 
 
+class KnownFinding(Value):
+    """What is known about one finding: the row behind its id."""
+
+    id: str
+    title: str
+    means: str
+    proven_by: str
+    not_when: str
+    """What looks alike and is another finding, or none."""
+    way_out: str
+    explains: tuple[str, ...]
+    """The findings that are its consequences where both are there."""
+    source: str
+
+
+class FindingsAnswer(Value):
+    """`doctor --list`."""
+
+    schema: Literal["gpusetup.findings/1"] = "gpusetup.findings/1"
+    findings: tuple[KnownFinding, ...]
+
+
+class FindingAnswer(Value):
+    """`doctor --explain ID`."""
+
+    schema: Literal["gpusetup.finding/1"] = "gpusetup.finding/1"
+    finding: KnownFinding
+
+
 class DoneStep(Value):
     argv: tuple[str, ...]
     seconds: float | None = None
@@ -231,6 +260,8 @@ class PlanCalibrationAnswer(Value):
 ANSWERS: dict[str, type] = {
     "doctor": DoctorAnswer,
     "error": ErrorAnswer,
+    "finding": FindingAnswer,
+    "findings": FindingsAnswer,
     "install": InstallAnswer,
     "plan": PlanAnswer,
     "plan-calibration": PlanCalibrationAnswer,

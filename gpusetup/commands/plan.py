@@ -26,6 +26,7 @@ EXAMPLES = (
     'gpusetup plan --model qwen3-8b --context 32768 --gpu "A100 80GB" --gpus 4',
     "gpusetup plan --params 124M --batch 2048 --gpus 8 --gpu-mem 8GiB --strategy ddp",
     "gpusetup plan --model path/to/config.json --gpu H100 --gpus 8 --max-context",
+    "gpusetup plan --code train:build --batch 32 --amp bf16 --gpu-mem 24GiB",
 )
 STRATEGIES = ("single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 OPTIMIZERS = ("adamw", "adam", "adamw8bit", "adafactor", "sgd", "sgd-momentum")
@@ -103,8 +104,9 @@ def _answer_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: Console) -> int:
     _check_modes(options)
     if options.code:
-        # The hook of `--code`: a child traces the user's model.
-        raise UsageError("`--code` is not here yet", hint="`--model`, `--params`")
+        from gpusetup.commands.plan_code import run_code
+
+        return run_code(options, out, _place(options, out), _constants(options))
     if options.calibrate:
         return _calibrate(options, out)
     if options.cells:

@@ -317,9 +317,13 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
         )
     tracer = Tracer(request)
     traces = [tracer.trace(request["batch"])]
-    if request["line"]:
-        traces += more_traces(tracer, traces[0], request["limit_bytes"])
-    return {"torch": version, "traces": traces}
+    problem = None
+    try:
+        if request["line"]:
+            traces.extend(more_traces(tracer, traces[0], request["limit_bytes"]))
+    except Exception as trouble:  # the code of the user may refuse a batch it was not asked about
+        problem = "%s: %s" % (type(trouble).__name__, " ".join(str(trouble).split())[:200])
+    return {"torch": version, "traces": traces, "refused": problem}
 
 
 def more_traces(

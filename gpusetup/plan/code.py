@@ -11,7 +11,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from gpusetup.errors import BadInput, Blocked, GpuSetupError, Unsatisfiable, UsageError
 from gpusetup.value import Value
@@ -90,6 +90,8 @@ class Trace(Value):
 
     torch: str
     traces: tuple[Traced, ...]
+    refused: str | None = None
+    """Why no further batch could be traced, where that is so."""
 
     @property
     def asked(self) -> Traced:
@@ -231,7 +233,7 @@ def error_of(request: CodeRequest, trouble: _Trouble) -> GpuSetupError:
     if trouble.problem == "ModuleNotFoundError" and "'torch'" in trouble.message:
         return Blocked(
             "The target interpreter has no torch, and a trace needs one",
-            hint="`gpusetup install`, or name another with `--python PATH`",
+            hint="`gpusetup install`, or activate the environment that your code runs in",
         )
     place = f" ({trouble.where})" if trouble.where else ""
     named = trouble.problem in ("Contract", "gpu")
@@ -355,20 +357,12 @@ def pattern(module: str) -> str:
     return ".".join("*" if part.isdigit() else part for part in module.split("."))
 
 
-def notes(one: Traced) -> tuple[str, ...]:
+def notes(found: Trace) -> tuple[str, ...]:
     """What the reader should know about the trace."""
-    if not one.values_read:
-        return ()
-    times = "once" if one.values_read == 1 else f"{one.values_read} times"
-    return (f"the code reads a tensor's value {times}; the trace took it as 1.0",)
-
-
-def plain_numbers(one: Traced) -> dict[str, Any]:
-    """The part of an answer that the trace fills: `memory_gib` by what it is for."""
-    gib = {kind: size / 2**30 for kind, size in by_kind(one).items()}
-    states = ("parameters", "gradients", "optimizer", "gathered")
-    return {
-        "states": sum(gib.get(kind, 0.0) for kind in states),
-        "checkpoints": gib.get("activations", 0.0),
-        "other": sum(size for kind, size in gib.items() if kind not in (*states, "activations")),
-    }
+    said = []
+    if found.asked.values_read:
+        times = "once" if found.asked.values_read == 1 else f"{found.asked.values_read} times"
+        said.append(f"the code reads a tensor's value {times}; the trace took it as 1.0")
+    if found.refused:
+        said.append(f"no other batch could be traced: {found.refused}")
+    return tuple(said)

@@ -41,8 +41,8 @@ def _question(plan: PlanCell) -> str:
     if plan.active_parameters != plan.parameters:
         size += f", {_count(plan.active_parameters)} active"
     batch = f", batch {plan.batch:,}" if plan.batch is not None else ""
-    length = f"{plan.context:,} token{'s' * (plan.context > 1)}"
-    return f"{plan.model} ({size}), {length}{batch}, on {plan.gpus} x {plan.gpu}, {plan.strategy}"
+    length = f", {plan.context:,} token{'s' * (plan.context > 1)}" if plan.context else ""
+    return f"{plan.model} ({size}){length}{batch}, on {plan.gpus} x {plan.gpu}, {plan.strategy}"
 
 
 def _count(parameters: int) -> str:

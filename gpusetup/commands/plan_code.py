@@ -1,0 +1,129 @@
+"""`gpusetup plan --code`: a child traces one step of the user's code."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.render.console import Console, plain
+
+if TYPE_CHECKING:
+    from gpusetup.plan.code import CodeRequest, Trace
+    from gpusetup.plan.code_answer import CodeAsked
+    from gpusetup.plan.memory import Constants
+    from gpusetup.plan.place import Place
+
+FIRST_BATCH = 8
+"""The batch of a GPU that is traced first where `--max-batch` leaves it open."""
+IGNORED = (
+    "users", "items", "embedding_dim", "context", "max_tokens", "lora", "sp", "shard", "loss",
+)  # fmt: skip
+"""Flags that describe a workload; the code is one."""
+
+
+def run_code(options: argparse.Namespace, out: Console, place: Place, constants: Constants) -> int:
+    """Trace, decide, show. What the code raised is shown in full under `-v`."""
+    from gpusetup.answers import PlanAnswer
+    from gpusetup.plan.code import CodeFailed
+    from gpusetup.plan.code_answer import plan_of
+    from gpusetup.render.plan_code import code_text
+    from gpusetup.value import fields
+
+    asked = asked_of(options, place, constants)
+    out.talk(f"tracing one step of {options.code}...")
+    try:
+        found, best = traced(asked)
+    except CodeFailed as problem:
+        out.debug(problem.trace)
+        raise
+    answer = plan_of(found, asked, best)
+    document = PlanAnswer(**{f.name: getattr(answer, f.name) for f in fields(answer)})
+    out.answer(document, plain(code_text(answer)))
+    return 0 if answer.fits else Unsatisfiable.exit_code
+
+
+def traced(asked: CodeAsked) -> tuple[Trace, int | None]:
+    """The trace of the batch that the answer is about, and the largest batch of one GPU."""
+    from gpusetup.plan.code import trace
+    from gpusetup.plan.code_answer import best_batch
+    from gpusetup.value import replace
+
+    python = target()
+    found = trace(asked.request, python=python)
+    best = best_batch(found, asked)
+    if not asked.solved or not best:
+        return found, best
+    same = next((one for one in found.traces if one.batch == best), None)
+    if same is None:
+        same = trace(replace(asked.request, batch=best, line=False), python=python).asked
+    others = tuple(one for one in found.traces if one.batch != best)
+    return replace(found, traces=(same, *others)), best
+
+
+def target() -> str:
+    """The interpreter that the code runs in: the contract's order."""
+    from gpusetup.probe.system import LiveSystem
+    from gpusetup.probe.target import choose_target
+
+    return choose_target(LiveSystem()).python
+
+
+def asked_of(options: argparse.Namespace, place: Place, constants: Constants) -> CodeAsked:
+    """The words of the command line, checked."""
+    from gpusetup.plan.code_answer import CodeAsked, room
+    from gpusetup.value import replace
+
+    check(options)
+    asked = CodeAsked(
+        request=request_of(options, place),
+        place=place,
+        limits=place.limits(safe=options.safe, sp=None),
+        constants=constants,
+        solved=options.solve == "batch",
+    )
+    return replace(asked, request=replace(asked.request, limit_bytes=max(room(asked), 1)))
+
+
+def request_of(options: argparse.Namespace, place: Place) -> CodeRequest:
+    from gpusetup.plan.code import CodeRequest
+
+    alone = options.strategy in (None, "single")
+    gpus = options.gpus or (1 if alone else place.count or 1)
+    strategy = options.strategy or ("ddp" if gpus > 1 else "single")
+    if strategy == "single" and gpus > 1:
+        raise UsageError(f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}")
+    batch = FIRST_BATCH if options.batch is None else -(-options.batch // max(gpus, 1))
+    return CodeRequest(
+        code=options.code,
+        batch=batch,
+        amp=None if options.amp == "none" else options.amp,
+        checkpointing=bool(options.checkpointing),
+        strategy=strategy,
+        gpus=gpus,
+        optimizer=options.optimizer,
+    )
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise UsageError for what cannot go with `--code`."""
+    if options.batch is None and options.solve != "batch":
+        raise UsageError(
+            "`--batch` is missing: how many samples one step has",
+            hint="`--batch 32`; `--max-batch` finds the largest that fits",
+        )
+    if options.batch is not None and options.solve == "batch":
+        raise UsageError("`--max-batch` looks for what `--batch` gives: leave one out")
+    said = [name for name in IGNORED if getattr(options, name) is not None]
+    said += [name for name in ("tp", "pp") if getattr(options, name) != 1]
+    said += [name for name in ("table", "png") if getattr(options, name)]
+    if options.frozen or options.dtype != "fp32":
+        said.append("frozen" if options.frozen else "dtype")
+    if options.solve in ("context", "gpus") or options.format == "yaml":
+        said.append({"context": "max-context", "gpus": "gpus-needed"}.get(options.solve, "format"))
+    if said:
+        raise UsageError(
+            f"`--{said[0].replace('_', '-')}` says nothing to `--code`",
+            hint="the function itself says what is trained; `--batch`, `--amp`, `--checkpointing`, "
+            "`--strategy`, `--gpus`, `--optimizer` and `--max-batch` go with it",
+        )
