@@ -268,11 +268,12 @@ def _check_ids(ids: Sequence[str]) -> None:
 
 
 def _tell(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.rules.knowledge import explained, fact, facts, listed
+    from gpusetup.answers import FindingAnswer, FindingsAnswer
+    from gpusetup.rules.knowledge import as_known, explained, fact, facts, listed
 
     if options.explain:
-        known = fact(options.explain)
-        out.answer(known, explained(known))
+        row = fact(options.explain)
+        out.answer(FindingAnswer(finding=as_known(row)), explained(row))
     else:
-        out.answer({"schema": "gpusetup.findings/1", "findings": facts()}, listed())
+        out.answer(FindingsAnswer(findings=tuple(map(as_known, facts()))), listed())
     return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -94,8 +94,44 @@ def in_full(finding: Finding) -> Iterator[RenderableType]:
 
 def evidence_line(one: Evidence) -> Padding:
     """What was seen, and who said so."""
-    said = Text.assemble(plain(one.text), (f"  ({plain(one.source)})", "dim"))
-    return Padding(said, (0, 0, 0, 2))
+    return Padding(Sourced(plain(one.text), plain(one.source)), (0, 0, 0, 2))
+
+
+class Sourced:
+    """A text and its source: beside it where both fit, else on a line of its own, not wrapped."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self.text = text
+        self.source = source
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        beside = Text.assemble(self.text, (f"  ({self.source})", "dim"))
+        if beside.cell_len <= options.max_width:
+            yield beside
+            return
+        yield Text(self.text)
+        room = options.max_width - len("  ()")
+        below = f"  ({shortened(self.source, room)})"
+        yield Text(below, style="dim", no_wrap=True, overflow="ignore")
+
+
+def shortened(text: str, width: int) -> str:
+    """A long path without its middle: who reads it needs its beginning and its end.
+
+    >>> shortened("/home/me/project/.venv/lib/torch/version.py", 24)
+    '/home/me/.../version.py'
+    """
+    if len(text) <= width or width < 8:
+        return text
+    left = (width - 3) // 2
+    head, tail = text[:left], text[len(text) - (width - 3 - left) :]
+    # At the borders of folders where that costs little.
+    cut = max(head.rfind("/"), head.rfind("\\"))
+    head = head[: cut + 1] if cut > left // 2 else head
+    starts = [i for i in (tail.find("/"), tail.find("\\")) if i >= 0]
+    start = min(starts, default=-1)
+    tail = tail[start:] if 0 <= start < len(tail) // 2 else tail
+    return f"{head}...{tail}"
 
 
 def way_out(fix: Fix) -> Iterator[RenderableType]:

@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpusetup.errors import UsageError
 from gpusetup.rules.precedence import EXPLAINS
 from gpusetup.value import Value
+
+if TYPE_CHECKING:
+    from gpusetup.answers import KnownFinding
 
 
 class Fact(Value):
@@ -81,6 +86,22 @@ def fact(id: str) -> Fact:
     near = difflib.get_close_matches(id, [row.id for row in facts()], 3, 0.4)
     hint = f"the nearest: {', '.join(near)}" if near else "`gpusetup doctor --list` lists them"
     raise UsageError(f"There is no finding {id!r}", hint=hint)
+
+
+def as_known(row: Fact) -> KnownFinding:
+    """A row as the public document has it."""
+    from gpusetup.answers import KnownFinding
+
+    return KnownFinding(
+        id=row.id,
+        title=row.title,
+        means=row.means,
+        proven_by=row.proven_by,
+        not_when=row.not_when,
+        way_out=row.way_out,
+        explains=row.explains,
+        source=row.source,
+    )
 
 
 def listed() -> str:
