@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.model import (
     Advice,
@@ -257,7 +257,7 @@ class PlanCalibrationAnswer(Value):
     """Each part of the cells judged by constants that were fitted to the others."""
 
 
-ANSWERS: dict[str, type] = {
+_OWN: dict[str, Any] = {
     "doctor": DoctorAnswer,
     "error": ErrorAnswer,
     "finding": FindingAnswer,
@@ -270,7 +270,22 @@ ANSWERS: dict[str, type] = {
     "snapshot": Snapshot,
     "verify": VerifyAnswer,
 }
-"""Command -> the type of its answer."""
+
+if TYPE_CHECKING:
+    ANSWERS: dict[str, Any]
+
+
+def __getattr__(name: str) -> Any:
+    """`ANSWERS`: command -> the type of its answer, or the types where it has several.
+
+    Only the schemas and the reference need the whole table; what costs start-up is imported then.
+    """
+    if name == "ANSWERS":
+        from gpusetup.monitor.values import DOCUMENTS
+
+        return {**_OWN, "monitor": DOCUMENTS}
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "ANSWERS",

@@ -49,8 +49,13 @@ def from_plain(value: object, kind: type[T], *, what: str) -> T:
 
 
 def json_schema(kind: Any) -> dict[str, Any]:
-    """The JSON schema (2020-12) of a plain type."""
-    return msgspec.json.schema(kind, schema_hook=_schema)
+    """The JSON schema (2020-12) of a plain type, or of any one of several."""
+    if not isinstance(kind, tuple):
+        return msgspec.json.schema(kind, schema_hook=_schema)
+    several, parts = msgspec.json.schema_components(
+        kind, schema_hook=_schema, ref_template="#/$defs/{name}"
+    )
+    return {"anyOf": list(several), "$defs": parts}
 
 
 def _without_surrogates(value: Any) -> Any:

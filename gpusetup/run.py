@@ -102,6 +102,82 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
             child.kill()
 
 
+class Lines:
+    """A child that goes on telling lines, until it ends or is ended; it is never waited for.
+
+    Raises OSError where it cannot start.
+    """
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        import queue
+        import threading
+
+        self._child = subprocess.Popen(
+            tuple(argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=os.name == "posix",
+        )
+        RUNNING.add(self._child)
+        self._told: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._child.stdout is not None
+        with contextlib.suppress(ValueError):  # closed by `end`
+            for line in self._child.stdout:
+                self._told.put(line.decode("utf-8", "replace").rstrip("\r\n"))
+        self._told.put(None)
+
+    def next(self, timeout: float) -> str:
+        """The next line. Raises TimeoutError where none came, EOFError where none will come."""
+        import queue
+
+        try:
+            line = self._told.get(timeout=max(0.0, timeout))
+        except queue.Empty:
+            raise TimeoutError(f"no answer in {timeout:g} s") from None
+        if line is None:
+            self._told.put(None)
+            raise EOFError(self.how_it_ended())
+        return line
+
+    def tell(self, line: str) -> None:
+        """Give it a line on its standard input; one that has ended does not mind."""
+        assert self._child.stdin is not None
+        with contextlib.suppress(OSError):
+            self._child.stdin.write(line.encode() + b"\n")
+            self._child.stdin.flush()
+
+    def how_it_ended(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._child.wait(GIVE_UP_SECONDS)
+            return f"crashed with {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+        return "closed its output"
+
+    def end(self) -> None:
+        """Kill it; one that cannot be killed is given up."""
+        if self._child.poll() is None:
+            kill_group(self._child)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(GIVE_UP_SECONDS)
+        if self._child.returncode is None:
+            self._child.returncode = -signal.SIGTERM
+        RUNNING.discard(self._child)
+        if self._child.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._child.stdin.close()
+
+
+def foreground(argv: Sequence[str], *, stdout: int | None = None) -> subprocess.Popen[bytes]:
+    """Start somebody's command with our terminal, in our process group; the caller waits for it.
+
+    `stdout` None is ours. Raises OSError where it cannot start.
+    """
+    return subprocess.Popen(tuple(argv), stdout=stdout)
+
+
 @atexit.register
 def end_children() -> None:
     """When we end (a Ctrl-C while other threads wait), nothing that we started stays behind."""

@@ -1,0 +1,200 @@
+"""`gpusetup monitor`: watches GPUs, alone or beside a command, and judges at the end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack, closing, suppress
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import Blocked, Unsatisfiable, UsageError
+from gpusetup.monitor.sample import Source, SourceEnded, open_source
+from gpusetup.monitor.values import Sample
+from gpusetup.render.console import Console, plain
+
+if TYPE_CHECKING:
+    from gpusetup.commands.monitor_recording import Recording
+
+SUMMARY = """Watch utilisation, memory, temperature, power and clocks of the NVIDIA GPUs; end with
+the figures and one verdict: good, input-starved, launch-bound, memory-bound, memory-tight,
+throttled, idle or uneven, with its evidence and the next step. After `--` comes a command: it runs
+with this terminal and its exit code is passed on, and its CPU, memory and DataLoader workers count
+too. Under `--json` such a command's own output goes to stderr."""
+
+EXAMPLES = (
+    "gpusetup monitor 60",
+    "gpusetup monitor -- python train.py --config conf.yaml",
+    "gpusetup monitor --json --html run.html -- torchrun train.py > run.jsonl",
+    "gpusetup monitor --replay run.jsonl",
+)
+FASTEST_SECONDS = 0.02
+STDERR = 2
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.takes_command = True  # type: ignore[attr-defined]
+    parser.usage = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
+    add = parser.add_argument
+    add("seconds", nargs="?", type=length, default=0.0, metavar="SECONDS",
+        help="how long; 0 or none: until Ctrl-C, or the command's end")  # fmt: skip
+    add("--once", action="store_true", help="one sample and no verdict")
+    add("--interval", type=float, default=1.0, metavar="SECONDS", help="between samples (1)")
+    add("--gpu", action="append", default=[], metavar="INDEX|UUID",
+        help="only this GPU, may be repeated; else CUDA_VISIBLE_DEVICES counts")  # fmt: skip
+    add("--csv", metavar="FILE", help="also write one row a GPU and sample there")
+    add("--html", metavar="FILE", help="also write one page with charts there, at the end")
+    add("--replay", metavar="FILE", help="judge what `--json` recorded, instead of watching")
+
+
+def length(text: str) -> float:
+    """Seconds; a word here is most likely a command without its `--`."""
+    try:
+        return float(text)
+    except ValueError:
+        problem = f"{text!r} is no number of seconds; a command comes after `--`"
+        raise argparse.ArgumentTypeError(problem) from None
+
+
+def run(options: argparse.Namespace, out: Console) -> int:
+    checked(options)
+    if options.replay:
+        return _replay(options, out)
+    if options.after:
+        return _beside(options, out)
+    return _alone(options, out)
+
+
+def checked(options: argparse.Namespace) -> None:
+    """What cannot be meant. Raises UsageError."""
+    if options.seconds < 0 or options.seconds != options.seconds:
+        raise UsageError(f"SECONDS is {options.seconds:g}", hint="0 watches until Ctrl-C")
+    if not FASTEST_SECONDS <= options.interval < 86400:
+        raise UsageError(
+            f"`--interval` is {options.interval:g} s", hint=f"from {FASTEST_SECONDS:g} s to a day"
+        )
+    if options.once and (options.after or options.html):
+        problem = "`--once` takes one sample: a command or a page with charts needs more"
+        raise UsageError(problem, hint="leave `--once` out")
+    if options.replay and (options.after or options.once or options.gpu or options.seconds):
+        raise UsageError(
+            "`--replay` judges a recording: nothing is watched",
+            hint="only `--json`, `--output`, `--csv` and `--html` go with it",
+        )
+
+
+def _alone(options: argparse.Namespace, out: Console) -> int:
+    """Without a command: no GPU that can be watched is a no."""
+    source, problems = open_source(options.interval, 1 if options.once else 0)
+    if source is None:
+        raise _no_gpu(problems)
+    with closing(source):
+        _choose(source, options, out, problems)
+        if options.once:
+            return _once(source, options, out)
+        return _watch(source, options, out)
+
+
+def _watch(source: Source, options: argparse.Namespace, out: Console) -> int:
+    """Until the time is over or Ctrl-C, which is how one ends it."""
+    from gpusetup.monitor.session import watching
+
+    with _recording(options, out) as recording:
+        with recording.live(), suppress(KeyboardInterrupt):
+            recording.take(watching(source, seconds=options.seconds, say=recording.say))
+        recording.finish(source=source.name)
+    return 0
+
+
+def _recording(options: argparse.Namespace, out: Console) -> Recording:
+    from gpusetup.commands.monitor_recording import Recording
+
+    return Recording(out, csv=options.csv, html=options.html)
+
+
+def _once(source: Source, options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.monitor.sample import FIRST_ANSWER_SECONDS
+
+    try:
+        sample = source.next(FIRST_ANSWER_SECONDS)
+    except (SourceEnded, TimeoutError) as problem:
+        raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
+    if options.csv:
+        with _recording(options, out) as recording:
+            recording.see(sample)
+    if out.json:
+        out.answer(sample)
+    else:
+        from gpusetup.render.live import once, width_of
+
+        out.text(out.rendered(once(sample, width_of(sys.stdout))))
+    return 0
+
+
+def _beside(options: argparse.Namespace, out: Console) -> int:
+    """With a command: it runs whatever can be watched, and its exit code is ours."""
+    from gpusetup.monitor.session import Command, beside
+
+    argv = tuple(options.after)
+    source, problems = open_source(options.interval)
+    with ExitStack() as stack:
+        if source is None:
+            out.talk(plain(f"no GPU can be watched ({_told(problems)})"))
+        else:
+            stack.callback(source.close)
+            _choose(source, options, out, problems)
+        recording = stack.enter_context(_recording(options, out))
+        recording.stream()
+        command = Command(argv, stdout=STDERR if out.json and not out.output else None)
+        length, every = options.seconds, options.interval
+        recording.take(beside(command, source, seconds=length, interval=every, say=recording.say))
+        code = command.exit_code()
+        recording.finish(source=source.name if source else None, command=argv, exit_code=code)
+    return code
+
+
+def _replay(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.monitor.record import recorded
+
+    with _recording(options, out) as recording:
+        told = None
+        for document in recorded(options.replay):
+            if isinstance(document, Sample):
+                recording.take([document])
+            else:
+                told = document
+        if not recording.samples:
+            raise UsageError(f"{options.replay} holds no sample")
+        source, command, code = (told.source, told.command, told.exit) if told else (None,) * 3
+        recording.finish(source=source, command=command, exit_code=code, aside=False)
+    return 0
+
+
+def _no_gpu(problems: tuple[SourceEnded, ...]) -> Unsatisfiable | Blocked:
+    kind = Blocked if any(problem.blocked for problem in problems) else Unsatisfiable
+    hint = "`gpusetup doctor` names the cause"
+    return kind(f"No NVIDIA GPU can be watched ({_told(problems)})", hint=hint)
+
+
+def _told(problems: Iterable[SourceEnded]) -> str:
+    return "; ".join(map(str, problems))
+
+
+def _choose(
+    source: Source, options: argparse.Namespace, out: Console, problems: tuple[SourceEnded, ...]
+) -> None:
+    """Tell the source which GPUs; say so where that is not all of them."""
+    from gpusetup.monitor.choice import VARIABLE, named_places, visible_places
+
+    if problems:
+        out.talk(plain(f"watching by {source.name} ({_told(problems)}); no processes are told"))
+    places = tuple(range(len(source.gpus)))
+    variable = os.environ.get(VARIABLE)
+    if options.gpu:
+        places = named_places(options.gpu, source.gpus)
+    elif variable is not None:
+        pci = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+        places, said = visible_places(variable, source.gpus, pci_order=pci)
+        out.talk(plain(said))
+    source.choose(places)

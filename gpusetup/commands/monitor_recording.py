@@ -1,0 +1,128 @@
+"""Where the samples of one run go: the terminal, JSON lines, CSV, a page; and the answer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from gpusetup.monitor import record
+from gpusetup.monitor.session import Losses
+from gpusetup.monitor.summary import summarise
+from gpusetup.monitor.tally import Tally
+from gpusetup.monitor.values import Sample, Summary
+from gpusetup.render.console import Console, plain
+
+
+class Lines:
+    """One line a GPU and sample, where stdout is no terminal."""
+
+    def sample(self, sample: Sample) -> None:
+        from gpusetup.render.monitor import sample_lines
+
+        sys.stdout.write(shown(sample_lines(sample), sys.stdout))
+        sys.stdout.flush()
+
+
+class Recording:
+    """Takes the samples of one run and answers at its end.
+
+    The files are opened first: one that cannot be written ends the job before it begins.
+    """
+
+    def __init__(self, out: Console, *, csv: str | None = None, html: str | None = None) -> None:
+        self._out, self._html = out, html
+        self._stack = ExitStack()
+        self._tally = Tally()
+        self._sinks: list[record.Sink] = [Losses(self.say)]
+        self._json: record.JsonLines | None = None
+        self._history = record.History()
+        if csv:
+            self._sinks.append(record.Csv(self._stack.enter_context(record.opened(csv))))
+        if html:
+            record.opened(html).close()
+            self._sinks.append(self._history)
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        self._stack.close()
+
+    @property
+    def samples(self) -> int:
+        return self._tally.samples
+
+    def stream(self) -> None:
+        """Under `--json`, print every sample as it comes."""
+        if self._out.json and self._json is None:
+            self._json = record.JsonLines(self._stdout())
+            self._sinks.append(self._json)
+
+    def _stdout(self) -> TextIO:
+        if not self._out.output:
+            return sys.stdout
+        return self._stack.enter_context(record.opened(self._out.output))
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Show every sample: JSON lines, a screen on a terminal, plain lines elsewhere."""
+        self.stream()
+        if self._json is not None:
+            yield
+        elif not sys.stdout.isatty():
+            self._sinks.append(Lines())
+            yield
+        else:
+            from gpusetup.render.live import LiveScreen
+
+            with LiveScreen(color=self._out.color) as screen:
+                self._sinks.append(screen)
+                yield
+                self._sinks.remove(screen)
+
+    def say(self, text: str) -> None:
+        self._out.talk(plain(text))
+
+    def see(self, sample: Sample) -> None:
+        for sink in self._sinks:
+            sink.sample(sample)
+
+    def take(self, samples: Iterable[Sample]) -> None:
+        for sample in samples:
+            self._tally.add(sample)
+            self.see(sample)
+
+    def finish(
+        self,
+        *,
+        source: str | None,
+        command: tuple[str, ...] | None = None,
+        exit_code: int | None = None,
+        aside: bool = True,
+    ) -> None:
+        """The summary, and the page. Beside a command the text goes to stderr (`aside`)."""
+        summary = summarise(self._tally, source=source, command=command, exit_code=exit_code)
+        self._answer(summary, to_stderr=aside and command is not None)
+        if self._html:
+            from gpusetup.render.html import page
+
+            Path(self._html).write_text(page(summary, self._history), encoding="utf-8")
+
+    def _answer(self, summary: Summary, *, to_stderr: bool) -> None:
+        from gpusetup.render.monitor import summary_text
+
+        if self._json is not None:
+            self._json.document(summary)
+        elif to_stderr and not self._out.output and not self._out.json:
+            self._out.talk("\n" + summary_text(summary).rstrip())
+        else:
+            self._out.answer(summary, summary_text(summary))
+
+
+def shown(text: str, stream: TextIO) -> str:
+    """The text as the stream's encoding can show it."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)

@@ -1,0 +1,88 @@
+"""Which of the GPUs are watched: those named, else those that CUDA_VISIBLE_DEVICES leaves. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusetup.errors import UsageError
+from gpusetup.monitor.values import GpuSample
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+
+
+def named_places(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
+    """The places of the GPUs that `--gpu` names: `0`, `0:1` (MIG), or the start of a UUID.
+
+    >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-ab"))
+    >>> named_places(("1", "gpu-aa", "1"), two)
+    (1, 0)
+    """
+    places = [_place(name, gpus) for name in names]
+    return tuple(dict.fromkeys(places))
+
+
+def _place(name: str, gpus: Sequence[GpuSample]) -> int:
+    hits = [place for place, gpu in enumerate(gpus) if _is_called(gpu, name)]
+    if len(hits) == 1:
+        return hits[0]
+    there = ", ".join(f"{gpu.label} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
+    problem = "Several GPUs are" if hits else "No GPU is"
+    raise UsageError(f"{problem} called {name!r}", hint=f"there are: {there}")
+
+
+def _is_called(gpu: GpuSample, name: str) -> bool:
+    if name == gpu.label:
+        return True
+    uuid = (gpu.uuid or "").lower()
+    return (
+        len(name) > 4
+        and name.lower().startswith(("gpu-", "mig-"))
+        and uuid.startswith(name.lower())
+    )
+
+
+def visible_places(
+    variable: str, gpus: Sequence[GpuSample], *, pci_order: bool
+) -> tuple[tuple[int, ...], str]:
+    """The places that the variable leaves, and a word about it; all where that is not known.
+
+    >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-bb"))
+    >>> visible_places("1", two, pci_order=True)
+    ((1,), 'CUDA_VISIBLE_DEVICES=1: watching GPU 1')
+    """
+    everything = tuple(range(len(gpus)))
+    by_name = _instances(variable, gpus)
+    places = by_name or _whole_gpus(variable, gpus, pci_order)
+    said = f"{VARIABLE}={variable}"
+    if places is None:
+        return everything, f"{said} counts in CUDA's order, unknown here: watching every GPU"
+    if not places:
+        return everything, f"{said} hides every GPU from CUDA: watching all the same"
+    labels = ", ".join(gpus[place].label for place in places)
+    return places, f"{said}: watching GPU {labels}"
+
+
+def _instances(variable: str, gpus: Sequence[GpuSample]) -> tuple[int, ...]:
+    """MIG instances that are named by their UUID; CUDA takes the first alone."""
+    wanted = [entry.strip().lower() for entry in variable.split(",")]
+    return tuple(
+        place
+        for place, gpu in enumerate(gpus)
+        if gpu.mig_index is not None and gpu.uuid and gpu.uuid.lower() in wanted
+    )
+
+
+def _whole_gpus(
+    variable: str, gpus: Sequence[GpuSample], pci_order: bool
+) -> tuple[int, ...] | None:
+    """Whole GPUs, each with its instances."""
+    from gpusetup.model import Gpu
+    from gpusetup.probe.visible import visible_by_variable
+
+    whole = [gpu for gpu in gpus if gpu.mig_index is None]
+    known = [Gpu(name=gpu.name or "", uuid=gpu.uuid) for gpu in whole]
+    visible = visible_by_variable(variable, known, pci_order=pci_order)
+    if None in visible:
+        return None
+    kept = {gpu.index for gpu, seen in zip(whole, visible, strict=True) if seen}
+    return tuple(place for place, gpu in enumerate(gpus) if gpu.index in kept)

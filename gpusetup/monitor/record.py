@@ -1,0 +1,204 @@
+"""What a run leaves behind: JSON lines, CSV, the series of a chart; and reading it back."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from gpusetup.codec import from_plain, to_json
+from gpusetup.errors import BadInput, Blocked
+from gpusetup.monitor.values import GpuSample, Sample, Summary
+from gpusetup.value import Value
+
+CSV_COLUMNS = (
+    "utilization_percent",
+    "memory_busy_percent",
+    "memory_used_bytes",
+    "memory_total_bytes",
+    "temperature_celsius",
+    "power_watts",
+    "power_limit_watts",
+    "clock_sm_mhz",
+    "clock_memory_mhz",
+)
+TREE_COLUMNS = ("cpu_percent", "memory_bytes", "read_bytes_per_second", "loader_workers")
+
+
+class Sink(Protocol):
+    """Something that takes the samples of a run as they come."""
+
+    def sample(self, sample: Sample) -> None: ...
+
+
+def opened(path: str) -> TextIO:
+    try:
+        return Path(path).open("w", encoding="utf-8", newline="")
+    except OSError as problem:
+        raise Blocked(
+            f"Cannot write {path}: {problem.strerror}", hint="name another file"
+        ) from problem
+
+
+class JsonLines:
+    """One document a line, written at once so that a reader sees it now."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def sample(self, sample: Sample) -> None:
+        self.document(sample)
+
+    def document(self, document: Sample | Summary) -> None:
+        self._file.write(to_json(document) + "\n")
+        self._file.flush()
+
+
+class Csv:
+    """One row a GPU and sample; empty cells where nothing told."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._rows = csv.writer(file)
+        head = ("at", "seconds", "gpu", "uuid", "name", *CSV_COLUMNS, "throttle_reasons")
+        self._rows.writerow((*head, "lost", *TREE_COLUMNS))
+
+    def sample(self, sample: Sample) -> None:
+        tree = [getattr(sample.tree, name, None) for name in TREE_COLUMNS]
+        for gpu in sample.gpus:
+            told = [getattr(gpu, name) for name in CSV_COLUMNS]
+            reasons = " ".join(gpu.throttle_reasons or ())
+            who = (sample.at, sample.seconds, gpu.label, gpu.uuid, safe_cell(gpu.name))
+            self._rows.writerow((*who, *told, reasons, int(gpu.lost), *tree))
+        self._file.flush()
+
+
+def safe_cell(text: str | None) -> str | None:
+    """A foreign text that a spreadsheet does not take for a formula.
+
+    >>> safe_cell("=1+1"), safe_cell("NVIDIA L4")
+    ("'=1+1", 'NVIDIA L4')
+    """
+    return f"'{text}" if text and text[0] in "=+-@\t\r" else text
+
+
+class Point(Value):
+    seconds: float
+    values: tuple[float | None, ...]
+
+
+class Series:
+    """At most `most` points over any length: when it is full, neighbours become their mean."""
+
+    def __init__(self, most: int = 1200) -> None:
+        self._most = most
+        self._every = 1
+        self._waiting: list[Point] = []
+        self.points: list[Point] = []
+
+    def add(self, point: Point) -> None:
+        self._waiting.append(point)
+        if len(self._waiting) < self._every:
+            return
+        self.points.append(mean_point(self._waiting))
+        self._waiting = []
+        if len(self.points) >= self._most:
+            pairs = zip(self.points[::2], self.points[1::2], strict=True)
+            self.points = [mean_point(pair) for pair in pairs]
+            self._every *= 2
+
+    def all(self) -> tuple[Point, ...]:
+        rest = (mean_point(self._waiting),) if self._waiting else ()
+        return (*self.points, *rest)
+
+
+def mean_point(points: Any) -> Point:
+    """The mean of each value that is told.
+
+    >>> two = (Point(seconds=0, values=(1, None)), Point(seconds=2, values=(3, None)))
+    >>> mean_point(two)
+    Point(seconds=1.0, values=(2.0, None))
+    """
+    rows = list(points)
+    columns = zip(*(row.values for row in rows), strict=True)
+    means = tuple(_mean([value for value in column if value is not None]) for column in columns)
+    return Point(seconds=sum(row.seconds for row in rows) / len(rows), values=means)
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+class History:
+    """The series of every GPU and of the command, for the charts."""
+
+    GPU = ("utilization_percent", "memory", "temperature_celsius", "power_watts")
+    TREE = ("cpu_percent", "loader_cpu_percent")
+
+    def __init__(self) -> None:
+        self.gpus: dict[str, Series] = {}
+        self.first: dict[str, GpuSample] = {}
+        self.tree = Series()
+
+    def sample(self, sample: Sample) -> None:
+        for gpu in sample.gpus:
+            self.first.setdefault(gpu.label, gpu)
+            values = tuple(_charted(gpu, name) for name in self.GPU)
+            point = Point(seconds=sample.seconds, values=values)
+            self.gpus.setdefault(gpu.label, Series()).add(point)
+        if sample.tree is not None:
+            told = tuple(float(getattr(sample.tree, name)) for name in self.TREE)
+            self.tree.add(Point(seconds=sample.seconds, values=told))
+
+
+def _charted(gpu: GpuSample, name: str) -> float | None:
+    if name != "memory":
+        value: float | None = getattr(gpu, name)
+        return value
+    if gpu.memory_used_bytes is None or not gpu.memory_total_bytes:
+        return None
+    return gpu.memory_used_bytes / gpu.memory_total_bytes * 100
+
+
+def recorded(path: str) -> Iterator[Sample | Summary]:
+    """The documents of a recording, in order; a last line that is cut off is left out."""
+    try:
+        with Path(path).open(encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):
+                document = _document(line, f"{path}, line {number}") if line.strip() else None
+                if document is not None:
+                    yield document
+    except OSError as problem:
+        raise BadInput(f"Cannot read {path}: {problem.strerror}") from problem
+    except UnicodeDecodeError as problem:
+        raise BadInput(f"{path} is not UTF-8 text: {problem.reason}") from problem
+
+
+def _document(line: str, where: str) -> Sample | Summary | None:
+    try:
+        plain = json.loads(line)
+    except ValueError as problem:
+        if not line.endswith("\n"):
+            return None  # the recorder was killed in the middle of it
+        raise BadInput(f"{where} is no JSON: {problem}") from problem
+    schema = plain.get("schema") if isinstance(plain, dict) else None
+    if schema != "gpusetup.monitor/1":
+        raise BadInput(
+            f"{where} is no sample of `gpusetup monitor --json`",
+            hint=newer_hint(schema),
+        )
+    kind: Any = Summary if plain.get("kind") == "summary" else Sample
+    read: Sample | Summary = from_plain(plain, kind, what=where)
+    return read
+
+
+def newer_hint(schema: object) -> str | None:
+    """
+    >>> newer_hint("gpusetup.monitor/2")
+    'it is gpusetup.monitor/2; this version reads gpusetup.monitor/1'
+    """
+    if isinstance(schema, str) and schema.startswith("gpusetup."):
+        return f"it is {schema}; this version reads gpusetup.monitor/1"
+    return None

@@ -1,0 +1,127 @@
+"""Where samples come from: NVML in a child of ours, or `nvidia-smi` where NVML is missing.
+
+Edge. A child that hangs, crashes or was never there is a `SourceEnded` with its reason; we do not
+hang with it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from gpusetup.codec import from_json
+from gpusetup.monitor.values import GpuSample, Sample
+from gpusetup.run import Lines
+from gpusetup.value import Value
+
+if TYPE_CHECKING:
+    from gpusetup.monitor.smi import Smi
+
+FIRST_ANSWER_SECONDS = 15.0
+"""How long a driver may take to initialise: without persistence a few seconds a GPU."""
+PATIENCE_SECONDS = 10.0
+"""How long a sample may be late before its source is given up."""
+FORBIDDEN = (4, 17)
+"""NVML: no permission, blocked by the operating system."""
+
+
+class SourceEnded(Exception):
+    """A source gives no more samples; the text says why. `blocked`: something stands in the way."""
+
+    def __init__(self, source: str, problem: str, *, blocked: bool = False) -> None:
+        super().__init__(f"{source}: {problem}")
+        self.blocked = blocked
+
+
+class Hello(Value):
+    init: int | None
+    message: str = ""
+    driver_version: str | None = None
+    gpus: tuple[GpuSample, ...] = ()
+
+
+class Source(Protocol):
+    """GPUs that can be watched. `next` raises TimeoutError, and SourceEnded for good."""
+
+    name: str
+    gpus: tuple[GpuSample, ...]
+
+    def choose(self, places: Sequence[int]) -> None: ...
+
+    def next(self, timeout: float) -> Sample: ...
+
+    def close(self) -> None: ...
+
+
+class Nvml:
+    """The child `inside/watch_nvml.py`, which prints one line a sample."""
+
+    name = "nvml"
+
+    def __init__(self, interval: float, count: int = 0) -> None:
+        script = str(Path(__file__).resolve().parent.parent / "inside" / "watch_nvml.py")
+        self._lines = Lines((sys.executable, "-I", script, f"{interval:g}", str(count)))
+        self.gpus: tuple[GpuSample, ...] = ()
+
+    def open(self) -> None:
+        """Wait for what there is. Raises SourceEnded where NVML does not answer."""
+        said = self._line(FIRST_ANSWER_SECONDS, final=True)
+        hello = from_json(said, Hello, what="the answer of watch_nvml")
+        if hello.init != 0:
+            raise SourceEnded("NVML", hello.message, blocked=hello.init in FORBIDDEN)
+        if not hello.gpus:
+            raise SourceEnded("NVML", "lists no GPU")
+        self.gpus = hello.gpus
+
+    def choose(self, places: Sequence[int]) -> None:
+        self._lines.tell(json.dumps(list(places)))
+
+    def next(self, timeout: float) -> Sample:
+        return from_json(self._line(timeout), Sample, what="a sample of watch_nvml")
+
+    def close(self) -> None:
+        self._lines.end()
+
+    def _line(self, timeout: float, *, final: bool = False) -> str:
+        said: list[str] = []
+        while True:
+            try:
+                line = self._lines.next(timeout)
+            except TimeoutError as problem:
+                if final:
+                    raise SourceEnded("NVML", str(problem), blocked=True) from problem
+                raise
+            except EOFError as problem:
+                raise SourceEnded("NVML", ": ".join((str(problem), *said[-1:]))) from problem
+            if line.startswith("{"):
+                return line
+            said.append(line)
+
+
+def open_source(interval: float, count: int = 0) -> tuple[Source | None, tuple[SourceEnded, ...]]:
+    """The first source that answers, and why those before it did not."""
+    problems: list[SourceEnded] = []
+    for make in (lambda: Nvml(interval, count), lambda: _smi(interval)):
+        try:
+            return _opened(make()), tuple(problems)
+        except SourceEnded as problem:
+            problems.append(problem)
+    return None, tuple(problems)
+
+
+def _opened(source: Nvml | Smi) -> Source:
+    try:
+        source.open()
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
+def _smi(interval: float) -> Smi:
+    from gpusetup.monitor.smi import found
+
+    return found(interval)

@@ -1,0 +1,170 @@
+"""One run of the monitor: samples from a source, with a command's processes beside them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.errors import GpuSetupError
+from gpusetup.monitor.sample import PATIENCE_SECONDS, Source, SourceEnded
+from gpusetup.monitor.values import Sample
+from gpusetup.run import foreground
+from gpusetup.value import replace
+
+if TYPE_CHECKING:
+    from gpusetup.monitor.tree import Tree
+
+Say = Callable[[str], None]
+NOT_FOUND, NOT_RUNNABLE = 127, 126
+"""What a shell answers for a command that is not there, or that may not run."""
+GLANCE_SECONDS = 0.05
+"""How soon it is noticed that the command has ended."""
+PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
+"""Those that a terminal sends to the command too."""
+
+
+class NotStarted(GpuSetupError):
+    """The command cannot be started; the exit code is a shell's."""
+
+    def __init__(self, name: str, problem: OSError) -> None:
+        missing = isinstance(problem, FileNotFoundError | NotADirectoryError)
+        said = "command not found" if missing else problem.strerror or str(problem)
+        super().__init__(f"{name}: {said}")
+        self.exit_code = NOT_FOUND if missing else NOT_RUNNABLE
+
+
+class Command:
+    """Somebody's command with our terminal; signals that only we get are passed on."""
+
+    def __init__(self, argv: Sequence[str], *, stdout: int | None = None) -> None:
+        try:
+            self._child = foreground(argv, stdout=stdout)
+        except OSError as problem:
+            raise NotStarted(argv[0], problem) from problem
+        self._old = {number: signal.signal(number, self._pass_on) for number in _numbers(PASSED_ON)}
+        self.tree: Tree | None = None
+
+    def watch_tree(self) -> None:
+        """Sample its processes from now on; one that has ended already has none."""
+        import psutil
+
+        from gpusetup.monitor.tree import Tree
+
+        try:
+            self.tree = Tree(self._child.pid)
+        except psutil.Error:
+            self.tree = None
+
+    def _pass_on(self, number: int, frame: object) -> None:
+        if number in _numbers(FROM_TERMINAL) and _has_terminal():
+            return
+        self._child.send_signal(number)
+
+    @property
+    def ended(self) -> bool:
+        return self._child.poll() is not None
+
+    def exit_code(self) -> int:
+        """Wait for its end; 128 + n where a signal n ended it, as a shell has it."""
+        code = self._child.wait()
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+        return 128 - code if code < 0 else code
+
+
+def _numbers(names: Sequence[str]) -> tuple[signal.Signals, ...]:
+    return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
+
+
+def _has_terminal() -> bool:
+    """Whether we are in a terminal's foreground, which then tells the command by itself."""
+    for stream in (0, 1, 2):
+        try:
+            return os.tcgetpgrp(stream) == os.getpgrp()
+        except (OSError, AttributeError):
+            continue
+    return False
+
+
+def watching(source: Source, *, seconds: float = 0.0, say: Say) -> Iterator[Sample]:
+    """Samples until the time is over, the source ends, or Ctrl-C."""
+    until = time.monotonic() + seconds if seconds else None
+    while until is None or time.monotonic() < until:
+        left = PATIENCE_SECONDS if until is None else until - time.monotonic()
+        try:
+            yield source.next(max(0.0, min(PATIENCE_SECONDS, left)))
+        except TimeoutError:
+            if until is None or time.monotonic() < until:
+                say(f"no sample in {PATIENCE_SECONDS:g} s: the driver does not answer any more")
+                return
+        except SourceEnded as problem:
+            say(str(problem))
+            return
+
+
+def beside(
+    command: Command, source: Source | None, *, seconds: float = 0.0, interval: float, say: Say
+) -> Iterator[Sample]:
+    """Samples while the command runs; its processes alone where no GPU can be watched."""
+    command.watch_tree()
+    began = time.monotonic()
+    late_since = began
+    while not command.ended:
+        if seconds and time.monotonic() - began >= seconds:
+            return
+        sample: Sample | None = None
+        if source is None:
+            sample = _tick(began, interval, command)
+        else:
+            try:
+                sample = source.next(GLANCE_SECONDS)
+                late_since = time.monotonic()
+            except TimeoutError:
+                if time.monotonic() - late_since > PATIENCE_SECONDS + interval:
+                    say("the driver does not answer any more; watching the processes alone")
+                    source, began = None, began
+            except SourceEnded as problem:
+                say(f"{problem}; watching the processes alone")
+                source = None
+        if sample is not None:
+            yield replace(sample, tree=_tree(command, sample))
+
+
+def _tick(began: float, interval: float, command: Command) -> Sample | None:
+    """A sample without GPUs, at the next multiple of the interval; None when it ended before."""
+    from gpusetup.monitor.smi import in_words
+
+    due = (int((time.monotonic() - began) / interval) + 1) * interval + began
+    while time.monotonic() < due:
+        if command.ended:
+            return None
+        time.sleep(min(GLANCE_SECONDS, max(0.0, due - time.monotonic())))
+    return Sample(at=in_words(time.time()), seconds=round(time.monotonic() - began, 3))
+
+
+def _tree(command: Command, sample: Sample) -> Any:
+    if command.tree is None:
+        return None
+    pids = (p.pid for gpu in sample.gpus for p in gpu.processes or ())
+    return command.tree.sample(frozenset(pids))
+
+
+class Losses:
+    """Says once that a GPU is lost, and once that it is back."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._lost: set[str] = set()
+
+    def sample(self, sample: Sample) -> None:
+        for gpu in sample.gpus:
+            if gpu.lost and gpu.label not in self._lost:
+                self._lost.add(gpu.label)
+                self._say(f"GPU {gpu.label} ({gpu.uuid or 'UUID unknown'}) is lost; going on")
+            elif not gpu.lost and gpu.label in self._lost:
+                self._lost.discard(gpu.label)
+                self._say(f"GPU {gpu.label} is back")

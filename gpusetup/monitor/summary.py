@@ -1,0 +1,53 @@
+"""The summary of a run, from its tally. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpusetup.monitor.judge import judge
+from gpusetup.monitor.tally import Tally
+from gpusetup.monitor.values import Sample, Summary
+
+
+def summarise(
+    tally: Tally,
+    *,
+    source: str | None = None,
+    command: tuple[str, ...] | None = None,
+    exit_code: int | None = None,
+) -> Summary:
+    judged = judge(tally.facts(command))
+    return Summary(
+        verdict=judged.verdict,
+        evidence=judged.evidence,
+        next=judged.next,
+        advice=judged.advice,
+        notes=judged.notes,
+        source=source,
+        seconds=tally.seconds,
+        samples=tally.samples,
+        gpus=tuple(gpu.summary() for gpu in tally.gpus.values()),
+        tree=tally.tree_summary(),
+        command=command,
+        exit=exit_code,
+    )
+
+
+def tallied(samples: Iterable[Sample]) -> Tally:
+    tally = Tally()
+    for sample in samples:
+        tally.add(sample)
+    return tally
+
+
+def replayed(documents: Iterable[Sample | Summary]) -> Summary:
+    """The summary of a recording; of which command, its own summary tells where it has one."""
+    tally, told = Tally(), None
+    for document in documents:
+        if isinstance(document, Sample):
+            tally.add(document)
+        else:
+            told = document
+    if told is None:
+        return summarise(tally)
+    return summarise(tally, source=told.source, command=told.command, exit_code=told.exit)

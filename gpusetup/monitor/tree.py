@@ -1,0 +1,185 @@
+"""The command's processes: CPU, memory, what they read, and which are DataLoader workers.
+
+`psutil` asks; what it means is decided in `tree_sample`, a function of plain values.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import psutil
+
+from gpusetup.monitor.values import TreeSample
+from gpusetup.value import Value
+
+WORKER_NAME = "pt_data_worker"
+"""What a DataLoader worker of torch 2.6 and newer calls itself (torch.utils.data, worker.py)."""
+
+
+class Process(Value):
+    """One process of the tree at one moment; counters since its start."""
+
+    pid: int
+    parent: int
+    started: float
+    name: str
+    command: tuple[str, ...]
+    cpu_seconds: float
+    memory_bytes: int
+    read_bytes: int | None = None
+    input_bytes: int | None = None
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """A pid alone may have been given away anew."""
+        return self.pid, self.started
+
+
+def tree_sample(
+    before: Mapping[tuple[int, float], Process],
+    now: Sequence[Process],
+    seconds: float,
+    *,
+    cores: int | None = None,
+    on_gpu: frozenset[int] = frozenset(),
+) -> TreeSample:
+    """What the processes did in the `seconds` since `before`."""
+    workers = loader_workers(now, on_gpu)
+    spent = {p.pid: _share(p.cpu_seconds, _old(before, p).cpu_seconds, seconds) for p in now}
+    others = [share for pid, share in spent.items() if pid not in workers]
+    return TreeSample(
+        processes=len(now),
+        cpu_percent=round(sum(spent.values()), 1),
+        busiest_cpu_percent=round(max(others, default=0.0), 1),
+        memory_bytes=sum(p.memory_bytes for p in now),
+        read_bytes_per_second=_rate(before, now, "read_bytes", seconds),
+        input_bytes_per_second=_rate(before, now, "input_bytes", seconds),
+        loader_workers=len(workers),
+        loader_cpu_percent=round(sum(spent[pid] for pid in workers), 1),
+        cores=cores,
+    )
+
+
+def loader_workers(tree: Sequence[Process], on_gpu: frozenset[int] = frozenset()) -> frozenset[int]:
+    """The DataLoader workers: by their name, or (older torch) forks of a Python that have no child.
+
+    >>> def python(pid, parent, name="python"):
+    ...     return Process(pid=pid, parent=parent, started=0, name=name, command=("python", "t.py"),
+    ...                    cpu_seconds=0, memory_bytes=0)
+    >>> sorted(loader_workers([python(1, 0), python(2, 1), python(3, 1)]))
+    [2, 3]
+    >>> sorted(loader_workers([python(1, 0), python(2, 1, "pt_data_worker"), python(3, 1)]))
+    [2]
+    """
+    named = frozenset(p.pid for p in tree if p.name == WORKER_NAME)
+    if named:
+        return named
+    by_pid = {p.pid: p for p in tree}
+    parents = {p.parent for p in tree}
+    return frozenset(
+        p.pid
+        for p in tree
+        if p.parent in by_pid
+        and p.pid not in parents | on_gpu
+        and p.command == by_pid[p.parent].command
+        and "python" in p.name.lower()
+    )
+
+
+def _old(before: Mapping[tuple[int, float], Process], process: Process) -> Process:
+    fresh = Process(
+        pid=process.pid,
+        parent=process.parent,
+        started=process.started,
+        name=process.name,
+        command=(),
+        cpu_seconds=0.0,
+        memory_bytes=0,
+        read_bytes=0,
+        input_bytes=0,
+    )
+    return before.get(process.key, fresh)
+
+
+def _share(now: float, before: float, seconds: float) -> float:
+    return max(0.0, now - before) / seconds * 100 if seconds > 0 else 0.0
+
+
+def _rate(
+    before: Mapping[tuple[int, float], Process],
+    now: Sequence[Process],
+    field: str,
+    seconds: float,
+) -> float | None:
+    """Bytes a second of those that tell; None where none does."""
+    told = [(getattr(p, field), getattr(_old(before, p), field) or 0) for p in now]
+    known = [max(0, new - old) for new, old in told if new is not None]
+    return round(sum(known) / seconds) if known and seconds > 0 else None
+
+
+class Tree:
+    """Watches a process and everything that it starts."""
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._before: dict[tuple[int, float], Process] = {}
+        self._known: dict[tuple[int, float], tuple[str, ...]] = {}
+        self._at = time.monotonic()
+        self._cores = _cores()
+
+    def sample(self, on_gpu: frozenset[int] = frozenset()) -> TreeSample | None:
+        """None when nothing of it is left."""
+        now = self._processes()
+        at = time.monotonic()
+        if not now:
+            return None
+        told = tree_sample(self._before, now, at - self._at, cores=self._cores, on_gpu=on_gpu)
+        self._before, self._at = {p.key: p for p in now}, at
+        self._known = {p.key: p.command for p in now}
+        return told
+
+    def _processes(self) -> list[Process]:
+        try:
+            all_of_it = [self._root, *self._root.children(recursive=True)]
+        except psutil.Error:
+            return []
+        return [found for one in all_of_it if (found := self._read(one)) is not None]
+
+    def _read(self, one: psutil.Process) -> Process | None:
+        """One process; None where it has just ended or is a zombie."""
+        try:
+            with one.oneshot():
+                if one.status() == psutil.STATUS_ZOMBIE:
+                    return None
+                times, io = one.cpu_times(), _io(one)
+                key = (one.pid, one.create_time())
+                return Process(
+                    pid=one.pid,
+                    parent=one.ppid(),
+                    started=key[1],
+                    name=one.name(),
+                    command=self._known.get(key) or tuple(one.cmdline()),
+                    cpu_seconds=times.user + times.system,
+                    memory_bytes=one.memory_info().rss,
+                    read_bytes=getattr(io, "read_bytes", None),
+                    input_bytes=getattr(io, "read_chars", None),
+                )
+        except psutil.Error:
+            return None
+
+
+def _io(one: psutil.Process) -> object:
+    """The counters of what it read; None where the system does not tell (macOS, another user)."""
+    try:
+        return one.io_counters()
+    except (psutil.Error, AttributeError):
+        return None
+
+
+def _cores() -> int | None:
+    """The cores that this process may use, as its affinity has them."""
+    try:
+        return len(psutil.Process().cpu_affinity())
+    except (psutil.Error, AttributeError):
+        return psutil.cpu_count()

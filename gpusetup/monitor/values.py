@@ -1,0 +1,157 @@
+"""The public documents of `monitor`: one sample a line, and the summary at the end.
+
+What no source told is null. Percentages run from 0 to 100; CPU percentages count cores, so that
+400 is four of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from gpusetup.value import Value
+
+Verdict = Literal[
+    "good",
+    "input-starved",
+    "launch-bound",
+    "memory-bound",
+    "memory-tight",
+    "throttled",
+    "idle",
+    "uneven",
+]
+
+
+class ProcessUse(Value):
+    """A process on a GPU. In a container pids are the host's, and names may be hidden."""
+
+    pid: int
+    name: str | None = None
+    memory_bytes: int | None = None
+
+
+class GpuSample(Value):
+    """One GPU, or one MIG instance of the GPU `mig_of`, at one moment."""
+
+    index: int
+    mig_index: int | None = None
+    mig_of: str | None = None
+    name: str | None = None
+    uuid: str | None = None
+    utilization_percent: float | None = None
+    """The share of the last moment in which some kernel ran."""
+    memory_busy_percent: float | None = None
+    """The share in which the GPU's memory was read or written (NVML: utilization.memory)."""
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    clock_sm_mhz: int | None = None
+    clock_sm_max_mhz: int | None = None
+    clock_memory_mhz: int | None = None
+    throttle_reasons: tuple[str, ...] | None = None
+    processes: tuple[ProcessUse, ...] | None = None
+    lost: bool = False
+    problem: str | None = None
+
+    @property
+    def label(self) -> str:
+        """`0`, or `0:1` for the second MIG instance of GPU 0."""
+        return str(self.index) if self.mig_index is None else f"{self.index}:{self.mig_index}"
+
+
+class TreeSample(Value):
+    """The command's processes together, since the sample before."""
+
+    processes: int
+    cpu_percent: float
+    busiest_cpu_percent: float
+    """Of the one process that computes most and is no loader's worker."""
+    memory_bytes: int
+    read_bytes_per_second: float | None = None
+    """From the disk."""
+    input_bytes_per_second: float | None = None
+    """By read calls, from the page cache too."""
+    loader_workers: int = 0
+    loader_cpu_percent: float = 0.0
+    """Of all DataLoader workers together."""
+    cores: int | None = None
+    """How many this process may use."""
+
+
+class Sample(Value):
+    schema: Literal["gpusetup.monitor/1"] = "gpusetup.monitor/1"
+    kind: Literal["sample"] = "sample"
+    at: str
+    seconds: float
+    """Since the watching began."""
+    gpus: tuple[GpuSample, ...] = ()
+    tree: TreeSample | None = None
+
+
+class Spread(Value):
+    mean: float
+    p5: float
+    p95: float
+    peak: float
+
+
+class GpuSummary(Value):
+    index: int
+    mig_index: int | None = None
+    name: str | None = None
+    uuid: str | None = None
+    samples: int
+    utilization_percent: Spread | None = None
+    memory_busy_percent: Spread | None = None
+    memory_used_bytes: Spread | None = None
+    memory_total_bytes: int | None = None
+    temperature_celsius: Spread | None = None
+    power_watts: Spread | None = None
+    clock_sm_mhz: Spread | None = None
+    throttled: Mapping[str, float] = {}
+    """Reason -> the share of the working samples, 0 to 1, in which it held the clocks down."""
+    working_share: float | None = None
+    """The share of the samples in which the GPU worked, start-up and pauses left out."""
+    lost_at: str | None = None
+
+
+class TreeSummary(Value):
+    cpu_percent: Spread
+    memory_bytes: Spread
+    read_bytes_per_second: Spread | None = None
+    loader_workers: int = 0
+    loader_cpu_percent: Spread | None = None
+    cores: int | None = None
+
+
+class NextStep(Value):
+    text: str
+    command: str | None = None
+
+
+class Summary(Value):
+    schema: Literal["gpusetup.monitor/1"] = "gpusetup.monitor/1"
+    kind: Literal["summary"] = "summary"
+    verdict: Verdict | None
+    """None where nothing could be judged; `evidence` says why."""
+    evidence: str
+    next: NextStep | None = None
+    advice: tuple[str, ...] = ()
+    """In order, where utilisation is below half."""
+    notes: tuple[str, ...] = ()
+    """What else is beyond a mark."""
+    source: str | None = None
+    """`nvml` or `nvidia-smi`."""
+    seconds: float = 0.0
+    samples: int = 0
+    gpus: tuple[GpuSummary, ...] = ()
+    tree: TreeSummary | None = None
+    command: tuple[str, ...] | None = None
+    exit: int | None = None
+
+
+DOCUMENTS = (Sample, Summary)
+"""What `monitor --json` prints, one a line."""

@@ -1,0 +1,181 @@
+"""The monitor's samples and summaries as plain text. Needs nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpusetup.monitor.values import (
+    GpuSample,
+    GpuSummary,
+    Sample,
+    Spread,
+    Summary,
+    TreeSample,
+    TreeSummary,
+)
+from gpusetup.render.console import plain
+
+GIB = 1 << 30
+HEAD = ("", "mean", "p5", "p95", "peak")
+
+
+def measured(value: float | None, unit: str, digits: int = 0) -> str:
+    """A value with its unit, or a dash.
+
+    >>> measured(31.26, "GiB", 1), measured(None, "W")
+    ('31.3 GiB', '-')
+    """
+    return "-" if value is None else f"{value:.{digits}f} {unit}"
+
+
+def memory(used: float | None, total: float | None) -> str:
+    """
+    >>> memory(10 << 30, 40 << 30), memory(None, 40 << 30)
+    ('10.0 of 40.0 GiB', '-')
+    """
+    if used is None:
+        return "-"
+    return f"{used / GIB:.1f} of {total / GIB:.1f} GiB" if total else f"{used / GIB:.1f} GiB"
+
+
+def sample_lines(sample: Sample) -> str:
+    """One line a GPU, and one for the command: what stands where there is no terminal."""
+    clock = sample.at[11:19]
+    rows = [f"{clock}  {gpu_line(gpu)}" for gpu in sample.gpus]
+    if sample.tree is not None:
+        rows.append(f"{clock}  {tree_line(sample.tree)}")
+    return "".join(f"{row}\n" for row in rows)
+
+
+def gpu_line(gpu: GpuSample) -> str:
+    """
+    >>> gpu_line(GpuSample(index=1, lost=True))
+    'GPU 1  lost'
+    """
+    if gpu.lost:
+        return f"GPU {gpu.label}  lost"
+    parts = [
+        f"{measured(gpu.utilization_percent, '%'):>5}",
+        f"{memory(gpu.memory_used_bytes, gpu.memory_total_bytes):>18}",
+        f"{measured(gpu.temperature_celsius, '°C'):>6}",
+        f"{measured(gpu.power_watts, 'W'):>6}",
+        f"{measured(gpu.clock_sm_mhz, 'MHz'):>9}",
+        brakes(gpu),
+    ]
+    return f"GPU {gpu.label}  {'  '.join(parts)}".rstrip()
+
+
+def brakes(gpu: GpuSample) -> str:
+    """The throttle reasons; that it idles is none."""
+    told = [reason for reason in gpu.throttle_reasons or () if reason != "gpu_idle"]
+    return plain(" ".join(told) or (gpu.problem or ""))
+
+
+def tree_line(tree: TreeSample) -> str:
+    parts = [f"CPU {tree.cpu_percent:.0f} %", f"memory {tree.memory_bytes / GIB:.1f} GiB"]
+    if tree.read_bytes_per_second:
+        parts.append(f"disk {tree.read_bytes_per_second / 1e6:.0f} MB/s")
+    if tree.loader_workers:
+        each = tree.loader_cpu_percent / tree.loader_workers
+        parts.append(f"{tree.loader_workers} loader workers at {each:.0f} %")
+    return f"command  {', '.join(parts)}"
+
+
+def summary_text(summary: Summary) -> str:
+    """The end of a run: the figures, the verdict with its evidence, and what to do."""
+    return "\n".join((*figures(summary), *verdict_lines(summary))) + "\n"
+
+
+def verdict_lines(summary: Summary) -> Iterator[str]:
+    yield f"Verdict: {summary.verdict or 'none'}"
+    yield f"  {plain(summary.evidence)}"
+    if summary.next is not None:
+        yield f"  next: {plain(summary.next.text)}"
+        if summary.next.command:
+            yield f"        `{plain(summary.next.command)}`"
+    if summary.advice:
+        yield "  in this order:"
+        yield from (f"    {n}. {plain(line)}" for n, line in enumerate(summary.advice, 1))
+    yield from (f"  note: {plain(note)}" for note in summary.notes)
+
+
+def figures(summary: Summary) -> Iterator[str]:
+    source = f" by {summary.source}" if summary.source else ""
+    count = f"{summary.samples} sample{'' if summary.samples == 1 else 's'}"
+    yield f"Watched {duration(summary.seconds)}, {count}{source}"
+    for gpu in summary.gpus:
+        yield ""
+        yield from table(
+            (plain(f"GPU {label(gpu)} {gpu.name or ''}").rstrip(), *HEAD[1:]), gpu_rows(gpu)
+        )
+    if summary.tree is not None:
+        workers = summary.tree.loader_workers
+        name = f"Command, {workers} loader workers" if workers else "Command"
+        yield ""
+        yield from table((name, *HEAD[1:]), tree_rows(summary.tree))
+    yield ""
+
+
+def label(gpu: GpuSummary) -> str:
+    return str(gpu.index) if gpu.mig_index is None else f"{gpu.index}:{gpu.mig_index}"
+
+
+def gpu_rows(gpu: GpuSummary) -> list[tuple[str, ...]]:
+    of = f", of {gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else ""
+    rows = [
+        spread_row("utilisation", gpu.utilization_percent, "%"),
+        spread_row(f"memory{of}", gpu.memory_used_bytes, "GiB", GIB, 1),
+        spread_row("temperature", gpu.temperature_celsius, "°C"),
+        spread_row("power", gpu.power_watts, "W"),
+        spread_row("SM clock", gpu.clock_sm_mhz, "MHz"),
+    ]
+    held = [f"{plain(k)} {v * 100:.0f} %" for k, v in gpu.throttled.items() if k != "gpu_idle"]
+    told = [row for row in rows if row]
+    return [*told, ("held down by", ", ".join(held))] if held else told
+
+
+def tree_rows(tree: TreeSummary) -> list[tuple[str, ...]]:
+    rows = (
+        spread_row("CPU (100 % is a core)", tree.cpu_percent, "%"),
+        spread_row("memory", tree.memory_bytes, "GiB", GIB, 1),
+        spread_row("read from disk", tree.read_bytes_per_second, "MB/s", 1e6),
+        spread_row("CPU of loader workers", tree.loader_cpu_percent, "%"),
+    )
+    return [row for row in rows if row]
+
+
+def spread_row(
+    name: str, spread: Spread | None, unit: str, scale: float = 1.0, digits: int = 0
+) -> tuple[str, ...]:
+    """() where nothing told it."""
+    if spread is None:
+        return ()
+    values = (spread.mean, spread.p5, spread.p95, spread.peak)
+    return (name, *(measured(value / scale, unit, digits) for value in values))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines with right-aligned figures; a row of two cells runs free."""
+    full = [row for row in (head, *rows) if len(row) == len(head)]
+    first = max(len(row[0]) + 2 * (row is not head) for row in (head, *rows))
+    widths = [max(len(row[i]) for row in full) for i in range(1, len(head))]
+    for row in (head, *rows):
+        name = row[0] if row is head else f"  {row[0]}"
+        cells = (
+            row[1:]
+            if len(row) != len(head)
+            else [c.rjust(w) for c, w in zip(row[1:], widths, strict=True)]
+        )
+        yield f"{name:{first}}  {'  '.join(cells)}".rstrip()
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(4.2), duration(75), duration(3700)
+    ('4 s', '1 min 15 s', '1 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
