@@ -94,7 +94,28 @@ def _said(line: str) -> str:
     return out.getvalue()
 
 
-WRITERS = (schemas, commands, transcripts, findings)
+def peaks() -> Iterator[tuple[Path, str]]:
+    """What verify's stress level measures against: it stands alone, so it has a table of its own."""
+    from gpusetup.catalog import load_catalog
+
+    catalog = load_catalog()
+    rows = {
+        name: [row.peak_tflops["fp16"], row.boost_mhz, row.variable_clock]
+        for row in catalog.gpus
+        for name in row.smi_names
+        if row.peak_tflops.get("fp16") and row.capability.major >= 7
+    }
+    head = (
+        '{"about": "nvidia-smi name: dense float16 TFLOPS (float32 accumulation), boost MHz, '
+        f'variable clock; from the catalog of {catalog.as_of}",\n"gpus": {{\n'
+    )
+    lines = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(rows.items())
+    )
+    yield ROOT / "gpusetup" / "verify" / "peaks.json", f"{head}{lines}\n}}}}\n"
+
+
+WRITERS = (peaks, schemas, commands, transcripts, findings)
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Callable, Dict, Iterator, Tuple
 
-from .rows_cluster import DISTRIBUTED, STRESS
+from .rows_cluster import DISTRIBUTED, RANKS, STRESS
 from .rows_quick import QUICK
 from .rows_standard import STANDARD
 from .values import HOST, Check, Outcome, kind
@@ -35,6 +35,15 @@ def on_device(level: str, device: str) -> Tuple[Check, ...]:
     return tuple(check for check in LEVELS[level] if kind(device) in check.on)
 
 
+def among_ranks(device: str) -> Tuple[Check, ...]:
+    """The checks of several ranks together, whatever the level.
+
+    >>> among_ranks("cpu")[0].name
+    'meet'
+    """
+    return tuple(check for check in RANKS if f"ranks:{kind(device)}" in check.on)
+
+
 def named(name: str) -> Check:
     """The row of a name."""
     return next(check for check in every() if check.name == name)
@@ -42,7 +51,7 @@ def named(name: str) -> Check:
 
 def every() -> Iterator[Check]:
     """Each row once, in the order of the levels."""
-    rows = {check.name: check for level in LEVELS.values() for check in level}
+    rows = {check.name: check for level in (*LEVELS.values(), RANKS) for check in level}
     return iter(rows.values())
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 from .baseline import compared, read_baseline
-from .checks import on_device, on_host
+from .checks import among_ranks, on_device, on_host
 from .child import Child, Environment
 from .devices import chosen
 from .expect import NAMES, judge
+from .gathering import Heard, Hub, Spoke, who
 from .junit import as_junit
+from .launch import Rank, device_of, rank_in
 from .options import Options, read_options
 from .render import as_error, as_github, as_json, as_text
 from .values import (
@@ -32,6 +35,8 @@ from .values import (
 )
 
 INTERRUPTED = 130
+MEETING = "meet"
+"""The first check of all ranks together; nobody begins it before all have come."""
 
 
 class Asks(Protocol):
@@ -42,6 +47,13 @@ class Asks(Protocol):
     ) -> Dict[str, Any]: ...
 
     def end(self) -> None: ...
+
+
+class Together(NamedTuple):
+    """This process among several."""
+
+    rank: Rank
+    link: Union[Hub, Spoke]
 
 
 class Job(NamedTuple):
@@ -60,21 +72,43 @@ def main(words: Sequence[str]) -> int:
     try:
         options = read_options(words)
         earlier = read_baseline(options.baseline) if options.baseline else None
-        report = verify(options, Child(options.verbose, options.asked))
-        if earlier is not None:
-            report = compared(report, earlier)
-        publish(report, options)
+        rank = rank_in(os.environ)
+        child = Child(options.verbose, options.asked)
+        if rank is not None:
+            return run_as(rank, options, child, earlier)
+        return finish(verify(options, child), options, earlier)
     except Stop as stop:
         return complain(stop, "--json" in words)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
+
+
+def finish(report: Report, options: Options, earlier: Optional[Dict[str, Any]]) -> int:
+    """Compare with an earlier run where one was named, publish, and give the exit code."""
+    if earlier is not None:
+        report = compared(report, earlier)
+    publish(report, options)
     return 0 if verdict(report) == PASSED else 1
 
 
-def verify(options: Options, child: Asks) -> Report:
+def run_as(rank: Rank, options: Options, child: Asks, earlier: Optional[Dict[str, Any]]) -> int:
+    """One rank of several: its own checks, those of all together; rank 0 prints one report."""
+    link = Hub(rank) if rank.rank == 0 else Spoke(rank)
+    report = verify(options, child, Together(rank, link))
+    others = link.others(as_message(report))
+    if rank.rank != 0:
+        return link.settle(1)
+    try:
+        return link.settle(finish(merged(report, others, rank), options, earlier))
+    except Stop as stop:
+        link.settle(stop.exit_code)
+        raise
+
+
+def verify(options: Options, child: Asks, together: Optional[Together] = None) -> Report:
     """Run every check that the options ask for."""
-    run = Run(options, child)
+    run = Run(options, child, together)
     try:
         run.all()
     finally:
@@ -85,32 +119,51 @@ def verify(options: Options, child: Asks) -> Report:
 class Run:
     """One pass over the table: what is known so far, and the results in order."""
 
-    def __init__(self, options: Options, child: Asks) -> None:
+    def __init__(self, options: Options, child: Asks, together: Optional[Together] = None) -> None:
         self.options = options
         self.child = child
+        self.together = together
         self.facts: Dict[str, Any] = {"python": platform.python_version(), "devices": []}
         self.results: List[Result] = []
 
     def all(self) -> None:
         level, wanted = self.options.level, self.options.device
         for check in on_host(level, wanted):
-            self.settle(Job(check, HOST, wanted))
-        for device in self.devices():
+            if self.facts.get("gpus", 0) >= check.least_gpus:
+                self.settle(Job(check, HOST, wanted))
+        devices = self.devices()
+        for device in devices:
             for check in on_device(level, device):
                 self.settle(Job(check, device, device))
+        if self.together is not None:
+            self.with_the_others(self.together, devices[0] if devices else "cpu")
         for expectation in self.options.expect:
             blocked = blocking(NAMES[expectation.name].needs, None, self.results)
             known = skip(blocked) if blocked else judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, known))
 
+    def with_the_others(self, together: Together, device: str) -> None:
+        """The checks of all ranks, once all have come; a rank that has not is named."""
+        place = f"{together.rank.world} ranks"
+        late = together.link.come_to(MEETING)
+        if late:
+            outcome = Outcome(FAILED, "; ".join(late), hint="look at that rank's own output")
+            self.results.append(Result(MEETING, place, outcome))
+            return
+        for check in among_ranks(device):
+            self.settle(Job(check, place, device), together.rank.environment)
+
     def devices(self) -> Tuple[str, ...]:
         """The devices to prove; the wanted one itself where none could be looked for."""
         wanted, seen = self.options.device, tuple(self.facts.get("seen", ()))
+        if self.together is not None:
+            mine = device_of(self.together.rank, wanted, seen)
+            return mine or (("cuda",) if wanted in ("auto", "cuda") else ())
         if kind(wanted) == "cuda" and ":" in wanted and seen and wanted not in seen:
             raise no_such_device(wanted, seen)
         return chosen(wanted, seen) or (("cuda",) if wanted in ("auto", "cuda") else ())
 
-    def settle(self, job: Job) -> None:
+    def settle(self, job: Job, environment: Environment = ()) -> None:
         """Run a job, or skip it because of one before it."""
         blocked = blocking(job.check.needs, job.device, self.results)
         if blocked:
@@ -118,7 +171,9 @@ class Run:
             return
         check = job.check
         limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
-        answer = self.child.ask(check.name, job.subject, limit, check.environment)
+        if self.together is not None:
+            self.together.link.doing(check.name)
+        answer = self.child.ask(check.name, job.subject, limit, (*check.environment, *environment))
         outcome = Outcome(**answer["outcome"])
         self.learn(outcome.facts or {})
         if outcome.status in (FAILED, CRASHED):
@@ -133,6 +188,38 @@ class Run:
         self.facts.update(facts)
         if row is not None:
             self.facts["devices"].append(row)
+
+
+def as_message(report: Report) -> Dict[str, Any]:
+    """A rank's report for rank 0."""
+    rows = [(r.name, r.device, r.outcome._asdict(), r.seconds, r.means) for r in report.results]
+    return {"facts": report.facts, "results": rows}
+
+
+def merged(report: Report, others: Dict[int, Heard], rank: Rank) -> Report:
+    """Rank 0's report with what the others found: their devices, and what went wrong there.
+
+    What all ranks found together stands once; a rank without a report is a crash of its own.
+    """
+    place = f"{rank.world} ranks"
+    devices = [{**row, "device": f"rank 0 {row['device']}"} for row in report.facts["devices"]]
+    results = [r if r.device == place else _at(0, r) for r in report.results]
+    for number, known in sorted(others.items()):
+        if known.report is None:
+            outcome = Outcome(CRASHED, who(number, known), hint="look at that rank's own output")
+            results.append(Result("rank", f"rank {number}", outcome))
+            continue
+        rows = known.report["facts"]["devices"]
+        devices += [{**row, "device": f"rank {number} {row['device']}"} for row in rows]
+        for name, device, found, seconds, means in known.report["results"]:
+            theirs = Result(name, device, Outcome(**found), seconds, means)
+            if device != place or theirs.outcome.status in (FAILED, CRASHED):
+                results.append(_at(number, theirs))
+    return report._replace(facts={**report.facts, "devices": devices}, results=tuple(results))
+
+
+def _at(number: int, result: Result) -> Result:
+    return result._replace(device=f"rank {number} {result.device}")
 
 
 def blocking(

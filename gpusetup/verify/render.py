@@ -98,7 +98,7 @@ def known_lines(report: Report) -> List[str]:
     if facts.get("cuda"):
         lines.append(f"CUDA version: {facts['cuda']}")
     for row in facts["devices"]:
-        if kind(row["device"]) == "cuda":
+        if kind(row["device"].rpartition(" ")[2]) == "cuda":
             lines.append(f"GPU Name: {row['name']}")
             lines.append(f"GPU Memory: {row['memory_total_bytes'] / GIB:.1f} GB")
     if _undetected(report):

@@ -79,7 +79,10 @@ class Check(NamedTuple):
     """`module:function` of this folder; the module is loaded in the child that computes. The
     function takes the device (`cuda:0`, `cpu`) or, on the host, what `--device` asks for."""
     on: Tuple[str, ...]
-    """`host:WANTED` (once, where `--device` asks for that), `cpu`, `cuda` (on each device)."""
+    """`host:WANTED` (once, where `--device` asks for that), `cpu`, `cuda` (on each device),
+    `ranks:cpu`, `ranks:cuda` (where several ranks were started, on this rank's device)."""
+    least_gpus: int = 0
+    """Where torch sees fewer GPUs there is nothing to check, and no row in the report."""
     needs: Tuple[str, ...] = ()
     """Checks, on the same device or the host, without which this one says nothing."""
     limit_seconds: float = 300.0
