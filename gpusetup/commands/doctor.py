@@ -26,6 +26,7 @@ SUMMARY = (
 EXAMPLES = (
     "gpusetup doctor",
     "gpusetup doctor --from rtx3050-laptop",
+    "gpusetup doctor --report thread.txt",
     "gpusetup doctor --for-gpu 'RTX 4090' --for-driver 550.54.14",
 )
 ANSWER_IS_NO = 1
@@ -33,6 +34,7 @@ ANSWER_IS_NO = 1
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_machine_options(parser)
+    _add_reports(parser)
     _add_questions(parser)
     _add_knowledge(parser)
     group = parser.add_argument_group("answer")
@@ -45,6 +47,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--keep-private",
         action="store_true",
         help="leave names, home folders and UUIDs in --save and markdown",
+    )
+
+
+def _add_reports(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("somebody's report instead of this machine")
+    group.add_argument(
+        "--report",
+        metavar="FILE",
+        help="a text: collect_env, nvidia-smi, a traceback, a log, any mixture; `-` is stdin",
+    )
+    group.add_argument(
+        "--reports", metavar="DIR", help="every file of a folder, one line of answer each"
     )
 
 
@@ -91,12 +105,30 @@ def run(options: argparse.Namespace, out: Console) -> int:
     catalog = load_catalog()
     request = asked_request(options.torch, catalog)
     other_host = bool(options.for_gpu or options.for_driver)
-    snapshot = gather(options, out, deep=options.deep, need_target=True)
-    if options.deep and not options.machine_from and not other_host:
+    if options.reports:
+        from gpusetup.commands.reports import answer_folder
+
+        return answer_folder(options.reports, out, catalog)
+    snapshot = _gathered(options, out)
+    if options.deep and snapshot.origin == "live" and not other_host:
         snapshot = replace(snapshot, events=(*snapshot.events, *verified(snapshot, out)))
     if other_host:
         snapshot = for_host(snapshot, options.for_gpu, options.for_driver, catalog)
     return _answer(options, out, snapshot, catalog, request, other_host)
+
+
+def _gathered(options: argparse.Namespace, out: Console) -> Snapshot:
+    """The machine that was asked about: a report's, an example, a file's, or this one."""
+    if options.report is None:
+        return gather(options, out, deep=options.deep, need_target=True)
+    if options.machine_from or options.python:
+        other = "--from" if options.machine_from else "--python"
+        raise UsageError(
+            f"`--report` and `{other}` exclude each other", hint="both name what is read"
+        )
+    from gpusetup.commands.reports import snapshot_of
+
+    return snapshot_of(options.report)
 
 
 def _answer(

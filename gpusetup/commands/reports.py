@@ -1,0 +1,161 @@
+"""`doctor --report` and `--reports`: reading the texts, bounded in memory, and answering many."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TextIO
+
+from gpusetup.answers import DoctorAnswer, ErrorAnswer
+from gpusetup.codec import to_json
+from gpusetup.errors import BadInput, Blocked
+from gpusetup.model import Snapshot
+from gpusetup.value import fields
+
+if TYPE_CHECKING:
+    from gpusetup.catalog import Catalog
+    from gpusetup.render.console import Console
+
+MIB = 1 << 20
+WHOLE = 2 * MIB
+"""Bytes of a text that are read in full: of a longer one its beginning, its end, and what matters."""
+BLOCK = MIB
+KEPT = 2 * MIB
+"""How much of the middle of a long log is kept."""
+SAME_KEPT = 3
+TELLING = re.compile(
+    rb"(?i:error|fail|warn|cuda|nvrm|xid|nvidia|torch|gpu|nccl|dll|driver|python|glibc|killed|version)"
+)
+DIGITS = re.compile(rb"[0-9]+")
+STDIN = "-"
+
+
+def read_text(name: str) -> bytes:
+    """The bytes of a report: a file, or `-` for standard input; a long one is sifted."""
+    if name == STDIN:
+        return sifted(sys.stdin.buffer)
+    path = Path(name)
+    if path.is_dir():
+        raise BadInput(f"{name} is a folder", hint="`--reports DIR` reads a folder of reports")
+    try:
+        with path.open("rb") as stream:
+            return sifted(stream)
+    except OSError as problem:
+        raise BadInput(f"{name} cannot be read: {problem.strerror}") from problem
+
+
+def sifted(stream: BinaryIO) -> bytes:
+    """All of a short text; of a long one the first part, the telling lines, and the last part."""
+    head = stream.read(WHOLE)
+    if len(head) < WHOLE:
+        return head
+    middle: list[bytes] = []
+    tail, kept = b"", 0
+    seen: dict[bytes, int] = {}
+    while block := stream.read(BLOCK):
+        text = tail + block
+        tail = text[-BLOCK:]
+        if kept < KEPT and len(text) > BLOCK:
+            lines = telling(text[:-BLOCK], seen)
+            kept += sum(map(len, lines))
+            middle += lines
+    return b"\n".join((head, *middle, tail))
+
+
+def telling(text: bytes, seen: dict[bytes, int]) -> list[bytes]:
+    """The lines that may say something; one that differs in its numbers only is kept three times."""
+    kept = []
+    for line in text.split(b"\n"):
+        if not TELLING.search(line, 0, 2000):
+            continue
+        shape = DIGITS.sub(b"", line[:200])
+        seen[shape] = seen.get(shape, 0) + 1
+        if seen[shape] <= SAME_KEPT:
+            kept.append(line[:4000])
+    if len(seen) > 50_000:
+        seen.clear()
+    return kept
+
+
+def snapshot_of(name: str) -> Snapshot:
+    """The machine that a report shows."""
+    from gpusetup.report.read import read_bytes
+
+    return read_bytes(read_text(name))
+
+
+# --- a folder -------------------------------------------------------------------------------------
+
+
+class ReportAnswer(DoctorAnswer):
+    """One line of `--reports`: doctor's document, and the file that it answers."""
+
+    report: str
+
+
+def answer_folder(folder: str, out: Console, catalog: Catalog) -> int:
+    """One line for each file of a folder, in the order of their names; 1 where one is not healthy."""
+    names = files(folder)
+    codes: set[int] = set()
+    if out.output:
+        with opened(out.output) as stream:
+            for line in lines_of(names, catalog, codes, json=True):
+                stream.write(f"{line}\n")
+    else:
+        for line in lines_of(names, catalog, codes, json=out.json):
+            out.text(f"{line}\n")
+    return 1 if codes - {0} else 0
+
+
+def opened(path: str) -> TextIO:
+    try:
+        return Path(path).open("w", encoding="utf-8")
+    except OSError as problem:
+        raise Blocked(
+            f"Cannot write {path}: {problem.strerror}", hint="name another `--output`"
+        ) from problem
+
+
+def files(folder: str) -> list[str]:
+    """The files of a folder, as paths; hidden ones and folders are left out."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [e.path for e in entries if not e.name.startswith(".") and e.is_file()]
+    except NotADirectoryError as problem:
+        raise BadInput(f"{folder} is no folder", hint="`--report FILE` reads one") from problem
+    except OSError as problem:
+        raise BadInput(f"{folder} cannot be read: {problem.strerror}") from problem
+    return sorted(names)
+
+
+def lines_of(
+    names: Iterable[str], catalog: Catalog, codes: set[int], *, json: bool
+) -> Iterator[str]:
+    """The answers in one line each; `codes` gathers their exit codes."""
+    for name in names:
+        answer, code = answer_of(name, catalog)
+        codes.add(code)
+        yield to_json(answer) if json else f"{name}: {in_short(answer)}"
+
+
+def answer_of(name: str, catalog: Catalog) -> tuple[ReportAnswer | ErrorAnswer, int]:
+    """What is said about one file; one that cannot be read has an error of its own."""
+    from gpusetup.commands.doctor import document, exit_code
+    from gpusetup.rules.judge import diagnose
+
+    try:
+        diagnosis = diagnose(snapshot_of(name), catalog)
+    except BadInput as problem:
+        answer = ErrorAnswer(message=problem.message, hint=problem.hint, exit=problem.exit_code)
+        return answer, problem.exit_code
+    told = document(diagnosis, catalog)
+    known = {part.name: getattr(told, part.name) for part in fields(told)}
+    name_alone = os.path.basename(name)  # noqa: PTH119
+    return ReportAnswer(**known, report=name_alone), exit_code(diagnosis, strict=False)
+
+
+def in_short(answer: ReportAnswer | ErrorAnswer) -> str:
+    return answer.message if isinstance(answer, ErrorAnswer) else answer.cause

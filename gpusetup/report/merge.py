@@ -1,0 +1,275 @@
+"""Facts of many places become one snapshot: the most trusted first, the rest kept as readings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from gpusetup.model import (
+    Container,
+    CudaApi,
+    DeviceNode,
+    Driver,
+    Event,
+    Gpu,
+    Memory,
+    Os,
+    Package,
+    PciDevice,
+    Python,
+    Reading,
+    Snapshot,
+    Toolkit,
+    Torch,
+    Wanted,
+    parsed,
+)
+from gpusetup.probe.side import first_known, told_gpus
+from gpusetup.report.facts import Claim, Fact, Gpus
+from gpusetup.value import replace
+
+READINGS_A_SUBJECT = 4
+EVENTS_KEPT = 80
+
+PARTS: dict[str, Any] = {
+    "os": Os,
+    "python": Python,
+    "driver": Driver,
+    "cuda_api": CudaApi,
+    "torch": Torch,
+    "container": Container,
+    "toolkit": Toolkit,
+    "memory": Memory,
+    "wanted": Wanted,
+}
+
+
+def merged(facts: Iterable[Fact]) -> Snapshot:
+    """
+    >>> merged([Claim(subject="torch.version", value="2.5.1+cu124", source="pip")]).torch.backend
+    'cu124'
+    """
+    kinds: dict[type, list[Any]] = defaultdict(list)
+    for fact in facts:
+        kinds[type(fact)].append(fact)
+    chosen, readings = choose(kinds[Claim])
+    parts = {name: make(**_fields(chosen, name)) for name, make in PARTS.items()}
+    packages = tuple(dict.fromkeys(kinds[Package]))
+    gpus, gpu_readings = choose_gpus(kinds[Gpus])
+    devices = tuple(dict.fromkeys(kinds[DeviceNode]))
+    pci = tuple(dict.fromkeys(kinds[PciDevice]))
+    snapshot = Snapshot(
+        origin="report",
+        **parts,
+        gpus=gpus,
+        pci_devices=pci or None,
+        packages=packages or None,
+        devices=devices or None,
+        environment=_environment(chosen),
+        events=_unique(kinds[Event]),
+        readings=(*readings, *gpu_readings),
+    )
+    return completed(snapshot)
+
+
+def choose(claims: Iterable[Claim]) -> tuple[dict[str, Any], tuple[Reading, ...]]:
+    """For each field the value of the most trusted claim, the earliest among equals."""
+    by: dict[str, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        by[claim.subject].append(claim)
+    chosen: dict[str, Any] = {}
+    readings: list[Reading] = []
+    for subject, told in by.items():
+        ranked = sorted(told, key=lambda claim: -claim.trust)
+        chosen[subject] = _fullest(ranked)
+        different = {str(claim.value): claim for claim in reversed(ranked)}
+        for claim in list(reversed(different.values()))[:READINGS_A_SUBJECT]:
+            reading = Reading(subject=subject, source=claim.source, value=str(claim.value))
+            readings.append(reading)
+    return chosen, tuple(readings)
+
+
+def _fullest(ranked: list[Claim]) -> str | bool | int:
+    """`3.10` of one source is `3.10.13` where another one, less trusted, has the rest."""
+    first = ranked[0].value
+    if not isinstance(first, str) or ranked[0].subject not in ("python.version", "driver.cuda"):
+        return first
+    longer = (c.value for c in ranked if str(c.value).startswith(f"{first}."))
+    return next(longer, first) if first.count(".") == 1 else first
+
+
+def _fields(chosen: dict[str, Any], part: str) -> dict[str, Any]:
+    known = {s.partition(".")[2]: v for s, v in chosen.items() if s.startswith(f"{part}.")}
+    if "kernels" in known:
+        known["kernels"] = tuple(str(known["kernels"]).split())
+    return known
+
+
+def _environment(chosen: dict[str, Any]) -> dict[str, str]:
+    from gpusetup.probe.environment import without_credentials
+
+    prefix = "environment."
+    named = {s.removeprefix(prefix): v for s, v in chosen.items() if s.startswith(prefix)}
+    return {name: without_credentials(str(value)) for name, value in sorted(named.items())}
+
+
+def _unique(events: list[Event]) -> tuple[Event, ...]:
+    """Each kind with each set of values once, in the order of the readers."""
+    by = {(event.kind, tuple(sorted(event.values.items()))): event for event in reversed(events)}
+    return tuple(reversed(by.values()))[:EVENTS_KEPT]
+
+
+# --- GPUs -----------------------------------------------------------------------------------------
+
+
+def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]:
+    """The most trusted list with GPUs in it, each GPU with what other lists know of it."""
+    full = [one for one in lists if one.gpus]
+    readings = tuple(
+        r for one in lists[:READINGS_A_SUBJECT] for r in told_gpus(one.source, one.gpus)
+    )
+    if not full:
+        return (() if lists else None), readings
+    base = max(full, key=lambda one: one.trust)
+    others = [gpu for one in full if one is not base for gpu in one.gpus]
+    return tuple(_with_others(gpu, place, others) for place, gpu in enumerate(base.gpus)), readings
+
+
+def _with_others(gpu: Gpu, place: int, others: list[Gpu]) -> Gpu:
+    """From lists of the same machine: the same name, or a name that the table cut with dots."""
+    same = [other for other in others if _same(gpu, other) and _index(other) in (None, place)]
+    whole = replace(gpu, name=_whole_name(gpu.name, same))
+    return first_known((whole, *(replace(other, name=whole.name) for other in same)))
+
+
+def _index(gpu: Gpu) -> int | None:
+    return gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
+
+
+def _same(one: Gpu, other: Gpu) -> bool:
+    here, there = _bare(one.name), _bare(other.name)
+    return here == there or "unknown" in (here, there) or (
+        one.name.endswith("...") and there.startswith(here)
+    )  # fmt: skip
+
+
+def _bare(name: str) -> str:
+    return name.lower().removeprefix("nvidia ").removesuffix("...").strip()
+
+
+def _whole_name(name: str, others: list[Gpu]) -> str:
+    if name.endswith("...") or name == "unknown":
+        return next((o.name for o in others if not o.name.endswith("...")), name)
+    return name
+
+
+# --- what follows from what was said --------------------------------------------------------------
+
+
+def completed(snapshot: Snapshot) -> Snapshot:
+    """Fields that others imply: a backend by its label, the system by its tools, visibility."""
+    torch = _torch(snapshot)
+    events = snapshot.events
+    return replace(
+        snapshot,
+        torch=torch,
+        driver=_driver(snapshot),
+        os=_os(snapshot),
+        gpus=_visible(snapshot),
+        toolkit=_toolkit(snapshot.toolkit),
+        events=events,
+    )
+
+
+def _torch(snapshot: Snapshot) -> Torch:
+    from gpusetup.probe.torch import backend_of
+
+    torch = snapshot.torch
+    version = torch.version or _installed_torch(snapshot)
+    if version and "+" not in version:
+        version = _labelled(version, snapshot)
+    backend = backend_of(version, torch.cuda, torch.hip) or torch.backend
+    cuda = torch.cuda
+    if cuda is None and backend and backend.startswith("cu") and backend[2:].isdigit():
+        cuda = f"{backend[2:-1]}.{backend[-1]}"
+    said = any(e.kind == "torch-not-compiled-with-cuda" for e in snapshot.events)
+    if said and backend is None:
+        backend = "cpu"
+    installed = torch.installed if torch.installed is not None else (True if version else None)
+    return replace(
+        torch,
+        version=version,
+        cuda=cuda,
+        backend=backend or _conda_backend(snapshot),
+        installed=installed,
+        installer=torch.installer or _installer(snapshot),
+    )
+
+
+def _installed_torch(snapshot: Snapshot) -> str | None:
+    found = [p.version for p in snapshot.packages or () if p.name in ("torch", "pytorch")]
+    return max(found, key=lambda v: ("+" in v, parsed(v)), default=None)
+
+
+def _labelled(version: str, snapshot: Snapshot) -> str:
+    """With the label that a package list has for the same release."""
+    same = (p.version for p in snapshot.packages or () if p.name == "torch")
+    return next((v for v in same if v.partition("+")[0] == version and "+" in v), version)
+
+
+def _conda_backend(snapshot: Snapshot) -> str | None:
+    """What conda's build string says: `py3.10_cpu_0`, `cuda112py310h…`, `py3.11_cuda12.1_cudnn8`."""
+    import re
+
+    for package in snapshot.packages or ():
+        if package.name in ("pytorch", "libtorch") and package.build:
+            if re.search(r"(?:^|_)cpu", package.build):
+                return "cpu"
+            if found := re.search(r"cuda_?(\d{1,2})\.?(\d)", package.build):
+                return f"cu{found.group(1)}{found.group(2)}"
+    return None
+
+
+def _installer(snapshot: Snapshot) -> str | None:
+    torches = [p for p in snapshot.packages or () if p.name in ("torch", "pytorch") and p.installer]
+    return torches[0].installer if torches else None
+
+
+def _driver(snapshot: Snapshot) -> Driver:
+    driver = snapshot.driver
+    kinds = {event.kind for event in snapshot.events}
+    missing = any(e.kind == "no-nvidia-driver" and "library" in e.values for e in snapshot.events)
+    if driver.nouveau_loaded is None and "nouveau-in-the-way" in kinds:
+        driver = replace(driver, nouveau_loaded=True)
+    if driver.library_found is None and missing:
+        driver = replace(driver, library_found=False)
+    if driver.version and driver.module_loaded is None and not driver.nvml_code:
+        driver = replace(driver, module_loaded=True)
+    return driver
+
+
+def _os(snapshot: Snapshot) -> Os:
+    os = snapshot.os
+    if os.family is None and (os.wsl or os.jetson or (os.libc or "").startswith("glibc")):
+        os = replace(os, family="linux")
+    if os.jetson and os.machine is None:
+        os = replace(os, machine="aarch64")
+    if os.wsl is None and os.family == "linux" and os.kernel:
+        os = replace(os, wsl="microsoft" in os.kernel.lower())
+    return os
+
+
+def _visible(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
+    """Which GPUs CUDA_VISIBLE_DEVICES leaves, where the text shows both."""
+    gpus, variable = snapshot.gpus, snapshot.environment.get("CUDA_VISIBLE_DEVICES")
+    if not gpus or variable is None:
+        return gpus
+    from gpusetup.probe.visible import visible_by_variable
+
+    flags = visible_by_variable(variable, gpus, pci_order=False)
+    return tuple(replace(gpu, visible=flag) for gpu, flag in zip(gpus, flags, strict=True))
+
+
+def _toolkit(toolkit: Toolkit) -> Toolkit:
+    return toolkit

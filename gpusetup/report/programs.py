@@ -1,0 +1,226 @@
+"""What programs on top of torch print about themselves: versions, GPUs, memory.
+
+Facts: the start lines of ultralytics, ComfyUI, A1111, vLLM, the tables of detectron2, mmcv,
+transformers, accelerate, DeepSpeed, lightning and xformers, Python's own banner, uv's remarks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpusetup.model import Capability, Gpu
+from gpusetup.report.facts import (
+    GUESS,
+    HINT,
+    SURE,
+    USUAL,
+    Claim,
+    Fact,
+    Gpus,
+    Saying,
+    claims,
+    saying,
+)
+from gpusetup.report.text import Text
+
+TORCH = r"(\d{1,2}\.\d{1,2}(?:\.\d{1,3})?(?:[abrc.]{1,4}\w{1,16})?(?:\+[\w.]{2,40})?)"
+PYTHON = r"(\d\.\d{1,2}(?:\.\d{1,2})?)"
+BACKEND = r"(cu\d{2,3}|cpu|rocm[\d.]+|xpu)"
+
+ROWS: tuple[Saying, ...] = (
+    saying("torch.version", "(you have", rf"PyTorch \S{{3,40}}(?: with CUDA \w+)? \(you have {TORCH}\)", SURE),
+    saying("torch.version", "you have torch", rf"you have torch {TORCH}\b", SURE),
+    saying("torch.version", "you'll have torch", rf"you'll have torch {TORCH}\b", SURE),
+    saying("torch.version", "torch", rf"\bPython-\d\.\d+\.\d+\S* torch-{TORCH}", SURE),
+    saying("torch.version", "torch", rf"\btorch(?:\.__version__| version)\)?\W{{1,60}}{TORCH}(?![\w.])", USUAL),
+    saying("torch.version", "torch", rf"(?<!for: )\bPyTorch(?: version)?[ :=v]{{1,4}}{TORCH}(?= |,|$|\)|;)(?! with CUDA)", HINT),
+    saying("torch.version", "torch", rf"\bPyTorch {{1,24}}{TORCH} @", SURE),
+    saying("torch.version", "pytorch version (gpu?)", rf"PyTorch version \(GPU\?\): {TORCH}", SURE),
+    saying("torch.version", "torch:", rf"[-*] torch: {TORCH}", USUAL),
+    saying("torch.version", "already satisfied: torch", rf"already satisfied: torch(?:[=<>!~]\S{{1,30}})? in .{{3,200}}? \({TORCH}\)", USUAL),
+    saying("torch.version", "successfully installed", rf"Successfully installed .{{0,700}}?\btorch-{TORCH}(?= |$)", USUAL),
+    saying("torch.version", "torch-", rf"torch-{TORCH}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success", HINT),
+    saying("torch.version", "name: torch", rf"Name: torch Version: {TORCH}", SURE),
+    saying("torch.version", "+ torch==", rf"(?<!\S)\+ torch=={TORCH}", USUAL),
+    saying("torch.version", "for pytorch", rf"(?:running|built|using) (?:on|with|for)? ?(?:py)?torch {TORCH}\b", GUESS),
+    saying("torch.cuda_available", "pytorch version (gpu?)", r"PyTorch version \(GPU\?\): \S+ \(True\)", SURE, value=True),
+    saying("torch.cuda_available", "pytorch version (gpu?)", r"PyTorch version \(GPU\?\): \S+ \(False\)", SURE, value=False),
+    saying("torch.cuda_available", "available", r"(?:CUDA|GPU) available\??\W{1,24}True\b", SURE, value=True),
+    saying("torch.cuda_available", "available", r"(?:CUDA|GPU) available\??\W{1,24}False\b", SURE, value=False),
+    saying("torch.cuda_available", "is_available", r"cuda\.is_available\(\)\)?\W{0,12}True\b", SURE, value=True),
+    saying("torch.cuda_available", "is_available", r"cuda\.is_available\(\)\)?\W{0,12}False\b", SURE, value=False),
+    saying("torch.cuda", "torch.version.cuda", r"torch\.version\.cuda\)?\W{1,8}(\d{1,2}\.\d{1,2})\b", SURE),
+    saying("torch.cuda", "torch cuda version", r"torch cuda version\W{1,40}(\d{1,2}\.\d{1,2})\b", SURE),
+    saying("torch.cuda", "to compile", r"used to compile (?:PyTorch|Pytorch binaries)\W{1,4}(?:were compiled with Cuda )?\(?(\d{1,2}\.\d)", SURE),
+    saying("torch.cuda", "torch was compiled with", r"torch was compiled with (\d{1,2}\.\d)\b", USUAL),
+    saying("torch.cuda", "different cuda versions", r"PyTorch has CUDA [vV]ersion=?\s?(\d{1,2}\.\d)\b", USUAL),
+    saying("torch.cuda", "pytorch has cuda", r"PyTorch has CUDA [vV]ersion=?\s?(\d{1,2}\.\d)\b", USUAL),
+    saying("torch.cuda", "compiled with cuda_version", r"PyTorch was compiled with CUDA_VERSION (\d{4,5})\b", USUAL),
+    saying("python.version", "(you have", rf"Python \d\.\d+\.\d+ \(you have {PYTHON}\)", SURE),
+    saying("python.version", "python-", r"\bPython-(\d\.\d{1,2}\.\d{1,2})\b", SURE),
+    saying("python.version", "python", r"(?<![\w>=.])Python[: ]{1,24}(\d\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
+    saying("python.version", "python version", rf"python[_ ]version\W{{1,24}}{PYTHON}\b", SURE),
+    saying("python.version", "python", r"(?<![\w-])python ?(3\.\d{1,2}\.\d{1,2})\b(?!/)", HINT),
+    saying("python.version", "cpython", rf"\bCPython {PYTHON}\b", HINT),
+    saying("python.bits", "32 bit (intel)", r"\[MSC v\.\d+ 32 bit \(Intel\)\]", SURE, value="32"),
+    saying("python.bits", "64 bit", r"\[MSC v\.\d+ 64 bit \(A(?:MD|RM)64\)\]", SURE, value="64"),
+    saying("os.family", "on win32", r"\] on win32\b", SURE, value="windows"),
+    saying("os.family", "on linux", r"\] on linux\d?\b", SURE, value="linux"),
+    saying("os.family", "on darwin", r"\] on darwin\b", SURE, value="macos"),
+    saying("os.family", "sys.platform", r"sys\.platform\W{1,24}linux", SURE, value="linux"),
+    saying("os.family", "sys.platform", r"sys\.platform\W{1,24}win32", SURE, value="windows"),
+    saying("os.family", "sys.platform", r"sys\.platform\W{1,24}darwin", SURE, value="macos"),
+    saying("os.family", "platform: ", r"Platform: Linux-", USUAL, value="linux"),
+    saying("os.family", "platform: ", r"Platform: Windows-", USUAL, value="windows"),
+    saying("os.family", "platform: ", r"Platform: macOS-", USUAL, value="macos"),
+    saying("os.machine", "platform: ", r"Platform: macOS-\S*-(arm64)-", USUAL, value="aarch64"),
+    saying("os.name", "on macos", r"You're on (macOS)\b", USUAL),
+    saying("toolkit.nvcc", "release ", r"Cuda compilation tools, release (\d{1,2}\.\d{1,2})", SURE),
+    saying("toolkit.nvcc", "detected cuda version", r"detected CUDA version \((\d{1,2}\.\d)", SURE),
+    saying("toolkit.nvcc", "installed cuda version", r"Installed CUDA version (\d{1,2}\.\d)", USUAL),
+    saying("toolkit.nvcc", "nvcc version", r"nvcc version\W{1,40}(\d{1,2}\.\d{1,2})", USUAL),
+    saying("toolkit.home", "cuda_home", r"CUDA_HOME\W{1,24}((?:/|[A-Z]:\\)[\w./\\ -]{3,80}?)(?=['\"]| [A-Z]|$)", HINT),
+    saying("driver.found", "found version", r"found version (\d{4,6})\)", SURE),
+    saying("driver.cuda", "driver's cuda version is", r"driver's CUDA version is (\d{1,2}\.\d)", USUAL),
+    saying("driver.cuda", "unsupported cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
+    saying("driver.cuda", "cuda driver version", r"CUDA Driver(?: Version)?(?: / Runtime Version)?\W{1,12}(\d{1,2}\.\d)\b", HINT),
+    saying("torch.import_error", "error loading", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll)", USUAL),
+    saying("torch.import_error", "torch/lib", r"(?:OSError|ImportError): (\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
+)  # fmt: skip
+
+LABELLED = re.compile(r"^['\"]?(\d{1,2}\.\d{1,2}\.\d{1,2}[\w.]{0,16}\+(?:cu\d{2,3}|cpu|rocm[\d.]+|xpu))['\"]?$")  # fmt: skip
+
+
+def programs(text: Text) -> Iterator[Fact]:
+    for claim in claims(text, ROWS):
+        yield from _understood(claim)
+    yield from bare_versions(text)
+    for reader in (detectron, started, devices, named_lines):
+        yield from reader(text)
+
+
+def _understood(claim: Claim) -> Iterator[Fact]:
+    """Numbers as the model writes them."""
+    value = str(claim.value)
+    if claim.subject == "driver.found":
+        cuda = cuda_of_number(value)
+        yield Claim(subject="driver.cuda", value=cuda, source=claim.source, trust=SURE)
+    elif claim.subject == "python.bits":
+        yield Claim(subject="python.bits", value=int(value), source=claim.source, trust=SURE)
+    elif claim.subject == "torch.cuda" and value.isdigit():
+        cuda = cuda_of_number(value)
+        yield Claim(subject="torch.cuda", value=cuda, source=claim.source)
+    else:
+        yield claim
+
+
+def cuda_of_number(number: str) -> str:
+    """CUDA's version as one number, thousands and tens.
+
+    >>> cuda_of_number("11040"), cuda_of_number("9020")
+    ('11.4', '9.2')
+    """
+    return f"{int(number) // 1000}.{int(number) % 1000 // 10}"
+
+
+def bare_versions(text: Text) -> Iterator[Fact]:
+    """A line that is nothing but a torch version with its label: `print(torch.__version__)`."""
+    if "+c" not in text.low and "+rocm" not in text.low and "+xpu" not in text.low:
+        return
+    for number, line in enumerate(text.lines):
+        if len(line) < 48 and "+" in line and (found := LABELLED.match(line.strip())):
+            source = f"report, line {number + 1}"
+            yield Claim(subject="torch.version", value=found.group(1), source=source, trust=HINT)
+            return
+
+
+# --- GPUs -----------------------------------------------------------------------------------------
+
+TABLE = re.compile(r"\bGPU (\d+(?:,\d+)*):?  {0,30}([A-Z][\w .()/-]{3,60}?)(?: \(arch=(\d\.\d)\))?(?= {2}|$|\s*\n)")  # fmt: skip
+
+
+def detectron(text: Text) -> Iterator[Fact]:
+    """`GPU 0,1  GeForce GTX TITAN X (arch=5.2)` of detectron2 and mmcv."""
+    if "gpu 0" not in text.low:
+        return
+    for number, line in enumerate(text.lines):
+        found = TABLE.match(line.strip()) if "GPU 0" in line and "UUID" not in line else None
+        if found and ("," in found.group(1) or "arch=" in line):
+            capability = Capability.parse(found.group(3)) if found.group(3) else None
+            gpus = tuple(
+                Gpu(name=found.group(2).strip(), cuda_index=int(n), compute_capability=capability)
+                for n in found.group(1).split(",")
+            )
+            yield Gpus(gpus=gpus, source=f"report, line {number + 1}", trust=HINT)
+            return
+
+
+NAME = r"((?:NVIDIA |Nvidia |nvidia )?(?:GeForce|Quadro|Tesla|TITAN|Titan|RTX|GTX|GRID|[AHLBVT]\d{1,3}0?0?|GH200|GB\d{2,3})[\w .-]{0,40}?)"  # fmt: skip
+STARTED = (
+    re.compile(rf"CUDA:(\d) \({NAME}, (\d{{3,6}})(?:\.\d+)?(?:MiB|MB)\)"),
+    re.compile(rf"Device:? cuda:(\d) {NAME}(?= :|$| VAE)()"),
+    re.compile(rf"Using GPU (\d) \({NAME}\) of compute capability (\d\.\d) with"),
+    re.compile(rf"device[ =]{{1,3}}?'?cuda:(\d)'?.{{0,20}}name='{NAME}'()"),
+    re.compile(rf"gpu\.name: ?(){NAME}(?=$| )()"),
+    re.compile(rf"GPU(?: name)?(?: is)?: ()(?:NVIDIA )?{NAME}(?=$| \(| ,|;)()"),
+)
+
+
+def started(text: Text) -> Iterator[Fact]:
+    """The lines with which ultralytics, ComfyUI and others name the GPU."""
+    low = text.low
+    if not ("cuda:" in low or "using gpu" in low or "gpu.name" in low or "gpu name" in low):
+        return
+    found: list[Gpu] = []
+    for pattern in STARTED:
+        for index, name, size in pattern.findall(text.flat[:200_000]):
+            found.append(_started_gpu(index, name, size))
+        if found:
+            unique = {gpu.cuda_index: gpu for gpu in reversed(found)}
+            gpus = tuple(sorted(unique.values(), key=lambda gpu: gpu.cuda_index or 0))
+            yield Gpus(gpus=gpus, source="report", trust=HINT)
+            return
+
+
+def _started_gpu(index: str, name: str, size: str) -> Gpu:
+    number = int(index or 0)
+    if "." in size:
+        capability = Capability.parse(size)
+        return Gpu(name=name.strip(), cuda_index=number, compute_capability=capability)
+    memory = int(size) << 20 if size else None
+    return Gpu(name=name.strip(), cuda_index=number, memory_total_bytes=memory)
+
+
+def devices(text: Text) -> Iterator[Fact]:
+    """The GPU of an OOM message, known by its size alone."""
+    found = re.search(
+        r"(?:GPU (\d+)[;)].{0,10}? |total capacity of )([\d.]+) GiB(?: total capacity| of which)",
+        text.flat,
+    ) if "total capacity" in text.low else None  # fmt: skip
+    if found:
+        size = int(float(found.group(2)) * (1 << 30))
+        index = int(found.group(1) or 0)
+        gpu = Gpu(name="unknown", cuda_index=index, memory_total_bytes=size)
+        yield Gpus(gpus=(gpu,), source=text.source(found.start()), trust=GUESS)
+
+
+ALONE = re.compile(
+    r"^(?:GPU ?:? ?|[-*] ?|Graphics card: ?)?((?:NVIDIA )?(?:GeForce |Quadro |Tesla |TITAN |RTX |GTX |GRID |[AHLBV]\d{2,3}\b)[\w .-]{1,44})$",
+    re.I,
+)
+
+
+def named_lines(text: Text) -> Iterator[Fact]:
+    """A line that is nothing but a GPU's name: `print(torch.cuda.get_device_name(0))`."""
+    names: list[tuple[str, int]] = []
+    for number, line in enumerate(text.lines):
+        if 5 < len(line) < 60 and (found := ALONE.match(line.strip())) and _is_name(found.group(1)):
+            names.append((found.group(1).strip(), number))
+    if names:
+        gpus = tuple(dict.fromkeys(Gpu(name=name) for name, _ in names))
+        yield Gpus(gpus=gpus[:8], source=f"report, line {names[0][1] + 1}", trust=GUESS)
+
+
+def _is_name(name: str) -> bool:
+    return any(char.isdigit() for char in name) and not name.rstrip().endswith(".")

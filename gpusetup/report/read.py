@@ -1,0 +1,81 @@
+"""Somebody's text, of whatever kind, becomes a snapshot. Pure; never raises on any input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Event, Snapshot
+from gpusetup.report import (
+    capability,
+    collect_env,
+    cuda,
+    installers,
+    kernel,
+    paths,
+    programs,
+    said_builds,
+    said_container,
+    said_cuda,
+    said_driver,
+    said_installing,
+    said_libraries,
+    said_parallel,
+    smi,
+    surroundings,
+)
+from gpusetup.report.decode import decode, is_binary
+from gpusetup.report.facts import Fact, Reader
+from gpusetup.report.merge import merged
+from gpusetup.report.messages import said
+from gpusetup.report.text import Text, text_of
+
+ROWS = (
+    *said_driver.ROWS,
+    *said_container.ROWS,
+    *said_cuda.ROWS,
+    *said_libraries.ROWS,
+    *said_builds.ROWS,
+    *said_installing.ROWS,
+    *said_parallel.ROWS,
+)
+"""Every message that is known."""
+
+
+def messages(text: Text) -> Iterator[Event]:
+    yield from said(text, ROWS)
+
+
+READERS: tuple[Reader, ...] = (
+    collect_env.collect_env,
+    smi.nvidia_smi,
+    programs.programs,
+    kernel.machine,
+    installers.packages,
+    installers.wanted,
+    installers.pip_state,
+    paths.paths,
+    surroundings.surroundings,
+    capability.capabilities,
+    cuda.cuda_errors,
+    messages,
+)
+"""One reader a format; each takes the whole text and gives what it finds."""
+
+
+def read_report(text: str) -> Snapshot:
+    """The machine that a text shows.
+
+    >>> read_report("RuntimeError: Found no NVIDIA driver on your system.").events[0].kind
+    'no-nvidia-driver'
+    """
+    return merged(facts(text_of(text)))
+
+
+def facts(text: Text) -> Iterator[Fact]:
+    for reader in READERS:
+        yield from reader(text)
+
+
+def read_bytes(raw: bytes) -> Snapshot:
+    """The same for bytes in any encoding; a picture or an archive shows nothing."""
+    return Snapshot(origin="report") if is_binary(raw) else read_report(decode(raw))

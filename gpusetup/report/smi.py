@@ -1,0 +1,176 @@
+"""Everything that nvidia-smi prints, found in a text: tables, `-q`, XML, CSV, `-L`.
+
+The parsers are the probe's; here a text is cut into their pieces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from gpusetup.model import Event
+from gpusetup.probe.smi_csv import GPU_LINE, is_header, parse_csv, parse_list
+from gpusetup.probe.smi_log import GPU_HEAD, ROOT, parse_query, parse_xml
+from gpusetup.probe.smi_table import FIRST, SMI_VERSION, parse_table
+from gpusetup.probe.smi_values import Smi, parse_error
+from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Fact, Gpus
+from gpusetup.report.text import Text
+
+LINES_OF_A_TABLE = 400
+LINES_OF_A_LOG = 6000
+
+
+def nvidia_smi(text: Text) -> Iterator[Fact]:
+    """The facts of all its outputs, and its errors."""
+    if not any(word in text.low for word in ("nvidia-smi", "nvml", "gpu", "geforce", "mib")):
+        return
+    for reader in (tables, logs, xml, csv, lists, errors):
+        yield from reader(text)
+
+
+def tables(text: Text) -> Iterator[Fact]:
+    """Each table from its banner on; rows without a banner are a table too."""
+    starts = [n for n, line in enumerate(text.lines) if SMI_VERSION.search(line)]
+    if not starts and any("|" in line and _is_row(line) for line in text.lines):
+        starts = [0]
+    for start, end in zip(starts, [*starts[1:], len(text.lines)], strict=True):
+        lines = text.lines[start : min(end, start + LINES_OF_A_TABLE)]
+        smi = parse_table("\n".join(_framed(line) for line in lines))
+        yield from _facts(smi, _source("nvidia-smi", start), gpus_trust=SURE)
+        yield from _table_events(smi, lines, start)
+
+
+def _is_row(line: str) -> bool:
+    return FIRST.match(line.strip().strip("*>").strip().strip("|").split("|")[0]) is not None
+
+
+def _framed(line: str) -> str:
+    """Emphasis and quotes in front of a frame fall away."""
+    return line.lstrip(" *>`")
+
+
+def _table_events(smi: Smi, lines: Iterable[str], start: int) -> Iterator[Fact]:
+    banner = next((line for line in lines if SMI_VERSION.search(line)), "")
+    source = _source("nvidia-smi", start)
+    if "CUDA UMD Version" in banner:
+        yield Event(kind="new-smi-banner", source=source, text=banner.strip("| "))
+    if any("CUDA version" in problem for problem in smi.problems):
+        values = {"why": "cuda-err"}
+        yield Event(kind="cuda-version-err", values=values, source=source, text=banner.strip("| "))
+    if any(gpu.driver_model for gpu in smi.gpus or ()):
+        yield Claim(subject="os.family", value="windows", source=source, trust=USUAL)
+    elif "Persistence-M" in " ".join(lines):
+        yield Claim(subject="os.family", value="linux", source=source, trust=HINT)
+
+
+def logs(text: Text) -> Iterator[Fact]:
+    """`nvidia-smi -q`, whole or a part."""
+    if "nvsmi log" not in text.low and not any(map(GPU_HEAD.match, text.lines)):
+        if not any(word in text.low for word in ("clocks event reasons", "clocks throttle reas")):
+            return
+    starts = [n for n, line in enumerate(text.lines) if "NVSMI LOG" in line] or [0]
+    for start, end in zip(starts, [*starts[1:], len(text.lines)], strict=True):
+        lines = indented(text.lines[start : min(end, start + LINES_OF_A_LOG)])
+        yield from _facts(parse_query("\n".join(lines)), _source("nvidia-smi -q", start), SURE)
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """A log whose indentation was lost on the way, with as much of it as its forms tell.
+
+    >>> indented(["GPU 00000000:0B:00.0", "Clocks Event Reasons", "SW Power Cap : Active"])
+    ['GPU 00000000:0B:00.0', '    Clocks Event Reasons', '        SW Power Cap : Active']
+    """
+    kept = list(lines)
+    if any(line.startswith("    ") and ":" in line for line in kept):
+        return kept
+    return [_indent(line) + line for line in kept]
+
+
+def _indent(line: str) -> str:
+    if GPU_HEAD.match(line) or line.startswith(("=", "Driver Version", "CUDA ", "Attached", "KMD")):
+        return ""
+    return " " * (8 if " : " in line else 4)
+
+
+def xml(text: Text) -> Iterator[Fact]:
+    if f"<{ROOT}" not in text.low:
+        return
+    start = next(n for n, line in enumerate(text.lines) if f"<{ROOT}" in line.lower())
+    lines = text.lines[start : start + LINES_OF_A_LOG]
+    yield from _facts(parse_xml("\n".join(lines)), _source("nvidia-smi -q -x", start), SURE)
+
+
+def csv(text: Text) -> Iterator[Fact]:
+    """From a header on, as long as the lines have as many fields."""
+    if not any(word in text.low for word in ("driver_version", "memory.", "uuid", "name,", "pci.")):
+        return
+    for start, line in enumerate(text.lines):
+        if "," in line and is_header(line):
+            rows = list(_rows(text.lines[start + 1 :], line.count(",")))
+            if rows:
+                smi = parse_csv("\n".join((line, *rows)))
+                yield from _facts(smi, _source("nvidia-smi CSV", start), SURE)
+            return
+
+
+def _rows(lines: tuple[str, ...], commas: int) -> Iterator[str]:
+    for line in lines:
+        if line.count(",") != commas and "GPU is lost" not in line:
+            return
+        yield line
+
+
+LISTED = re.compile(r"^\s*GPU \d+: .{3,80}\((?:UUID|\.\.\.)")
+
+
+def lists(text: Text) -> Iterator[Fact]:
+    """`nvidia-smi -L`: the first run of such lines."""
+    if "gpu 0: " not in text.low and "(uuid: " not in text.low:
+        return
+    lines: list[str] = []
+    start = None
+    for number, line in enumerate(text.lines):
+        if LISTED.match(line) or (lines and line.lstrip().startswith("MIG ")):
+            start = number if start is None else start
+            if lines and GPU_LINE.search(line) and line.lstrip()[:7] == lines[0].lstrip()[:7]:
+                break
+            lines.append(line.replace("(...)", ""))
+    if start is not None:
+        yield from _facts(parse_list("\n".join(lines)), _source("nvidia-smi -L", start), USUAL)
+
+
+def errors(text: Text) -> Iterator[Fact]:
+    """The NVML error that the text speaks of."""
+    for number, line in enumerate(text.lines):
+        low = line.lower()
+        if not ("nvml" in low or "nvidia driver" in low or "devices were found" in low
+                or "device handle" in low or "gpu is lost" in low):  # fmt: skip
+            continue
+        error = parse_error(line)
+        if error is not None:
+            source = _source("nvidia-smi", number)
+            if error.nvml_code is not None:
+                yield Claim(subject="driver.nvml_code", value=error.nvml_code, source=source)
+                yield Claim(subject="driver.nvml_message", value=line.strip()[:200], source=source)
+            if error.gpus == ():
+                yield Gpus(gpus=(), source=source, trust=HINT)
+            return
+
+
+def _facts(smi: Smi, source: str, gpus_trust: int) -> Iterator[Fact]:
+    claims = (
+        ("driver.version", smi.driver_version),
+        ("driver.cuda", smi.cuda_version),
+        ("driver.library_version", smi.library_version),
+    )
+    for subject, value in claims:
+        if value:
+            yield Claim(subject=subject, value=value, source=source, trust=SURE)
+    if smi.persistence is not None:
+        yield Claim(subject="driver.persistence", value=smi.persistence, source=source)
+    if smi.gpus:
+        yield Gpus(gpus=smi.gpus, source=source, trust=gpus_trust)
+
+
+def _source(what: str, line: int) -> str:
+    return f"{what}, line {line + 1}"

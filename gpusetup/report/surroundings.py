@@ -1,0 +1,121 @@
+"""What surrounds a program in a text: environment variables, containers, several machines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Fact
+from gpusetup.report.messages import event
+from gpusetup.report.text import CONTAINER_HOST, PROMPT, Text
+
+NAMES = (
+    r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES|CUDA_HOME|CUDA_PATH|CUDA_DEVICE_ORDER"
+    r"|LD_LIBRARY_PATH|LD_PRELOAD|PYTORCH_(?:CUDA_)?ALLOC_CONF|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
+    r"|CUDA_LAUNCH_BLOCKING|PYTORCH_NO_CUDA_MEMORY_CACHING|CUDA_DISABLE_PTX_JIT|CUDA_FORCE_PTX_JIT|CUDA_MODULE_LOADING"
+    r"|CONDA_OVERRIDE_CUDA|NCCL_[A-Z0-9_]{2,30}|TORCH_CUDA_ARCH_LIST|PYTHONPATH|PIP_EXTRA_INDEX_URL|UV_EXTRA_INDEX_URL"
+    r"|WORLD_SIZE|LOCAL_RANK|KUBERNETES_SERVICE_HOST"
+)
+VARIABLES = (
+    re.compile(rf"environ(?:\.get\()?\[?['\"]({NAMES})['\"][\])]\s?[:=]\s?['\"]?([^\s'\",)]{{0,400}})"),
+    re.compile(rf"(?:set|\$env:)\s?({NAMES})\s?=\s?['\"]?([^\s'\"]{{0,400}})"),
+    re.compile(rf"^\s*({NAMES}): {{1,6}}(\S{{1,200}})$"),
+    re.compile(rf"echo \$\{{?({NAMES})\}}?\s+(\S{{1,1000}})"),
+)  # fmt: skip
+FIRST = re.compile(rf"(?<![\w'\"$])({NAMES})=(['\"]?)([^\s'\";&]{{0,400}})\2")
+UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
+NEEDLES = ("cuda_", "nvidia_", "ld_", "pytorch_", "conda_override", "nccl_", "torch_", "pythonpath", "_index_url", "world_size")  # fmt: skip
+READ = 300_000
+
+
+def surroundings(text: Text) -> Iterator[Fact]:
+    yield from variables(text)
+    yield from containers(text)
+    yield from differing(text)
+
+
+def variables(text: Text) -> Iterator[Fact]:
+    """Variables of the allow-list, as shells, Python and programs show them."""
+    if not any(needle in text.low for needle in NEEDLES):
+        return
+    seen: set[str] = set()
+    for name, value, place in assigned(text.flat[:READ]):
+        if name in seen or value.lower().startswith(UNSET):
+            continue
+        seen.add(name)
+        source = text.source(place)
+        yield Claim(subject=f"environment.{name}", value=value, source=source, trust=USUAL)
+
+
+def assigned(flat: str) -> Iterator[tuple[str, str, int]]:
+    """
+    >>> next(assigned("$ CUDA_VISIBLE_DEVICES=2 python main.py"))[:2]
+    ('CUDA_VISIBLE_DEVICES', '2')
+    """
+    for found in FIRST.finditer(flat):
+        yield found.group(1), found.group(3), found.start()
+    for pattern in VARIABLES:
+        for found in pattern.finditer(flat):
+            yield found.group(1), found.group(2), found.start()
+
+
+# --- containers -----------------------------------------------------------------------------------
+
+KINDS = (
+    ("kubernetes", r"\bkubectl\b|\bkubelet\b|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}", USUAL),
+    ("podman", r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman", USUAL),
+    ("docker", r"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to ", USUAL),
+    ("docker", r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents", HINT),
+    ("singularity", r"\b(?:singularity|apptainer) (?:run|exec|shell)|Singularity>|Apptainer>", USUAL),
+    ("docker", r"(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang)", GUESS),
+)  # fmt: skip
+PREFIXED = re.compile(r"(?:^|\n)[A-Za-z][\w.-]{0,40}-\d+ {1,4}\| ")
+GIVEN = re.compile(r"--gpus[= ](?!none)\S+|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu")  # fmt: skip
+
+
+def containers(text: Text) -> Iterator[Fact]:
+    """The kind of container that the text speaks of."""
+    flat = text.flat[:READ]
+    for line in text.lines[:2000]:
+        prompt = PROMPT.match(line) if "@" in line[:60] else None
+        if prompt and CONTAINER_HOST.match(prompt.group(1)):
+            yield Claim(subject="container.kind", value="docker", source="prompt", trust=USUAL)
+            break
+    for kind, pattern, trust in KINDS:
+        if found := re.search(pattern, flat):
+            source = text.source(found.start())
+            yield Claim(subject="container.kind", value=kind, source=source, trust=trust)
+    if found := GIVEN.search(flat):
+        source = text.source(found.start())
+        yield Claim(subject="container.nvidia_requested", value=True, source=source, trust=GUESS)
+
+
+# --- TF32 -----------------------------------------------------------------------------------------
+
+PRINTED = re.compile(r"tensor\((-?\d+\.\d{3,8})(, device='cuda:\d+')?(?:, dtype=torch\.float32)?(?:, grad_fn=\S{1,40})?\)")  # fmt: skip
+TF32_APART = (3e-5, 5e-3)
+"""How far a product in TF32 (10 bits of mantissa) lies from one in float32, relatively."""
+
+
+def differing(text: Text) -> Iterator[Fact]:
+    """The same number printed from the CPU and from the GPU, as far apart as TF32 makes it."""
+    if "device='cuda" not in text.low:
+        return
+    printed = list(PRINTED.finditer(text.flat[:READ]))[:60]
+    there = [one for one in printed if one.group(2)]
+    here = [one for one in printed if not one.group(2)]
+    for one in there:
+        for other in here:
+            if _apart(float(one.group(1)), float(other.group(1))):
+                values = {"cpu": other.group(1), "cuda": one.group(1)}
+                yield event(text, "results-differ", one.start(), one.end(), values)
+                return
+
+
+def _apart(one: float, other: float) -> bool:
+    """
+    >>> _apart(9.8616, 9.8596), _apart(1.0, 1.0), _apart(1.0, 2.0)
+    (True, False, False)
+    """
+    largest = max(abs(one), abs(other))
+    return largest > 0 and TF32_APART[0] < abs(one - other) / largest < TF32_APART[1]
