@@ -113,9 +113,8 @@ def _unserved(case: Case, id: str, concerned: tuple[Gpu, ...]) -> Finding:
     names = one_of(tuple(g.name for g in concerned))
     return error(
         id,
-        f"torch {torch.version} has no kernels for {names} ({capability.sm}): the GPU is "
-        f"{side} than "
-        "what it was built for",
+        f"torch {torch.version or 'here'} has no kernels for {names} ({capability.sm}): the GPU is "
+        f"{side} than what it was built for",
         detail="What works on a CPU fails on the GPU with `no kernel image is available for "
         "execution "
         "on the device`.",

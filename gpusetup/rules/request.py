@@ -41,8 +41,18 @@ def wanted_requests(machine: Snapshot, catalog: Catalog) -> tuple[Request, ...]:
     if machine.origin != "report":
         return (asked,)
     looser = (asked, replace(asked, backend="auto"), installed_request(machine), Request())
-    kept = tuple(request for request in looser if request is not None)
+    refused = shown_refused(machine)
+    kept = tuple(r for r in looser if r is not None and (r.backend == "auto" or not refused))
     return tuple(r for index, r in enumerate(kept) if r not in kept[:index])
+
+
+def shown_refused(machine: Snapshot) -> bool:
+    """Whether the text shows that the index it asks for has nothing for this machine."""
+    return any(
+        event.kind == "wrong-index"
+        or (event.kind == "no-matching-distribution" and not event.values.get("versions"))
+        for event in machine.events
+    )
 
 
 def wanted_request(machine: Snapshot, catalog: Catalog) -> Request:

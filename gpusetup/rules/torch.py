@@ -151,7 +151,7 @@ def _foreign_wheel(case: Case, label: str, called: str, id: str) -> Iterator[Fin
         return
     yield error(
         id,
-        f"torch {torch.version} is a {called} build: it cannot use {ways.names(case)}",
+        f"torch {torch.version or 'here'} is a {called} build: it cannot use {ways.names(case)}",
         evidence=version_evidence(case),
         fix=ways.install_torch(case, f"Replace the {called} build. "),
     )

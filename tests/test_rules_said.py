@@ -1,0 +1,556 @@
+"""Causes that messages show: each is the root of a text, and of a machine, that says so.
+
+Beside every one stands a neighbour: a text very like it, of which it must not be the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from judging import A100, GTX_1080_TI, RTX_3090, RTX_5090, changed, event, judged
+
+from gpusetup.model import (
+    Capability,
+    CudaApi,
+    Driver,
+    Event,
+    Gpu,
+    Os,
+    Package,
+    Python,
+    Severity,
+    Snapshot,
+    Torch,
+    Wanted,
+)
+from gpusetup.report.kinds import KINDS
+from gpusetup.rules.judge import RULES
+from gpusetup.rules.knowledge import facts
+from gpusetup.rules.messages import Message
+from gpusetup.value import replace
+
+LINUX = Os(family="linux", machine="x86_64")
+V100 = Gpu(name="Tesla V100-SXM2-32GB", compute_capability=Capability(7, 0))
+GB10 = Gpu(name="NVIDIA GB10", compute_capability=Capability(12, 1))
+CU121 = Torch(installed=True, version="2.5.1+cu121", cuda="12.1", backend="cu121")
+CPU = Torch(installed=True, version="2.5.1+cpu", backend="cpu", cuda_available=False)
+PIP = "no-matching-distribution"
+
+
+def text(*said: tuple[Event, ...], **parts: Any) -> Snapshot:
+    """What was read from somebody's text: Linux, unless it says otherwise."""
+    events = tuple(one for group in said for one in group)
+    return Snapshot(origin="report", events=events, **{"os": LINUX, **parts})
+
+
+def smi(*gpus: Gpu, version: str = "550.54.14", cuda: str = "12.4", **parts: Any) -> Snapshot:
+    """A text with the table of an nvidia-smi that works."""
+    listed = tuple(replace(gpu, visible=None) for gpu in gpus)
+    return text(gpus=listed, driver=Driver(version=version, cuda=cuda), **parts)
+
+
+def asked(requirement: str, **values: str) -> tuple[Event, ...]:
+    return event(PIP, requirement=requirement, **values)
+
+
+ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
+    # --- what stands around the process ---
+    ("apple-silicon", text(event("torch-not-compiled-with-cuda"), os=Os(family="macos")),
+     text(event("torch-not-compiled-with-cuda"), os=Os(family="macos", machine="x86_64"))),
+    ("no-nvidia-gpu", text(event("torch-not-compiled-with-cuda"),
+                           os=Os(family="macos", machine="x86_64")),
+     text(asked("torch==2.5.1", versions="1.13.0, 2.2.2"),
+          os=Os(family="macos", machine="x86_64"), python=Python(version="3.12.1"))),
+    ("no-nvidia-gpu", text(event("no-nvidia-gpu"), torch=CPU), text(torch=CPU)),
+    ("amd-gpu", text(event("no-hip-gpus"), torch=Torch(version="2.8.0+rocm6.4", backend="rocm6.4")),
+     text(event("no-hip-gpus"), gpus=(RTX_3090,),
+          torch=Torch(version="2.8.0+rocm6.4", backend="rocm6.4"))),
+    ("amd-gpu", text(gpus=(Gpu(name="AMD Radeon RX 5700 XT"),), torch=Torch(backend="rocm6.3")),
+     text(gpus=(RTX_3090,), torch=CU121)),
+    ("intel-gpu", text(event("no-xpu")), text(event("no-hip-gpus"))),
+    ("rocm-wheel-on-nvidia",
+     smi(RTX_3090, torch=Torch(installed=True, version="2.8.0+rocm6.4", backend="rocm6.4")),
+     smi(RTX_3090, torch=CU121)),
+    ("module-shadowed", text(event("module-shadowed", module="torch", path="torch.py")),
+     text(event("torch-missing"))),
+    ("libcuda-stub", text(event("libcuda-stub")), text(event("no-nvidia-driver"))),
+    ("libcuda-stub", text(cuda_api=CudaApi(init_code=34)), text(cuda_api=CudaApi(init_code=803))),
+    ("cuda-visible-devices-hidden",
+     smi(RTX_3090, environment={"CUDA_VISIBLE_DEVICES": "2"}, cuda_api=CudaApi(init_code=100)),
+     smi(RTX_3090, environment={"CUDA_VISIBLE_DEVICES": "0"}, cuda_api=CudaApi(init_code=100))),
+    ("container-toolkit-missing", text(event("container-toolkit-missing", runtime="nvidia")),
+     text(event("container-no-gpu"))),
+    ("container-cdi-unresolvable",
+     text(event("container-cdi-unresolvable", device="nvidia.com/gpu=all")),
+     text(event("container-toolkit-missing"))),
+    ("container-hook-failed", text(event("container-hook-failed", problem="ldcache error: open")),
+     text(event("container-hook-failed"), event("driver-not-loaded", place="host"))),
+    ("k8s-gpu-not-allocatable", text(event("k8s-gpu-not-allocatable")),
+     text(event("container-no-gpu"))),
+    ("container-no-gpu", text(event("container-no-gpu")), text(event("container-nvml-lost"))),
+    # A program without a driver beside an nvidia-smi that works: it runs in a container.
+    ("container-no-gpu", replace(smi(RTX_3090), events=event("no-nvidia-driver")),
+     text(event("no-nvidia-driver"))),
+    ("container-nvml-lost", replace(smi(RTX_3090), events=event("container-nvml-lost")),
+     text(event("nvml-mismatch"))),
+    ("container-driver-capability-missing", text(event("container-capability-missing")),
+     text(event("container-no-gpu"))),
+    ("wsl-driver", text(event("wsl-driver", why="blocked")), text(event("device-permission"))),
+    ("wsl-driver", text(os=replace(LINUX, wsl=True), torch=replace(CU121, cuda_available=False)),
+     text(os=LINUX, torch=replace(CU121, cuda_available=False))),
+    # --- the driver ---
+    ("driver-missing", text(event("no-nvidia-driver")), text(event("driver-not-loaded"))),
+    ("driver-missing", text(event("smi-not-found"), torch=replace(CU121, cuda_available=False)),
+     text(event("smi-not-found"), torch=replace(CU121, cuda_available=True))),
+    ("driver-not-loaded", text(event("driver-not-loaded")), text(event("no-nvidia-driver"))),
+    ("driver-not-loaded", text(event("module-not-found", module="nvidia")),
+     text(event("module-not-found", module="nvidia-uvm"))),
+    ("driver-not-loaded",
+     text(event("container-hook-failed"), event("driver-not-loaded", place="host")),
+     text(event("container-hook-failed"))),
+    ("secure-boot-rejected", text(event("driver-not-loaded"), event("module-key-rejected")),
+     text(event("driver-not-loaded"), event("module-not-found", module="nvidia"))),
+    ("hybrid-gpu-off", text(event("driver-not-loaded"), event("hybrid-gpu-off", tool="asusctl")),
+     text(event("driver-not-loaded"))),
+    ("nvml-mismatch", text(event("nvml-mismatch")), text(event("container-nvml-lost"))),
+    # The table is from before the update, the message from after it.
+    ("nvml-mismatch", replace(smi(RTX_3090), events=event("nvml-mismatch")), smi(RTX_3090)),
+    ("gpu-init-failed", text(event("gpu-init-failed", bus_id="0000:98:00.0")),
+     text(event("gpu-fell-off-bus"))),
+    ("gpu-init-failed", text(event("no-devices-found")), text(event("no-nvidia-driver"))),
+    ("gpu-not-supported-by-driver", text(event("gpu-not-supported-by-driver")),
+     text(event("gpu-init-failed"))),
+    ("driver-does-not-answer", text(event("driver-does-not-answer")),
+     text(event("driver-not-loaded"))),
+    ("driver-too-old", text(event("driver-too-old", found="11040"), torch=CU121),
+     text(torch=CU121, driver=Driver(version="535.104.05", cuda="12.2"))),
+    ("driver-too-old", text(torch=CU121, driver=Driver(version="470.199.02", cuda="11.4")),
+     # torch itself says that it works, whatever the numbers.
+     text(torch=replace(CU121, cuda_available=True), driver=Driver(version="470.199.02"))),
+    ("driver-too-old", text(event("image-needs-newer-driver", cuda="12.4", driver_cuda="11.4")),
+     text(event("forward-compat"), cuda_api=CudaApi(init_code=804))),
+    # --- CUDA starts, or does not ---
+    ("device-permission", text(event("device-permission")), text(event("driver-not-loaded"))),
+    ("uvm-missing", text(event("uvm-missing")), text(cuda_api=CudaApi(init_code=999))),
+    ("uvm-missing", text(event("module-not-found", module="nvidia-uvm")),
+     text(event("module-not-found", module="nvidia"))),
+    ("mig-misconfigured",
+     replace(smi(replace(A100, mig_enabled=True)), events=event("mig-assert")),
+     smi(replace(A100, mig_enabled=True, mig_instances=("MIG-1",)))),
+    ("vgpu-no-compute", text(event("compute-mode-exclusive"), event("cuda-error", code="801")),
+     text(event("compute-mode-exclusive"))),
+    ("vgpu-no-compute", text(event("vgpu-no-compute")), text(event("vgpu-unlicensed"))),
+    ("vgpu-unlicensed", text(event("vgpu-unlicensed")), text(event("throttled"))),
+    ("system-not-ready-fabric-manager", text(event("fabric-manager-failed")),
+     text(event("cuda-error", code="803"))),
+    ("system-not-ready-fabric-manager", text(cuda_api=CudaApi(init_code=802)),
+     text(cuda_api=CudaApi(init_code=803))),
+    ("libcuda-driver-mismatch", text(cuda_api=CudaApi(init_code=803)),
+     text(cuda_api=CudaApi(init_code=804))),
+    ("forward-compat-unsupported", text(cuda_api=CudaApi(init_code=804)),
+     text(cuda_api=CudaApi(init_code=803))),
+    ("mps-server", text(event("mps-server", code="807")), text(event("compute-mode-exclusive"))),
+    ("mps-server", text(event("cuda-error", code="806")), text(event("cuda-error", code="46"))),
+    ("cuda-init-out-of-memory", text(event("out-of-memory-at-init")),
+     text(event("cuda-out-of-memory"))),
+    ("os-call-failed", text(cuda_api=CudaApi(init_code=304)),
+     text(cuda_api=CudaApi(init_code=999))),
+    ("invalid-device-ordinal", text(event("invalid-device-ordinal")),
+     text(event("nccl-duplicate-gpu"))),
+    ("invalid-device-ordinal", text(event("cuda-error", code="10")),
+     text(event("cuda-error", code="100"))),
+    ("compute-mode-exclusive", text(event("compute-mode-exclusive")),
+     text(event("cuda-out-of-memory"))),
+    ("driver-call-unsupported", text(cuda_api=CudaApi(init_code=36)),
+     text(cuda_api=CudaApi(init_code=803))),
+    ("cuda-unknown-error", text(event("cuda-error", code="30")),
+     text(event("cuda-error", code="304"))),
+    ("cuda-sees-no-device", text(cuda_api=CudaApi(init_code=100)),
+     text(cuda_api=CudaApi(init_code=100), torch=Torch(backend="rocm6.4"))),
+    ("cuda-init-failed", text(cuda_api=CudaApi(init_code=3)), text(cuda_api=CudaApi(init_code=0))),
+    # --- the hardware ---
+    ("gpu-fell-off-bus", text(event("xid", number="79")), text(event("xid", number="31"))),
+    ("gpu-fell-off-bus", text(event("gpu-fell-off-bus")), text(event("gpu-init-failed"))),
+    ("gsp-timeout", text(event("gsp-timeout")), text(event("xid", number="79"))),
+    ("hardware-fault", text(event("hardware-error", what="nvlink")),
+     text(event("xid", number="13"))),
+    ("hardware-fault", text(event("gpu-requires-reset")), text(event("nvml-mismatch"))),
+    ("ecc-error", text(event("ecc-error")), text(event("cuda-error", code="700"))),
+    ("ecc-error", text(event("cuda-error", code="214")), text(event("cuda-error", code="719"))),
+    ("power-thermal-throttle", text(event("throttled", reason="SW Power Cap")), smi(RTX_3090)),
+    ("smi-banner-misread", replace(smi(RTX_3090), events=event("smi-banner-misread")),
+     smi(RTX_3090)),
+    # --- installing ---
+    ("python-32bit", text(asked("torch", none_found="true"), python=Python(bits=32)),
+     text(asked("torch", none_found="true"), python=Python(version="3.4.1"))),
+    ("python-no-wheel", text(asked("torch==1.8.1", versions="1.13.0, 2.0.0, 2.5.1")),
+     text(asked("torch==1.8.1+cu199", versions="1.7.0, 1.13.0, 2.0.0"))),
+    ("python-no-wheel",
+     text(asked("torch", none_found="true", index="https://download.pytorch.org/whl/cu121"),
+          python=Python(version="3.13.5")),
+     text(asked("torch", none_found="true", index="https://download.pytorch.org/whl/cu131"),
+          python=Python(version="3.12.5"))),
+    ("python-no-wheel", text(asked("torch", none_found="true")), text(asked("numpie"))),
+    ("python-no-wheel", text(event("python-no-wheel", requirement="torch==2.1.0", python="cp313")),
+     text(event("no-wheel-for-platform", requirement="torch==2.1.0"))),
+    ("python-no-wheel",
+     text(event("wheel-not-supported", wheel="torch-1.13.1+cu117-cp310-cp310-linux_x86_64.whl")),
+     text(event("wheel-not-supported", wheel="torch-1.13.1+cu117-cp310-cp310-win_amd64.whl"))),
+    ("wrong-index",
+     text(asked("torch==2.10.0", none_found="true",
+                index="https://download.pytorch.org/whl/cu131")),
+     text(asked("torch==2.10.0", none_found="true",
+                index="https://download.pytorch.org/whl/cu130"), python=Python(version="3.9.1"))),
+    # A local label that PyPI never has.
+    ("wrong-index", text(asked("torch==2.5.1+cu121", versions="2.4.1, 2.5.0, 2.5.1")),
+     text(asked("torch==1.7.1+cu110", versions="1.11.0, 1.12.0, 2.0.0"))),
+    ("wrong-index", text(event("wrong-index", status="403", index="https://x/whl/cu999")),
+     text(event("download-network-error", host="x"))),
+    ("no-wheel-for-platform",
+     text(asked("torch==2.5.1+cu121", none_found="true"), os=replace(LINUX, machine="aarch64")),
+     text(asked("torch==2.5.1+cu121", none_found="true"), python=Python(version="3.13.0"))),
+    ("no-wheel-for-platform", text(event("musl-libc", library="libc.musl-x86_64.so.1")),
+     text(event("library-missing", library="libGL.so.1"))),
+    ("package-not-found", text(asked("numpie", none_found="true")),
+     text(asked("torch==9.9.9", versions="2.0.0"))),
+    ("download-network-error", text(event("download-network-error", host="x.org", how="proxy")),
+     text(event("wrong-index", status="404"))),
+    ("download-hash-mismatch", text(event("download-hash-mismatch", file="torch.whl")),
+     text(event("pip-cache-disk-full"), event("download-hash-mismatch"))),
+    ("pip-cache-disk-full", text(event("pip-cache-disk-full")), text(event("shm-too-small"))),
+    ("pip-missing", text(event("pip-missing")), text(event("torch-missing"))),
+    ("externally-managed", text(event("externally-managed")), text(event("download-forbidden"))),
+    ("site-not-writable", text(event("download-forbidden", path="/usr/lib/python3")),
+     text(event("externally-managed"))),
+    ("installed-by-two", text(event("installed-by-two", name="numpy")), text(event("pip-missing"))),
+    ("conda-cuda-virtual-missing",
+     text(event("conda-cuda-virtual-missing", needed="__cuda >=12"), event("resolver-conflict")),
+     text(event("resolver-conflict"))),
+    ("wrong-index", text(event("conda-not-found", package="pytorch==1.0")),
+     text(event("conda-not-found"), os=Os(family="linux", machine="aarch64"))),
+    ("resolver-conflict", text(event("resolver-conflict")),
+     text(event("python-no-wheel"), event("resolver-conflict"))),
+    # --- building ---
+    ("build-isolation-no-torch", text(event("build-isolation-no-torch"), event("torch-missing")),
+     text(event("torch-missing"))),
+    ("cuda-toolkit-mismatch-extension-build",
+     text(event("cuda-toolkit-mismatch", nvcc="11.8", torch="12.4")),
+     text(event("cuda-toolkit-missing"))),
+    ("cuda-toolkit-missing", text(event("cuda-toolkit-missing")),
+     text(event("triton-no-compiler"))),
+    ("compiler-too-new", text(event("compiler-too-new", compiler="12")),
+     text(event("compiler-missing"))),
+    ("compiler-missing", text(event("compiler-missing"), os=Os(family="windows")),
+     text(event("compiler-too-new"))),
+    ("triton-build-failed", text(event("triton-build-failed", lacks="-lcuda")),
+     text(event("triton-no-compiler"))),
+    ("triton-no-compiler", text(event("triton-no-compiler")), text(event("triton-build-failed"))),
+    ("triton-missing-windows", text(event("triton-missing-windows"), os=Os(family="windows")),
+     text(event("triton-no-compiler"), os=Os(family="windows"))),
+    ("gpu-too-old-for-triton", text(event("gpu-too-old-for-triton", gpu="GTX 1070")),
+     text(event("triton-no-compiler"))),
+    # --- the wheel and its libraries ---
+    ("torch-missing", text(event("torch-missing")), text(event("build-isolation-no-torch"))),
+    ("torch-half-installed", text(event("torch-half-installed")), text(event("torch-missing"))),
+    ("torch-cpu-build", text(torch=CPU), text(torch=replace(CPU, cuda_available=None))),
+    ("torch-cpu-build", text(event("torch-not-compiled-with-cuda")), text(event("no-hip-gpus"))),
+    ("torch-cpu-build", smi(RTX_3090, torch=replace(CPU, cuda_available=None)),
+     smi(RTX_3090, torch=CU121)),
+    ("xpu-wheel-on-nvidia", smi(RTX_3090, torch=Torch(installed=True, backend="xpu")),
+     text(torch=Torch(installed=True, backend="xpu"))),
+    ("mixed-conda-pip", text(event("torch-libraries-mixed", library="libtorch_python.so")),
+     text(event("extension-abi-mismatch", module="apex"))),
+    ("jetson-wrong-wheel",
+     text(os=Os(family="linux", machine="aarch64", jetson="R35.4.1"), torch=CPU),
+     text(os=Os(family="linux", machine="aarch64"), torch=CPU)),
+    ("glibc-too-old", text(event("glibc-too-old", needed="2.33", library="libpyg.so")),
+     text(event("library-conflict", library="libstdc++.so.6"))),
+    ("arch-too-new-for-wheel",
+     text(event("gpu-not-in-wheel", gpu="NVIDIA GeForce RTX 5090", capability="12.0",
+                kernels="sm_50 sm_80 sm_90")),
+     text(event("gpu-not-in-wheel", gpu="Tesla V100", capability="7.0",
+                kernels="sm_75 sm_80 sm_90"))),
+    ("arch-too-old-for-wheel", text(event("gpu-not-in-wheel", gpu="Tesla K20m", side="old")),
+     text(event("gpu-not-in-wheel", gpu="NVIDIA B200", side="new"))),
+    ("arch-too-old-for-wheel",
+     text(gpus=(V100,), torch=Torch(kernels=("sm_75", "sm_80", "sm_90"))),
+     text(gpus=(V100,), torch=Torch(kernels=("sm_70", "sm_80", "sm_90")))),
+    ("arch-too-new-for-wheel", text(event("no-kernel-image"), gpus=(RTX_5090,)),
+     text(event("no-kernel-image"), gpus=(GTX_1080_TI,))),
+    ("arch-too-old-for-wheel", text(event("no-kernel-image"), gpus=(GTX_1080_TI,)),
+     text(event("no-kernel-image"), gpus=(RTX_3090,))),
+    ("extension-arch-mismatch",
+     text(event("no-kernel-image", module="detectron2._C"), gpus=(GTX_1080_TI,)),
+     text(event("no-kernel-image", module="torch"), gpus=(GTX_1080_TI,))),
+    ("extension-arch-mismatch",
+     text(event("no-kernel-image"), event("extension-arch", arches="7.5"), gpus=(V100,)),
+     text(event("no-kernel-image"), event("extension-arch", arches="7.0"), gpus=(V100,))),
+    ("no-kernel-image", text(event("cuda-error", code="209")),
+     text(event("cuda-error", code="209"), gpus=(RTX_5090,))),
+    ("jit-arch-rejected", text(event("jit-arch-rejected", compiler="nvrtc")),
+     text(event("no-kernel-image"))),
+    ("ptx-unsupported-toolchain", text(event("ptx-unsupported")), text(event("driver-too-old"))),
+    ("ptx-unsupported-toolchain", text(event("cuda-error", code="222")),
+     text(event("cuda-error", code="35"))),
+    ("ld-library-path-conflict", text(event("library-conflict", library="libnvJitLink.so.12")),
+     text(event("cuda-lib-missing", library="libnvJitLink.so.12"))),
+    ("ld-library-path-conflict",
+     text(event("cudnn-version-mismatch", compiled="(8, 3, 2)", loaded="(8, 0, 3)")),
+     text(event("cuda-lib-missing", library="libcudnn.so.8"))),
+    ("cuda-lib-missing", text(event("cuda-lib-missing", library="libcudart.so.11.0")),
+     text(event("cuda-lib-missing", library="libcuda.so.1"))),
+    ("mkl-version-mismatch", text(event("mkl-version-mismatch", symbol="iJIT_NotifyEvent")),
+     text(event("library-conflict", symbol="cublasLtGetStatusString"))),
+    ("numpy-abi-mismatch", text(event("numpy-abi-mismatch")), text(event("module-missing"))),
+    ("extension-abi-mismatch",
+     text(event("extension-abi-mismatch", module="xformers", built_torch="2.0.1+cu118")),
+     text(event("torchvision-mismatch"))),
+    ("torchvision-mismatch",
+     text(event("torchvision-mismatch", torch="2.5.1", torchvision="0.19.1")),
+     text(event("requires-other", package="xformers", needs="torch==2.4.1"))),
+    ("torchaudio-mismatch", text(event("torchaudio-mismatch", torch="1.11.0+cu113")),
+     text(event("torchvision-mismatch"))),
+    ("torch-import-failed", text(torch=Torch(version="2.5.1", import_error="ImportError: x")),
+     text(torch=Torch(version="2.5.1"))),
+    ("windows-dll-missing", text(event("dll-missing", code="126", dll="fbgemm.dll")),
+     text(event("pagefile-too-small"))),
+    ("windows-pagefile-too-small", text(event("pagefile-too-small"), event("dll-missing")),
+     text(event("dll-missing", code="1114"))),
+    ("library-missing", text(event("library-missing", library="libGL.so.1")),
+     text(event("library-missing", library="libcuda.so.1"))),
+    ("openmp-twice", text(event("openmp-twice")), text(event("mkl-version-mismatch"))),
+    ("static-tls-full", text(event("static-tls", library="libgomp.so.1")),
+     text(event("library-missing", library="libgomp.so.1"))),
+    # --- while it runs ---
+    ("out-of-memory", text(event("cuda-out-of-memory", asked_bytes="11521270744")),
+     text(event("host-out-of-memory"))),
+    ("host-out-of-memory", text(event("host-out-of-memory"), event("dataloader-worker-killed")),
+     text(event("dataloader-worker-killed"))),
+    ("dataloader-worker-killed", text(event("dataloader-worker-killed", signal="Killed")),
+     text(event("shm-too-small"), event("dataloader-worker-killed"))),
+    ("shm-too-small", text(event("shm-too-small")), text(event("nccl-shm-error"))),
+    ("open-files-limit", text(event("open-files")), text(event("shm-too-small"))),
+    ("cuda-fork-reinit", text(event("cuda-fork-reinit")), text(event("cuda-out-of-memory"))),
+    ("bf16-unsupported", text(event("bf16-unsupported", gpu="Tesla V100")), text(gpus=(V100,))),
+    ("tf32-precision", text(event("tf32-enabled")), text(gpus=(A100,))),
+    ("nccl-unavailable-windows", text(event("nccl-unavailable"), os=Os(family="windows")),
+     text(event("nccl-error"))),
+    ("nccl-duplicate-gpu",
+     text(event("nccl-duplicate-gpu", rank="0", other="1"), event("nccl-error")),
+     text(event("invalid-device-ordinal"), event("nccl-error"))),
+    ("nccl-no-socket-interface", text(event("nccl-no-socket-interface"), event("nccl-error")),
+     text(event("nccl-error"))),
+    ("nccl-p2p-failure", text(event("nccl-p2p-failure")), text(event("nccl-shm-error"))),
+    ("nccl-shm-error", text(event("nccl-shm-error"), event("nccl-error")),
+     text(event("shm-too-small"), event("nccl-shm-error"))),
+    ("rdma-memlock", text(event("rdma-memlock")), text(event("nccl-no-socket-interface"))),
+    ("nccl-timeout", text(event("nccl-timeout"), event("nccl-error")),
+     text(event("nccl-timeout"), event("cuda-out-of-memory"))),
+    ("nccl-error", text(event("nccl-error", name="unhandled system error")),
+     text(event("nccl-error"), event("nccl-timeout"))),
+    ("torch-sees-no-gpu", text(event("cuda-unavailable")), text(torch=CPU)),
+    # --- healthy, or not said ---
+    ("ok", smi(RTX_3090), text()),
+    ("ok", text(event("capability-warning", gpu="NVIDIA GB10"), gpus=(GB10,)),
+     text(event("gpu-not-in-wheel", gpu="NVIDIA GB10", capability="12.1", kernels="sm_80 sm_90"),
+          gpus=(GB10,))),
+    ("ok", smi(RTX_3090, torch=replace(CU121, cuda_available=True)),
+     smi(RTX_3090, torch=replace(CU121, cuda_available=False))),
+    ("ok", text(event("cuda-error", code="710"), torch=replace(CU121, cuda_available=True)),
+     text(event("cuda-error", code="710"))),
+    ("ok", smi(replace(RTX_3090, pcie_generation=1, utilization_percent=0)), text(torch=CU121)),
+    # The companions differ, and what uses torch computes: nothing of CUDA is to be fixed.
+    ("ok", text(torch=replace(CU121, cuda_available=True), gpus=(RTX_3090,),
+                packages=(Package(name="torchvision", version="0.15.2"),)),
+     text(torch=CU121, gpus=(RTX_3090,),
+          packages=(Package(name="torchvision", version="0.15.2"),))),
+    ("unknown", text(), smi(RTX_3090)),
+    ("unknown", text(event("module-missing", module="cv2")), text(event("torch-missing"))),
+)  # fmt: skip
+
+
+def named(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+@pytest.mark.parametrize(("cause", "ill", "well"), ROOTS, ids=named)
+def test_a_text_has_its_cause_and_its_neighbour_another(
+    cause: str, ill: Snapshot, well: Snapshot
+) -> None:
+    diagnosis = judged(ill)
+    assert diagnosis.cause == cause, [(f.id, f.explained_by) for f in diagnosis.findings]
+    assert judged(well).cause != cause
+
+
+@pytest.mark.parametrize(("cause", "ill", "well"), ROOTS, ids=named)
+def test_a_root_that_a_text_shows_has_evidence_and_a_way_out(
+    cause: str, ill: Snapshot, well: Snapshot
+) -> None:
+    root = next((f for f in judged(ill).findings if f.root), None)
+    if cause in ("ok", "unknown"):
+        assert root is None
+    else:
+        assert root is not None and root.evidence and root.fix is not None and root.fix.text
+        assert "None" not in root.title and "  " not in root.title
+        assert not any("None" in line.text for line in root.evidence), root.evidence
+
+
+LIVE = tuple(
+    (cause, ill.events)
+    for cause, ill, _ in ROOTS
+    if ill.events and ill == text(ill.events) and cause not in ("ok", "unknown")
+)
+"""Causes that a message alone shows: then a machine that says it has the same finding."""
+
+BLAMES_WHAT_WORKS = (
+    "apple-silicon", "no-nvidia-gpu", "driver-missing", "driver-not-loaded", "amd-gpu", "intel-gpu",
+    "torch-sees-no-gpu", "gpu-init-failed", "gpu-not-supported-by-driver", "secure-boot-rejected",
+    "hybrid-gpu-off", "wsl-driver", "cuda-init-out-of-memory", "no-wheel-for-platform",
+    "no-kernel-image", "extension-arch-mismatch", "triton-missing-windows",
+)  # fmt: skip
+"""What a machine whose GPU answers excludes, whatever some program said."""
+
+
+@pytest.mark.parametrize(("cause", "events"), LIVE, ids=named)
+def test_a_machine_on_which_a_program_says_it_has_the_same_finding(
+    cause: str, events: tuple[Event, ...]
+) -> None:
+    if cause in BLAMES_WHAT_WORKS:
+        return
+    machine = changed(events=events, cuda_api=CudaApi())
+    assert cause in {finding.id for finding in judged(machine).findings}
+
+
+# --- the table of kinds --------------------------------------------------------------------------
+
+EVIDENCE_ONLY = {
+    "extension-arch", "foreign-gpu", "gpu-computes", "module-missing", "capability-warning",
+    "requires-python",
+}  # fmt: skip
+"""Kinds that no finding is made of alone: they tell others apart."""
+
+
+def kinds_used() -> set[str]:
+    return {event.kind for _, ill, well in ROOTS for one in (ill, well) for event in one.events}
+
+
+def test_every_kind_of_event_that_a_text_can_hold_is_judged_here() -> None:
+    elsewhere = {"nouveau-in-the-way", "nvrm-api-mismatch", "internal-assert", "mixed-conda-pip",
+                 "foreign-library", "jetson-wrong-wheel", "module-not-inserted"}  # fmt: skip
+    assert set(KINDS) - kinds_used() - EVIDENCE_ONLY <= elsewhere
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - EVIDENCE_ONLY))
+def test_every_kind_of_event_alone_makes_a_finding(kind: str) -> None:
+    machine = text(event(kind, module="nvidia", library="libx.so"))
+    machines = (machine, replace(machine, os=Os(family="windows")), smi_with(kind))
+    assert any(judged(one).findings for one in machines), kind
+
+
+def smi_with(kind: str) -> Snapshot:
+    return text(event(kind, code="700", number="31"), torch=CU121, gpus=(V100,))
+
+
+def test_no_message_names_an_id_that_is_not_documented() -> None:
+    known = {row.id for row in facts()}
+    assert {message.id for message in messages()} <= known
+    assert {message.kind for message in messages()} <= set(KINDS) | {"fabric-manager-failed"}
+
+
+def messages() -> Iterator[Message]:
+    import importlib
+
+    for module in {rule.__module__ for rule in RULES}:
+        for value in vars(importlib.import_module(module)).values():
+            if isinstance(value, tuple):
+                yield from (one for one in value if isinstance(one, Message))
+
+
+# --- exact answers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "backend"),
+    [
+        # The driver is not known: the lowest CUDA of the torch that the text is about.
+        (text(torch=CPU, python=Python(version="3.11.9")), "cu118"),
+        # A driver of CUDA 11.4 runs CUDA 11 builds.
+        (text(torch=CU121, driver=Driver(version="470.199.02", cuda="11.4")), "cu118"),
+        # The CUDA of an extension build is the request.
+        (text(event("cuda-toolkit-mismatch", nvcc="11.8", torch="12.4"),
+              wanted=Wanted(cuda="11.8")), "cu118"),
+        # The index that was asked has nothing for this Python: another one has.
+        (text(asked("torch", none_found="true"), python=Python(version="3.13.5"),
+              wanted=Wanted(backend="cu121")), "cu130"),
+        # No GPU of this kind is in the installed build, nor in any other of that release.
+        (text(torch=Torch(version="1.13.1+cu117", cuda="11.7", backend="cu117"),
+              gpus=(RTX_5090,)), "cu130"),
+        # A wheel that x86_64 has and "this platform" has not: aarch64.
+        (text(event("no-wheel-for-platform", requirement="torch==2.8.0+cu128"), os=Os(),
+              wanted=Wanted(torch="==2.8.0", backend="cu128")), "cu129"),
+        (text(gpus=(V100,), torch=Torch(kernels=("sm_75", "sm_80", "sm_90"))), "cu126"),
+    ],
+)  # fmt: skip
+def test_the_build_that_a_text_asks_for(machine: Snapshot, backend: str) -> None:
+    build = judged(machine).resolution.build
+    assert build is not None and build.backend == backend
+
+
+@pytest.mark.parametrize(
+    ("machine", "floor"),
+    [
+        (text(event("driver-too-old", found="11040")), "525.60.13"),
+        (text(event("driver-too-old", found="12020")), "580.65.06"),
+        (text(event("driver-too-old", found="11040"), torch=CU121), "525.60.13"),
+        (text(event("image-needs-newer-driver", cuda="12.4", driver_cuda="11.4")), "525.60.13"),
+    ],
+)
+def test_the_driver_that_a_refusal_asks_for(machine: Snapshot, floor: str) -> None:
+    root = next(f for f in judged(machine).findings if f.root)
+    assert root.fix is not None and root.fix.min_driver == floor
+
+
+def test_an_extension_is_built_anew_for_the_gpu_that_is_there() -> None:
+    machine = text(event("no-kernel-image", module="detectron2._C"), gpus=(GTX_1080_TI,))
+    root = judged(machine).findings[0]
+    assert root.fix is not None and 'export TORCH_CUDA_ARCH_LIST="6.1"' in root.fix.commands
+
+
+def test_a_companion_is_taken_from_the_index_of_its_torch_by_each_installer() -> None:
+    said = event("torchvision-mismatch", torch="2.5.1+cu121", torchvision="0.19.1")
+    for installer, words in (("pip", "--index-url URL"), ("uv", "--index URL --default-index URL")):
+        torch = replace(CU121, installer=installer)
+        root = judged(replace(text(said), torch=torch)).findings[0]
+        assert root.fix is not None
+        command = root.fix.commands[0]
+        expected = words.replace("URL", "https://download.pytorch.org/whl/cu121")
+        assert expected in command and command.endswith("torchvision==0.20.1+cu121")
+
+
+def test_values_from_a_text_are_quoted_in_commands() -> None:
+    machine = text(event("build-isolation-no-torch", package="x; rm -rf ~"))
+    root = judged(machine).findings[0]
+    assert root.fix is not None
+    assert any("'x; rm -rf ~'" in command for command in root.fix.commands)
+
+
+def test_a_root_beside_another_error_is_only_likely() -> None:
+    alone = judged(text(event("cuda-out-of-memory")))
+    beside = judged(text(event("cuda-out-of-memory"), event("torchaudio-mismatch")))
+    assert (alone.confidence, beside.confidence) == ("certain", "likely")
+    assert judged(text()).confidence is None
+    explained = judged(text(event("nccl-shm-error"), event("nccl-error")))
+    assert explained.confidence == "certain"
+
+
+def test_a_severity_is_what_stops_a_program() -> None:
+    machine = text(event("requires-other", package="xformers", needs="torch==2.4.1", have="2.5.1"))
+    assert [f.severity for f in judged(machine).findings] == [Severity.WARNING]
+
+
+def test_a_gpu_of_another_maker_is_no_nvidia_gpu() -> None:
+    amd = Gpu(name="AMD Radeon RX 7900 XTX")
+    assert judged(text(gpus=(amd,), torch=CPU)).cause == "amd-gpu"
+    assert judged(text(gpus=(amd, RTX_3090), torch=CPU)).cause == "torch-cpu-build"
