@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from gpusetup.model import Event
 from gpusetup.probe.smi_csv import GPU_LINE, is_header, parse_csv, parse_list
@@ -33,7 +34,7 @@ def tables(text: Text) -> Iterator[Fact]:
     starts = [n for n, line in enumerate(text.lines) if SMI_VERSION.search(line)]
     if not starts and any("|" in line and _is_row(line) for line in text.lines):
         starts = [0]
-    for start, end in zip(starts, [*starts[1:], len(text.lines)], strict=True):
+    for start, end in pairwise((*starts, len(text.lines))):
         lines = text.lines[start : min(end, start + LINES_OF_A_TABLE)]
         smi = parse_table("\n".join(_framed(line) for line in lines))
         yield from _facts(smi, _source("nvidia-smi", start), gpus_trust=SURE)
@@ -69,7 +70,7 @@ def logs(text: Text) -> Iterator[Fact]:
         if not any(word in text.low for word in ("clocks event reasons", "clocks throttle reas")):
             return
     starts = [n for n, line in enumerate(text.lines) if "NVSMI LOG" in line] or [0]
-    for start, end in zip(starts, [*starts[1:], len(text.lines)], strict=True):
+    for start, end in pairwise((*starts, len(text.lines))):
         lines = indented(text.lines[start : min(end, start + LINES_OF_A_LOG)])
         yield from _facts(parse_query("\n".join(lines)), _source("nvidia-smi -q", start), SURE)
 
