@@ -57,6 +57,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX_ROOT)",
     )
     parser.add_argument(
+        "--download", metavar="DIR", help="only fetch the wheels into a folder, for `--wheelhouse`"
+    )
+    parser.add_argument(
+        "--wheelhouse", metavar="DIR", help="install from such a folder; no network is needed"
+    )
+    parser.add_argument(
         "--project",
         metavar="FILE",
         nargs="?",
@@ -126,6 +132,11 @@ def check_usage(options: argparse.Namespace) -> None:
     """Contradictions, before anything is read."""
     if options.python and options.venv:
         raise UsageError("`--python` and `--venv` exclude each other", hint="both name the target")
+    if options.download and options.wheelhouse:
+        raise UsageError(
+            "`--download` and `--wheelhouse` exclude each other",
+            hint="the first fills a folder, the second installs from it",
+        )
     if options.machine_from and not (options.dry_run or options.project):
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",
@@ -170,6 +181,7 @@ def _described(options: argparse.Namespace, out: Console) -> int:
         python=snapshot.python.executable,
         packages=(*asked.family, *asked.packages),
         index_root=index_root_of(options.index_root, os.environ, INDEX_ROOT),
+        wheelhouse=options.wheelhouse,
         conda_prefix=snapshot.conda.prefix,
     )
     steps = INSTALLERS[installer](resolution, wish)
@@ -205,16 +217,17 @@ def after_of(resolution: Resolution, asked: Asked) -> dict[str, str]:
 
 def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
     from gpusetup.commands.install_conda import by_conda, conda_is_meant
+    from gpusetup.commands.install_download import download, use_wheelhouse
     from gpusetup.install.fetch import Fetcher
     from gpusetup.install.plan import already_there, asked_for, versions_of
     from gpusetup.install.run import Job, default_house
-    from gpusetup.install.tools import in_image_build, uv_program
+    from gpusetup.install.tools import in_image_build, logins, uv_program
     from gpusetup.render.progress import fetching
 
     where, snapshot = _where(options, out)
     job = Job(
         log=log,
-        fetcher=Fetcher(log.line),
+        fetcher=Fetcher(log.line, logins(os.environ, Path.home())),
         house=default_house(os.environ),
         uv=uv_program(),
         environ=os.environ,
@@ -222,19 +235,24 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
         say=out.talk,
         agree=lambda plan: agree_to(options, out, job, plan),
         keep=not (options.no_keep or in_image_build()),
+        pip=where.layout.python if where.layout.has_pip else sys.executable,
     )
     asked = asked_for(options.packages, where.installed)
     request = request_of(options, asked)
-    if conda_is_meant(options, snapshot):
+    if options.wheelhouse:
+        request = use_wheelhouse(job, where, options.wheelhouse, request)
+    elif conda_is_meant(options, snapshot):
         return by_conda(options, out, job, snapshot, asked)
     resolution = resolved(snapshot, request)
+    if options.download:
+        return download(options, out, job, where, resolution, asked, snapshot)
     versions = versions_of(resolution, asked.family)
     backend = resolution.build.backend if resolution.build else ""
     if already_there(versions, backend, where.installed) and not asked.packages:
         proof = _unchanged(options, out, job, where, snapshot, backend)
         if proof is not None:
             return proof
-    plan = _planned(options, job, where, resolution, asked, snapshot)
+    plan = planned(options, job, where, resolution, asked, snapshot)
     if options.dry_run:
         out.answer(_answer(job, plan, "planned"), _shown(job, plan))
         return 0
@@ -307,7 +325,7 @@ def resolved(snapshot: Snapshot, request: Request) -> Resolution:
     return resolution
 
 
-def _planned(
+def planned(
     options: argparse.Namespace,
     job: Job,
     where: Where,
@@ -326,15 +344,17 @@ def _planned(
         snapshot,
         backend=options.backend,
         installer="uv" if options.installer == "auto" else options.installer,
-        index_root=index_root_of(options.index_root, os.environ, INDEX_ROOT),
-        early=options.yes and not options.dry_run,
+        index_root=job.house.as_uri()
+        if job.wheels
+        else index_root_of(options.index_root, os.environ, INDEX_ROOT),
+        early=options.yes and not options.dry_run and not job.wheels,
     )
     check_room_before(job, plan)
     return plan
 
 
 def _shown(job: Job, plan: Plan) -> str:
-    from gpusetup.install.fetch import is_kept
+    from gpusetup.install.house import is_kept
     from gpusetup.install.run import room
     from gpusetup.render.install import plan_text
 

@@ -58,7 +58,7 @@ def _made(
 ) -> tuple[Plan, Outcome]:
     """The same in an environment that is made for it, and taken away where it fails."""
     if plan.rest is not None:  # what can be fetched before it is made is fetched before
-        _fetched(job, plan.wheels)
+        fetched(job, plan.wheels)
     store, existed = Path(venv, STORE), Path(venv).is_dir()
     with locked(store, job.say):
         job.store = store
@@ -68,21 +68,20 @@ def _made(
             make_environment(job, plan.steps[0], venv)
             layout = replace(layout_of(system, where.python), prefix=venv)
             plan, wheels = _staged(job, Where(layout=layout), plan)
-        outcome = switch(job, plan, layout, wheels, verify=verify, made=journal)
-    return plan, outcome
+        return plan, switch(job, plan, layout, wheels, verify=verify, made=journal)
 
 
 def _staged(job: Job, where: Where, plan: Plan) -> tuple[Plan, tuple[Path, ...]]:
     """Every wheel in the wheelhouse; what the rest is, is asked once torch's wheel can tell."""
     if plan.rest is None:
-        _fetched(job, plan.family)
+        fetched(job, plan.family)
         plan = with_rest(job, where, replace(plan, venv=None))
         job.agree(plan)
-    wheels = _fetched(job, plan.wheels)
+    wheels = fetched(job, plan.wheels)
     check_room(job, where.layout, wheels)
     return plan, wheels
 
 
-def _fetched(job: Job, wheels: Sequence[Wheel]) -> tuple[Path, ...]:
+def fetched(job: Job, wheels: Sequence[Wheel]) -> tuple[Path, ...]:
     with job.fetching(wheels) as progress:
         return fetch_all(job, wheels, progress)

@@ -6,19 +6,31 @@ connection is taken up again where it broke.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
 import time
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from gpusetup.errors import Blocked
-from gpusetup.install.layout import content_of
+from gpusetup.install.house import (
+    blocked,
+    check,
+    copy_here,
+    digest_of,
+    is_here,
+    is_kept,
+    keep_mark,
+    kept_mark,
+    local_path,
+    note_kept,
+    size_of,
+    touch_note,
+)
+from gpusetup.install.lock import file_lock
+from gpusetup.install.ranged import RangedFile, metadata_in
 from gpusetup.install.wheels import Wheel, in_words, without_credentials
 
 if TYPE_CHECKING:
@@ -39,16 +51,39 @@ MISSING = (403, 404, 410)
 PASSING = (429, 500, 502, 503, 504)
 """What is worth another try."""
 PARTIAL, NOTHING_LEFT = 206, 416
+LOGIN = (401, 407)
+"""What an index or a proxy answers that wants to know who asks."""
 
 Progress = Callable[[Wheel, int], None]
 """Called with the bytes that have come since the last call."""
 
 
+class NeedsLogin(Blocked):
+    """An index wants credentials that we do not have; pip and its keyring may."""
+
+
+def login_needed(url: str, status: int) -> tuple[str, str]:
+    """Message and hint."""
+    host = urlsplit(url).hostname
+    who = f"the proxy before {host}" if status == 407 else str(host)
+    return (
+        f"{without_credentials(url)}: {who} wants a user name and a password ({status})",
+        f"nothing was changed; put them into ~/.netrc for {host}, or into the URL of the index "
+        "(they are never printed or stored)",
+    )
+
+
 class Fetcher:
     """One session; proxies, certificates and netrc come from the environment."""
 
-    def __init__(self, log: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        log: Callable[[str], None] = lambda _: None,
+        logins: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
         import requests
+
+        self._logins = logins or {}
 
         self._session = requests.Session()
         self._session.headers["User-Agent"] = "gpusetup"
@@ -77,13 +112,45 @@ class Fetcher:
         import requests
 
         if url.startswith("file:"):
-            return _size(_local(url))
+            return size_of(local_path(url))
         try:
-            answer = self._session.head(url, allow_redirects=True, timeout=LIMITS)
+            answer = self._session.head(
+                url, allow_redirects=True, timeout=LIMITS, auth=self._login(url)
+            )
         except requests.RequestException:
             return None
         length = answer.headers.get("Content-Length", "")
         return int(length) if answer.ok and length.isdigit() else None
+
+    def metadata_inside(self, url: str) -> str | None:
+        """The METADATA of a wheel by a few requests for parts of it; None where that fails."""
+        import requests
+
+        if url.startswith("file:"):
+            return None
+
+        def part(span: str) -> tuple[bytes, int] | None:
+            headers = {"Range": f"bytes={span}", "Accept-Encoding": "identity"}
+            answer = self._session.get(
+                url, headers=headers, timeout=LIMITS, stream=True, auth=self._login(url)
+            )
+            with answer:
+                if answer.status_code != PARTIAL:
+                    return None
+                total = answer.headers.get("Content-Range", "").rpartition("/")[2]
+                return (answer.content, int(total)) if total.isdigit() else None
+
+        try:
+            file = RangedFile.opened(part)
+            return metadata_in(file) if file else None
+        except (requests.RequestException, OSError, zipfile.BadZipFile, StopIteration) as problem:
+            self._log(f"METADATA of {without_credentials(url)}: {problem}")
+            return None
+
+    def _login(self, url: str) -> tuple[str, str] | None:
+        """What the user's settings say for a host; None leaves it to the URL and netrc."""
+        parts = urlsplit(url)
+        return None if "@" in parts.netloc else self._logins.get(parts.netloc)
 
     def wheel(self, wheel: Wheel, house: Path, progress: Progress = lambda _w, _n: None) -> Path:
         """The wheel in the wheelhouse, fetched unless it is there already, and checked."""
@@ -108,18 +175,26 @@ class Fetcher:
 
     def _wheel(self, wheel: Wheel, house: Path, progress: Progress) -> Path:
         path = house / wheel.filename
+        if is_here(wheel, path):
+            check(wheel, path, digest_of(path) if wheel.sha256 else "", delete=False)
+            return path
+        with file_lock(path):
+            return self._fetched(wheel, path, progress)
+
+    def _fetched(self, wheel: Wheel, path: Path, progress: Progress) -> Path:
         if is_kept(wheel, path):
             self._log(f"kept: {path}")
+            touch_note(path)
             return path
         part = path.with_name(f"{path.name}.part")
         if wheel.url.startswith("file:"):
-            _copy(_local(wheel.url), part)
+            copy_here(local_path(wheel.url), part)
         else:
             self._download(wheel, part, progress)
-        digest = _digest(part)
+        digest = digest_of(part)
         check(wheel, part, digest)
         part.replace(path)
-        _note_kept(wheel, path, digest)
+        note_kept(wheel, path, digest)
         return path
 
     def _download(self, wheel: Wheel, part: Path, progress: Progress) -> None:
@@ -128,21 +203,24 @@ class Fetcher:
 
         failures = 0
         while True:
-            had = _size(part)
+            had = size_of(part)
             try:
                 self._more(wheel, part, progress)
             except requests.RequestException as problem:
-                failures = 1 if _size(part) > had else failures + 1
+                failures = 1 if size_of(part) > had else failures + 1
                 if failures > len(PAUSES) or (failures > 1 and is_timeout(problem)):
                     raise blocked(wheel.url, cause_of(problem)) from problem
-                self._log(f"{wheel.filename}: {problem}; going on at byte {_size(part)}")
+                self._log(f"{wheel.filename}: {problem}; going on at byte {size_of(part)}")
                 time.sleep(PAUSES[failures - 1])
             else:
                 return
 
     def _more(self, wheel: Wheel, part: Path, progress: Progress) -> None:
-        had = _size(part)
+        mark = kept_mark(part)
+        had = size_of(part) if mark or wheel.sha256 else 0
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={had}-"} if had else {})
+        if had and mark:
+            headers["If-Range"] = mark
         answer = self._answer(wheel.url, headers)
         try:
             if answer.status_code in MISSING:
@@ -153,13 +231,14 @@ class Fetcher:
             length = answer.headers.get("Content-Length", "")
             if not resumed:
                 progress(wheel, -had)
+                keep_mark(part, answer.headers)
             self._write(answer, part, "ab" if resumed else "wb", wheel, progress)
         finally:
             answer.close()
-        if length.isdigit() and _size(part) < int(length) + (had if resumed else 0):
+        if length.isdigit() and size_of(part) < int(length) + (had if resumed else 0):
             import requests
 
-            raise requests.ConnectionError(f"the connection broke at byte {_size(part)}")
+            raise requests.ConnectionError(f"the connection broke at byte {size_of(part)}")
 
     def _write(
         self, answer: requests.Response, part: Path, mode: str, wheel: Wheel, progress: Progress
@@ -187,13 +266,18 @@ class Fetcher:
 
         for pause in (*PAUSES, None):
             try:
-                answer = self._session.get(url, headers=headers, stream=True, timeout=LIMITS)
+                answer = self._session.get(
+                    url, headers=headers, stream=True, timeout=LIMITS, auth=self._login(url)
+                )
             except requests.RequestException as problem:
                 self._log(f"GET {without_credentials(url)}: {type(problem).__name__}")
                 if pause is None or not _may_pass(problem):
                     raise blocked(url, cause_of(problem)) from problem
             else:
                 self._log(f"GET {without_credentials(url)}: {answer.status_code}")
+                if answer.status_code in LOGIN:
+                    answer.close()
+                    raise NeedsLogin(*login_needed(url, answer.status_code))
                 if answer.ok or answer.status_code in (*MISSING, NOTHING_LEFT):
                     return answer
                 wait = _retry_after(answer)
@@ -219,16 +303,6 @@ def _page_text(url: str, answer: requests.Response) -> str:
 
 
 # --- what went wrong -----------------------------------------------------------------------------
-
-
-def blocked(url: str, cause: str) -> Blocked:
-    """What stops the job: the URL, the cause, and what to try."""
-    host = urlsplit(url).hostname or url
-    return Blocked(
-        f"{without_credentials(url)}: {cause}",
-        hint=f"nothing was changed; try again later, check the way to {host} "
-        "(proxy, certificates), or name a mirror: `--index-root URL`",
-    )
 
 
 def cause_of(problem: requests.RequestException) -> str:
@@ -284,103 +358,3 @@ def _status(answer: requests.Response) -> str:
 def _retry_after(answer: requests.Response) -> float:
     wait = answer.headers.get("Retry-After", "")
     return float(wait) if wait.isdigit() else 0.0
-
-
-# --- files ---------------------------------------------------------------------------------------
-
-
-def check(wheel: Wheel, path: Path, digest: str) -> None:
-    """Refuse what is not the wheel that was asked for, and delete it."""
-    problem = _problem(wheel, path, digest)
-    if problem:
-        path.unlink(missing_ok=True)
-        raise blocked(wheel.url, problem)
-
-
-def _problem(wheel: Wheel, path: Path, digest: str) -> str | None:
-    if wheel.sha256 and digest != wheel.sha256.lower():
-        return (
-            f"wrong hash: the index says sha256 {wheel.sha256[:16]}…, the file has {digest[:16]}…"
-        )
-    try:
-        names = content_of(path).names
-    except (zipfile.BadZipFile, OSError, KeyError, StopIteration):
-        return "what came is no wheel" + _looks_like(path)
-    if any(_leads_out(name) for name in names):
-        return "the wheel holds a path that leads out of the environment"
-    return None
-
-
-def _leads_out(name: str) -> bool:
-    """Whether a path of an archive leaves the folder it is unpacked in.
-
-    >>> _leads_out("a/../../b"), _leads_out("/etc/x"), _leads_out("C:\\\\x"), _leads_out("a..b/c")
-    (True, True, True, False)
-    """
-    if name.startswith(("/", "\\")) or ":" in name[:3]:
-        return True
-    return ".." in name and ".." in name.replace("\\", "/").split("/")
-
-
-def _looks_like(path: Path) -> str:
-    with path.open("rb") as file:
-        start = file.read(256).lstrip().lower()
-    return " but a web page" if start.startswith((b"<!doctype", b"<html", b"<head")) else ""
-
-
-def is_kept(wheel: Wheel, path: Path) -> bool:
-    """Whether the wheelhouse holds this very wheel, checked when it came and unchanged since."""
-    try:
-        note = json.loads(_note(path).read_text(encoding="utf-8"))
-        found = path.stat()
-    except (OSError, ValueError):
-        return False
-    if (note.get("size"), note.get("mtime_ns")) != (found.st_size, found.st_mtime_ns):
-        return False
-    if wheel.sha256:
-        return bool(note.get("sha256") == wheel.sha256.lower())
-    return bool(note.get("url") == without_credentials(wheel.url))
-
-
-def _note_kept(wheel: Wheel, path: Path, digest: str) -> None:
-    found = path.stat()
-    note = {
-        "sha256": digest,
-        "size": found.st_size,
-        "mtime_ns": found.st_mtime_ns,
-        "url": without_credentials(wheel.url),
-    }
-    _note(path).write_text(json.dumps(note), encoding="utf-8")
-
-
-def _note(path: Path) -> Path:
-    return path.with_name(f"{path.name}.json")
-
-
-def _copy(source: Path, part: Path) -> None:
-    try:
-        shutil.copyfile(source, part)
-    except OSError as problem:
-        raise Blocked(
-            f"{source} cannot be copied to {part.parent}: {problem.strerror}",
-            hint="nothing was changed",
-        ) from problem
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _local(url: str) -> Path:
-    return Path(unquote(urlsplit(url).path))

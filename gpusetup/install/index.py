@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.catalog import index_url
-from gpusetup.install.fetch import LIMITS, MISSING, blocked, cause_of
+from gpusetup.install.fetch import LIMITS, MISSING, cause_of
+from gpusetup.install.house import blocked
 from gpusetup.install.page import ACCEPT, parse_page
 from gpusetup.install.wheels import Wheel, without_credentials
 from gpusetup.value import Value

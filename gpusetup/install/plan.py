@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gpusetup.errors import Blocked, UsageError
+from gpusetup.install.inuse import User
 from gpusetup.install.layout import Layout, normalized
 from gpusetup.install.page import ACCEPT, parse_page
 from gpusetup.install.wheels import Wheel, best, without_credentials
@@ -56,6 +57,8 @@ class Plan(Value):
     before: Mapping[str, str] = {}
     breaks: tuple[tuple[str, str, str], ...] = ()
     """What is installed and would no longer find what it requires."""
+    used_by: tuple[User, ...] = ()
+    """Programs that have torch of the target loaded."""
     notes: tuple[str, ...] = ()
     device: str = "auto"
     """What verify is told to prove."""

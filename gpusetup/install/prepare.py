@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.install.fetch import is_kept
+from gpusetup.install.house import is_kept
+from gpusetup.install.inuse import users_of
 from gpusetup.install.layout import Layout, distributions, requirers, versions
 from gpusetup.install.plan import (
     UNPACKED_FACTOR,
@@ -26,8 +27,9 @@ from gpusetup.install.plan import (
 )
 from gpusetup.install.rest import ask_pip, ask_uv, metadata_of, stand_in
 from gpusetup.install.run import WORKERS, Job, require_room, room
-from gpusetup.install.tools import asking_environment
+from gpusetup.install.tools import asking_environment, switching_environment
 from gpusetup.install.transaction import STORE
+from gpusetup.install.wheelhouse import link_others, located, page_of
 from gpusetup.install.wheels import Wheel, target_tags
 from gpusetup.model import Resolution, Snapshot
 from gpusetup.probe.system import System
@@ -119,9 +121,8 @@ def make_plan(
     family_versions = versions_of(resolution, asked.family)
     choices = choices_of(resolution, backend)
     tags = target_tags(where.layout)
-    choice, family, passed = first_that_has(
-        job.fetcher.text, choices, index_root, family_versions, tags
-    )
+    page = page_of(job.wheels) if job.wheels else job.fetcher.text
+    choice, family, passed = first_that_has(page, choices, index_root, family_versions, tags)
     gpus = None if snapshot.gpus is None else len(snapshot.gpus)
     plan = Plan(
         target=where.venv or where.layout.prefix,
@@ -165,7 +166,8 @@ def finished(job: Job, where: Where, plan: Plan) -> Plan:
         steps = (venv_step(job.uv, where.venv, where.layout.python, seed=seed), *steps)
     before = {name: installed[name] for name in plan.after if name in installed}
     breaks = () if where.venv else requirers(distributions(where.layout), plan.after)
-    return replace(plan, steps=steps, before=before, breaks=breaks)
+    used_by = users_of(where.layout.libraries) if "torch" in before else ()
+    return replace(plan, steps=steps, before=before, breaks=breaks, used_by=used_by)
 
 
 def _changing(family: tuple[Wheel, ...], installed: Mapping[str, str]) -> tuple[Wheel, ...]:
@@ -176,8 +178,21 @@ def _changing(family: tuple[Wheel, ...], installed: Mapping[str, str]) -> tuple[
 def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ...]:
     """What uv or pip would fetch beyond the family, asked with the user's own settings."""
     environment = asking_environment(job.environ, Path.home())
+    sources: tuple[str, ...] = ("--find-links", str(links))
+    if job.wheels:
+        link_others(job.wheels, plan.family, links)
+        sources = ("--no-index", *sources)
+        environment = {**switching_environment(job.environ), "UV_OFFLINE": "1"}
     if plan.installer == "pip":
-        return ask_pip(where.layout, plan.family, plan.packages, [links], environment)
+        found = ask_pip(where.layout, plan.family, plan.packages, sources, environment)
+    else:
+        found = _by_uv(job, where, plan, sources, environment)
+    return located(found, job.wheels)
+
+
+def _by_uv(
+    job: Job, where: Where, plan: Plan, sources: Sequence[str], environment: Mapping[str, str]
+) -> tuple[Wheel, ...]:
     fresh = where.venv is not None or not where.installed
     return ask_uv(
         job.uv,
@@ -185,7 +200,7 @@ def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ..
         where.layout,
         plan.family,
         plan.packages,
-        [links],
+        sources,
         environment,
         fresh=fresh,
     )
@@ -214,8 +229,9 @@ def _metadata(job: Job, wheel: Wheel) -> str | None:
     kept = job.house / wheel.filename
     if is_kept(wheel, kept):
         return metadata_of(kept)
-    answer = job.fetcher.text(wheel.metadata_url) if wheel.metadata_url else None
-    return None if answer is None else answer[1]
+    if wheel.metadata_url and (answer := job.fetcher.text(wheel.metadata_url)):
+        return answer[1]
+    return job.fetcher.metadata_inside(wheel.url)
 
 
 def _sized(job: Job, wheels: Sequence[Wheel]) -> tuple[Wheel, ...]:

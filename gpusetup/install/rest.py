@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import Blocked, GpuSetupError, Unsatisfiable
-from gpusetup.install.fetch import SAID, blocked
+from gpusetup.install.fetch import SAID
+from gpusetup.install.house import blocked
 from gpusetup.install.layout import Layout, normalized
 from gpusetup.install.tools import complaint
 from gpusetup.install.wheels import Wheel, locked, reported, target_tags
@@ -58,7 +59,7 @@ def ask_uv(
     layout: Layout,
     family: Sequence[Wheel],
     packages: Sequence[str],
-    links: Sequence[Path],
+    sources: Sequence[str],
     environment: Mapping[str, str],
     *,
     fresh: bool,
@@ -67,11 +68,11 @@ def ask_uv(
     asked = (*pins(family), *packages)
     skip = {wheel.name for wheel in family}
     if not fresh:
-        changes = _uv_changes(uv, python, asked, links, environment)
+        changes = _uv_changes(uv, python, asked, sources, environment)
         asked = tuple(f"{name}=={version}" for name, version in changes if name not in skip)
         if not asked:
             return ()
-    lock = _uv_lock(uv, python, asked, links, environment, deps=fresh)
+    lock = _uv_lock(uv, python, asked, sources, environment, deps=fresh)
     try:
         return locked(lock, target_tags(layout), skip)
     except ValueError as problem:
@@ -85,7 +86,7 @@ def _uv_changes(
     uv: str,
     python: str,
     asked: Sequence[str],
-    links: Sequence[Path],
+    sources: Sequence[str],
     environment: Mapping[str, str],
 ) -> tuple[tuple[str, str], ...]:
     argv = (
@@ -96,7 +97,7 @@ def _uv_changes(
         python,
         "--dry-run",
         "--no-build",
-        *_find(links),
+        *sources,
         *asked,
     )
     said = run(argv, timeout=ASK_SECONDS, environment=environment)
@@ -119,14 +120,14 @@ def _uv_lock(
     uv: str,
     python: str,
     asked: Sequence[str],
-    links: Sequence[Path],
+    sources: Sequence[str],
     environment: Mapping[str, str],
     *,
     deps: bool,
 ) -> dict[str, Any]:
     argv = (
         *(uv, "pip", "compile", "--python", python, "--format", "pylock.toml", "--no-build"),
-        *("--no-header", "--no-annotate", "--quiet", *_find(links)),
+        *("--no-header", "--no-annotate", "--quiet", *sources),
         *(() if deps else ("--no-deps",)),
         "-",
     )
@@ -150,7 +151,7 @@ def ask_pip(
     layout: Layout,
     family: Sequence[Wheel],
     packages: Sequence[str],
-    links: Sequence[Path],
+    sources: Sequence[str],
     environment: Mapping[str, str],
 ) -> tuple[Wheel, ...]:
     """The wheels that the target's pip would fetch beyond the family."""
@@ -174,7 +175,7 @@ def ask_pip(
                 "--only-binary",
                 ":all:",
             ),
-            *("--report", str(report), "--log", str(log), *_find(links)),
+            *("--report", str(report), "--log", str(log), *sources),
             *(*pins(family), *packages),
         )
         said = run(argv, timeout=ASK_SECONDS, environment=environment)
@@ -215,7 +216,3 @@ def _short(cause: str) -> str:
         return f"answers {status[1]}"
     words = next((words for mark, words in SAID if mark in cause), None)
     return words or cause[:200]
-
-
-def _find(links: Sequence[Path]) -> tuple[str, ...]:
-    return tuple(word for folder in links for word in ("--find-links", str(folder)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +15,13 @@ from typing import Any
 
 from gpusetup.answers import DoneStep
 from gpusetup.errors import Blocked, GpuSetupError
-from gpusetup.install.fetch import Fetcher, Progress
+from gpusetup.install.fetch import Fetcher, NeedsLogin, Progress
 from gpusetup.install.layout import Layout, content_of
 from gpusetup.install.lock import ending_with_us
 from gpusetup.install.log import Log
 from gpusetup.install.plan import Plan, Room, shortage, switch_steps
 from gpusetup.install.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
-from gpusetup.install.tools import complaint, switching_environment
+from gpusetup.install.tools import asking_environment, complaint, switching_environment, uv_cache
 from gpusetup.install.transaction import (
     NEXT_RECEIPT,
     RECEIPT,
@@ -33,7 +34,7 @@ from gpusetup.install.transaction import (
     prepare,
     put_back,
 )
-from gpusetup.install.wheels import Wheel, in_words
+from gpusetup.install.wheels import DEFAULT_INDEX, Wheel, in_words
 from gpusetup.model import Step
 from gpusetup.run import Output, run
 from gpusetup.value import Record, Value, replace
@@ -41,6 +42,7 @@ from gpusetup.value import Record, Value, replace
 VERIFY = Path(__file__).resolve().parent.parent / "verify"
 VERIFY_SECONDS = 900.0
 WORKERS = 4
+PIP_SECONDS = 3600.0
 
 
 class Job(Record):
@@ -57,8 +59,12 @@ class Job(Record):
     say: Callable[[str], None] = lambda _text: None
     agree: Callable[[Plan], None] = lambda _plan: None
     """Shows a plan that was not fully known when it was shown; raises where it is refused."""
+    wheels: tuple[Wheel, ...] = ()
+    """With `--wheelhouse`: what it holds; no index is asked."""
     keep: bool = True
     """Whether what was there is kept for `--undo`."""
+    pip: str | None = None
+    """An interpreter of the target's version whose pip may be asked."""
     store: Path | None = None
     """The target's store, once its lock is held."""
     done: list[DoneStep] = []
@@ -82,13 +88,39 @@ def fetch_all(job: Job, wheels: Sequence[Wheel], progress: Progress) -> tuple[Pa
             hint="nothing was changed; set XDG_CACHE_HOME to a folder that can be written",
         ) from problem
     with ThreadPoolExecutor(WORKERS) as pool:
-        calls = [pool.submit(job.fetcher.wheel, one, job.house, progress) for one in wheels]
+        calls = [pool.submit(_fetched, job, one, progress) for one in wheels]
         try:
             return tuple(call.result() for call in calls)
         except BaseException:
             job.fetcher.stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _fetched(job: Job, wheel: Wheel, progress: Progress) -> Path:
+    """One wheel; by pip where the user's index wants credentials that only pip can find."""
+    try:
+        return job.fetcher.wheel(wheel, job.house, progress)
+    except NeedsLogin as problem:
+        if wheel.source != DEFAULT_INDEX or job.pip is None:
+            raise
+        job.log.line(f"{problem.message}; asking pip")
+        return _by_pip(job, job.pip, wheel, problem)
+
+
+def _by_pip(job: Job, python: str, wheel: Wheel, problem: NeedsLogin) -> Path:
+    """The wheel by `pip download`, with pip's own settings and keyring; checked as any other."""
+    with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
+        options = ("--no-deps", "--only-binary", ":all:", "--dest", folder)
+        argv = (python, "-m", "pip", "download", *options, f"{wheel.name}=={wheel.version}")
+        environment = asking_environment(job.environ, Path.home())
+        said = run(argv, timeout=PIP_SECONDS, environment=environment)
+        job.log.command(argv)
+        job.log.output(said)
+        came = Path(folder, wheel.filename)
+        if not came.is_file():
+            raise problem
+        return job.fetcher.wheel(replace(wheel, url=came.as_uri()), job.house)
 
 
 def run_step(job: Job, step: Step) -> Output:
@@ -111,9 +143,11 @@ def make_environment(job: Job, step: Step, folder: str) -> None:
 
 
 def check_room(job: Job, layout: Layout, wheels: Sequence[Path]) -> None:
-    """The unpacked wheels must fit on the target's disk and in uv's cache."""
+    """The unpacked wheels must fit on the target's disk, and in uv's cache on another one."""
     unpacked = sum(content_of(path).unpacked_bytes for path in wheels)
-    require_room((room(layout.purelib, unpacked),))
+    target = room(layout.purelib, unpacked)
+    cache = room(uv_cache(job.environ), unpacked)
+    require_room((target,) if cache.disk == target.disk else (target, cache))
 
 
 def room(path: str, needed_bytes: int) -> Room:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Mapping
 from configparser import ConfigParser, Error
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unsatisfiable
 from gpusetup.run import Output
@@ -70,6 +71,36 @@ def switching_environment(environ: Mapping[str, str]) -> dict[str, str]:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_INPUT": "1",
     }
+
+
+def uv_cache(environ: Mapping[str, str]) -> str:
+    """Where uv unpacks wheels before it links them into an environment."""
+    from platformdirs import user_cache_path
+
+    return environ.get("UV_CACHE_DIR") or str(user_cache_path("uv", appauthor=False))
+
+
+def logins(environ: Mapping[str, str], home: Path) -> dict[str, tuple[str, str]]:
+    """The credentials that the user's index URLs carry: host (and port) -> name and password.
+
+    A page of an index may name its files without them.
+
+    >>> logins({"UV_INDEX": "https://me:s%40me@i.example:8443/simple"}, Path("/nowhere"))
+    {'i.example:8443': ('me', 's@me')}
+    """
+    settings = {**pip_settings(environ, home)}
+    texts = [settings.get("index-url", ""), settings.get("extra-index-url", "")]
+    texts += [environ.get(name, "") for name in (*UV_INDEX_VARIABLES, "GPUSETUP_INDEX_ROOT")]
+    return dict(filter(None, (login_of(word) for text in texts for word in text.split())))
+
+
+def login_of(url: str) -> tuple[str, tuple[str, str]] | None:
+    parts = urlsplit(url.partition("=")[2] if "=" in url.partition("://")[0] else url)
+    who, _, host = parts.netloc.rpartition("@")
+    if not who:
+        return None
+    name, _, password = who.partition(":")
+    return host, (unquote(name), unquote(password))
 
 
 def in_image_build() -> bool:

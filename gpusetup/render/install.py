@@ -9,7 +9,7 @@ from typing import Any
 from gpusetup.answers import InstallAnswer
 from gpusetup.install.log import shared
 from gpusetup.install.plan import Plan
-from gpusetup.install.wheels import TORCH_INDEX, Wheel, in_words, without_credentials
+from gpusetup.install.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, in_words, without_credentials
 from gpusetup.model import Resolution, Step
 from gpusetup.render.console import plain
 
@@ -34,7 +34,12 @@ def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> st
     lines += [
         f"Breaks   {name} {version}: it requires {need}" for name, version, need in plan.breaks
     ]
-    lines += ["Steps", *(f"  {command(step)}" for step in plan.steps)]
+    lines += [
+        f"In use   {user.name} (process {user.pid}) has its torch loaded, and may fail from then on"
+        for user in plan.used_by
+    ]
+    if plan.steps:
+        lines += ["Steps", *(f"  {command(step)}" for step in plan.steps)]
     lines += [f"Note     {note}" for note in plan.notes]
     return plain("\n".join(lines)) + "\n"
 
@@ -66,7 +71,7 @@ def _size(wheel: Wheel, kept: frozenset[str]) -> str:
 def _source(wheel: Wheel) -> str:
     if wheel.source == TORCH_INDEX:
         return without_credentials(wheel.url).rpartition("/")[0]
-    return "your default index"
+    return "your default index" if wheel.source == DEFAULT_INDEX else wheel.source
 
 
 def _room(plan: Plan, kept: frozenset[str], free_bytes: int | None) -> list[str]:

@@ -1,0 +1,184 @@
+"""Our wheelhouse: which wheels it holds, checked when they came, and how long they stay.
+
+A wheel gets its name there once it is complete and its hash is right; a hidden note beside it says
+so. What nobody used for a month goes after the next installation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from gpusetup.errors import Blocked
+from gpusetup.install.layout import content_of
+from gpusetup.install.wheels import Wheel, without_credentials
+
+CHUNK = 1 << 20
+
+
+def blocked(url: str, cause: str) -> Blocked:
+    """What stops the job: the URL, the cause, and what to try."""
+    host = urlsplit(url).hostname
+    if host is None:
+        return Blocked(
+            f"{local_path(url)}: {cause}",
+            hint="nothing was changed; fill the folder again: `gpusetup install --download DIR`",
+        )
+    return Blocked(
+        f"{without_credentials(url)}: {cause}",
+        hint=f"nothing was changed; try again later, check the way to {host} "
+        "(proxy, certificates), or name a mirror: `--index-root URL`",
+    )
+
+
+def check(wheel: Wheel, path: Path, digest: str, *, delete: bool = True) -> None:
+    """Refuse what is not the wheel that was asked for, and delete what we fetched ourselves."""
+    problem = _problem(wheel, path, digest)
+    if problem:
+        if delete:
+            path.unlink(missing_ok=True)
+        raise blocked(wheel.url, problem)
+
+
+def _problem(wheel: Wheel, path: Path, digest: str) -> str | None:
+    if wheel.sha256 and digest != wheel.sha256.lower():
+        return (
+            f"wrong hash: the index says sha256 {wheel.sha256[:16]}…, the file has {digest[:16]}…"
+        )
+    try:
+        names = content_of(path).names
+    except (zipfile.BadZipFile, OSError, KeyError, StopIteration):
+        return "what came is no wheel" + _looks_like(path)
+    if any(_leads_out(name) for name in names):
+        return "the wheel holds a path that leads out of the environment"
+    return None
+
+
+def _leads_out(name: str) -> bool:
+    """Whether a path of an archive leaves the folder it is unpacked in.
+
+    >>> _leads_out("a/../../b"), _leads_out("/etc/x"), _leads_out("C:\\\\x"), _leads_out("a..b/c")
+    (True, True, True, False)
+    """
+    if name.startswith(("/", "\\")) or ":" in name[:3]:
+        return True
+    return ".." in name and ".." in name.replace("\\", "/").split("/")
+
+
+def _looks_like(path: Path) -> str:
+    with path.open("rb") as file:
+        start = file.read(256).lstrip().lower()
+    return " but a web page" if start.startswith((b"<!doctype", b"<html", b"<head")) else ""
+
+
+def is_here(wheel: Wheel, path: Path) -> bool:
+    """Whether a wheel is named as a file of the wheelhouse itself."""
+    return wheel.url.startswith("file:") and local_path(wheel.url) == path.absolute()
+
+
+def is_kept(wheel: Wheel, path: Path) -> bool:
+    """Whether the wheelhouse holds this very wheel, checked when it came and unchanged since."""
+    if is_here(wheel, path):
+        return True
+    try:
+        note = json.loads(_note(path).read_text(encoding="utf-8"))
+        found = path.stat()
+    except (OSError, ValueError):
+        return False
+    if (note.get("size"), note.get("mtime_ns")) != (found.st_size, found.st_mtime_ns):
+        return False
+    if wheel.sha256:
+        return bool(note.get("sha256") == wheel.sha256.lower())
+    return bool(note.get("url") == without_credentials(wheel.url))
+
+
+def note_kept(wheel: Wheel, path: Path, digest: str) -> None:
+    found = path.stat()
+    note = {
+        "sha256": digest,
+        "size": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+        "url": without_credentials(wheel.url),
+    }
+    _note(path).write_text(json.dumps(note), encoding="utf-8")
+    _mark(path.with_name(f"{path.name}.part")).unlink(missing_ok=True)
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(f".{path.name}.json")
+
+
+def touch_note(path: Path) -> None:
+    """Note that a wheel was used today; a folder that cannot be written is no error."""
+    with contextlib.suppress(OSError):
+        os.utime(_note(path))
+
+
+UNUSED_DAYS = 30
+
+
+def keep_mark(part: Path, headers: Mapping[str, str]) -> None:
+    """Note which version of a file a part is of, so that another one is not taken up with it."""
+    etag = headers.get("ETag", "")
+    mark = headers.get("Last-Modified", "") if etag.startswith("W/") or not etag else etag
+    _mark(part).write_text(mark, encoding="utf-8")
+
+
+def kept_mark(part: Path) -> str | None:
+    try:
+        return _mark(part).read_text(encoding="utf-8") or None
+    except OSError:
+        return None
+
+
+def _mark(part: Path) -> Path:
+    return part.with_name(f".{part.name}.mark")
+
+
+def drop_unused(house: Path, now: float, days: float = UNUSED_DAYS) -> tuple[str, ...]:
+    """Remove the wheels of our own wheelhouse that nobody used for so long, parts as well."""
+    dropped = []
+    for path in (*house.glob("*.whl"), *house.glob("*.part")):
+        mark = _note(path) if _note(path).exists() else path
+        with contextlib.suppress(OSError):
+            if now - mark.stat().st_mtime > days * 86400:
+                path.unlink()
+                _note(path).unlink(missing_ok=True)
+                dropped.append(path.name)
+    return tuple(dropped)
+
+
+def copy_here(source: Path, part: Path) -> None:
+    try:
+        shutil.copyfile(source, part)
+    except OSError as problem:
+        raise Blocked(
+            f"{source} cannot be copied to {part.parent}: {problem.strerror}",
+            hint="nothing was changed",
+        ) from problem
+
+
+def digest_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def local_path(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path))

@@ -1,0 +1,63 @@
+"""Reads a zip on a server by a few requests for parts of it."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+
+Part = Callable[[str], "tuple[bytes, int] | None"]
+"""`100-199` or `-100` of HTTP's Range -> those bytes, and how many there are in all."""
+TAIL = 1 << 16
+"""Bytes that are fetched first: the end of a zip says where its table of contents is."""
+LEAST = 1 << 14
+
+
+class RangedFile(io.RawIOBase):
+    """A file on a server that is read where it is asked for."""
+
+    def __init__(self, part: Part, tail: bytes, total: int) -> None:
+        self._part, self._total, self._at = part, total, 0
+        self._have: tuple[int, bytes] = (total - len(tail), tail)
+
+    @classmethod
+    def opened(cls, part: Part) -> RangedFile | None:
+        """The file; None where the server gives no parts."""
+        found = part(f"-{TAIL}")
+        return None if found is None else cls(part, *found)
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._total)[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._total if size < 0 else min(self._at + size, self._total)
+        start, have = self._have
+        if not start <= self._at <= end <= start + len(have):
+            self._have = start, have = self._at, self._fetched(end)
+        found = have[self._at - start : end - start]
+        self._at = end
+        return found
+
+    def _fetched(self, end: int) -> bytes:
+        last = min(max(end, self._at + LEAST), self._total) - 1
+        found = self._part(f"{self._at}-{last}")
+        if found is None:
+            raise OSError("the server gives no parts any more")
+        return found[0]
+
+
+def metadata_in(file: RangedFile) -> str:
+    """The METADATA of a wheel. Raises BadZipFile or StopIteration for what is none."""
+    with zipfile.ZipFile(file) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        return archive.read(name).decode("utf-8", "replace")
