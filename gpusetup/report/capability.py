@@ -21,7 +21,7 @@ INCOMPATIBLE = re.compile(
 )
 TOO_OLD = re.compile(
     r"Found GPU ?(?P<index>\d+|%d) (?P<name>%s|[\w .()/+-]{2,56}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<cc>\d{1,2}\.\d|%d\.%d)\.?"
-    r"(?P<rest>.{0,800})"
+    r"(?=(?P<rest>.{0,800}))"
 )
 LEAST = re.compile(r"minimum cuda capability supported by this library is (\d{1,2}\.\d)")
 RANGE = re.compile(r"supported by this version of PyTorch is \(?(\d{1,2}\.\d)\)? - \(?(\d{1,2}\.\d)\)?")  # fmt: skip
@@ -77,12 +77,12 @@ def side(capability: Capability, kernels: list[str]) -> str:
     """Whether a GPU is older or newer than what a build has kernels for.
 
     >>> side(Capability(7, 0), ["sm_75", "sm_90"]), side(Capability(12, 0), ["sm_90"])
-    ('older', 'newer')
+    ('old', 'new')
     """
     known = [Capability.parse(kernel) for kernel in kernels]
     if not known:
-        return "newer" if capability > Capability(7, 5) else "older"
-    return "older" if capability < max(known) else "newer"
+        return "new" if capability > Capability(7, 5) else "old"
+    return "old" if capability < max(known) else "new"
 
 
 def _not_in_wheel(
@@ -105,7 +105,7 @@ def too_old(text: Text) -> Iterator[Fact | Gpu]:
 def _found_gpu(text: Text, start: int, found: re.Match[str]) -> Iterator[Fact | Gpu]:
     first, last = start + found.start(), start + found.start("rest")
     if "%" in found["cc"]:
-        values = {"side": "older"}
+        values = {"side": "old"}
         yield event(text, "gpu-not-in-wheel", first, last, values)
         return
     name, capability = found["name"].strip(), Capability.parse(found["cc"])

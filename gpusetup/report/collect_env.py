@@ -42,10 +42,24 @@ def collect_env(text: Text) -> Iterator[Fact]:
     """The facts of every collect_env in the text, the first one's first."""
     if not any(needle in text.low for needle in NEEDLES):
         return
+    told: dict[str, str] = {}
     for label, value, place in pairs(text.flat):
+        told.setdefault(label, value)
         if reader := READERS.get(label):
             yield from reader(value, text.source(place))
+    yield from without_trace(told)
     yield from packages(text)
+
+
+def without_trace(told: dict[str, str]) -> Iterator[Event]:
+    """`No CUDA` beside a GPU's name: nvidia-smi and nvcc gave nothing, torch has no device."""
+    shown = told.get("GPU models and configuration", "")
+    if not shown.startswith("No CUDA"):
+        return
+    built = told.get("CUDA used to build PyTorch", "")
+    kind = "smi-not-found" if built[:1].isdigit() else "no-nvidia-gpu"
+    line = f"CUDA used to build PyTorch: {built[:12]}, GPU models and configuration: No CUDA"
+    yield Event(kind=kind, source="collect_env", text=line)
 
 
 def pairs(flat: str) -> Iterator[tuple[str, str, int]]:
@@ -184,8 +198,6 @@ def _available(value: str, source: str) -> Said:
 def _toolkit(value: str, source: str) -> Said:
     if found := re.match(r"(\d+\.\d+)", value):
         yield Claim(subject="toolkit.nvcc", value=found.group(1), source=source)
-    elif value.startswith("No CUDA"):
-        yield Event(kind="smi-not-found", source=source, text=f"CUDA runtime version: {value[:60]}")
 
 
 GPU_ENTRY = re.compile(r"GPU (\d+): (.+?)(?= ?\(UUID| MIG \d| GPU \d+:|$)")

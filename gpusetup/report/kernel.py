@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.model import DeviceNode, Event, PciDevice
+from gpusetup.model import DeviceNode, PciDevice
 from gpusetup.report.collect_env import family_of, foreign_gpu, kernel_facts
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Saying, claims, saying
 from gpusetup.report.text import Text
@@ -52,7 +52,7 @@ VENDORS = (
 
 def machine(text: Text) -> Iterator[Fact]:
     yield from _with_names(claims(text, ROWS))
-    for reader in (lspci, lshw, lsmod, nodes, uname, shm, computers):
+    for reader in (lspci, lshw, lsmod, nodes, uname, systems, shm, computers):
         yield from reader(text)
 
 
@@ -144,6 +144,24 @@ def uname(text: Text) -> Iterator[Fact]:
         yield Claim(subject="os.machine", value=machine, source=source)
 
 
+SYSTEM = re.compile(
+    r"(?<![\w/-])(Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS"
+    r"|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d)) ?-?(\d{1,2}(?:\.\d{1,2})?)?(?![\w-])",
+    re.I,
+)
+NAMED_WITHIN = 100_000
+
+
+def systems(text: Text) -> Iterator[Fact]:
+    """A system's name in a remark: `Ubuntu 21.04`."""
+    if found := SYSTEM.search(text.flat, 0, NAMED_WITHIN):
+        source, name = text.source(found.start()), found.group().strip(" -")
+        yield Claim(subject="os.name", value=name, source=source, trust=HINT)
+        family = family_of(name)
+        if family:
+            yield Claim(subject="os.family", value=family, source=source, trust=HINT)
+
+
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SHM = re.compile(r"^(?:tmpfs|shm|none)\s+([\d.]+)([KMGT])i?B?\s+[\d.]+[KMGT]?i?B?\s+([\d.]+)([KMGT]?)i?B?\s+\d+%\s+/dev/shm\b")  # fmt: skip
 
@@ -179,7 +197,3 @@ def computers(text: Text) -> Iterator[Fact]:
             if vendor == "apple":
                 claim = Claim(subject="os.machine", value="aarch64", source="report", trust=HINT)
                 yield claim
-
-
-def nothing_found(source: str, text: str) -> Event:
-    return Event(kind="no-nvidia-gpu", source=source, text=text)

@@ -167,7 +167,7 @@ CUDA = _kinds(
     (
         "gpu-not-in-wheel",
         "gpu capability kernels side",
-        "torch: not compatible with the current PyTorch installation; too old",
+        "torch: not compatible with the current PyTorch installation; `side`: the GPU is `old` or `new`",
     ),
     (
         "invalid-device-ordinal",

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpusetup.model import (
+    Capability,
     Container,
     CudaApi,
     DeviceNode,
@@ -176,7 +177,7 @@ def completed(snapshot: Snapshot) -> Snapshot:
         torch=torch,
         driver=_driver(snapshot),
         os=_os(snapshot),
-        gpus=_visible(snapshot),
+        gpus=_visible(replace(snapshot, gpus=snapshot.gpus or _spoken_of(snapshot))),
         toolkit=_toolkit(snapshot.toolkit),
         events=events,
     )
@@ -251,13 +252,27 @@ def _driver(snapshot: Snapshot) -> Driver:
 
 def _os(snapshot: Snapshot) -> Os:
     os = snapshot.os
-    if os.family is None and (os.wsl or os.jetson or (os.libc or "").startswith("glibc")):
+    # Only Linux' drivers have three numbers.
+    version = snapshot.driver.version or ""
+    if os.family is None and (
+        version.count(".") == 2 or os.wsl or os.jetson or (os.libc or "").startswith("glibc")
+    ):
         os = replace(os, family="linux")
     if os.jetson and os.machine is None:
         os = replace(os, machine="aarch64")
     if os.wsl is None and os.family == "linux" and os.kernel:
         os = replace(os, wsl="microsoft" in os.kernel.lower())
     return os
+
+
+def _spoken_of(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
+    """The GPU that a message about its capability names, where nothing else shows one."""
+    named = (e.values for e in snapshot.events if {"gpu", "capability"} <= e.values.keys())
+    found = (
+        Gpu(name=values["gpu"], compute_capability=Capability.parse(values["capability"]))
+        for values in named
+    )
+    return tuple(dict.fromkeys(found)) or snapshot.gpus
 
 
 def _visible(snapshot: Snapshot) -> tuple[Gpu, ...] | None:

@@ -24,12 +24,14 @@ PYTHONS = (
 LINUX = re.compile(r"(?<![\w/.])/(?:home|usr|opt|root|etc|dev|proc|tmp|var|mnt|data\d?|workspace|lib|scratch|ssd|app|raid|nfs)/")  # fmt: skip
 MACOS = re.compile(r"(?<![\w/])/(?:Users|Applications|Library|System|opt/homebrew)/")
 WINDOWS = re.compile(r"(?<![\w/])[A-Za-z]:\\{1,2}[\w .()~@-]{1,60}(?:\\|>|\b)")
-WINDOWS_WORDS = re.compile(r"\bWinError\b|\.exe\b|\bPowerShell\b|(?<!\w)PS [A-Z]:\\|win_amd64|\\Scripts\\")  # fmt: skip
+WINDOWS_WORDS = re.compile(r"_windows\.go\b|\bWDDM\b|win-64|\bWinError\b|\.exe\b|\bPowerShell\b|(?<!\w)PS [A-Z]:\\|win_amd64|\\Scripts\\")  # fmt: skip
 LINUX_WORDS = re.compile(
     r"\bNVRM:|\bsudo \w|\bapt(?:-get)? \w|\bdnf \w|\byum \w|\bpacman -|\bmodprobe\b|\bsystemctl\b"
     r"|\bdmesg\b|\bjournalctl\b|manylinux|linux_(?:x86_64|aarch64)|\.so(?:\.\d+)?:|\bkubectl\b"
     r"|\bpodman\b|\bnvidia-docker\b|\bsupergfxctl\b|\bprime-select\b|nvidia\.com/gpu|/dev/nvidia"
-    r"|linux-64|linux-aarch64|sys_platform == 'linux'|\bx86_64-linux-gnu\b|\brpm -q"
+    r"|linux-64|linux-aarch64|sys_platform == 'linux'|\bx86_64-linux-gnu\b|\brpm -q|gpu-operator|STUB_LIBRARY|nvidia-driver-daemonset"
+    r"|/lib/python\d\.\d+/|[Ff]abric ?[Mm]anager|nvidia-(?:cublas|cudnn|cuda-\w+)-cu1\d\b"
+    r"|(?:^| )[A-Z_]{4,30}=\S+ (?:python3?|torchrun|bash) "
 )
 PROMPT = re.compile(r"[\w.-]{1,32}@[\w.-]{1,64}:[~/][\w./~-]{0,120}[$#]|\[[\w.-]+@[\w.-]+ [\w~./-]+\][$#]")  # fmt: skip
 

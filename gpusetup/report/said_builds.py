@@ -83,6 +83,11 @@ ROWS = (
         r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)",
     ),
     row(
+        "extension-arch",
+        "arch flags",
+        r"(?<![\w-])(?P<module>(?!torchvision)[a-z][\w-]{1,40}) arch flags (?P<arches>\d\.\d(?:, \d\.\d){0,12})",
+    ),
+    row(
         "compiler-too-new",
         "unsupported gnu version",
         r"unsupported GNU version! gcc versions later than (?P<compiler>\d+)",

@@ -36,6 +36,7 @@ ROWS = (
         "not linked with support for cuda",
         r"PyTorch is not linked with support for cuda",
     ),
+    row("cuda-unavailable", "select_device(", r"File .{0,280}\bselect_device\("),
     row("no-hip-gpus", "no hip gpus are available"),
     row("no-xpu", "xpu", r"No XPU devices are available|Torch not compiled with XPU"),
     row(
