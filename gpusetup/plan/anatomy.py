@@ -37,6 +37,8 @@ class Family(Value):
     mlp_bias: bool | str = False
     head_bias: bool = False
     gated: bool = True
+    activation: str = "silu"
+    """Its activation where the config does not say."""
     positions: bool = False
     """Whether positions are learned parameters."""
     tied: bool = False
@@ -98,6 +100,7 @@ FAMILIES: dict[str, Family] = {
         output_bias=True,
         mlp_bias=True,
         gated=False,
+        activation="gelu_new",
         positions=True,
         tied=True,
         free_heads=False,
@@ -113,6 +116,7 @@ FAMILIES: dict[str, Family] = {
         mlp_bias=True,
         head_bias=True,
         gated=False,
+        activation="gelu_new",
     ),
     "phi3": Family(model="Phi3ForCausalLM"),
     "mixtral": Family(model="MixtralForCausalLM"),
@@ -130,6 +134,7 @@ FAMILIES: dict[str, Family] = {
         output_bias=True,
         mlp_bias=True,
         gated=False,
+        activation="gelu",
         free_heads=False,
     ),
 }
@@ -215,7 +220,7 @@ def _text_shape(config: Config, kind: str) -> Shape:
         query=query,
         key_value=key_value,
         intermediate=max(width for _, _, width in sizes),
-        gated=config.family.gated,
+        **_kept(config),
         vocabulary=vocabulary,
         native_context=config.get("max_position_embeddings", 0) or None,
     )
@@ -244,10 +249,26 @@ def _image_shape(config: Config, kind: str) -> Shape:
         query=query,
         key_value=key_value,
         intermediate=config.need("intermediate_size"),
-        gated=False,
+        **_kept(config),
         classes=classes,
         tokens=tokens,
     )
+
+
+def _kept(config: Config) -> dict[str, Any]:
+    """What decides how much of a layer the backward pass needs."""
+    family = config.family
+    activation = config.values.get("activation_function") or config.values.get("hidden_act")
+    masks = config.values.get("resid_pdrop") or config.values.get("hidden_dropout_prob")
+    return {
+        "gated": family.gated,
+        "activation": activation or family.activation,
+        "rms_norm": not family.norm_bias,
+        "norms": family.norms,
+        "query_key_norm": config.says(family.query_key_norm),
+        "dropout": bool(masks),
+        "experts": config.get("num_experts_per_tok", 0),
+    }
 
 
 def _classes(config: Config) -> int:

@@ -204,36 +204,87 @@ def stage_layers(w: Workload) -> float:
     return float(w.shape.layers)
 
 
+def residual_bytes(w: Workload) -> int:
+    """Bytes an element of the hidden state between the layers.
+
+    Autocast leaves it in the parameters' dtype; mixed precision of FSDP and ZeRO computes it in 16
+    bits, as weights in 16 bits do.
+    """
+    return BYTES[w.dtype] if casts(w) else w.compute_bytes
+
+
 def checkpoint_amount(w: Workload, r: Recipe) -> float:
-    """Elements that checkpointing keeps: every layer's input (Chen et al., arXiv 1604.06174)."""
+    """Elements that checkpointing keeps: every layer's input (Chen et al., arXiv 1604.06174).
+
+    Counted in 16 bits: one of 32 bits is two.
+    """
     if not w.checkpointing:
         return 0.0
-    return stage_layers(w) * w.shape.hidden * tokens_per_gpu(w, r) * (w.compute_bytes / 2)
+    return stage_layers(w) * w.shape.hidden * tokens_per_gpu(w, r) * (residual_bytes(w) / 2)
 
 
-def layer_elements(w: Workload) -> float:
-    """Elements a token that one layer keeps without checkpointing, attention being fused.
+MLP_KEPT = {"gelu_new": (5, 3)}
+"""Activation -> tensors of the MLP's width that stay, and how many of them autocast makes 32-bit.
 
-    In and out of both norms (4h), queries, keys and values, the attention's output, and in the MLP
-    the gate, the up projection, the activation and their product (2 wide without a gate): the 34
-    bytes of Korthikanti et al. (arXiv 2205.05198) for GPT in 16 bits without the scores. Tensor
-    parallelism divides what is inside attention and MLP.
+Without a gate: what goes in and what comes out. `gelu_new` is written out in transformers, so that
+each of its steps keeps its own; `pow` and what follows it run in 32 bits under autocast."""
+
+WIDE_NORMS = ("gemma", "gemma2", "gemma3_text")
+"""Families whose RMSNorm multiplies by its weight in 32 bits, and keeps what it multiplies so."""
+
+
+def layer_bytes_a_token(w: Workload) -> float:
+    """Bytes a token that one layer keeps without checkpointing, attention being fused.
+
+    Each norm keeps its input, in 32 bits for RMSNorm, what it normalised, and its output; attention
+    keeps queries, keys, values and its output; the MLP its gate, its up projection, the activation
+    and their product (two tensors without a gate); a dropout a mask of bytes. For GPT in 16 bits
+    that is the 34 bytes an element, less the scores, of Korthikanti et al. (arXiv 2205.05198).
+    `tests/test_plan_activations.py` compares with what torch saves. Tensor parallelism divides
+    what is inside attention and MLP.
     """
     s = w.shape
-    inside = 2 * s.query + 2 * s.key_value + (4 if s.gated else 2) * s.intermediate
-    return 4 * s.hidden + inside / w.tensor_parallel
+    outside = s.norms * norm_bytes(w) * s.hidden + 2 * s.dropout * s.hidden
+    inside = attention_bytes(w) + mlp_bytes(w)
+    return outside + inside / w.tensor_parallel
+
+
+def norm_bytes(w: Workload) -> int:
+    """Bytes an element that a norm keeps: input, normalised (RMSNorm only), output."""
+    residual, compute = residual_bytes(w), w.compute_bytes
+    if not w.shape.rms_norm:
+        return residual + compute
+    normalised = 4 if w.shape.kind in WIDE_NORMS else residual
+    return 4 + normalised + compute
+
+
+def attention_bytes(w: Workload) -> int:
+    """Queries, keys, values, output; norms of queries and keys keep a 32-bit copy and theirs."""
+    s, compute = w.shape, w.compute_bytes
+    own = (2 * s.query + 2 * s.key_value) * compute
+    return own + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
+
+
+def mlp_bytes(w: Workload) -> float:
+    """The MLP's own tensors, and for experts each token's copy on the way in and out."""
+    s, compute = w.shape, w.compute_bytes
+    usual = (4 if s.gated else 2, 0)
+    tensors, wide = usual if s.gated else MLP_KEPT.get(s.activation, usual)
+    wide = wide if casts(w) else 0
+    width = s.intermediate * ((tensors - wide) * compute + wide * 4)
+    return width + 3 * s.experts * s.hidden * compute
 
 
 def kept_bytes(w: Workload, r: Recipe) -> float:
     """What all layers keep for the backward pass where nothing is recomputed."""
     if w.checkpointing:
         return 0.0
-    return stage_layers(w) * layer_elements(w) * tokens_per_gpu(w, r) * w.compute_bytes
+    return stage_layers(w) * layer_bytes_a_token(w) * tokens_per_gpu(w, r)
 
 
 def layer_bytes(w: Workload, r: Recipe) -> float:
     """The backward pass of one layer: its recomputed activations, and gradients half as large."""
-    once = layer_elements(w) * tokens_per_gpu(w, r) * w.compute_bytes
+    once = layer_bytes_a_token(w) * tokens_per_gpu(w, r)
     return once * (1.5 if w.checkpointing else 0.5)
 
 

@@ -27,6 +27,17 @@ class Shape(Value):
     """The width of the MLP that one token passes: experts per token times an expert's."""
     gated: bool = True
     """Whether the MLP has a gate beside its up projection (SwiGLU)."""
+    activation: str = "silu"
+    """What stands between the MLP's projections: `silu`, `gelu`, `gelu_new`, ..."""
+    rms_norm: bool = True
+    """RMSNorm computes in 32 bits and keeps that copy; LayerNorm does not."""
+    norms: int = 2
+    """Norms of a layer."""
+    query_key_norm: bool = False
+    dropout: bool = False
+    """Whether attention and MLP end in a dropout, which keeps a mask."""
+    experts: int = 0
+    """The experts that one token passes; 0 where there are none."""
     vocabulary: int = 0
     """The width of the logits of every token; 0 where there is no such head."""
     classes: int = 0

@@ -1,0 +1,206 @@
+"""The measured table and the fit to it: what is promised of both, and that it can be reproduced."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import random
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gpusetup.errors import BadInput
+from gpusetup.plan import memory
+from gpusetup.plan.calibrate import (
+    BOUNDS,
+    Cell,
+    Trial,
+    clear_share,
+    cross_validated,
+    fit,
+    judge,
+    judged,
+    linear,
+)
+from gpusetup.plan.choose import Limits, candidates
+from gpusetup.plan.decide import Case, better, decide
+from gpusetup.plan.measured import CELLS, measured_recipe
+from gpusetup.plan.memory import FITTED, shipped_constants
+from gpusetup.plan.models import model_named
+from gpusetup.plan.report import calibration
+from gpusetup.plan.workload import GIB, Recipe, Workload
+from gpusetup.value import replace
+
+ROOT = Path(__file__).resolve().parent.parent
+C = shipped_constants()
+
+
+def the_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("fit_plan", ROOT / "scripts" / "fit_plan.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SCRIPT = the_script()
+ALL: list[Cell] = SCRIPT.cells()
+
+
+def rows() -> list[dict[str, str]]:
+    with CELLS.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def case_of(cell: Cell, *, predict: bool = False) -> Case:
+    return Case(limits=cell.limits, constants=C, measured_gpu=None if predict else cell.group)
+
+
+def test_all_560_cells_are_answered_as_measured() -> None:
+    assert len(ALL) == 560
+    for cell, row in zip(ALL, rows(), strict=True):
+        decision = decide(cell.workload, case_of(cell))
+        assert decision.measured
+        assert (str(decision.recipe) if decision.recipe else "-") == row["recipe"]
+
+
+def test_between_two_measured_lengths_the_longer_one_s_recipe_holds() -> None:
+    w = Workload(shape=model_named("qwen3-8b"), gpus=4, context=28673)
+    assert measured_recipe("A100", w) == measured_recipe("A100", replace(w, context=32768))
+    assert measured_recipe("A100", w) != measured_recipe("A100", replace(w, context=28672))
+    assert measured_recipe("A100", replace(w, context=10**6)) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"optimizer": "sgd"},
+        {"tokens": 4096},
+        {"checkpointing": False},
+        {"batch": 8},
+        {"lora": 8},
+        {"strategy": "zero3"},
+        {"gpus": 3},
+    ],
+)
+def test_a_workload_that_was_not_measured_is_predicted(change: dict[str, object]) -> None:
+    w = Workload(shape=model_named("qwen3-8b"), gpus=4, context=8192)
+    assert measured_recipe("A100", w) is not None
+    assert measured_recipe("A100", replace(w, **change)) is None
+
+
+def test_the_predictions_keep_what_is_promised() -> None:
+    score, safe = judge(ALL, C), judge(ALL, C, safe=True)
+    assert score.exact >= 0.94 and score.unsafe <= 0.025 and score.fits_or_not >= 0.99
+    assert safe.unsafe <= 0.01
+    share, right = clear_share(ALL, C)
+    assert share >= 0.80 and right >= 0.99
+
+
+def test_the_shipped_constants_are_what_the_fit_gives() -> None:
+    assert fit(ALL, SCRIPT.START) == C
+
+
+@pytest.mark.parametrize("gpu", ["A100", "H20"])
+def test_fitted_on_one_gpu_it_is_right_on_the_other(gpu: str) -> None:
+    mine = [cell for cell in ALL if cell.group == gpu]
+    rest = [cell for cell in ALL if cell.group != gpu]
+    assert judge(rest, fit(mine, SCRIPT.START)).exact >= 0.92
+
+
+def test_it_is_right_on_a_model_it_has_not_seen() -> None:
+    by_model = [replace(cell, group=cell.workload.shape.name) for cell in ALL]
+    assert cross_validated(by_model, SCRIPT.START).exact >= 0.91
+
+
+def test_every_constant_is_inside_what_physics_allows() -> None:
+    for name, (least, most) in BOUNDS.items():
+        assert least <= getattr(C, name) <= most, name
+    assert set(BOUNDS) == set(FITTED)
+
+
+def test_memory_is_linear_in_the_constants_that_are_fitted() -> None:
+    # What the fit believes a recipe takes is what the model says it takes, for every candidate.
+    shaken = random.Random(1)
+    for cell in ALL[::7]:
+        for recipe in candidates(cell.workload, cell.limits):
+            c = replace(C, **{n: getattr(C, n) * shaken.uniform(0.95, 1.05) for n in FITTED})
+            fixed, amounts = linear(cell.workload, recipe, c)
+            total = fixed + sum(a * getattr(c, n) for a, n in zip(amounts, FITTED, strict=True))
+            here = memory.parts(cell.workload, recipe, c).total
+            assert total == pytest.approx(here, rel=1e-9), (cell.workload, recipe)
+
+
+def test_six_gpus_are_worse_than_four_of_them_in_28_cells() -> None:
+    six = [cell for cell in ALL if cell.workload.gpus == 6]
+    worse = []
+    for cell in six:
+        decision = decide(cell.workload, case_of(cell))
+        found = better(decision, case_of(cell))
+        if found is not None:
+            assert found.fit.workload.gpus == 4
+            worse.append(cell)
+    assert len(worse) == 28
+
+
+def test_predicted_is_never_compared_with_measured_to_propose_fewer_gpus() -> None:
+    cell = next(c for c in ALL if c.workload.gpus == 6 and c.recipe is None)
+    found = better(decide(cell.workload, case_of(cell, predict=True)), case_of(cell))
+    assert found is None or not found.measured
+
+
+# --- calibration --------------------------------------------------------------------------------
+
+
+def trials(factor: float, n: int = 24) -> list[Trial]:
+    """Runs on a GPU where every logit takes `factor` times what the shipped constants say."""
+    truth = replace(C, logit=C.logit * factor)
+    found = []
+    for i in range(n):
+        w = Workload(shape=model_named("qwen3-1.7b"), gpus=4, context=4096 + 1024 * i)
+        recipe = Recipe(env=True)
+        total = memory.parts(w, recipe, truth).total
+        limits = Limits(capacity=60 * GIB)
+        group = f"part {i % 5}"
+        fits = total <= limits.capacity
+        found.append(Trial(workload=w, limits=limits, recipe=recipe, fits=fits, group=group))
+    return found
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.4])
+def test_somebody_s_own_runs_move_the_constants_towards_the_truth(factor: float) -> None:
+    facts = trials(factor)
+    assert {trial.fits for trial in facts} == {True, False}
+    found = calibration(facts, C)
+    assert found.before.exact < found.after.exact == 1.0
+    assert found.cross_validated.exact >= found.before.exact
+    assert (found.constants["logit"] - C.logit) * (factor - 1) > 0
+
+
+def test_runs_that_agree_leave_the_constants_nearly_where_they_are() -> None:
+    found = fit(trials(1.0), C)
+    for name in FITTED:
+        assert getattr(found, name) == pytest.approx(getattr(C, name), rel=0.2), name
+
+
+def test_a_handful_of_absurd_runs_cannot_leave_the_bounds() -> None:
+    w = Workload(shape=model_named("qwen3-1.7b"), gpus=4, context=8192)
+    for fits, gib in ((True, 0.5), (False, 4000)):
+        limits = Limits(capacity=gib * GIB)
+        trial = Trial(workload=w, limits=limits, recipe=Recipe(), fits=fits, group="x")
+        found = fit([trial] * 50, C)
+        for name, (least, most) in BOUNDS.items():
+            assert least <= getattr(found, name) <= most
+
+
+def test_too_few_cells_are_refused() -> None:
+    with pytest.raises(BadInput, match="too few"):
+        calibration(trials(1.0, n=3), C)
+
+
+def test_a_run_counts_as_right_when_the_model_says_so() -> None:
+    facts = trials(1.0)
+    assert judged(facts, C).exact == 1.0
+    wrong = [replace(trial, fits=not trial.fits) for trial in facts]
+    assert judged(wrong, C).exact == 0.0

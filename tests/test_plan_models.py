@@ -1,0 +1,241 @@
+"""Models by name, by config and by size; their counts are those of transformers' own classes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusetup.errors import BadInput, UsageError
+from gpusetup.plan.anatomy import FAMILIES, shape_of
+from gpusetup.plan.memory import layer_bytes_a_token
+from gpusetup.plan.models import count, model_in, model_named, model_of_size, with_tables
+from gpusetup.plan.shape import lora_parameters
+from gpusetup.plan.workload import Workload
+
+HERE = Path(__file__).resolve().parent
+
+QWEN3_8B = {
+    "model_type": "qwen3",
+    "hidden_size": 4096,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 12288,
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+}
+
+
+@pytest.fixture(scope="module")
+def reference() -> Any:
+    """What transformers says, from one child for all tests."""
+    families = {kind: family.model for kind, family in FAMILIES.items()}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(HERE / "plan_reference.py"), json.dumps(families)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_parameters_are_those_of_the_class_on_the_meta_device(kind: str, reference: Any) -> None:
+    cases = reference["counts"][kind]
+    assert len(cases) >= 4
+    for case in cases:
+        assert shape_of(case["config"]).parameters == case["parameters"], case["config"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma", "gpt2", "phi", "mixtral"])
+@pytest.mark.parametrize("mode", ["bf16", "fp32"])
+def test_a_layer_keeps_what_autograd_keeps(kind: str, mode: str, reference: Any) -> None:
+    case = reference["kept"][kind][mode]
+    w = workload(case["config"], dtype=mode, amp=None)
+    assert layer_bytes_a_token(w) == pytest.approx(case["bytes"], rel=0.07)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma"])
+def test_a_layer_keeps_what_autograd_keeps_under_autocast(kind: str, reference: Any) -> None:
+    case = reference["kept"][kind]["amp"]
+    w = workload(case["config"], dtype="fp32", amp="bf16")
+    # The CPU's autocast leaves part of attention in 32 bits, the GPU's does not.
+    assert 0.85 < layer_bytes_a_token(w) / case["bytes"] < 1
+
+
+def workload(config: dict[str, Any], **how: Any) -> Workload:
+    return Workload(
+        shape=shape_of(config),
+        context=1,
+        batch=1,
+        strategy="single",
+        checkpointing=False,
+        **how,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("qwen3-0.6b", 596049920),
+        ("Qwen/Qwen3-1.7B", 1720574976),
+        ("Qwen3-4B", 4022468096),
+        ("qwen3_8b", 8190735360),
+        ("qwen3-14b", 14768307200),
+        ("gpt2", 124439808),
+    ],
+)
+def test_known_models_have_their_published_counts(name: str, parameters: int) -> None:
+    assert model_named(name).parameters == parameters
+
+
+def test_published_mixtures_have_their_published_active_parameters() -> None:
+    mixtral = shape_of(
+        {
+            "model_type": "mixtral",
+            "hidden_size": 4096,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "intermediate_size": 14336,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+            "vocab_size": 32000,
+            "tie_word_embeddings": False,
+        }
+    )
+    assert mixtral.parameters == 46702792704  # "46.7B"
+    assert round(mixtral.active / 1e9, 1) == 12.9  # "12.9B"
+    qwen = shape_of(
+        {
+            "model_type": "qwen3_moe",
+            "hidden_size": 2048,
+            "num_hidden_layers": 48,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 4,
+            "head_dim": 128,
+            "intermediate_size": 6144,
+            "moe_intermediate_size": 768,
+            "num_experts": 128,
+            "num_experts_per_tok": 8,
+            "vocab_size": 151936,
+            "tie_word_embeddings": False,
+        }
+    )
+    assert round(qwen.parameters / 1e9, 1) == 30.5  # "30.5B"
+    assert round(qwen.active / 1e9, 1) == 3.4  # "3.3B", which leaves the input table away
+    assert qwen.intermediate == 8 * 768
+
+
+def test_a_mixture_gathers_a_whole_layer_with_all_its_experts() -> None:
+    config = {**QWEN3_8B, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}
+    dense, mixture = shape_of(QWEN3_8B), shape_of(config)
+    assert mixture.largest_unit > 8 * 3 * 4096 * 12288 > dense.largest_unit
+
+
+def test_a_vision_transformer_has_its_own_tokens_and_classes() -> None:
+    vit = shape_of(
+        {
+            "model_type": "vit",
+            "hidden_size": 768,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 12,
+            "intermediate_size": 3072,
+            "image_size": 224,
+            "patch_size": 16,
+            "num_channels": 3,
+            "qkv_bias": True,
+            "id2label": {str(i): str(i) for i in range(1000)},
+        }
+    )
+    assert (vit.parameters, vit.tokens, vit.classes) == (86567656, 197, 1000)
+
+
+@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "vocab_size"])
+def test_a_config_without_a_needed_key_says_which(key: str) -> None:
+    config = {name: value for name, value in QWEN3_8B.items() if name != key}
+    with pytest.raises(BadInput, match=f"has no `{key}`"):
+        shape_of(config)
+
+
+@pytest.mark.parametrize("value", [0, -3, "many", 1.5, True, 10**12])
+def test_a_config_with_an_absurd_number_says_which(value: object) -> None:
+    with pytest.raises(BadInput, match="hidden_size"):
+        shape_of({**QWEN3_8B, "hidden_size": value})
+
+
+def test_an_unknown_family_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="'mamba' is not known") as problem:
+        shape_of({"model_type": "mamba"})
+    assert "llama" in (problem.value.hint or "")
+
+
+def test_a_model_of_text_and_images_is_refused_in_words() -> None:
+    with pytest.raises(UsageError, match="text and images"):
+        shape_of({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}})
+
+
+def test_a_config_is_found_in_its_folder_and_named_after_it(tmp_path: Path) -> None:
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(QWEN3_8B), encoding="utf-8")
+    assert model_in(folder).name == "my-model"
+    assert model_named(str(folder / "config.json")).parameters == 8190735360
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "\udcff"])
+def test_a_broken_config_is_bad_input(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "config.json"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(BadInput):
+        model_in(file)
+
+
+def test_an_unknown_model_hears_the_nearest_names() -> None:
+    with pytest.raises(UsageError, match="No model is called 'quen3-8b'") as problem:
+        model_named("quen3-8b")
+    assert "Qwen3-8B" in (problem.value.hint or "")
+
+
+@pytest.mark.parametrize("text", ["", "7x", "-1B", "B", "1e9", "0", "900000T"])
+def test_absurd_sizes_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        count(text)
+
+
+@pytest.mark.parametrize("parameters", [3, 10**4, 124 * 10**6, 7 * 10**9, 10**14])
+@pytest.mark.parametrize("text", [True, False])
+def test_a_model_of_any_size_has_a_sound_shape(parameters: int, text: bool) -> None:
+    shape = model_of_size(parameters, text=text)
+    assert shape.parameters == parameters
+    assert shape.layers >= 1 and shape.heads >= 1
+    assert 0 <= shape.largest_unit <= parameters
+
+
+def test_gpt2_s_size_has_gpt2_s_shape() -> None:
+    known, guessed = model_named("gpt2"), model_of_size(124_000_000, text=True)
+    assert (guessed.layers, guessed.hidden, guessed.vocabulary) == (12, 768, 50257)
+    assert (known.layers, known.hidden, known.vocabulary) == (12, 768, 50257)
+
+
+def test_tables_are_counted_and_take_the_logits_away() -> None:
+    plain, tables = model_named("gpt2"), with_tables(model_named("gpt2"), 3_000_000, 64)
+    assert tables.parameters - plain.parameters == 3_000_000 * 64
+    assert tables.largest_unit == 3_000_000 * 64
+    assert tables.vocabulary == 0
+
+
+def test_lora_has_the_parameters_that_peft_gives_it() -> None:
+    # rank x (in + out) over q, k, v, o, gate, up, down of 36 layers
+    by_hand = 16 * 36 * ((4096 + 4096) * 2 + (4096 + 1024) * 2 + (4096 + 12288) * 3)
+    assert lora_parameters(shape_of(QWEN3_8B), 16) == by_hand
