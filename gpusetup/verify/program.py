@@ -95,8 +95,14 @@ def finish(report: Report, options: Options, earlier: Optional[Dict[str, Any]]) 
 def run_as(rank: Rank, options: Options, child: Asks, earlier: Optional[Dict[str, Any]]) -> int:
     """One rank of several: its own checks, those of all together; rank 0 prints one report."""
     link = Hub(rank) if rank.rank == 0 else Spoke(rank)
-    report = verify(options, child, Together(rank, link))
-    others = link.others(as_message(report))
+    run = Run(options, child, Together(rank, link))
+    try:
+        run.all()
+        report = run.report()
+        # The child of rank 0 may hold the store in which all ranks meet: it ends last.
+        others = link.others(as_message(report))
+    finally:
+        child.end()
     if rank.rank != 0:
         return link.settle(1)
     try:
@@ -106,14 +112,14 @@ def run_as(rank: Rank, options: Options, child: Asks, earlier: Optional[Dict[str
         raise
 
 
-def verify(options: Options, child: Asks, together: Optional[Together] = None) -> Report:
+def verify(options: Options, child: Asks) -> Report:
     """Run every check that the options ask for."""
-    run = Run(options, child, together)
+    run = Run(options, child)
     try:
         run.all()
     finally:
         child.end()
-    return Report(options.device, options.strict, run.facts, tuple(run.results))
+    return run.report()
 
 
 class Run:
@@ -141,6 +147,10 @@ class Run:
             blocked = blocking(NAMES[expectation.name].needs, None, self.results)
             known = skip(blocked) if blocked else judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, known))
+
+    def report(self) -> Report:
+        """What is known so far."""
+        return Report(self.options.device, self.options.strict, self.facts, tuple(self.results))
 
     def with_the_others(self, together: Together, device: str) -> None:
         """The checks of all ranks, once all have come; a rank that has not is named."""
