@@ -282,8 +282,9 @@ def __getattr__(name: str) -> Any:
     """
     if name == "ANSWERS":
         from gpusetup.monitor.values import DOCUMENTS
+        from gpusetup.tune.answer import TuneAnswer
 
-        return {**_OWN, "monitor": DOCUMENTS}
+        return {**_OWN, "monitor": DOCUMENTS, "tune": TuneAnswer}
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

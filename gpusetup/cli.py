@@ -23,6 +23,7 @@ COMMANDS = {
     "install": "installs the build that fits, proves it works, or puts back what was there",
     "verify": "proves by computing that torch works on the GPUs of this interpreter",
     "plan": "says whether a training workload fits on these GPUs, and with which recipe",
+    "tune": "fits a training config to this machine; measures the best batch size",
     "monitor": "watches utilisation, memory, temperature and power; ends with a verdict",
     "snapshot": "prints the redacted record of this machine",
     "schema": "prints the JSON schema of a command's answer",

@@ -1,0 +1,219 @@
+"""`gpusetup tune`: a training config for this machine, and the batch size that really runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.errors import BadInput, Unsatisfiable, UsageError
+from gpusetup.render.console import Console
+from gpusetup.value import replace
+
+if TYPE_CHECKING:
+    from gpusetup.tune.answer import TuneAnswer
+    from gpusetup.tune.bench_run import Measured
+    from gpusetup.tune.config import Config
+    from gpusetup.tune.propose import Facts, Proposal
+
+SUMMARY = (
+    "Proposes changes of a training config for this machine: the diff, and a reason and a source "
+    "for every line. Only what cannot change the experiment is ever written. Or measures the batch "
+    "size that fits, each trial in a process of its own."
+)
+EXAMPLES = (
+    "gpusetup tune train.yaml",
+    "gpusetup tune train.yaml --in-place",
+    "gpusetup tune --batch-size --code train:build --objective speed",
+    "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
+)
+REFERENCES = ("conv", "lstm", "transformer", "gpt2")
+INTERRUPTED = 130
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", nargs="?", metavar="CONFIG", help="a YAML or JSON config")
+    add_machine_options(parser)
+    _write_options(parser)
+    _measure_options(parser)
+
+
+def _write_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the config")
+    group.add_argument("-o", dest="target", metavar="OUT", help="write the tuned config there")
+    group.add_argument("--in-place", action="store_true", help="write it there, and keep an undo")
+    group.add_argument("--undo", action="store_true", help="put back what --in-place replaced")
+    group.add_argument(
+        "--grow-batch", action="store_true", help="allow a larger effective batch (not the same)"
+    )
+
+
+def _measure_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("measuring")
+    group.add_argument(
+        "--benchmark", action="store_true", help="measure each step, guide 3's table"
+    )
+    group.add_argument("--batch-size", action="store_true", help="find the batch size that fits")
+    group.add_argument(
+        "--code",
+        metavar="MODULE:FUNCTION",
+        help="returns model and batch for a batch size; also {'model', 'batch', 'dataset', ...}",
+    )
+    group.add_argument("--reference", choices=REFERENCES, help="a built-in model instead")
+    group.add_argument("--max", type=int, metavar="N", help="try no size above this one")
+    group.add_argument("--gpu-mem", metavar="8GiB", help="use no more memory than this")
+    group.add_argument(
+        "--objective", choices=("fit", "speed"), default="fit", help="the largest, or the fastest"
+    )
+    group.add_argument(
+        "--multiple-of", type=int, default=1, metavar="N", help="only multiples of N"
+    )
+    group.add_argument("--power-of-two", action="store_true", help="only powers of two")
+    group.add_argument("--amp", choices=("bf16", "fp16"), help="train with mixed precision")
+    group.add_argument(
+        "--margin", type=float, default=2.0, metavar="PERCENT", help="memory kept free"
+    )
+    group.add_argument("--steps", type=int, default=8, metavar="N", help="steps of a trial (8)")
+    group.add_argument("--seconds", type=float, default=20.0, metavar="N", help="a trial's longest")
+    group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1")
+
+
+def run(options: argparse.Namespace, out: Console) -> int:
+    _check(options)
+    if options.undo:
+        return _undo(options, out)
+    if options.config is None:
+        return _batch_only(options, out)
+    return _config(options, out)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """`UsageError` for questions that contradict themselves."""
+    measuring = options.benchmark or options.batch_size
+    rules = (
+        (options.undo and not options.config, "`--undo` needs the CONFIG"),
+        (not options.config and not measuring, "there is nothing to tune: name a CONFIG"),
+        (options.target and options.in_place, "`-o` and `--in-place` exclude each other"),
+        (bool(options.target or options.in_place) and not options.config, "there is no CONFIG"),
+        (options.code and options.reference, "`--code` and `--reference` exclude each other"),
+        (measuring and options.machine_from, "another machine cannot be measured: leave `--from`"),
+        (
+            (options.code or options.reference) and not measuring,
+            "`--code` is measured: add `--batch-size` or `--benchmark`",
+        ),
+        (
+            options.batch_size and not (options.code or options.reference),
+            "`--batch-size` needs `--code MODULE:FUNCTION` (or `--reference`)",
+        ),
+        (options.multiple_of < 1 or options.steps < 1, "a number below 1 makes no sense here"),
+        (options.max is not None and options.max < 1, "`--max` is at least 1"),
+        (not 0 <= options.margin < 100 or options.seconds <= 0, "`--margin` is 0 to 100 percent"),
+    )
+    for wrong, said in rules:
+        if wrong:
+            raise UsageError(said, hint="`gpusetup tune --help` shows what it takes")
+
+
+def _undo(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.tune.answer import TuneAnswer
+    from gpusetup.tune.files import put_back
+
+    put_back(options.config)
+    out.answer(TuneAnswer(written=options.config), f"{options.config} is as it was\n")
+    return 0
+
+
+def _batch_only(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.render.tune import tune_screen
+    from gpusetup.tune.bench_run import measure
+
+    measured = measure(options, out, {}, None)
+    answer = _with_measured(measured)
+    out.answer(answer, None if out.json else tune_screen(answer))
+    if measured.interrupted:
+        return INTERRUPTED
+    return 0 if answer.batch_size or answer.benchmark else Unsatisfiable.exit_code
+
+
+def _config(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.render.tune import tune_screen
+    from gpusetup.tune.config import read_config
+    from gpusetup.tune.files import read_bytes
+    from gpusetup.tune.propose import Option, facts_of, propose
+
+    raw = read_bytes(options.config)
+    config = read_config(raw, Path(options.config).name)
+    option = Option(grow=options.grow_batch)
+    measured = None
+    facts = facts_of(gather(options, out))
+    known = propose(config, facts, option)
+    _refuse_unknown(config, known)
+    if options.benchmark or options.batch_size:
+        from gpusetup.tune.bench_run import measure, start_of
+
+        measured = measure(options, out, *start_of(config))
+        option = replace(option, **measured.option)
+    proposal = propose(config, facts, option)
+    answer = _answer(config, facts, proposal, measured, options, raw)
+    out.answer(answer, None if out.json else tune_screen(answer, config=options.config))
+    return INTERRUPTED if measured and measured.interrupted else 0
+
+
+def _refuse_unknown(config: Config, proposal: Proposal) -> None:
+    if proposal.found == 0:
+        from gpusetup.tune.keys import looked_for
+
+        raise BadInput(f"{config.name} has no setting that is known", hint=f"known: {looked_for()}")
+
+
+def _answer(
+    config: Config,
+    facts: Facts,
+    proposal: Proposal,
+    measured: Measured | None,
+    options: argparse.Namespace,
+    raw: bytes,
+) -> TuneAnswer:
+    """The document, once the config is written where it was asked for."""
+    from gpusetup.tune.answer import changes_of, difference
+    from gpusetup.tune.config import written
+    from gpusetup.tune.propose import edits
+
+    tuned = written(config, edits(proposal.changes))
+    answer = replace(
+        _with_measured(measured),
+        changes=changes_of(proposal),
+        recommendations=proposal.words,
+        diff=difference(config.name, config.text, tuned.decode().removeprefix("\ufeff")),
+        written=_write(options, raw, tuned),
+    )
+    return answer if answer.device else replace(answer, device=facts.gpu)
+
+
+def _write(options: argparse.Namespace, before: bytes, after: bytes) -> str | None:
+    from gpusetup.tune.files import change_in_place, write_bytes
+
+    if options.target:
+        write_bytes(options.target, after)
+        return str(options.target)
+    if options.in_place and before != after:
+        change_in_place(options.config, before, after)
+        return str(options.config)
+    return None
+
+
+def _with_measured(measured: Measured | None) -> TuneAnswer:
+    from gpusetup.tune.answer import TuneAnswer, rows_of, trials_of
+
+    if measured is None:
+        return TuneAnswer()
+    return TuneAnswer(
+        trials=trials_of(measured.trials),
+        batch_size=measured.batch,
+        limit_bytes=measured.limit_bytes,
+        benchmark=rows_of(measured.rows),
+        workers=measured.workers,
+        device=measured.device,
+        interrupted=measured.interrupted,
+    )

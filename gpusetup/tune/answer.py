@@ -1,0 +1,138 @@
+"""What `gpusetup tune` answers under `--json`, and how it is made from what was decided."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from gpusetup.value import Value
+
+if TYPE_CHECKING:
+    from gpusetup.tune.benchmark import Row
+    from gpusetup.tune.propose import Proposal
+    from gpusetup.tune.search import Trial
+
+Plain = int | float | bool | str | None
+
+
+class TuneChange(Value, rename={"before": "from", "after": "to"}):  # type: ignore[call-arg]
+    """One setting of the config; `from` is null where it was empty, or is added."""
+
+    key: str
+    before: Plain
+    after: Plain
+    reason: str
+    source: str
+    line: int
+    """Of the setting, or of the one that it is added below."""
+    added: bool = False
+
+
+class TuneTrial(Value):
+    """One batch size that was tried in a child of its own."""
+
+    batch: int
+    status: Literal["ok", "oom", "error"]
+    peak_bytes: int | None = None
+    samples_per_second: float | None = None
+    spread_percent: float | None = None
+    utilization_percent: float | None = None
+    detail: str | None = None
+
+
+class TuneRow(Value):
+    """One line of the comparison table of `--benchmark`."""
+
+    name: str
+    status: Literal["ok", "oom", "error", "skipped"]
+    batch: int
+    amp: str | None
+    workers: int | None
+    compile: bool
+    seconds_per_1000: float | None = None
+    peak_bytes: int | None = None
+    samples_per_second: float | None = None
+    spread_percent: float | None = None
+    speed_up: float | None = None
+    kept: bool = False
+    detail: str | None = None
+
+
+class TuneAnswer(Value):
+    schema: Literal["gpusetup.tune/1"] = "gpusetup.tune/1"
+    changes: tuple[TuneChange, ...] = ()
+    recommendations: tuple[str, ...] = ()
+    """What would change the experiment, or cannot be written: in words."""
+    trials: tuple[TuneTrial, ...] = ()
+    batch_size: int | None = None
+    """The largest (or, with `--objective speed`, the fastest) size that ran."""
+    limit_bytes: int | None = None
+    """The memory that was allowed to it."""
+    benchmark: tuple[TuneRow, ...] = ()
+    workers: int | None = None
+    """The best number of loader workers, where that was measured."""
+    device: str | None = None
+    """What was measured, or the GPU that the config is for."""
+    diff: str = ""
+    written: str | None = None
+    interrupted: bool = False
+
+
+def changes_of(proposal: Proposal) -> tuple[TuneChange, ...]:
+    return tuple(
+        TuneChange(
+            key=one.key,
+            before=one.before,
+            after=one.after,
+            reason=one.reason,
+            source=one.source,
+            line=one.line,
+            added=one.edit.start == one.edit.end,
+        )
+        for one in proposal.changes
+    )
+
+
+def trials_of(trials: Sequence[Trial]) -> tuple[TuneTrial, ...]:
+    return tuple(
+        TuneTrial(
+            batch=one.batch,
+            status=one.status,
+            peak_bytes=one.peak_bytes,
+            samples_per_second=one.samples_per_second,
+            spread_percent=one.spread_percent,
+            utilization_percent=one.utilization_percent,
+            detail=one.detail,
+        )
+        for one in trials
+    )
+
+
+def rows_of(rows: Sequence[Row]) -> tuple[TuneRow, ...]:
+    return tuple(
+        TuneRow(
+            name=row.name,
+            status=row.status,
+            batch=row.setup.batch,
+            amp=row.setup.amp,
+            workers=row.setup.workers,
+            compile=row.setup.compile,
+            seconds_per_1000=row.seconds,
+            peak_bytes=row.peak_bytes,
+            samples_per_second=row.samples_per_second,
+            spread_percent=row.spread_percent,
+            speed_up=row.speed_up,
+            kept=row.kept,
+            detail=row.detail,
+        )
+        for row in rows
+    )
+
+
+def difference(name: str, before: str, after: str) -> str:
+    """The unified diff of the file's text; "" where nothing changes."""
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), name, f"{name} (tuned)", lineterm="", n=1
+    )
+    return "".join(f"{line}\n" for line in lines)

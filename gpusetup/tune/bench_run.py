@@ -1,0 +1,266 @@
+"""The measuring of one `gpusetup tune`: the batch search, the comparison table, the workers.
+
+What was measured before a Ctrl-C is kept and answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.errors import UsageError
+from gpusetup.tune import keys
+from gpusetup.tune.benchmark import (
+    Row,
+    Runner,
+    Setup,
+    best_setup,
+    best_workers,
+    table,
+    worker_counts,
+)
+from gpusetup.tune.measure import (
+    Device,
+    Job,
+    check_code,
+    device_of,
+    find_batch,
+    loader_rate,
+    refuse_errors,
+    trial,
+)
+from gpusetup.tune.search import Goal, Trial, answer, fastest
+from gpusetup.tune.settings import truth, whole
+from gpusetup.value import Value, replace
+
+if TYPE_CHECKING:
+    from gpusetup.render.console import Console
+    from gpusetup.tune.config import Config
+
+Say = Callable[[str], None]
+EXPECTED = {"batch": 5, "benchmark": 16}
+"""How many children a measuring starts, roughly: for the time left."""
+START = 8
+"""The first size that is tried where no config names one."""
+
+
+class Measured(Value):
+    """What was found out, and what of it goes into the config."""
+
+    device: str
+    limit_bytes: int
+    trials: tuple[Trial, ...] = ()
+    batch: int | None = None
+    rows: tuple[Row, ...] = ()
+    workers: int | None = None
+    interrupted: bool = False
+    option: Mapping[str, Any] = {}
+
+
+def start_of(config: Config) -> tuple[dict[str, int], Setup | None]:
+    """The sizes of the reference model and the base of the table, as the config has them."""
+    wish: dict[str, int] = {}
+    setup = Setup(batch=START, workers=0)
+    for setting in config.settings:
+        number, switch = whole(setting), truth(setting)
+        name = str(setting.path[-1]) if setting.path else ""
+        key = keys.key_of(setting.path)
+        if number is not None and number > 0:
+            wish.setdefault(name, number)
+        if key and key.role == keys.BATCH and number and number > 0:
+            setup = replace(setup, batch=number)
+        elif key and key.role == keys.WORKERS and number is not None and number >= 0:
+            setup = replace(setup, workers=number)
+        elif key and key.role == keys.COMPILE and switch is not None:
+            setup = replace(setup, compile=switch)
+        elif key and switch and key.role in (keys.AMP, keys.BF16, keys.FP16):
+            setup = replace(setup, amp="fp16" if key.role == keys.FP16 else "bf16")
+    return wish, setup
+
+
+def measure(
+    options: argparse.Namespace, out: Console, wish: Mapping[str, int], base: Setup | None
+) -> Measured:
+    """Everything that the options ask to be measured."""
+    from gpusetup.render.tune import measuring
+
+    check_code(options.code)
+    job = _job(options, wish)
+    device = device_of(job)
+    kind = "benchmark" if options.benchmark else "batch"
+    with measuring(out.talk, EXPECTED[kind]) as say:
+        session = Session(options, job, device, say)
+        return session.benchmark(base) if options.benchmark else session.batch_size(base)
+
+
+def _job(options: argparse.Namespace, wish: Mapping[str, int]) -> Job:
+    return Job(
+        code=options.code,
+        reference=None if options.code else options.reference or reference_for(wish),
+        wish=dict(wish),
+        amp=options.amp,
+        device=options.device,
+        memory_limit_bytes=bytes_of(options.gpu_mem) if options.gpu_mem else None,
+        steps=options.steps,
+        seconds=options.seconds,
+        python=_python(options.python),
+        folder=os.getcwd(),
+    )
+
+
+def _python(named: str | None) -> str | None:
+    """The target interpreter: `--python`, the active environment, else our own."""
+    from gpusetup.probe.system import LiveSystem
+    from gpusetup.probe.target import choose_target
+
+    return choose_target(LiveSystem(), named).python
+
+
+def reference_for(wish: Mapping[str, int]) -> str:
+    """The built-in model whose sizes the config names.
+
+    >>> reference_for({"base_channels": 64}), reference_for({"n_embd": 768}), reference_for({})
+    ('conv', 'gpt2', 'conv')
+    """
+    rows = (("gpt2", ("n_embd", "n_layer", "block_size")), ("lstm", ("hidden_size", "num_layers")))
+    return next((name for name, words in rows if set(words) & set(wish)), "conv")
+
+
+def bytes_of(text: str) -> int:
+    """
+    >>> bytes_of("8GiB"), bytes_of("1.5 GB")
+    (8589934592, 1500000000)
+    """
+    import re
+
+    units = {"": 1 << 30, "g": 1 << 30, "gib": 1 << 30, "gb": 10**9, "mib": 1 << 20, "mb": 10**6}
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in units or not float(found[1]):
+        raise UsageError(f"`--gpu-mem {text}` is no size", hint="for example 8GiB")
+    return int(float(found[1]) * units[found[2]])
+
+
+class Session:
+    """One measuring: it keeps what it has, so that a Ctrl-C loses nothing."""
+
+    def __init__(self, options: argparse.Namespace, job: Job, device: Device, say: Say) -> None:
+        self.options, self.job, self.device, self.say = options, job, device, say
+        self.trials: list[Trial] = []
+        self.rows: list[Row] = []
+        self.workers: int | None = None
+        self.interrupted = False
+
+    def goal(self, start: int) -> Goal:
+        options = self.options
+        return Goal(
+            limit_bytes=int(self.device.limit_bytes * (1 - options.margin / 100)),
+            start=start,
+            largest=options.max,
+            multiple=options.multiple_of,
+            power_of_two=options.power_of_two,
+        )
+
+    def batch_size(self, base: Setup | None) -> Measured:
+        goal = self.goal(base.batch if base else START)
+        try:
+            find_batch(
+                self.job, goal, objective=self.options.objective, keep=self.trials, say=self.say
+            )
+        except KeyboardInterrupt:
+            self.interrupted = True
+        refuse_errors(self.job, self.trials)
+        return self.result(self.best(goal))
+
+    def best(self, goal: Goal) -> int | None:
+        choose = fastest if self.options.objective == "speed" else answer
+        return choose(self.trials, goal)
+
+    def benchmark(self, base: Setup | None) -> Measured:
+        first = base or Setup(batch=START, workers=0)
+        try:
+            table(replace(first, amp=self.job.amp or first.amp), self.runner(), self.rows)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        if self.rows and self.rows[0].status == "error":
+            failed = Trial(
+                batch=self.rows[0].setup.batch, status="error", detail=self.rows[0].detail
+            )
+            refuse_errors(self.job, [failed])
+        return self.result(best_setup(self.rows).batch if self.rows else None)
+
+    def runner(self) -> Runner:
+        cuda = self.device.device.startswith("cuda")
+        return Runner(
+            run=self.run,
+            batch=self.better_batch,
+            workers=self.better_workers,
+            amp="bf16" if cuda or not self.options.device.startswith("cuda") else None,
+        )
+
+    def run(self, setup: Setup) -> Trial:
+        self.say(in_words(setup))
+        job = replace(self.job, amp=setup.amp, workers=setup.workers, compile=setup.compile)
+        return trial(job, setup.batch)
+
+    def better_batch(self, setup: Setup) -> int | None:
+        """The fastest size, without the loader: that is the next step's matter."""
+        job = replace(self.job, amp=setup.amp, compile=setup.compile, workers=None)
+        goal = self.goal(setup.batch)
+        find_batch(job, goal, objective="speed", keep=self.trials, say=self.say)
+        return fastest(self.trials, goal)
+
+    def better_workers(self, setup: Setup) -> int | None:
+        """The loader alone, with more and more workers."""
+        rates: list[tuple[int, float]] = []
+        for count in worker_counts(usable_cores()):
+            self.say(f"the loader with {count} workers")
+            rate = loader_rate(self.job, setup.batch, count)
+            if rate is None:
+                return None
+            rates.append((count, rate))
+        self.workers = best_workers(rates)
+        return self.workers
+
+    def result(self, batch: int | None) -> Measured:
+        return Measured(
+            device=self.device.name,
+            limit_bytes=int(self.device.limit_bytes * (1 - self.options.margin / 100)),
+            trials=tuple(self.trials),
+            batch=batch,
+            rows=tuple(self.rows),
+            workers=self.workers,
+            interrupted=self.interrupted,
+            option=self.option(batch),
+        )
+
+    def option(self, batch: int | None) -> dict[str, Any]:
+        """What goes into the config: only what was measured on this code and gained."""
+        found: dict[str, Any] = {"measured": batch}
+        kept = {row.name: row.kept for row in self.rows if row.status == "ok"}
+        if "+workers" in kept or self.workers is not None:
+            found["workers"] = self.workers
+        if "+AMP" in kept:
+            found["amp"] = kept["+AMP"]
+        if "+compile" in kept:
+            found["compile"] = kept["+compile"]
+        return found
+
+
+def in_words(setup: Setup) -> str:
+    """
+    >>> in_words(Setup(batch=8, amp="bf16", workers=4))
+    'batch 8, bf16, 4 workers'
+    """
+    parts = [f"batch {setup.batch}", setup.amp or "", "compiled" if setup.compile else ""]
+    parts.append("" if setup.workers is None else f"{setup.workers} workers")
+    return ", ".join(part for part in parts if part)
+
+
+def usable_cores() -> int:
+    """The cores of this process: affinity and cgroup, as the probe reads them."""
+    from gpusetup.probe.host import read_cpu
+    from gpusetup.probe.system import LiveSystem
+
+    return read_cpu(LiveSystem()).usable_cores or os.cpu_count() or 1

@@ -1,0 +1,173 @@
+"""The comparison table of guide 3, measured: base, then each step added. Pure, over a runner.
+
+A step stays when it makes the training faster than its spread could; the last row measures all
+that stayed together. What runs a setting, finds its batch and tries its workers is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from gpusetup.tune.search import Trial
+from gpusetup.value import Value, replace
+
+GAIN = 1.03
+"""A step that gains less than 3 % is not worth its trouble."""
+ENOUGH = 0.95
+"""So near to the fastest loader, fewer workers are better."""
+
+Name = Literal["base", "+AMP", "+batch", "+workers", "+compile", "all"]
+
+
+class Setup(Value):
+    """One way to train."""
+
+    batch: int
+    amp: Literal["bf16", "fp16"] | None = None
+    workers: int | None = None
+    """None: the same batch over and over, no loader."""
+    compile: bool = False
+
+
+class Row(Value):
+    """One line of the table."""
+
+    name: Name
+    setup: Setup
+    status: Literal["ok", "oom", "error", "skipped"]
+    seconds: float | None = None
+    """For as many samples as the table says."""
+    peak_bytes: int | None = None
+    samples_per_second: float | None = None
+    spread_percent: float | None = None
+    speed_up: float | None = None
+    kept: bool = False
+    detail: str | None = None
+
+
+class Runner(Value):
+    """What the table needs of the machine."""
+
+    run: Callable[[Setup], Trial]
+    batch: Callable[[Setup], int | None]
+    """The best batch for a setup, or None where none was found."""
+    workers: Callable[[Setup], int | None]
+    """The best number of workers, or None where there is no data set."""
+    amp: Literal["bf16", "fp16"] | None = "bf16"
+    """The kind of mixed precision that this device gains by; None: none."""
+    samples: int = 1000
+
+
+def table(base: Setup, runner: Runner, keep: list[Row] | None = None) -> tuple[Row, ...]:
+    """Every row; each is put into `keep` as soon as it is measured, so that a Ctrl-C loses none."""
+    rows: list[Row] = [] if keep is None else keep
+    rows.append(_row("base", base, runner.run(base), None, runner.samples))
+    if rows[0].status != "ok":
+        return tuple(rows)
+    for name, step in STEPS:
+        rows.append(_measured(name, step(best_setup(rows), runner), rows, runner))
+    last = best_setup(rows)
+    trial = runner.run(last) if last != base else None
+    if trial is not None:
+        rows.append(_row("all", last, trial, rows[0], runner.samples))
+    return tuple(rows)
+
+
+def best_setup(rows: Sequence[Row]) -> Setup:
+    """The setup with every step that stayed."""
+    return next(row.setup for row in reversed(rows) if row.kept or row.name == "base")
+
+
+def _measured(name: Name, setup: Setup | str, rows: Sequence[Row], runner: Runner) -> Row:
+    before = next(row for row in reversed(rows) if row.kept or row.name == "base")
+    if isinstance(setup, str):
+        return Row(name=name, setup=before.setup, status="skipped", detail=setup)
+    row = _row(name, setup, runner.run(setup), rows[0], runner.samples)
+    return replace(row, kept=gains(row, before))
+
+
+def gains(row: Row, before: Row) -> bool:
+    """Whether a step is faster by more than the marks ask for."""
+    if row.samples_per_second is None or before.samples_per_second is None:
+        return False
+    return row.samples_per_second >= GAIN * before.samples_per_second
+
+
+def _row(name: Name, setup: Setup, trial: Trial, base: Row | None, samples: int) -> Row:
+    speed = trial.samples_per_second
+    first = base.samples_per_second if base else speed
+    return Row(
+        name=name,
+        setup=setup,
+        status=trial.status,
+        seconds=samples / speed if speed else None,
+        peak_bytes=trial.peak_bytes,
+        samples_per_second=speed,
+        spread_percent=trial.spread_percent,
+        speed_up=speed / first if speed and first else None,
+        detail=trial.detail,
+    )
+
+
+# --- the steps ----------------------------------------------------------------------------------
+
+
+def _with_amp(setup: Setup, runner: Runner) -> Setup | str:
+    if setup.amp:
+        return "it is on already"
+    if runner.amp is None:
+        return "this device gains nothing by it"
+    return replace(setup, amp=runner.amp)
+
+
+def _with_batch(setup: Setup, runner: Runner) -> Setup | str:
+    batch = runner.batch(setup)
+    if batch is None or batch == setup.batch:
+        return "no other size is better"
+    return replace(setup, batch=batch)
+
+
+def _with_workers(setup: Setup, runner: Runner) -> Setup | str:
+    workers = runner.workers(setup)
+    if workers is None:
+        return "the code returns no `dataset`"
+    if workers == setup.workers:
+        return f"{workers} is the best number already"
+    return replace(setup, workers=workers)
+
+
+def _with_compile(setup: Setup, _: Runner) -> Setup | str:
+    return "it is on already" if setup.compile else replace(setup, compile=True)
+
+
+STEPS: tuple[tuple[Name, Callable[[Setup, Runner], Setup | str]], ...] = (
+    ("+AMP", _with_amp),
+    ("+batch", _with_batch),
+    ("+workers", _with_workers),
+    ("+compile", _with_compile),
+)
+
+
+def worker_counts(cores: int) -> Iterator[int]:
+    """What is tried: none, then doubling up to the usable cores.
+
+    >>> list(worker_counts(6))
+    [0, 1, 2, 4, 6]
+    """
+    yield 0
+    count = 1
+    while count < cores:
+        yield count
+        count *= 2
+    yield cores
+
+
+def best_workers(rates: Sequence[tuple[int, float]]) -> int | None:
+    """The fewest workers that are nearly as fast as the fastest.
+
+    >>> best_workers([(0, 90.0), (1, 80.0), (2, 160.0), (4, 165.0)])
+    2
+    """
+    fastest = max((rate for _, rate in rates), default=0.0)
+    return min((count for count, rate in rates if rate >= ENOUGH * fastest > 0), default=None)

@@ -1,0 +1,165 @@
+"""A config on a machine: what the rules look at, and what they answer with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpusetup.model import Snapshot, visible_gpus
+from gpusetup.tune.config import Config, Edit, addition, change
+from gpusetup.tune.keys import ADDED, Key
+from gpusetup.tune.presets import Preset, preset_for
+from gpusetup.tune.settings import Setting, in_words, said
+from gpusetup.value import Value
+
+
+class Facts(Value):
+    """What of the machine matters here."""
+
+    gpu: str | None = None
+    gpus: int = 0
+    memory_bytes: int | None = None
+    """Of the smallest visible GPU."""
+    capability: tuple[int, int] | None = None
+    cores: int | None = None
+    ram_bytes: int | None = None
+    shm_bytes: int | None = None
+    family: str | None = None
+    wsl: bool = False
+    jetson: bool = False
+
+
+class Option(Value):
+    """What the user asked for, and what was measured here."""
+
+    grow: bool = False
+    measured: int | None = None
+    """The largest (or fastest) batch on one GPU that ran here."""
+    workers: int | None = None
+    """The number of loader workers that was measured to be the fastest."""
+    compile: bool | None = None
+    amp: bool | None = None
+    """Whether they were measured to be faster; None: nobody measured."""
+
+
+class Proposed(Value):
+    """One change, with why and where that comes from."""
+
+    edit: Edit
+    key: str
+    line: int
+    before: int | float | bool | str | None
+    after: int | float | bool | str | None
+    reason: str
+    source: str
+
+
+class Proposal(Value):
+    changes: tuple[Proposed, ...] = ()
+    words: tuple[str, ...] = ()
+    found: int = 0
+    """How many settings were understood; 0: there is nothing here that we know."""
+
+
+Found = tuple[Setting, Key]
+Part = Proposed | str
+
+
+def facts_of(snapshot: Snapshot) -> Facts:
+    """The machine's facts, over the GPUs that a program would see."""
+    gpus = visible_gpus(snapshot)
+    sizes = [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes]
+    capabilities = [
+        (gpu.compute_capability.major, gpu.compute_capability.minor)
+        for gpu in gpus
+        if gpu.compute_capability
+    ]
+    memory = snapshot.memory
+    ram = [size for size in (memory.available_bytes, memory.cgroup_limit_bytes) if size]
+    return Facts(
+        gpu=gpus[0].name if gpus else None,
+        gpus=len(gpus),
+        memory_bytes=min(sizes, default=None),
+        capability=min(capabilities, default=None),
+        cores=snapshot.cpu.usable_cores or snapshot.cpu.logical_cores,
+        ram_bytes=min(ram, default=memory.total_bytes),
+        shm_bytes=memory.shm_total_bytes,
+        family=snapshot.os.family,
+        wsl=bool(snapshot.os.wsl),
+        jetson=snapshot.os.jetson is not None,
+    )
+
+
+class Case(Value):
+    """A config, read, on a machine."""
+
+    config: Config
+    facts: Facts
+    option: Option
+    found: tuple[Found, ...]
+
+    def having(self, *roles: str) -> Iterator[Found]:
+        return ((setting, key) for setting, key in self.found if key.role in roles)
+
+    def names(self) -> frozenset[str]:
+        settings = self.config.settings
+        return frozenset(str(one.path[-1]) for one in settings if one.path)
+
+    def preset(self) -> Preset | None:
+        return preset_for(self.facts.memory_bytes, self.names())
+
+
+def written_over(
+    case: Case, setting: Setting, value: str, reason: str, source: str
+) -> Iterator[Part]:
+    """The change of one setting, or words where its place does not allow it."""
+    edit = change(case.config, setting, value)
+    if edit is None:
+        why = "used in several places through an anchor" if setting.shared else "not a plain value"
+        yield f"{in_words(setting.path)} (line {setting.line}) is {why}: {value} by hand; {reason}"
+    elif edit.value != setting.text:
+        yield proposed(edit, setting, said(setting), value, reason, source)
+
+
+def proposed(
+    edit: Edit, at: Setting, before: object, value: str, reason: str, source: str
+) -> Proposed:
+    after: object = int(value) if value.isdigit() else {"true": True, "false": False}.get(value)
+    return Proposed(
+        edit=edit,
+        key=in_words(edit.path),
+        line=at.line,
+        before=before,  # type: ignore[arg-type]
+        after=value if after is None else after,  # type: ignore[arg-type]
+        reason=reason,
+        source=source,
+    )
+
+
+def added_key(case: Case, role: str, value: str, reason: str) -> Iterator[Part]:
+    """A missing key, where the config is of a family that is known to read it."""
+    if any(True for _ in case.having(role)):
+        return
+    for beside, missing, name, source in ADDED:
+        for setting, _ in case.found:
+            if missing == role and setting.path and setting.path[-1] == beside:
+                edit = addition(case.config, setting, name, value)
+                if edit is not None:
+                    yield proposed(edit, setting, None, value, reason, source)
+                    return
+
+
+def no_number(setting: Setting) -> str:
+    place = f"{in_words(setting.path)} (line {setting.line})"
+    if setting.kind == "list":
+        return f"{place} is a list, one for each stage: left as it is"
+    if setting.kind == "alias" or setting.shared:
+        return f"{place} is shared through an anchor: left as it is"
+    if setting.text in ("auto", '"auto"', "'auto'"):
+        return f"{place} is auto: the trainer fills it in, left as it is"
+    if setting.text[:1] in "\"'":
+        return f"{place} is text ({setting.text}), not a number: left as it is"
+    return f"{place} is {setting.text or 'empty'}, not a plain number: left as it is"
+
+
+def edits(changes: Sequence[Proposed]) -> tuple[Edit, ...]:
+    return tuple(one.edit for one in changes)

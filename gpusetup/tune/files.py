@@ -1,0 +1,96 @@
+"""The config file itself: read, written in one step, and put back.
+
+`--in-place` keeps the bytes that stood there in a file beside it, with the hash of what was
+written, so that `--undo` never overwrites what somebody changed since.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from gpusetup.errors import BadInput, Blocked
+from gpusetup.value import Value
+
+SUFFIX = ".gpusetup-undo"
+
+
+class Undo(Value):
+    """What stood in a config before it was changed in place."""
+
+    schema: str = "gpusetup.tune-undo/1"
+    written_sha256: str
+    before_base64: str
+
+
+def read_bytes(path: str) -> bytes:
+    """A file's bytes; `BadInput` where there is none, `Blocked` where it may not be read."""
+    try:
+        return Path(path).read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
+        raise BadInput(f"{path}: {problem.strerror}") from problem
+    except OSError as problem:
+        raise Blocked(f"Cannot read {path}: {problem.strerror}") from problem
+
+
+def write_bytes(path: str, raw: bytes) -> None:
+    """Replace the file in one step, with its permissions; a link keeps pointing where it did."""
+    target = Path(path).resolve()
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as problem:
+        raise Blocked(f"Cannot write {path}: {problem.strerror}") from problem
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(raw)
+        Path(name).chmod(target.stat().st_mode & 0o7777 if target.exists() else _new_mode())
+        Path(name).replace(target)
+    except OSError as problem:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise Blocked(f"Cannot write {path}: {problem.strerror}") from problem
+
+
+def _new_mode() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def change_in_place(path: str, before: bytes, after: bytes) -> None:
+    """Write the new bytes and keep the old ones for `--undo`."""
+    from gpusetup.codec import to_json
+
+    undo = Undo(written_sha256=_hash(after), before_base64=base64.b64encode(before).decode())
+    write_bytes(undo_path(path), to_json(undo).encode())
+    write_bytes(path, after)
+
+
+def put_back(path: str) -> None:
+    """Undo the last change in place. `BadInput` where there is none, or the file changed since."""
+    from gpusetup.codec import from_json
+
+    kept = undo_path(path)
+    if not Path(kept).exists():
+        raise BadInput(f"There is nothing to undo for {path}", hint=f"{kept} does not exist")
+    undo = from_json(read_bytes(kept), Undo, what=kept)
+    if _hash(read_bytes(path)) != undo.written_sha256:
+        raise BadInput(
+            f"{path} was changed after gpusetup wrote it: nothing was put back",
+            hint=f"what stood there before is kept in {kept}",
+        )
+    write_bytes(path, base64.b64decode(undo.before_base64))
+    Path(kept).unlink()
+
+
+def undo_path(path: str) -> str:
+    target = Path(path).resolve()
+    return str(target.with_name(target.name + SUFFIX))
+
+
+def _hash(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()

@@ -1,0 +1,101 @@
+"""JSON with the places of its values (the standard decoder keeps none)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from json.decoder import JSONDecodeError
+
+from gpusetup.errors import BadInput
+from gpusetup.tune.settings import Path, Setting
+
+BLANK = re.compile(r"[ \t\r\n]*")
+WORD = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null')
+
+
+def read_json(text: str, name: str) -> Iterator[Setting]:
+    """Every value with its place, in order; `BadInput` names the place that is no JSON."""
+    try:
+        json.loads(text)
+    except JSONDecodeError as problem:
+        place = f"line {problem.lineno}, column {problem.colno}"
+        raise BadInput(f"{name}, {place}: not JSON: {problem.msg}") from problem
+    except RecursionError as problem:
+        raise BadInput(f"{name}: nested too deeply") from problem
+    yield from _Scan(text, name).all()
+
+
+class _Scan:
+    """Walks text that is known to be JSON."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.text, self.name, self.at = text, name, 0
+
+    def all(self) -> Iterator[Setting]:
+        yield from self._value((), None)
+
+    def _blank(self) -> str:
+        found = BLANK.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+        return self.text[self.at : self.at + 1]
+
+    def _line(self) -> int:
+        return self.text.count("\n", 0, self.at) + 1
+
+    def _value(self, path: Path, key: int | None) -> Iterator[Setting]:
+        mark = self._blank()
+        if mark == "{":
+            yield self._opened(path, key, "map")
+            yield from self._members(path)
+        elif mark == "[":
+            yield self._opened(path, key, "list")
+            yield from self._items(path)
+        else:
+            start, line = self.at, self._line()
+            text = self._word()
+            yield Setting(
+                document=0, path=path, kind="scalar", text=text, start=start, end=self.at,
+                line=line, key_start=key,
+            )  # fmt: skip
+
+    def _opened(self, path: Path, key: int | None, kind: str) -> Setting:
+        start, line = self.at, self._line()
+        self.at += 1
+        return Setting(
+            document=0, path=path, kind=kind, text="", start=start, end=start + 1, line=line,  # type: ignore[arg-type]
+            key_start=key,
+        )  # fmt: skip
+
+    def _word(self) -> str:
+        found = WORD.match(self.text, self.at)
+        if found is None:  # NaN and Infinity, which only Python's own decoder takes
+            raise BadInput(f"{self.name}, line {self._line()}: not JSON: no such value")
+        self.at = found.end()
+        return found[0]
+
+    def _members(self, path: Path) -> Iterator[Setting]:
+        names: set[str] = set()
+        while self._blank() != "}":
+            key, line = self.at, self._line()
+            word = str(json.loads(self._word()))
+            if word in names:
+                raise BadInput(f"{self.name}, line {line}: the key {word!r} stands twice")
+            names.add(word)
+            self._blank()
+            self.at += 1  # the colon
+            yield from self._value((*path, word), key)
+            self._comma()
+        self.at += 1
+
+    def _items(self, path: Path) -> Iterator[Setting]:
+        index = 0
+        while self._blank() != "]":
+            yield from self._value((*path, index), None)
+            index += 1
+            self._comma()
+        self.at += 1
+
+    def _comma(self) -> None:
+        if self._blank() == ",":
+            self.at += 1

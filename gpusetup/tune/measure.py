@@ -1,0 +1,242 @@
+"""Trials on the real device: each in a child of the target interpreter (`inside/bench.py`).
+
+A child that runs out of memory, crashes or hangs ends alone. What it said is judged here: out of
+memory in any spelling is a trial that failed, anything else is an error that ends the search.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from gpusetup.errors import BadInput, Blocked, ToolFailed, UsageError
+from gpusetup.run import Output, run
+from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
+from gpusetup.tune.search import Goal, Trial, next_batch, next_for_speed
+from gpusetup.value import Value, replace
+
+SCRIPT = Path(__file__).resolve().parent.parent / "inside" / "bench.py"
+SECONDS = 20.0
+"""How long the timed steps of one trial go on at most."""
+STARTING_SECONDS = 280.0
+"""What a child may take besides: importing torch, building the model, compiling."""
+MARGIN = 0.02
+"""This part of the memory is left free, for fragments and for other programs."""
+
+Say = Callable[[str], None]
+
+
+class Job(Value):
+    """What is trained, and how; one trial adds its batch size."""
+
+    code: str | None = None
+    """`MODULE:FUNCTION`; MODULE may be the path of a file."""
+    reference: str | None = None
+    pickle: str | None = None
+    wish: Mapping[str, int] = {}
+    """The reference model's sizes, from the config."""
+    amp: Literal["bf16", "fp16"] | None = None
+    compile: bool = False
+    optimizer: str = "adamw"
+    workers: int | None = None
+    """Workers of the loader that feeds the steps; None: one batch over and over."""
+    device: str = "auto"
+    memory_limit_bytes: int | None = None
+    steps: int = 8
+    warm: int = 2
+    seconds: float = SECONDS
+    python: str | None = None
+    folder: str = "."
+
+
+class Device(Value):
+    """Where the trials run."""
+
+    device: str
+    name: str
+    limit_bytes: int
+    """What may be used of its memory."""
+
+
+def ask(job: Job, mode: str, batch: int = 1) -> Output:
+    """Run one child to its end."""
+    from gpusetup.codec import to_json, to_plain
+
+    request = to_plain(job) | {"mode": mode, "batch": batch}
+    return run(
+        (job.python or sys.executable, str(SCRIPT)),
+        timeout=job.seconds + STARTING_SECONDS,
+        cwd=job.folder,
+        stdin=to_json(request),
+        environment={**os.environ, "PYTHONIOENCODING": "utf-8", "GPUSETUP_PROBE": "1"},
+    )
+
+
+def answer_in(said: Output) -> dict[str, Any] | None:
+    """The child's answer, or None where it died before."""
+    import json
+
+    try:
+        answer = json.loads(said.stdout.strip().rpartition("\n")[2])
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def device_of(job: Job) -> Device:
+    """Where the trials will run. Raises `Blocked` without torch, `ToolFailed` where it breaks."""
+    said = ask(job, "devices")
+    answer = answer_in(said)
+    if answer is None or answer.get("status") != "ok":
+        detail = str((answer or {}).get("detail") or said.problem or said.stderr[-300:].strip())
+        if "No module named 'torch'" in detail:
+            raise Blocked(
+                f"{job.python or sys.executable} has no torch",
+                hint="`gpusetup install`, or name another `--python`",
+            )
+        raise ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
+    if not answer.get("limit_bytes") or not answer.get("counts"):
+        raise Blocked("This system does not tell how much memory a process uses")
+    return Device(
+        device=str(answer["device"]), name=str(answer["name"]), limit_bytes=answer["limit_bytes"]
+    )
+
+
+def trial(job: Job, batch: int, *, smaller_ran: bool = False) -> Trial:
+    """Run one size in a child of its own."""
+    return judged(batch, ask(job, "steps", batch), smaller_ran=smaller_ran)
+
+
+def judged(batch: int, said: Output, *, smaller_ran: bool = False) -> Trial:
+    """What a child's end means. `smaller_ran`: doubtful spellings count as out of memory too."""
+    answer = answer_in(said)
+    if answer is None:
+        return _died(batch, said, smaller_ran)
+    if answer.get("status") == "ok":
+        return _ran(batch, answer)
+    kinds = " ".join(answer.get("kinds") or ())
+    text = f"{kinds}: {answer.get('detail')}"
+    short = is_out_of_memory(text, maybe=smaller_ran) or any(
+        kind in ("OutOfMemoryError", "MemoryError") for kind in kinds.split()
+    )
+    detail = f"{answer.get('kind')}: {answer.get('detail')}"
+    return Trial(batch=batch, status="oom" if short else "error", detail=detail)
+
+
+def _died(batch: int, said: Output, smaller_ran: bool) -> Trial:
+    if said.problem:
+        return Trial(batch=batch, status="error", detail=said.problem)
+    short = is_killed_for_memory(said.exit) or is_out_of_memory(said.stderr, maybe=smaller_ran)
+    detail = f"ended with exit {said.exit}: {said.stderr.strip()[-300:]}"
+    return Trial(batch=batch, status="oom" if short else "error", detail=detail)
+
+
+def _ran(batch: int, answer: Mapping[str, Any]) -> Trial:
+    return Trial(
+        batch=batch,
+        status="ok",
+        peak_bytes=answer["peak_bytes"],
+        static_bytes=answer["static_bytes"],
+        phases=answer["phases"],
+        readings=answer["readings"],
+        noise=answer["noise"],
+        samples_per_second=answer["samples_per_second"],
+        spread_percent=answer["spread_percent"],
+        utilization_percent=answer["utilization_percent"],
+    )
+
+
+# --- the search ---------------------------------------------------------------------------------
+
+
+def find_batch(
+    job: Job,
+    goal: Goal,
+    *,
+    objective: str = "fit",
+    keep: list[Trial] | None = None,
+    say: Say | None = None,
+) -> tuple[Trial, ...]:
+    """Try sizes until the answer stands; for `speed` also halves of it down to the knee.
+
+    Every trial is put into `keep` as soon as it ran, so that a Ctrl-C loses nothing.
+    """
+    done: list[Trial] = [] if keep is None else keep
+    for chooser in (next_batch, next_for_speed)[: 2 if objective == "speed" else 1]:
+        while (batch := chooser(done, goal)) is not None:
+            if say:
+                say(f"batch {batch}")
+            ran = any(one.status == "ok" and one.batch < batch for one in done)
+            done.append(trial(job, batch, smaller_ran=ran))
+            if done[-1].status == "error":
+                return tuple(done)
+    return tuple(done)
+
+
+def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
+    """Where the code itself broke: `BadInput` with what it said."""
+    broken = next((one for one in trials if one.status == "error"), None)
+    if broken is not None:
+        name = job.code or job.reference or "the model"
+        raise BadInput(
+            f"{name} with batch {broken.batch} failed: {broken.detail}",
+            hint="it must run one training step by itself; the batch size is not the reason",
+        )
+
+
+def check_code(code: str | None) -> None:
+    """`UsageError` where it is no MODULE:FUNCTION."""
+    place, colon, name = (code or "").rpartition(":")
+    if code is not None and not (place and colon and name):
+        raise UsageError(
+            f"`--code {code}` is not MODULE:FUNCTION",
+            hint="for example `--code train:build`, or `--code path/to/train.py:build`",
+        )
+
+
+def loader_rate(job: Job, batch: int, workers: int) -> float | None:
+    """Samples a second of the loader alone; None where it does not run."""
+    said = ask(replace(job, workers=workers, seconds=min(job.seconds, 3.0)), "loader", batch)
+    answer = answer_in(said)
+    return answer["samples_per_second"] if answer and answer.get("status") == "ok" else None
+
+
+def agreed(size: int, store: Any, rank: int, world: int) -> int:
+    """The smallest size of all ranks, over torch's store, before any collective.
+
+    `store` has `set(key, value)` and `get(key)`, as `torch.distributed.TCPStore` has; `get` waits.
+    """
+    store.set(f"gpusetup/batch/{rank}", str(size))
+    return min(int(store.get(f"gpusetup/batch/{one}")) for one in range(world))
+
+
+# --- a model of the user's process --------------------------------------------------------------
+
+
+@contextmanager
+def saved(model: Any, batch: Any, loss: Any, optimizer: Any) -> Iterator[str]:
+    """The model and its batch in a file that a child can load; `BadInput` where they cannot."""
+    import json
+    import pickle
+    import tempfile
+
+    import torch
+
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
+        path = str(Path(folder) / "job.pt")
+        job = {"model": model, "batch": batch, "loss": loss, "optimizer": optimizer}
+        try:
+            torch.save(job, path)
+        except (pickle.PicklingError, AttributeError, TypeError) as problem:
+            raise BadInput(
+                f"The model cannot be given to a child process: {problem}",
+                hint="define it at the top of a module, or use `gpusetup tune --batch-size --code`",
+            ) from problem
+        about = {"path": sys.path, "main": main}
+        Path(f"{path}.json").write_text(json.dumps(about), encoding="utf-8")
+        yield path

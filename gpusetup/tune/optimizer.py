@@ -1,0 +1,131 @@
+"""The Python doors: `BatchSizeOptimizer` and `auto_optimize_config`, as guide 4 has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.tune.measure import MARGIN, Job, agreed, device_of, find_batch, refuse_errors, saved
+from gpusetup.tune.propose import Option, Proposal, edits, facts_of, propose
+from gpusetup.tune.search import Goal, Trial, answer, fastest
+from gpusetup.value import replace
+
+BUSY = 85.0
+"""Percent of the time; below it the GPU waits for something."""
+
+
+class BatchSizeOptimizer:
+    """Finds the batch size for a model on this machine by running it.
+
+    `config` may name `loss` (a callable of output and target), `optimizer` (a name, or a callable
+    of the parameters), `amp` (`bf16`, `fp16`), `compile`, `device`, `max_batch_size`,
+    `memory_limit_bytes`, `margin`, `steps`, `seconds`, `multiple_of` and `power_of_two`.
+    """
+
+    def __init__(self, model: Any, config: Mapping[str, Any] | None = None) -> None:
+        if os.environ.get("GPUSETUP_PROBE"):
+            raise BadInput(
+                "This script was started by its own search for the batch size",
+                hint='put what it runs under `if __name__ == "__main__":`',
+            )
+        self.model = model
+        self.config = dict(config or {})
+
+    def find_optimal_batch_size(
+        self, sample_data: Any, target_gpu_util: float = BUSY
+    ) -> tuple[int, dict[str, Any]]:
+        """The smallest size that keeps the GPU `target_gpu_util` percent busy, where NVML tells,
+        else the smallest one at the knee of samples a second; and the statistics.
+
+        `sample_data` is one example batch, of any length: (inputs, target), a tensor, or keywords
+        of the model. Several ranks (`RANK`, `WORLD_SIZE`) agree on the smallest answer. Raises
+        `Unsatisfiable` where not even one sample fits, `BadInput` where the model does not train.
+        """
+        wish = self.config
+        optimizer = wish.get("optimizer")
+        named = optimizer if isinstance(optimizer, str) else None
+        made = None if named else optimizer
+        with saved(self.model, sample_data, wish.get("loss"), made) as path:
+            job = Job(
+                pickle=path,
+                amp=wish.get("amp"),
+                compile=bool(wish.get("compile")),
+                optimizer=(named or "adamw").lower(),
+                device=str(wish.get("device") or "auto"),
+                memory_limit_bytes=wish.get("memory_limit_bytes"),
+                steps=int(wish.get("steps") or 8),
+                seconds=float(wish.get("seconds") or 20.0),
+            )
+            limit = device_of(job).limit_bytes
+            goal = Goal(
+                limit_bytes=int(limit * (1 - float(wish.get("margin", MARGIN)))),
+                largest=wish.get("max_batch_size"),
+                multiple=int(wish.get("multiple_of") or 1),
+                power_of_two=bool(wish.get("power_of_two")),
+            )
+            trials = find_batch(job, goal, objective="speed")
+        refuse_errors(job, trials)
+        size = fastest(trials, goal, busy=target_gpu_util)
+        if size is None:
+            raise Unsatisfiable("Not even the smallest batch fits into the memory")
+        size = self._agreed(size)
+        return size, statistics(trials, goal, size, limit)
+
+    def _agreed(self, size: int) -> int:
+        """The smallest size of all ranks, where torchrun started several."""
+        store, world = self.config.get("store"), int(os.environ.get("WORLD_SIZE", "1"))
+        if store is None or world < 2:
+            return size
+        return agreed(size, store, int(os.environ["RANK"]), world)
+
+
+def statistics(trials: tuple[Trial, ...], goal: Goal, size: int, limit: int) -> dict[str, Any]:
+    """What guide 4 returns beside the size, and every trial."""
+    from gpusetup.codec import to_plain
+
+    chosen = next((one for one in trials if one.batch == size and one.status == "ok"), None)
+    return {
+        "batch_size": size,
+        "largest_batch_size": answer(trials, goal),
+        "gpu_utilization_percent": chosen.utilization_percent if chosen else None,
+        "samples_per_second": chosen.samples_per_second if chosen else None,
+        "peak_bytes": chosen.peak_bytes if chosen else None,
+        "memory_percent": 100 * (chosen.peak_bytes or 0) / limit if chosen else None,
+        "limit_bytes": limit,
+        "trials": [to_plain(one) for one in trials],
+    }
+
+
+def auto_optimize_config(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    machine: str | None = None,
+    grow_batch: bool = False,
+) -> Proposal:
+    """Write the config at `source`, made to fit this machine (or the one named), to `target`.
+
+    Only what cannot change the experiment is changed; the proposal says what and why, and the rest
+    in words. `source` and `target` may be the same file. Raises `BadInput` for what is no config.
+    """
+    from gpusetup.tune.config import read_config, written
+    from gpusetup.tune.files import read_bytes, write_bytes
+
+    config = read_config(read_bytes(str(source)), Path(source).name)
+    proposal = propose(config, facts_of(_machine(machine)), replace(Option(), grow=grow_batch))
+    write_bytes(str(target), written(config, edits(proposal.changes)))
+    return proposal
+
+
+def _machine(name: str | None) -> Any:
+    if name is not None:
+        from gpusetup.snapshot import machine_named
+
+        return machine_named(name)
+    from gpusetup.probe.machine import read_machine
+    from gpusetup.probe.system import LiveSystem
+
+    return read_machine(LiveSystem())

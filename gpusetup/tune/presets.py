@@ -1,0 +1,81 @@
+"""What serves where nothing was measured: the presets of guides 1, 3, 4 and 5, as rows.
+
+A preset is a range for the batch on one GPU. It never changes the effective batch by itself:
+accumulation takes up the difference. The first row that fits counts.
+"""
+
+from __future__ import annotations
+
+from gpusetup.value import Value
+
+ANY = ("*",)
+CONV = ("base_channels", "num_blocks", "use_perceptual", "patch_size")
+SMALL = ("hidden_size", "hidden_dim", "d_model", "n_embd")
+EMBEDDINGS = ("num_users", "num_items", "embedding_dim")
+NOMINAL_SLACK_GIB = 0.7
+"""A card of 24 GB answers with 23.99, 23.7 or, with ECC on, 22.5 GiB."""
+
+
+class Preset(Value):
+    """One row; `from_gib` <= the GPU's memory < `below_gib`."""
+
+    id: str
+    from_gib: float
+    below_gib: float
+    keys: tuple[str, ...]
+    """One of these in the config shows the kind of model; `*`: any."""
+    batch: tuple[int, int] | None
+    source: str
+    advice: str | None = None
+    """What would change the experiment, in words."""
+
+
+G1 = "guide 1, advice for 4 GB"
+G3 = "guide 3, marks for small recurrent and transformer models"
+G4 = "guide 4, presets by card"
+G5 = "guide 5, tiers of a model with user and item embeddings"
+
+PRESETS: tuple[Preset, ...] = (
+    Preset(id="4-gb", from_gib=0, below_gib=5, keys=ANY, batch=(8, 16), source=G1,
+           advice="On 4 GB a sequence length of 128 to 256 leaves room; it changes the experiment"),
+    Preset(id="conv-24-gb", from_gib=24, below_gib=1e9, keys=CONV, batch=(64, 64), source=G4,
+           advice="A card of 24 GB carries base_channels 128; it changes the model"),
+    Preset(id="conv-16-gb", from_gib=16, below_gib=24, keys=CONV, batch=(48, 48), source=G4,
+           advice="A card of 16 GB carries base_channels 96; it changes the model"),
+    Preset(id="conv-12-gb", from_gib=12, below_gib=16, keys=CONV, batch=(32, 32), source=G4,
+           advice="A card of 12 GB carries base_channels 96; it changes the model"),
+    Preset(id="conv-8-gb", from_gib=5, below_gib=12, keys=CONV, batch=(16, 16), source=G4,
+           advice="A card of 8 GB carries base_channels 64; it changes the model"),
+    Preset(id="embeddings-above-8-gb", from_gib=8, below_gib=1e9, keys=EMBEDDINGS, batch=None,
+           source=G5, advice="Above 8 GB the user and item embeddings may stay cached on the GPU"),
+    Preset(id="embeddings-4-to-8-gb", from_gib=5, below_gib=8, keys=EMBEDDINGS, batch=None,
+           source=G5, advice="With 4 to 8 GB load the embeddings of a batch when it comes"),
+    Preset(id="small-16-gb", from_gib=16, below_gib=1e9, keys=SMALL, batch=(1024, 2048), source=G3),
+    Preset(id="small-12-gb", from_gib=12, below_gib=16, keys=SMALL, batch=(512, 1024), source=G3),
+    Preset(id="small-8-gb", from_gib=5, below_gib=12, keys=SMALL, batch=(256, 512), source=G3),
+)  # fmt: skip
+
+NOT_SMALL = ("model_name_or_path", "base_model", "model_path", "pretrained_model_name_or_path")
+"""A config that names a pretrained model is none of the small models of guide 3."""
+
+
+def preset_for(memory_bytes: int | None, names: frozenset[str]) -> Preset | None:
+    """The row for a GPU of this memory and a config with these keys.
+
+    >>> preset_for(24 << 30, frozenset({"base_channels"})).id
+    'conv-24-gb'
+    >>> preset_for(24 << 30, frozenset({"output_dir"})) is None
+    True
+    """
+    if memory_bytes is None:
+        return None
+    gib = memory_bytes / (1 << 30) + NOMINAL_SLACK_GIB
+    return next((row for row in PRESETS if _fits(row, gib, names)), None)
+
+
+def _fits(row: Preset, gib: float, names: frozenset[str]) -> bool:
+    if not row.from_gib <= gib < row.below_gib + (NOMINAL_SLACK_GIB if row.id == "4-gb" else 0):
+        return False
+    if row.keys == SMALL and names & set(NOT_SMALL):
+        return False
+    return row.keys == ANY or bool(names & set(row.keys))

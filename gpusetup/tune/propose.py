@@ -1,0 +1,86 @@
+"""What to change in a config on this machine, and what to say about the rest. Pure.
+
+A proposal is a list of changes, each with its reason and its source, and of recommendations in
+words. Nothing that changes the experiment is ever a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gpusetup.tune import keys, rules_batch, rules_machine
+from gpusetup.tune.case import Case, Facts, Option, Part, Proposal, Proposed, edits, facts_of
+from gpusetup.tune.config import Config
+from gpusetup.tune.keys import key_of
+from gpusetup.tune.settings import in_words
+
+__all__ = ["Facts", "Option", "Proposal", "edits", "facts_of", "propose"]
+
+NOTHING_ASKED = Option()
+
+
+def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Proposal:
+    """Every rule's changes and words, in the file's order."""
+    found = tuple(
+        (setting, key)
+        for setting in config.settings
+        if (key := key_of(setting.path)) and setting.kind != "map"
+    )
+    case = Case(config=config, facts=facts, option=option, found=found)
+    parts = [part for rule in RULES for part in rule(case)]
+    changes = [part for part in parts if isinstance(part, Proposed)]
+    return Proposal(
+        changes=tuple(sorted(changes, key=lambda one: (one.edit.start, one.edit.text))),
+        words=tuple(dict.fromkeys(part for part in parts if isinstance(part, str))),
+        found=len(found),
+    )
+
+
+# --- in words only ------------------------------------------------------------------------------
+
+
+def experiment(case: Case) -> Iterator[Part]:
+    """What would change the model, the loss or the data: never written."""
+    preset = case.preset()
+    if preset and preset.advice and case.option.measured is None:
+        yield f"{preset.advice} ({preset.source})"
+    named = [in_words(one.path) for one, _ in case.having(keys.MODEL, keys.LOSS, keys.LENGTH)]
+    if named:
+        yield f"Never written, because they change the experiment: {', '.join(named)}"
+
+
+def rollout(case: Case) -> Iterator[Part]:
+    """Reinforcement learning: the batch is part of the algorithm, the tokens on a GPU are not."""
+    if any(True for _ in case.having(keys.ROLLOUT)):
+        yield (
+            "The batch of a reinforcement-learning run is part of the algorithm: left as it is."
+            " Memory is set by max_token_len_per_gpu and sequence parallelism: `gpusetup plan`"
+        )
+
+
+def several_gpus(case: Case) -> Iterator[Part]:
+    if case.facts.gpus > 1:
+        yield (
+            f"{case.facts.gpus} GPUs: start one process each (`torchrun --nproc-per-node"
+            f" {case.facts.gpus} ...`); DataParallel divides the loader's batch and gathers on one"
+        )
+
+
+def no_gpu(case: Case) -> Iterator[Part]:
+    if not case.facts.gpus:
+        yield "No NVIDIA GPU is visible here: only what depends on the CPU was looked at"
+
+
+RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
+    no_gpu,
+    rules_batch.batch,
+    rules_machine.workers,
+    rules_machine.pinning,
+    rules_machine.loader_details,
+    rules_machine.precision,
+    rules_machine.compiling,
+    rules_machine.allocator,
+    rollout,
+    experiment,
+    several_gpus,
+)

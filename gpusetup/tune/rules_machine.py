@@ -1,0 +1,169 @@
+"""The loader, the precision, the compiler and the allocator, for a machine's facts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.tune import keys
+from gpusetup.tune.case import Case, Facts, Part, added_key, no_number, written_over
+from gpusetup.tune.settings import NOTHING, in_words, truth, whole
+
+GIB = 1 << 30
+WORKERS_MOST = 16
+"""Above this the loader's own process becomes the limit (guide 3 ends at 8 from 16 cores)."""
+RAM_PER_WORKER_BYTES = {False: GIB, True: 3 * GIB}
+"""A worker that has imported torch holds 0.3 to 0.8 GiB, and its batches; on Windows (True) it also
+commits the CUDA libraries' 2 to 3 GiB (error 1455, the paging file is too small)."""
+PREFETCH_LEAST = 2
+EXPANDABLE = "expandable_segments:True"
+WORKERS_SOURCE = "guide 3, corrected: as many workers as usable cores (affinity, cgroup)"
+
+# --- the loader ---------------------------------------------------------------------------------
+
+
+def wanted_workers(facts: Facts) -> int | None:
+    """Loader workers of one process: the usable cores shared by the GPUs, and what RAM carries.
+
+    >>> wanted_workers(Facts(cores=16, gpus=2)), wanted_workers(Facts(cores=64, gpus=1))
+    (8, 16)
+    """
+    if not facts.cores:
+        return None
+    share = max(1, facts.cores // max(1, facts.gpus))
+    each = RAM_PER_WORKER_BYTES[facts.family == "windows"]
+    room = max(1, (facts.ram_bytes or 1 << 50) // each // max(1, facts.gpus))
+    return min(share, room, WORKERS_MOST)
+
+
+def workers(case: Case) -> Iterator[Part]:
+    count = case.option.workers if case.option.workers is not None else wanted_workers(case.facts)
+    if count is None:
+        return
+    reason, source = _why_workers(case, count)
+    for setting, _ in case.having(keys.WORKERS):
+        if whole(setting) is None or (whole(setting) or 0) < 0:
+            yield no_number(setting)
+        else:
+            yield from written_over(case, setting, str(count), reason, source)
+    yield from added_key(case, keys.WORKERS, str(count), reason)
+    if case.facts.shm_bytes is not None and case.facts.shm_bytes < GIB and count:
+        yield (
+            f"/dev/shm has {case.facts.shm_bytes >> 20} MiB, through which workers pass batches:"
+            " start the container with `--shm-size 8g` (or `--ipc host`)"
+        )
+
+
+def _why_workers(case: Case, count: int) -> tuple[str, str]:
+    if case.option.workers is not None:
+        return f"{count} was the fastest when the loader ran alone", "measured on this machine"
+    facts = case.facts
+    shared = f" for {facts.gpus} GPUs, a process each" if facts.gpus > 1 else ""
+    share = (facts.cores or 1) // max(1, facts.gpus)
+    each = RAM_PER_WORKER_BYTES[facts.family == "windows"]
+    short = count < min(share, WORKERS_MOST)
+    ram = f"; RAM for {count}, at {each / GIB:g} GiB a worker" if short else ""
+    return f"{facts.cores} usable cores{shared}{ram}", WORKERS_SOURCE
+
+
+def pinning(case: Case) -> Iterator[Part]:
+    """Pinned memory makes the copy to the GPU overlap; a Jetson's memory is the GPU's already."""
+    if not case.facts.gpus or case.facts.jetson:
+        return
+    for setting, _ in case.having(keys.PIN):
+        if truth(setting) is False:
+            reason = "copies from pinned memory run beside the computing"
+            yield from written_over(case, setting, "true", reason, "guide 3; torch.utils.data")
+
+
+def loader_details(case: Case) -> Iterator[Part]:
+    """With workers: keep them between epochs, and let each have batches ready."""
+    if not _has_workers(case):
+        return
+    why = "workers that stay are not started again every epoch"
+    for setting, _ in case.having(keys.PERSISTENT):
+        if truth(setting) is False:
+            yield from written_over(case, setting, "true", why, "guide 4; torch.utils.data")
+    yield from added_key(case, keys.PERSISTENT, "true", why)
+    for setting, _ in case.having(keys.PREFETCH):
+        size = whole(setting)
+        if (size is not None and size < PREFETCH_LEAST) or setting.text in NOTHING[1:]:
+            why = f"each worker has {PREFETCH_LEAST} batches ready"
+            value = str(PREFETCH_LEAST)
+            yield from written_over(case, setting, value, why, "guide 4; torch.utils.data")
+
+
+def _has_workers(case: Case) -> bool:
+    """Whether the loader will have workers once the changes are made."""
+    count = case.option.workers if case.option.workers is not None else wanted_workers(case.facts)
+    there = [whole(setting) for setting, _ in case.having(keys.WORKERS)]
+    added = [part for part in added_key(case, keys.WORKERS, str(count), "") if part]
+    return bool(count) and (None not in there if there else bool(added))
+
+
+# --- computing ----------------------------------------------------------------------------------
+
+
+def precision(case: Case) -> Iterator[Part]:
+    """Mixed precision where a key for it stands in the config and the GPU gains by it."""
+    capability = case.facts.capability
+    if capability is None or case.option.amp is False:
+        return
+    if capability < (7, 0):
+        if any(True for _ in case.having(keys.AMP, keys.FP16, keys.BF16, keys.PRECISION)):
+            yield "This GPU has no tensor cores: mixed precision saves memory, hardly time"
+        return
+    on = any(truth(one) for one, _ in case.having(keys.AMP, keys.BF16, keys.FP16))
+    kind = keys.BF16 if capability >= (8, 0) else keys.FP16
+    why = "tensor cores; measured savings of memory are 1 to 49 %, by model"
+    source = "guide 3, with its correction"
+    for setting, key in case.having(keys.AMP, kind):
+        if truth(setting) is False and (key.role == keys.AMP or not on):
+            yield from written_over(case, setting, "true", why, source)
+            on = True
+    for setting, _ in case.having(keys.PRECISION):
+        if setting.text.strip("'\"") in ("32", "32-true"):
+            value = "bf16-mixed" if capability >= (8, 0) else "16-mixed"
+            yield from written_over(case, setting, value, why, source)
+    if capability >= (8, 0):
+        yield from (
+            f"{in_words(one.path)} is on: bf16 needs no loss scaling on this GPU"
+            for one, _ in case.having(keys.FP16)
+            if truth(one)
+        )
+
+
+def compiling(case: Case) -> Iterator[Part]:
+    """`torch.compile` where Triton is: Linux, from Volta on."""
+    facts = case.facts
+    able = facts.family == "linux" and (facts.capability or (0, 0)) >= (7, 0) and not facts.jetson
+    measured = case.option.compile
+    for setting, _ in case.having(keys.COMPILE):
+        if truth(setting) is not False:
+            continue
+        if measured or (able and measured is None):
+            why = "fused kernels: fewer passes over memory; the first step takes minutes"
+            who = "measured on this machine" if measured else "guide 4; torch.compile"
+            yield from written_over(case, setting, "true", why, who)
+        elif measured is None:
+            yield f"{in_words(setting.path)} stays off: torch.compile needs Triton (Linux, sm_70)"
+
+
+def allocator(case: Case) -> Iterator[Part]:
+    """Expandable segments: never on Windows, WSL and Jetson, where the driver lacks them."""
+    facts = case.facts
+    if facts.family != "linux" or facts.wsl or facts.jetson or not facts.gpus:
+        return
+    why = "segments that grow leave no holes between them"
+    there = list(case.having(keys.ALLOCATOR))
+    for setting, _ in there:
+        if setting.text in NOTHING:
+            yield from written_over(
+                case, setting, EXPANDABLE, why, "guide 2; torch.cuda memory notes"
+            )
+        elif "expandable_segments" not in setting.text:
+            yield f"{in_words(setting.path)}: {EXPANDABLE} may be added to it; {why}"
+    if not there:
+        yield (
+            f"Where memory is tight: PYTORCH_CUDA_ALLOC_CONF={EXPANDABLE} (torch 2.9 and newer also"
+            f" read PYTORCH_ALLOC_CONF) before the start; {why}"
+        )

@@ -1,0 +1,67 @@
+"""One setting of a config with its place in the text, whatever the file's format."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from gpusetup.value import Value
+
+Path = tuple[str | int, ...]
+
+TRUE = ("true", "True", "TRUE", "yes", "Yes", "on", "On", "y", "Y")
+FALSE = ("false", "False", "FALSE", "no", "No", "off", "Off", "n", "N")
+NOTHING = ("", "null", "Null", "NULL", "None", "~")
+
+
+class Setting(Value):
+    """A value somewhere in the file; `text` is a scalar exactly as it is written."""
+
+    document: int
+    path: Path
+    kind: Literal["scalar", "list", "map", "alias"]
+    text: str
+    start: int
+    end: int
+    line: int
+    key_start: int | None = None
+    shared: bool = False
+    """An anchor or an alias: changing it would change other places too."""
+    flow: bool = False
+    """It stands inside `{...}` or `[...]`."""
+
+
+def in_words(path: Path) -> str:
+    """
+    >>> in_words(("data", "loaders", 0, "batch_size"))
+    'data.loaders[0].batch_size'
+    """
+    words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return words.removeprefix(".")
+
+
+def whole(setting: Setting) -> int | None:
+    """A whole number as plain digits; None for anything else (`"32"`, `auto`, `1e3`).
+
+    >>> whole(Setting(document=0, path=(), kind="scalar", text="32", start=0, end=2, line=1))
+    32
+    """
+    found = re.fullmatch(r"[+-]?(0|[1-9]\d*)", setting.text)
+    return int(setting.text) if setting.kind == "scalar" and found else None
+
+
+def truth(setting: Setting) -> bool | None:
+    """A switch; None for anything else."""
+    if setting.kind != "scalar":
+        return None
+    return True if setting.text in TRUE else False if setting.text in FALSE else None
+
+
+def said(setting: Setting) -> int | bool | str | None:
+    """The value as an answer shows it: a number, a switch, or its text."""
+    number, switch = whole(setting), truth(setting)
+    if number is not None:
+        return number
+    if switch is not None:
+        return switch
+    return None if setting.text in NOTHING else setting.text.strip("'\"")
