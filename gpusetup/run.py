@@ -121,13 +121,13 @@ class Lines:
         )
         RUNNING.add(self._child)
         self._told: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def _listen(self) -> None:
         assert self._child.stdout is not None
-        with contextlib.suppress(ValueError):  # closed by `end`
-            for line in self._child.stdout:
-                self._told.put(line.decode("utf-8", "replace").rstrip("\r\n"))
+        for line in self._child.stdout:
+            self._told.put(line.decode("utf-8", "replace").rstrip("\r\n"))
         self._told.put(None)
 
     def next(self, timeout: float) -> str:
@@ -165,9 +165,12 @@ class Lines:
         if self._child.returncode is None:
             self._child.returncode = -signal.SIGTERM
         RUNNING.discard(self._child)
-        if self._child.stdin is not None:
+        self._listener.join(GIVE_UP_SECONDS)
+        pipes = (self._child.stdin, None if self._listener.is_alive() else self._child.stdout)
+        for pipe in pipes:
             with contextlib.suppress(OSError):
-                self._child.stdin.close()
+                if pipe is not None:
+                    pipe.close()
 
 
 def foreground(argv: Sequence[str], *, stdout: int | None = None) -> subprocess.Popen[bytes]:

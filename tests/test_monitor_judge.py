@@ -51,6 +51,9 @@ RUNS: dict[str, tuple[str | None, list[Sample]]] = {
         "input-starved",
         samples([Gpu(loop(0.2, 0.6), reasons=every(0.2, "sw_thermal_slowdown"))],
                 tree(busiest=30, workers=2, each=97))),
+    "so starved that the GPU hardly ever works": (
+        "input-starved",
+        samples([Gpu(lambda at: 2 if at % 4 == 0 else 0)], tree(busiest=20, workers=1, each=99))),
     "starved on all four GPUs": (
         "input-starved", samples([Gpu(loop(0.1, 0.2))] * 4, tree(busiest=40, workers=8, each=93))),
     "evaluation on the CPU takes most of the time": (
@@ -179,7 +182,7 @@ def test_the_evidence_carries_what_was_measured() -> None:
         "memory at its limit",
     )}  # fmt: skip
     assert list(said.values()) == [
-        "the GPU worked 30 % of the time while 2 loader workers computed at 98 % of a core each",
+        "GPU 0 worked 30 % of the time while 2 loader workers computed at 98 % of a core each",
         "GPU 5: heat (hardware) held the clocks down in 100 % of the working samples, at 93 °C; "
         "SM clock at 97 % of its maximum (hw_thermal_slowdown)",
         "GPU 7 worked 0 % of the time, GPU 6 96 %",

@@ -10,12 +10,11 @@ from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
-from gpusetup.monitor.sample import Source, SourceEnded, open_source
-from gpusetup.monitor.values import Sample
 from gpusetup.render.console import Console, plain
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
+    from gpusetup.monitor.sample import Source, SourceEnded
 
 SUMMARY = """Watch utilisation, memory, temperature, power and clocks of the NVIDIA GPUs; end with
 the figures and one verdict: good, input-starved, launch-bound, memory-bound, memory-tight,
@@ -86,7 +85,7 @@ def checked(options: argparse.Namespace) -> None:
 
 def _alone(options: argparse.Namespace, out: Console) -> int:
     """Without a command: no GPU that can be watched is a no."""
-    source, problems = open_source(options.interval, 1 if options.once else 0)
+    source, problems = _opened(options.interval, 1 if options.once else 0)
     if source is None:
         raise _no_gpu(problems)
     with closing(source):
@@ -94,6 +93,16 @@ def _alone(options: argparse.Namespace, out: Console) -> int:
         if options.once:
             return _once(source, options, out)
         return _watch(source, options, out)
+
+
+def _opened(interval: float, count: int = 0) -> tuple[Source | None, tuple[SourceEnded, ...]]:
+    """The child starts while the rest of us is still being imported."""
+    from gpusetup.monitor.child import start_nvml
+
+    nvml = start_nvml(interval, count)
+    from gpusetup.monitor.sample import open_source
+
+    return open_source(nvml, interval)
 
 
 def _watch(source: Source, options: argparse.Namespace, out: Console) -> int:
@@ -114,7 +123,7 @@ def _recording(options: argparse.Namespace, out: Console) -> Recording:
 
 
 def _once(source: Source, options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.monitor.sample import FIRST_ANSWER_SECONDS
+    from gpusetup.monitor.sample import FIRST_ANSWER_SECONDS, SourceEnded
 
     try:
         sample = source.next(FIRST_ANSWER_SECONDS)
@@ -137,7 +146,7 @@ def _beside(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.monitor.session import Command, beside
 
     argv = tuple(options.after)
-    source, problems = open_source(options.interval)
+    source, problems = _opened(options.interval)
     with ExitStack() as stack:
         if source is None:
             out.talk(plain(f"no GPU can be watched ({_told(problems)})"))
@@ -156,6 +165,7 @@ def _beside(options: argparse.Namespace, out: Console) -> int:
 
 def _replay(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.monitor.record import recorded
+    from gpusetup.monitor.values import Sample
 
     with _recording(options, out) as recording:
         told = None

@@ -118,7 +118,7 @@ def input_starved(gpu: GpuFacts, work: Work) -> Judged | None:
     """The GPU waits, and what feeds it is slow."""
     if work.utilization >= marks.BUSY.value:
         return None
-    told = f"the GPU worked {work.utilization:.0f} % of the time"
+    told = f"GPU {gpu.label} worked {work.utilization:.0f} % of the time"
     for question in (workers_full, main_loads, main_waits, stutters):
         cause = question(work)
         if cause is not None:
@@ -133,7 +133,7 @@ def launch_bound(gpu: GpuFacts, work: Work) -> Judged | None:
     weak = work.power_share is not None and work.power_share < marks.WEAK.value
     calm = work.memory_busy is None or work.memory_busy < marks.MEMORY_BUS.value
     if work.utilization < marks.BUSY.value:
-        told = f"the GPU worked {work.utilization:.0f} % of the time"
+        told = f"GPU {gpu.label} worked {work.utilization:.0f} % of the time"
         if full:
             evidence = f"{told} while one process filled a core ({work.busiest_cpu:.0f} %)"
             return Judged(verdict="launch-bound", evidence=f"{evidence} and no loader was behind")

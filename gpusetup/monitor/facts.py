@@ -43,6 +43,8 @@ class GpuFacts(Value):
     """Between its first and its last work, without the pauses; None where it never worked."""
     body: Work | None = None
     """The same with the pauses."""
+    whole: Work | None = None
+    """All samples, the start and the end too."""
     pauses: int = 0
     pause_share: float = 0.0
     """Percent of the samples between the first and the last work."""

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.alerts import ORDER, Judged, active_brake, considered, judge_gpu
+from gpusetup.monitor.alerts import (
+    ORDER,
+    Judged,
+    active_brake,
+    considered,
+    judge_gpu,
+    main_waits,
+    workers_full,
+)
 from gpusetup.monitor.facts import GpuFacts, RunFacts
 from gpusetup.monitor.steps import next_step, ordered_advice
 from gpusetup.value import replace
@@ -28,13 +36,14 @@ def judge(facts: RunFacts) -> Judged:
 
 
 def _verdict(facts: RunFacts) -> Judged:
-    for question in (too_little, idle, uneven):
+    for question in (too_little, starving, idle, uneven):
         judged = question(facts)
         if judged is not None:
             return judged
-    found = [(gpu, judge_gpu(gpu)) for gpu in at_work(facts)]
+    there = [gpu for gpu in at_work(facts) if gpu.lost_at is None]
+    found = [(gpu, judge_gpu(gpu)) for gpu in there or at_work(facts)]
     gpu, worst = min(found, key=lambda pair: ORDER.index(pair[1].verdict or "good"))
-    if len(facts.gpus) == 1 or worst.verdict == "good":
+    if len(facts.gpus) == 1 or worst.verdict == "good" or worst.evidence.startswith("GPU "):
         return worst
     return replace(worst, evidence=f"GPU {gpu.label}: {worst.evidence}")
 
@@ -55,6 +64,22 @@ def too_little(facts: RunFacts) -> Judged | None:
         return Judged(verdict=None, evidence=evidence)
     if facts.samples < marks.SHORT.value:
         return Judged(verdict=None, evidence=f"{facts.samples} samples are too few to judge")
+    return None
+
+
+def starving(facts: RunFacts) -> Judged | None:
+    """A GPU that hardly works because its process waits for loader workers is not idle."""
+    if at_work(facts):
+        return None
+    for gpu in facts.gpus:
+        whole = gpu.whole
+        if whole is None or not whole.utilization or whole.workers < 0.5:
+            continue
+        cause = workers_full(whole) or main_waits(whole)
+        if cause is not None:
+            reason, way = cause
+            evidence = f"GPU {gpu.label} worked {whole.utilization:.1f} % of the time {reason}"
+            return Judged(verdict="input-starved", evidence=evidence, cause=way)
     return None
 
 
@@ -103,7 +128,7 @@ def belongs(gpu: GpuFacts, facts: RunFacts) -> bool:
 
 
 def _lowest(facts: RunFacts) -> float:
-    return min((w.utilization for gpu in at_work(facts) if (w := considered(gpu))), default=100.0)
+    return min((w.utilization for gpu in at_work(facts) if (w := considered(gpu))), default=0.0)
 
 
 # --- notes ----------------------------------------------------------------------------------------

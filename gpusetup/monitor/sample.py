@@ -7,9 +7,7 @@ hang with it.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from gpusetup.codec import from_json
@@ -61,9 +59,8 @@ class Nvml:
 
     name = "nvml"
 
-    def __init__(self, interval: float, count: int = 0) -> None:
-        script = str(Path(__file__).resolve().parent.parent / "inside" / "watch_nvml.py")
-        self._lines = Lines((sys.executable, "-I", script, f"{interval:g}", str(count)))
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
         self.gpus: tuple[GpuSample, ...] = ()
 
     def open(self) -> None:
@@ -101,10 +98,13 @@ class Nvml:
             said.append(line)
 
 
-def open_source(interval: float, count: int = 0) -> tuple[Source | None, tuple[SourceEnded, ...]]:
-    """The first source that answers, and why those before it did not."""
+def open_source(nvml: Lines, interval: float) -> tuple[Source | None, tuple[SourceEnded, ...]]:
+    """The first source that answers, and why those before it did not.
+
+    `nvml` is the child that `start_nvml` started.
+    """
     problems: list[SourceEnded] = []
-    for make in (lambda: Nvml(interval, count), lambda: _smi(interval)):
+    for make in (lambda: Nvml(nvml), lambda: _smi(interval)):
         try:
             return _opened(make()), tuple(problems)
         except SourceEnded as problem:

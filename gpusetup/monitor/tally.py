@@ -174,6 +174,13 @@ class WorkTally:
         )
 
 
+def merged(*tallies: WorkTally) -> WorkTally:
+    whole = WorkTally()
+    for tally in tallies:
+        whole.merge(tally)
+    return whole
+
+
 class GpuTally:
     """Everything about one GPU, sample by sample."""
 
@@ -185,6 +192,7 @@ class GpuTally:
         self.total_bytes: int | None = None
         self.busy = WorkTally()
         self.pauses = WorkTally()
+        self.start = WorkTally()
         self.pending = WorkTally()
         self.pending_since: float | None = None
         self.pause_count = 0
@@ -222,18 +230,18 @@ class GpuTally:
         if self.pending_since is None:
             return
         length = now - self.pending_since
-        if self.first_work is not None and length < PAUSE.value:
+        if self.first_work is None:
+            self.start.merge(self.pending)
+        elif length < PAUSE.value:
             self.busy.merge(self.pending)
-        elif self.first_work is not None:
+        else:
             self.pauses.merge(self.pending)
             self.pause_count += 1
             self.longest_pause = max(self.longest_pause, length)
         self.pending, self.pending_since = WorkTally(), None
 
     def facts(self) -> GpuFacts:
-        body = WorkTally()
-        body.merge(self.busy)
-        body.merge(self.pauses)
+        body = merged(self.busy, self.pauses)
         told = self.of["utilization_percent"]
         memory, heat = self.memory_share, self.of["temperature_celsius"]
         return GpuFacts(
@@ -244,6 +252,7 @@ class GpuTally:
             utilization_p95=told.percentile(95) if told.count else None,
             work=self.busy.work(),
             body=body.work(),
+            whole=merged(self.start, body, self.pending).work(),
             pauses=self.pause_count,
             pause_share=self.pauses.samples / max(1, body.samples) * 100,
             longest_pause_seconds=self.longest_pause,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
@@ -36,7 +37,7 @@ GPU_CHARTS = (
     Chart(title="Power", place=3, unit="W", least_top=50),
 )
 TREE_CHARTS = (
-    Chart(title="CPU of the command (100 % is a core)", place=0, unit="%", least_top=100),
+    Chart(title="CPU of the command (a core is 100 %)", place=0, unit="%", least_top=100),
     Chart(title="CPU of its loader workers", place=1, unit="%", least_top=100),
 )
 
@@ -57,6 +58,15 @@ def _text(text: str) -> str:
     return escape(plain(text))
 
 
+def _said(text: str) -> str:
+    """As text, with what stands in backticks as code.
+
+    >>> _said("run `a < b`")
+    'run <code>a &lt; b</code>'
+    """
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", _text(text))
+
+
 def _head(summary: Summary) -> Iterator[str]:
     verdict = summary.verdict or "no verdict"
     kind = "good" if verdict == "good" else "none" if summary.verdict is None else "bad"
@@ -66,9 +76,9 @@ def _head(summary: Summary) -> Iterator[str]:
         command = f" <code>{_text(summary.next.command)}</code>" if summary.next.command else ""
         yield f'<p class="next"><b>Next:</b> {_text(summary.next.text)}{command}</p>\n'
     if summary.advice:
-        yield f"<ol>{''.join(f'<li>{_text(line)}</li>' for line in summary.advice)}</ol>\n"
+        yield f"<ol>{''.join(f'<li>{_said(line)}</li>' for line in summary.advice)}</ol>\n"
     if summary.notes:
-        yield f"<ul>{''.join(f'<li>{_text(note)}</li>' for note in summary.notes)}</ul>\n"
+        yield f"<ul>{''.join(f'<li>{_said(note)}</li>' for note in summary.notes)}</ul>\n"
     told = [f"{duration(summary.seconds)}, {summary.samples} samples"]
     told += [f"by {summary.source}"] if summary.source else []
     told += [" ".join(summary.command)] if summary.command else []
@@ -126,7 +136,8 @@ def _chart(chart: Chart, points: Sequence[Point]) -> str:
     top = nice_top(max((chart.least_top, *known)))
     end = max(points[-1].seconds, 1.0)
     parts = [
-        f'<figure><figcaption>{_text(chart.title)}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f"<figure><figcaption>{_text(chart.title)}, {chart.unit}</figcaption>"
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'role="img" aria-label="{_text(chart.title)}" data-unit="{chart.unit}" data-top="{top:g}" '
         f'data-end="{end:g}">',
         *_band(chart, top),

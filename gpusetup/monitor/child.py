@@ -1,0 +1,15 @@
+"""Starts the child that samples NVML, before anything else is imported: it takes its time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from gpusetup.run import Lines
+
+SCRIPT = Path(__file__).resolve().parent.parent / "inside" / "watch_nvml.py"
+
+
+def start_nvml(interval: float, count: int = 0) -> Lines:
+    """`inside/watch_nvml.py` in our own interpreter; `count` 0: until it is ended."""
+    return Lines((sys.executable, "-I", str(SCRIPT), f"{interval:g}", str(count)))

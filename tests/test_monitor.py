@@ -1,0 +1,537 @@
+"""The monitor as a program: real binding and child, a stand-in driver, real commands beside it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import standin
+from monitoring import Gpu, loop, samples, tree
+from standin import A100, RTX_3050
+
+from gpusetup import cli
+from gpusetup.codec import to_json
+from gpusetup.monitor import sample as sample_module
+from gpusetup.monitor import session as session_module
+from gpusetup.monitor.summary import summarise, tallied
+
+HERE = Path(__file__).resolve().parent
+OURS = (sys.executable, "-m", "gpusetup", "monitor")
+BUSY = {**A100, "utilization": 97, "memory_used": 30 << 30, "throttle": 0, "power_mw": 320000,
+        "utilization_memory": 40, "clock_sm": 1400, "clock_sm_max": 1410,
+        "processes": "4711:32212254720"}  # fmt: skip
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Point us at a stand-in with these GPUs; the path of its state file comes back."""
+
+    def at(*gpus: dict[str, object], **more: object) -> Path:
+        monkeypatch.setenv("PYTHONPATH", str(HERE.parent))
+        return standin.install(monkeypatch, tmp_path, standin.state(gpus or (BUSY,), **more))
+
+    return at
+
+
+def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run((*OURS, *words), capture_output=True, text=True, timeout=60, **more)
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# --- samples --------------------------------------------------------------------------------------
+
+
+def test_once_prints_one_sample_that_the_schema_accepts(machine, capsys) -> None:
+    machine(BUSY, RTX_3050, **{"process.4711": "/usr/bin/python3"})
+    assert cli.main(["monitor", "--once", "--json"]) == 0
+    (document,) = documents(capsys.readouterr().out)
+    assert cli.main(["schema", "monitor"]) == 0
+    jsonschema.validate(document, json.loads(capsys.readouterr().out))
+    assert list(document)[:2] == ["schema", "kind"]
+    document.pop("at")
+    first, laptop = document.pop("gpus")
+    assert document == {
+        "schema": "gpusetup.monitor/1", "kind": "sample", "seconds": 0.0, "tree": None}  # fmt: skip
+    assert first == {
+        "index": 0, "mig_index": None, "mig_of": None, "name": "NVIDIA A100-SXM4-40GB",
+        "uuid": standin.uuid(0), "utilization_percent": 97, "memory_busy_percent": 40,
+        "memory_used_bytes": 30 << 30, "memory_total_bytes": 40 << 30, "temperature_celsius": 33,
+        "power_watts": 320, "power_limit_watts": 400, "clock_sm_mhz": 1400,
+        "clock_sm_max_mhz": 1410, "clock_memory_mhz": None, "throttle_reasons": [],
+        "processes": [{"pid": 4711, "name": "/usr/bin/python3", "memory_bytes": 32212254720}],
+        "lost": False, "problem": None}  # fmt: skip
+    assert laptop["power_watts"] is None, "what a GPU does not tell is null"
+    assert laptop["throttle_reasons"] == ["sw_power_cap"]
+
+
+def test_hidden_process_names_are_null_and_said_so(machine, capsys) -> None:
+    machine()
+    assert cli.main(["monitor", "--once"]) == 0
+    assert "GPU 0  pid 4711  30.0 GiB  (name hidden)" in capsys.readouterr().out
+
+
+def test_mig_instances_stand_beside_their_gpu(machine, capsys) -> None:
+    machine({**BUSY, "mig_mode": 1, "mig_max": 7, "mig.0": "MIG-aa", "mig.2": "MIG-cc",
+             "utilization": "!3"})  # fmt: skip
+    cli.main(["monitor", "--once", "--json"])
+    gpus = documents(capsys.readouterr().out)[0]["gpus"]
+    assert [(g["index"], g["mig_index"], g["uuid"], g["mig_of"]) for g in gpus] == [
+        (0, None, standin.uuid(0), None),
+        (0, 0, "MIG-aa", standin.uuid(0)),
+        (0, 2, "MIG-cc", standin.uuid(0)),
+    ]
+    assert gpus[1]["utilization_percent"] is None and gpus[1]["memory_used_bytes"] == 30 << 30
+    assert cli.main(["monitor", "--once", "--json", "--gpu", "0:2"]) == 0
+    assert [g["uuid"] for g in documents(capsys.readouterr().out)[0]["gpus"]] == ["MIG-cc"]
+
+
+def test_samples_stand_at_multiples_of_the_interval(machine) -> None:
+    machine(*[BUSY] * 8)
+    told = documents(run("1.5", "--interval", "0.1", "--json").stdout)
+    taken = [document for document in told if document["kind"] == "sample"]
+    assert len(taken) >= 3
+    assert all(len(sample["gpus"]) == 8 for sample in taken)
+    steps = [b["seconds"] - a["seconds"] for a, b in pairwise(taken)]
+    assert min(steps) > 0.03
+    assert told[-1]["kind"] == "summary" and told[-1]["samples"] == len(taken)
+
+
+def test_without_a_terminal_there_is_one_line_a_gpu_and_sample(machine) -> None:
+    machine(BUSY, RTX_3050)
+    done = run("0.3", "--interval", "0.2")
+    lines = done.stdout.splitlines()
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d  GPU 0   97 %    30\.0 of 40\.0 GiB   33 °C   320 W   1400 MHz", lines[0]
+    )
+    assert lines[1].endswith(
+        "GPU 1    0 %      0.3 of 4.0 GiB   51 °C       -          -  sw_power_cap"
+    )
+    assert "\x1b" not in done.stdout
+    assert done.returncode == 0
+
+
+def test_on_a_terminal_the_view_is_redrawn_and_fits_its_width(machine) -> None:
+    machine()
+    for columns in (40, 120):
+        shown, code = on_a_terminal((*OURS, "0.8", "--interval", "0.2"), columns)
+        assert code == 0
+        live, _, end = shown.partition("Watched")
+        assert "Ctrl-C ends and judges" in live and "Verdict: good" in end
+        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", live)
+        assert max(map(len, text.replace("\r", "\n").split("\n"))) <= columns
+        assert ("SM clock" in live) == (columns > 80)
+
+
+def on_a_terminal(argv: tuple[str, ...], columns: int) -> tuple[str, int]:
+    import fcntl
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    environment.pop("COLUMNS", None)
+    child = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    said = b"".join(until_closed(ours))
+    os.close(ours)
+    return said.decode(), child.wait(30)
+
+
+def until_closed(file: int) -> Iterator[bytes]:
+    while True:
+        try:
+            part = os.read(file, 65536)
+        except OSError:
+            return
+        if not part:
+            return
+        yield part
+
+
+# --- which GPUs -----------------------------------------------------------------------------------
+
+
+def test_gpus_are_chosen_by_index_or_uuid(machine, capsys) -> None:
+    machine(BUSY, BUSY, BUSY)
+    words = ["monitor", "--once", "--json", "--gpu", "2", "--gpu", standin.uuid(0).lower()]
+    assert cli.main(words) == 0
+    assert [g["index"] for g in documents(capsys.readouterr().out)[0]["gpus"]] == [2, 0]
+
+
+def test_a_gpu_that_is_not_there_is_a_wrong_question(machine, capsys) -> None:
+    machine()
+    assert cli.main(["monitor", "--once", "--gpu", "3"]) == 2
+    assert "No GPU is called '3'" in (said := capsys.readouterr().err)
+    assert f"there are: 0 ({standin.uuid(0)})" in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "watched", "said"),
+    [
+        ("1", [1], "CUDA_VISIBLE_DEVICES=1: watching GPU 1"),
+        (standin.uuid(1), [1], "watching GPU 1"),
+        ("", [0, 1], "hides every GPU from CUDA"),
+        ("0,1", [0, 1], "watching GPU 0, 1"),
+    ],
+)
+def test_the_variable_that_hides_gpus_counts(
+    machine, capsys, monkeypatch, variable, watched, said
+) -> None:
+    machine(BUSY, BUSY)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert cli.main(["monitor", "--once", "--json"]) == 0
+    told = capsys.readouterr()
+    assert [g["index"] for g in documents(told.out)[0]["gpus"]] == watched
+    assert said in told.err
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_a_gpu_that_is_lost_is_said_once_and_the_others_go_on(machine) -> None:
+    state = machine(BUSY, BUSY)
+    child = subprocess.Popen(
+        (*OURS, "--json", "--interval", "0.1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    gone = standin.state((BUSY, dict.fromkeys(BUSY, "!15")))
+    state.with_suffix(".half").write_text(gone, encoding="utf-8")
+    state.with_suffix(".half").replace(state)
+    for line in child.stdout:
+        if json.loads(line)["gpus"][1]["lost"]:
+            break
+    child.stdout.readline()
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    end = documents(out.decode())[-1]
+    assert child.returncode == 0, "a Ctrl-C is how one ends it"
+    assert err.decode() == f"GPU 1 ({standin.uuid(1)}) is lost; going on\n"
+    assert end["kind"] == "summary" and end["gpus"][1]["lost_at"]
+    assert end["gpus"][0]["lost_at"] is None
+
+
+def test_a_driver_that_hangs_does_not_hang_us(machine, monkeypatch, capsys) -> None:
+    machine(**{"nvml.hang": 1})
+    monkeypatch.setattr(sample_module, "FIRST_ANSWER_SECONDS", 0.5)
+    assert cli.main(["monitor", "--once", "--json"]) == 3
+    assert "no answer in 0.5 s" in documents(capsys.readouterr().out)[0]["message"]
+
+
+def test_a_driver_that_hangs_later_ends_the_watching_with_a_verdict(
+    machine, monkeypatch, capsys
+) -> None:
+    class Stuck:
+        name, gpus = "nvml", ()
+
+        def __init__(self) -> None:
+            self.left = samples([Gpu(97)], seconds=5)
+
+        def next(self, timeout: float) -> Any:
+            if not self.left:
+                raise TimeoutError
+            return self.left.pop(0)
+
+    monkeypatch.setattr(session_module, "PATIENCE_SECONDS", 0.01)
+    said: list[str] = []
+    taken = list(session_module.watching(Stuck(), say=said.append))
+    assert len(taken) == 5
+    assert said == ["no sample in 0.01 s: the driver does not answer any more"]
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "said"),
+    [
+        ({"nvml.init": 9}, 1, "NVML: Driver Not Loaded; nvidia-smi: no such program"),
+        ({"nvml.init": 4}, 3, "NVML: Insufficient Permissions"),
+        ({"nvml.init": 17}, 3, "NVML: The operating system has blocked the request."),
+        ({"nvml.crash": 1}, 1, "NVML: crashed with SIGSEGV"),
+        ({"devices": 0}, 1, "NVML: lists no GPU"),
+    ],
+)
+def test_no_gpu_is_a_no_and_no_permission_is_blocked(
+    machine, monkeypatch, capsys, state, code, said
+) -> None:
+    machine(**state)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert cli.main(["monitor", "--json"]) == code
+    (document,) = documents(capsys.readouterr().out)
+    assert said in document["message"] and document["exit"] == code
+    assert "gpusetup doctor" in document["hint"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--interval", "0"],
+        ["--interval", "nan"],
+        ["-3"],
+        ["--once", "--", "true"],
+        ["--replay", "x", "--once"],
+        ["python", "train.py"],
+        ["python"],
+    ],
+)
+def test_what_cannot_be_meant_is_a_wrong_question(words: list[str], capsys) -> None:
+    assert cli.main(["monitor", *words]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_file_that_cannot_be_written_is_said_before_the_command_runs(machine, tmp_path) -> None:
+    machine()
+    mark = tmp_path / "ran"
+    done = run("--csv", "/nowhere/x.csv", "--", "touch", str(mark))
+    assert done.returncode == 3 and "/nowhere/x.csv" in done.stderr
+    assert not mark.exists()
+
+
+# --- nvidia-smi where NVML is missing -------------------------------------------------------------
+
+SMI = """#!{python}
+import sys, time
+words = sys.argv[1:]
+query = next(w for w in words if w.startswith("--query-gpu=")).partition("=")[2].split(",")
+for name in {refuses!r}:
+    if name in query:
+        print('Field "%s" is not a valid field to query.' % name)
+        sys.exit(2)
+cells = dict(zip({fields!r}, {cells!r}))
+for _ in range({count} if "-lms" in words else 1):
+    for index in range(2):
+        row = dict(cells, index=str(index))
+        print(", ".join("[GPU is lost]" if index and name == "power.draw" and {lost} else
+                        row.get(name, "[N/A]") for name in query), flush=True)
+    time.sleep(0.05)
+"""
+FIELDS = ("name", "uuid", "utilization.gpu", "memory.used", "memory.total", "power.draw")
+CELLS = ("NVIDIA L4", "GPU-x", "91 %", "20000 MiB", "23034 MiB", "70.5 W")
+
+
+def fake_smi(
+    folder: Path, *, refuses: tuple[str, ...] = (), count: int = 4, lost: bool = False
+) -> None:
+    text = SMI.format(
+        python=sys.executable, refuses=refuses, fields=FIELDS, cells=CELLS, count=count, lost=lost
+    )
+    program = folder / "nvidia-smi"
+    program.write_text(text, encoding="utf-8")
+    program.chmod(0o755)
+
+
+def test_nvidia_smi_serves_where_nvml_does_not(machine, tmp_path, monkeypatch) -> None:
+    machine(**{"nvml.init": 12})
+    fake_smi(tmp_path, refuses=("clocks_throttle_reasons.active", "clocks.max.sm"))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    done = run("--json", "--interval", "0.05")
+    told = documents(done.stdout)
+    assert [len(document["gpus"]) for document in told] == [2] * 5
+    assert told[0]["gpus"][1]["memory_used_bytes"] == 20000 << 20
+    assert (
+        told[0]["gpus"][0]["throttle_reasons"] is None and told[0]["gpus"][0]["processes"] is None
+    )
+    assert told[-1]["source"] == "nvidia-smi" and told[-1]["verdict"] == "good"
+    assert "watching by nvidia-smi" in done.stderr and "no processes are told" in done.stderr
+
+
+def test_nvidia_smi_tells_a_lost_gpu_too(machine, tmp_path, monkeypatch) -> None:
+    machine(**{"nvml.init": 12})
+    fake_smi(tmp_path, lost=True)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    done = run("--json", "--interval", "0.05", "--gpu", "1")
+    assert [gpu["lost"] for line in documents(done.stdout)[:-1] for gpu in line["gpus"]] == [
+        True
+    ] * 4
+    assert done.stderr.count("is lost") == 1
+
+
+# --- beside a command -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exit 0", 0), ("exit 3", 3), ("kill -TERM $$", 143), ("kill -9 $$", 137)],
+)
+def test_the_exit_code_of_the_command_is_ours(machine, script: str, code: int) -> None:
+    machine()
+    assert run("--", "sh", "-c", script).returncode == code
+
+
+def test_a_command_that_is_not_there_is_127_and_one_that_may_not_run_126(machine, tmp_path) -> None:
+    machine()
+    plain = tmp_path / "plain.txt"
+    plain.write_text("", encoding="utf-8")
+    missing, forbidden = run("--", "no-such-command"), run("--", str(plain))
+    assert (missing.returncode, forbidden.returncode) == (127, 126)
+    assert missing.stderr.splitlines()[0] == "error: no-such-command: command not found"
+
+
+def test_the_command_has_our_streams_and_the_summary_goes_to_stderr(machine) -> None:
+    machine()
+    done = run(
+        "--interval", "0.1", "--", "sh", "-c", "cat; echo --json >&2; sleep 0.6", input="hello\n"
+    )
+    assert done.stdout == "hello\n"
+    assert done.stderr.startswith("--json\n") and "Verdict: good" in done.stderr
+
+
+def test_under_json_stdout_is_ours_alone(machine, tmp_path) -> None:
+    machine()
+    done = run("--json", "--interval", "0.1", "--", "sh", "-c", "echo from the command; sleep 0.5")
+    end = documents(done.stdout)[-1]
+    assert "from the command" in done.stderr
+    assert end["command"] == ["sh", "-c", "echo from the command; sleep 0.5"] and end["exit"] == 0
+    file = tmp_path / "run.jsonl"
+    done = run("--json", "--output", str(file), "--", "echo", "hello")
+    assert done.stdout == "hello\n"
+    assert documents(file.read_text(encoding="utf-8"))[-1]["kind"] == "summary"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_signals_are_passed_on(machine, number: int) -> None:
+    machine()
+    script = (
+        "import signal, sys, time\n"
+        f"signal.signal({int(number)}, lambda *_: sys.exit(40))\n"
+        "print('ready', flush=True)\ntime.sleep(60)"
+    )
+    child = subprocess.Popen(
+        (*OURS, "--", sys.executable, "-c", script),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+    child.send_signal(number)
+    _, said = child.communicate(timeout=30)
+    assert child.returncode == 40
+    assert b"Verdict" in said
+
+
+def test_the_command_runs_where_no_gpu_can_be_watched(machine) -> None:
+    machine(**{"nvml.init": 9})
+    done = run(
+        "--json", "--interval", "0.1", "--", sys.executable, "-c", "import time; time.sleep(.6)"
+    )
+    told = documents(done.stdout)
+    assert done.returncode == 0 and told[-1]["verdict"] is None
+    assert told[-1]["next"]["command"] == "gpusetup doctor"
+    assert len(told) > 2 and told[-1]["tree"]["memory_bytes"]["peak"] > 1 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "verdict"), [("loader", "input-starved"), ("compute", "good")])
+def test_a_real_training_is_judged_by_what_holds_it_back(machine, tmp_path, kind, verdict) -> None:
+    known = {key: value for key, value in BUSY.items() if key != "utilization"}
+    state = machine({**known, "memory_used": 32 << 30})
+    words = ("--interval", "0.25", "--json", "--csv", str(tmp_path / "run.csv"), "--")
+    done = run(*words, sys.executable, str(HERE / "trains.py"), kind, "7", str(state))
+    told = documents(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert told[-1]["verdict"] == verdict, told[-1]["evidence"]
+    workers = max(document["tree"]["loader_workers"] for document in told[:-1] if document["tree"])
+    assert workers == (kind == "loader")
+
+
+# --- recordings -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    taken = samples([Gpu(loop(0.2, 0.3)), Gpu(45, noise=0)], tree(busiest=30, workers=2, each=96))
+    end = summarise(tallied(taken), source="nvml", command=("python", "t.py"), exit_code=0)
+    file = tmp_path / "run.jsonl"
+    file.write_text("".join(to_json(one) + "\n" for one in (*taken, end)), encoding="utf-8")
+    return file
+
+
+def test_a_replay_gives_the_same_summary(recording: Path, capsys) -> None:
+    assert cli.main(["monitor", "--replay", str(recording), "--json"]) == 0
+    assert documents(capsys.readouterr().out) == documents(recording.read_text("utf-8"))[-1:]
+
+
+def test_a_live_run_and_its_replay_agree(machine, capsys) -> None:
+    state = machine(BUSY, RTX_3050)
+    live = run("--json", "--interval", "0.1", "--", "sh", "-c", "sleep 0.7; exit 5")
+    file = state.with_name("live.jsonl")
+    file.write_text(live.stdout, encoding="utf-8")
+    assert cli.main(["monitor", "--replay", str(file), "--json"]) == 0
+    assert documents(capsys.readouterr().out)[0] == documents(live.stdout)[-1]
+
+
+def test_a_recording_that_was_cut_is_judged_by_what_it_holds(recording: Path, capsys) -> None:
+    text = recording.read_text(encoding="utf-8")
+    recording.write_text(text[: len(text) // 2], encoding="utf-8")
+    assert cli.main(["monitor", "--replay", str(recording), "--json"]) == 0
+    (document,) = documents(capsys.readouterr().out)
+    assert document["verdict"] == "input-starved" and 20 < document["samples"] < 60
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no sample"),
+        ("hello\n{}\n", "line 1 is no JSON"),
+        ("{}\n", "line 1 is no sample of `gpusetup monitor --json`"),
+        ('{"schema": "gpusetup.monitor/2"}\n', "this version reads gpusetup.monitor/1"),
+        ('{"schema": "gpusetup.monitor/1", "kind": "sample", "at": 7}\n', "$.at"),
+        ("[1]\n", "is no sample"),
+    ],
+)
+def test_what_is_no_recording_is_a_wrong_question(tmp_path, capsys, text, said) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text(text, encoding="utf-8")
+    assert cli.main(["monitor", "--replay", str(file)]) == 2
+    assert said in capsys.readouterr().err
+    assert cli.main(["monitor", "--replay", str(tmp_path / "none")]) == 2
+
+
+def test_the_summary_is_shown_whole(recording: Path, capsys, same_as_file) -> None:
+    cli.main(["monitor", "--replay", str(recording)])
+    same_as_file(capsys.readouterr().out, HERE / "rendered" / "monitor-summary.txt")
+
+
+def test_the_csv_has_a_row_for_each_gpu_and_sample(recording: Path, tmp_path, capsys) -> None:
+    file = tmp_path / "run.csv"
+    cli.main(["monitor", "--replay", str(recording), "--csv", str(file)])
+    rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
+    assert len(rows) == 120
+    assert rows[1]["gpu"] == "1" and rows[1]["utilization_percent"] == "45.0"
+    assert rows[1]["cpu_percent"] == "222.0"
+
+
+def test_the_page_holds_everything_and_fetches_nothing(recording: Path, tmp_path, capsys) -> None:
+    evil = recording.read_text(encoding="utf-8").replace("NVIDIA A100", "<script>alert(1)</script>")
+    recording.write_text(evil, encoding="utf-8")
+    file = tmp_path / "run.html"
+    cli.main(["monitor", "--replay", str(recording), "--html", str(file)])
+    page = file.read_text(encoding="utf-8")
+    assert page.count('<path class="line"') == 10 and page.count("<script>") == 1
+    assert "&lt;script&gt;alert(1)" in page and "input-starved" in page
+    assert not re.search(r"https?:|src=|<link|@import|url\(", page)
+
+
+def test_charts_stay_small_however_long_the_run() -> None:
+    from gpusetup.monitor.record import Point, Series
+
+    series = Series(most=100)
+    for second in range(10_001):
+        series.add(Point(seconds=second, values=(float(second),)))
+    points = series.all()
+    assert 50 <= len(points) <= 101
+    assert points[-1].seconds > 9_900
+    assert all(point.values[0] == pytest.approx(point.seconds) for point in points)
