@@ -296,8 +296,14 @@ def test_nothing_is_installed_into_the_systems_python() -> None:
 )
 def test_the_driver_comes_by_the_distributions_own_command(id: str, command: str) -> None:
     way = fix(changed(NO_DRIVER, os={"id": id}), "driver-missing")
-    assert command in way.commands
-    assert way.needs_root and way.needs_reboot
+    assert way.commands == (command, "sudo modprobe nvidia")
+    assert way.needs_root and not way.needs_reboot
+
+
+def test_a_driver_that_replaces_a_loaded_one_needs_a_reboot() -> None:
+    held = replace(ON_THE_BUS, driver="nouveau")
+    way = fix(changed(NO_DRIVER, pci_devices=(held,)), "driver-missing")
+    assert way.needs_reboot and way.commands[-1] == "sudo reboot"
 
 
 def test_an_unknown_distribution_gets_the_download_page_and_no_invented_command() -> None:

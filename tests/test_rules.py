@@ -39,6 +39,7 @@ from gpusetup.model import (
     Torch,
 )
 from gpusetup.rules.knowledge import facts
+from gpusetup.rules.precedence import ORDER
 from gpusetup.value import replace
 
 E, W, N = Severity.ERROR, Severity.WARNING, Severity.NOTE
@@ -698,9 +699,20 @@ def test_every_error_has_its_evidence_and_a_way_out(
         assert made.evidence
 
 
-def test_every_finding_that_is_known_is_tested_here() -> None:
-    elsewhere = {"rule-broken", "driver-to-expect"}
-    assert {row.id for row in facts()} == {id for id, *_ in CASES} | elsewhere
+def test_every_finding_that_is_known_is_tested() -> None:
+    from test_rules_said import ROOTS
+
+    elsewhere = {"rule-broken", "driver-to-expect", "torch-internal-error", "cuda-program-error"}
+    tested = {id for id, *_ in CASES} | {id for id, *_ in ROOTS}
+    assert {row.id for row in facts()} == tested | elsewhere | {"requirement-broken"}
+
+
+def test_every_cause_is_the_root_of_some_machine_or_text() -> None:
+    from test_rules_said import ROOTS
+
+    roots = {id for id, *_ in ROOTS}
+    roots |= {id for id, _, ill, _ in CASES if id not in roots and judged(ill).cause == id}
+    assert set(ORDER) <= roots
 
 
 def test_a_healthy_machine_has_no_finding_at_all() -> None:

@@ -36,6 +36,7 @@ V100 = Gpu(name="Tesla V100-SXM2-32GB", compute_capability=Capability(7, 0))
 GB10 = Gpu(name="NVIDIA GB10", compute_capability=Capability(12, 1))
 CU121 = Torch(installed=True, version="2.5.1+cu121", cuda="12.1", backend="cu121")
 CPU = Torch(installed=True, version="2.5.1+cpu", backend="cpu", cuda_available=False)
+CPU_UNASKED = replace(CPU, cuda_available=None)
 PIP = "no-matching-distribution"
 
 
@@ -254,9 +255,10 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     # --- the wheel and its libraries ---
     ("torch-missing", text(event("torch-missing")), text(event("build-isolation-no-torch"))),
     ("torch-half-installed", text(event("torch-half-installed")), text(event("torch-missing"))),
-    ("torch-cpu-build", text(torch=CPU), text(torch=replace(CPU, cuda_available=None))),
+    ("torch-cpu-build", text(torch=CPU), text(event("resolver-conflict"), torch=CPU_UNASKED)),
+    ("torch-cpu-build", text(torch=CPU_UNASKED), text(torch=CU121)),
     ("torch-cpu-build", text(event("torch-not-compiled-with-cuda")), text(event("no-hip-gpus"))),
-    ("torch-cpu-build", smi(RTX_3090, torch=replace(CPU, cuda_available=None)),
+    ("torch-cpu-build", smi(RTX_3090, torch=CPU_UNASKED),
      smi(RTX_3090, torch=CU121)),
     ("xpu-wheel-on-nvidia", smi(RTX_3090, torch=Torch(installed=True, backend="xpu")),
      text(torch=Torch(installed=True, backend="xpu"))),
@@ -335,6 +337,8 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("cuda-fork-reinit", text(event("cuda-fork-reinit")), text(event("cuda-out-of-memory"))),
     ("bf16-unsupported", text(event("bf16-unsupported", gpu="Tesla V100")), text(gpus=(V100,))),
     ("tf32-precision", text(event("tf32-enabled")), text(gpus=(A100,))),
+    ("tf32-precision", text(event("results-differ"), torch=Torch(version="1.10.1+cu111")),
+     text(event("results-differ"), torch=Torch(version="1.13.1+cu117"))),
     ("nccl-unavailable-windows", text(event("nccl-unavailable"), os=Os(family="windows")),
      text(event("nccl-error"))),
     ("nccl-duplicate-gpu",
@@ -427,7 +431,7 @@ def test_a_machine_on_which_a_program_says_it_has_the_same_finding(
 
 EVIDENCE_ONLY = {
     "extension-arch", "foreign-gpu", "gpu-computes", "module-missing", "capability-warning",
-    "requires-python",
+    "requires-python", "results-differ",
 }  # fmt: skip
 """Kinds that no finding is made of alone: they tell others apart."""
 

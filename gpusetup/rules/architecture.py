@@ -12,12 +12,14 @@ from gpusetup.model import (
     Fix,
     Gpu,
     Torch,
+    parsed,
     visible_gpus,
 )
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
     cuda_errors,
+    cuda_needed,
     error,
     events,
     gpus,
@@ -74,7 +76,7 @@ def _said_older(case: Case, values: Mapping[str, str]) -> bool:
     own = stated or min(listed, default=None)
     if known and own:
         return own < max(known)
-    return values.get("side") == "old"
+    return values.get("side", "").startswith("old")
 
 
 def _capability(text: str) -> Capability | None:
@@ -155,19 +157,40 @@ def _who_lacks_the_kernel(case: Case, heard: tuple[Event, ...]) -> str:
     known = [g for g in gpus(case) if g.compute_capability]
     if _extension(case, heard) or (case.snapshot.torch.kernels and known):
         return "extension-arch-mismatch"
-    return _by_age(known)
+    return _by_age(known, case.snapshot.torch)
 
 
-def _by_age(known: list[Gpu]) -> str:
-    """Where the wheel is not known, the GPU's age says which way it fails."""
+def _by_age(known: list[Gpu], torch: Torch) -> str:
+    """Where the wheel's kernels are not known, the GPU's age says which way it fails."""
     capabilities = [g.compute_capability for g in known if g.compute_capability]
+    oldest, newest = _usual_range(torch)
     if not capabilities:
         return "no-kernel-image"
-    if max(capabilities) > IN_EVERY_WHEEL[1]:
+    if max(capabilities) > newest:
         return "arch-too-new-for-wheel"
-    if min(capabilities) < IN_EVERY_WHEEL[0]:
+    if min(capabilities) < oldest:
         return "arch-too-old-for-wheel"
     return "extension-arch-mismatch"
+
+
+OLD_WHEELS = (
+    ("1.7", Capability(3, 5), Capability(7, 5)),
+    ("1.13", Capability(3, 7), Capability(8, 6)),
+)
+"""Releases before this one, and the first and last GPU that their wheels serve (torch's own lists
+of architectures; builds for CUDA 10.2 or older end with Turing)."""
+LAST_OF_CUDA_10 = Capability(7, 5)
+
+
+def _usual_range(torch: Torch) -> tuple[Capability, Capability]:
+    if torch.version is None:
+        return IN_EVERY_WHEEL
+    needed = cuda_needed(torch)
+    for before, oldest, newest in OLD_WHEELS:
+        if parsed(torch.version) < parsed(before):
+            old_cuda = needed is not None and parsed(needed) < parsed("11")
+            return oldest, LAST_OF_CUDA_10 if old_cuda else newest
+    return IN_EVERY_WHEEL
 
 
 def _extension(case: Case, heard: tuple[Event, ...]) -> str | None:

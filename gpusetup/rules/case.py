@@ -161,6 +161,21 @@ def asked_for_cuda(case: Case) -> bool:
     return bool(in_vain or events(case, "torch-not-compiled-with-cuda", "cuda-unavailable"))
 
 
+BESIDE_THE_POINT = (
+    "module-missing",
+    "requires-other",
+    "extension-arch",
+    "capability-warning",
+    "cuda-program-error",
+)
+"""Events that explain no failure by themselves."""
+
+
+def says_nothing_else(case: Case) -> bool:
+    """Whether no message of a failure stands in a text."""
+    return all(event.kind in BESIDE_THE_POINT for event in case.snapshot.events)
+
+
 def is_report(case: Case) -> bool:
     """Whether all this was read from somebody's text, which shows what it shows."""
     return case.snapshot.origin == "report"

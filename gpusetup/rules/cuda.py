@@ -136,11 +136,9 @@ CODES: dict[int, Code] = {
         id="libcuda-driver-mismatch",
         title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
         text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied "
-        "library); after a "
-        "driver update reboot",
-        linux=("ldconfig -p | grep libcuda", "sudo reboot"),
+        "library); where the driver was updated and not loaded anew, reboot",
+        linux=("ldconfig -p | grep libcuda",),
         needs_root=True,
-        needs_reboot=True,
     ),
     804: Code(
         id="forward-compat-unsupported",

@@ -13,8 +13,10 @@ from gpusetup.rules.case import (
     error,
     events,
     gpus,
+    is_report,
     note,
     on,
+    says_nothing_else,
     shown,
     told,
     warning,
@@ -135,6 +137,9 @@ def _no_build_for(case: Case) -> bool:
     chosen = case.resolution.build
     nothing = chosen is None or chosen.backend == "cpu"
     here = bool(gpus(case)) and not case.snapshot.os.jetson
+    works = case.snapshot.torch.version is not None or not says_nothing_else(case)
+    if is_report(case) and works:
+        return False
     return nothing and here and advice is not None and advice.change == "driver"
 
 

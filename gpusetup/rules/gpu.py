@@ -179,6 +179,8 @@ HARD_LIMITS = (
     "hw_power_brake",
     "sw_thermal_slowdown",
 )
+SOFT_LIMITS = ("sw_power_cap",)
+"""At the power limit a GPU works as it is meant to; a text that shows it asks about it."""
 HOT_CELSIUS = 90
 
 
@@ -191,7 +193,8 @@ COOLING = Fix(
 def power_thermal_throttle(case: Case) -> Iterator[Finding]:
     """The hardware holds the clocks down, by heat or by power."""
     for gpu in gpus(case):
-        reasons = tuple(r for r in gpu.throttle_reasons or () if r in HARD_LIMITS)
+        limits = (*HARD_LIMITS, *SOFT_LIMITS) if is_report(case) else HARD_LIMITS
+        reasons = tuple(r for r in gpu.throttle_reasons or () if r in limits)
         if reasons or (gpu.temperature_celsius or 0) >= HOT_CELSIUS:
             yield warning(
                 "power-thermal-throttle",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.model import (
+    Capability,
     Event,
     Evidence,
     Finding,
     Fix,
     Severity,
+    parsed,
 )
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
@@ -109,6 +111,30 @@ OTHERS: tuple[Message, ...] = (
 
 def running_messages(case: Case) -> Iterator[Finding]:
     yield from said(case, (*MESSAGES, *OTHERS))
+
+
+TF32_BY_DEFAULT = ("1.7", "1.12")
+"""From the first on, before the second, torch computed matrix products in TF32 by default."""
+
+
+def tf32_products(case: Case) -> Iterator[Finding]:
+    """The same product from CPU and GPU differs in the third digit, by a torch that does so."""
+    heard = events(case, "results-differ")
+    version = case.snapshot.torch.version
+    first, last = map(parsed, TF32_BY_DEFAULT)
+    old = any((g.compute_capability or AMPERE) < AMPERE for g in gpus(case))
+    if heard and not old and version and first <= parsed(version) < last:
+        row = next(row for row in MESSAGES if row.id == "tf32-precision")
+        yield error(
+            row.id,
+            row.title,
+            detail=row.detail,
+            evidence=(*told(heard), shown(case, "torch.version", f"torch {version}")),
+            fix=Fix(text=row.text),
+        )
+
+
+AMPERE = Capability(8, 0)
 
 
 def out_of_memory(case: Case) -> Iterator[Finding]:
@@ -263,6 +289,7 @@ def program_error(case: Case) -> Iterator[Finding]:
 
 RULES = (
     running_messages,
+    tf32_products,
     out_of_memory,
     ptx_unsupported,
     jit_arch_rejected,

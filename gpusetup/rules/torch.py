@@ -22,6 +22,7 @@ from gpusetup.rules.case import (
     on,
     one_of,
     packages,
+    says_nothing_else,
     shown,
     told,
     warning,
@@ -78,7 +79,8 @@ def torch_cpu_build(case: Case) -> Iterator[Finding]:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
     torch = case.snapshot.torch
     said = events(case, "torch-not-compiled-with-cuda")
-    suspected = has_nvidia(case) is None and asked_for_cuda(case) and is_report(case)
+    about_it = asked_for_cuda(case) or says_nothing_else(case)
+    suspected = has_nvidia(case) is None and about_it and is_report(case)
     if case.snapshot.os.jetson or not (has_nvidia(case) or suspected):
         return
     if not said and (torch.backend != "cpu" or torch.cuda_available):
@@ -160,7 +162,8 @@ def _foreign_wheel(case: Case, label: str, called: str, id: str) -> Iterator[Fin
 def jetson_wrong_wheel(case: Case) -> Iterator[Finding]:
     """A Jetson with a torch that was not built for its JetPack."""
     board, torch = case.snapshot.os.jetson, case.snapshot.torch
-    wrong = torch.installed and (torch.backend == "cpu" or torch.cuda_available is False)
+    blind = torch.backend == "cpu" or torch.cuda_available is False
+    wrong = blind and (torch.installed or is_report(case)) and torch.installed is not False
     if not board or not (wrong or events(case, "jetson-wrong-wheel")):
         return
     yield error(

@@ -223,15 +223,25 @@ def driver(case: Case, text: str, floor: str | None = None) -> Fix:
     commands = driver_commands(case, floor) if on(case, "linux") else ()
     if not commands:
         text = f"{text}. Download it from {DRIVER_SITE}"
-    elif floor:
-        commands = (*commands, "sudo reboot")
+    loaded = must_reboot(case)
+    start = "sudo reboot" if loaded else "sudo modprobe nvidia"
+    then = "reboot" if loaded else "load it (or reboot)"
+    if on(case, "windows"):
+        then = "restart where its installer asks for that"
     return Fix(
-        text=text + ", then reboot",
-        commands=commands,
+        text=f"{text}, then {then}",
+        commands=(*commands, start) if commands else (),
         min_driver=floor,
         needs_root=True,
-        needs_reboot=True,
+        needs_reboot=loaded,
     )
+
+
+def must_reboot(case: Case) -> bool:
+    """Whether a module that is loaded now stands in the way of a new driver."""
+    driver = case.snapshot.driver
+    held = any(device.driver for device in nvidia_on_pci(case))
+    return bool(driver.module_loaded or driver.nouveau_loaded or held)
 
 
 def _elsewhere(case: Case) -> str | None:
