@@ -6,9 +6,9 @@ import pytest
 from described_machines import machine
 
 from gpusetup.catalog import load_catalog
-from gpusetup.described import Description, described
 from gpusetup.errors import UsageError
 from gpusetup.model import Capability, Driver, Snapshot
+from gpusetup.resolver.described import Description, described
 from gpusetup.snapshot import machine_named
 from gpusetup.value import replace
 

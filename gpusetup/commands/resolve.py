@@ -13,7 +13,7 @@ from gpusetup.value import replace
 
 if TYPE_CHECKING:
     from gpusetup.catalog import Catalog
-    from gpusetup.described import Description
+    from gpusetup.resolver.described import Description
 
 SUMMARY = (
     "Says which PyTorch build fits this machine, or a described one, and why not the others. "
@@ -62,8 +62,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.catalog import load_catalog, with_catalog
-    from gpusetup.described import described
     from gpusetup.resolver import check_request, resolve
+    from gpusetup.resolver.described import described
 
     catalog = load_catalog()
     installer = "conda" if options.format == "conda" else options.installer or "auto"
@@ -106,7 +106,7 @@ def _file(
 
 
 def _description(options: argparse.Namespace) -> Description:
-    from gpusetup.described import Description
+    from gpusetup.resolver.described import Description
 
     return Description(
         driver=options.driver,
@@ -136,7 +136,7 @@ def _check_format(options: argparse.Namespace) -> None:
 def _age(catalog: Catalog) -> tuple[str, ...]:
     from datetime import date
 
-    from gpusetup.notes import age_note
+    from gpusetup.resolver.notes import age_note
 
     note = age_note(catalog, date.today().isoformat())
     return (note,) if note else ()

@@ -15,8 +15,8 @@ from gpusetup.install import INSTALLERS
 from gpusetup.install.conda import CHANNELS, conda_build, specs
 from gpusetup.install.wish import FAMILY, Wish, chosen_build, pins
 from gpusetup.model import Resolution, Snapshot, TorchBuild
+from gpusetup.resolver.situation import python_tag
 from gpusetup.shell import shell_line
-from gpusetup.situation import python_tag
 
 Writer = Callable[[Resolution, Snapshot, str], str]
 

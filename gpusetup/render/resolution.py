@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from gpusetup.answers import ResolveAnswer
 from gpusetup.catalog import cuda_of
 from gpusetup.model import Rejection, Snapshot, parsed, visible_gpus
+from gpusetup.resolver.situation import python_tag
 from gpusetup.shell import shell_line
-from gpusetup.situation import python_tag
 
 LABEL = 13
 """The width of the labels on the left."""

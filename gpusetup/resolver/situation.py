@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusetup.catalog import Catalog, Channel
 from gpusetup.errors import UsageError
-from gpusetup.gpus import one_capability
+from gpusetup.gpus import one_capability, rows_or_none
 from gpusetup.model import Gpu, Request, Snapshot, parsed, visible_gpus
 from gpusetup.value import Value, replace
 
@@ -113,10 +113,9 @@ def _named(gpu: Gpu, catalog: Catalog) -> Gpu:
     """A GPU with its capability from its name, where only the name is known."""
     if gpu.compute_capability is not None:
         return gpu
+    hits = rows_or_none(gpu.name, catalog.gpus)
     try:
-        return replace(
-            gpu, compute_capability=one_capability(gpu.name, catalog.gpus_named(gpu.name))
-        )
+        return replace(gpu, compute_capability=one_capability(gpu.name, hits)) if hits else gpu
     except UsageError:
         return gpu
 

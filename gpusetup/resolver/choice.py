@@ -6,21 +6,42 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from gpusetup.catalog import Catalog
-from gpusetup.constraints import fits
 from gpusetup.kernels import release
 from gpusetup.model import TorchBuild
-from gpusetup.situation import CHANNELS, Situation, version
+from gpusetup.resolver.constraints import fits
+from gpusetup.resolver.situation import CHANNELS, Situation, version
 from gpusetup.value import replace
+
+
+class Same:
+    """A catalog as a key of a cache: equal to itself only (it has no hash of its own)."""
+
+    __slots__ = ("catalog",)
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+
+    def __hash__(self) -> int:
+        return id(self.catalog)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.catalog is self.catalog
 
 
 def in_scope(situation: Situation, catalog: Catalog) -> tuple[TorchBuild, ...]:
     """The rows of this platform and of the installer's channels, newest torch first."""
+    place = (situation.family, situation.machine, situation.channels, situation.wsl)
+    return _in_scope(*place, Same(catalog))
+
+
+@lru_cache(maxsize=32)
+def _in_scope(
+    family: str, machine: str, channels: tuple[str, ...], wsl: bool, known: Same
+) -> tuple[TorchBuild, ...]:
     rows = (
-        _on_wsl(build, catalog) if situation.wsl else build
-        for build in catalog.builds
-        if build.os == situation.family
-        and build.machine == situation.machine
-        and build.channel in situation.channels
+        _on_wsl(build, known.catalog) if wsl else build
+        for build in known.catalog.builds
+        if build.os == family and build.machine == machine and build.channel in channels
     )
     return tuple(sorted(rows, key=lambda build: newest_first(build.torch)))
 

@@ -10,16 +10,15 @@ says so): a GPU is never left unused silently.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gpusetup.advice import best_change
 from gpusetup.catalog import Catalog, index_url
-from gpusetup.choice import best_build, in_scope, preference
-from gpusetup.constraints import fits, why_not
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.kernels import served_by
 from gpusetup.model import (
     Choice,
+    Gpu,
     Rejection,
     Request,
     Resolution,
@@ -27,8 +26,11 @@ from gpusetup.model import (
     Snapshot,
     TorchBuild,
 )
-from gpusetup.notes import notes_on
-from gpusetup.situation import (
+from gpusetup.resolver.advice import best_change
+from gpusetup.resolver.choice import Same, best_build, in_scope, preference
+from gpusetup.resolver.constraints import fits, why_not
+from gpusetup.resolver.notes import notes_on
+from gpusetup.resolver.situation import (
     CONDA_CHANNELS,
     WHEELS,
     Situation,
@@ -50,23 +52,40 @@ def resolve(snapshot: Snapshot, request: Request, catalog: Catalog) -> Resolutio
     existed gets no build and a reason (`check_request` raises for the command line).
     """
     situation = situation_of(snapshot, request, catalog)
+    found = _decided(replace(situation, gpus=_told_apart(situation.gpus)), Same(catalog))
+    if found.build is not None:
+        found = replace(found, build=_with_companions(found.build, snapshot, catalog))
+    return replace(found, notes=notes_on(found, situation, snapshot, catalog))
+
+
+def _told_apart(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """What matters of the GPUs here: their load and temperature do not."""
+    return tuple(Gpu(name=g.name, compute_capability=g.compute_capability) for g in gpus)
+
+
+@lru_cache(maxsize=128)
+def _decided(situation: Situation, known: Same) -> Resolution:
+    """The resolution of a situation, without what only this machine adds.
+
+    Kept, because many reports are about the same situation.
+    """
+    catalog = known.catalog
     builds = in_scope(situation, catalog)
     fitting = sorted((b for b in builds if fits(b, situation)), key=preference(situation))
     chosen = fitting[0] if fitting else None
     conda = None
     if situation.channels == WHEELS:
         conda = best_build(replace(situation, channels=CONDA_CHANNELS), catalog)
-    found = Resolution(
-        build=_with_companions(chosen, snapshot, catalog) if chosen else None,
+    return Resolution(
+        build=chosen,
         index_url=index_url(chosen.backend) if chosen and chosen.channel == "pytorch" else None,
         served=_served(chosen, situation) if chosen else (),
         fallbacks=_fallbacks(fitting),
         rejections=_rejections(builds, fitting, situation, catalog),
         conda=conda,
+        advice=best_change(situation, chosen, catalog),
         catalog_as_of=catalog.as_of,
     )
-    advice = best_change(situation, chosen, catalog)
-    return replace(found, advice=advice, notes=notes_on(found, situation, snapshot, catalog))
 
 
 def to_answer(resolution: Resolution, snapshot: Snapshot) -> ResolveAnswer:

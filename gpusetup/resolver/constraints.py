@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpusetup.kernels import release, served_by
 from gpusetup.model import TorchBuild
-from gpusetup.situation import Situation, version
+from gpusetup.resolver.situation import Situation, version
 
 
 def is_asked_torch(build: TorchBuild, situation: Situation) -> str | None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 from gpusetup.catalog import Catalog
-from gpusetup.choice import best_build, in_scope
 from gpusetup.model import Advice, Gpu, TorchBuild, parsed
-from gpusetup.situation import Situation
+from gpusetup.resolver.choice import best_build, in_scope
+from gpusetup.resolver.situation import Situation
 from gpusetup.value import Value, replace
 
 Kind = Literal["driver", "python", "gpu", "torch", "os", "backend"]

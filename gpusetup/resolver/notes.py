@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.catalog import Catalog
-from gpusetup.choice import best_build
 from gpusetup.model import Resolution, Snapshot, parsed
-from gpusetup.situation import CONDA_CHANNELS, WHEELS, Situation
+from gpusetup.resolver.choice import best_build
+from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation
 from gpusetup.value import replace
 
 STALE_DAYS = 120
