@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from gpusetup.gpus import GpuRow, one_capability, one_memory, rows_named
+from gpusetup.gpus import GpuRow, one_capability, one_memory, rows_named, rows_or_none
 from gpusetup.kernels import release
 from gpusetup.model import Capability, Gpu, Reading, Snapshot, TorchBuild, parsed
 from gpusetup.value import Value, replace
@@ -245,8 +245,13 @@ def _completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, tuple[Reading, ...]]:
 
     if gpu.compute_capability and gpu.memory_total_bytes:
         return gpu, ()
+    hits = rows_or_none(gpu.name, catalog.gpus)
+    if not hits:
+        said = Reading(
+            subject=f"gpu {gpu.name}", source=SOURCE, problem=f"No GPU is called {gpu.name!r}"
+        )
+        return gpu, (said,)
     try:
-        hits = catalog.gpus_named(gpu.name)
         capability = gpu.compute_capability or one_capability(gpu.name, hits)
     except UsageError as problem:
         said = Reading(subject=f"gpu {gpu.name}", source=SOURCE, problem=problem.message)

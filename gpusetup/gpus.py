@@ -86,6 +86,14 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
     Raises UsageError with the nearest names when there is none.
     """
+    hits = rows_or_none(text, rows)
+    if hits:
+        return hits
+    raise UsageError(f"No GPU is called {text!r}", hint=_nearest(text, rows))
+
+
+def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
+    """The same, () when there is none: the nearest names cost more than the whole diagnosis."""
     asked = tokens(text)
     ways = (
         lambda name: tokens(name) == asked,
@@ -96,7 +104,7 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
         hits = tuple(row for row in rows if any(map(way, (*row.smi_names, row.name))))
         if hits:
             return hits
-    raise UsageError(f"No GPU is called {text!r}", hint=_nearest(text, rows))
+    return ()
 
 
 def _nearest(text: str, rows: Sequence[GpuRow]) -> str:

@@ -191,6 +191,7 @@ ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (220, "cudaErrorNvlinkUncorrectable", ("uncorrectable nvlink error",)),
     (222, "cudaErrorUnsupportedPtxVersion", ("compiled with an unsupported toolchain",)),
     (304, "cudaErrorOperatingSystem", ("os call failed or operation not supported", "cuda_error_operating_system")),
+    (500, "cudaErrorSymbolNotFound", ("cuda_error_not_found",)),
     (801, "cudaErrorNotSupported", ("device context 801", "cuda_error_not_supported")),
     (802, "cudaErrorSystemNotReady", ("system not yet initialized", "cuda_error_system_not_ready")),
     (803, "cudaErrorSystemDriverMismatch", ("system has unsupported display driver", "cuda_error_system_driver_mismatch")),
@@ -204,7 +205,7 @@ ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 """Code, name, and the texts by which cudaGetErrorString and cuda.h's names tell it."""
 
-OLD_CODES = {30: 999, 38: 100, 10: 101, 71: 801, 48: 209, 39: 214}
+OLD_CODES = {8: 209, 63: 304, 30: 999, 38: 100, 10: 101, 71: 801, 48: 209, 39: 214}
 """Codes of the runtime before CUDA 10.1 -> today's."""
 
 STARTING = (
