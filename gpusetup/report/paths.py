@@ -21,25 +21,34 @@ PYTHONS = (
 )  # fmt: skip
 """Paths that name the Python's version."""
 
-LINUX = re.compile(r"(?<![\w/.])/(?:home|usr|opt|root|etc|dev|proc|tmp|var|mnt|data\d?|workspace|lib|scratch|ssd|app|raid|nfs)/")  # fmt: skip
-MACOS = re.compile(r"(?<![\w/])/(?:Users|Applications|Library|System|opt/homebrew)/")
-WINDOWS = re.compile(r"(?<![\w/])[A-Za-z]:\\{1,2}[\w .()~@-]{1,60}(?:\\|>|\b)")
-WINDOWS_WORDS = re.compile(r"_windows\.go\b|\bWDDM\b|win-64|\bWinError\b|\.exe\b|\bPowerShell\b|(?<!\w)PS [A-Z]:\\|win_amd64|\\Scripts\\")  # fmt: skip
-LINUX_WORDS = re.compile(
-    r"\bNVRM:|\bsudo \w|\bapt(?:-get)? \w|\bdnf \w|\byum \w|\bpacman -|\bmodprobe\b|\bsystemctl\b"
-    r"|\bdmesg\b|\bjournalctl\b|manylinux|linux_(?:x86_64|aarch64)|\.so(?:\.\d+)?:|\bkubectl\b"
-    r"|\bpodman\b|\bnvidia-docker\b|\bsupergfxctl\b|\bprime-select\b|nvidia\.com/gpu|/dev/nvidia"
-    r"|linux-64|linux-aarch64|sys_platform == 'linux'|\bx86_64-linux-gnu\b|\brpm -q|gpu-operator|STUB_LIBRARY|nvidia-driver-daemonset"
-    r"|/lib/python\d\.\d+/|[Ff]abric ?[Mm]anager|nvidia-(?:cublas|cudnn|cuda-\w+)-cu1\d\b"
-    r"|(?:^| )[A-Z_]{4,30}=\S+ (?:python3?|torchrun|bash) "
+LINUX = re.compile(
+    r"/(?<![\w.]/)(?:home|usr|opt|root|etc|dev|proc|tmp|var|mnt|data\d?|workspace|lib|scratch|ssd|app|raid|nfs)/"
 )
+MACOS = re.compile(r"/(?<![\w.]/)(?:Users|Applications|Library|System|opt/homebrew)/")
+WINDOWS = re.compile(r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\")
 PROMPT = re.compile(r"[\w.-]{1,32}@[\w.-]{1,64}:[~/][\w./~-]{0,120}[$#]|\[[\w.-]+@[\w.-]+ [\w~./-]+\][$#]")  # fmt: skip
+ASSIGNED = re.compile(r"(?:^| )[A-Z_]{4,30}=\S+ (?:python3?|torchrun|bash) ")
+WORDS = {
+    "linux": (
+        "nvrm:", "sudo ", "apt install", "apt-get", "apt update", "dnf install", "yum install", "pacman -",
+        "modprobe", "systemctl", "dmesg", "journalctl", "manylinux", "linux_x86_64", "linux_aarch64", ".so: ",
+        ".so.1", "kubectl", "podman", "nvidia-docker", "supergfxctl", "prime-select", "nvidia.com/gpu",
+        "/dev/nvidia", "linux-64", "linux-aarch64", "sys_platform == 'linux'", "x86_64-linux-gnu", "rpm -q",
+        "gpu-operator", "stub_library", "nvidia-driver-daemonset", "/lib/python", "fabric manager",
+        "fabricmanager", "nvidia-cublas-cu1", "nvidia-cudnn-cu1", "nvidia-cuda-nvrtc-cu1", "ldconfig", "ulimit",
+    ),
+    "windows": (
+        "winerror", ".exe", "powershell", "win_amd64", "_windows.go", "wddm", "win-64", "\\scripts\\", ".dll",
+        "msvc", "appdata", "nvcuda",
+    ),
+}  # fmt: skip
+"""Words of tools that only one system has."""
 
 
 def paths(text: Text) -> Iterator[Fact]:
     flat = text.flat[:READ]
     yield from python_of(flat)
-    yield from family_of_paths(flat)
+    yield from family_of_paths(flat, text.low[:READ])
     yield from environments(flat)
     yield from shadowed(text)
 
@@ -58,19 +67,20 @@ def python_of(flat: str) -> Iterator[Fact]:
             yield Claim(subject="python.version", value=version, source="paths", trust=HINT)
 
 
-def family_of_paths(flat: str) -> Iterator[Fact]:
+def family_of_paths(flat: str, low: str) -> Iterator[Fact]:
     """The system by its paths; a WSL path under /mnt/c is Linux."""
     counts = {
-        "windows": _count(WINDOWS, flat),
+        "windows": _count(WINDOWS, flat) if ":\\" in flat else 0,
         "macos": _count(MACOS, flat),
-        "linux": _count(LINUX, flat) + _count(PROMPT, flat),
+        "linux": _count(LINUX, flat) + (_count(PROMPT, flat) if "@" in flat else 0),
     }
     best = max(counts, key=lambda name: counts[name])
     if counts[best]:
         yield Claim(subject="os.family", value=best, source="paths", trust=HINT)
-    if re.search(r"(?<!\w)/mnt/[c-f]/", flat):
+    if "/mnt/c/" in low or "/mnt/d/" in low:
         yield Claim(subject="os.wsl", value=True, source="paths", trust=GUESS)
-    words = {"linux": _count(LINUX_WORDS, flat), "windows": _count(WINDOWS_WORDS, flat)}
+    words = {name: sum(word in low for word in known) for name, known in WORDS.items()}
+    words["linux"] += 1 if "=" in flat and ASSIGNED.search(flat) else 0
     likely = max(words, key=lambda name: words[name])
     if words[likely]:
         yield Claim(subject="os.family", value=likely, source="words", trust=GUESS)
