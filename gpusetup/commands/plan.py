@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ EXAMPLES = (
     "gpusetup plan --code train:build --batch 32 --amp bf16 --gpu-mem 24GiB",
 )
 STRATEGIES = ("single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
+RENAMED = {"tokens": "max_tokens", "tensor_parallel": "tp", "pipeline_parallel": "pp"}
+"""Fields of a question -> the options that fill them."""
 OPTIMIZERS = ("adamw", "adam", "adamw8bit", "adafactor", "sgd", "sgd-momentum")
 
 
@@ -212,9 +215,8 @@ def _question(options: argparse.Namespace) -> Question:
     from gpusetup.plan.question import Question
     from gpusetup.value import fields
 
-    renamed = {"tokens": "max_tokens", "tensor_parallel": "tp", "pipeline_parallel": "pp"}
     names = [field.name for field in fields(Question)]
-    said: dict[str, Any] = {name: getattr(options, renamed.get(name, name), None) for name in names}
+    said: dict[str, Any] = {name: getattr(options, RENAMED.get(name, name), None) for name in names}
     return Question(**{**said, "grid": bool(options.table or options.png)})
 
 
@@ -241,20 +243,42 @@ def _place(options: argparse.Namespace, out: Console) -> Place:
 
 def _check_modes(options: argparse.Namespace) -> None:
     """Raise UsageError where two flags ask for different things."""
-    groups = (
-        ("--gpu", "--gpu-mem", "--from"),
-        ("--model", "--params", "--code", "--cells", "--calibrate"),
-        ("--table", "--max-context", "--max-batch", "--gpus-needed", "--cells", "--calibrate"),
-        ("--format yaml", "--json", "--table", "--png", "--cells", "--calibrate"),
-        ("--png", "--max-context", "--max-batch", "--gpus-needed"),
-        ("--cells", "--gpu", "--gpu-mem", "--from"),
-        ("--calibrate", "--gpu", "--gpu-mem", "--from"),
-    )
     said = _said(options)
-    for group in groups:
-        both = [flag for flag in group if flag in said]
-        if len(both) > 1 and (group[0] in both or group[0] in ("--gpu", "--model", "--table")):
-            raise UsageError(f"`{both[0]}` and `{both[1]}` exclude each other")
+    pairs = [pair for group in EXCLUSIVE for pair in combinations(group, 2)]
+    pairs += [(flag, other) for flag, others in AGAINST.items() for other in others]
+    for one, other in pairs:
+        if one in said and other in said:
+            raise UsageError(f"`{one}` and `{other}` exclude each other")
+    if options.cells or options.calibrate:
+        _rows_say_all(options)
+
+
+SOLVERS = ("--max-context", "--max-batch", "--gpus-needed")
+PLACES = ("--gpu", "--gpu-mem", "--from")
+FILES = ("--cells", "--calibrate")
+EXCLUSIVE = (PLACES, ("--model", "--params", "--code", *FILES))
+"""Of each of these at most one."""
+
+AGAINST = {
+    "--table": (*SOLVERS, *FILES),
+    "--png": (*SOLVERS, *FILES),
+    "--format yaml": ("--json", "--table", "--png", *FILES),
+    "--cells": PLACES,
+    "--calibrate": (*PLACES, "--safe", "--predict"),
+}
+"""The first excludes each of the others."""
+
+
+def _rows_say_all(options: argparse.Namespace) -> None:
+    """The rows of a file name model, GPUs and length, of a trainer with its defaults."""
+    from gpusetup.plan.question import Question
+    from gpusetup.value import fields
+
+    said, silent = _question(options), Question()
+    for field in fields(Question):
+        if getattr(said, field.name) != getattr(silent, field.name):
+            flag = f"--{RENAMED.get(field.name, field.name)}".replace("_", "-")
+            raise UsageError(f"`{flag}` has no part in a file of cells: its rows say it all")
 
 
 def _said(options: argparse.Namespace) -> set[str]:

@@ -239,6 +239,8 @@ def _system(told: Told) -> Iterator[str]:
     where = {"windows": "Windows", "wsl": "WSL", "jetson": "Jetson"}.get(told.asked.place.system)
     if where:
         yield f"expandable segments (Env) do not work on {where}"
+    if told.asked.place.unified:
+        yield "the GPU has no memory of its own: Offload gains nothing, other programs count"
     if told.asked.place.system == "windows" and told.w.strategy not in ("single", "dp"):
         yield "FSDP2 with CPU offload and sequence parallelism need Linux"
 

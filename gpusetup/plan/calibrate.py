@@ -157,7 +157,7 @@ def fit(facts: Sequence[Cell | Trial], start: Constants) -> Constants:
     values = [min(max(p, BOUNDS[n][0]), BOUNDS[n][1]) for n, p in zip(FITTED, prior, strict=True)]
     for width in SHARPNESS:
         values = _descend(rows, values, prior, width)
-    return replace(start, **{n: round(v, 4) for n, v in zip(FITTED, values, strict=True)})
+    return replace(start, **{n: round(v, 3) for n, v in zip(FITTED, values, strict=True)})
 
 
 def _descend(
@@ -260,14 +260,14 @@ def _line_search(
     values: Sequence[float],
     step: Sequence[float],
 ) -> list[float] | None:
-    """The point along the step that lowers the cost; None where none does by more than 1e-6."""
+    """The point along the step that lowers the cost; None where none does by more than 1e-9."""
     length = 1.0
-    while length > 1e-4:
+    while length > 1e-6:
         there = [
             min(max(v - length * s, BOUNDS[n][0]), BOUNDS[n][1])
             for v, s, n in zip(values, step, FITTED, strict=True)
         ]
-        if cost_at(there) < cost - 1e-6:
+        if cost_at(there) < cost - 1e-9:
             return there
         length /= 2
     return None

@@ -96,7 +96,11 @@ def _places(gpus: Sequence[GpuRow]) -> Callable[[str, float | None], Place]:
             raise UsageError("neither `gpu` nor `gpu_mem_gb` is given")
         if not name:
             return sized_gpu(round((gib or 0) * GIB))
-        return named_gpu(f"{name} {gib:g}GB" if _ambiguous(name, gib, gpus) else name, gpus)
+        found = named_gpu(f"{name} {gib:g}GB" if _ambiguous(name, gib, gpus) else name, gpus)
+        if gib is not None and abs(found.total_bytes / GIB / gib - 1) > 0.1:
+            known = f"{found.total_bytes / GIB:g}"
+            raise UsageError(f"{name} has {known} GiB of memory, gpu_mem_gb says {gib:g}")
+        return found
 
     return place_of
 

@@ -24,6 +24,8 @@ class Limits(Value):
     """Whether expandable segments work there: not on Windows, WSL and Jetson."""
     linux: bool = True
     """Sequence parallelism and FSDP2 with CPU offload need Linux."""
+    offload: bool = True
+    """Whether the machine's memory is another than the GPU's."""
     safe: bool = False
     sp: int | None = None
     """The only sequence parallelism that may be used."""
@@ -79,7 +81,8 @@ def candidates(w: Workload, limits: Limits) -> Sequence[Recipe]:
 
     Offload is always used with Env where Env works.
     """
-    offloads = (False, True) if limits.linux and SHARDED[w.strategy][0] else (False,)
+    offloads = (False, True) if limits.linux and limits.offload else (False,)
+    offloads = offloads if SHARDED[w.strategy][0] else (False,)
     degrees = sequence_degrees(w, limits)
     found = []
     for offload in offloads:

@@ -35,7 +35,7 @@ def model_named(text: str) -> Shape:
     found = known.get(_key(text))
     if found:
         return found
-    if _is_path(text):
+    if text and _is_path(text):
         return model_in(Path(text))
     raise UsageError(f"No model is called {text!r}", hint=_nearest(text, known))
 

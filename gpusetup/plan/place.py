@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.gpus import GpuRow, gpu_described
+from gpusetup.gpus import GpuRow, gpu_described, tokens
 from gpusetup.model import Gpu, Snapshot, visible_gpus
 from gpusetup.plan.capacity import capacity
 from gpusetup.plan.choose import Limits
 from gpusetup.plan.measured import gpu_of
 from gpusetup.plan.workload import GIB
-from gpusetup.value import Value
+from gpusetup.value import Value, replace
 
 System = Literal["linux", "windows", "wsl", "jetson"]
 OTHER_GPU = "`--gpu NAME` or `--gpu-mem 24GiB` plans for another machine"
@@ -31,6 +31,8 @@ class Place(Value):
     """GPUs of the machine; None where only a GPU was named."""
     system: System = "linux"
     host_bytes: int | None = None
+    unified: bool = False
+    """Whether the GPU uses the machine's own memory (Jetson, GB10): Offload gains nothing."""
     used_bytes: int = 0
     """What other programs take of the fullest GPU."""
 
@@ -45,6 +47,7 @@ class Place(Value):
             capacity=self.capacity,
             env=self.system == "linux",
             linux=self.system != "windows",
+            offload=not self.unified,
             safe=safe,
             sp=sp,
         )
@@ -69,11 +72,10 @@ def machine_place(snapshot: Snapshot) -> Place:
 
     Raises Unsatisfiable where there is none, UsageError where its memory is unknown.
     """
-    from gpusetup.value import replace
-
     gpus = visible_gpus(snapshot)
     if not gpus:
         raise Unsatisfiable("This machine has no NVIDIA GPU", hint=OTHER_GPU)
+    gpus = tuple(_with_shared(gpu, snapshot) for gpu in gpus)
     known = [gpu for gpu in gpus if gpu.memory_total_bytes]
     if len(known) < len(gpus):
         raise UsageError(f"The memory of {gpus[0].name} is not known", hint=OTHER_GPU)
@@ -82,6 +84,7 @@ def machine_place(snapshot: Snapshot) -> Place:
         _of_gpu(least),
         count=len(gpus),
         system=_system(snapshot),
+        unified=_is_unified(least, snapshot),
         host_bytes=snapshot.memory.total_bytes,
         used_bytes=max(gpu.memory_used_bytes or 0 for gpu in gpus),
     )
@@ -90,6 +93,22 @@ def machine_place(snapshot: Snapshot) -> Place:
 def _of_gpu(gpu: Gpu) -> Place:
     total = gpu.memory_total_bytes or 0
     return Place(gpu=gpu.name, total_bytes=total, capacity=capacity(gpu.name, total))
+
+
+UNIFIED = frozenset({"gb10", "orin", "thor", "xavier", "nano"})
+"""Words in the names of GPUs that have no memory of their own."""
+
+
+def _is_unified(gpu: Gpu, snapshot: Snapshot) -> bool:
+    return bool(snapshot.os.jetson) or bool(UNIFIED & tokens(gpu.name))
+
+
+def _with_shared(gpu: Gpu, snapshot: Snapshot) -> Gpu:
+    """The GPU with the machine's memory as its own, where that is what it uses."""
+    shared = snapshot.memory.total_bytes
+    if gpu.memory_total_bytes or shared is None or not _is_unified(gpu, snapshot):
+        return gpu
+    return replace(gpu, memory_total_bytes=shared)
 
 
 def _system(snapshot: Snapshot) -> System:

@@ -1,0 +1,377 @@
+"""`gpusetup plan` as a person meets it: whole screens, exit codes, bad input, JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from conftest import Same
+
+from gpusetup.answers import PlanAnswer, PlanCalibrationAnswer, PlanCellsAnswer
+from gpusetup.cli import main
+from gpusetup.codec import json_schema
+from gpusetup.plan.measured import CELLS
+
+RENDERED = Path(__file__).parent / "rendered" / "plan"
+A100X4 = ("--gpu", "A100 80GB", "--gpus", "4")
+
+SCREENS: dict[str, tuple[str, ...]] = {
+    "measured": ("--model", "qwen3-8b", "--context", "32768", *A100X4),
+    "predicted": ("--model", "qwen3-8b", "--context", "32768", *A100X4, "--predict"),
+    "beyond-native": ("--model", "qwen3-8b", "--context", "61440", "--gpu", "H20", "--gpus", "6"),
+    "sp-8": ("--model", "qwen3-4b", "--context", "200000", "--gpu", "H20", "--gpus", "8"),
+    "ddp": ("--params", "124M", "--optimizer", "adamw", "--dtype", "fp32", "--amp", "bf16",
+            "--batch", "2048", "--gpus", "8", "--gpu-mem", "8GiB"),
+    "recommender": ("--model", "gpt2", "--users", "50000", "--items", "20000", "--embedding-dim",
+                    "96", "--context", "1", "--batch", "2048", "--gpus", "8", "--gpu-mem", "8GiB",
+                    "--strategy", "dp"),
+    "laptop": ("--from", "rtx3050-laptop", "--model", "qwen3-0.6b", "--context", "1024"),
+    "wsl": ("--from", "wsl2", "--model", "qwen3-0.6b", "--context", "3072"),
+    "four-a100": ("--from", "ecc-error", "--model", "qwen3-4b", "--context", "8192"),
+    "max-context": ("--model", "qwen3-14b", "--max-context", "--gpu", "H200", "--gpus", "8"),
+    "max-batch": ("--model", "gpt2", "--context", "1024", "--max-batch", "--gpu-mem", "24GiB"),
+    "gpus-needed": ("--model", "qwen3-14b", "--gpus-needed", "--context", "131072", "--gpu", "H20"),
+    "nothing-fits": ("--model", "qwen3-14b", "--context", "4096", "--gpu-mem", "16GiB"),
+    "table": ("--model", "qwen3-8b", "--gpu", "H20", "--gpus", "6", "--table"),
+    "yaml": ("--model", "qwen3-8b", "--context", "61440", "--gpu", "H20", "--gpus", "6",
+             "--format", "yaml"),
+    "calibrate": ("--calibrate", str(CELLS)),
+}  # fmt: skip
+DOES_NOT_FIT = ("laptop", "nothing-fits")
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_the_screen(name: str, same_as_file: Same, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["plan", *SCREENS[name]])
+    same_as_file(capsys.readouterr().out, RENDERED / f"{name}.txt")
+    assert code == (1 if name in DOES_NOT_FIT else 0)
+
+
+def answered(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    main(["plan", *words, "--json"])
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", [n for n in SCREENS if n not in ("yaml", "calibrate", "table")])
+def test_the_document_keeps_its_schema(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    document = answered(capsys, *SCREENS[name])
+    jsonschema.validate(document, json_schema(PlanAnswer))
+    assert next(iter(document)) == "schema" and document["schema"] == "gpusetup.plan/1"
+    memory = document["memory_gib"]
+    parts = ("states", "checkpoints", "logits", "fragmentation", "other")
+    assert sum(memory[part] for part in parts) == pytest.approx(memory["total"], abs=0.01)
+
+
+def test_the_other_documents_keep_their_schemas(capsys: pytest.CaptureFixture[str]) -> None:
+    grid = answered(capsys, *SCREENS["table"])
+    jsonschema.validate(grid, json_schema(PlanCellsAnswer))
+    assert "schema" not in grid["cells"][0]
+    jsonschema.validate(answered(capsys, *SCREENS["calibrate"]), json_schema(PlanCalibrationAnswer))
+
+
+def test_the_answer_names_both_variables_of_the_allocator(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    document = answered(capsys, *SCREENS["beyond-native"])
+    assert document["recipe"] == "Env + Offload + SP=2"
+    assert document["env"] == {
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+    }
+    assert document["better"] == {"gpus": 4, "recipe": "Env + SP=4"}
+    assert document["settings"]["rope_scaling"]["factor"] == 61440 / 40960
+    assert document["settings"]["max_token_len_per_gpu"] == 61440
+
+
+@pytest.mark.parametrize("machine", ["rtx3050-laptop", "wsl2", "jetson-orin"])
+def test_env_is_never_offered_where_it_does_not_work(
+    machine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = answered(capsys, "--from", machine, "--params", "300M", "--context", "2048")
+    said = json.dumps([document["recipe"], document["ladder"], document["env"]])
+    assert "Env" not in said and "expandable" not in said
+    if machine != "wsl2":
+        assert "SP=" not in said and "Offload" not in said
+
+
+# --- many rows ----------------------------------------------------------------------------------
+
+
+def test_cells_are_answered_in_order_and_their_recipes_are_never_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    honest = answered(capsys, "--cells", str(CELLS), "--predict")["cells"]
+    with CELLS.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    lying = tmp_path / "lying.csv"
+    with lying.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows({**row, "recipe": "no recipe at all"} for row in rows)
+    assert answered(capsys, "--cells", str(lying), "--predict")["cells"] == honest
+    asked = [(row["model"], int(row["num_gpus"]), int(row["max_model_len"])) for row in rows]
+    assert asked == [(plan["model"], plan["gpus"], plan["context"]) for plan in honest]
+    assert {plan["basis"] for plan in honest} == {"predicted"}
+    measured = answered(capsys, "--cells", str(lying))["cells"]
+    assert [plan["recipe"] for plan in measured] == [row["recipe"] for row in rows]
+
+
+def test_a_row_may_name_a_gpu_only_by_its_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cells.csv"
+    file.write_text(
+        "\ufeffgpu_mem_gb, num_gpus, model, max_model_len\n24,8,qwen3-4b,4096\n", encoding="utf-8"
+    )
+    (plan,) = answered(capsys, "--cells", str(file))["cells"]
+    assert plan["gpu"] == "GPU with 24 GiB" and plan["basis"] == "predicted"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has no column num_gpus, model, max_model_len, gpu or gpu_mem_gb"),
+        ("gpu,model\nH20,qwen3-8b\n", "has no column num_gpus, max_model_len"),
+        ("gpu,num_gpus,model,max_model_len\nH20,two,qwen3-8b,1\n", "line 2: num_gpus is 'two'"),
+        ("gpu,num_gpus,model,max_model_len\nH20,1,qwen3-8b,-5\n", "line 2: max_model_len is '-5'"),
+        ("gpu,num_gpus,model,max_model_len\nH20,1,qwen3-8b,nan\n", "max_model_len is 'nan'"),
+        ("gpu,num_gpus,model,max_model_len\nH20,1,qwen9,1\n", "line 2: No model is called 'qwen9'"),
+        ("gpu,num_gpus,model,max_model_len\nH99,1,gpt2,1\n", "line 2: No GPU is called 'H99'"),
+        ("gpu,num_gpus,model,max_model_len\nA100,1,gpt2,1\n", "does not name one memory size"),
+        ("gpu,num_gpus,model,max_model_len\nH20,1\n", "line 2: No model is called ''"),
+        (
+            "gpu,gpu_mem_gb,num_gpus,model,max_model_len\nH20,141,1,gpt2,1\n",
+            "H20 has 96 GiB of memory, gpu_mem_gb says 141",
+        ),
+        ("gpu,num_gpus,model,max_model_len\n,1,gpt2,1\n", "neither `gpu` nor `gpu_mem_gb`"),
+    ],
+)
+def test_a_broken_row_is_named_by_its_line(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cells.csv"
+    file.write_text(text, encoding="utf-8")
+    assert main(["plan", "--cells", str(file)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_runs_of_one_s_own_are_calibrated_with_and_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = tmp_path / "runs.csv"
+    lines = ["gpu,num_gpus,model,max_model_len,recipe,outcome"]
+    lines += [f"H20,4,qwen3-4b,{n},Env,{'fits' if n < 20000 else 'oom'}" for n in LENGTHS]
+    runs.write_text("\n".join(lines), encoding="utf-8")
+    constants = tmp_path / "constants.json"
+    assert main(["plan", "--calibrate", str(runs), "--json", "--output", str(constants)]) == 0
+    asked = ("--model", "qwen3-4b", "--context", "24576", "--gpu", "H20", "--gpus", "4")
+    capsys.readouterr()
+    before = answered(capsys, *asked, "--predict")
+    after = answered(capsys, *asked, "--constants", str(constants))
+    assert before["recipe"] == "Env" and after["recipe"] == "SP=2"
+
+
+LENGTHS = range(4096, 36865, 2048)
+
+
+def test_a_run_with_an_unknown_outcome_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = tmp_path / "runs.csv"
+    runs.write_text(
+        "gpu,num_gpus,model,max_model_len,recipe,outcome\nH20,4,gpt2,8,Env,maybe\n",
+        encoding="utf-8",
+    )
+    assert main(["plan", "--calibrate", str(runs)]) == 2
+    assert "line 2: outcome 'maybe'" in capsys.readouterr().err
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [SCREENS["beyond-native"], SCREENS["measured"], SCREENS["ddp"], SCREENS["recommender"]],
+)
+def test_the_yaml_reads_back_as_the_settings(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = answered(capsys, *words)
+    main(["plan", *words, "--format", "yaml"])
+    trinity, plain = yaml.safe_load_all(capsys.readouterr().out)
+    settings = document["settings"]
+    assert (
+        trinity["trainer"]["ulysses_sequence_parallel_size"] == settings["sequence_parallel_size"]
+    )
+    assert trinity["model"].get("rope_scaling") == settings.get("rope_scaling")
+    offload = trinity["trainer"].get("trainer_config", {})
+    assert bool(offload) == settings["cpu_offload"] == ("Offload" in document["recipe"])
+    assert plain["environment"] == document["env"]
+    assert plain["strategy"] == settings["strategy"]
+    assert f"nproc_per_node={document['gpus']}" in plain["launch"]
+
+
+def test_there_are_no_settings_for_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", *SCREENS["nothing-fits"], "--format", "yaml"]) == 1
+    assert "does not fit" in capsys.readouterr().err
+
+
+def test_the_grid_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    file = tmp_path / "grid.png"
+    words = ("plan", "--model", "qwen3-8b", "--gpu", "H20", "--gpus", "4", "--png", str(file))
+    assert main([*words]) == 0
+    raw = file.read_bytes()
+    assert raw[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", raw[16:24])
+    assert width > 500 and height > 500
+    assert capsys.readouterr().out == ""
+
+
+def test_without_matplotlib_the_way_to_it_is_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    file = tmp_path / "grid.png"
+    assert main(["plan", "--model", "gpt2", "--gpu", "H20", "--png", str(file)]) == 3
+    assert "gpusetup[plot]" in capsys.readouterr().err
+
+
+# --- solving ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "flag", "name"),
+    [
+        (("--model", "qwen3-14b", "--gpu", "H200", "--gpus", "8"), "--max-context", "context"),
+        (("--model", "gpt2", "--context", "512", "--gpu-mem", "24GiB"), "--max-batch", "batch"),
+        (
+            ("--params", "1B", "--context", "9", "--gpu", "L4", "--gpus", "3", "--strategy", "ddp"),
+            "--max-batch",
+            "batch",
+        ),
+    ],
+)
+def test_the_largest_fits_and_one_more_does_not(
+    words: tuple[str, ...], flag: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = answered(capsys, *words, flag)
+    value = document[name]
+    assert document["fits"] and document["solved"] == name and value > 1
+    assert answered(capsys, *words, f"--{name}", str(value))["fits"]
+    assert not answered(capsys, *words, f"--{name}", str(value + 1))["fits"]
+
+
+def test_the_fewest_gpus_fit_and_fewer_do_not(capsys: pytest.CaptureFixture[str]) -> None:
+    words = SCREENS["gpus-needed"]
+    rest = tuple(word for word in words if word != "--gpus-needed")
+    needed = answered(capsys, *words)["gpus"]
+    assert answered(capsys, *rest, "--gpus", str(needed))["fits"]
+    for fewer in range(1, needed):
+        assert not answered(capsys, *rest, "--gpus", str(fewer))["fits"]
+
+
+def test_the_longest_measured_context_is_the_table_s(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answered(capsys, "--model", "qwen3-8b", *A100X4, "--max-context")
+    assert (document["context"], document["basis"]) == (102400, "measured")
+
+
+def test_what_would_help_does(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--model", "qwen3-14b", "--context", "4096", "--gpu-mem", "16GiB")
+    advice = " ".join(answered(capsys, *words)["advice"])
+    assert "2 GPUs of this kind would do" in advice and "3,243 tokens would fit" in advice
+    assert answered(capsys, *words, "--gpus", "2")["fits"]
+    assert answered(capsys, "--model", "qwen3-14b", "--context", "3243", *words[-2:])["fits"]
+    assert not answered(capsys, "--model", "qwen3-14b", "--context", "3244", *words[-2:])["fits"]
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+H20 = ("--gpu", "H20")
+MODEL = ("--model", "qwen3-8b", "--context", "4096")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*MODEL, *A100X4, "--sp", "3"), "must divide both the 4 GPUs and the 32 heads"),
+        ((*MODEL, *A100X4, "--sp", "3"), "with these: 1, 2, 4"),
+        (("--model", "qwen-8b", "--context", "1", *H20), "No model is called 'qwen-8b'"),
+        (("--model", "qwen-8b", "--context", "1", *H20), "the nearest: Qwen3-8B"),
+        ((*MODEL, "--gpu", "H21"), "No GPU is called 'H21'"),
+        ((*MODEL, "--gpu", "A100"), "one of: A100 SXM4 40 GB, A100 SXM4 80 GB"),
+        ((*MODEL, "--gpu", "sm_90"), "does not name one memory size"),
+        ((*MODEL, *H20, "--gpu-mem", "4GiB"), "`--gpu` and `--gpu-mem` exclude each other"),
+        ((*MODEL, *H20, "--params", "7B"), "`--model` and `--params` exclude each other"),
+        (H20, "One of `--model` and `--params`"),
+        (("--model", "qwen3-8b", *H20), "`--context` is missing"),
+        ((*MODEL, *H20, "--gpus", "0"), "`--gpus 0` is out of range"),
+        ((*MODEL, *H20, "--gpus", "-1"), "`--gpus -1` is out of range"),
+        (("--model", "gpt2", "--context", str(10**12), *H20), "is out of range"),
+        ((*MODEL, *H20, "--frozen", "1.5"), "`--frozen 1.5` is no share"),
+        ((*MODEL, *H20, "--gpus", "4", "--strategy", "single"), "uses one GPU"),
+        ((*MODEL, *H20, "--gpus", "4", "--strategy", "ddp", "--sp", "2"), "needs a sharded"),
+        ((*MODEL, *H20, "--gpus", "4", "--tp", "3"), "does not divide 4 GPUs"),
+        ((*MODEL, *H20, "--gpus", "7", "--tp", "7"), "does not divide the 32 heads"),
+        ((*MODEL, *H20, "--gpus", "64", "--pp", "64"), "more than the 36 layers"),
+        ((*MODEL, *H20, "--gpus", "4", "--strategy", "hsdp"), "`--shard N` go together"),
+        ((*MODEL, *H20, "--batch", "4", "--max-tokens", "9"), "exclude each other"),
+        ((*MODEL, *H20, "--lora", "8", "--frozen", "0.5"), "exclude each other"),
+        ((*MODEL, *H20, "--max-context"), "looks for what `--context` gives"),
+        ((*MODEL, *H20, "--gpus", "2", "--gpus-needed"), "looks for what `--gpus` gives"),
+        ((*MODEL, *H20, "--max-context", "--max-batch"), "not allowed with"),
+        ((*MODEL, *H20, "--table", "--max-context"), "exclude each other"),
+        ((*MODEL, *H20, "--json", "--format", "yaml"), "exclude each other"),
+        (("--params", "7x", *H20), "is no number of parameters"),
+        ((*MODEL, "--gpu-mem", "1e9GiB"), "is no size"),
+        (("--cells", str(CELLS), "--optimizer", "sgd"), "`--optimizer` has no part"),
+        (("--cells", str(CELLS), *H20), "exclude each other"),
+        (("--cells", "/nowhere.csv"), "Cannot read /nowhere.csv"),
+        ((*MODEL, *H20, "--constants", "/nowhere.json"), "Cannot read /nowhere.json"),
+        ((*MODEL, "--from", "no-such-machine"), "no-such-machine"),
+    ],
+)
+def test_a_wrong_question_is_answered_in_words(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *words]) == 2
+    found = capsys.readouterr()
+    message = found.err or json.loads(found.out)["message"]
+    assert said in message and "Traceback" not in message
+    assert (found.out == "") != ("--json" in words)
+
+
+def test_constants_out_of_range_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "constants.json"
+    constants = json.loads((CELLS.parent / "constants.json").read_text(encoding="utf-8"))
+    constants["constants"]["logit"] = -1
+    file.write_text(json.dumps(constants), encoding="utf-8")
+    assert main(["plan", *MODEL, *H20, "--constants", str(file)]) == 2
+    assert "`logit` is out of range" in capsys.readouterr().err
+
+
+def test_a_machine_without_a_gpu_is_a_no(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", *MODEL, "--from", "no-gpu"]) == 1
+    assert "no NVIDIA GPU" in capsys.readouterr().err
+
+
+def test_plan_imports_neither_torch_nor_numpy_nor_a_drawing_library() -> None:
+    program = (
+        "import sys\n"
+        "from gpusetup.cli import main\n"
+        f"main({['plan', *SCREENS['predicted'], '--json', '--output', '/dev/null']!r})\n"
+        "print([n for n in ('torch', 'numpy', 'scipy', 'matplotlib', 'rich', 'requests')"
+        " if n in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
