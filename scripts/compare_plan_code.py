@@ -122,7 +122,8 @@ def real(case: Case, rank: int, store: str) -> dict[str, int]:
             steps.checkpoint(job.model)
         if mesh is not None:
             steps.shard(job.model, mesh, case.amp)
-        optimizer = steps.optimizer_of(job, case.optimizer, case.foreach, before)
+        now = dict(job.model.named_parameters())
+        optimizer = steps.optimizer_of(job, case.optimizer, case.foreach, before, now)
         steps.warm(optimizer)
 
         def begin(phase: str) -> None:

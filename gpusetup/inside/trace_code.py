@@ -8,13 +8,15 @@ Python 3.8 syntax.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import importlib.util
 import json
 import os
 import sys
 import traceback
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OLDEST = (2, 4)
@@ -35,14 +37,6 @@ KINDS = {
 """The phase that made a storage -> what it counts as, where nothing else is known of it."""
 
 
-class TouchesGpu(BaseException):
-    """The code asked for a device that a trace does not have. No `except Exception` hides it."""
-
-
-class NoNetwork(OSError):
-    """The code asked for a connection."""
-
-
 class Problem(Exception):
     """What ends the trace: its kind, and the message."""
 
@@ -53,80 +47,14 @@ class Problem(Exception):
 
 def sibling(name: str) -> Any:
     """A file of this folder as a module, without this folder on the search path."""
-    spec = importlib.util.spec_from_file_location(
-        "gpusetup_" + name, os.path.join(HERE, name + ".py")
-    )
+    known = "gpusetup_" + name
+    spec = importlib.util.spec_from_file_location(known, os.path.join(HERE, name + ".py"))
     if spec is None or spec.loader is None:
         raise ImportError(name)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-# --- what the code may not do ------------------------------------------------------------------
-
-
-def no_connections(event: str, arguments: Any) -> None:
-    """An audit hook: a trace downloads nothing."""
-    if event == "socket.getaddrinfo" or (
-        event == "socket.connect" and not isinstance(arguments[1], (str, bytes))
-    ):
-        raise NoNetwork(
-            "a trace makes no connection (%r)"
-            % (arguments[1 if event != "socket.getaddrinfo" else 0],)
-        )
-
-
-def no_cuda(*_: Any, **__: Any) -> None:
-    raise TouchesGpu("it asks for CUDA")
-
-
-class Guard:
-    """Asked before each operator: a GPU is refused, a value that is asked for is invented."""
-
-    def __init__(self, torch: Any) -> None:
-        self.torch = torch
-        self.values_read = 0
-        """How often a number was invented."""
-
-    def __call__(self, function: Any, arguments: Any, keywords: Dict[str, Any]) -> Any:
-        device = keywords.get("device")
-        if device is not None and self.torch.device(device).type not in ("cpu", "meta"):
-            raise TouchesGpu("it asks for the device `%s`" % (device,))
-        if function is self.torch.ops.aten._local_scalar_dense.default:
-            return self.value_of(arguments[0])
-        return None
-
-    def value_of(self, tensor: Any) -> Any:
-        """1.0 for a number with a fraction (a loss that is logged); None: no other is invented.
-
-        A mask of transformers that asks whether the batch is full hears that it is.
-        """
-        if getattr(tensor, "constant", None) is not None:
-            return None
-        if tensor.dtype == self.torch.bool and asked_by("masking_utils.py"):
-            return True
-        if not tensor.is_floating_point():
-            return None
-        self.values_read += 1
-        return 1.0
-
-
-def asked_by(name: str) -> bool:
-    """Whether the nearest caller outside torch is a file of this name."""
-    frame: Any = sys._getframe(1)
-    inner = (HERE, os.path.dirname(sys.modules["torch"].__file__ or ""))
-    while frame is not None and frame.f_code.co_filename.startswith(inner):
-        frame = frame.f_back
-    return frame is not None and os.path.basename(frame.f_code.co_filename) == name
-
-
-def masks_as_in_training() -> None:
-    """transformers makes whole masks for fake tensors, where a training step has none."""
-    masks: Any = sys.modules.get("transformers.masking_utils")
-    if hasattr(masks, "is_tracing"):
-        masks.is_tracing = lambda *_: False
+    if known not in sys.modules:
+        sys.modules[known] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[known])
+    return sys.modules[known]
 
 
 # --- the user's function -----------------------------------------------------------------------
@@ -181,16 +109,22 @@ class Tracer:
 
     def __init__(self, request: Dict[str, Any]) -> None:
         import torch
+        from torch._subclasses.fake_tensor import FakeTensorMode
 
         self.torch = torch
         self.request = request
         self.storages = sibling("trace_storages")
         self.steps = sibling("trace_step")
+        self.guards = sibling("trace_guard")
         self.mesh = self.fake_mesh() if request["strategy"] == "fsdp" else None
-        torch.cuda._lazy_init = no_cuda
+        torch.cuda._lazy_init = self.guards.no_cuda
         if request["amp"] and request["as_on"] == "cuda":
             self.rules = sibling("trace_amp").as_on_cuda()
         self.function = function_named(request["code"])
+        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self.ledger = self.storages.Ledger()
+        self.guard = self.guards.Guard(torch)
+        self.job: Any = None
 
     def fake_mesh(self) -> Any:
         """As many processes as GPUs, of which only this one exists."""
@@ -204,49 +138,57 @@ class Tracer:
 
     def trace(self, batch: int) -> Dict[str, Any]:
         """What one step with this batch takes."""
-        from torch._subclasses.fake_tensor import FakeTensorMode
-
-        ledger, guard = self.storages.Ledger(), Guard(self.torch)
-        with FakeTensorMode(allow_non_fake_inputs=True), self.storages.Counting(ledger, guard):
+        with self.fake, self.storages.Counting(self.ledger, self.guard):
             job = self.steps.made(self.function, batch)
-            masks_as_in_training()
-            self.run(job, ledger)
-            trained = [one for one in job.model.parameters() if one.requires_grad]
-            said = self.report(batch, ledger)
-            said["parameters"] = sum(one.numel() for one in job.model.parameters())
-            said["trained_bytes"] = sum(one.numel() * one.element_size() for one in trained)
-            said["values_read"] = guard.values_read
-        return said
+            self.guards.masks_as_in_training()
+            if self.job is None or self.shape != shape_of(job.model):
+                self.prepare(job)
+            self.job.batch = job.batch
+            del job
+            gc.collect()  # a second model, made for the sake of its batch
+            self.ledger.restart()
+            self.run(self.job, self.ledger)
+            return self.report(batch, self.ledger)
 
-    def run(self, job: Any, ledger: Any) -> None:
+    def prepare(self, job: Any) -> None:
+        """Everything before the first step; a later batch takes the same model."""
         steps, request = self.steps, self.request
+        self.shape = shape_of(job.model)
         before = steps.names_of(job.model)
         job.model.train()
         if request["checkpointing"] and not steps.checkpoint(job.model):
             raise Problem("question", "the model has no repeated block to checkpoint")
         if self.mesh is not None:
-            steps.shard(job.model, self.mesh, request["amp"])
-        optimizer = steps.optimizer_of(job, request["optimizer"], request["foreach"], before)
-        steps.warm(optimizer)
-        self.name_what_stands(job, optimizer, ledger)
-        with self.storages.following(job.model, ledger):
-            amp = None if self.mesh is not None else request["amp"]
-            steps.step(job, optimizer, amp, ledger.begin, lambda: self.name_gradients(job, ledger))
-        ledger.begin("after")
-        self.name_what_stands(job, optimizer, ledger)
+            with first_chunk_only(self.torch):
+                steps.shard(job.model, self.mesh, request["amp"])
+        self.now = {name: local(one) for name, one in job.model.named_parameters()}
+        name, foreach = request["optimizer"], request["foreach"]
+        self.optimizer = steps.optimizer_of(job, name, foreach, before, self.now)
+        steps.warm(self.optimizer)
+        self.job = job
 
-    def name_what_stands(self, job: Any, optimizer: Any, ledger: Any) -> None:
+    def run(self, job: Any, ledger: Any) -> None:
+        self.name_what_stands(job, ledger)
+        amp = None if self.mesh is not None else self.request["amp"]
+        with self.storages.following(job.model, ledger):
+            self.steps.step(job, self.optimizer, amp, ledger.begin, self.hand_over)
+        ledger.begin("after")
+        self.name_what_stands(job, ledger)
+
+    def name_what_stands(self, job: Any, ledger: Any) -> None:
         ledger.label(job.batch, "batch")
         for name, buffer in job.model.named_buffers():
             ledger.label(buffer, "parameters", name)
-        for name, parameter in job.model.named_parameters():
+        for name, parameter in self.now.items():
             ledger.label(parameter, "parameters", name)
-            ledger.label(optimizer.state.get(parameter, {}), "optimizer", name)
+            ledger.label(self.optimizer.state.get(parameter, {}), "optimizer", name)
 
-    def name_gradients(self, job: Any, ledger: Any) -> None:
-        for name, parameter in job.model.named_parameters():
+    def hand_over(self) -> None:
+        """The gradients stand: name them, and give those of the shards to the optimizer."""
+        for name, parameter in self.job.model.named_parameters():
             if parameter.grad is not None:
-                ledger.label(parameter.grad, "gradients", name)
+                self.ledger.label(parameter.grad, "gradients", name)
+                self.now[name].grad = local(parameter.grad)
 
     def report(self, batch: int, ledger: Any) -> Dict[str, Any]:
         peaks = ledger.peaks()
@@ -254,16 +196,59 @@ class Tracer:
         rows = ledger.standing_at(peaks[top][1])
         busy = max(PHASES[:2], key=lambda phase: peaks[phase][0])
         grows = ledger.standing_at(peaks[busy][1])
+        trained = [one for one in self.now.values() if one.requires_grad]
         return {
             "batch": batch,
             "phases": {phase: peaks[phase][0] for phase in PHASES},
             "grows": sum(size for (kind, _), size in grows.items() if kind in GROWS),
+            "parameters": sum(one.numel() for one in self.job.model.parameters()),
+            "trained_bytes": sum(one.numel() * one.element_size() for one in trained),
+            "values_read": self.guard.values_read,
             "peak_phase": top,
             "standing": [
                 {"kind": KINDS.get(kind, kind), "module": module, "bytes": size}
                 for (kind, module), size in sorted(rows.items(), key=lambda row: -row[1])
             ],
         }
+
+
+def local(tensor: Any) -> Any:
+    """A shard's own tensor, on the same storage; anything else as it is.
+
+    An optimizer does to the shards what it does to a DTensor, which costs ten times as long.
+    """
+    inner = getattr(tensor, "_local_tensor", None)
+    if inner is None:
+        return tensor
+    if not tensor.is_leaf or not tensor.requires_grad:
+        return inner
+    return inner.detach().requires_grad_()
+
+
+def shape_of(model: Any) -> List[Any]:
+    """What two models that differ only in values have in common."""
+    named = (*model.named_parameters(), *model.named_buffers())
+    return [(name, tuple(one.shape), one.dtype) for name, one in named]
+
+
+@contextlib.contextmanager
+def first_chunk_only(torch: Any) -> Iterator[None]:
+    """While FSDP2 cuts parameters, only this process's piece is cut off: the first.
+
+    The others, one for every GPU, would be tensors that nobody looks at.
+    """
+    whole = torch.chunk
+
+    def chunk(tensor: Any, chunks: int, dim: int = 0) -> Any:
+        length = tensor.shape[dim]
+        each = -(-length // chunks)
+        return [tensor.narrow(dim, 0, each)] * -(-length // max(each, 1))
+
+    torch.chunk = chunk
+    try:
+        yield
+    finally:
+        torch.chunk = whole
 
 
 # --- which batches tell most -------------------------------------------------------------------
@@ -355,12 +340,17 @@ def foreign(path: str) -> bool:
 
 def told(problem: BaseException) -> Dict[str, str]:
     """The answer that says what went wrong."""
-    kind = getattr(problem, "kind", type(problem).__name__)
-    if isinstance(problem, TouchesGpu):
+    kind, message = getattr(problem, "kind", type(problem).__name__), str(problem)
+    guards = sibling("trace_guard")
+    if isinstance(problem, guards.TouchesGpu):
         kind = "gpu"
+    elif any(words in message for words in guards.WITHOUT_CUDA):
+        kind, message = "gpu", "it asks for CUDA"
+    elif guards.NO_CONNECTION in message:
+        kind = guards.NoNetwork.__name__
     return {
         "problem": kind,
-        "message": " ".join(str(problem).split())[:500],
+        "message": " ".join(message.split())[:500],
         "where": where(problem),
         "trace": "".join(traceback.format_exception(type(problem), problem, problem.__traceback__)),
     }
@@ -371,10 +361,11 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     sys.path[:] = [request["folder"]] + [one for one in sys.path if os.path.abspath(one) != HERE]
-    sys.addaudithook(no_connections)
+    guards = sibling("trace_guard")
+    sys.addaudithook(guards.no_connections)
     try:
         said: Dict[str, Any] = answer(request)
-    except (Exception, TouchesGpu, SystemExit) as problem:
+    except (Exception, guards.TouchesGpu, SystemExit) as problem:
         said = told(problem)
     out.write(json.dumps(said) + "\n")
     out.close()

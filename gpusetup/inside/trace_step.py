@@ -23,14 +23,18 @@ OPTIMIZERS: Dict[str, Callable[..., Any]] = {
     "adafactor": getattr(torch.optim, "Adafactor", None) or torch.optim.AdamW,
 }
 KEYS = ("model", "batch", "loss", "optimizer")
-RETURNS = (
-    "it returns (model, batch), (model, batch, loss) or (model, batch, loss, optimizer), "
-    "or a dict with these keys"
-)
 
 
 class Contract(Exception):
     """The user's function is not what `--code` takes."""
+
+
+class Untrained(Contract):
+    """The model has nothing that a step would change."""
+
+
+class NoLoss(Contract):
+    """The model gives something that is no loss, and no function for one came with it."""
 
 
 class Job:
@@ -101,6 +105,8 @@ def described(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         kinds = ", ".join(type(inner).__name__ for inner in value[:5])
         return "a %s of %d (%s)" % (type(value).__name__, len(value), kinds)
+    if isinstance(value, torch.Tensor):
+        return "a tensor of shape %s" % (tuple(value.shape),)
     return "None" if value is None else "a value of type %s" % type(value).__name__
 
 
@@ -151,7 +157,7 @@ def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple
         return output, own
     if pair and isinstance(output, torch.Tensor) and isinstance(target, torch.Tensor):
         return output, usual_loss(output, target)
-    raise Contract("there is no loss: the model gives %s" % described(output))
+    raise NoLoss("there is no loss: the model gives %s" % described(output))
 
 
 def called(model: Any, inputs: Any) -> Any:
@@ -252,18 +258,20 @@ def names_of(model: nn.Module) -> Dict[int, str]:
 # --- the optimizer and the step ----------------------------------------------------------------
 
 
-def optimizer_of(job: Job, name: str, foreach: bool, before: Dict[int, str]) -> Any:
-    """The job's optimizer over the model's present parameters.
+def optimizer_of(
+    job: Job, name: str, foreach: bool, before: Dict[int, str], now: Dict[str, Any]
+) -> Any:
+    """The job's optimizer over the parameters `now`.
 
     `before` has the names of the parameters before the model was sharded: an optimizer that was
     made over those is given their successors. `foreach` asks for the form that CUDA uses.
     """
-    trained = [one for one in job.model.parameters() if one.requires_grad]
+    trained = [one for one in now.values() if one.requires_grad]
     if not trained:
-        raise Contract("the model has no parameter that is trained")
+        raise Untrained("the model has no parameter that is trained")
     given = job.optimizer
     if isinstance(given, torch.optim.Optimizer):
-        moved(given, before, dict(job.model.named_parameters()))
+        moved(given, before, now)
     else:
         given = (given or OPTIMIZERS[name])(trained)
     for group in given.param_groups:
@@ -304,11 +312,12 @@ def step(
     with cast:
         output, loss = loss_of(job.model, job.batch, job.loss)
     if not isinstance(loss, torch.Tensor) or loss.dim():
-        raise Contract("the loss is %s, no tensor with one value" % described(loss))
+        raise NoLoss("the loss is %s, no tensor with one value" % described(loss))
     begin("backward")
     loss.backward()
-    keep()
     begin("optimizer")
+    keep()
     optimizer.step()
     optimizer.zero_grad()
+    job.model.zero_grad()
     del output, loss

@@ -46,6 +46,12 @@ class Ledger:
         self.modules[:] = [""]
         self.marks.append((len(self.changes), phase))
 
+    def restart(self) -> None:
+        """Forget the past: what is alive now is what stands before the next step."""
+        self.changes = [(number, size) for number, size in enumerate(self.sizes) if size]
+        self.marks = []
+        self.phase = STANDING
+
     def see(self, value: Any) -> None:
         """Count the storages of every tensor in `value` that is not known yet."""
         for tensor in tensors_in(value):

@@ -216,6 +216,8 @@ RETURNS = (
 )
 HINTS: dict[str, str] = {
     "Contract": RETURNS,
+    "NoLoss": "return a third value: a function of the model's output and the target (for a pair) "
+    "or the whole batch that gives one number",
     "gpu": "a trace sees no GPU: build the model and the batch on the CPU",
     "NoNetwork": "build the model from its configuration, or from files on this machine",
     "DataDependentOutputException": "a trace has shapes and no values: take the branch on a "
@@ -224,6 +226,10 @@ HINTS: dict[str, str] = {
     "on values (nonzero, unique, a mask as an index) cannot be traced",
 }
 """The child's name for a problem -> what to do."""
+
+
+PLAIN = ("Contract", "NoLoss", "Untrained", "gpu")
+"""Problems whose message says all; others are exceptions, shown with their name."""
 
 
 def error_of(request: CodeRequest, trouble: _Trouble) -> GpuSetupError:
@@ -236,7 +242,7 @@ def error_of(request: CodeRequest, trouble: _Trouble) -> GpuSetupError:
             hint="`gpusetup install`, or activate the environment that your code runs in",
         )
     place = f" ({trouble.where})" if trouble.where else ""
-    named = trouble.problem in ("Contract", "gpu")
+    named = trouble.problem in PLAIN
     said = trouble.message if named else f"{trouble.problem}: {trouble.message}".rstrip(": ")
     return CodeFailed(
         f"`{request.code}` cannot be traced: {said}{place}",

@@ -188,6 +188,8 @@ def advice(found: Trace, asked: CodeAsked, best: int | None, fits: bool) -> tupl
     """What would help where it does not fit, and what was not looked at."""
     request = asked.request
     said = []
+    if best is None and len(found.traces) > 1:
+        said.append("memory does not grow with the batch: any batch fits, or none")
     if not fits and best:
         said.append(f"a batch of {best * request.gpus} would fit")
     if not fits and not request.checkpointing:

@@ -34,7 +34,7 @@ def code_text(plan: PlanCell) -> str:
 
 def _batch(code: CodePlan) -> Iterable[str]:
     if code.largest_batch is None:
-        yield "Largest batch: memory does not grow with it"
+        yield "Largest batch: not found, a note says why"
     elif code.largest_batch == 0:
         yield "Largest batch: not even one sample a GPU fits"
     else:
