@@ -121,9 +121,9 @@ def glibc_too_old(case: Case) -> Iterator[Finding]:
     libc = case.snapshot.os.libc or ""
     said = events(case, "glibc-too-old")
     found = libc.removeprefix("glibc ") if libc.startswith("glibc ") else None
-    needed = _least_glibc(case)
+    asked = bool(found) and not _no_install_is_meant(case)
+    needed = _least_glibc(case) if asked else None
     short = bool(found and needed and parsed(found) < parsed(needed))
-    short = short and not _no_install_is_meant(case)
     if said or short:
         yield error(
             "glibc-too-old",
