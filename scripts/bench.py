@@ -142,10 +142,21 @@ def verify(runs: int) -> Iterator[Row]:
     yield at_most("verify quick / import torch", ours, [PYTHON, "-c", "import torch"], 1.3, runs)
 
 
+def plan(runs: int) -> Iterator[Row]:
+    cells = "gpusetup/data/plan/cells.csv"
+    one = ("--model", "qwen3-8b", "--context", "32768", "--gpu", "A100 80GB", "--gpus", "4")
+    yield under("plan, one answer", gpusetup("plan", *one, "--predict"), 0.2, None, runs)
+    many = gpusetup("plan", "--cells", cells, "--predict", "--json")
+    yield under("plan --cells, 560 rows", many, 1, None, runs)
+    fit = gpusetup("plan", "--calibrate", cells)
+    yield under("plan --calibrate, 560 rows", fit, 5, None, runs)
+
+
 GROUPS: dict[str, Callable[[int], Iterator[Row]]] = {
     "start": start,
     "doctor": doctor,
     "verify": verify,
+    "plan": plan,
 }
 
 
