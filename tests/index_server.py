@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -64,6 +64,10 @@ class IndexServer:
         """Whether METADATA is served beside a wheel (PEP 658)."""
         self.ranges = True
         self.port = 0
+        self.etag: Callable[[], str] | None = None
+        """What every file is marked by; None: by its path."""
+        self.sent: list[int] = []
+        """The lengths of the bodies of wheels, in their order."""
 
     @property
     def url(self) -> str:
@@ -145,7 +149,10 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
                 kind, body = "text/html", fault.body
             if fault.flip:
                 body = body[:-1] + bytes([body[-1] ^ 1])
+            mark = index.etag() if index.etag else f'"{_short(path)}"'
             asked = self.headers.get("Range")
+            if asked and self.headers.get("If-Range", mark) != mark:
+                asked = None
             if status == 200 and asked and index.ranges:
                 total = len(body)
                 first, last = _range(asked, total)
@@ -153,7 +160,9 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
                 headers["Content-Range"] = f"bytes {first}-{last}/{total}"
             if index.ranges:
                 headers["Accept-Ranges"] = "bytes"
-            headers.setdefault("ETag", f'"{hashlib.sha256(path.encode()).hexdigest()[:16]}"')
+            headers.setdefault("ETag", mark)
+            if path.endswith(".whl"):
+                index.sent.append(len(body))
             self._send(status, kind, body, headers, fault)
 
         def _send(
@@ -184,6 +193,10 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
                 time.sleep(rest)
 
     return Handler
+
+
+def _short(path: str) -> str:
+    return hashlib.sha256(path.encode()).hexdigest()[:16]
 
 
 def _fault(index: IndexServer, path: str) -> Fault:

@@ -419,12 +419,14 @@ def _carried_out(
     options: argparse.Namespace, out: Console, job: Job, where: Where, plan: Plan
 ) -> int:
     from gpusetup.install.carry import carry_out
+    from gpusetup.install.transaction import STORE, kept_for_undo
     from gpusetup.probe.system import LiveSystem
     from gpusetup.render.install import outcome_text
 
     plan, outcome = carry_out(job, LiveSystem(), where, plan, verify=not options.no_verify)
     answer = _answer(job, plan, "installed" if outcome.kept else "restored", outcome)
-    out.answer(answer, outcome_text(answer))
+    kept = kept_for_undo(Path(plan.target, STORE)) if outcome.kept else None
+    out.answer(answer, outcome_text(answer, None if kept is None else kept[1]))
     return 0 if outcome.kept else 1
 
 

@@ -309,8 +309,10 @@ def cause_of(problem: requests.RequestException) -> str:
     """One line for what `requests` raised."""
     import requests
 
+    text = str(problem)
+    if isinstance(problem, requests.exceptions.SSLError):
+        return next(words for mark, words in TLS if mark in text)
     for kind, words in (
-        (requests.exceptions.SSLError, "its TLS certificate is not trusted"),
         (requests.exceptions.ProxyError, "the proxy does not let it through"),
         (requests.ConnectTimeout, f"cannot be reached within {LIMITS[0]:g} s"),
         (requests.Timeout, f"says nothing for {LIMITS[1]:g} s"),
@@ -318,9 +320,17 @@ def cause_of(problem: requests.RequestException) -> str:
     ):
         if isinstance(problem, kind):
             return words
-    text = str(problem)
     return next((words for mark, words in SAID if mark in text), f"the connection failed ({text})")
 
+
+TLS = (
+    ("not yet valid", "its TLS certificate is not valid yet: is this machine's clock right?"),
+    ("has expired", "its TLS certificate has expired, unless this machine's clock is wrong"),
+    ("ostname mismatch", "its TLS certificate is for another host"),
+    ("certificate", "its TLS certificate is not trusted (REQUESTS_CA_BUNDLE names your own)"),
+    ("", "no TLS connection can be made (is it http, or a proxy in between?)"),
+)
+"""What the text of a TLS error holds -> the cause in words; first match."""
 
 SAID = (
     ("connect timeout", f"cannot be reached within {CONNECT_SECONDS:g} s"),

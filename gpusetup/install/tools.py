@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unsatisfiable
+from gpusetup.install.wheels import without_credentials
 from gpusetup.run import Output
 
 LIMITS = {
@@ -204,7 +205,8 @@ def _text(path: Path) -> str:
 # --- what a program complained of ----------------------------------------------------------------
 
 COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
-    (r"No space left on device|os error 28\b|Errno 28\b|not enough space", Blocked),
+    (r"No space left on device|File too large|quota exceeded|os error (27|28|122)\b|"
+     r"Errno (27|28|122)\b|not enough space", Blocked),
     (r"Permission denied|os error 13\b|Errno 13\b|Read-only file system|Access is denied", Blocked),
     (r"externally.managed", Blocked),
     (r"timed out|[Tt]imeout|operation timed", Blocked),
@@ -222,11 +224,21 @@ COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
 def complaint(title: str, said: Output) -> GpuSetupError:
     """The error for a program that failed: what it was to do, and its own last words."""
     text = plain_lines(said.stderr or said.stdout)
+    if wanted := re.search(LOGIN, " ".join(text.split())):
+        return Blocked(
+            f"{without_credentials(wanted[1])}: the index wants a user name and a password "
+            f"({wanted[2]})",
+            hint="nothing was changed; put them into ~/.netrc or the index's URL "
+            "(they are never printed or stored)",
+        )
     kind = next((kind for pattern, kind in COMPLAINTS if re.search(pattern, text)), ToolFailed)
     if said.problem:
         return Blocked(f"{title}: {said.argv[0]}: {said.problem}", hint="nothing was changed")
     return kind(f"{title}: {last_words(text)}", hint=HINTS.get(kind))
 
+
+LOGIN = r"index URL \((\S+)\) could not be queried due to a lack of .*?credentials \((40[137])"
+"""How uv says, below a `No solution found`, that an index did not let it in."""
 
 HINTS: dict[type[GpuSetupError], str] = {
     Blocked: "nothing was changed; try again, check the way to that host (proxy, certificates)",
@@ -249,8 +261,11 @@ def last_words(text: str) -> str:
     start = next(
         (i for i, line in enumerate(lines) if re.match(r"(?i)error\b|No solution", line)), None
     )
-    chosen = lines[-3:] if start is None else lines[start : start + 4]
-    words = [re.sub(r"(?i)^(error|caused by):\s*", "", line) for line in chosen]
-    return ": ".join(word.rstrip(":") for word in words if not word.startswith(("hint", "help")))[
-        :400
-    ]
+    chosen = lines[-3:] if start is None else lines[start : start + 8]
+    told = [line for line in chosen if not line.startswith(("hint", "help"))]
+    words = [re.sub(r"(?i)^(error|(caused by|cause)):\s*", "", line).rstrip(":") for line in told]
+    whole = ": ".join(words)
+    return whole if len(whole) <= LONGEST else f"{words[0][:LONGEST]}: ...: {words[-1][-LONGEST:]}"
+
+
+LONGEST = 400

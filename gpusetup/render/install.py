@@ -127,8 +127,8 @@ ENDINGS = {
 }
 
 
-def outcome_text(answer: InstallAnswer) -> str:
-    """How an installation ended, for people."""
+def outcome_text(answer: InstallAnswer, kept_bytes: int | None = None) -> str:
+    """How an installation ended, for people; `kept_bytes` is what an undo would bring back."""
     after = ", ".join(f"{name} {version}" for name, version in answer.after.items())
     before = ", ".join(f"{name} {version}" for name, version in answer.before.items())
     ending = ENDINGS[answer.state].format(
@@ -136,4 +136,8 @@ def outcome_text(answer: InstallAnswer) -> str:
     )
     lines = [plain(ending), *verdict_lines(answer.verdict)]
     lines += [plain(f"receipt: {answer.receipt}")] if answer.receipt else []
+    if kept_bytes is not None:
+        lines.append(
+            f"kept for `gpusetup install --undo`: {in_words(kept_bytes)} (`--forget` frees them)"
+        )
     return "\n".join([*lines, plain(f"log: {answer.log}")]) + "\n"

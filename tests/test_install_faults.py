@@ -1,0 +1,384 @@
+"""Whatever goes wrong, the environment is as it was, and two lines say what and what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from index_server import Fault
+from installing import (
+    TAG,
+    TORCH,
+    Install,
+    Said,
+    World,
+    enter,
+    installer,
+    needs_linux,
+    new_world,
+    state_of,
+    versions_in,
+)
+
+from gpusetup.install import fetch, tools
+from gpusetup.install.fetch import cause_of
+
+pytestmark = needs_linux
+
+WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
+PAGE, WHEEL, DATA = "/whl/cpu/torch/", "/whl/cpu/torch/*.whl", "/whl/cpu/torch/*.metadata"
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        monkeypatch.setattr(fetch, "LIMITS", (1.0, 0.6))
+        monkeypatch.setattr(fetch, "PAUSES", (0.01, 0.02))
+        short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "PIP_TIMEOUT": "1"}
+        monkeypatch.setattr(tools, "LIMITS", {**tools.LIMITS, **short})
+        world.add_default("filelock", "3.20.0")
+        world.add_default("typing-extensions", "4.15.0")
+        yield world
+
+
+@pytest.fixture
+def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
+    return installer(world, capsys)
+
+
+@pytest.fixture
+def venv(world: World) -> Path:
+    venv = world.venv()
+    world.fill(venv, world.wheel("torch", "2.0.0"), world.wheel("mine", "1.0"))
+    return venv
+
+
+def check(said: Said, venv: Path, before: dict[str, str], code: int, cause: str) -> None:
+    """The contract of a failure: the code, one line of cause, one of what to do, no change."""
+    assert said.exit == code, said.err
+    assert state_of(venv) == before
+    assert not (venv / ".gpusetup").exists()
+    error = next(line for line in said.err.splitlines() if line.startswith("error: "))
+    assert re.search(cause, said.err.partition("error: ")[2]), said.err
+    assert len(error) > len("error: ")
+    assert any(line.startswith("hint: ") and len(line) > 20 for line in said.err.splitlines())
+    assert "Traceback" not in said.err
+
+
+# --- the index -----------------------------------------------------------------------------------
+
+LOGIN_PAGE = b"<html><body><form action='/login'></form></body></html>"
+FAULTS = {
+    "the page breaks off": (PAGE, Fault(cut_at=20), "breaks again and again"),
+    "the page breaks off at once": (PAGE, Fault(cut_at=0), "breaks again and again"),
+    "the page is said to be compressed": (
+        PAGE,
+        Fault(headers={"Content-Encoding": "gzip"}),
+        "the connection failed|no index page",
+    ),
+    "the page wants a login": (PAGE, Fault(status=401), "wants a user name and a password"),
+    "the proxy wants a login": (PAGE, Fault(status=407), "the proxy before .* wants a user name"),
+    "the page says 400": (PAGE, Fault(status=400), "answers 400"),
+    "the page says 451": (PAGE, Fault(status=451), "answers 451"),
+    "the page says 502": (PAGE, Fault(status=502), "answers 502"),
+    "the page says 504": (PAGE, Fault(status=504), "answers 504"),
+    "the page leads to a log-in page": (PAGE, Fault(body=LOGIN_PAGE * 99), "no index page"),
+    "429 with a date": (
+        PAGE,
+        Fault(status=429, headers={"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}),
+        "answers 429",
+    ),
+    "the wheel says 403": (WHEEL, Fault(status=403), "answers 403 although its page names it"),
+    "the wheel says 429": (WHEEL, Fault(status=429), "answers 429"),
+    "the wheel says 502": (WHEEL, Fault(status=502), "answers 502"),
+    "the wheel wants a login": (WHEEL, Fault(status=401), "wants a user name and a password"),
+    "the wheel redirects in a loop": (
+        WHEEL,
+        Fault(status=302, headers={"Location": f"{PAGE}torch.whl"}, body=b"there"),
+        "redirects in a loop|answers 404 although",
+    ),
+    "the wheel stalls in the middle": (
+        WHEEL,
+        Fault(cut_at=900, stall_seconds=2),
+        "says nothing for",
+    ),
+    "the wheel always breaks off": (WHEEL, Fault(cut_at=700), "breaks again and again"),
+    "the wheel is empty": (WHEEL, Fault(body=b" "), "wrong hash"),
+    "the metadata says 500": (DATA, Fault(status=500), "answers 500"),
+    "the metadata stalls": (DATA, Fault(stall_seconds=2), "says nothing for"),
+    "the rest's wheel says 403": ("/simple/filelock/*.whl", Fault(status=403), "answers 403|403"),
+    "the rest's wheel says 500": ("/simple/filelock/*.whl", Fault(status=500), "500"),
+    "the rest's wheel stalls": (
+        "/simple/filelock/*.whl",
+        Fault(cut_at=100, stall_seconds=2),
+        "says nothing|timed out|timeout",
+    ),
+    "the rest's wheel breaks off": (
+        "/simple/filelock/*.whl",
+        Fault(cut_at=100),
+        "breaks again and again",
+    ),
+    "the rest wants a login": (
+        "/simple/filelock/",
+        Fault(status=401),
+        "wants a user name and a password",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pattern", "fault", "cause"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_faulty_index_changes_nothing(
+    world: World, venv: Path, install: Install, pattern: str, fault: Fault, cause: str
+) -> None:
+    before = state_of(venv)
+    world.add_torch("cpu")
+    world.index.faults[pattern] = fault
+    said = install("--python", str(venv), *WANTED)
+    check(said, venv, before, 3, cause)
+
+
+@pytest.mark.parametrize("at", [0, 1, 63, 500, 65535, 65536, 65537, 131072, 150_000])
+def test_a_body_that_is_cut_anywhere_is_taken_up(world: World, install: Install, at: int) -> None:
+    noise = bytes(range(256)) * 800
+    world.add_torch("cpu", files={"torch/lib/libtorch.so": os.urandom(200_000) + noise})
+    world.index.faults[WHEEL] = Fault(cut_at=at, times=2)
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
+
+
+def test_what_changed_on_the_server_is_not_taken_up(world: World, install: Install) -> None:
+    """If-Range: the rest of another file is no rest of ours."""
+    wheel = world.add_torch("cpu", files={"torch/lib/libtorch.so": os.urandom(300_000)})
+    world.index.faults[WHEEL] = Fault(cut_at=100_000, times=1)
+    world.index.etag = lambda: f'"{len(world.index.asked)}"'
+    assert install("--venv", "env", *WANTED).exit == 0
+    asked = [h for h in world.index.headers if "If-Range" in h]
+    assert asked and all("Range" in head for head in asked)
+    whole = world.index.sent[-1] if world.index.sent else 0
+    assert wheel.stat().st_size in world.index.sent, whole
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fault"),
+    [
+        (PAGE, Fault(status=500, times=2)),
+        (WHEEL, Fault(status=503, times=2)),
+        (WHEEL, Fault(status=429, headers={"Retry-After": "0"}, times=1)),
+        (WHEEL, Fault(cut_at=0, times=1)),
+    ],
+)
+def test_what_passes_is_waited_out(
+    world: World, install: Install, pattern: str, fault: Fault
+) -> None:
+    world.add_torch("cpu")
+    world.index.faults[pattern] = fault
+    assert install("--venv", "env", *WANTED).exit == 0
+
+
+EVIL = {
+    "a name that climbs out": {"../../evil.py": "boo"},
+    "an absolute name": {"/tmp/evil.py": "boo"},
+    "a name of Windows that climbs out": {"torch\\..\\..\\..\\evil.py": "boo"},
+    "data that climbs out": {f"torch-{TORCH}+cpu.data/scripts/../../../evil": "boo"},
+}
+
+
+@pytest.mark.parametrize("files", EVIL.values(), ids=EVIL.keys())
+def test_a_wheel_with_a_bad_name_in_it(
+    world: World, venv: Path, install: Install, files: dict[str, str]
+) -> None:
+    before = state_of(venv)
+    world.add_torch("cpu", files=files)
+    said = install("--python", str(venv), *WANTED)
+    check(said, venv, before, 3, "leads out of the environment")
+    assert not list(world.folder.rglob("evil*"))
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        (b"<!doctype html><p>Log in", "no wheel but a web page"),
+        (b"PK\x03\x04 and then nothing", "what came is no wheel"),
+        (b"\x00" * 5000, "what came is no wheel"),
+    ],
+)
+def test_what_is_no_wheel_is_seen_without_a_hash_too(
+    world: World, venv: Path, install: Install, body: bytes, cause: str
+) -> None:
+    world.index.hashes = False
+    before = state_of(venv)
+    world.add_torch("cpu")
+    world.index.faults[WHEEL] = Fault(body=body)
+    check(install("--python", str(venv), *WANTED), venv, before, 3, cause)
+
+
+# --- the way there -------------------------------------------------------------------------------
+
+
+def test_a_proxy_that_is_not_there(
+    world: World, venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = state_of(venv)
+    monkeypatch.delenv("NO_PROXY")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    said = install("--python", str(venv), *WANTED)
+    check(said, venv, before, 3, "the proxy does not let it through")
+
+
+def test_a_server_that_speaks_no_tls(world: World, venv: Path, install: Install) -> None:
+    before = state_of(venv)
+    root = world.index.index_root.replace("http://", "https://")
+    said = install("--python", str(venv), *WANTED, "--index-root", root)
+    check(said, venv, before, 3, "no TLS connection")
+
+
+TLS = {
+    "certificate verify failed: self-signed certificate in certificate chain": "is not trusted",
+    "certificate verify failed: unable to get local issuer certificate": "is not trusted",
+    "certificate verify failed: certificate is not yet valid": "not valid yet.*clock",
+    "certificate verify failed: certificate has expired": "expired.*clock",
+    "certificate verify failed: Hostname mismatch, certificate is not valid for 'x'": "another",
+    "wrong version number": "no TLS connection",
+}
+
+
+@pytest.mark.parametrize(("said", "cause"), TLS.items())
+def test_what_a_tls_error_means(said: str, cause: str) -> None:
+    assert re.search(cause, cause_of(requests.exceptions.SSLError(f"[SSL: X] {said} (_ssl.c:1)")))
+
+
+def test_an_index_root_that_listens_but_never_answers(venv: Path, install: Install) -> None:
+    import socket
+
+    before = state_of(venv)
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        root = f"http://127.0.0.1:{deaf.getsockname()[1]}/whl"
+        said = install("--python", str(venv), *WANTED, "--index-root", root)
+    check(said, venv, before, 3, "says nothing for")
+
+
+# --- disk and permissions ------------------------------------------------------------------------
+
+
+def limited(world: World, venv: Path, most: int, *words: str) -> Said:
+    """The program itself, where no file may grow beyond a size: what a full disk is like."""
+    child = subprocess.run(
+        [sys.executable, "-m", "gpusetup", "install", "--python", str(venv), *WANTED, *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Said(exit=child.returncode, out=child.stdout, err=child.stderr)
+
+
+@pytest.mark.parametrize("already_here", [False, True])
+def test_a_disk_that_is_full(
+    world: World, venv: Path, install: Install, already_here: bool
+) -> None:
+    """While a wheel is fetched; and in the switch, when uv unpacks it."""
+    before = state_of(venv)
+    big = {"torch/lib/libtorch.so": os.urandom(100) * 30_000}
+    world.add_torch("cpu", files=big if already_here else {"torch/big.so": os.urandom(900_000)})
+    root = ("--index-root", world.index.index_root)
+    if already_here:
+        assert install("--venv", "other", *WANTED).exit == 0
+        shutil.rmtree(world.folder / "uv-cache")
+    said = limited(world, venv, 500_000, *root)
+    check(said, venv, before, 3, "File too large|os error 27|Errno 27|too large")
+
+
+BROKEN: dict[str, tuple[Callable[[World, Path], None], str]] = {
+    "the store's name is taken": (
+        lambda _world, venv: venv.joinpath(".gpusetup").write_text("mine") and None,
+        r"\.gpusetup cannot be written",
+    ),
+    "the wheelhouse's name is taken": (
+        lambda world, _venv: (world.folder / "cache").write_text("mine") and None,
+        "cannot be made",
+    ),
+    "no list of files": (
+        lambda _world, venv: next(venv.glob("lib/*/site-packages/torch-*/RECORD")).unlink(),
+        "keeps no list of its files",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "cause"), BROKEN.values(), ids=BROKEN.keys())
+def test_an_environment_that_cannot_be_changed(
+    world: World,
+    venv: Path,
+    install: Install,
+    spoil: Callable[[World, Path], None],
+    cause: str,
+) -> None:
+    spoil(world, venv)
+    before = state_of(venv)
+    world.add_torch("cpu")
+    said = install("--python", str(venv), *WANTED)
+    assert said.exit == 3, said.err
+    assert re.search(cause, said.err)
+    assert "hint: " in said.err
+    assert state_of(venv) == before
+
+
+@pytest.mark.parametrize("moved", range(4))
+def test_a_move_that_fails_in_the_middle(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    """As a file that Windows holds open, or a mount that has become read-only."""
+    from gpusetup.install import transaction
+
+    venv = world.venv()
+    former = {"torch/__init__.py": "", "a.py": "", "b.py": "", "c/d.py": ""}
+    world.fill(venv, world.wheel("torch", "2.0.0", files=former))
+    before = state_of(venv)
+    world.add_torch("cpu")
+    honest, calls = transaction.rename, iter(range(99))
+
+    def rename(source: Path, destination: Path) -> None:
+        if next(calls) == moved:
+            raise PermissionError(13, "Permission denied", str(source))
+        honest(source, destination)
+
+    monkeypatch.setattr(transaction, "rename", rename)
+    said = install("--python", str(venv), *WANTED)
+    check(said, venv, before, 3, "Permission denied")
+    assert "hint: the former state was put back" in said.err
+
+
+def test_the_proof_is_of_the_very_torch_that_was_installed(
+    world: World, venv: Path, install: Install
+) -> None:
+    """Another one may come first on the user's path: PYTHONPATH, a user site."""
+    world.add_torch("cpu")
+    said = install("--python", str(venv), *WANTED[:-1], "--json")
+    assert said.exit == 1, said.err
+    log = Path(said.answer["log"]).read_text()
+    assert f"--device cpu --expect torch=={TORCH}+cpu" in log
+
+
+def test_a_wheel_for_another_machine_is_not_taken(
+    world: World, venv: Path, install: Install
+) -> None:
+    before = state_of(venv)
+    other = TAG.replace("linux_x86_64", "win_amd64")
+    wheel = world.wheel("torch", f"{TORCH}+cpu", tag=other)
+    world.index.add("whl/cpu", wheel)
+    said = install("--python", str(venv), *WANTED)
+    check(said, venv, before, 3, f"has no wheel of torch {TORCH}")

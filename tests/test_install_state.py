@@ -1,0 +1,413 @@
+"""What an installation leaves behind: undo, forget, recovery, one at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from installing import (
+    TORCH,
+    Install,
+    World,
+    enter,
+    installer,
+    needs_linux,
+    new_world,
+    state_of,
+    versions_in,
+)
+
+from gpusetup.install import transaction
+from gpusetup.install.lock import ending_with_us, locked
+from gpusetup.install.transaction import ENDINGS, Journal, read_journal, write_journal
+from gpusetup.value import replace
+
+pytestmark = needs_linux
+
+WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
+ROOT = str(Path(__file__).resolve().parent.parent)
+FORMER = {
+    "torch/__init__.py": "",
+    "torch/old.py": "",
+    "nvidia/a/lib.so": "a",
+    "shared/old.txt": "",
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        world.add_default("filelock", "3.20.0")
+        world.add_default("typing-extensions", "4.15.0")
+        world.add_torch("cpu", files={"nvidia/b/lib.so": "b"})
+        yield world
+
+
+@pytest.fixture
+def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
+    return installer(world, capsys)
+
+
+@pytest.fixture
+def venv(world: World) -> Path:
+    """An environment with an older torch, one that shares a folder with it, and a dependant."""
+    venv = world.venv()
+    neighbour = world.wheel("nvidia-nccl", "2.0", files={"nvidia/nccl/lib.so": "n"})
+    former = world.wheel("torch", "2.0.0", files=FORMER, scripts={"convert": "torch:go"})
+    world.fill(venv, former, neighbour, world.wheel("xformers", "0.1", requires=("torch",)))
+    return venv
+
+
+def journal_in(venv: Path) -> Journal | None:
+    return read_journal(venv / ".gpusetup")
+
+
+# --- undo and forget -----------------------------------------------------------------------------
+
+
+def test_undo_brings_back_exactly_what_was_there(venv: Path, install: Install) -> None:
+    before = state_of(venv)
+    assert install("--python", str(venv), *WANTED).exit == 0
+    assert state_of(venv) != before
+    said = install("--python", str(venv), "--undo", "--yes", "--json")
+    assert said.exit == 0, said.err
+    assert said.answer["state"] == "restored"
+    assert said.answer["after"] == {"torch": "2.0.0"}
+    assert state_of(venv) == before
+    assert not (venv / ".gpusetup").exists()
+
+
+def test_what_came_afterwards_stays_when_torch_is_undone(
+    world: World, venv: Path, install: Install
+) -> None:
+    """A package of somebody else's in a folder that the new torch had made alone."""
+    assert install("--python", str(venv), *WANTED).exit == 0
+    later = world.wheel("later", "1.0", files={"nvidia/b/later.so": "l", "nvidia/a/x.so": "x"})
+    world.fill(venv, later)
+    assert install("--python", str(venv), "--undo", "--yes").exit == 0
+    (site,) = venv.glob("lib/python*/site-packages")
+    assert (site / "nvidia/b/later.so").read_text() == "l"
+    assert (site / "nvidia/a/x.so").read_text() == "x"
+    assert (site / "nvidia/a/lib.so").read_text() == "a"
+    assert not (site / "nvidia/b/lib.so").exists()
+
+
+def test_undo_of_a_first_installation_takes_it_out(install: Install) -> None:
+    assert install("--venv", "env", *WANTED).exit == 0
+    said = install("--venv", "env", "--undo", "--yes")
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env")) == {}
+    assert not Path("env/bin/torchrun").exists()
+    assert Path("env/bin/python").exists()
+
+
+def test_undo_goes_back_one_level_and_says_so(world: World, venv: Path, install: Install) -> None:
+    assert install("--python", str(venv), *WANTED).exit == 0
+    first = state_of(venv)
+    world.add_torch("cpu", "2.9.0")
+    assert install("--python", str(venv), "--torch", "2.9.0", *WANTED[2:]).exit == 0
+    assert len(list((venv / ".gpusetup").glob("former*"))) == 1
+    assert install("--python", str(venv), "--undo", "--yes").exit == 0
+    assert state_of(venv) == first
+    receipt = json.loads((venv / ".gpusetup/receipt.json").read_text())
+    assert receipt["after"]["torch"] == f"{TORCH}+cpu"
+    said = install("--python", str(venv), "--undo", "--yes")
+    assert said.exit == 3
+    assert "keeps nothing to undo" in said.err
+    assert state_of(venv) == first
+
+
+def test_a_failed_installation_leaves_the_undo_of_the_one_before(
+    world: World, venv: Path, install: Install
+) -> None:
+    before = state_of(venv)
+    assert install("--python", str(venv), *WANTED).exit == 0
+    world.add_torch("cpu", "2.9.0")
+    failed = install("--python", str(venv), "--torch", "2.9.0", *WANTED[2:4], "--yes")
+    assert failed.exit == 1, failed.err
+    assert install("--python", str(venv), "--undo", "--yes").exit == 0
+    assert state_of(venv) == before
+
+
+def test_an_environment_that_somebody_else_changed_is_not_undone(
+    world: World, venv: Path, install: Install
+) -> None:
+    assert install("--python", str(venv), *WANTED).exit == 0
+    world.fill(venv, world.wheel("torch", "2.3.0"))
+    changed = state_of(venv)
+    said = install("--python", str(venv), "--undo", "--yes")
+    assert said.exit == 3
+    assert "torch is 2.3.0" in said.err
+    assert state_of(venv) == changed
+
+
+def test_what_is_kept_is_told_and_forgotten(venv: Path, install: Install) -> None:
+    said = install("--python", str(venv), *WANTED)
+    assert "kept for `gpusetup install --undo`: " in said.out
+    after = state_of(venv)
+    gone = install("--python", str(venv), "--forget")
+    assert gone.exit == 0
+    assert "freed" in gone.out
+    assert state_of(venv) == after
+    assert not list((venv / ".gpusetup").glob("former*"))
+    assert install("--python", str(venv), "--undo", "--yes").exit == 3
+
+
+@pytest.mark.parametrize("why", ["--no-keep", "an image build"])
+def test_nothing_is_kept_where_nothing_shall_be(
+    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    if why == "an image build":
+        monkeypatch.setattr("platform.node", lambda: "buildkitsandbox")
+    more = () if why == "an image build" else ("--no-keep",)
+    said = install("--python", str(venv), *WANTED, *more)
+    assert said.exit == 0
+    assert "--undo" not in said.out
+    assert [path.name for path in (venv / ".gpusetup").iterdir()] == ["receipt.json"]
+
+
+def test_the_plan_of_an_undo_is_shown_and_nothing_is_done(venv: Path, install: Install) -> None:
+    install("--python", str(venv), *WANTED)
+    after = state_of(venv)
+    said = install("--python", str(venv), "--undo", "--dry-run", "--json")
+    assert (said.exit, said.answer["state"]) == (0, "planned")
+    assert f"torch {TORCH}+cpu -> 2.0.0, filelock 3.20.0 goes" in said.err
+    assert state_of(venv) == after
+
+
+@pytest.mark.parametrize("words", [("--undo", "--forget"), ("--undo", "numpy"), ("--undo",)])
+def test_wrong_questions(install: Install, words: tuple[str, ...]) -> None:
+    assert install(*words).exit == 2
+
+
+# --- recovery ------------------------------------------------------------------------------------
+
+
+def killed_in(phase: str, venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation that ends without a word as soon as a phase has begun."""
+    honest = transaction.write_journal
+
+    def write(store: Path, journal: Journal, name: str = transaction.JOURNAL) -> None:
+        honest(store, journal, name)
+        if journal.phase == phase and name == transaction.JOURNAL:
+            os._exit(9)
+
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(transaction, "write_journal", write)
+        install("--python", str(venv), *WANTED)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+@pytest.mark.parametrize("phase", ["moving", "installing", "verifying", "keeping"])
+def test_recovery_after_each_phase(
+    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    before = state_of(venv)
+    killed_in(phase, venv, install, monkeypatch)
+    unfinished = journal_in(venv)
+    assert unfinished is not None and unfinished.phase == phase
+    said = install("--python", str(venv), "--recover", "--json")
+    assert said.exit == 0, said.err
+    assert journal_in(venv) is None
+    if phase == "keeping":
+        assert said.answer["state"] == "installed"
+        assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
+        assert install("--python", str(venv), "--undo", "--yes").exit == 0
+    else:
+        assert said.answer["state"] == "restored"
+    assert state_of(venv) == before
+    assert install("--python", str(venv), "--recover", "--json").answer["state"] == "unchanged"
+
+
+def test_the_next_installation_recovers_first_and_says_so(
+    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_in("installing", venv, install, monkeypatch)
+    said = install("--python", str(venv), *WANTED, "--dry-run")
+    assert "was interrupted while the new files were being installed" in said.err
+    assert journal_in(venv) is not None, "a dry run changes nothing"
+    said = install("--python", str(venv), *WANTED)
+    assert said.exit == 0, said.err
+    assert "recovering first" in said.err
+    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
+
+
+def test_every_phase_has_an_end() -> None:
+    from typing import get_args
+
+    assert set(ENDINGS) == set(get_args(transaction.Phase))
+
+
+def test_an_environment_that_was_being_made_goes_altogether(install: Install) -> None:
+    """Its interpreter may not be there yet."""
+    store = Path("env/.gpusetup").absolute()
+    store.mkdir(parents=True)
+    (store.parent / "bin").mkdir()
+    (store.parent / "bin/half").write_text("")
+    write_journal(store, Journal(phase="making", venv=True, existed=False))
+    said = install("--venv", "env", "--recover")
+    assert said.exit == 0, said.err
+    assert not Path("env").exists()
+
+
+def test_a_journal_of_a_newer_gpusetup_is_refused(venv: Path, install: Install) -> None:
+    store = venv / ".gpusetup"
+    store.mkdir()
+    write_journal(store, replace(Journal(), phase="moving"))
+    journal = store / "journal.json"
+    journal.write_text(journal.read_text().replace("journal/1", "journal/2"))
+    said = install("--python", str(venv), "--recover")
+    assert said.exit == 2
+    assert "journal.json" in said.err
+    assert journal.exists()
+
+
+def test_a_rename_that_is_refused_becomes_a_copy(
+    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a folder of a lower layer of an overlay answers."""
+    import errno
+
+    before = state_of(venv)
+    honest = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        crossing = (".gpusetup" in str(self)) != (".gpusetup" in str(target))
+        if crossing and self.is_dir():
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return honest(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    assert install("--python", str(venv), *WANTED).exit == 0
+    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
+    assert install("--python", str(venv), "--undo", "--yes").exit == 0
+    assert state_of(venv) == before
+
+
+# --- one at a time -------------------------------------------------------------------------------
+
+
+def test_a_second_installation_waits_and_leaves(
+    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpusetup.install import lock
+
+    monkeypatch.setattr(lock, "LOCK_SECONDS", 0.3)
+    before = state_of(venv)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(venv / ".gpusetup")],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": ROOT},
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    said = install("--python", str(venv), *WANTED)
+    holder.kill()
+    holder.communicate()
+    assert said.exit == 3
+    assert "Another gpusetup is changing" in said.err
+    assert "waiting up to" in said.err
+    assert state_of(venv) == before
+    assert install("--python", str(venv), *WANTED).exit == 0, "the lock went with its holder"
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from gpusetup.install.lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_lock_leaves_nothing_behind(tmp_path: Path) -> None:
+    with locked(tmp_path / "env/.gpusetup"):
+        assert (tmp_path / "env/.gpusetup/lock").exists()
+    assert not (tmp_path / "env").exists()
+
+
+def test_an_installer_ends_with_its_parent_and_recovery_waits_for_it(tmp_path: Path) -> None:
+    """The parent is killed; its child, a sleep, ends; the lock is free."""
+    store = tmp_path / ".gpusetup"
+    store.mkdir()
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(store)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": ROOT},
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    while not (store / "installer").exists() or b"sleep" not in command_of(child):
+        time.sleep(0.01)
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    with locked(store):
+        assert not Path(f"/proc/{child}").exists() or state(child) == "Z"
+
+
+PARENT = """
+import subprocess, sys
+from pathlib import Path
+from gpusetup.install.lock import ending_with_us
+argv = ending_with_us(("sleep", "30"), Path(sys.argv[1]))
+print(subprocess.Popen(argv, stdout=subprocess.DEVNULL).pid, flush=True)
+import time; time.sleep(60)
+"""
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+    return words if words.startswith(b"sleep") else b""
+
+
+def state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def test_without_a_store_a_program_is_run_as_it_is() -> None:
+    assert ending_with_us(("uv", "pip"), None) == ("uv", "pip")
+
+
+def test_who_has_torch_loaded_is_named(world: World, venv: Path, install: Install) -> None:
+    """A process that has mapped a file of the target's torch."""
+    (library,) = venv.glob("lib/python*/site-packages/torch/old.py")
+    library.write_text("x = 1\n" * 9000)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", MAP, str(library)], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    try:
+        said = install("--python", str(venv), *WANTED, "--dry-run")
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert f"(process {holder.pid}) has its torch loaded" in said.out
+    assert "process" not in install("--python", str(venv), *WANTED, "--dry-run").out
+
+
+MAP = """
+import mmap, sys, time
+with open(sys.argv[1], "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    print("mapped", flush=True)
+    time.sleep(60)
+"""
