@@ -114,7 +114,10 @@ def _given_none(case: Case) -> bool:
         return False
     on_host = nvidia_on_pci(case) or machine.driver.module_loaded
     silent = is_report(case) and asked_for_cuda(case) and is_cuda_build(machine.torch)
-    wanted = on_host or silent or _asked_for_gpus(case) or events(case, "no-nvidia-driver")
+    blind = events(case, "no-nvidia-driver")
+    if any(event.values.get("place") == "host" for event in blind):
+        return False  # the toolkit asked the host's driver: that is what is missing
+    wanted = on_host or silent or _asked_for_gpus(case) or blind
     return bool(wanted) and not machine.container.nvidia_requested
 
 

@@ -8,15 +8,18 @@ from gpusetup.model import Event, Evidence, Finding, Fix
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
+    asked_for_cuda,
     error,
     events,
     gib,
     gpus,
     has_nvidia,
     in_container,
+    is_cuda_build,
     is_report,
     nvidia_on_pci,
     on,
+    says_nothing_else,
     shown,
     told,
 )
@@ -314,6 +317,28 @@ def fabric_not_completed(case: Case) -> Iterator[Finding]:
         )
 
 
+NVSWITCH_GPUS = 4
+"""Boards with NVSwitch have at least so many GPUs (HGX: 4 without, 8 with; DGX 16)."""
+
+
+def fabric_suspected(case: Case) -> Iterator[Finding]:
+    """Eight SXM GPUs that a healthy driver lists and CUDA does not start on, and nothing else."""
+    boards = [gpu for gpu in gpus(case) if "SXM" in gpu.name or "HBM3" in gpu.name]
+    told_why = case.snapshot.cuda_api.init_code or not says_nothing_else(case)
+    blind = is_report(case) and is_cuda_build(case.snapshot.torch) and asked_for_cuda(case)
+    if blind and not told_why and len(boards) > NVSWITCH_GPUS:
+        yield error(
+            FABRIC.id,
+            f"{len(boards)} GPUs on NVSwitch, and CUDA does not start: mostly Fabric Manager does "
+            "not run, or does not match the driver",
+            evidence=(
+                shown(case, "gpus", f"{len(boards)} x {boards[0].name}"),
+                shown(case, "torch.cuda_available", "torch.cuda.is_available(): False"),
+            ),
+            fix=_fabric_fix(case),
+        )
+
+
 def _fabric_fix(case: Case) -> Fix:
     version = case.snapshot.driver.version
     if not version:
@@ -340,4 +365,5 @@ RULES = (
     cuda_init_answer,
     cuda_said,
     fabric_not_completed,
+    fabric_suspected,
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpusetup.model import Event, Finding, Fix, Gpu, visible_gpus
 from gpusetup.rules.case import (
     Case,
+    asked_for_cuda,
     driver_answers,
     error,
     events,
@@ -176,7 +178,7 @@ def compute_mode(case: Case) -> Iterator[Finding]:
 
 
 def _prohibited(case: Case, gpu: Gpu) -> Finding:
-    virtual = (gpu.virtualization or "").lower() == "vgpu"
+    virtual = (gpu.virtualization or "").lower() == "vgpu" or vgpu_profile(gpu) is not None
     return error(
         "vgpu-no-compute" if virtual else "compute-mode-prohibited",
         f"{gpu.name} forbids compute: compute mode {gpu.compute_mode}",
@@ -194,6 +196,28 @@ def _compute_mode_default(gpu: Gpu) -> Fix:
         commands=(f"sudo nvidia-smi -i {gpu.nvml_index or 0} -c DEFAULT",),
         needs_root=True,
     )
+
+
+def vgpu_profile(gpu: Gpu) -> str | None:
+    """The letter of a vGPU profile in its name: Q and C have CUDA, A and B have none.
+
+    >>> vgpu_profile(Gpu(name="GRID T4-8A")), vgpu_profile(Gpu(name="NVIDIA A100-SXM4-40GB"))
+    ('A', None)
+    """
+    found = re.search(r"-\d{1,3}([ABCQ])$", gpu.name.strip())
+    return found.group(1) if found else None
+
+
+def vgpu_without_cuda(case: Case) -> Iterator[Finding]:
+    """A vGPU profile for desktops or applications, where something looked for CUDA."""
+    desktop = [gpu for gpu in visible_gpus(case.snapshot) if vgpu_profile(gpu) in ("A", "B")]
+    if desktop and asked_for_cuda(case):
+        yield error(
+            "vgpu-no-compute",
+            f"{desktop[0].name} is a vGPU profile without CUDA",
+            evidence=(shown(case, "gpus", f"profile {desktop[0].name}"),),
+            fix=Fix(text="Give the virtual machine a profile with compute (Q or C)"),
+        )
 
 
 def vgpu_unlicensed(case: Case) -> Iterator[Finding]:
@@ -230,5 +254,6 @@ RULES = (
     device_permission,
     mig_misconfigured,
     compute_mode,
+    vgpu_without_cuda,
     vgpu_unlicensed,
 )

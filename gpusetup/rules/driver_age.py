@@ -17,6 +17,7 @@ from gpusetup.rules.case import (
     note,
     on,
     says_nothing_else,
+    serving,
     shown,
     told,
     warning,
@@ -39,6 +40,8 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
     floor = case.catalog.driver_floor(needed, _driver_family(case)) if needed else None
     short = bool(driver.version and floor and parsed(driver.version) < parsed(floor))
     short = short and not _serves_anyway(case, needed)
+    if short and not said and _is_past_its_last_driver(case, floor):
+        return  # no driver for this GPU reaches it: the wheel is too new for the GPU
     if short or said:
         what = f"torch {torch.version}" if torch.version else "the program"
         has = f"driver {driver.version}" if driver.version else "this driver"
@@ -47,10 +50,19 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
             "driver-too-old",
             f"{what} needs driver {floor or 'newer'} (CUDA {needed or '?'}), found {has}{serves}",
             evidence=(*told(said), *_driver_and_torch(case)),
-            fix=_driver_or_torch(case, floor),
+            fix=_driver_or_image(case, said, floor) or _driver_or_torch(case, floor),
         )
     elif _no_build_for(case):
         yield _no_torch_for_this_driver(case)
+
+
+def _is_past_its_last_driver(case: Case, floor: str | None) -> bool:
+    """Whether a GPU that torch has no kernel for ends with a driver below the floor."""
+    for gpu in gpus(case):
+        last = case.catalog.last_branch(gpu.compute_capability) if gpu.compute_capability else None
+        if last is not None and floor and last < parsed(floor).major:
+            return case.snapshot.torch.kernels is not None and serving(case, gpu) is None
+    return False
 
 
 INSUFFICIENT_DRIVER = 35
@@ -114,6 +126,18 @@ def _driver_and_torch(case: Case) -> tuple[Evidence, ...]:
         ),
     )
     return tuple(shown(case, subject, text) for known, subject, text in lines if known)
+
+
+def _driver_or_image(case: Case, said: tuple[Event, ...], floor: str | None) -> Fix | None:
+    """A container image that asks for more than the host's driver serves: an older one does too."""
+    if all(event.kind != "image-needs-newer-driver" for event in said):
+        return None
+    has = _served(case, said)
+    newer = ways.driver(
+        case, f"update the host's driver to {floor or 'the newest'} or newer", floor
+    )
+    older = f"for CUDA {has} or older" if has else "for an older CUDA"
+    return Fix(text=f"Use an image {older}; or {newer.text}", min_driver=floor)
 
 
 def _driver_or_torch(case: Case, floor: str | None) -> Fix:

@@ -271,7 +271,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "rocm-wheel-on-nvidia": (*BROKEN_TORCH, *COMPANIONS),
     "xpu-wheel-on-nvidia": (*BROKEN_TORCH, *COMPANIONS),
     "torch-cpu-build": BROKEN_TORCH,
-    "driver-too-old": NO_DEVICE,
+    "driver-too-old": (*NO_DEVICE, "container-hook-failed"),
     "arch-too-new-for-wheel": ("gpu-check-failed", "no-kernel-image", "extension-arch-mismatch"),
     "arch-too-old-for-wheel": (
         "gpu-check-failed",

@@ -62,11 +62,13 @@ def _why_no_file(
     index = index_label(event.values.get("index", ""))
     if _never_was(case, label) or _never_was(case, index):
         return "wrong-index"
+    offered = versions(event)
     if _elsewhere(case, version if name == "torch" else None, label or index):
+        return "no-wheel-for-platform"
+    if name == "torch" and version and _is_intel_mac(case, version, offered):
         return "no-wheel-for-platform"
     if _no_python_for(case, version if name == "torch" else None, label or index):
         return "python-no-wheel"
-    offered = versions(event)
     if label and not index and any("+" not in one for one in offered):
         # A local label is only in torch's own index.
         return (
@@ -79,6 +81,16 @@ def _why_no_file(
     if label and not event.values.get("index"):
         return "wrong-index"
     return "python-no-wheel"
+
+
+LAST_ON_INTEL_MACS = "2.2.2"
+
+
+def _is_intel_mac(case: Case, version: str, offered: tuple[str, ...]) -> bool:
+    """A Mac that is offered nothing after the last release for Intel's."""
+    mac = case.snapshot.os.family == "macos" and case.snapshot.os.machine != "aarch64"
+    newest = max(offered, key=parsed, default=None)
+    return mac and newest == LAST_ON_INTEL_MACS and parsed(version) > parsed(newest)
 
 
 def versions(event: Event) -> tuple[str, ...]:
