@@ -13,6 +13,7 @@ from judging import A100, GTX_1080_TI, RTX_3090, RTX_5090, changed, event, judge
 
 from gpusetup.model import (
     Capability,
+    Container,
     CudaApi,
     Driver,
     Event,
