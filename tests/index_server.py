@@ -66,6 +66,10 @@ class IndexServer:
         self.port = 0
         self.etag: Callable[[], str] | None = None
         """What every file is marked by; None: by its path."""
+        self.login: tuple[str, str] | None = None
+        """Who may ask; None: everybody."""
+        self.locked = "*"
+        """The paths for which that counts."""
         self.sent: list[int] = []
         """The lengths of the bodies of wheels, in their order."""
 
@@ -133,6 +137,8 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
             index.asked.append(f"{self.command} {path}")
             index.headers.append(dict(self.headers))
             fault = _fault(index, path)
+            if _shut(index, path, self.headers.get("Authorization", "")):
+                fault = Fault(status=401, headers={"WWW-Authenticate": 'Basic realm="x"'})
             try:
                 self._answer(path, fault)
             except (BrokenPipeError, ConnectionResetError):
@@ -193,6 +199,13 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
                 time.sleep(rest)
 
     return Handler
+
+
+def _shut(index: IndexServer, path: str, authorization: str) -> bool:
+    if index.login is None or not fnmatch.fnmatch(path, index.locked):
+        return False
+    asked = base64.b64encode(":".join(index.login).encode()).decode()
+    return authorization != f"Basic {asked}"
 
 
 def _short(path: str) -> str:

@@ -190,8 +190,8 @@ def with_a_gpu(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     monkeypatch.setattr(command, "gather", gather)
 
 
-LEFT_ASIDE = ("__pycache__", ".gpusetup")
-"""Bytecode caches and the receipt's folder do not count as the environment's state."""
+LEFT_ASIDE = ("__pycache__", ".gpusetup", ".lock")
+"""Bytecode, the receipt's folder and uv's lock do not count as the environment's state."""
 
 
 def state_of(folder: Path) -> dict[str, str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def use_wheelhouse(job: Job, where: Where, folder: str, request: Request) -> Request:
     """Everything comes from a folder; where no torch is named, it is the newest that is there."""
-    job.house = Path(folder).absolute()
+    job.house, job.own_house = Path(folder).absolute(), False
     job.wheels = wheels_in(job.house)
     torch = newest_torch(job.wheels, target_tags(where.layout))
     return request if request.torch else replace(request, torch=f"=={torch}")

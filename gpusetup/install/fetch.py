@@ -18,6 +18,7 @@ from gpusetup.errors import Blocked
 from gpusetup.install.house import (
     blocked,
     check,
+    check_here,
     copy_here,
     digest_of,
     is_here,
@@ -176,7 +177,7 @@ class Fetcher:
     def _wheel(self, wheel: Wheel, house: Path, progress: Progress) -> Path:
         path = house / wheel.filename
         if is_here(wheel, path):
-            check(wheel, path, digest_of(path) if wheel.sha256 else "", delete=False)
+            check_here(wheel, path)
             return path
         with file_lock(path):
             return self._fetched(wheel, path, progress)

@@ -47,6 +47,11 @@ def check(wheel: Wheel, path: Path, digest: str, *, delete: bool = True) -> None
         raise blocked(wheel.url, problem)
 
 
+def check_here(wheel: Wheel, path: Path) -> None:
+    """Refuse a wheel of somebody's folder that is not what its manifest says."""
+    check(wheel, path, digest_of(path) if wheel.sha256 else "", delete=False)
+
+
 def _problem(wheel: Wheel, path: Path, digest: str) -> str | None:
     if wheel.sha256 and digest != wheel.sha256.lower():
         return (
@@ -165,12 +170,20 @@ def copy_here(source: Path, part: Path) -> None:
         ) from problem
 
 
+_DIGESTS: dict[tuple[int, int, int, int], str] = {}
+
+
 def digest_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+    """The sha256 of a file, computed once as long as the file stays as it is."""
+    found = path.stat()
+    key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    if key not in _DIGESTS:
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+        _DIGESTS[key] = digest.hexdigest()
+    return _DIGESTS[key]
 
 
 def size_of(path: Path) -> int:

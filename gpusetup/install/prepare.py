@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.install.house import is_kept
+from gpusetup.install.house import check_here, is_here, is_kept
 from gpusetup.install.inuse import users_of
 from gpusetup.install.layout import Layout, distributions, requirers, versions
 from gpusetup.install.plan import (
@@ -227,6 +227,8 @@ def _link(job: Job, wheel: Wheel, folder: Path) -> bool:
 
 def _metadata(job: Job, wheel: Wheel) -> str | None:
     kept = job.house / wheel.filename
+    if is_here(wheel, kept):
+        check_here(wheel, kept)
     if is_kept(wheel, kept):
         return metadata_of(kept)
     if wheel.metadata_url and (answer := job.fetcher.text(wheel.metadata_url)):

@@ -7,6 +7,7 @@ import shutil
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 from gpusetup.answers import DoneStep
 from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.install.fetch import Fetcher, NeedsLogin, Progress
+from gpusetup.install.house import drop_unused
 from gpusetup.install.layout import Layout, content_of
 from gpusetup.install.lock import ending_with_us
 from gpusetup.install.log import Log
@@ -63,6 +65,8 @@ class Job(Record):
     """With `--wheelhouse`: what it holds; no index is asked."""
     keep: bool = True
     """Whether what was there is kept for `--undo`."""
+    own_house: bool = True
+    """Whether the wheelhouse is our cache, where what is not used goes."""
     pip: str | None = None
     """An interpreter of the target's version whose pip may be asked."""
     store: Path | None = None
@@ -202,6 +206,9 @@ def switch(
     with putting_back(job, store, journal):
         write_receipt(store / NEXT_RECEIPT, _receipt(job, plan, journal, verdict))
     _kept(store, journal)
+    if job.own_house:
+        for name in drop_unused(job.house, time.time()):
+            job.log.line(f"dropped from the cache: {name}")
     return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
 
 

@@ -1,0 +1,389 @@
+"""Every kind of environment, and wheels that come from a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import pwd
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from index_server import Fault
+from installing import (
+    TORCH,
+    Install,
+    World,
+    enter,
+    installer,
+    needs_linux,
+    new_world,
+    state_of,
+    versions_in,
+)
+
+from gpusetup.install import prepare
+
+pytestmark = needs_linux
+
+WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        world.add_default("filelock", "3.20.0")
+        world.add_default("typing-extensions", "4.15.0")
+        yield world
+
+
+@pytest.fixture
+def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
+    return installer(world, capsys)
+
+
+def cycle(install: Install, venv: Path, *, named: Path | None = None) -> None:
+    """Install and undo; what was there comes back."""
+    before = state_of(venv)
+    target = str(named or venv)
+    said = install("--python", target, *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
+    undone = install("--python", target, "--undo", "--yes")
+    assert undone.exit == 0, undone.err
+    assert state_of(venv) == before
+
+
+# --- targets -------------------------------------------------------------------------------------
+
+
+def test_an_environment_of_venv(world: World, install: Install) -> None:
+    venv = world.folder / "plain"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    world.add_torch("cpu")
+    cycle(install, venv)
+
+
+def test_an_environment_of_uv_has_no_pip_and_needs_none(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    venv = world.venv()
+    world.fill(venv, world.wheel("torch", "2.0.0", files={"torch/__init__.py": ""}))
+    cycle(install, venv)
+
+
+def test_a_link_to_an_environment(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    venv = world.venv()
+    world.fill(venv, world.wheel("torch", "2.0.0", files={"torch/__init__.py": ""}))
+    link = world.folder / "link"
+    link.symlink_to(venv)
+    cycle(install, venv, named=link)
+
+
+def test_a_path_with_blanks_and_other_letters(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    cycle(install, world.venv("Übungs raum [1] 数"))
+
+
+def test_a_conda_environment_with_pip(world: World, install: Install) -> None:
+    """Made by hand: a folder with conda's records; torch there came from wheels."""
+    venv = world.venv("conda")
+    (venv / "conda-meta").mkdir()
+    (venv / "conda-meta/python-3.11.7-h1.json").write_text('{"name": "python", "version": "3"}')
+    world.add_torch("cpu")
+    cycle(install, venv)
+
+
+def test_an_environment_that_sees_the_systems_packages(world: World, install: Install) -> None:
+    """What lies outside of it is neither counted nor touched."""
+    base = world.venv("base")
+    world.fill(base, world.wheel("torch", "2.0.0"))
+    venv = world.folder / "seeing"
+    argv = [sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", str(venv)]
+    subprocess.run(argv, check=True)
+    outside = state_of(base)
+    world.add_torch("cpu")
+    cycle(install, venv)
+    assert state_of(base) == outside
+
+
+def test_what_is_installed_from_sources_and_needs_torch_stays(
+    world: World, install: Install
+) -> None:
+    """An editable installation: a path file and metadata that requires torch."""
+    venv = world.venv()
+    (site,) = venv.glob("lib/python*/site-packages")
+    info = site / "mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nRequires-Dist: torch<2.1\n")
+    (info / "RECORD").write_text("__editable__.mine.pth,,\nmine-1.0.dist-info/RECORD,,\n")
+    (site / "__editable__.mine.pth").write_text(str(world.folder / "src"))
+    world.fill(venv, world.wheel("torch", "2.0.0", files={"torch/__init__.py": ""}))
+    world.add_torch("cpu")
+    said = install("--python", str(venv), *WANTED, "--dry-run")
+    assert "mine 1.0: it requires torch<2.1" in said.out
+    cycle(install, venv)
+    assert (site / "__editable__.mine.pth").exists()
+
+
+def other_python() -> Path:
+    """An interpreter of another version on this machine."""
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}."
+    found = sorted(home.glob(".pyenv/versions/3.1[0-3].*/bin/python"))
+    others = [path for path in found if not path.parent.parent.name.startswith(here)]
+    if not others:
+        pytest.skip("there is no second interpreter")
+    return others[0]
+
+
+def test_another_python_gets_its_own_wheels(world: World, install: Install) -> None:
+    python = other_python()
+    version = re.sub(r"^3\.(\d+)\..*", r"cp3\1", python.parent.parent.name)
+    venv = world.folder / "other"
+    subprocess.run([str(python), "-m", "venv", "--without-pip", str(venv)], check=True)
+    mine = world.add_torch("cpu", "2.6.0")
+    tag = re.sub(r"cp\d+-cp\d+", f"{version}-{version}", mine.name.split("-", 2)[2])
+    theirs = world.wheel(
+        "torch", "2.6.0+cpu", tag=tag.removesuffix(".whl"), files={"torch/__init__.py": "'theirs'"}
+    )
+    world.index.add("whl/cpu", theirs)
+    said = install("--python", str(venv), "--torch", "2.6.0", *WANTED[2:])
+    assert said.exit == 0, said.err
+    (package,) = venv.glob("lib/python*/site-packages/torch/__init__.py")
+    assert package.read_text() == "'theirs'"
+
+
+def test_a_user_site_is_no_target(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Python outside of an environment that this user cannot write: never into ~/.local."""
+    venv = world.venv()
+    honest = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and honest(path, mode))
+    said = install("--python", str(venv), *WANTED)
+    assert said.exit == 3
+    assert "cannot be written by this user" in said.err
+    assert not (world.folder / "home/.local/lib").exists()
+
+
+# --- wheels from a folder ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def house(world: World, install: Install) -> Path:
+    """A folder filled by --download."""
+    world.add_torch("cpu")
+    said = install("--download", "house", "--python", str(world.venv("here")), *WANTED)
+    assert said.exit == 0, said.err
+    return Path("house").absolute()
+
+
+def test_a_folder_is_filled_with_all_that_a_new_environment_needs(house: Path) -> None:
+    manifest = json.loads((house / "manifest.json").read_text())
+    assert manifest["schema"] == "gpusetup.wheelhouse/1"
+    names = sorted(one["filename"] for one in manifest["wheels"])
+    assert names == sorted(path.name for path in house.glob("*.whl"))
+    assert {one["name"] for one in manifest["wheels"]} == {"torch", "filelock", "typing-extensions"}
+    assert sorted(p.name for p in house.iterdir()) == sorted([*names, "manifest.json"])
+
+
+def test_the_environment_of_a_download_is_not_touched(world: World, house: Path) -> None:
+    assert versions_in(world.folder / "here") == {}
+    assert not (world.folder / "here/.gpusetup").exists()
+
+
+@pytest.mark.parametrize("there", ["new", "an older torch"])
+def test_a_folder_serves_a_machine_without_a_network(
+    world: World, install: Install, house: Path, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = world.folder / "stick"
+    house.rename(away)
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("UV_CACHE_DIR", str(world.folder / "their-cache"))
+    venv = world.folder / "theirs"
+    if there != "new":
+        world.fill(world.venv("theirs"), world.wheel("torch", "2.0.0"))
+    world.index.asked.clear()
+    words = ("--venv", str(venv), "--wheelhouse", str(away), "--backend", "cpu", *WANTED[4:])
+    said = install(*words, "--index-root", "http://127.0.0.1:9/whl")
+    assert said.exit == 0, said.err
+    assert versions_in(venv) == {
+        "torch": f"{TORCH}+cpu",
+        "filelock": "3.20.0",
+        "typing-extensions": "4.15.0",
+    }
+    assert world.index.asked == []
+    receipt = (venv / ".gpusetup/receipt.json").read_text()
+    assert "sha256" in receipt
+
+
+SPOILED = {
+    "a wheel was damaged": (
+        lambda house: next(house.glob("torch-*.whl")).write_bytes(b"PK damaged"),
+        3,
+        "wrong hash",
+    ),
+    "a wheel is missing": (
+        lambda house: next(house.glob("filelock-*.whl")).unlink(),
+        3,
+        "lacks filelock-3.20.0",
+    ),
+    "nothing is left": (lambda house: shutil.rmtree(house), 3, "holds no wheels"),
+    "the manifest is cut": (
+        lambda house: (house / "manifest.json").write_text('{"schema": "gpus'),
+        2,
+        "manifest.json",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "code", "cause"), SPOILED.values(), ids=SPOILED.keys())
+def test_a_folder_that_was_spoiled(
+    world: World, install: Install, house: Path, spoil: object, code: int, cause: str
+) -> None:
+    spoil(house)  # type: ignore[operator]
+    before = state_of(venv := world.venv())
+    said = install("--python", str(venv), "--wheelhouse", str(house), *WANTED)
+    assert said.exit == code, said.err
+    assert cause in said.err
+    assert state_of(venv) == before
+
+
+def test_a_folder_without_this_torch_says_what_it_lacks(
+    world: World, install: Install, house: Path
+) -> None:
+    words = ("--wheelhouse", str(house), "--torch", "2.6.0", "--backend", "cpu", *WANTED[4:])
+    said = install("--venv", "env", *words)
+    assert said.exit == 3
+    assert str(house) in said.err and "2.6.0" in said.err
+
+
+# --- credentials ---------------------------------------------------------------------------------
+
+
+def test_credentials_of_the_users_index_reach_its_files_and_no_text(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page of an index names its files without them."""
+    url = world.index.simple.replace("//", "//somebody:geheim@")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", url)
+    world.index.login = ("somebody", "geheim")
+    world.add_torch("cpu")
+    root = world.index.index_root.replace("//", "//somebody:geheim@")
+    said = install("--venv", "env", *WANTED, "--index-root", root, "--json")
+    assert said.exit == 0, said.err
+    receipt = Path(said.answer["receipt"]).read_text()
+    log = Path(said.answer["log"]).read_text()
+    assert "geheim" not in said.out + said.err + receipt + log
+
+
+def test_pip_fetches_where_only_pip_knows_the_password(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """netrc is not read here; pip's own settings hold the password, uv's do not."""
+    world.add_torch("cpu")
+    monkeypatch.setattr("gpusetup.install.tools.logins", lambda *_: {})
+    monkeypatch.setenv("PIP_INDEX_URL", world.index.simple.replace("//", "//me:geheim@"))
+    before = world.index.login
+    assert before is None
+    world.index.login, world.index.locked = ("me", "geheim"), "/simple/*.whl"
+    said = install("--venv", "env", *WANTED, "--json")
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["filelock"] == "3.20.0"
+    assert "asking pip" in Path(said.answer["log"]).read_text()
+    assert "geheim" not in Path(said.answer["log"]).read_text()
+
+
+# --- what is known when --------------------------------------------------------------------------
+
+
+def test_what_a_wheel_requires_is_read_from_a_part_of_it(world: World, install: Install) -> None:
+    """An index without METADATA beside its wheels, but with ranges."""
+    world.index.metadata = False
+    noise = random.Random(4).randbytes(600_000)
+    world.add_torch("cpu", files={"torch/lib/libtorch.so": noise})
+    said = install("--venv", "env", *WANTED, "--dry-run")
+    assert said.exit == 0, said.err
+    assert "filelock 3.20.0" in said.out
+    assert sum(world.index.sent) < 200_000
+
+
+def test_nothing_is_installed_that_was_not_shown(world: World, install: Install) -> None:
+    """Where the requirements are in the wheel only, the plan is shown again, in full."""
+    world.index.metadata = world.index.ranges = False
+    world.add_torch("cpu")
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    first, second = said.err.split("Target   ")[1:]
+    assert "its wheel will tell" in first and "filelock" not in first.partition("Steps")[0]
+    assert "filelock 3.20.0" in second
+
+
+def test_what_nobody_used_for_a_month_leaves_the_cache(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    assert install("--venv", "one", *WANTED).exit == 0
+    cache = world.folder / "cache/gpusetup/wheels"
+    old = cache / "old-1.0-py3-none-any.whl"
+    old.write_text("")
+    long_ago = time.time() - 40 * 86400
+    os.utime(old, (long_ago, long_ago))
+    for note in cache.glob(".filelock*.json"):
+        os.utime(note, (long_ago, long_ago))
+    assert install("--venv", "two", *WANTED).exit == 0
+    names = [path.name for path in cache.glob("*.whl")]
+    assert old.name not in names
+    assert len(names) == 3, "what was used today stays"
+
+
+# --- a terminal ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", ["y", "n", ""])
+def test_at_a_terminal_it_asks_and_shows_what_comes_in(world: World, answer: str) -> None:
+    world.add_torch("cpu", files={"torch/lib/x.so": random.Random(5).randbytes(3_000_000)})
+    world.index.faults["/whl/cpu/torch/*.whl"] = Fault(drip_seconds=0.01)
+    words = ["--venv", "env", *WANTED, "--index-root", world.index.index_root]
+    words.remove("--yes")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ["PYTHONPATH"] = str(ROOT)
+        os.execv(sys.executable, [sys.executable, "-m", "gpusetup", "install", *words])
+    said = b""
+    while b"Proceed? [y/N]" not in said:
+        said += os.read(terminal, 4096)
+    os.write(terminal, f"{answer}\n".encode())
+    while chunk := _read(terminal):
+        said += chunk
+    os.close(terminal)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    text = said.decode("utf-8", "replace")
+    if answer == "y":
+        assert code == 0, text
+        assert f"torch {TORCH}+cpu" in text.partition("Proceed?")[2]
+        assert "MB" in text
+        assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
+    else:
+        assert code == 1
+        assert "Nothing was changed." in text
+        assert not Path("env").exists()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the program has ended
+        return b""
+
+
+def test_the_base_of_a_new_environment_is_our_own_interpreter() -> None:
+    assert prepare.base_interpreter() == sys.executable
