@@ -19,10 +19,15 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from gpusetup.plan.code import CodeRequest, trace  # noqa: E402
+
 INSIDE = HERE.parent / "gpusetup" / "inside"
 WORKLOADS = "compare_workloads"
 SECONDS = 300.0
@@ -38,33 +43,32 @@ class Case:
     amp: str | None = None
     checkpointing: bool = False
     gpus: int = 1
+    strategy: str = "fsdp"
     optimizer: str = "adamw"
     foreach: bool = False
 
     @property
     def name(self) -> str:
         extras = (self.amp, "checkpointing" if self.checkpointing else None)
-        shards = f"fsdp x{self.gpus}" if self.gpus > 1 else None
+        shards = f"{self.strategy} x{self.gpus}" if self.gpus > 1 else None
         form = "foreach" if self.foreach else None
         optimizer = self.optimizer if self.optimizer != "adamw" else None
         return " ".join(filter(None, (self.function, *extras, shards, optimizer, form)))
 
-    def request(self) -> dict[str, Any]:
-        """What the child of `plan --code` is asked."""
-        return {
-            "code": f"{WORKLOADS}:{self.function}",
-            "batch": self.batch,
-            "amp": self.amp,
-            "checkpointing": self.checkpointing,
-            "strategy": "fsdp" if self.gpus > 1 else "single",
-            "gpus": self.gpus,
-            "optimizer": self.optimizer,
-            "foreach": self.foreach,
-            "as_on": "cpu",
-            "line": False,
-            "limit_bytes": None,
-            "folder": str(HERE),
-        }
+    def request(self) -> CodeRequest:
+        """What `plan --code` is asked."""
+        return CodeRequest(
+            code=f"{WORKLOADS}:{self.function}",
+            batch=self.batch,
+            amp=self.amp,  # type: ignore[arg-type]
+            checkpointing=self.checkpointing,
+            strategy=self.strategy if self.gpus > 1 else "single",
+            gpus=self.gpus,
+            optimizer=self.optimizer,
+            foreach=self.foreach,
+            as_on="cpu",
+            line=False,
+        )
 
 
 SHORT = (
@@ -98,6 +102,10 @@ LONG = (
         for amp, checkpointing in ((None, False), ("bf16", False), (None, True), ("bf16", True))
     ),
     Case("transformer", 1, 6, gpus=4),
+    Case("transformer", 8, 6, gpus=2, strategy="ddp"),
+    Case("mlp", 8, 6, "bf16", gpus=2, strategy="ddp"),
+    Case("mlp", 8, 6, gpus=2, strategy="zero1"),
+    Case("mlp", 8, 6, gpus=4, strategy="zero1"),
 )
 
 
@@ -107,6 +115,7 @@ LONG = (
 def real(case: Case, rank: int, store: str) -> dict[str, int]:
     """The peak of each phase of a real step, from the events of the allocator."""
     import torch
+    from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.profiler import ProfilerActivity, profile, record_function
 
     sys.path.insert(0, str(HERE))
@@ -120,9 +129,13 @@ def real(case: Case, rank: int, store: str) -> dict[str, int]:
         job.model.train()
         if case.checkpointing:
             steps.checkpoint(job.model)
-        if mesh is not None:
+        if case.gpus > 1 and case.strategy == "fsdp":
             steps.shard(job.model, mesh, case.amp)
+        elif case.gpus > 1:
+            job.model = torch.nn.parallel.DistributedDataParallel(job.model)
         now = dict(job.model.named_parameters())
+        if case.strategy == "zero1":
+            job.optimizer = partial(ZeroRedundancyOptimizer, optimizer_class=torch.optim.AdamW)
         optimizer = steps.optimizer_of(job, case.optimizer, case.foreach, before, now)
         steps.warm(optimizer)
 
@@ -130,7 +143,7 @@ def real(case: Case, rank: int, store: str) -> dict[str, int]:
             with record_function(f"phase:{phase}"):
                 pass
 
-        amp = None if mesh is not None else case.amp
+        amp = None if case.gpus > 1 and case.strategy == "fsdp" else case.amp
         for _ in range(2):
             steps.step(job, optimizer, amp, begin, lambda: None)
     return peaks(profiled.profiler.kineto_results.experimental_event_tree())
@@ -195,17 +208,8 @@ def sibling(name: str) -> Any:
 
 
 def traced(case: Case) -> dict[str, int]:
-    said = subprocess.run(
-        [sys.executable, str(INSIDE / "trace_code.py")],
-        input=json.dumps(case.request()),
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=SECONDS,
-    )
-    answer = json.loads(said.stdout)
-    if "problem" in answer:
-        raise SystemExit(f"{case.name}: {answer['trace']}")
-    return dict(answer["traces"][0]["phases"])
+    found = trace(case.request(), seconds=SECONDS, folder=str(HERE))
+    return dict(found.asked.phases)
 
 
 def measured(case: Case) -> dict[str, int]:
