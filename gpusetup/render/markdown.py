@@ -28,6 +28,24 @@ def escaped(text: str) -> str:
     return "".join(f"\\{c}" if c in SPECIAL else c for c in line)
 
 
+def prose(text: str) -> str:
+    """Our own sentence, in which code stands between backticks; all else is shown as it is.
+
+    >>> prose("Run `a_b` on 2>1")
+    'Run `a_b` on 2\\\\>1'
+    """
+    parts = plain(text).split("`")
+    if len(parts) % 2 == 0:
+        return escaped(text)
+    return "".join(f"`{part}`" if i % 2 else _kept_spaces(part) for i, part in enumerate(parts))
+
+
+def _kept_spaces(part: str) -> str:
+    before = " " if part[:1] == " " else ""
+    after = " " if part[-1:] == " " and part.strip() else ""
+    return f"{before}{escaped(part)}{after}"
+
+
 def fenced(lines: list[str], language: str = "") -> list[str]:
     """A code block whose fence is longer than any run of backticks in it.
 
@@ -54,8 +72,25 @@ def doctor_markdown(answer: DoctorAnswer) -> str:
     lines = [*_verdict(answer, root), *(_root(root) if root else ()), *_machine(answer)]
     room = LINES - len(lines) - 2
     lines += _others(answer, root)[: max(room, 0)]
-    lines += ["", "If that does not help, post the output of `gpusetup snapshot`."]
+    lines += ["", _asks_for(answer)]
     return "\n".join(lines[:LINES]) + "\n"
+
+
+def _asks_for(answer: DoctorAnswer) -> str:
+    """What to report next: the machine's own record, or from afar what shows as much."""
+    if answer.snapshot.origin != "report":
+        return "If that does not help, post the output of `gpusetup snapshot`."
+    lacks = [name for name, known in _would_tell(answer) if not known]
+    whole = "`gpusetup snapshot`" + (f", or of {' and '.join(lacks)}" if lacks else "")
+    if answer.cause == "unknown":
+        return f"Please post the whole error, and the output of {whole}."
+    return f"If that does not help, post the whole error and the output of {whole}."
+
+
+def _would_tell(answer: DoctorAnswer) -> Iterator[tuple[str, bool]]:
+    machine = answer.snapshot
+    yield "`python -m torch.utils.collect_env`", machine.torch.version is not None
+    yield "`nvidia-smi`", machine.driver.version is not None
 
 
 def _verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[str]:
@@ -83,7 +118,7 @@ def _root(root: Finding) -> Iterator[str]:
             if needed
         ]
         yield ""
-        yield escaped(root.fix.text) + (f" (needs {' and '.join(rights)})" if rights else "")
+        yield prose(root.fix.text) + (f" (needs {' and '.join(rights)})" if rights else "")
         if root.fix.commands:
             yield from fenced(list(root.fix.commands[:COMMANDS_SHOWN]), "sh")
 

@@ -231,6 +231,7 @@ def cuda_init_answer(case: Case) -> Iterator[Finding]:
                 "cuda_api.init_code",
                 f"cuInit: {api.init_code} {api.init_name or ''}".rstrip(),
             ),
+            *told(tuple(e for e in events(case, "cuda-error") if _code_of(e) == api.init_code)),
             *_around_init(case),
         ),
         fix=_code_fix(case, row),

@@ -78,8 +78,9 @@ def _extension_anew(case: Case, module: str | None, torch: str | None) -> tuple[
     label = (torch or "").partition("+")[2]
     remove = ways.pip(case, "uninstall", "-y", name)
     if name == "xformers" and label.startswith("cu"):
-        only_there = ("--no-deps", *ways.torch_index(case, label))
-        return (remove, ways.pip(case, "install", *only_there, name))
+        # Its wheels pin their torch, so that with torch named the one that fits is found.
+        only_there = (*ways.torch_index(case, label), name, f"torch=={torch}")
+        return (remove, ways.pip(case, "install", *only_there))
     again = ("--no-build-isolation", "--no-cache-dir", "--no-binary", name, name)
     return (remove, ways.pip(case, "install", *again))
 

@@ -24,14 +24,6 @@ MESSAGES: tuple[Message, ...] = (
         commands=("pip cache purge", "pip install --no-cache-dir torch"),
     ),
     Message(
-        kind="resolver-conflict",
-        id="resolver-conflict",
-        title="The requirements exclude each other: the solver finds no set that holds them all",
-        text="Loosen the pin that the message names last; take torch, torchvision, torchaudio and "
-        "triton from one index and let torch choose the versions of what it depends on",
-        commands=("gpusetup resolve --explain",),
-    ),
-    Message(
         kind="externally-managed",
         id="externally-managed",
         title="This Python belongs to the operating system: pip may not install there",
@@ -59,6 +51,23 @@ MESSAGES: tuple[Message, ...] = (
 
 def installer_messages(case: Case) -> Iterator[Finding]:
     yield from said(case, MESSAGES)
+
+
+def resolver_conflict(case: Case) -> Iterator[Finding]:
+    """The solver finds no set of versions that holds all requirements."""
+    heard = events(case, "resolver-conflict")
+    if heard:
+        yield error(
+            "resolver-conflict",
+            "The requirements exclude each other: the solver finds no set that holds them all",
+            evidence=told(heard),
+            fix=Fix(
+                text="Loosen the pin that the message names last; take torch, torchvision, "
+                "torchaudio and triton from one index and let torch choose the versions of what it "
+                "depends on, as these commands do",
+                commands=ways.install_commands(case)[1:] or ("gpusetup resolve --explain",),
+            ),
+        )
 
 
 # --- the way there -------------------------------------------------------------------------------
@@ -191,6 +200,7 @@ def _holder(case: Case, library: str) -> tuple[str, ...]:
 
 RULES = (
     installer_messages,
+    resolver_conflict,
     download_network_error,
     conda_cuda_virtual_missing,
     requirement_broken,

@@ -191,7 +191,9 @@ def _other_file(case: Case, event: Event, id: str) -> Fix:
 def other_python(case: Case, version: str | None) -> Fix:
     """A Python that this torch has wheels for; or the torch that this Python has."""
     python = python_for(case, version)
-    build = case.resolution.build
+    build = ways.chosen(case)
+    if version is None and case.snapshot.python.version and build is not None:
+        return ways.install_torch(case, "Other releases have wheels for this Python. ")
     text = f"Make an environment with Python {python}"
     text += f", which torch {version} has wheels for" if version else " and install there"
     if case.snapshot.python.version and build is not None and version not in (None, build.torch):
