@@ -1,0 +1,67 @@
+"""The reference page of doctor's findings: the table of causes with their tests, then each row."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+HEAD = """# Findings
+
+What `gpusetup doctor` can find, and from what. `gpusetup doctor --list` and `--explain ID` print the
+same. A cause is an error that stops CUDA (or the program that the report is about), or a loss of
+speed; the others are warnings and notes beside it.
+
+The numbers count tests: machines and texts on which the finding must be made and their neighbours
+on which it must not (`tests/test_rules.py`, `tests/test_rules_said.py`), messages as programs print
+them (`tests/report_messages.py`), and recorded or composed machines whose cause it is
+(`tests/machines`).
+
+| finding | is a cause | rules | messages | machines |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def tested() -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """How often the tests of rules, of messages and of machines name each id."""
+    sys.path.insert(0, str(TESTS))
+    try:
+        from report_messages import MESSAGES
+        from test_doctor import CAUSES
+        from test_rules import CASES
+        from test_rules_said import ROOTS
+    finally:
+        sys.path.remove(str(TESTS))
+    rules = Counter([id for id, *_ in CASES] + [id for id, *_ in ROOTS])
+    return rules, Counter(id for id, _ in MESSAGES), Counter(CAUSES.values())
+
+
+def page(generated: str) -> str:
+    from gpusetup.rules.knowledge import facts
+    from gpusetup.rules.precedence import ORDER
+
+    rules, messages, machines = tested()
+    parts = [generated, HEAD]
+    for row in facts():
+        cause = "yes" if row.id in ORDER else ""
+        counts = " | ".join(str(c[row.id] or "") for c in (rules, messages, machines))
+        parts.append(f"| [`{row.id}`](#{row.id}) | {cause} | {counts} |\n")
+    return "".join([*parts, *sections()])
+
+
+def sections() -> Iterator[str]:
+    from gpusetup.rules.knowledge import facts
+
+    for row in facts():
+        yield f"\n## {row.id}\n\n{row.title[0].upper()}{row.title[1:]}. {row.means}\n\n"
+        said = {
+            "Proven by": row.proven_by,
+            "Not when": row.not_when,
+            "Way out": row.way_out,
+            "Explains": ", ".join(f"`{id}`" for id in row.explains),
+            "Source": row.source,
+        }
+        yield from (f"- {label}: {text}\n" for label, text in said.items() if text)
