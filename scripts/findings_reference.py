@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 HEAD = """# Findings
 
-What `gpusetup doctor` can find, and from what. `gpusetup doctor --list` and `--explain ID` print the
-same. A cause is an error that stops CUDA (or the program that the report is about), or a loss of
+What `gpusetup doctor` can find, and from what. `gpusetup doctor --list` and `--explain ID` print
+the same. A cause is an error that stops CUDA (or the program that a report is about), or a loss of
 speed; the others are warnings and notes beside it.
 
 The numbers count tests: machines and texts on which the finding must be made and their neighbours
