@@ -1,0 +1,536 @@
+"""`plan --code`: what the child counts, what is made of it, and what goes wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusetup import cli
+from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
+from gpusetup.plan.choose import Limits
+from gpusetup.plan.code import (
+    PHASES,
+    CodeFailed,
+    CodeRequest,
+    Standing,
+    Trace,
+    Traced,
+    _Trouble,
+    adjusted,
+    answer_of,
+    by_module,
+    check,
+    error_of,
+    largest_batch,
+    lines,
+    trace,
+)
+from gpusetup.plan.code_answer import CodeAsked, best_batch, plan_of
+from gpusetup.plan.memory import shipped_constants
+from gpusetup.plan.place import sized_gpu
+from gpusetup.render.plan_code import code_text
+from gpusetup.value import replace
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "scripts"
+INSIDE = ROOT / "gpusetup" / "inside"
+RENDERED = Path(__file__).parent / "rendered"
+GIB = 1 << 30
+MIB = 1 << 20
+
+Same = Callable[[str, Path], None]
+
+
+# --- against real steps ------------------------------------------------------------------------
+
+
+def test_traced_peaks_are_those_of_real_steps() -> None:
+    """A transformer, an MLP, a conv net and FSDP2 in two processes, by the allocator's events."""
+    said = subprocess.run(
+        [sys.executable, str(SCRIPTS / "compare_plan_code.py"), "--short", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    rows = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("{")]
+    assert len(rows) == 4
+    assert [row["case"] for row in rows if abs(row["peak"]) > row["limit"]] == []
+
+
+def test_the_largest_batch_fits_and_one_more_does_not() -> None:
+    limit = 200 * MIB
+    asked = CodeRequest(code="compare_workloads:transformer", batch=2, limit_bytes=limit)
+    found = trace(asked, folder=str(SCRIPTS))
+    best = largest_batch(found, limit)
+    fits, over = (
+        trace(replace(asked, batch=batch, line=False), folder=str(SCRIPTS)).asked.peak
+        for batch in (best, best + 1)
+    )
+    assert best > 2
+    assert fits <= limit < over
+
+
+# --- the child ---------------------------------------------------------------------------------
+
+USER_CODE = """
+import os, time, urllib.request
+import torch
+from torch import nn
+
+def linear(batch):
+    print("talk of the user's own code")
+    return nn.Linear(8, 8), (torch.randn(batch, 8), torch.randn(batch, 8))
+
+def raises(batch):
+    raise ValueError("bad luck")
+
+def catches_everything(batch):
+    try:
+        return linear(batch)[0], torch.zeros(batch, 8, device="cuda")
+    except Exception:
+        return linear(batch)
+
+def downloads(batch):
+    urllib.request.urlopen("http://example.com")
+
+def hangs(batch):
+    time.sleep(600)
+
+def dies(batch):
+    os._exit(7)
+
+def picky(batch):
+    assert batch == 4, "only four"
+    return linear(batch)
+"""
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "mine.py").write_text(USER_CODE, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "words"),
+    [
+        ("raises", CodeFailed, "ValueError: bad luck (mine.py:11 in raises)"),
+        ("catches_everything", CodeFailed, "it asks for the device `cuda` (mine.py:"),
+        ("downloads", CodeFailed, "a trace makes no connection ('example.com')"),
+        ("dies", CodeFailed, "`mine:dies` ended the trace (exit 7)"),
+        ("linaer", UsageError, "`mine` has no `linaer`; it has `linear`"),
+    ],
+)
+def test_code_that_cannot_be_traced_says_why(
+    user: Path, function: str, kind: type[GpuSetupError], words: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        trace(CodeRequest(code=f"mine:{function}", batch=4), folder=str(user))
+    assert words in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_code_that_hangs_is_ended(user: Path) -> None:
+    with pytest.raises(Unsatisfiable, match="was ended: no answer in 1 s") as caught:
+        trace(CodeRequest(code="mine:hangs", batch=4), folder=str(user), seconds=1)
+    assert caught.value.exit_code == 1
+
+
+def test_a_batch_that_the_code_refuses_costs_only_the_largest_one(user: Path) -> None:
+    found = trace(CodeRequest(code="mine.py:picky", batch=4), folder=str(user))
+    assert [one.batch for one in found.traces] == [4]
+    assert found.refused == "AssertionError: only four"
+
+
+def test_the_command_answers_with_one_document(
+    user: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(user)
+    monkeypatch.setattr("gpusetup.commands.plan_code.target", lambda: sys.executable)
+    words = ["plan", "--code", "mine:linear", "--batch", "4", "--gpu-mem", "8GiB", "--json"]
+    assert cli.main(words) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["schema"] == "gpusetup.plan/1"
+    assert (answer["fits"], answer["recipe"], answer["parameters"]) == (True, "vanilla", 72)
+    assert set(answer["code"]["phases_gib"]) == set(PHASES)
+
+
+def test_what_the_code_raised_is_shown_in_full_only_under_v(
+    user: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(user)
+    monkeypatch.setattr("gpusetup.commands.plan_code.target", lambda: sys.executable)
+    trouble = _Trouble(problem="ValueError", message="bad luck", trace="Traceback: all of it")
+
+    def fails(asked: Any) -> Any:
+        raise error_of(asked.request, trouble)
+
+    monkeypatch.setattr("gpusetup.commands.plan_code.traced", fails)
+    words = ["plan", "--code", "mine:raises", "--batch", "4", "--gpu-mem", "8GiB"]
+    assert cli.main(words) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert cli.main([*words, "-v"]) == 2
+    assert "Traceback: all of it" in capsys.readouterr().err
+
+
+# --- inside the child, here --------------------------------------------------------------------
+
+
+def inside(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"tested_{name}", INSIDE / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def steps() -> ModuleType:
+    return inside("trace_step")
+
+
+@pytest.fixture(scope="module")
+def storages() -> ModuleType:
+    return inside("trace_storages")
+
+
+@pytest.fixture
+def counting(storages: ModuleType) -> Iterator[Any]:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    ledger = storages.Ledger()
+    with FakeTensorMode(), storages.Counting(ledger, lambda *_: None):
+        yield ledger
+
+
+def test_views_and_things_in_place_take_nothing(counting: Any) -> None:
+    import torch
+
+    counting.begin("forward")
+    tensor = torch.zeros(1000)
+    kept = (tensor.view(10, 100), tensor[3:], tensor.add_(1))
+    assert counting.peaks()["forward"][0] == 4000
+    assert len(kept) == 3
+
+
+def test_what_was_freed_no_longer_counts(counting: Any) -> None:
+    import torch
+
+    counting.begin("forward")
+    for _ in range(3):
+        torch.zeros(1000)
+    counting.begin("backward")
+    kept = torch.zeros(10)
+    assert {phase: size for phase, (size, _) in counting.peaks().items()} == {
+        "forward": 4000,
+        "backward": 40,
+    }
+    assert kept.shape == (10,)
+
+
+def test_a_storage_that_is_resized_counts_with_its_present_size(counting: Any) -> None:
+    import torch
+
+    counting.begin("forward")
+    tensor = torch.zeros(1000)
+    tensor.untyped_storage().resize_(0)
+    counting.begin("backward")
+    tensor.untyped_storage().resize_(8000)
+    size, place = counting.peaks()["backward"]
+    assert size == 8000
+    assert counting.standing_at(place) == {("gathered", ""): 8000}
+
+
+def test_a_restarted_ledger_begins_with_what_is_alive(counting: Any) -> None:
+    import torch
+
+    kept, gone = torch.zeros(100), torch.zeros(900)
+    del gone
+    counting.restart()
+    counting.begin("forward")
+    assert counting.peaks()["forward"][0] == 400
+    assert kept.shape == (100,)
+
+
+def test_a_convolution_gets_its_workspace_in_backward(storages: ModuleType) -> None:
+    import torch
+
+    gradient, inputs = torch.empty(2, 3), torch.empty(4, 5, dtype=torch.bfloat16)
+    operator = torch.ops.aten.convolution_backward.default
+    assert storages.workspace(operator, (gradient, inputs)) == 24 + 40
+    assert storages.workspace(torch.ops.aten.mm.default, (gradient, inputs)) == 0
+
+
+def test_what_a_function_may_return(steps: ModuleType) -> None:
+    import torch
+
+    model, batch = torch.nn.Linear(2, 2), (torch.zeros(3, 2), torch.zeros(3, 2))
+    assert steps.job_of((model, batch)).loss is None
+    assert steps.job_of((model, batch, max)).loss is max
+    assert steps.job_of({"model": model, "batch": batch, "loss": max}).loss is max
+    by_batch = steps.made(lambda batch: (model, torch.zeros(batch, 2)), 7)
+    assert by_batch.batch.shape == (7, 2)
+
+
+def test_an_example_batch_is_made_as_long_as_asked(steps: ModuleType) -> None:
+    import torch
+
+    example = {"x": torch.zeros(3, 5), "mask": torch.zeros(4, 4), "y": [torch.zeros(3)], "n": 1}
+    sized = steps.sized(example, 8)
+    assert sized["x"].shape == (8, 5)
+    assert sized["mask"].shape == (4, 4)
+    assert sized["y"][0].shape == (8,)
+    assert sized["n"] == 1
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (None, "it returned None"),
+        ((1,), "it returned a tuple of 1 (int)"),
+        ({"model": 1}, "it returned a dict with the keys model"),
+        ((1, 2), "the model is a value of type int, no torch.nn.Module"),
+    ],
+)
+def test_what_a_function_may_not_return(steps: ModuleType, returned: Any, words: str) -> None:
+    with pytest.raises(steps.Contract, match="^" + words.replace("(", r"\(").replace(")", r"\)")):
+        steps.job_of(returned)
+
+
+def test_the_loss_is_the_models_own_or_the_usual_one(steps: ModuleType) -> None:
+    import torch
+
+    logits, classes = torch.zeros(4, 6, 10, requires_grad=True), torch.zeros(4, 6).long()
+    assert steps.usual_loss(logits, classes).item() == pytest.approx(2.302585)
+    assert steps.own_loss((torch.zeros(3), torch.tensor(5.0))).item() == 5
+    assert steps.own_loss({"loss": 7}) == 7
+    assert steps.own_loss(logits) is None
+    with pytest.raises(steps.NoLoss, match="there is no loss: the model gives a tensor of shape"):
+        steps.loss_of(torch.nn.Identity(), torch.zeros(3, 2), None)
+
+
+def test_blocks_are_the_repeated_parts_that_hold_parts(steps: ModuleType) -> None:
+    from torch import nn
+
+    def block() -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(2, 2)
+            self.layers = nn.ModuleList([block(), block(), nn.Linear(2, 2)])
+
+    model = Model()
+    assert steps.blocks(model) == [model.layers[0], model.layers[1]]
+    assert steps.blocks(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))) == []
+
+
+def test_autocast_chooses_the_dtypes_of_cuda() -> None:
+    """The same operators on fake CUDA tensors are the judge."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.nn import functional
+
+    def dtypes(device: str) -> list[torch.dtype]:
+        x = torch.empty(4, 8, 8, device=device, dtype=torch.bfloat16)
+        weight = torch.empty(8, device=device)
+        results = (
+            functional.layer_norm(x, (8,), weight, weight),
+            functional.group_norm(x, 2, weight, weight),
+            functional.rms_norm(x, (8,), weight),
+            functional.gelu(x),
+            functional.mse_loss(x, x),
+            x.softmax(-1),
+            x.log_softmax(-1),
+            x.exp(),
+            x.pow(2),
+            x.sum(),
+            x.sum(1),
+            x.cumsum(0),
+            x.norm(),
+            x @ x,
+            x + x,
+        )
+        return [result.dtype for result in results]
+
+    rules = inside("trace_amp").as_on_cuda()
+    with FakeTensorMode():
+        torch.set_autocast_enabled("cuda", True)
+        torch.set_autocast_dtype("cuda", torch.bfloat16)
+        try:
+            wanted = dtypes("cuda")
+        finally:
+            torch.set_autocast_enabled("cuda", False)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert dtypes("cpu") == wanted
+    assert torch.float32 in wanted and torch.bfloat16 in wanted
+    assert rules is not None
+
+
+# --- what is made of a trace -------------------------------------------------------------------
+
+
+def one(batch: int, forward: int, backward: int, optimizer: int, **more: Any) -> Traced:
+    phases = {"forward": forward, "backward": backward, "optimizer": optimizer}
+    return Traced(
+        batch=batch,
+        phases=phases,
+        peak_phase=max(phases, key=lambda phase: phases[phase]),
+        standing=more.pop("standing", ()),
+        parameters=268_435_456,
+        trained_bytes=40,
+        **more,
+    )
+
+
+@given(
+    slopes=st.tuples(*[st.integers(1, 1000)] * 2),
+    fixed=st.tuples(*[st.integers(0, 10**6)] * 3),
+    batches=st.lists(st.integers(1, 500), min_size=2, max_size=2, unique=True),
+    limit=st.integers(1, 10**7),
+)
+def test_the_largest_batch_is_the_last_within_the_limit(
+    slopes: tuple[int, int], fixed: tuple[int, ...], batches: list[int], limit: int
+) -> None:
+    def phases(batch: int) -> list[int]:
+        return [fixed[0] + slopes[0] * batch, fixed[1] + slopes[1] * batch, fixed[2]]
+
+    found = Trace(torch="2", traces=tuple(one(batch, *phases(batch)) for batch in batches))
+    best = largest_batch(found, limit)
+    assert best == 0 or max(phases(best)) <= limit
+    assert max(phases(best + 1)) > limit
+
+
+def test_the_line_near_the_limit_counts() -> None:
+    """The peak is the largest of several lines: the first two batches may lie on another one."""
+    found = Trace(
+        torch="2",
+        traces=(one(1, 1010, 0, 0), one(2, 1020, 0, 0), one(40, 4000, 0, 0), one(50, 5000, 0, 0)),
+    )
+    assert lines(found, limit=4800)["forward"].a_sample == 100
+    assert largest_batch(found, 4800) == 48
+
+
+def test_ddp_keeps_the_gradients_twice_and_zero_1_shares_the_states() -> None:
+    states = Standing(kind="optimizer", module="a", bytes=80)
+    found = Trace(torch="2", traces=(one(1, 100, 300, 200, standing=(states,)),))
+    ask = CodeRequest(code="a:b", batch=1, strategy="ddp", gpus=4)
+    assert adjusted(ask, found).asked.phases == {"forward": 140, "backward": 340, "optimizer": 240}
+    shared = adjusted(replace(ask, strategy="zero1"), found).asked
+    assert shared.phases == {"forward": 80, "backward": 280, "optimizer": 180}
+    assert {row.kind: row.bytes for row in shared.standing} == {"gradients": 40, "optimizer": 20}
+    assert adjusted(replace(ask, gpus=1), found) == found
+
+
+def test_modules_that_differ_in_their_number_are_shown_together() -> None:
+    rows = tuple(
+        Standing(kind="activations", module=name, bytes=10)
+        for name in ("layers.0.up", "layers.1.up", "layers.1.down")
+    )
+    shown = by_module(one(1, 1, 2, 3, standing=rows), rows=1)
+    assert shown == (Standing(kind="activations", module="layers.*.up", bytes=20),)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"code": "train"},
+        {"code": ":f"},
+        {"strategy": "zero2"},
+        {"optimizer": "adamw8bit"},
+        {"batch": 0},
+    ],
+)
+def test_a_question_that_cannot_be_traced_is_refused(changed: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        check(replace(CodeRequest(code="a:b", batch=1), **changed))
+
+
+def test_an_interpreter_without_torch_is_blocked() -> None:
+    line = json.dumps({"problem": "ModuleNotFoundError", "message": "No module named 'torch'"})
+    with pytest.raises(GpuSetupError) as caught:
+        answer_of(CodeRequest(code="a:b", batch=1), line, "", 1)
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ([], "`--batch` is missing"),
+        (["--batch", "4", "--max-batch"], "leave one out"),
+        (["--batch", "4", "--context", "9"], "`--context` says nothing to `--code`"),
+        (["--batch", "4", "--tp", "2"], "`--tp` says nothing to `--code`"),
+        (["--batch", "4", "--gpus-needed"], "`--gpus-needed` says nothing to `--code`"),
+        (["--batch", "4", "--strategy", "single", "--gpus", "2"], "names 2"),
+        (["--batch", "4", "--strategy", "dp", "--gpus", "2"], "cannot be traced from code"),
+    ],
+)
+def test_flags_that_contradict_code_are_refused(
+    flags: list[str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("gpusetup.commands.plan_code.target", lambda: sys.executable)
+    assert cli.main(["plan", "--code", "a:b", "--gpu-mem", "8GiB", *flags]) == 2
+    assert words in capsys.readouterr().err
+
+
+# --- the answer --------------------------------------------------------------------------------
+
+
+def found_trace() -> Trace:
+    rows = (
+        Standing(kind="activations", module="layers.0.up", bytes=4 * GIB),
+        Standing(kind="activations", module="layers.1.up", bytes=4 * GIB),
+        Standing(kind="backward", module="head", bytes=2 * GIB),
+        Standing(kind="optimizer", module="head.weight", bytes=2 * GIB),
+        Standing(kind="parameters", module="head.weight", bytes=1 * GIB),
+        Standing(kind="batch", module="", bytes=1 * MIB),
+    )
+    first = one(8, 10 * GIB, 13 * GIB + MIB, 5 * GIB, standing=rows, values_read=2)
+    second = one(16, 18 * GIB, 23 * GIB + 2 * MIB, 5 * GIB, standing=rows)
+    return Trace(torch="2.13.0", traces=(first, second))
+
+
+def asked(size: str, *, env: bool = True) -> CodeAsked:
+    place = sized_gpu(round(float(size) * GIB))
+    return CodeAsked(
+        request=CodeRequest(code="train:build", batch=8, amp="bf16"),
+        place=place,
+        limits=Limits(capacity=place.capacity, env=env),
+        constants=shipped_constants(),
+    )
+
+
+@pytest.mark.parametrize("size", ["24", "14.5", "8"])
+def test_the_screen_of_a_trace(size: str, same_as_file: Same) -> None:
+    question = asked(size)
+    best = best_batch(found_trace(), question)
+    text = code_text(plan_of(found_trace(), question, best))
+    same_as_file(text, RENDERED / f"plan-code-{size}.txt")
+
+
+def test_without_expandable_segments_gaps_are_reckoned_with() -> None:
+    with_them, without = (
+        plan_of(found_trace(), asked("14.5", env=env), None) for env in (True, False)
+    )
+    assert (with_them.fits, with_them.recipe) == (True, "Env")
+    assert (without.fits, without.recipe) == (False, "-")
+    more = best_batch(found_trace(), asked("24", env=True))
+    fewer = best_batch(found_trace(), asked("24", env=False))
+    assert more is not None and fewer is not None
+    assert fewer < more
