@@ -52,7 +52,7 @@ DATE = r"\d{4}[-/.]\d{2}[-/.]\d{2}"
 PREFIXES = re.compile(
     r"(?:"
     r">(?!>>)\s?"  # Markdown and e-mail quotes
-    rf"|\[?{DATE}[T ]{CLOCK}(?:Z|\s?[+-]\d\d:?\d\d|\s?UTC)?\]?\s?[-:|]?\s?"
+    rf"|\[?{DATE}[T ]{CLOCK}(?:Z|\s?[+-]\d\d:?\d\d|\s?UTC)?\]?(?:\s?[-:]\s|\s?)"
     rf"|\[(?:\w{{3}}\s)?{MONTH}\s+\d{{1,2}}\s{CLOCK}(?:\s\d{{4}})?\]\s?"  # dmesg -T
     rf"|{MONTH}\.?\s+\d{{1,2}}\s{CLOCK}\s[\w.-]{{1,64}}\s[\w./@-]{{1,64}}(?:\[\d+\])?:\s?"  # journald
     rf"|\w{{3}}\s{MONTH}\s+\d{{1,2}}\s{CLOCK}\s\d{{4}}\s(?=\[|\w+:)"
@@ -71,7 +71,7 @@ PREFIXES_A_LINE = 5
 JSON_LOG = re.compile(r'^\{"log":\s?"(.*?)(?:\\n)?",\s?"(?:stream|time)"')
 FENCE = re.compile(r"^\s*(?:`{3,}|~{3,})[\w+-]*\s*$")
 FRAMED = ("|", "+")
-WRAP_LEAST, WRAP_MOST = 60, 200
+WRAP_MOST = 200
 WRAPPED_LINES = 3
 
 
@@ -147,14 +147,20 @@ def rejoined(lines: list[str]) -> list[str]:
 
 def _continues(above: str, line: str) -> bool:
     """The rest of a framed row: it has the frame at its end only."""
-    if not line or not above.startswith("|") or above.endswith(FRAMED) or len(above) > WRAP_MOST:
+    if not line or not above.startswith("|") or len(above) > WRAP_MOST:
         return False
     return line.endswith("|") and not line.startswith(FRAMED)
 
 
 def _was_cut(kept: list[str], line: str, width: int) -> bool:
-    last = len(kept[-1]) % width == 0 and bool(kept[-1])
-    return last and bool(line) and not kept[-1].startswith(FRAMED) and not line.startswith(FRAMED)
+    """Whether a line goes on in the next: it is full, and the next one does not begin as it does."""
+    above = kept[-1]
+    full = bool(above) and len(above) % width == 0 and not above.startswith(FRAMED)
+    return full and bool(line) and not line.startswith(FRAMED) and line[:4] != above[:4]
+
+
+TERMINALS = (72, 76, 78, 79, 80, 100, 120, 132, 160)
+"""Widths at which terminals and mail programs cut."""
 
 
 def hard_width(lines: list[str]) -> int | None:
@@ -165,7 +171,6 @@ def hard_width(lines: list[str]) -> int | None:
     """
     lengths = [len(line) for line in lines if not line.startswith(FRAMED)]
     longest = max(lengths, default=0)
-    if not WRAP_LEAST <= longest <= WRAP_MOST:
+    if longest not in TERMINALS or lengths.count(longest) < WRAPPED_LINES:
         return None
-    full = lengths.count(longest)
-    return longest if full >= WRAPPED_LINES and longest - 1 not in lengths else None
+    return longest if longest - 1 not in lengths else None

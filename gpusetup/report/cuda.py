@@ -28,6 +28,7 @@ AT_START = re.compile(
     re.I,
 )
 UNKNOWN = re.compile(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)  # fmt: skip
+OUT_OF_MEMORY = re.compile(r"CUDA (?:runtime |driver )?error(?: \(\d+\))? ?: ?out of memory", re.I)
 LOOK_BACK, LOOK_ON = 500, 120
 
 
@@ -63,6 +64,8 @@ def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
             if place >= 0:
                 yield code, place, place + len(needle)
                 break
+    if "out of memory" in low and (found := OUT_OF_MEMORY.search(text.flat)):
+        yield 2, found.start(), found.end()
     if "unknown error" in low and (found := UNKNOWN.search(text.flat)):
         yield 999, found.start(), found.end()
 

@@ -163,7 +163,7 @@ def systems(text: Text) -> Iterator[Fact]:
 
 
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-SHM = re.compile(r"^(?:tmpfs|shm|none)\s+([\d.]+)([KMGT])i?B?\s+[\d.]+[KMGT]?i?B?\s+([\d.]+)([KMGT]?)i?B?\s+\d+%\s+/dev/shm\b")  # fmt: skip
+SHM = re.compile(r"^(?:tmpfs|shm|none)\s+(\d{1,6}(?:\.\d)?)([KMGT])i?B?\s+[\d.]+[KMGT]?i?B?\s+(\d{1,6}(?:\.\d)?)([KMGT]?)i?B?\s+\d+%\s+/dev/shm\b")  # fmt: skip
 
 
 def shm(text: Text) -> Iterator[Fact]:

@@ -20,7 +20,7 @@ ROWS = (
     row(
         "container-toolkit-missing",
         "could not select device driver",
-        r"could not select device driver \W{0,4}(?P<runtime>\w*)\W{0,4} ?with capabilities",
+        r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities",
     ),
     row(
         "container-toolkit-missing",

@@ -116,9 +116,11 @@ def csv(text: Text) -> Iterator[Fact]:
 
 def _rows(lines: tuple[str, ...], commas: int) -> Iterator[str]:
     for line in lines:
-        if line.count(",") != commas and "GPU is lost" not in line:
+        odd = line.count(",") != commas or "=" in line
+        if line.strip() and odd and "GPU is lost" not in line:
             return
-        yield line
+        if line.strip():
+            yield line
 
 
 LISTED = re.compile(r"^\s*GPU \d+: .{3,80}\((?:UUID|\.\.\.)")
@@ -130,7 +132,7 @@ def lists(text: Text) -> Iterator[Fact]:
         return
     lines: list[str] = []
     start = None
-    for number, line in enumerate(text.lines):
+    for number, line in enumerate(_with_uuids(text.lines)):
         if LISTED.match(line) or (lines and line.lstrip().startswith("MIG ")):
             start = number if start is None else start
             if lines and GPU_LINE.search(line) and line.lstrip()[:7] == lines[0].lstrip()[:7]:
@@ -138,6 +140,12 @@ def lists(text: Text) -> Iterator[Fact]:
             lines.append(line.replace("(...)", ""))
     if start is not None:
         yield from _facts(parse_list("\n".join(lines)), _source("nvidia-smi -L", start), USUAL)
+
+
+def _with_uuids(lines: tuple[str, ...]) -> Iterator[str]:
+    """Lines that were broken before the UUID, whole again."""
+    for line, after in pairwise((*lines, "")):
+        yield f"{line} {after.strip()}" if line.endswith("(UUID:") else line
 
 
 def errors(text: Text) -> Iterator[Fact]:

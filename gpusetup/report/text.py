@@ -73,8 +73,8 @@ def text_of(raw: str) -> Text:
     starts, place = [], 0
     for part in parts:
         starts.append(place)
-        place += len(part) + 1
-    flat = " ".join(parts)
+        place += len(part) + 1 if part else 0
+    flat = " ".join(filter(None, parts))
     low = flat.lower() if flat.isascii() else "".join(_lower(char) for char in flat)
     return Text(
         lines=tuple(lines), flat=flat, low=low, starts=tuple(starts), inside=tuple(places(lines))

@@ -1,0 +1,322 @@
+"""Writers of the texts that people paste: a machine, or a message, as programs print them.
+
+Formats are the programs' own (torch's collect_env, nvidia-smi 384 to 610, pip, uv, conda, the
+kernel); the machines are the package's examples. Nothing here is anybody's report.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from gpusetup.model import Gpu, Snapshot
+from gpusetup.snapshot import example_machines, machine_named
+
+MIB = 1 << 20
+
+
+def machines() -> tuple[Snapshot, ...]:
+    """The example machines, each completed by what a text of it would show."""
+    return tuple(machine_named(name) for name in example_machines())
+
+
+# --- torch.utils.collect_env ----------------------------------------------------------------------
+
+
+def collect_env(machine: Snapshot, *, form: str = "new") -> str:
+    """`old` is that of torch 0.4 to 1.4, `new` that of 2.x, `vllm` has a frame around it."""
+    lines = list(_old_env(machine) if form == "old" else _new_env(machine))
+    if form == "vllm":
+        lines = ["==============================", "        System Info", *lines]
+    head = "Collecting environment information..."
+    return "\n".join((head, *lines, "", "Versions of relevant libraries:", *_pip_lines(machine)))
+
+
+def _built(machine: Snapshot) -> str:
+    torch = machine.torch
+    return "N/A" if not torch.installed or torch.hip else torch.cuda or _cuda(torch.backend)
+
+
+def _cuda(backend: str | None) -> str:
+    digits = (backend or "")[2:]
+    return f"{digits[:-1]}.{digits[-1]}" if digits.isdigit() else "None"
+
+
+def _old_env(machine: Snapshot) -> Iterator[str]:
+    torch, python = machine.torch, machine.python.version or "3.7"
+    yield f"PyTorch version: {torch.version if torch.installed else 'N/A'}"
+    yield "Is debug build: No"
+    yield f"CUDA used to build PyTorch: {_built(machine)}"
+    yield ""
+    yield f"OS: {machine.os.name or 'Linux'}"
+    yield "GCC version: (Debian 6.3.0-18+deb9u1) 6.3.0 20170516"
+    yield "CMake version: version 3.7.2"
+    yield ""
+    yield f"Python version: {'.'.join(python.split('.')[:2])}"
+    yield f"Is CUDA available: {_yes(machine.torch.cuda_available, 'Yes', 'No')}"
+    yield "CUDA runtime version: Could not collect"
+    yield _gpu_lines(machine)
+    yield f"Nvidia driver version: {machine.driver.version or 'Could not collect'}"
+    yield "cuDNN version: Could not collect"
+
+
+def _new_env(machine: Snapshot) -> Iterator[str]:
+    torch, os = machine.torch, machine.os
+    yield f"PyTorch version: {torch.version if torch.installed else 'N/A'}"
+    yield "Is debug build: False"
+    yield f"CUDA used to build PyTorch: {_built(machine)}"
+    yield f"ROCM used to build PyTorch: {torch.hip or 'N/A'}"
+    yield ""
+    yield f"OS: {os.name or 'Linux'} ({'arm64' if os.family == 'macos' else os.machine or 'x86_64'})"
+    yield "GCC version: (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0"
+    yield "Clang version: Could not collect"
+    yield "CMake version: version 3.22.1"
+    yield f"Libc version: {(os.libc or 'N/A').replace(' ', '-')}"
+    yield ""
+    python = machine.python.version or "3.11.9"
+    yield f"Python version: {python} (main, Apr  2 2024, 08:25:04) [GCC 11.4.0] (64-bit runtime)"
+    yield f"Python platform: {_platform(machine)}"
+    yield f"Is CUDA available: {_yes(torch.cuda_available, 'True', 'False')}"
+    yield "CUDA runtime version: Could not collect"
+    yield "CUDA_MODULE_LOADING set to: LAZY"
+    yield _gpu_lines(machine)
+    yield f"Nvidia driver version: {machine.driver.version or 'Could not collect'}"
+    yield "cuDNN version: Could not collect"
+    yield "HIP runtime version: N/A"
+    yield "MIOpen runtime version: N/A"
+    yield "Is XNNPACK available: True"
+
+
+def _yes(flag: bool | None, yes: str, no: str) -> str:
+    return yes if flag else no
+
+
+def _platform(machine: Snapshot) -> str:
+    os = machine.os
+    if os.family == "windows":
+        return "Windows-10-10.0.22631-SP0"
+    if os.family == "macos":
+        return "macOS-14.5-arm64-arm-64bit"
+    kernel = os.kernel or "5.15.0-113-generic"
+    return (
+        f"Linux-{kernel}-{os.machine or 'x86_64'}-with-{(os.libc or 'glibc 2.35').replace(' ', '')}"
+    )
+
+
+def _gpu_lines(machine: Snapshot) -> str:
+    label = "GPU models and configuration:"
+    names = [f"GPU {n}: {gpu.name}" for n, gpu in enumerate(machine.gpus or ())]
+    if not names:
+        return f"{label} Could not collect"
+    return f"{label} {names[0]}" if len(names) == 1 else "\n".join((label, *names, ""))
+
+
+def _pip_lines(machine: Snapshot) -> Iterator[str]:
+    yield "[pip3] numpy==1.26.4"
+    for package in machine.packages or ():
+        if package.name.startswith("torch") and package.installer != "conda":
+            yield f"[pip3] {package.name}=={package.version}"
+    for package in machine.packages or ():
+        if package.installer == "conda":
+            build = package.build or "py311_0"
+            yield f"[conda] {package.name:<25} {package.version:<20} {build:<15} {package.channel or 'defaults'}"
+
+
+# --- nvidia-smi -----------------------------------------------------------------------------------
+
+
+def smi_table(machine: Snapshot, *, form: str = "new") -> str:
+    """`old`: 79 wide (384 to 525), `new`: 91 wide (530 to 595), `610`: with the renamed banner."""
+    width = 77 if form == "old" else 89
+    driver = machine.driver
+    rows = [row for gpu in machine.gpus or () for row in _gpu_rows(gpu, form)]
+    frame = "+" + "-" * width + "+"
+    foot = [frame, f"| {'Processes:':<{width - 2}} |", frame]
+    banner = _banner(driver.version or "", driver.cuda, form)
+    return "\n".join((frame, f"| {banner:<{width - 2}} |", *_head(form), *rows, "", *foot))
+
+
+def _banner(version: str, cuda: str | None, form: str) -> str:
+    if form == "610":
+        return (
+            f"NVIDIA-SMI {version:<22} KMD Version: {version:<14} CUDA UMD Version: {cuda or 'N/A'}"
+        )
+    own = f"CUDA Version: {cuda}" if cuda else ""
+    gap = 12 if form == "old" else 22
+    return f"NVIDIA-SMI {version:<{gap}} Driver Version: {version:<{gap}} {own}"
+
+
+def _head(form: str) -> tuple[str, ...]:
+    if form == "old":
+        return (
+            "|-------------------------------+----------------------+----------------------+",
+            "| GPU  Name        Persistence-M| Bus-Id        Disp.A | Volatile Uncorr. ECC |",
+            "| Fan  Temp  Perf  Pwr:Usage/Cap|         Memory-Usage | GPU-Util  Compute M. |",
+            "|===============================+======================+======================|",
+        )
+    return (
+        "|-----------------------------------------+------------------------+----------------------+",
+        "| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |",
+        "| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |",
+        "|=========================================+========================+======================|",
+    )
+
+
+def _gpu_rows(gpu: Gpu, form: str) -> Iterator[str]:
+    total, used = (gpu.memory_total_bytes or 0) // MIB, (gpu.memory_used_bytes or 0) // MIB
+    state = gpu.driver_model or "Off"
+    ecc = "N/A" if gpu.ecc_uncorrected is None else str(gpu.ecc_uncorrected)
+    bus = gpu.pci_bus_id or "00000000:01:00.0"
+    mode = {"Exclusive_Process": "E. Process"}.get(
+        gpu.compute_mode or "", gpu.compute_mode or "Default"
+    )
+    temp = f"{gpu.temperature_celsius or 40}C"
+    draw = f"{gpu.power_watts or 20:.0f}W / {gpu.power_limit_watts or 250:.0f}W"
+    left, middle = (18, 20) if form == "old" else (27, 22)
+    name = gpu.name if len(gpu.name) <= left else gpu.name[: left - 3] + "..."
+    index = gpu.nvml_index or 0
+    yield f"| {index:>3}  {name:<{left}} {state:>5} | {bus + ' Off':>{middle}} | {ecc:>20} |"
+    yield f"| {'N/A':<4} {temp:>4} {'P0':>5} {draw:>{left - 3}} | {f'{used}MiB / {total}MiB':>{middle}} | {'0%':>8} {mode:>11} |"
+    frame = "+" + "-" * (left + 13) + "+" + "-" * (middle + 2) + "+" + "-" * 22 + "+"
+    if gpu.mig_enabled is not None:
+        flag = "Enabled" if gpu.mig_enabled else "Disabled"
+        yield f"| {'':<{left + 11}} | {'':<{middle}} | {flag:>20} |"
+    yield frame
+
+
+def smi_list(machine: Snapshot) -> str:
+    return "\n".join(
+        f"GPU {n}: {gpu.name} (UUID: GPU-{n:08x}-1111-2222-3333-444444444444)"
+        for n, gpu in enumerate(machine.gpus or ())
+    )
+
+
+def smi_csv(machine: Snapshot) -> str:
+    rows = [
+        f"{n}, {gpu.name}, {machine.driver.version}, {(gpu.memory_total_bytes or 0) // MIB} MiB"
+        for n, gpu in enumerate(machine.gpus or ())
+    ]
+    return "\n".join(("index, name, driver_version, memory.total [MiB]", *rows))
+
+
+def smi_query(machine: Snapshot) -> str:
+    lines = [
+        "==============NVSMI LOG==============",
+        "",
+        f"Driver Version                            : {machine.driver.version}",
+        f"CUDA Version                              : {machine.driver.cuda or 'N/A'}",
+        "",
+        f"Attached GPUs                             : {len(machine.gpus or ())}",
+    ]
+    for gpu in machine.gpus or ():
+        total = (gpu.memory_total_bytes or 0) // MIB
+        lines += [
+            f"GPU {gpu.pci_bus_id or '00000000:01:00.0'}",
+            f"    Product Name                          : {gpu.name}",
+            "    FB Memory Usage",
+            f"        Total                             : {total} MiB",
+            "        Used                              : 0 MiB",
+            f"    Compute Mode                          : {gpu.compute_mode or 'Default'}",
+        ]
+    return "\n".join(lines)
+
+
+# --- tracebacks, lists, logs ----------------------------------------------------------------------
+
+
+def traceback(machine: Snapshot, last: str) -> str:
+    """A traceback of this machine's interpreter that ends with a message."""
+    python = ".".join((machine.python.version or "3.11").split(".")[:2])
+    if machine.os.family == "windows":
+        site = r"C:\Users\user\project\.venv\Lib\site-packages"
+        own = r"C:\Users\user\project\train.py"
+        frame = rf"{site}\torch\cuda\__init__.py"
+    else:
+        home = "/Users/user" if machine.os.family == "macos" else "/home/user"
+        site, own = (
+            f"{home}/project/.venv/lib/python{python}/site-packages",
+            f"{home}/project/train.py",
+        )
+        frame = f"{site}/torch/cuda/__init__.py"
+    return "\n".join(
+        (
+            "Traceback (most recent call last):",
+            f'  File "{own}", line 12, in <module>',
+            '    model.to("cuda")',
+            f'  File "{frame}", line 319, in _lazy_init',
+            "    torch._C._cuda_init()",
+            last,
+        )
+    )
+
+
+def pip_list(machine: Snapshot) -> str:
+    rows = [f"{p.name:<24} {p.version}" for p in machine.packages or () if p.installer != "conda"]
+    return "\n".join(
+        ("Package                  Version", "------------------------ -------", *rows)
+    )
+
+
+def conda_list(machine: Snapshot) -> str:
+    rows = [
+        f"{p.name:<25} {p.version:<15} {p.build or 'py311_0':<20} {p.channel or 'defaults'}"
+        for p in machine.packages or ()
+        if p.installer == "conda"
+    ]
+    return "\n".join(
+        ("# Name                    Version         Build                Channel", *rows)
+    )
+
+
+def pip_refusal(requirement: str, versions: str, *, index: str | None = None) -> str:
+    command = f"pip install {requirement}" + (f" --index-url {index}" if index else "")
+    looking = (f"Looking in indexes: {index}",) if index else ()
+    return "\n".join(
+        (
+            command,
+            *looking,
+            f"ERROR: Could not find a version that satisfies the requirement {requirement} (from versions: {versions})",
+            f"ERROR: No matching distribution found for {requirement}",
+        )
+    )
+
+
+def uv_refusal(torch: str, tag: str) -> str:
+    return "\n".join(
+        (
+            "  \u00d7 No solution found when resolving dependencies:",
+            f"  \u2570\u2500\u25b6 Because torch=={torch} has no wheels with a matching Python ABI tag (e.g., `{tag}`) and you",
+            f"      require torch=={torch}, we can conclude that your requirements are unsatisfiable.",
+        )
+    )
+
+
+# --- mixtures -------------------------------------------------------------------------------------
+
+Writer = Callable[[Snapshot], str]
+BLOCKS: tuple[Writer, ...] = (
+    collect_env,
+    lambda machine: collect_env(machine, form="old"),
+    lambda machine: collect_env(machine, form="vllm"),
+    smi_table,
+    lambda machine: smi_table(machine, form="old"),
+    lambda machine: smi_table(machine, form="610"),
+    smi_list,
+    smi_csv,
+    smi_query,
+    pip_list,
+)
+
+
+def mixture(seed: int, messages: tuple[str, ...]) -> str:
+    """A report of one machine: one to three blocks, often a message, in any order."""
+    draw = random.Random(seed)
+    machine = draw.choice(machines())
+    blocks = [write(machine) for write in draw.sample(BLOCKS, draw.randint(1, 3))]
+    if draw.random() < 0.8:
+        message = draw.choice(messages)
+        blocks.insert(
+            draw.randint(0, len(blocks)),
+            traceback(machine, message) if "Error" in message[:60] else message,
+        )
+    return "\n\n".join(block for block in blocks if block.strip()) + "\n"
