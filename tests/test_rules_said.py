@@ -27,7 +27,7 @@ from gpusetup.model import (
     Wanted,
 )
 from gpusetup.report.kinds import KINDS
-from gpusetup.rules.judge import RULES
+from gpusetup.rules.judge import RULES, rules_for
 from gpusetup.rules.knowledge import facts
 from gpusetup.rules.messages import Message
 from gpusetup.value import replace
@@ -486,7 +486,7 @@ def test_no_message_names_an_id_that_is_not_documented() -> None:
 def messages() -> Iterator[Message]:
     import importlib
 
-    for module in {rule.__module__ for rule in RULES}:
+    for module in {rule.__module__ for rule in rules_for(text(event("xid")))}:
         for value in vars(importlib.import_module(module)).values():
             if isinstance(value, tuple):
                 yield from (one for one in value if isinstance(one, Message))
@@ -578,3 +578,8 @@ def test_a_gpu_of_another_maker_is_no_nvidia_gpu() -> None:
     amd = Gpu(name="AMD Radeon RX 7900 XTX")
     assert judged(text(gpus=(amd,), torch=CPU)).cause == "amd-gpu"
     assert judged(text(gpus=(amd, RTX_3090), torch=CPU)).cause == "torch-cpu-build"
+
+
+def test_a_machine_on_which_nothing_was_said_is_judged_without_the_rules_about_messages() -> None:
+    assert rules_for(HEALTHY) == RULES
+    assert set(RULES) < set(rules_for(text(event("xid"))))

@@ -26,18 +26,12 @@ from gpusetup.rules import (
     driver,
     driver_age,
     driver_state,
-    engines,
-    extensions,
     fault,
     gpu,
     host,
-    installing,
     libraries,
-    parallel,
     python,
-    running,
     torch,
-    wheels,
 )
 from gpusetup.rules.case import (
     Case,
@@ -60,7 +54,6 @@ if TYPE_CHECKING:
 
 RULES: tuple[Rule, ...] = (
     *container.RULES,
-    *engines.RULES,
     *driver.RULES,
     *driver_state.RULES,
     *driver_age.RULES,
@@ -73,15 +66,20 @@ RULES: tuple[Rule, ...] = (
     *companions.RULES,
     *libraries.RULES,
     *building.RULES,
-    *extensions.RULES,
-    *running.RULES,
-    *parallel.RULES,
-    *installing.RULES,
-    *wheels.RULES,
     *python.RULES,
     *host.RULES,
 )
-"""Every rule, by family; the order of the judgement is `precedence.ORDER`."""
+"""The rules about what a machine is, by family; the order of the judgement is `precedence.ORDER`."""
+
+
+def rules_for(snapshot: Snapshot) -> tuple[Rule, ...]:
+    """Those, and where some program said something the rules about messages, in `spoken`."""
+    if not snapshot.events:
+        return RULES
+    from gpusetup.rules import spoken
+
+    return (*RULES, *spoken.RULES)
+
 
 OK = "ok"
 UNKNOWN = "unknown"
@@ -107,11 +105,11 @@ def diagnose(
     request: Request | None = None,
     *,
     other_host: bool = False,
-    rules: Iterable[Rule] = RULES,
+    rules: Iterable[Rule] | None = None,
 ) -> Diagnosis:
     """Judge one machine. `request` is what the person asked for; else what the machine shows."""
     case, answer = build_case(snapshot, catalog, request, other_host=other_host)
-    findings = linked(unique(found(rules, case)))
+    findings = linked(unique(found(rules_for(snapshot) if rules is None else rules, case)))
     root = root_of(findings)
     marked = (replace(f, root=True) if f is root else f for f in findings)
     rootless = OK if shown_healthy(case, findings) else UNKNOWN

@@ -1,0 +1,16 @@
+"""The rules about messages of programs: loaded only where some program said something."""
+
+from __future__ import annotations
+
+from gpusetup.rules import engines, extensions, installing, parallel, running, wheels
+from gpusetup.rules.case import Rule
+
+RULES: tuple[Rule, ...] = (
+    *engines.RULES,
+    *extensions.RULES,
+    *running.RULES,
+    *parallel.RULES,
+    *installing.RULES,
+    *wheels.RULES,
+)
+"""Every rule that needs an event."""
