@@ -242,6 +242,23 @@ def test_the_next_installation_recovers_first_and_says_so(
     assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
 
 
+def test_doctor_names_it_as_the_root_and_the_way_out(
+    venv: Path,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from gpusetup import cli
+
+    killed_in("installing", venv, install, monkeypatch)
+    cli.main(["doctor", "--python", str(venv), "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert said["cause"] == "install-unfinished"
+    (finding,) = [one for one in said["findings"] if one["root"]]
+    assert "stopped while installing" in finding["evidence"][0]["text"]
+    assert finding["fix"]["commands"][0].endswith("--recover")
+
+
 def test_every_phase_has_an_end() -> None:
     from typing import get_args
 

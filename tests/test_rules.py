@@ -573,6 +573,15 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(events=event("stale-environment", variable="VIRTUAL_ENV", path="/gone")),
         HEALTHY,
     ),
+    (
+        "install-unfinished",
+        E,
+        changed(
+            torch=NO_TORCH,
+            events=event("install-unfinished", prefix="/home/me/env", phase="moving"),
+        ),
+        HEALTHY,
+    ),
     ("site-not-writable", W, changed(python={"site_writable": False}), HEALTHY),
     (
         "other-python-first",

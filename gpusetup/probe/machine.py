@@ -19,6 +19,7 @@ from gpusetup.probe.system import System
 from gpusetup.probe.target import Target, choose_target
 from gpusetup.probe.toolkit import read_toolkit
 from gpusetup.probe.torch import TorchSide, read_torch
+from gpusetup.probe.unfinished import unfinished_install
 
 T = TypeVar("T")
 Notify = Callable[[str], None]
@@ -96,6 +97,7 @@ def read_machine(
         wanted=wanted_by(environment),
         events=(
             *gpu.events, *torch.events, *_stale(system, target), *library_events(system, target),
+            *unfinished_install(system, target),
         ),
         readings=(
             *gpu.readings, *why_none, *python_readings, *torch.readings,

@@ -90,6 +90,14 @@ FACTS: tuple[Fact, ...] = (
         source="the wheels and indexes of torch, read for the catalog",
     ),
     Fact(
+        id="install-unfinished",
+        title="gpusetup was interrupted while it installed",
+        means="A kill, a power cut: the environment is between two states.",
+        proven_by="Its journal is still there",
+        way_out="gpusetup install --recover",
+        source="gpusetup",
+    ),
+    Fact(
         id="torch-half-installed",
         title="torch's files are not all there",
         means="An install was cut, or another wrote over it.",

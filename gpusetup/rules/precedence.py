@@ -7,6 +7,9 @@ first in that order is the root; `EXPLAINS` says which findings are only its con
 
 from __future__ import annotations
 
+UNFINISHED = ("install-unfinished",)
+"""While an environment is between two states, nothing else says anything about it."""
+
 NO_GPU = ("apple-silicon", "no-nvidia-gpu", "amd-gpu", "intel-gpu")
 
 PLATFORM = ("no-wheel-for-platform",)
@@ -158,6 +161,7 @@ LOSSES = (
 """Warnings that are a root of their own: the stack works, and loses speed now."""
 
 ORDER = (
+    *UNFINISHED,
     *NO_GPU,
     *PLATFORM,
     *PROCESS,
@@ -191,6 +195,7 @@ NCCL_SAYS = ("nccl-error", "nccl-timeout")
 COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch", "numpy-abi-mismatch")
 
 EXPLAINS: dict[str, tuple[str, ...]] = {
+    "install-unfinished": (*BROKEN_TORCH, *COMPANIONS, *NO_TORCH, "torch-cpu-build"),
     "apple-silicon": NO_DEVICE,
     "no-nvidia-gpu": NO_DEVICE,
     "amd-gpu": NO_DEVICE,

@@ -51,6 +51,25 @@ def _site(case: Case) -> str:
     return case.snapshot.python.site_packages or case.snapshot.python.prefix or "its site-packages"
 
 
+def install_unfinished(case: Case) -> Iterator[Finding]:
+    """Nothing else that is found in such an environment says anything about it."""
+    said = events(case, "install-unfinished")
+    if said:
+        values = said[0].values
+        recover = ways.command(case, "gpusetup", "install", "--python", ways.python(case))
+        yield error(
+            "install-unfinished",
+            f"An installation into {values.get('prefix', 'this environment')} was interrupted",
+            detail=f"It stopped in the phase {values.get('phase')}. What was there before is kept "
+            "until it is ended.",
+            evidence=told(said),
+            fix=Fix(
+                text="End it: the environment becomes exactly the former or exactly the new one",
+                commands=(f"{recover} --recover",),
+            ),
+        )
+
+
 def torch_half_installed(case: Case) -> Iterator[Finding]:
     """torch's files are not all there: an install was cut."""
     cut = [p for p in packages(case, "torch") if p.intact is False]
@@ -364,6 +383,7 @@ def _set(case: Case, name: str) -> tuple[str, ...]:
 
 
 RULES = (
+    install_unfinished,
     torch_missing,
     torch_half_installed,
     torch_cpu_build,
