@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from judging import A100, GTX_1080_TI, RTX_3090, RTX_5090, changed, event, judged
+from judging import A100, GTX_1080_TI, HEALTHY, RTX_3090, RTX_5090, changed, event, judged
 
 from gpusetup.model import (
     Capability,

@@ -69,7 +69,7 @@ RULES: tuple[Rule, ...] = (
     *python.RULES,
     *host.RULES,
 )
-"""The rules about what a machine is, by family; the order of the judgement is `precedence.ORDER`."""
+"""The rules about what a machine is, by family; the order to judge is `precedence.ORDER`."""
 
 
 def rules_for(snapshot: Snapshot) -> tuple[Rule, ...]:
