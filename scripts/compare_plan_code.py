@@ -153,18 +153,18 @@ def peaks(tree: Any) -> dict[str, int]:
     """Phase -> most bytes at once, in the last step that the events show."""
     most: dict[str, int] = {}
     total, phase = 0, "before"
-    gloos: set[int] = set()
+    ours: set[int] = set()
     for event, inside in sorted(events(tree), key=lambda one: one[0].start_time_ns):
         if event.name.startswith("phase:"):
             phase = event.name[6:]
             most[phase] = total
             continue
         size, place = event.extra_fields.alloc_size, event.extra_fields.ptr
-        if inside and size > 0:
-            gloos.add(place)
-        elif place in gloos:
-            gloos.discard(place)
-        else:
+        if size > 0 and not inside:
+            ours.add(place)
+            total += size
+        elif place in ours:  # not something that was there before the profile began
+            ours.discard(place)
             total += size
         most[phase] = max(most.get(phase, 0), total)
     return most

@@ -279,7 +279,7 @@ def test_what_a_function_may_return(steps: ModuleType) -> None:
     model, batch = torch.nn.Linear(2, 2), (torch.zeros(3, 2), torch.zeros(3, 2))
     assert steps.job_of((model, batch)).loss is None
     assert steps.job_of((model, batch, max)).loss is max
-    assert steps.job_of({"model": model, "batch": batch, "loss": max}).loss is max
+    assert steps.job_of({"model": model, "batch": batch, "loss": max, "dataset": 1}).loss is max
     by_batch = steps.made(lambda batch: (model, torch.zeros(batch, 2)), 7)
     assert by_batch.batch.shape == (7, 2)
 
@@ -301,6 +301,7 @@ def test_an_example_batch_is_made_as_long_as_asked(steps: ModuleType) -> None:
         (None, "it returned None"),
         ((1,), "it returned a tuple of 1 (int)"),
         ({"model": 1}, "it returned a dict with the keys model"),
+        ({"model": 1, "batch": 2, "los": 3}, "it returned a dict with the keys model, batch, los"),
         ((1, 2), "the model is a value of type int, no torch.nn.Module"),
     ],
 )

@@ -23,6 +23,8 @@ OPTIMIZERS: Dict[str, Callable[..., Any]] = {
     "adafactor": getattr(torch.optim, "Adafactor", None) or torch.optim.AdamW,
 }
 KEYS = ("model", "batch", "loss", "optimizer")
+OF_OTHERS = ("dataset",)
+"""What the function may also give: `tune --benchmark` measures loading with it."""
 
 
 class Contract(Exception):
@@ -79,10 +81,10 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 def job_of(returned: Any) -> Job:
     """The job in what the function returned; `Contract` where it is something else."""
     if isinstance(returned, Mapping):
-        unknown = sorted(set(map(str, returned)) - set(KEYS))
+        unknown = sorted(set(map(str, returned)) - set(KEYS + OF_OTHERS))
         if unknown or not {"model", "batch"} <= set(returned):
             raise Contract("it returned a dict with the keys %s" % ", ".join(map(str, returned)))
-        job = Job(**{str(key): value for key, value in returned.items()})
+        job = Job(**{key: returned[key] for key in KEYS if key in returned})
     elif isinstance(returned, (tuple, list)) and 2 <= len(returned) <= 4:
         job = Job(*returned)
     else:
