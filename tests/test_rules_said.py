@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from judging import A100, GTX_1080_TI, HEALTHY, RTX_3090, RTX_5090, changed, event, judged
 
 from gpusetup.model import (
@@ -126,6 +128,11 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("gpu-init-failed", text(event("gpu-init-failed", bus_id="0000:98:00.0")),
      text(event("gpu-fell-off-bus"))),
     ("gpu-init-failed", text(event("no-devices-found")), text(event("no-nvidia-driver"))),
+    ("libcuda-missing", text(event("cuda-version-err")),
+     text(event("cuda-version-err"), container=Container(kind="docker"))),
+    ("container-driver-capability-missing",
+     text(event("cuda-version-err"), container=Container(kind="docker")),
+     text(event("cuda-version-err"))),
     ("gpu-not-supported-by-driver", text(event("gpu-not-supported-by-driver")),
      text(event("gpu-init-failed"))),
     ("driver-does-not-answer", text(event("driver-does-not-answer")),
@@ -451,7 +458,7 @@ def test_a_machine_on_which_a_program_says_it_has_the_same_finding(
 
 EVIDENCE_ONLY = {
     "extension-arch", "foreign-gpu", "gpu-computes", "module-missing", "capability-warning",
-    "requires-python", "results-differ",
+    "requires-python", "results-differ", "new-smi-banner",
 }  # fmt: skip
 """Kinds that no finding is made of alone: they tell others apart."""
 
@@ -505,6 +512,11 @@ def messages() -> Iterator[Message]:
         # The CUDA of an extension build is the request.
         (text(event("cuda-toolkit-mismatch", nvcc="11.8", torch="12.4"),
               wanted=Wanted(cuda="11.8")), "cu118"),
+        # No wheel is of nvcc 12.2: of that major the nearest that this torch has.
+        (text(event("cuda-toolkit-mismatch", nvcc="12.2", torch="11.8"), wanted=Wanted(cuda="12.2"),
+              torch=Torch(version="2.6.0+cu118", cuda="11.8", backend="cu118")), "cu124"),
+        (text(event("cuda-toolkit-mismatch", nvcc="12.2", torch="11.8"), wanted=Wanted(cuda="12.2"),
+              torch=Torch(version="2.5.1+cu118", cuda="11.8", backend="cu118")), "cu121"),
         # The index that was asked has nothing for this Python: another one has.
         (text(asked("torch", none_found="true"), python=Python(version="3.13.5"),
               wanted=Wanted(backend="cu121")), "cu130"),
@@ -583,3 +595,47 @@ def test_a_gpu_of_another_maker_is_no_nvidia_gpu() -> None:
 def test_a_machine_on_which_nothing_was_said_is_judged_without_the_rules_about_messages() -> None:
     assert rules_for(HEALTHY) == RULES
     assert set(RULES) < set(rules_for(text(event("xid"))))
+
+
+# --- whatever is said ----------------------------------------------------------------------------
+
+VALUE = st.sampled_from(
+    ("", "0", "2", "79", "700", "999", "99999999999", "12.4", "cp310", "sm_86", "sm_", "x{y}",
+     "{0}", "torch", "torch==2.5.1+cu121", "torch-2-cp3-cp3-x.whl", "libcuda.so.1", "nvidia",
+     "host", "a b;c", "None", "https://download.pytorch.org/whl/cu121", "1.0, 2.0",
+     "9" * 400, "\u202e\x1b[31m")
+)  # fmt: skip
+
+
+@st.composite
+def utterances(draw: st.DrawFn) -> tuple[Event, ...]:
+    kinds = draw(st.lists(st.sampled_from(sorted(KINDS)), max_size=5))
+    return tuple(
+        Event(
+            kind=kind,
+            values={name: draw(VALUE) for name in KINDS[kind].values if draw(st.booleans())},
+            source="a log",
+            text=kind,
+        )
+        for kind in kinds
+    )
+
+
+STACKS = (text(), smi(RTX_3090, torch=CU121), text(torch=CPU, os=Os(family="windows")),
+          text(os=Os(family="macos")), text(os=replace(LINUX, wsl=True)),
+          text(container=Container(kind="docker")), smi(V100, A100), HEALTHY)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.sampled_from(STACKS), utterances())
+def test_whatever_is_said_no_rule_breaks_and_a_root_has_its_evidence(
+    stack: Snapshot, said: tuple[Event, ...]
+) -> None:
+    diagnosis = judged(replace(stack, events=said))
+    known = {row.id for row in facts()}
+    ids = [finding.id for finding in diagnosis.findings]
+    assert "rule-broken" not in ids and len(ids) == len(set(ids))
+    assert {diagnosis.cause, *ids} <= known
+    for finding in diagnosis.findings:
+        assert finding.explained_by is None or finding.explained_by in ids
+        assert not finding.root or finding.evidence

@@ -166,7 +166,8 @@ BESIDE_THE_POINT = (
     "requires-other",
     "extension-arch",
     "capability-warning",
-    "cuda-program-error",
+    "new-smi-banner",
+    "gpu-computes",
 )
 """Events that explain no failure by themselves."""
 

@@ -225,7 +225,8 @@ def container_driver_capability_missing(case: Case) -> Iterator[Finding]:
     words = {word.strip() for word in (named or "").split(",")}
     lacks_compute = named is not None and not words & {"compute", "all"}
     proven = in_container(case) and not machine.driver.library_found and lacks_compute
-    said = events(case, "container-capability-missing")
+    blind = events(case, "cuda-version-err") if in_container(case) else ()
+    said = (*events(case, "container-capability-missing"), *blind)
     if said or (proven and driver_answers(case)):
         yield error(
             "container-driver-capability-missing",

@@ -70,6 +70,25 @@ def _mismatch_fix(case: Case) -> Fix:
     )
 
 
+def libcuda_missing(case: Case) -> Iterator[Finding]:
+    """nvidia-smi works and finds no libcuda to ask for its CUDA version."""
+    said = events(case, "cuda-version-err")
+    if said and not in_container(case) and not case.snapshot.os.wsl:
+        yield error(
+            "libcuda-missing",
+            "The driver's libcuda is missing or does not load: nvidia-smi prints CUDA Version ERR!",
+            detail="nvidia-smi talks to the kernel driver through another library. Server "
+            "installs and containers at times leave the compute libraries out.",
+            evidence=told(said),
+            fix=Fix(
+                text="Install the compute libraries of exactly this driver version (libnvidia-"
+                "compute, nvidia-driver-cuda-libs); in a container give it the capability compute",
+                commands=("ldconfig -p | grep libcuda", *ways.driver_commands(case)),
+                needs_root=True,
+            ),
+        )
+
+
 def gpu_init_failed(case: Case) -> Iterator[Finding]:
     """The module runs, the GPU is bound to it, and yet the driver lists no device."""
     machine = case.snapshot
@@ -119,6 +138,7 @@ def gpu_not_supported_by_driver(case: Case) -> Iterator[Finding]:
 
 RULES = (
     nvml_mismatch,
+    libcuda_missing,
     gpu_init_failed,
     gpu_not_supported_by_driver,
 )

@@ -121,6 +121,15 @@ FACTS: tuple[Fact, ...] = (
         source="messages of NVIDIA's open kernel modules",
     ),
     Fact(
+        id="libcuda-missing",
+        title="the driver's libcuda is missing or does not load",
+        means="nvidia-smi works without it, CUDA does not.",
+        proven_by="nvidia-smi prints CUDA Version ERR!",
+        not_when="wsl-driver; container-driver-capability-missing (in a container)",
+        way_out="The driver's compute libraries, of its exact version",
+        source="nvidia-smi's manual page; NVIDIA, driver README, installed components",
+    ),
+    Fact(
         id="gpu-not-supported-by-driver",
         title="the loaded driver does not know the GPU",
         means=(

@@ -48,6 +48,7 @@ DRIVER = (
     "nvml-mismatch",
     "gpu-not-supported-by-driver",
     "gpu-init-failed",
+    "libcuda-missing",
     "driver-does-not-answer",
 )
 
@@ -224,6 +225,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "nvml-mismatch": (*NO_INIT, "libcuda-driver-mismatch", "forward-compat-unsupported"),
     "gpu-not-supported-by-driver": (*NO_INIT, "gpu-init-failed"),
     "gpu-init-failed": (*NO_INIT, "uvm-missing"),
+    "libcuda-missing": NO_INIT,
     "driver-does-not-answer": NO_INIT,
     "wsl-linux-driver": (*NO_INIT, "wsl-driver", "driver-not-loaded", "nvml-mismatch"),
     "device-permission": (*NO_INIT, "driver-not-loaded"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model import Request, Resolution, Snapshot
+from gpusetup.model import Request, Resolution, Snapshot, parsed
 from gpusetup.value import replace
 
 if TYPE_CHECKING:
@@ -40,10 +40,35 @@ def wanted_requests(machine: Snapshot, catalog: Catalog) -> tuple[Request, ...]:
     asked = wanted_request(machine, catalog)
     if machine.origin != "report":
         return (asked,)
-    looser = (asked, replace(asked, backend="auto"), installed_request(machine), Request())
+    same_major = tuple(replace(asked, backend=b) for b in backends_for(machine, catalog))
+    newest = tuple(replace(request, torch=None) for request in same_major)
+    looser = (
+        *(same_major or (asked,)),
+        *newest,
+        replace(asked, backend="auto"),
+        installed_request(machine),
+        Request(),
+    )
     refused = shown_refused(machine)
     kept = tuple(r for r in looser if r is not None and (r.backend == "auto" or not refused))
     return tuple(r for index, r in enumerate(kept) if r not in kept[:index])
+
+
+def backends_for(machine: Snapshot, catalog: Catalog) -> tuple[str, ...]:
+    """The backends that an extension build of one CUDA can use: of its major, the nearest first.
+
+    Below it before above it: an extension needs nvcc of torch's major, at best of its minor.
+    """
+    from gpusetup.catalog import cuda_of
+
+    wanted = machine.wanted.cuda
+    if not wanted or machine.wanted.backend:
+        return ()
+    own = parsed(wanted)
+    known = [(parsed(cuda), b) for b in catalog.backends if (cuda := cuda_of(b)) is not None]
+    same = sorted((cuda, b) for cuda, b in known if cuda.major == own.major)
+    below = [b for cuda, b in same if cuda.release[:2] <= own.release[:2]]
+    return (*reversed(below), *(b for _, b in same if b not in below))
 
 
 def shown_refused(machine: Snapshot) -> bool:
