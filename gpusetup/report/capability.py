@@ -20,7 +20,7 @@ INCOMPATIBLE = re.compile(
     r"(?:.{0,90}?supports CUDA capabilities(?P<kernels>(?: (?:sm|compute)_\d{2,3}[af]?){1,20}))?"
 )
 TOO_OLD = re.compile(
-    r"Found GPU ?(?P<index>\d+|%d) (?P<name>%s|[\w .()/+-]{2,56}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<cc>\d{1,2}\.\d|%d\.%d)\.?"
+    r"Found GPU ?(?P<index>\d{1,3}|%d) (?P<name>%s|[\w .()/+-]{2,56}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<cc>\d{1,2}\.\d|%d\.%d)\.?"
     r"(?=(?P<rest>.{0,800}))"
 )
 LEAST = re.compile(r"minimum cuda capability supported by this library is (\d{1,2}\.\d)")

@@ -155,7 +155,7 @@ def _continues(above: str, line: str) -> bool:
 def _was_cut(kept: list[str], line: str, width: int) -> bool:
     """Whether a line goes on in the next: it is full, and the next one does not begin as it does."""
     above = kept[-1]
-    full = bool(above) and len(above) % width == 0 and not above.startswith(FRAMED)
+    full = 0 < len(above) < LINE_KEPT and len(above) % width == 0 and not above.startswith(FRAMED)
     return full and bool(line) and not line.startswith(FRAMED) and line[:4] != above[:4]
 
 

@@ -200,7 +200,7 @@ def _toolkit(value: str, source: str) -> Said:
         yield Claim(subject="toolkit.nvcc", value=found.group(1), source=source)
 
 
-GPU_ENTRY = re.compile(r"GPU (\d+): (.+?)(?= ?\(UUID| MIG \d| GPU \d+:|$)")
+GPU_ENTRY = re.compile(r"GPU (\d{1,3}): (.+?)(?= ?\(UUID| MIG \d| GPU \d{1,3}:|$)")
 FOREIGN = re.compile(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
 
 

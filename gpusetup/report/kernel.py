@@ -35,7 +35,7 @@ ROWS: tuple[Saying, ...] = (
     saying("os.wsl", "wsl2", r"microsoft-standard-WSL2|\bWSL2\b", value=True),
     saying("os.wsl", "/usr/lib/wsl", r"/usr/lib/wsl/lib", value=True),
     saying("os.libc", "ldd", r"ldd \((?:Ubuntu |Debian )?(GN?U|E?GLIBC)", GUESS, value=""),
-    saying("memory.memlock_kib", "max locked memory", r"max locked memory\W{0,4}\(kbytes, -l\) (\d+)"),
+    saying("memory.memlock_kib", "max locked memory", r"max locked memory\W{0,4}\(kbytes, -l\) (\d{1,12})\b"),
 )  # fmt: skip
 
 LSPCI = re.compile(

@@ -32,6 +32,13 @@ from gpusetup.value import replace
 
 READINGS_A_SUBJECT = 4
 EVENTS_KEPT = 80
+GPUS_KEPT = 64
+LARGEST = 1 << 50
+NUMBERS = (
+    "memory_total_bytes", "memory_used_bytes", "nvml_index", "cuda_index", "ecc_uncorrected",
+    "temperature_celsius", "power_watts", "power_limit_watts", "utilization_percent",
+    "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max",
+)  # fmt: skip
 
 PARTS: dict[str, Any] = {
     "os": Os,
@@ -134,12 +141,25 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, tuple[Readin
         return (() if lists else None), readings
     base = max(full, key=lambda one: one.trust)
     others = [gpu for one in full if one is not base for gpu in one.gpus]
-    return tuple(_with_others(gpu, place, others) for place, gpu in enumerate(base.gpus)), readings
+    gpus = (_with_others(gpu, place, others) for place, gpu in enumerate(base.gpus[:GPUS_KEPT]))
+    return tuple(_possible(gpu) for gpu in gpus), readings
+
+
+def _possible(gpu: Gpu) -> Gpu:
+    """Without numbers that no GPU has: damaged text holds such, and JSON has no room for them."""
+    absurd = {
+        name: None
+        for name in NUMBERS
+        if (value := getattr(gpu, name)) is not None and not 0 <= value < LARGEST
+    }
+    return replace(gpu, **absurd) if absurd else gpu
 
 
 def _with_others(gpu: Gpu, place: int, others: list[Gpu]) -> Gpu:
     """From lists of the same machine: the same name, or a name that the table cut with dots."""
     same = [other for other in others if _same(gpu, other) and _index(other) in (None, place)]
+    if not same:
+        return gpu
     whole = replace(gpu, name=_whole_name(gpu.name, same))
     return first_known((whole, *(replace(other, name=whole.name) for other in same)))
 
@@ -171,7 +191,7 @@ def _whole_name(name: str, others: list[Gpu]) -> str:
 def completed(snapshot: Snapshot) -> Snapshot:
     """Fields that others imply: a backend by its label, the system by its tools, visibility."""
     torch = _torch(snapshot)
-    events = snapshot.events
+    events = tuple(_of_wsl(event, snapshot.os) for event in snapshot.events)
     return replace(
         snapshot,
         torch=torch,
@@ -181,6 +201,13 @@ def completed(snapshot: Snapshot) -> Snapshot:
         toolkit=_toolkit(snapshot.toolkit),
         events=events,
     )
+
+
+def _of_wsl(event: Event, os: Os) -> Event:
+    """`CUDA Version: ERR!` is what nvidia-smi prints in a WSL that does not reach libcuda."""
+    if event.kind == "cuda-version-err" and (os.wsl or (os.wsl is None and os.kernel is None)):
+        return replace(event, kind="wsl-driver")
+    return event
 
 
 def _torch(snapshot: Snapshot) -> Torch:

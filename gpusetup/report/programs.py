@@ -137,7 +137,7 @@ def bare_versions(text: Text) -> Iterator[Fact]:
 
 # --- GPUs -----------------------------------------------------------------------------------------
 
-TABLE = re.compile(r"\bGPU (\d+(?:,\d+)*):?  {0,30}([A-Z][\w .()/-]{3,60}?)(?: \(arch=(\d\.\d)\))?(?= {2}|$|\s*\n)")  # fmt: skip
+TABLE = re.compile(r"\bGPU (\d{1,3}(?:,\d{1,3}){0,15}):?  {0,30}([A-Z][\w .()/-]{3,60}?)(?: \(arch=(\d\.\d)\))?(?= {2}|$|\s*\n)")  # fmt: skip
 
 
 def detectron(text: Text) -> Iterator[Fact]:
@@ -195,7 +195,7 @@ def _started_gpu(index: str, name: str, size: str) -> Gpu:
 def devices(text: Text) -> Iterator[Fact]:
     """The GPU of an OOM message, known by its size alone."""
     found = re.search(
-        r"(?:GPU (\d+)[;)].{0,10}? |total capacity of )(\d{1,5}(?:\.\d{1,3})?) GiB(?: total capacity| of which)",
+        r"(?:GPU (\d{1,3})[;)].{0,10}? |total capacity of )(\d{1,5}(?:\.\d{1,3})?) GiB(?: total capacity| of which)",
         text.flat,
     ) if "total capacity" in text.low else None  # fmt: skip
     if found:

@@ -1,0 +1,111 @@
+"""What programs say: every message reaches its cause, and no text makes a pattern slow."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from report_messages import MESSAGES
+
+from gpusetup.catalog import load_catalog
+from gpusetup.report.kinds import KINDS
+from gpusetup.report.messages import EVENTS_A_ROW, row, said
+from gpusetup.report.read import ROWS, read_report
+from gpusetup.report.text import ATTEMPTS, text_of
+from gpusetup.rules.judge import diagnose
+
+PLACE = "place"
+LIMIT_SECONDS = 120
+
+
+@pytest.mark.parametrize(("cause", "text"), MESSAGES, ids=lambda value: value[:40])
+def test_a_message_alone_shows_its_cause(cause: str, text: str) -> None:
+    assert diagnose(read_report(text), load_catalog()).cause == cause
+
+
+@pytest.mark.parametrize(("cause", "text"), MESSAGES, ids=lambda value: value[:40])
+def test_the_root_quotes_the_text(cause: str, text: str) -> None:
+    root = next(f for f in diagnose(read_report(text), load_catalog()).findings if f.root)
+    assert root.id == cause
+    assert any(evidence.text for evidence in root.evidence)
+
+
+def test_every_row_makes_a_kind_of_the_table_with_its_values() -> None:
+    for one in ROWS:
+        assert one.kind in KINDS, one
+        named = {*re.compile(one.pattern).groupindex, *one.values} - {PLACE}
+        named -= {"asked", "total", "total2", "free"} if one.kind == "cuda-out-of-memory" else set()
+        assert named <= set(KINDS[one.kind].values), one
+
+
+def test_needles_are_lower_case_and_part_of_what_their_pattern_finds() -> None:
+    for one in ROWS:
+        assert one.needle == one.needle.lower()
+        assert len(one.needle) >= 2
+
+
+def test_all_events_of_all_messages_are_in_the_table() -> None:
+    for _, text in MESSAGES:
+        assert {event.kind for event in read_report(text).events} <= set(KINDS)
+
+
+def test_a_message_repeated_is_one_event_and_other_values_are_others() -> None:
+    rows = (row("xid", "xid", r"Xid \((?P<bus_id>[\d:.]+)\): (?P<number>\d+)"),)
+    same = text_of("NVRM: Xid (0000:01:00): 79, lost\n" * 500)
+    assert [event.values["number"] for event in said(same, rows)] == ["79"]
+    other = text_of("\n".join(f"NVRM: Xid (0000:01:00): {n}, lost" for n in range(50)))
+    assert len(list(said(other, rows))) == EVENTS_A_ROW
+
+
+def test_a_message_is_found_however_it_is_wrapped() -> None:
+    text = "Found no\nNVIDIA driver\n  on your\n\nsystem."
+    assert [event.kind for event in read_report(text).events] == ["no-nvidia-driver"]
+
+
+def test_a_needle_is_looked_at_a_bounded_number_of_times() -> None:
+    text = text_of("xid " * 200_000)
+    assert sum(1 for _ in text.near("xid")) <= ATTEMPTS
+
+
+def test_an_event_says_where_it_was_read() -> None:
+    event = read_report("first\nsecond\nAttributeError: _ARRAY_API not found\n").events[0]
+    assert (event.source, event.text) == ("report, line 3", "AttributeError: _ARRAY_API not found")
+
+
+def test_an_event_says_where_its_program_ran() -> None:
+    text = "root@0123456789ab:/# nvidia-smi\nFailed to initialize NVML: Unknown Error\n"
+    assert read_report(text).events[0].values[PLACE] == "container"
+
+
+ADVERSARIAL = """
+import sys
+sys.path[:0] = {paths!r}
+from gpusetup.report.read import ROWS, read_report
+
+LONG = 20_000
+for one in sorted({{row.needle for row in ROWS}}):
+    for filler in (" ", "a(", "/.0 torch "):
+        read_report((one + filler * 3) * (LONG // (len(one) + 3)))
+for text in (
+    "|" * LONG, "+-" * LONG, "[" * LONG, "\\x1b[" * LONG, "<" * LONG, "&lt;" * LONG, "> " * LONG,
+    "GPU 0: " * LONG, "a@b:" * LONG, "/" * LONG, "C:\\\\" * LONG, "0." * LONG, "[pip3] " * LONG,
+    "PyTorch version: " * LONG, "torch==" * LONG, "python3." * LONG, "\\u00c3" * LONG, ": " * LONG,
+    "File \\"" * LONG, "x-1 | " * LONG, "2026-11-20T" * LONG, " " * (20 * LONG), "\\t" * LONG,
+    "CUDA_VISIBLE_DEVICES=" * LONG, "version " * LONG, "tensor(1.000" * LONG,
+):
+    read_report(text)
+    read_report("\\n".join(text[n : n + 79] for n in range(0, len(text), 79)))
+print("done")
+"""
+
+
+def test_no_text_makes_a_pattern_slow() -> None:
+    root = Path(__file__).resolve().parent.parent
+    script = ADVERSARIAL.format(paths=[str(root)])
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
+    assert done.stdout == "done\n", done.stderr[-2000:]
