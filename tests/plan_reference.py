@@ -41,6 +41,7 @@ OWN: dict[str, dict[str, Any]] = {
         "num_experts": 4,
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 32,
+        "num_hidden_layers": 3,
         "decoder_sparse_step": 2,
     },
 }

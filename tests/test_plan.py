@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import struct
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from conftest import Same
 from gpusetup.answers import PlanAnswer, PlanCalibrationAnswer, PlanCellsAnswer
 from gpusetup.cli import main
 from gpusetup.codec import json_schema
+from gpusetup.plan.calibrate import BOUNDS
 from gpusetup.plan.measured import CELLS
+from gpusetup.plan.memory import FITTED, shipped_constants
 
 RENDERED = Path(__file__).parent / "rendered" / "plan"
 A100X4 = ("--gpu", "A100 80GB", "--gpus", "4")
@@ -375,3 +378,71 @@ def test_plan_imports_neither_torch_nor_numpy_nor_a_drawing_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_of_unlike_gpus_the_smallest_sets_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answered(capsys, "--from", "mixed-gpus", "--params", "100M", "--context", "512")
+    assert "1080 Ti" in document["gpu"] and document["memory_gib"]["capacity"] < 11
+    assert document["gpus"] == 2
+
+
+def test_more_gpus_than_the_machine_has_are_planned_and_pointed_at(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("--from", "mixed-gpus", "--params", "100M", "--context", "512", "--gpus", "4")
+    assert "this machine has 2 GPUs, the plan is for 4" in answered(capsys, *words)["advice"]
+
+
+def test_offload_that_the_machine_cannot_hold_is_not_the_answer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    document = answered(capsys, "--from", "wsl2", "--model", "qwen3-8b", "--context", "512")
+    assert document["recipe"] == "-"
+    said = [line for line in document["advice"] if line.startswith("Offload would need 122 GiB")]
+    assert len(said) == 1
+
+
+def test_the_source_says_whether_such_jobs_were_ever_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    trainer = answered(capsys, "--model", "gpt2", "--context", "512", *H20)
+    loop = answered(capsys, "--model", "gpt2", "--context", "512", "--batch", "4", *H20)
+    assert "fitted to measured jobs of this kind" in trainer["source"]
+    assert "no job of this kind was ever compared with a GPU" in loop["source"]
+
+
+# --- what the documentation says ----------------------------------------------------------------
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def documented() -> list[str]:
+    text = (DOCS / "how-to" / "plan.md").read_text(encoding="utf-8")
+    found = [line[2:] for line in text.splitlines() if line.startswith("$ gpusetup plan")]
+    return [line for line in found if "path/to" not in line and ".csv" not in line]
+
+
+@pytest.mark.parametrize("line", [line for line in documented() if "constants.json" not in line])
+def test_a_documented_command_answers_yes(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(shlex.split(line)[1:]) == 0
+    assert capsys.readouterr().out
+
+
+def test_the_documented_constants_are_the_shipped_ones() -> None:
+    text = (DOCS / "explanation" / "memory-model.md").read_text(encoding="utf-8")
+    constants = shipped_constants()
+    for name in FITTED:
+        least, most = BOUNDS[name]
+        assert f"| `{name}` | {getattr(constants, name):g} | {least:g} to {most:g} |" in text
+
+
+def test_the_documented_runs_name_a_gpu_that_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (DOCS / "how-to" / "plan.md").read_text(encoding="utf-8")
+    block = text.partition("```text\n")[2].partition("```")[0]
+    header, *rows = block.splitlines()
+    file = tmp_path / "runs.csv"
+    file.write_text("\n".join([header, *rows * 3]), encoding="utf-8")
+    assert main(["plan", "--calibrate", str(file)]) == 0
+    assert "On 6 cells" in capsys.readouterr().out

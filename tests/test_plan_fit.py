@@ -150,6 +150,24 @@ def test_predicted_is_never_compared_with_measured_to_propose_fewer_gpus() -> No
     assert found is None or not found.measured
 
 
+def test_a_measured_recipe_is_not_for_a_machine_with_too_little_memory_of_its_own() -> None:
+    cell = next(c for c in ALL if c.recipe == Recipe(offload=True, env=True))
+    case = case_of(cell)
+    need = memory.host_bytes(cell.workload, Recipe(offload=True))
+    assert decide(cell.workload, replace(case, limits=replace(case.limits, host=need))).measured
+    short = replace(case, limits=replace(case.limits, host=need - 1))
+    assert not decide(cell.workload, short).measured
+
+
+def test_where_only_fewer_gpus_were_measured_both_are_predicted_and_compared() -> None:
+    w = Workload(shape=model_named("qwen3-0.6b"), gpus=6, context=92160)
+    case = Case(limits=ALL[0].limits, constants=C, measured_gpu="A100")
+    decision = decide(w, case)
+    assert not decision.measured and decision.recipe is None
+    found = better(decision, case)
+    assert found and not found.measured and found.fit.workload.gpus == 4
+
+
 # --- calibration --------------------------------------------------------------------------------
 
 

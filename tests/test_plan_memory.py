@@ -12,6 +12,7 @@ from gpusetup.errors import UsageError
 from gpusetup.plan import memory
 from gpusetup.plan.capacity import capacity, size
 from gpusetup.plan.choose import Limits, candidates, choose
+from gpusetup.plan.ladder import ladder
 from gpusetup.plan.memory import OPTIMIZERS, SHARDED, parts, shipped_constants
 from gpusetup.plan.models import model_named, model_of_size
 from gpusetup.plan.workload import GIB, Recipe, Workload, tokens_per_gpu
@@ -26,6 +27,23 @@ LINUX = Limits(capacity=80 * GIB)
 
 def a_job(**how: object) -> Workload:
     return Workload(**{"shape": QWEN, "context": 8192, "gpus": 4, **how})  # type: ignore[arg-type]
+
+
+JOBS = st.builds(
+    Workload,
+    shape=st.sampled_from(["qwen3-0.6b", "qwen3-14b", "gpt2"]).map(model_named),
+    gpus=st.sampled_from([1, 2, 4, 6, 8, 16]),
+    context=st.integers(1, 300_000),
+    batch=st.one_of(st.none(), st.integers(1, 4096)),
+    strategy=st.sampled_from(sorted(set(SHARDED) - {"hsdp"})),
+    optimizer=st.sampled_from(sorted(OPTIMIZERS)),
+    dtype=st.sampled_from(["fp32", "bf16"]),
+    amp=st.sampled_from([None, "bf16"]),
+    checkpointing=st.booleans(),
+    loss=st.sampled_from(sorted(memory.LOSSES)),
+    frozen=st.sampled_from([0.0, 0.5, 1.0]),
+)
+RECIPES = st.builds(Recipe, offload=st.booleans(), sp=st.sampled_from([1, 2, 4]), env=st.booleans())
 
 
 # --- published figures --------------------------------------------------------------------------
@@ -145,6 +163,31 @@ def test_logits_and_a_layer_s_backward_pass_do_not_stand_together() -> None:
     assert fused.other == pytest.approx(held.other + layer)
 
 
+def test_logits_that_are_smaller_than_a_layer_are_not_counted_beside_it() -> None:
+    few = a_job(shape=replace(QWEN, vocabulary=100))
+    found = parts(few, VANILLA, C)
+    assert memory.logit_amount(few, VANILLA) > 0 == found.logits
+    assert found.other > memory.layer_bytes(few, VANILLA)
+
+
+def test_offload_is_not_offered_where_the_machine_could_not_hold_it() -> None:
+    w = a_job(gpus=1, context=1024)
+    need = memory.host_bytes(w, Recipe(offload=True))
+    enough = Limits(capacity=40 * GIB, host=need)
+    fit = choose(w, enough, C)
+    assert fit.chosen and fit.chosen.recipe == Recipe(offload=True, env=True)
+    assert choose(w, replace(enough, host=need - 1), C).chosen is None
+
+
+@given(JOBS, RECIPES)
+@settings(max_examples=100, deadline=None)
+def test_the_ladder_s_recipes_save_more_and_more(w: Workload, r: Recipe) -> None:
+    rungs = [rung for rung in ladder(w, r, LINUX, C) if rung.step.startswith("use the recipe")]
+    saved = [rung.saves_gib for rung in rungs]
+    assert saved == sorted(saved) and len(set(saved)) == len(saved)
+    assert all(value > 0 for value in saved)
+
+
 def test_expandable_segments_take_away_the_fragmentation_and_nothing_else() -> None:
     without, with_env = parts(a_job(), VANILLA, C), parts(a_job(), Recipe(env=True), C)
     assert with_env.fragmentation == 0 < without.fragmentation
@@ -152,22 +195,6 @@ def test_expandable_segments_take_away_the_fragmentation_and_nothing_else() -> N
 
 
 # --- rules that hold for all --------------------------------------------------------------------
-
-JOBS = st.builds(
-    Workload,
-    shape=st.sampled_from(["qwen3-0.6b", "qwen3-14b", "gpt2"]).map(model_named),
-    gpus=st.sampled_from([1, 2, 4, 6, 8, 16]),
-    context=st.integers(1, 300_000),
-    batch=st.one_of(st.none(), st.integers(1, 4096)),
-    strategy=st.sampled_from(sorted(set(SHARDED) - {"hsdp"})),
-    optimizer=st.sampled_from(sorted(OPTIMIZERS)),
-    dtype=st.sampled_from(["fp32", "bf16"]),
-    amp=st.sampled_from([None, "bf16"]),
-    checkpointing=st.booleans(),
-    loss=st.sampled_from(sorted(memory.LOSSES)),
-    frozen=st.sampled_from([0.0, 0.5, 1.0]),
-)
-RECIPES = st.builds(Recipe, offload=st.booleans(), sp=st.sampled_from([1, 2, 4]), env=st.booleans())
 
 
 @given(JOBS, RECIPES)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from gpusetup.answers import FewerGpus, PlanCell, PlanMemory, RunnerUp
-from gpusetup.plan.choose import Option
+from gpusetup.plan.choose import Option, candidates, host_holds
 from gpusetup.plan.decide import Case, Decision, better, decide
 from gpusetup.plan.ladder import ladder
-from gpusetup.plan.measured import NONE
+from gpusetup.plan.measured import NONE, is_standard
+from gpusetup.plan.memory import host_bytes
 from gpusetup.plan.place import Place
 from gpusetup.plan.solve import gpus_needed, max_context
 from gpusetup.plan.workload import GIB, Recipe, Workload, samples_per_group, tokens_per_gpu
@@ -21,7 +22,8 @@ ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 
 YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
 MEASURED_SOURCE = "measured: Trinity-RFT's GPU configuration guide"
-MODEL_SOURCE = "predicted by the memory model (docs/explanation/memory-model.md)"
+FITTED_SOURCE = "predicted by the memory model, which was fitted to measured jobs of this kind"
+MODEL_SOURCE = "predicted by the memory model; no job of this kind was ever compared with a GPU"
 
 
 class Asked(Value):
@@ -63,9 +65,15 @@ def answer(decision: Decision, asked: Asked) -> PlanCell:
         context=w.context,
         batch=w.batch,
         strategy=w.strategy,
-        source=MEASURED_SOURCE if decision.measured else MODEL_SOURCE,
+        source=_source(decision),
         solved=asked.solved,
     )
+
+
+def _source(decision: Decision) -> str:
+    if decision.measured:
+        return MEASURED_SOURCE
+    return FITTED_SOURCE if is_standard(decision.fit.workload) else MODEL_SOURCE
 
 
 def _c(asked: Asked) -> Any:
@@ -207,13 +215,26 @@ def _milder(w: Workload) -> Iterator[tuple[str, Workload]]:
 
 
 def _host_memory(told: Told) -> Iterator[str]:
-    need, have = told.decision.shown.parts.host, told.asked.place.host_bytes
-    if not need or told.decision.recipe is None:
-        return
-    text = f"Offload keeps {need / GIB:.0f} GiB in the machine's own memory"
-    if have is not None and need > have:
-        text += f"; this machine has {have / GIB:.0f} GiB: it will not go"
-    yield text
+    """What Offload takes of the machine's own memory, or that it would take more than there is."""
+    need = told.decision.shown.parts.host
+    if need and told.decision.recipe is not None:
+        yield f"Offload keeps {need / GIB:.0f} GiB in the machine's own memory"
+    limits, w = told.asked.case.limits, told.w
+    missed = next((r for r in candidates(w, limits) if not host_holds(w, r, limits)), None)
+    if missed is not None and limits.host is not None and not _fits_without(told):
+        need = host_bytes(w, missed) / GIB
+        have = limits.host / GIB
+        yield f"Offload would need {need:.0f} GiB of the machine's own memory, there are {have:.0f}"
+
+
+def _fits_without(told: Told) -> bool:
+    return told.decision.recipe is not None and not told.decision.recipe.offload
+
+
+def _more_than_there_are(told: Told) -> Iterator[str]:
+    count = told.asked.place.count
+    if count is not None and told.w.gpus > count:
+        yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {told.w.gpus}"
 
 
 def _positions(told: Told) -> Iterator[str]:
@@ -263,6 +284,7 @@ LINES: tuple[Callable[[Told], Iterator[str]], ...] = (
     _use_fewer,
     _what_would_help,
     _host_memory,
+    _more_than_there_are,
     _positions,
     _data_parallel,
     _system,

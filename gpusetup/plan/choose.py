@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpusetup.plan.memory import SHARDED, Constants, Parts, parts
+from gpusetup.plan.memory import SHARDED, Constants, Parts, host_bytes, parts
 from gpusetup.plan.workload import Recipe, Workload
 from gpusetup.value import Value
 
@@ -26,6 +26,8 @@ class Limits(Value):
     """Sequence parallelism and FSDP2 with CPU offload need Linux."""
     offload: bool = True
     """Whether the machine's memory is another than the GPU's."""
+    host: float | None = None
+    """Bytes of the machine's own memory; None where they are not known."""
     safe: bool = False
     sp: int | None = None
     """The only sequence parallelism that may be used."""
@@ -70,10 +72,17 @@ def choose(w: Workload, limits: Limits, c: Constants) -> Fit:
     """The first recipe that fits."""
     tried: list[Option] = []
     for recipe in candidates(w, limits):
+        if not host_holds(w, recipe, limits):
+            continue
         tried.append(Option(recipe=recipe, parts=parts(w, recipe, c)))
         if tried[-1].parts.total <= limits.usable:
             return Fit(workload=w, limits=limits, options=tuple(tried), chosen=tried[-1])
     return Fit(workload=w, limits=limits, options=tuple(tried), chosen=None)
+
+
+def host_holds(w: Workload, recipe: Recipe, limits: Limits) -> bool:
+    """Whether the machine's own memory takes what a recipe keeps there; yes where unknown."""
+    return limits.host is None or host_bytes(w, recipe) <= limits.host
 
 
 def candidates(w: Workload, limits: Limits) -> Sequence[Recipe]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.plan.choose import Fit, Limits, Option, choose
+from gpusetup.plan.choose import Fit, Limits, Option, choose, host_holds
 from gpusetup.plan.measured import NONE, measured_recipe
 from gpusetup.plan.memory import Constants, parts
 from gpusetup.plan.workload import Recipe, Workload
@@ -31,8 +31,7 @@ class Case(Value):
 def decide(w: Workload, case: Case) -> Decision:
     """The measured recipe where the table reaches and the system allows it, else the model's."""
     fit = choose(w, case.limits, case.constants)
-    free = case.limits.env and case.limits.linux and case.limits.sp is None
-    said = measured_recipe(case.measured_gpu, w) if free and case.measured_gpu else None
+    said = _measured(w, case)
     if said is None:
         recipe = fit.chosen.recipe if fit.chosen else None
         return Decision(fit=fit, recipe=recipe, measured=False, shown=fit.nearest)
@@ -42,6 +41,17 @@ def decide(w: Workload, case: Case) -> Decision:
     recipe = Recipe.parse(said)
     option = Option(recipe=recipe, parts=parts(w, recipe, case.constants))
     return Decision(fit=fit, recipe=recipe, measured=True, shown=option)
+
+
+def _measured(w: Workload, case: Case) -> str | None:
+    """What was measured, where it may be used here; None where it was not, or may not."""
+    limits = case.limits
+    if not case.measured_gpu or not limits.env or not limits.linux or limits.sp is not None:
+        return None
+    said = measured_recipe(case.measured_gpu, w)
+    if said in (None, NONE) or host_holds(w, Recipe.parse(said or ""), limits):
+        return said
+    return None
 
 
 def better(decision: Decision, case: Case) -> Decision | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from gpusetup.answers import Rung
-from gpusetup.plan.choose import Limits, candidates
+from gpusetup.plan.choose import Limits, candidates, host_holds
 from gpusetup.plan.memory import Constants, parts
 from gpusetup.plan.workload import GIB, Recipe, Workload
 from gpusetup.value import replace
@@ -35,7 +35,7 @@ def ladder(w: Workload, r: Recipe, limits: Limits, c: Constants) -> tuple[Rung, 
 def _recipes(w: Workload, r: Recipe, limits: Limits) -> Iterator[tuple[str, Recipe]]:
     """Env, then SP, then Offload: what stands after a recipe in the order."""
     for other in candidates(w, limits):
-        if other.rank > r.rank and other.env >= r.env:
+        if other.rank > r.rank and other.env >= r.env and host_holds(w, other, limits):
             yield f"use the recipe `{other}`", other
 
 

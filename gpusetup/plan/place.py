@@ -48,6 +48,7 @@ class Place(Value):
             env=self.system == "linux",
             linux=self.system != "windows",
             offload=not self.unified,
+            host=self.host_bytes,
             safe=safe,
             sp=sp,
         )
