@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 
 HOMES: dict[str, tuple[str, ...]] = {
-    "torch": ("verify/", "inside/", "tune/measure.py", "tune/recover.py", "monitor/memory.py"),
+    "torch": ("verify/", "inside/", "tune/measure.py", "tune/recover.py", "tune/ranks.py"),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
     "requests": ("install/index.py", "install/fetch.py"),
     "distro": ("probe/host.py",),

@@ -1,0 +1,62 @@
+"""One rank of two: recovers alone, and ends with the gradient that DDP gives for the whole batch.
+
+oom_ranks.py RANK FILE SCENARIO
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from gpusetup.tune.recover import CannotRecover, recover_from_oom
+
+# Scenario -> the most samples that fit on each rank.
+LIMITS = {"none": (99, 99), "one": (5, 99), "both": (5, 2), "never": (0, 99)}
+
+
+def net() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+
+def main() -> None:
+    rank, file = int(sys.argv[1]), sys.argv[2]
+    dist.init_process_group("gloo", f"file://{file}", timedelta(seconds=60), 2, rank)
+    print(json.dumps({name: scenario(rank, limits[rank]) for name, limits in LIMITS.items()}))
+    dist.destroy_process_group()
+
+
+def scenario(rank: int, limit: int) -> dict[str, object]:
+    torch.manual_seed(rank)
+    batches = [torch.randn(16, 6) for _ in range(3)]
+    plain, careful = DistributedDataParallel(net()), DistributedDataParallel(net())
+
+    def step(part: torch.Tensor) -> torch.Tensor:
+        loss = careful(part).square().mean()
+        if len(part) > limit:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return loss
+
+    worst, said, sizes = 0.0, [], []
+    for batch in batches:
+        for model in (plain, careful):
+            model.zero_grad()
+        plain(batch).square().mean().backward()
+        try:
+            done = recover_from_oom(step, batch, model=careful, say=said.append)
+        except CannotRecover as problem:
+            left = sum(p.grad is not None for p in careful.parameters())
+            return {"refused": problem.message, "left": left}
+        sizes.append(done.micro_batch_size)
+        for a, b in zip(plain.parameters(), careful.parameters(), strict=True):
+            worst = max(worst, float((a.grad - b.grad).abs().max()))
+    return {"close": worst < 1e-6, "said": len(said), "sizes": sizes}
+
+
+if __name__ == "__main__":
+    main()

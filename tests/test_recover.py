@@ -1,0 +1,409 @@
+"""Recovery from out-of-memory: the same gradient, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import UserDict, namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpusetup.errors import UsageError
+from gpusetup.tune import recover_from_oom
+from gpusetup.tune.recover import REMEMBERED, CannotRecover, what_differs
+from gpusetup.tune.rungs import Shortage, next_rung
+from gpusetup.tune.split import batch_size, cuts, part_of
+
+HERE = Path(__file__).resolve().parent
+SAID = "CUDA out of memory. Tried to allocate 2.00 GiB"
+
+
+def net(*more: torch.nn.Module) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), *more, torch.nn.Linear(8, 1))
+
+
+def batch_of(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    return torch.randn(count, 6), torch.randn(count, 1)
+
+
+class Runs_out(torch.autograd.Function):
+    """Memory runs out in the middle of the backward, where some gradients are there already."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, limit: int) -> torch.Tensor:
+        ctx.limit = limit
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        if len(grad) > ctx.limit:
+            raise torch.OutOfMemoryError(SAID)
+        return grad, None
+
+
+def step_of(model: torch.nn.Module, limit: int, where: str = "forward", seen: list | None = None):
+    def step(part: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        x, y = part
+        if seen is not None:
+            seen.append(len(x))
+        hidden = model[0](x)
+        if where == "forward" and len(x) > limit:
+            raise RuntimeError("CUDA error: out of memory")
+        if where == "backward":
+            hidden = Runs_out.apply(hidden, limit)
+        return (model[1:](hidden) - y).square().mean()
+
+    return step
+
+
+def gradients(model: torch.nn.Module) -> list[torch.Tensor]:
+    return [p.grad.clone() for p in model.parameters()]
+
+
+def whole_gradient(count: int) -> tuple[list[torch.Tensor], torch.Tensor]:
+    model = net()
+    loss = step_of(model, 10**9)(batch_of(count))
+    loss.backward()
+    return gradients(model), loss.detach()
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+@pytest.mark.parametrize(
+    ("count", "limit", "micro"), [(16, 99, 16), (16, 5, 4), (13, 4, 4), (7, 1, 1)]
+)
+def test_the_gradient_and_the_loss_are_those_of_the_whole_batch(where, count, limit, micro) -> None:
+    wanted, loss = whole_gradient(count)
+    model = net()
+    done = recover_from_oom(
+        step_of(model, limit, where), batch_of(count), model=model, say=[].append
+    )
+    assert (done.batch_size, done.micro_batch_size, done.split) == (count, micro, micro < count)
+    torch.testing.assert_close(gradients(model), wanted)
+    torch.testing.assert_close(done.loss, loss)
+
+
+@settings(max_examples=25, deadline=None)
+@given(count=st.integers(1, 40), limit=st.integers(1, 40), before=st.booleans())
+def test_it_holds_for_every_size_and_adds_to_what_was_accumulated(count, limit, before) -> None:
+    model, plain = net(), net()
+    for one in (model, plain):
+        if before:
+            step_of(one, 10**9)(batch_of(3)).backward()
+    held = model[0].weight.grad
+    step_of(plain, 10**9)(batch_of(count)).backward()
+    done = recover_from_oom(
+        step_of(model, limit, "backward"), batch_of(count), model=model, say=[].append
+    )
+    assert done.micro_batch_size <= max(1, limit)
+    torch.testing.assert_close(gradients(model), gradients(plain))
+    assert not before or model[0].weight.grad is held, "what was there is added to in place"
+
+
+def test_where_it_cannot_recover_nothing_has_happened() -> None:
+    model = net()
+    step_of(model, 10**9)(batch_of(3)).backward()
+    batch, held, state = batch_of(8), gradients(model), torch.get_rng_state()
+    with pytest.raises(CannotRecover, match="Not even 1 of 8 samples fit") as told:
+        recover_from_oom(step_of(model, 0, "backward"), batch, model=model)
+    assert isinstance(told.value.__cause__, torch.OutOfMemoryError)
+    assert "torch.utils.checkpoint" in (told.value.hint or "")
+    torch.testing.assert_close(gradients(model), held, rtol=0, atol=0)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_another_error_passes_and_leaves_nothing_behind() -> None:
+    model = net()
+
+    def step(part: Any) -> torch.Tensor:
+        step_of(model, 99)(part).backward()
+        raise ValueError("bad label")
+
+    with pytest.raises(ValueError, match="bad label"):
+        recover_from_oom(step, batch_of(4), model=model)
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_the_size_that_fitted_is_remembered_for_the_next_batches() -> None:
+    model, seen, said = net(), [], []
+    step = step_of(model, 5, seen=seen)
+    first = recover_from_oom(step, batch_of(16), model=model, say=said.append)
+    second = recover_from_oom(step, batch_of(16), model=model, say=said.append)
+    assert seen == [16, 8, 4, 4, 4, 4, 4, 4, 4, 4]
+    assert (first.attempts, second.attempts, REMEMBERED[model]) == (3, 1, 4)
+    assert len(said) == 1 and "went on in micro-batches of 4, with the same gradient" in said[0]
+    assert "batch size to 4" in said[0]
+
+
+def test_no_tensor_of_a_failed_attempt_stays_in_memory() -> None:
+    import weakref
+
+    model, big = net(), []
+
+    def step(part: Any) -> torch.Tensor:
+        activation = model[0](part[0])
+        big.append(weakref.ref(activation))
+        if len(part[0]) > 4:
+            raise torch.OutOfMemoryError(SAID)
+        assert all(ref() is None or ref() is activation for ref in big[:2])
+        return model[1:](activation).mean()
+
+    recover_from_oom(step, batch_of(16), model=model, say=[].append)
+    assert len(big) == 6
+
+
+def test_random_numbers_go_back_to_where_they_were() -> None:
+    model, drawn = net(), []
+
+    def step(part: Any) -> torch.Tensor:
+        drawn.append(float(torch.rand(())))
+        if len(part[0]) > 8:
+            raise torch.OutOfMemoryError(SAID)
+        return model(part[0]).mean()
+
+    said: list[str] = []
+    recover_from_oom(step, batch_of(16), model=model, say=said.append)
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert "random numbers are drawn for each part" in said[0]
+    with pytest.raises(CannotRecover, match="draws random numbers"):
+        recover_from_oom(step, batch_of(16), model=model, allow=())
+
+
+def test_batchnorm_is_refused_unless_allowed_and_its_statistics_are_taken_back() -> None:
+    model = net(torch.nn.BatchNorm1d(8))
+    with pytest.raises(CannotRecover, match=r"BatchNorm takes its statistics over a part \(2\)"):
+        recover_from_oom(step_of(model, 4, "backward"), batch_of(8), model=model)
+    assert int(model[2].num_batches_tracked) == 0
+    said: list[str] = []
+    step = step_of(model, 4, "backward")
+    recover_from_oom(step, batch_of(8), model=model, allow=("batchnorm",), say=said.append)
+    assert int(model[2].num_batches_tracked) == 2, "once for each part, none for what failed"
+    assert "but BatchNorm takes its statistics over a part" in said[0]
+    model.eval()
+    assert what_differs(model) == []
+
+
+def test_dropout_is_said_and_can_be_refused() -> None:
+    model, said = net(torch.nn.Dropout(0.5)), []
+    recover_from_oom(step_of(model, 4), batch_of(8), model=model, say=said.append)
+    assert "but dropout draws other masks (2)" in said[0]
+    with pytest.raises(CannotRecover, match="dropout draws other masks"):
+        recover_from_oom(step_of(model, 4), batch_of(8), model=model, allow=())
+
+
+def test_a_buffer_that_a_failed_attempt_changed_makes_it_refuse() -> None:
+    model = net()
+    model.register_buffer("calls", torch.zeros(()))
+
+    def step(part: Any) -> torch.Tensor:
+        model.calls += 1
+        raise torch.OutOfMemoryError(SAID)
+
+    with pytest.raises(CannotRecover, match=r"buffers were changed .*\(calls\)"):
+        recover_from_oom(step, batch_of(8), model=model)
+
+
+def test_an_optimizer_inside_the_backward_is_refused() -> None:
+    model = net()
+    model[0].weight.register_post_accumulate_grad_hook(lambda parameter: None)
+    with pytest.raises(UsageError, match="A hook works on the gradients"):
+        recover_from_oom(step_of(model, 99), batch_of(8), model=model)
+
+
+def test_sums_and_weighted_means_are_counted_as_they_are() -> None:
+    x, _ = batch_of(12)
+    tokens = torch.arange(1, 13)
+    wanted, model = net(), net()
+    (wanted(x).squeeze(1) * tokens).sum().div(tokens.sum()).backward()
+
+    def step(part: Any) -> torch.Tensor:
+        rows, count = part
+        if len(rows) > 5:
+            raise torch.OutOfMemoryError(SAID)
+        return (model(rows).squeeze(1) * count).sum() / count.sum()
+
+    def weight(part: Any) -> float:
+        return float(part[1].sum())
+
+    recover_from_oom(step, (x, tokens), model=model, weight=weight, say=[].append)
+    torch.testing.assert_close(gradients(model), gradients(wanted))
+    summed, plain = net(), net()
+    plain(x).sum().backward()
+    recover_from_oom(
+        lambda part: summed(part).sum() if len(part) <= 5 else _raise(),
+        x, model=summed, reduction="sum", say=[].append,
+    )  # fmt: skip
+    torch.testing.assert_close(gradients(summed), gradients(plain))
+
+
+def _raise() -> torch.Tensor:
+    raise torch.OutOfMemoryError(SAID)
+
+
+def test_a_scaler_has_its_own_backward() -> None:
+    model, (x, _) = net(), batch_of(8)
+    recover_from_oom(
+        lambda part: model(part).mean(), x, model=model, backward=lambda loss: (loss * 4).backward()
+    )
+    plain = net()
+    (plain(x).mean() * 4).backward()
+    torch.testing.assert_close(gradients(model), gradients(plain))
+
+
+def test_what_is_no_mean_loss_is_a_wrong_question() -> None:
+    model, (x, _) = net(), batch_of(8)
+    with pytest.raises(UsageError, match="must return the loss"):
+        recover_from_oom(lambda part: model(part), x, model=model)
+    with pytest.raises(UsageError, match="The batch is empty"):
+        recover_from_oom(lambda part: model(part).mean(), x[:0], model=model)
+
+
+def test_real_memory_running_out_is_recovered_from() -> None:
+    """A process that may only use so much address space; torch's own CPU allocator complains."""
+    script = """
+import resource, torch
+from gpusetup.tune import recover_from_oom
+torch.set_num_threads(1)
+model = torch.nn.Linear(1024, 1)
+x = torch.randn(64, 1024)
+model(x).mean().backward(); model.zero_grad()
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+limit = used + (600 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+def step(part):
+    wide = part.repeat_interleave(4096, dim=0)
+    return model(wide).mean()
+said = []
+done = recover_from_oom(step, x, model=model, say=said.append)
+print(done.split, 1 <= done.micro_batch_size < 64, model.weight.grad is not None)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=HERE.parent
+    )
+    assert done.stdout == "True True True\n", done.stderr[-2000:]
+
+
+def test_ranks_recover_alone_agree_and_end_with_ddps_gradient(tmp_path: Path) -> None:
+    script = (sys.executable, str(HERE / "oom_ranks.py"))
+    alike = {"PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    ranks = [
+        subprocess.Popen(
+            (*script, str(rank), str(tmp_path / "store")),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=alike,
+        )
+        for rank in range(2)
+    ]
+    told = [rank.communicate(timeout=240) for rank in ranks]
+    assert all(rank.returncode == 0 for rank in ranks), told
+    first, second = (json.loads(out) for out, _ in told)
+    whole = {"close": True, "said": 0, "sizes": [16] * 3}
+    assert first["none"] == second["none"] == second["one"] == whole
+    assert first["one"] == first["both"] == {"close": True, "said": 1, "sizes": [4] * 3}
+    assert second["both"] == {"close": True, "said": 1, "sizes": [2] * 3}
+    assert first["never"] == {"refused": "Not even 1 of 16 samples fit", "left": 0}
+    assert second["never"] == {"refused": "1 other rank could not recover", "left": 0}
+
+
+def test_what_synchronises_in_its_forward_is_refused() -> None:
+    model = net(torch.nn.SyncBatchNorm(8))
+    with pytest.raises(UsageError, match="SyncBatchNorm"):
+        recover_from_oom(step_of(model, 99), batch_of(8), model=model)
+
+
+# --- splitting ------------------------------------------------------------------------------------
+
+Pair = namedtuple("Pair", "x y")
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        torch.arange(6),
+        (torch.arange(6), torch.arange(12).view(6, 2)),
+        [torch.arange(6), torch.arange(6)],
+        {"x": torch.arange(6), "names": list("abcdef"), "train": True, "scale": torch.tensor(2.0)},
+        UserDict(x=torch.arange(6), y=Pair(torch.arange(6), list("abcdef"))),
+        list("abcdef"),
+    ],
+    ids=lambda batch: type(batch).__name__,
+)
+def test_the_parts_of_a_batch_have_all_its_samples_once(batch: Any) -> None:
+    assert batch_size(batch) == 6
+    parts = [part_of(batch, start, stop, 6) for start, stop in cuts(6, 4)]
+    assert [batch_size(part) for part in parts] == [4, 2]
+    assert all(type(part) is type(batch) for part in parts)
+    assert [x for part in parts for x in leaves(part)] == leaves_in_parts(batch)
+
+
+def leaves(batch: Any) -> list[Any]:
+    if isinstance(batch, torch.Tensor):
+        return batch.tolist() if batch.dim() else []
+    if isinstance(batch, dict | UserDict):
+        return [x for part in batch.values() for x in leaves(part)]
+    return [x for part in batch for x in leaves(part)] if isinstance(batch, list | tuple) else (
+        [batch] if isinstance(batch, str) else [])  # fmt: skip
+
+
+def leaves_in_parts(batch: Any) -> list[Any]:
+    """What the parts of 4 and 2 should hold, cut from the columns of the whole."""
+    columns = list(columns_of(batch))
+    return [x for start, stop in ((0, 4), (4, 6)) for column in columns for x in column[start:stop]]
+
+
+def columns_of(batch: Any):
+    if isinstance(batch, torch.Tensor):
+        if batch.dim():
+            yield batch.tolist()
+    elif isinstance(batch, dict | UserDict):
+        for part in batch.values():
+            yield from columns_of(part)
+    elif isinstance(batch, list) and all(isinstance(one, str) for one in batch):
+        yield batch
+    elif isinstance(batch, list | tuple):
+        for part in batch:
+            yield from columns_of(part)
+
+
+def test_a_batch_of_two_sizes_is_a_wrong_question() -> None:
+    with pytest.raises(UsageError, match=r"first dimensions \[3, 4\]"):
+        batch_size((torch.zeros(3), torch.zeros(4)))
+    with pytest.raises(UsageError, match="no tensor"):
+        batch_size({"scale": torch.tensor(1.0)})
+
+
+# --- the ladder -----------------------------------------------------------------------------------
+
+LINUX = Shortage(environment={}, platform="linux", release="6.8.0-31-generic", micro=8)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "CUDA_ALLOC_CONF=expandable_segments:True (from torch 2.9 on PYTORCH_ALLOC_CONF="),
+        ({"environment": {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128"}},
+         "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128,expandable_segments:True"),
+        ({"environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}}, "batch size to 8"),
+        ({"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}},
+         "batch size to 8"),
+        ({"platform": "win32"}, "batch size to 8"),
+        ({"release": "5.15.167.4-microsoft-standard-WSL2"}, "batch size to 8"),
+        ({"release": "5.15.148-tegra"}, "batch size to 8"),
+        ({"device": "other"}, "batch size to 8"),
+        ({"allocated_bytes": 95, "reserved_bytes": 100}, "batch size to 8"),
+        ({"allocated_bytes": 60, "reserved_bytes": 100}, "expandable_segments:True"),
+        ({"platform": "win32", "micro": None}, "torch.utils.checkpoint"),
+    ],
+)  # fmt: skip
+def test_the_next_rung_is_one_that_this_platform_has(more: dict[str, Any], said: str) -> None:
+    from gpusetup.value import replace
+
+    assert said in next_rung(replace(LINUX, **more))
