@@ -282,7 +282,7 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     # --- the wheel and its libraries ---
     ("torch-missing", text(event("torch-missing")), text(event("build-isolation-no-torch"))),
     ("torch-half-installed", text(event("torch-half-installed")), text(event("torch-missing"))),
-    ("torch-cpu-build", text(torch=CPU), text(event("resolver-conflict"), torch=CPU_UNASKED)),
+    ("torch-cpu-build", text(torch=CPU), text(event("host-out-of-memory"), torch=CPU_UNASKED)),
     ("torch-cpu-build", text(torch=CPU_UNASKED), text(torch=CU121)),
     ("torch-cpu-build", text(event("torch-not-compiled-with-cuda")), text(event("no-hip-gpus"))),
     ("torch-cpu-build", smi(RTX_3090, torch=CPU_UNASKED),
