@@ -209,6 +209,18 @@ def device_of(request: Answer) -> str:
 # --- the steps ---------------------------------------------------------------------------------
 
 
+def optimizer_of(job: Any, name: str, steps: Any) -> Any:
+    """The code's own optimizer, or the one it can make, or the one that is named."""
+    import torch
+
+    if isinstance(job.optimizer, torch.optim.Optimizer):
+        return job.optimizer
+    trained = [one for one in job.model.parameters() if one.requires_grad]
+    if not trained:
+        raise steps.Contract("the model has no parameter that is trained")
+    return (job.optimizer or steps.OPTIMIZERS[name])(trained)
+
+
 class Trial:
     """One setting, ready to run steps."""
 
@@ -222,9 +234,7 @@ class Trial:
         self.memory = kind(request.get("memory_limit_bytes"))
         self.job.model.to(self.device)
         self.job.model.train()
-        self.optimizer = self.steps.optimizer_of(
-            self.job, request.get("optimizer") or "adamw", False, {}
-        )
+        self.optimizer = optimizer_of(self.job, request.get("optimizer") or "adamw", self.steps)
         self.batch = moved(self.job.batch, self.device)
         if request.get("compile"):
             self.job.model = torch.compile(self.job.model)

@@ -156,7 +156,7 @@ def no_number(setting: Setting) -> str:
         return f"{place} is shared through an anchor: left as it is"
     if setting.text in ("auto", '"auto"', "'auto'"):
         return f"{place} is auto: the trainer fills it in, left as it is"
-    if setting.text[:1] in "\"'":
+    if setting.text.startswith(('"', "'")):
         return f"{place} is text ({setting.text}), not a number: left as it is"
     return f"{place} is {setting.text or 'empty'}, not a plain number: left as it is"
 

@@ -197,7 +197,7 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
 
 def _where(name: str, mark: Any, what: str) -> str:
     place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    tab = "a tab where only blanks may indent" if "\\t" in what else " ".join(what.split())
+    tab = "a tab where YAML takes only blanks" if "\\t" in what else " ".join(what.split())
     return f"{name}{place}: {tab}"
 
 

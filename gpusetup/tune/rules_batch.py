@@ -86,8 +86,15 @@ def _accumulation(case: Case, setting: Setting) -> Setting | None:
     """The accumulation that goes with a batch: in the same map, else the only one there is."""
     all_of_them = [one for one, _ in case.having(keys.ACCUMULATION)]
     same = [one for one in all_of_them if _beside(one, setting)]
+    if not same and _derived(case, setting):
+        return None
     here = same or [one for one in all_of_them if one.document == setting.document]
     return here[0] if len(here) == 1 else None
+
+
+def _derived(case: Case, setting: Setting) -> bool:
+    """Whether a global batch beside it lets the trainer work the accumulation out by itself."""
+    return any(_beside(total, setting) for total, _ in case.having(keys.TOTAL))
 
 
 def _beside(one: Setting, other: Setting) -> bool:
@@ -105,8 +112,8 @@ def _written_split(
             *written_over(case, partner, str(steps), reason, source),
         ]
     else:
-        extra = list(added_key(case, keys.ACCUMULATION, str(steps), reason))
-        total = any(True for _ in case.having(keys.TOTAL))
+        total = _derived(case, setting)
+        extra = [] if total else list(added_key(case, keys.ACCUMULATION, str(steps), reason))
         if not extra and not total:
             yield (
                 f"{in_words(setting.path)} is {effective}; {source} says {micro} with {steps} steps"

@@ -103,17 +103,18 @@ def answer(trials: Sequence[Trial], goal: Goal) -> int | None:
 def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     """The size to try next; None when the answer stands or the trials are used up."""
     good = sorted(fitting(trials, goal), key=lambda trial: trial.batch)
+    over = [trial for trial in trials if trial.status == "ok" and not fits(trial, goal)]
     bad = min((trial.batch for trial in trials if not fits(trial, goal)), default=None)
     if len(trials) >= goal.trials:
         return None
     if not good:
         return _first(bad, goal)
     best = good[-1].batch
-    room = room_above(good, goal)
+    room = room_above(good, goal, over)
     top = ceiling(room, bad, goal)
     if top <= best or best >= (1 - goal.tolerance) * top:
         return None
-    wanted = _jump(good[-1], room, bad, goal)
+    wanted = _jump(good[-1], room, None if over else bad, goal)
     if wanted is None:
         wanted = _approach(best, top, room, bad, trials[-1].batch == bad, goal)
     batch = on_grid(wanted, goal)
@@ -140,23 +141,21 @@ def ceiling(room: Room, bad: int | None, goal: Goal) -> int:
 
 def _first(bad: int | None, goal: Goal) -> int | None:
     """The first size, or a smaller one as long as none ran."""
-    if bad is None:
-        start = on_grid(min(goal.start, goal.largest or goal.start), goal)
-        return start or next_on_grid(0, goal)
-    smaller = on_grid(bad // 4 or 1, goal)
-    least = next_on_grid(0, goal)
-    return None if bad <= least else max(smaller, least)
+    least, largest = next_on_grid(0, goal), goal.largest or 1 << 40
+    if least > largest or bad == least:
+        return None
+    return max(least, on_grid(min(goal.start, largest) if bad is None else bad // 4, goal))
 
 
 def _jump(best: Trial, room: Room, bad: int | None, goal: Goal) -> int | None:
     """From far below, to where even the steepest line that the readings allow stays below `AIM`."""
     if (best.peak_bytes or 0) >= FAR * goal.limit_bytes:
         return None
-    reach = min(room.low, best.batch * FURTHEST)
+    reach = room.low
     if math.isinf(room.high):  # one trial: its line starts too low, which already shortens it
         reach = min(math.sqrt(room.low * room.middle), 4 * room.low)
-    if bad is not None:
-        reach = min(reach, (best.batch + bad) / 2)
+    furthest = best.batch * FURTHEST if bad is None else (best.batch + bad) / 2
+    reach = min(reach, furthest)
     aimed = best.batch + (reach - best.batch) * AIM
     return math.floor(aimed) if aimed >= best.batch + 1 else None
 
@@ -181,9 +180,13 @@ def _approach(best: int, top: int, room: Room, bad: int | None, fresh: bool, goa
 # --- the lines of memory ------------------------------------------------------------------------
 
 
-def room_above(good: Sequence[Trial], goal: Goal) -> Room:
-    """Where the lines through the trials that ran cross the limit: the first one counts."""
-    rooms = [crossing(points, error(good), goal.limit_bytes) for points in phase_points(good)]
+def room_above(good: Sequence[Trial], goal: Goal, over: Sequence[Trial] = ()) -> Room:
+    """Where the lines through the trials that ran cross the limit: the first one counts.
+
+    `over`: trials that ran as well, above the limit; between both nothing has to be guessed.
+    """
+    points = phase_points((*over, *good))
+    rooms = [crossing(one, error(good), goal.limit_bytes) for one in points]
     return Room(
         low=min(room.low for room in rooms),
         middle=min(room.middle for room in rooms),
@@ -191,13 +194,13 @@ def room_above(good: Sequence[Trial], goal: Goal) -> Room:
     )
 
 
-def phase_points(good: Sequence[Trial]) -> Iterator[list[tuple[int, int]]]:
+def phase_points(ran: Sequence[Trial]) -> Iterator[list[tuple[int, int]]]:
     """For each phase (or the whole step where no phases were read): its (batch, bytes)."""
-    names = sorted(set.intersection(*(set(trial.phases) for trial in good)))
+    names = sorted(set.intersection(*(set(trial.phases) for trial in ran)))
     for name in names:
-        yield _grounded(good, [(trial.batch, trial.phases[name]) for trial in good])
+        yield _grounded(ran, [(trial.batch, trial.phases[name]) for trial in ran])
     if not names:
-        yield _grounded(good, [(trial.batch, trial.peak_bytes or 0) for trial in good])
+        yield _grounded(ran, [(trial.batch, trial.peak_bytes or 0) for trial in ran])
 
 
 def _grounded(good: Sequence[Trial], points: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -227,7 +230,7 @@ def _through(first: tuple[int, int], last: tuple[int, int], error: float, limit:
     """With both readings off by `error` in the worse, no and the better direction."""
     wide, rise = last[0] - first[0], last[1] - first[1]
     off = error * (last[1] + first[1])
-    steep, middle, flat = ((rise + sign * off) / wide for sign in (1, 0, -1))
+    flat, middle, steep = sorted((rise + sign * off) / wide for sign in (-1, 0, 1))
     left = limit - last[1]
     return Room(
         low=last[0] + _over(left - error * last[1], steep),

@@ -1,0 +1,203 @@
+"""`gpusetup tune`: its screens, its document, its files, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from gpusetup.answers import ANSWERS
+from gpusetup.cli import main
+from gpusetup.codec import json_schema
+from gpusetup.errors import Blocked
+from gpusetup.tune import auto_optimize_config
+
+HERE = Path(__file__).resolve().parent
+SCREENS = HERE / "rendered" / "tune"
+Same = Callable[[str, Path], None]
+GUIDE = (HERE / "configs" / "guide4.yaml").read_bytes()
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "train.yaml"
+    file.write_bytes(GUIDE)
+    return file
+
+
+def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["tune", *words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_the_screen_shows_the_diff_and_why(
+    config: Path, capsys: pytest.CaptureFixture[str], same_as_file: Same
+) -> None:
+    code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop")
+    assert code == 0
+    same_as_file(out, SCREENS / "laptop.screen.txt")
+    assert config.read_bytes() == GUIDE
+
+
+def test_the_document_is_the_schema_and_nothing_is_written(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = ran(capsys, "train.yaml", "--from", "healthy", "--json")
+    answer = json.loads(out)
+    jsonschema.validate(answer, json_schema(ANSWERS["tune"]))
+    assert (code, next(iter(answer)), answer["written"]) == (0, "schema", None)
+    change = next(one for one in answer["changes"] if one["key"] == "data.num_workers")
+    assert (change["from"], change["to"], change["line"]) == (0, 16, 7)
+    assert all(one["reason"] and one["source"] for one in answer["changes"])
+    assert config.read_bytes() == GUIDE
+
+
+def test_in_place_writes_and_undo_puts_back_exactly(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.chmod(0o640)
+    code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place")
+    assert (code, out.splitlines()[-1]) == (0, "Written to train.yaml")
+    assert b"batch_size: 16      # per GPU\n" in config.read_bytes()
+    assert config.stat().st_mode & 0o777 == 0o640
+    code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place", "--json")
+    assert json.loads(out)["changes"] == []
+    assert ran(capsys, "train.yaml", "--undo")[:2] == (0, "train.yaml is as it was\n")
+    assert config.read_bytes() == GUIDE
+    assert sorted(path.name for path in config.parent.iterdir()) == ["train.yaml"]
+    assert ran(capsys, "train.yaml", "--undo")[0] == 2
+
+
+def test_what_somebody_changed_since_is_not_put_back(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place")
+    config.write_bytes(config.read_bytes() + b"mine: 1\n")
+    code, _, err = ran(capsys, "train.yaml", "--undo")
+    assert code == 2
+    assert "was changed after gpusetup wrote it" in err
+    assert config.read_bytes().endswith(b"mine: 1\n")
+
+
+def test_o_writes_another_file_and_a_link_stays_a_link(
+    config: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    real = tmp_path / "real.yaml"
+    link = tmp_path / "link.yaml"
+    real.write_bytes(b"")
+    link.symlink_to(real)
+    code, _, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "-o", "link.yaml")
+    assert code == 0
+    assert link.is_symlink()
+    assert b"accumulation_steps: 4" in real.read_bytes()
+    assert config.read_bytes() == GUIDE
+
+
+def test_a_folder_that_takes_no_file_blocks_and_leaves_nothing(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = ran(capsys, "train.yaml", "--from", "healthy", "-o", "nowhere/out.yaml")
+    assert (code, "Cannot write nowhere/out.yaml" in err) == (Blocked.exit_code, True)
+    assert sorted(path.name for path in config.parent.iterdir()) == ["train.yaml"]
+
+
+REFUSED = (
+    ("x.yaml", b"a: 1\n\tb: 2\n", "x.yaml, line 2, column 1: a tab"),
+    ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "stands twice"),
+    ("x.yaml", b"project: mine\nseed: 1\n", "x.yaml has no setting that is known"),
+    ("x.yaml", b"", "x.yaml has no setting that is known"),
+    ("x.json", b"{", "x.json, line 1, column 2: not JSON"),
+    ("x.yaml", b"[" * 5000, "nested too deeply"),
+)
+
+
+@pytest.mark.parametrize(("name", "raw", "said"), REFUSED)
+def test_bad_configs_are_refused_and_stay_as_they_are(
+    config: Path, capsys: pytest.CaptureFixture[str], name: str, raw: bytes, said: str
+) -> None:
+    file = config.parent / name
+    file.write_bytes(raw)
+    code, out, err = ran(capsys, name, "--from", "healthy", "--in-place")
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "Traceback" not in err
+    assert file.read_bytes() == raw
+
+
+def test_a_config_without_known_keys_says_what_was_looked_for(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (config.parent / "x.yaml").write_bytes(b"project: mine\n")
+    _, _, err = ran(capsys, "x.yaml", "--from", "healthy")
+    assert "known: accumulate_grad_batches, batch_size," in err
+    assert "dataloader_num_workers" in err
+
+
+WRONG = (
+    ((), "name a CONFIG"),
+    (("--undo",), "`--undo` needs the CONFIG"),
+    (("train.yaml", "-o", "x", "--in-place"), "exclude each other"),
+    (("train.yaml", "--code", "a:b"), "add `--batch-size` or `--benchmark`"),
+    (("--batch-size",), "needs `--code MODULE:FUNCTION`"),
+    (("--batch-size", "--code", "train"), "is not MODULE:FUNCTION"),
+    (("--batch-size", "--code", "a:b", "--from", "healthy"), "cannot be measured"),
+    (("--batch-size", "--code", "a:b", "--max", "0"), "`--max` is at least 1"),
+    (("--batch-size", "--code", "a:b", "--gpu-mem", "much"), "`--gpu-mem much` is no size"),
+    (("--batch-size", "--code", "a:b", "--reference", "conv"), "exclude each other"),
+    (("nowhere.yaml", "--from", "healthy"), "nowhere.yaml: No such file"),
+    ((".", "--from", "healthy"), "Is a directory"),
+)
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(row[0]) for row in WRONG])
+def test_wrong_questions_are_exit_2(
+    config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    code, _, err = ran(capsys, *words)
+    assert (code, said in err) == (2, True), err
+
+
+def test_a_file_that_may_not_be_read_blocks(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    code, _, err = ran(capsys, "train.yaml", "--from", "healthy")
+    assert (code, "Cannot read train.yaml: Permission denied" in err) == (3, True)
+
+
+def test_auto_optimize_config_writes_the_other_file(config: Path) -> None:
+    target = config.parent / "tuned.yaml"
+    proposal = auto_optimize_config("train.yaml", target, machine="rtx3050-laptop")
+    assert b"batch_size: 16      # per GPU\n" in target.read_bytes()
+    assert {one.key for one in proposal.changes} >= {"training.batch_size", "data.num_workers"}
+    assert config.read_bytes() == GUIDE
+
+
+def test_without_a_gpu_the_loader_is_tuned_and_that_is_said(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = ran(capsys, "train.yaml", "--from", "no-gpu", "--json")
+    answer = json.loads(out)
+    assert code == 0
+    assert {one["key"] for one in answer["changes"]} <= {
+        "data.num_workers", "data.persistent_workers",
+    }  # fmt: skip
+    assert answer["recommendations"][0].startswith("No NVIDIA GPU is visible here")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a terminal's encoding is set by the locale")
+def test_foreign_text_in_a_config_reaches_no_terminal_as_it_is(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text('num_workers: 0\n"a[red]b": "\u202eevil"\n', encoding="utf-8")
+    _, out, _ = ran(capsys, "train.yaml", "--from", "healthy")
+    assert "\u202e" not in out

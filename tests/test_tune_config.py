@@ -1,0 +1,364 @@
+"""Configs are changed in place: not one byte differs outside the values that were meant."""
+
+from __future__ import annotations
+
+import difflib
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpusetup.errors import BadInput
+from gpusetup.snapshot import machine_named
+from gpusetup.tune.config import Config, addition, change, read_config, written
+from gpusetup.tune.propose import Facts, Option, Proposal, edits, facts_of, propose
+
+CONFIGS = Path(__file__).resolve().parent / "configs"
+LAPTOP = facts_of(machine_named("rtx3050-laptop"))
+BIG = Facts(
+    gpu="A100", gpus=1, memory_bytes=80 << 30, capability=(8, 0), cores=12, ram_bytes=200 << 30,
+    family="linux",
+)  # fmt: skip
+SMALL = Facts(
+    gpu="T4", gpus=1, memory_bytes=4 << 30, capability=(7, 5), cores=6, ram_bytes=32 << 30,
+    family="linux",
+)  # fmt: skip
+
+
+def tuned(
+    raw: bytes, name: str, facts: Facts, option: Option | None = None
+) -> tuple[bytes, Proposal]:
+    config = read_config(raw, name)
+    proposal = propose(config, facts, option or Option())
+    return written(config, edits(proposal.changes)), proposal
+
+
+def outside(config: Config, proposal: Proposal) -> tuple[str, list[str]]:
+    """The old text without the changed values, and the new values in order."""
+    text, values = config.text, []
+    for edit in reversed(edits(proposal.changes)):
+        text = text[: edit.start] + text[edit.end :]
+    values = [edit.text for edit in edits(proposal.changes)]
+    return text, values
+
+
+def without(text: str, proposal: Proposal) -> str:
+    """The new text with what was written taken out again, from its own places."""
+    shift, rest = 0, text
+    for edit in edits(proposal.changes):
+        at = edit.start + shift
+        assert rest[at : at + len(edit.text)] == edit.text
+        rest = rest[:at] + rest[at + len(edit.text) :]
+        shift -= edit.end - edit.start
+    return rest
+
+
+# --- generated ----------------------------------------------------------------------------------
+
+KEYS = {
+    "batch_size": ("64", "256", "100"), "accumulation_steps": ("1", "2", "4"),
+    "num_workers": ("0", "2", "128"), "pin_memory": ("false", "False", "no", "true"),
+    "persistent_workers": ("false", "off"), "prefetch_factor": ("1", "null", "~", "4"),
+    "use_mixed_precision": ("false", "No"), "compile_model": ("False", "true"),
+    "learning_rate": ("1e-4", "0.001"), "grad_clip": ("1.0",), "base_channels": ("64",),
+    "patch_size": ("48",), "seed": ("0x1F", "010", "1_000"), "name": ("'it''s'", '"a # b"'),
+    "schedule": ("[1, 2, 3]", "{a: 1, b: [x, y]}"), "path": ("~/data", "C:\\x", "a: b".join("''")),
+}  # fmt: skip
+COMMENTS = ("", "  # keep me", "   #", "      # ünïcödé → 漢字")
+LINES = ("", "# a line of its own", "   ", "#---", "# batch_size: 12")
+
+
+def generated(seed: int) -> bytes:
+    """A config of some shape: nested, commented, with anchors, flows, documents, other newlines."""
+    draw = random.Random(seed)
+    newline = draw.choice(("\n", "\n", "\r\n"))
+    documents = [newline.join(document(draw)) for _ in range(draw.choice((1, 1, 1, 2, 3)))]
+    text = f"{newline}---{newline}".join(documents) + draw.choice((newline, ""))
+    head = draw.choice(("", "", "---" + newline, "%YAML 1.2" + newline + "---" + newline))
+    return (draw.choice((b"", b"\xef\xbb\xbf")) if not head else b"") + (head + text).encode()
+
+
+def document(draw: random.Random) -> Iterator[str]:
+    step = " " * draw.choice((1, 2, 4))
+    for section in draw.sample(["train", "data", "optim", "model", "val"], draw.randint(1, 4)):
+        yield f"{section}:{draw.choice(COMMENTS[:2])}"
+        for name in draw.sample(sorted(KEYS), draw.randint(1, 8)):
+            if draw.random() < 0.15:
+                yield draw.choice(LINES)
+            gap = " " * draw.choice((1, 1, 3))
+            value = draw.choice(KEYS[name])
+            yield f"{step}{name}:{gap}{value}{draw.choice(COMMENTS)}"
+        if draw.random() < 0.2:
+            yield f"{step}notes: |"
+            yield f"{step}{step}batch_size: 3"
+    if draw.random() < 0.3:
+        yield "base: &base"
+        yield f"{step}num_workers: 0"
+        yield "derived:"
+        yield f"{step}<<: *base"
+        yield f"{step}batch_size: 64"
+    if draw.random() < 0.3:
+        yield "loader: {batch_size: 64, num_workers: 0, list: [1, 2]}"
+
+
+@pytest.mark.parametrize("facts", [LAPTOP, BIG, SMALL], ids=["laptop", "big", "small"])
+def test_two_hundred_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> None:
+    changed = 0
+    for seed in range(200):
+        raw = generated(seed)
+        config = read_config(raw, "c.yaml")
+        new, proposal = tuned(raw, "c.yaml", facts)
+        changed += bool(proposal.changes)
+        assert (
+            without(new.decode().removeprefix("\ufeff"), proposal) == outside(config, proposal)[0]
+        )
+        assert new.startswith(b"\xef\xbb\xbf") == raw.startswith(b"\xef\xbb\xbf")
+        again, second = tuned(new, "c.yaml", facts)
+        assert (again, second.changes) == (new, ()), seed
+    assert changed > 100
+
+
+def test_another_parser_reads_the_same_but_for_the_changed_settings() -> None:
+    for seed in range(60):
+        raw = generated(seed)
+        try:
+            before = list(yaml.compose_all(raw.decode("utf-8-sig")))
+        except yaml.YAMLError:
+            continue
+        new, proposal = tuned(raw, "c.yaml", BIG)
+        after = list(yaml.compose_all(new.decode("utf-8-sig")))
+        old_leaves, new_leaves = list(leaves(before)), list(leaves(after))
+        assert len(old_leaves) == len(new_leaves)
+        differing = sum(one != other for one, other in zip(old_leaves, new_leaves, strict=True))
+        assert differing == len(proposal.changes)
+
+
+def leaves(nodes: list[yaml.Node]) -> Iterator[str]:
+    seen: set[int] = set()
+    waiting = list(reversed(nodes))
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.ScalarNode):
+            yield node.value
+        elif isinstance(node, yaml.MappingNode):
+            waiting += [part for pair in reversed(node.value) for part in reversed(pair)]
+        else:
+            waiting += reversed(node.value)
+
+
+# --- the effective batch ------------------------------------------------------------------------
+
+
+def test_the_effective_batch_is_kept_whatever_the_numbers() -> None:
+    for size in (1, 7, 16, 32, 48, 96, 97, 100, 512):
+        for steps in (1, 2, 3, 8):
+            raw = f"batch_size: {size}\naccumulation_steps: {steps}\n".encode()
+            for facts in (LAPTOP, BIG, SMALL):
+                values = yaml.safe_load(tuned(raw, "c.yaml", facts)[0])
+                assert values["batch_size"] * values["accumulation_steps"] == size * steps
+
+
+def test_without_a_key_for_accumulation_a_smaller_batch_is_only_advised() -> None:
+    new, proposal = tuned(b"batch_size: 64\n", "c.yaml", LAPTOP)
+    assert new == b"batch_size: 64\n"
+    assert any("a smaller batch alone is another experiment" in word for word in proposal.words)
+
+
+def test_a_larger_effective_batch_comes_only_when_asked_for_with_its_word_on_the_rate() -> None:
+    raw = b"base_channels: 64\nbatch_size: 16\nlr: 1e-4\n"
+    same, proposal = tuned(raw, "c.yaml", BIG)
+    assert same == raw
+    assert any("--grow-batch" in word for word in proposal.words)
+    grown, said = tuned(raw, "c.yaml", BIG, Option(grow=True))
+    assert grown == b"base_channels: 64\nbatch_size: 64\nlr: 1e-4\n"
+    assert any(
+        word.startswith("lr is not written: a batch 4 times as large") for word in said.words
+    )
+
+
+def test_a_measured_size_counts_more_than_a_preset() -> None:
+    raw = b"batch_size: 64\naccumulation_steps: 1\n"
+    new, proposal = tuned(raw, "c.yaml", LAPTOP, Option(measured=40))
+    assert new == b"batch_size: 32\naccumulation_steps: 2\n"
+    assert {one.source for one in proposal.changes} == {"measured on this machine"}
+
+
+# --- what the machine allows ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("facts", "offered"),
+    [
+        (Facts(gpus=1, family="linux"), True),
+        (Facts(gpus=1, family="linux", wsl=True), False),
+        (Facts(gpus=1, family="linux", jetson=True), False),
+        (Facts(gpus=1, family="windows"), False),
+        (Facts(gpus=0, family="macos"), False),
+    ],
+)
+def test_expandable_segments_are_never_offered_where_the_driver_lacks_them(
+    facts: Facts, offered: bool
+) -> None:
+    raw = b"num_workers: 2\nenv:\n  PYTORCH_CUDA_ALLOC_CONF:\n"
+    config = read_config(raw, "c.yaml")
+    proposal = propose(config, facts)
+    said = " ".join([*proposal.words, *(one.edit.text for one in proposal.changes)])
+    assert ("expandable_segments" in said) == offered
+
+
+def test_precision_follows_the_gpu() -> None:
+    rows = (((8, 0), "bf16-mixed"), ((7, 5), "16-mixed"), ((6, 1), "32"))
+    for capability, value in rows:
+        facts = Facts(gpus=1, capability=capability, family="linux")
+        new, _ = tuned(b"trainer:\n  precision: 32\n", "c.yaml", facts)
+        assert new == f"trainer:\n  precision: {value}\n".encode()
+
+
+def test_workers_follow_cores_gpus_and_memory() -> None:
+    rows = (
+        (Facts(cores=16, gpus=1), 16), (Facts(cores=16, gpus=4), 4), (Facts(cores=2, gpus=8), 1),
+        (Facts(cores=96, gpus=1), 16), (Facts(cores=16, gpus=1, ram_bytes=4 << 30), 4),
+        (Facts(cores=16, gpus=1, ram_bytes=16 << 30, family="windows"), 5),
+    )  # fmt: skip
+    for facts, count in rows:
+        assert tuned(b"num_workers: 99\n", "c.yaml", facts)[0] == f"num_workers: {count}\n".encode()
+
+
+# --- what cannot be read, and what is left ------------------------------------------------------
+
+REFUSED = (
+    ("a tab", b"a: 1\n\tbatch_size: 2\n", "line 2, column 1: a tab where YAML takes only blanks"),
+    ("a key twice", b"a: 1\nbatch_size: 2\nbatch_size: 4\n", "line 3, column 1: the key 'batch"),
+    ("an open list", b"a: [1, 2\n", "line 2"),
+    ("no such anchor", b"a: *x\n", "line 1, column 4: found undefined alias"),
+    ("no UTF-8", b"a: \xff\n", "line 1: not UTF-8"),
+    ("UTF-16", "a: 1\n".encode("utf-16"), "not UTF-8"),
+    ("too deep", b"[" * 5000, "nested too deeply"),
+    ("a control code", b"a: \x01\n", "not YAML"),
+)
+
+
+@pytest.mark.parametrize(("raw", "said"), [row[1:] for row in REFUSED], ids=[r[0] for r in REFUSED])
+def test_what_is_no_config_is_refused_with_its_place(raw: bytes, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_config(raw, "c.yaml")
+    assert said in caught.value.message
+
+
+LEFT = (
+    (b'batch_size: "32"\n', 'batch_size (line 1) is text ("32"), not a number: left as it is'),
+    (b"batch_size: auto\n", "batch_size (line 1) is auto: the trainer fills it in"),
+    (b"batch_size: -4\n", "batch_size (line 1) is -4: that is no batch size"),
+    (b"batch_size: 0\n", "batch_size (line 1) is 0: that is no batch size"),
+    (b"batch_size: [64, 32]\n", "batch_size (line 1) is a list, one for each stage"),
+    (b"batch_size: 1e3\n", "batch_size (line 1) is 1e3, not a plain number"),
+    (b"batch_size: 0x20\n", "batch_size (line 1) is 0x20, not a plain number"),
+    (b"batch_size:\n", "batch_size (line 1) is empty, not a plain number"),
+    (b"batch_size: !foo 64\n", "batch_size (line 1) is !foo 64, not a plain number"),
+    (b"a: &x 64\nbatch_size: *x\n", "batch_size (line 2) is shared through an anchor"),
+)
+
+
+@pytest.mark.parametrize(("raw", "said"), LEFT, ids=[raw.decode() for raw, _ in LEFT])
+def test_a_value_that_is_no_plain_number_is_left_and_named(raw: bytes, said: str) -> None:
+    new, proposal = tuned(raw, "c.yaml", LAPTOP)
+    assert new == raw
+    assert any(word.startswith(said) for word in proposal.words), proposal.words
+
+
+def test_what_an_anchor_shares_is_left_as_a_whole() -> None:
+    raw = b"d: &d\n  num_workers: 0\ntrain:\n  <<: *d\nval:\n  <<: *d\n"
+    new, proposal = tuned(raw, "c.yaml", BIG)
+    assert new == raw
+    assert any("used in several places through an anchor" in word for word in proposal.words)
+
+
+def test_validation_and_other_texts_are_not_taken_for_training() -> None:
+    raw = b"val:\n  batch_size: 640\nnote: |\n  batch_size: 640\ntest_loader: {num_workers: 0}\n"
+    assert propose(read_config(raw, "c.yaml"), LAPTOP).found == 0
+
+
+def test_an_edit_that_reaches_further_than_its_value_is_refused() -> None:
+    config = read_config(b"batch_size: 64\nother: 1\n", "c.yaml")
+    setting = next(one for one in config.settings if one.path == ("batch_size",))
+    edit = change(config, setting, "16")
+    assert edit is not None
+    from gpusetup.value import replace
+
+    with pytest.raises(BadInput):
+        written(config, [replace(edit, text="16\nmore: 2")])
+    with pytest.raises(BadInput):
+        written(config, [replace(edit, end=edit.end + 9)])
+
+
+def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> None:
+    rows = (
+        (b"a:\r\n batch_size: 8 #\r\n z: 1\r\n", b"a:\r\n batch_size: 8 #\r\n new: 1\r\n z: 1\r\n"),
+        (b"- batch_size: 8", b"- batch_size: 8\n  new: 1"),
+        (b"{batch_size: 8}\n", None),
+        (b"batch_size: 8\n...\n", b"batch_size: 8\nnew: 1\n...\n"),
+    )  # fmt: skip
+    for raw, expected in rows:
+        config = read_config(raw, "c.yaml")
+        beside = next(one for one in config.settings if one.path[-1:] == ("batch_size",))
+        edit = addition(config, beside, "new", "1")
+        assert (written(config, [edit]) if edit else None) == expected
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def test_json_is_changed_by_places_too() -> None:
+    raw = b'{\n\t"train_micro_batch_size_per_gpu": 64,\t"x": [1.0, "\\u00e9"],\n\t"zero": {}\n}'
+    new, _ = tuned(raw, "ds.json", LAPTOP)
+    assert new == (
+        b'{\n\t"train_micro_batch_size_per_gpu": 16,\n\t"gradient_accumulation_steps": 4,'
+        b'\t"x": [1.0, "\\u00e9"],\n\t"zero": {}\n}'
+    )
+    assert tuned(new, "ds.json", LAPTOP)[0] == new
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b'{"a": 1,}', "c.json, line 1, column "),
+        (b'{"a": 1, "a": 2}', "the key 'a' stands twice"),
+        (b"// c\n{}", "line 1, column 1: not JSON"),
+        (b'{"a": NaN}', "not JSON"),
+        (b"", "line 1, column 1: not JSON"),
+    ],
+)
+def test_what_is_no_json_is_refused_with_its_place(raw: bytes, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_config(raw, "c.json")
+    assert said in caught.value.message
+
+
+# --- real trainers ------------------------------------------------------------------------------
+
+KNOWN = sorted(path.name for path in CONFIGS.iterdir() if path.suffix != ".diff")
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_configs_of_known_trainers_change_only_where_meant(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    raw = (CONFIGS / name).read_bytes()
+    new, proposal = tuned(raw, name, LAPTOP)
+    assert without(new.decode(), proposal) == outside(read_config(raw, name), proposal)[0]
+    assert tuned(new, name, LAPTOP)[0] == new
+    lines = difflib.unified_diff(
+        raw.decode().splitlines(), new.decode().splitlines(), lineterm="", n=0
+    )
+    text = "\n".join([*lines, *(f"· {word}" for word in proposal.words)]) + "\n"
+    same = request.getfixturevalue("same_as_file")
+    same(text, CONFIGS.parent / "rendered" / "tune" / f"{name}.txt")
+
+
+def test_at_least_five_known_trainers_are_among_them() -> None:
+    assert len(KNOWN) >= 5

@@ -1,0 +1,138 @@
+"""The batch search on simulated devices, and its rules."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from gpusetup.tune.search import (
+    Goal,
+    Trial,
+    answer,
+    fastest,
+    next_batch,
+    next_for_speed,
+    search,
+)
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+
+import compare_search
+
+GIB = 1 << 30
+
+
+def runs(seed: int, count: int) -> list[tuple[compare_search.Run, int]]:
+    drawn = list(compare_search.devices(seed, count))
+    return [(compare_search.ours(one, seed + i), one.maximum()) for i, one in enumerate(drawn)]
+
+
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_on_simulated_devices_five_trials_find_nearly_the_largest_and_nothing_unsafe(
+    seed: int,
+) -> None:
+    done = runs(seed, 200)
+    parts = [(run.batch or 0) / true for run, true in done]
+    assert {true for _, true in done} >= {7, 7192}
+    assert statistics.mean(run.trials for run, _ in done) <= 5
+    assert all(run.tested for run, _ in done)
+    assert max(parts) <= 1
+    assert sum(part >= 0.985 for part in parts) >= 199
+    assert sum(run.failures <= 1 for run, _ in done) >= 196
+
+
+def straight(static: int, each: int, limit: int, batch: int) -> Trial:
+    peak = static + each * batch
+    if peak > limit:
+        return Trial(batch=batch, status="oom")
+    return Trial(batch=batch, status="ok", peak_bytes=peak, static_bytes=static, readings=8)
+
+
+@given(
+    static=some.integers(0, 40 * GIB),
+    each=some.integers(1 << 12, 30 * GIB),
+    limit=some.integers(GIB, 80 * GIB),
+    largest=some.one_of(some.none(), some.integers(1, 4096)),
+    multiple=some.sampled_from([1, 8, 64]),
+    power=some.booleans(),
+)
+def test_only_sizes_of_the_grid_are_tried_and_only_one_that_ran_is_answered(
+    static: int, each: int, limit: int, largest: int | None, multiple: int, power: bool
+) -> None:
+    goal = Goal(limit_bytes=limit, largest=largest, multiple=multiple, power_of_two=power)
+    trials = search(lambda batch: straight(static, each, limit, batch), goal)
+    assert len(trials) <= goal.trials
+    sizes = [trial.batch for trial in trials]
+    assert len(set(sizes)) == len(sizes)
+    assert all(size <= (largest or size) for size in sizes)
+    assert all(size & (size - 1) == 0 if power else size % multiple == 0 for size in sizes)
+    found = answer(trials, goal)
+    assert found is None or found in [one.batch for one in trials if one.status == "ok"]
+
+
+@given(static=some.integers(1, 30), each=some.integers(1, 20), power=some.booleans())
+def test_where_memory_is_a_straight_line_the_largest_is_found_exactly(
+    static: int, each: int, power: bool
+) -> None:
+    limit = 64 * GIB
+    goal = Goal(limit_bytes=limit, power_of_two=power)
+    trials = search(lambda one: straight(static * GIB, each * (GIB >> 2), limit, one), goal)
+    true = (limit - static * GIB) // (each * (GIB >> 2))
+    best = 1 << (true.bit_length() - 1) if power else true
+    assert (answer(trials, goal) or 0) >= 0.985 * best
+    assert sum(trial.status == "oom" for trial in trials) <= 1
+
+
+def test_nothing_fits_where_one_sample_is_too_much() -> None:
+    goal = Goal(limit_bytes=GIB)
+    trials = search(lambda batch: Trial(batch=batch, status="oom"), goal)
+    assert [trial.batch for trial in trials] == [8, 2, 1]
+    assert answer(trials, goal) is None
+
+
+def test_an_error_ends_the_search_at_once() -> None:
+    goal = Goal(limit_bytes=GIB)
+    trials = search(lambda batch: Trial(batch=batch, status="error", detail="no data"), goal)
+    assert len(trials) == 1
+
+
+def test_a_size_that_ran_above_the_limit_is_not_answered_and_tells_where_the_limit_is() -> None:
+    goal = Goal(limit_bytes=10 * GIB)
+
+    def probe(batch: int) -> Trial:
+        return straight(GIB, GIB // 4, 12 * GIB, batch)
+
+    over = [probe(40)]
+    trials = search(probe, goal, [probe(8), *over])
+    assert answer(trials, goal) == 36
+    assert len(trials) <= 5
+
+
+def test_the_second_size_is_never_more_than_thirty_two_times_the_first() -> None:
+    flat = Trial(batch=8, status="ok", peak_bytes=GIB, static_bytes=GIB, readings=8, noise=0.0)
+    assert (next_batch([flat], Goal(limit_bytes=80 * GIB)) or 0) <= 8 * 32
+
+
+def test_the_fastest_is_the_smallest_at_the_knee_and_halves_are_tried_below_the_largest() -> None:
+    goal = Goal(limit_bytes=GIB)
+    speeds = {128: 1000.0, 64: 990.0, 32: 960.0, 16: 600.0}
+    trials = [Trial(batch=128, status="ok", samples_per_second=speeds[128])]
+    while (batch := next_for_speed(trials, goal)) is not None:
+        trials.append(Trial(batch=batch, status="ok", samples_per_second=speeds[batch]))
+    assert [trial.batch for trial in trials] == [128, 64, 32, 16]
+    assert fastest(trials, goal) == 32
+
+
+def test_where_nvml_tells_the_smallest_that_keeps_the_gpu_busy_is_taken() -> None:
+    goal = Goal(limit_bytes=GIB)
+    rows = ((16, 40.0, 60.0), (32, 90.0, 88.0), (64, 100.0, 97.0))
+    trials = [
+        Trial(batch=b, status="ok", samples_per_second=s, utilization_percent=u) for b, s, u in rows
+    ]
+    assert fastest(trials, goal, busy=85.0) == 32
+    assert fastest(trials, goal, busy=99.0) == 64
