@@ -52,20 +52,9 @@ def commands() -> Iterator[tuple[Path, str]]:
 
 
 def findings() -> Iterator[tuple[Path, str]]:
-    from gpusetup.rules.knowledge import facts
+    from findings_reference import page
 
-    parts = [GENERATED, "# Findings\n\nWhat `gpusetup doctor` can find, and from what.\n"]
-    for row in facts():
-        parts.append(f"\n## {row.id}\n\n{row.title[0].upper()}{row.title[1:]}. {row.means}\n\n")
-        said = {
-            "Proven by": row.proven_by,
-            "Not when": row.not_when,
-            "Way out": row.way_out,
-            "Explains": ", ".join(f"`{id}`" for id in row.explains),
-            "Source": row.source,
-        }
-        parts += [f"- {label}: {text}\n" for label, text in said.items() if text]
-    yield REFERENCE / "findings.md", "".join(parts)
+    yield REFERENCE / "findings.md", page(GENERATED)
 
 
 def transcripts() -> Iterator[tuple[Path, str]]:
