@@ -85,6 +85,7 @@ def kept(kind: str, model: str, dtype: str, amp: bool) -> dict[str, Any]:
     cls = getattr(transformers, model)
     for layers in (1, 3):
         values = {**OWN.get(kind, SMALL), "resid_pdrop": 0.0, "attn_pdrop": 0.0, "embd_pdrop": 0.0}
+        values["vocab_size"] = 1000
         values["n_layer" if kind == "gpt2" else "num_hidden_layers"] = layers
         config = cls.config_class(**values)
         config.use_cache = False

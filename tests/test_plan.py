@@ -337,6 +337,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, "--gpu-mem", "1e9GiB"), "is no size"),
         (("--cells", str(CELLS), "--optimizer", "sgd"), "`--optimizer` has no part"),
         (("--cells", str(CELLS), *H20), "exclude each other"),
+        (("--calibrate", str(CELLS), "--safe"), "exclude each other"),
         (("--cells", "/nowhere.csv"), "Cannot read /nowhere.csv"),
         ((*MODEL, *H20, "--constants", "/nowhere.json"), "Cannot read /nowhere.json"),
         ((*MODEL, "--from", "no-such-machine"), "no-such-machine"),

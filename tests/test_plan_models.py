@@ -40,7 +40,7 @@ def reference() -> Any:
         [sys.executable, "-W", "ignore", str(HERE / "plan_reference.py"), json.dumps(families)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])

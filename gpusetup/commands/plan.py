@@ -26,7 +26,7 @@ SUMMARY = (
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --context 32768 --gpu "A100 80GB" --gpus 4',
     "gpusetup plan --params 124M --batch 2048 --gpus 8 --gpu-mem 8GiB --strategy ddp",
-    "gpusetup plan --model path/to/config.json --gpu H100 --gpus 8 --max-context",
+    "gpusetup plan --model path/to/config.json --gpu H200 --gpus 8 --max-context",
     "gpusetup plan --code train:build --batch 32 --amp bf16 --gpu-mem 24GiB",
 )
 STRATEGIES = ("single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
@@ -170,7 +170,11 @@ def _cells(options: argparse.Namespace, out: Console) -> int:
 
     rows = read_rows(Path(options.cells), load_catalog().gpus)
     constants = _constants(options)
-    found = tuple(plans(rows, constants, predict=options.predict, safe=options.safe))
+    found = tuple(
+        plans(
+            rows, constants, predict=bool(options.predict or options.constants), safe=options.safe
+        )
+    )
     out.answer(PlanCellsAnswer(cells=found), plain(cells_text(found)))
     return 0
 
@@ -288,6 +292,7 @@ def _said(options: argparse.Namespace) -> set[str]:
     }
     solve = {"context": "--max-context", "batch": "--max-batch", "gpus": "--gpus-needed"}
     flags |= {flag: options.solve == name for name, flag in solve.items()}
+    flags |= {"--safe": options.safe, "--predict": options.predict}
     flags |= {"--from": options.machine_from, "--json": options.json, "--png": options.png}
     flags["--format yaml"] = options.format == "yaml"
     return {flag for flag, value in flags.items() if value}
