@@ -419,7 +419,8 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 def documented() -> list[str]:
     text = (DOCS / "how-to" / "plan.md").read_text(encoding="utf-8")
-    found = [line[2:] for line in text.splitlines() if line.startswith("$ gpusetup plan")]
+    lines = [line.removeprefix("$ ") for line in text.splitlines()]
+    found = [line for line in lines if line.startswith("gpusetup plan")]
     return [line for line in found if "path/to" not in line and ".csv" not in line]
 
 
