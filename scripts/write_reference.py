@@ -57,6 +57,42 @@ def findings() -> Iterator[tuple[Path, str]]:
     yield REFERENCE / "findings.md", page(GENERATED)
 
 
+def verify_checks() -> Iterator[tuple[Path, str]]:
+    """The checks of verify, and apart from them what no CPU can show."""
+    from gpusetup.verify.checks import every
+
+    rows = tuple(every())
+    text = (ROOT / "scripts" / "verify-checks.md").read_text(encoding="utf-8")
+    told = {
+        "checks": "\n".join(
+            f"### {row.name}\n\nOn {_places(row.on)}. Proves: {row.proves}.\n\n"
+            f"A failure means: {row.means}. Next step: {row.then}.\n"
+            for row in rows
+        ),
+        "gpu_only": "\n".join(
+            f"- `{row.name}`: {row.proves}" for row in rows if not _on_cpu(row.on)
+        ),
+    }
+    yield REFERENCE / "verify-checks.md", GENERATED + text.format(**told)
+
+
+PLACES = {
+    "host": "the host",
+    "ranks": "several ranks",
+    "cuda": "every GPU",
+    "cpu": "the CPU",
+}
+
+
+def _places(on: tuple[str, ...]) -> str:
+    places = dict.fromkeys(PLACES[place.partition(":")[0]] for place in on)
+    return " and ".join(places)
+
+
+def _on_cpu(on: tuple[str, ...]) -> bool:
+    return any(place in ("cpu", "host:cpu", "host:none", "ranks:cpu") for place in on)
+
+
 def transcripts() -> Iterator[tuple[Path, str]]:
     """The pages whose ```console blocks show what a command prints: run again, word for word."""
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
@@ -104,7 +140,7 @@ def peaks() -> Iterator[tuple[Path, str]]:
     yield ROOT / "gpusetup" / "verify" / "peaks.json", f"{head}{lines}\n}}}}\n"
 
 
-WRITERS = (peaks, schemas, commands, transcripts, findings)
+WRITERS = (peaks, schemas, commands, verify_checks, transcripts, findings)
 
 
 def main() -> int:

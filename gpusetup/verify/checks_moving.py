@@ -82,8 +82,8 @@ def rated(detail: str, found: Tuple[float, float], floor: float, unit: str) -> O
     return Outcome(FAILED, f"{detail}, but slowly", rate, floor, unit, hint, spread=spread)
 
 
-FLOORS = {"cpu": 0.0005, "cuda": 0.05}
-"""TFLOP/s in float32 below which something is wrong: a fortieth of one core with SSE at 2.5 GHz (20
+FLOORS = {"cpu": 0.001, "cuda": 0.05}
+"""TFLOP/s in float32 below which something is wrong: a twentieth of one core with SSE at 2.5 GHz (20
 GFLOP/s); a fifth of the smallest GPU that torch supports (Jetson Nano, 0.24 by its data sheet)."""
 FAST = {"cpu": 768, "cuda": 4096}
 

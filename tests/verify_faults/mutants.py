@@ -1,0 +1,12 @@
+"""The mutants: what is wrong with torch, and the check that must name it.
+
+Each check that runs on a CPU is the only one to see some mutant.
+"""
+
+from verify_faults.arithmetic import FUNCTIONS, ORDER, PRODUCTS
+from verify_faults.mutant import Mutant
+from verify_faults.programs import MACHINE, NETWORKS
+
+MUTANTS = (*PRODUCTS, *FUNCTIONS, *ORDER, *NETWORKS, *MACHINE)
+
+__all__ = ["MUTANTS", "Mutant"]
