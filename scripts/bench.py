@@ -16,6 +16,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ class Row:
 class Cost:
     seconds: float
     peak_mib: float
+    processor_seconds: float = 0.0
 
 
 def cost(argv: Sequence[str], *, environment: dict[str, str] | None = None) -> Cost:
@@ -57,7 +59,8 @@ def cost(argv: Sequence[str], *, environment: dict[str, str] | None = None) -> C
     )
     _, _, usage = os.wait4(child.pid, 0)
     child.returncode = 0
-    return Cost(time.perf_counter() - began, usage.ru_maxrss / 1024)
+    processor = usage.ru_utime + usage.ru_stime
+    return Cost(time.perf_counter() - began, usage.ru_maxrss / 1024, processor)
 
 
 def paired(a: Sequence[str], b: Sequence[str], runs: int) -> tuple[float, float, float]:
@@ -142,6 +145,13 @@ def verify(runs: int) -> Iterator[Row]:
     yield at_most("verify quick / import torch", ours, [PYTHON, "-c", "import torch"], 1.3, runs)
 
 
+def install(runs: int) -> Iterator[Row]:
+    from bench_install import install_rows
+
+    for name, measured, promise, kept in install_rows(min(runs, 3)):
+        yield Row(name=f"install: {name}", measured=measured, promise=promise, kept=kept)
+
+
 def plan(runs: int) -> Iterator[Row]:
     cells = "gpusetup/data/plan/cells.csv"
     one = ("--model", "qwen3-8b", "--context", "32768", "--gpu", "A100 80GB", "--gpus", "4")
@@ -152,11 +162,50 @@ def plan(runs: int) -> Iterator[Row]:
     yield under("plan --calibrate, 560 rows", fit, 5, None, runs)
 
 
+REPORTS_A_SECOND = 300
+
+
+def reports(runs: int) -> Iterator[Row]:
+    """`doctor --reports DIR --json` over rendered reports: how many a second, and in what memory."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from report_messages import MESSAGES
+    from writers import mixture
+
+    texts = [mixture(seed, tuple(text for _, text in MESSAGES)) for seed in range(500)]
+    with tempfile.TemporaryDirectory() as folder:
+        few, many = (_written(Path(folder) / str(count), texts, count) for count in (1000, 10_000))
+        first = cost(gpusetup("doctor", "--reports", str(few), "--json"))
+        second = cost(gpusetup("doctor", "--reports", str(many), "--json"))
+    rate = 9000 / (second.processor_seconds - first.processor_seconds)
+    yield Row(
+        name="doctor --reports --json",
+        measured=f"{rate:.0f} reports a second of one core",
+        promise=f"at least {REPORTS_A_SECOND}",
+        kept=rate >= REPORTS_A_SECOND,
+    )
+    grown = second.peak_mib - first.peak_mib
+    yield Row(
+        name="memory, 1,000 and 10,000 reports",
+        measured=f"{first.peak_mib:.0f} and {second.peak_mib:.0f} MiB",
+        promise="10 MiB more at most",
+        kept=grown <= 10,
+    )
+
+
+def _written(folder: Path, texts: Sequence[str], count: int) -> Path:
+    folder.mkdir()
+    for number in range(count):
+        (folder / f"{number:06}.txt").write_text(texts[number % len(texts)], encoding="utf-8")
+    return folder
+
+
 GROUPS: dict[str, Callable[[int], Iterator[Row]]] = {
     "start": start,
     "doctor": doctor,
     "verify": verify,
+    "install": install,
     "plan": plan,
+    "reports": reports,
 }
 
 

@@ -102,8 +102,8 @@ def main() -> int:
     began = time.perf_counter()
     bad = fuzz(options.damaged, options.seed) + invariance(options.harmless, options.seed)
     print(
-        f"seed {options.seed}: {options.damaged} damaged, {options.harmless} x {len(HARMLESS)} harmless, "
-        f"{bad} bad, {time.perf_counter() - began:.0f} s"
+        f"seed {options.seed}: {options.damaged} damaged, "
+        f"{options.harmless} x {len(HARMLESS)} harmless, {bad} bad, {time.perf_counter() - began:.0f} s"
     )
     return 1 if bad else 0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from gpusetup.model import Gpu, Snapshot
 from gpusetup.snapshot import example_machines, machine_named
@@ -15,6 +16,7 @@ from gpusetup.snapshot import example_machines, machine_named
 MIB = 1 << 20
 
 
+@lru_cache
 def machines() -> tuple[Snapshot, ...]:
     """The example machines, each completed by what a text of it would show."""
     return tuple(machine_named(name) for name in example_machines())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 WHOLE = 2 * MIB
-"""Bytes of a text that are read in full: of a longer one its beginning, its end, and what matters."""
+"""Bytes of a text that are read in full; of a longer one its beginning, end, and what matters."""
 BLOCK = MIB
 KEPT = 2 * MIB
 """How much of the middle of a long log is kept."""
@@ -49,24 +49,36 @@ def read_text(name: str) -> bytes:
 
 def sifted(stream: BinaryIO) -> bytes:
     """All of a short text; of a long one the first part, the telling lines, and the last part."""
+    from gpusetup.report.decode import is_wide
+
     head = stream.read(WHOLE)
     if len(head) < WHOLE:
         return head
-    middle: list[bytes] = []
-    tail, kept = b"", 0
+    if is_wide(head):
+        return head
+    cut = head.rfind(b"\n") + 1 or len(head)
+    head, rest = head[:cut], head[cut:]
+    return b"".join((head, *_middle_and_end(stream, rest)))
+
+
+def _middle_and_end(stream: BinaryIO, rest: bytes) -> Iterator[bytes]:
+    """The telling lines up to `KEPT` bytes, then the last block whole."""
+    kept = 0
     seen: dict[bytes, int] = {}
     while block := stream.read(BLOCK):
-        text = tail + block
-        tail = text[-BLOCK:]
-        if kept < KEPT and len(text) > BLOCK:
-            lines = telling(text[:-BLOCK], seen)
-            kept += sum(map(len, lines))
-            middle += lines
-    return b"\n".join((head, *middle, tail))
+        rest += block
+        if len(rest) < 2 * BLOCK:
+            continue
+        cut = rest.rfind(b"\n", 0, len(rest) - BLOCK) + 1 or len(rest) - BLOCK
+        for line in telling(rest[:cut], seen) if kept < KEPT else ():
+            kept += len(line) + 1
+            yield line + b"\n"
+        rest = rest[cut:]
+    yield rest
 
 
 def telling(text: bytes, seen: dict[bytes, int]) -> list[bytes]:
-    """The lines that may say something; one that differs in its numbers only is kept three times."""
+    """The lines that may say something; what differs in numbers only is kept three times."""
     kept = []
     for line in text.split(b"\n"):
         if not TELLING.search(line, 0, 2000):
@@ -97,7 +109,7 @@ class ReportAnswer(DoctorAnswer):
 
 
 def answer_folder(folder: str, out: Console, catalog: Catalog) -> int:
-    """One line for each file of a folder, in the order of their names; 1 where one is not healthy."""
+    """One line for each file of a folder, by name; 1 where one is not healthy."""
     names = files(folder)
     codes: set[int] = set()
     if out.output:

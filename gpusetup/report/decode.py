@@ -42,6 +42,13 @@ def decode(raw: bytes) -> str:
         return _by_likelihood(raw)
 
 
+def is_wide(raw: bytes) -> bool:
+    """Whether a text has two or four bytes a character: its lines cannot be told apart as bytes."""
+    return raw.startswith(tuple(mark for mark, name in MARKS if name != "utf-8-sig")) or bool(
+        _wide(raw)
+    )
+
+
 def _wide(raw: bytes) -> str | None:
     """UTF-16 without a mark: every other byte of a Latin text is zero."""
     sample = raw[:SAMPLE]
@@ -82,8 +89,8 @@ def is_binary(raw: bytes) -> bool:
 def without_mojibake(text: str) -> str:
     """UTF-8 that was once read as CP1252, read right; a line that is no such thing stays.
 
-    >>> without_mojibake("\\u00e2\\u20ac\\u02dcfoo\\u00e2\\u20ac\\u2122 bar")
-    '‘foo’ bar'
+    >>> without_mojibake("\\u00c3\\u00a9cran")
+    'écran'
     """
     if text.isascii() or not any(mark in text for mark in MOJIBAKE):
         return text

@@ -134,7 +134,7 @@ def _refused(text: Text, place: int, found: re.Match[str], requirement: str) -> 
         values["index"] = index
     yield event(text, "no-matching-distribution", place, place + len(found.group()[:300]), values)
     pin = PIN.search(requirement)
-    if pin and requirement.startswith("torch=") or (pin and requirement[5:6] in "<>~["):
+    if pin and requirement[5:6] in ("=", "<", ">", "~", "["):
         yield from _pinned(pin, text.source(place), SURE)
 
 

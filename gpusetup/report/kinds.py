@@ -105,7 +105,11 @@ DRIVER = _kinds(
         "a tool could not find `CUDA Version` in the newer banner and took CPU or its oldest build",
     ),
     ("new-smi-banner", "", "nvidia-smi from 610 on: KMD Version, CUDA UMD Version"),
-    ("cuda-version-err", "why", "nvidia-smi: CUDA Version: ERR! (under WSL the kind is wsl-driver)"),
+    (
+        "cuda-version-err",
+        "why",
+        "nvidia-smi: CUDA Version: ERR! (under WSL the kind is wsl-driver)",
+    ),
     ("throttled", "reason", "clocks are held down: SW Power Cap, HW Slowdown, thermal"),
     ("uvm-missing", "", "modprobe: nvidia-uvm not found; /dev/nvidia-uvm: no such file"),
     (

@@ -91,8 +91,10 @@ def choose(claims: Iterable[Claim]) -> tuple[dict[str, Any], tuple[Reading, ...]
     for subject, told in by.items():
         ranked = sorted(told, key=lambda claim: -claim.trust)
         chosen[subject] = _fullest(ranked)
-        different = {str(claim.value): claim for claim in reversed(ranked)}
-        for claim in list(reversed(different.values()))[:READINGS_A_SUBJECT]:
+        different: dict[str, Claim] = {}
+        for claim in ranked:
+            different.setdefault(str(claim.value), claim)
+        for claim in list(different.values())[:READINGS_A_SUBJECT]:
             reading = Reading(subject=subject, source=claim.source, value=str(claim.value))
             readings.append(reading)
     return chosen, tuple(readings)

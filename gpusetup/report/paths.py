@@ -106,8 +106,34 @@ def environments(flat: str) -> Iterator[Fact]:
 
 
 STDLIB = frozenset(
-    "random dis types typing numbers queue copy inspect enum string select signal token tokenize "
-    "statistics secrets code operator logging platform profile calendar io json abc ast".split()
+    [
+        "random",
+        "dis",
+        "types",
+        "typing",
+        "numbers",
+        "queue",
+        "copy",
+        "inspect",
+        "enum",
+        "string",
+        "select",
+        "signal",
+        "token",
+        "tokenize",
+        "statistics",
+        "secrets",
+        "code",
+        "operator",
+        "logging",
+        "platform",
+        "profile",
+        "calendar",
+        "io",
+        "json",
+        "abc",
+        "ast",
+    ]
 )
 """Modules that torch's import needs: a file of that name in the working folder hides them."""
 

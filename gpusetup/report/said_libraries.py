@@ -77,7 +77,7 @@ LOADER = (
     row(
         "library-conflict",
         "undefined symbol",
-        rf"lib(?:torch_cuda\w*|torch_python|torch_cpu|torch|c10_cuda|caffe2\w*)\.so: undefined symbol: (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|curand|cusolver|nvrtc|nvml|_nv|__cuda)\w*)",
+        r"lib(?:torch_cuda\w*|torch_python|torch_cpu|torch|c10_cuda|caffe2\w*)\.so: undefined symbol: (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|curand|cusolver|nvrtc|nvml|_nv|__cuda)\w*)",
     ),
     row(
         "library-conflict",

@@ -64,11 +64,14 @@ def _table_events(smi: Smi, lines: Iterable[str], start: int) -> Iterator[Fact]:
         yield Claim(subject="os.family", value="linux", source=source, trust=HINT)
 
 
+LOG_WORDS = ("nvsmi log", "clocks event reasons", "clocks throttle reas")
+
+
 def logs(text: Text) -> Iterator[Fact]:
     """`nvidia-smi -q`, whole or a part."""
-    if "nvsmi log" not in text.low and not any(map(GPU_HEAD.match, text.lines)):
-        if not any(word in text.low for word in ("clocks event reasons", "clocks throttle reas")):
-            return
+    told = any(word in text.low for word in LOG_WORDS)
+    if not told and not any(map(GPU_HEAD.match, text.lines)):
+        return
     starts = [n for n, line in enumerate(text.lines) if "NVSMI LOG" in line] or [0]
     for start, end in pairwise((*starts, len(text.lines))):
         lines = indented(text.lines[start : min(end, start + LINES_OF_A_LOG)])

@@ -1,0 +1,122 @@
+"""The way into a thread is undone: encodings, quotes, prefixes, wraps; whatever the bytes are."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from damage import HARMLESS, Way, damaged
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report_messages import MESSAGES
+from writers import mixture
+
+from gpusetup.catalog import load_catalog
+from gpusetup.codec import to_json
+from gpusetup.report.clean import cleaned
+from gpusetup.report.decode import decode, is_binary
+from gpusetup.report.read import read_bytes, read_report
+from gpusetup.rules.judge import Diagnosis, diagnose
+
+TEXTS = tuple(text for _, text in MESSAGES)
+
+
+def answer(raw: bytes) -> Diagnosis:
+    return diagnose(read_bytes(raw), load_catalog())
+
+
+def told(diagnosis: Diagnosis) -> tuple[object, ...]:
+    machine = diagnosis.snapshot
+    return (
+        diagnosis.cause,
+        tuple(sorted(finding.id for finding in diagnosis.findings)),
+        (diagnosis.answer.torch, diagnosis.answer.backend),
+        (machine.driver.version, machine.driver.cuda, machine.torch.version, machine.torch.cuda),
+        (machine.python.version, machine.os.family),
+        tuple(gpu.name for gpu in machine.gpus or ()),
+    )
+
+
+@pytest.mark.parametrize("way", HARMLESS, ids=lambda way: way.__name__)
+def test_the_answer_is_the_same_after_a_harmless_way(way: Way) -> None:
+    """`scripts/fuzz_reports.py --harmless 1000` is the long form."""
+    for seed in range(100, 115):
+        text = mixture(seed, TEXTS)
+        assert told(answer(way(text))) == told(answer(text.encode())), (seed, way.__name__)
+
+
+def test_two_ways_together_change_nothing_either() -> None:
+    draw = random.Random(7)
+    for seed in range(200, 230):
+        text = mixture(seed, TEXTS)
+        first, second = draw.sample(HARMLESS[:16], 2)
+        twice = second(first(text).decode())
+        assert told(answer(twice)) == told(answer(text.encode())), (seed, first, second)
+
+
+def test_damaged_texts_are_read_without_an_exception() -> None:
+    """`scripts/fuzz_reports.py --damaged 200000` is the long form."""
+    for seed in range(400):
+        diagnosis = answer(damaged(mixture(seed, TEXTS).encode(), random.Random(seed)))
+        to_json(diagnosis.snapshot)
+        assert all(finding.id != "rule-broken" for finding in diagnosis.findings), seed
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=400))
+def test_any_bytes_are_read(raw: bytes) -> None:
+    to_json(answer(raw).snapshot)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=300), st.sampled_from(TEXTS), st.text(max_size=300))
+def test_any_text_around_a_message_is_read(before: str, message: str, after: str) -> None:
+    to_json(read_report(before + message + after))
+
+
+PICTURE = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(random.Random(1).randbytes(4000))
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"\n\n  \n", b"hello", PICTURE, b"\x00" * 5000, b"\xff\xfe", b"\xef\xbb\xbf"]
+)
+def test_what_says_nothing_is_unknown(raw: bytes) -> None:
+    assert answer(raw).cause == "unknown"
+
+
+def test_a_picture_is_binary_and_utf_16_is_not() -> None:
+    assert is_binary(PICTURE)
+    assert not is_binary("NVIDIA-SMI 535.104.05".encode("utf-16"))
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"]
+)
+def test_the_usual_encodings(encoding: str) -> None:
+    text = "Ça ne marche pas: libcudart.so.12 à l’écran, NVIDIA-SMI 535.104.05 pas là"
+    assert decode(text.encode(encoding)) == text
+
+
+def test_a_character_cut_at_the_end_loses_only_itself() -> None:
+    raw = "CUDA error: 显卡".encode()
+    assert decode(raw[:-1]).startswith("CUDA error: 显")
+
+
+def test_two_reports_of_one_line_each_keep_their_lines() -> None:
+    assert cleaned("a\r\nb\rc\u2028d") == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GPU 0: NVIDIA A10 (UUID: GPU-1)",
+        "|   0  NVIDIA L4                      On  |   00000000:00:03.0 Off |                    0 |",
+        "Python 3.10.13 | packaged by conda-forge | (main)",
+        ">>> import torch",
+        '  File "/home/user/x.py", line 3, in <module>',
+        "[pip3] torch==2.5.1",
+        'torch 2.5.1 requires nvidia-cublas-cu12==12.4.5.8; platform_system == "Linux"',
+    ],
+)
+def test_what_programs_print_is_not_taken_for_a_prefix(line: str) -> None:
+    assert cleaned(line) == [line]
