@@ -12,6 +12,7 @@ environment of their own in the user's cache folder.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import statistics
 import subprocess
@@ -167,11 +168,10 @@ REPORTS_A_SECOND = 300
 
 def reports(runs: int) -> Iterator[Row]:
     """`doctor --reports DIR --json` over rendered reports: how many a second, and in what memory."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    from report_messages import MESSAGES
-    from writers import mixture
-
-    texts = [mixture(seed, tuple(text for _, text in MESSAGES)) for seed in range(500)]
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    writers, messages = map(importlib.import_module, ("writers", "report_messages"))
+    told = tuple(text for _, text in messages.MESSAGES)
+    texts = [writers.mixture(seed, told) for seed in range(500)]
     with tempfile.TemporaryDirectory() as folder:
         few, many = (_written(Path(folder) / str(count), texts, count) for count in (1000, 10_000))
         first = cost(gpusetup("doctor", "--reports", str(few), "--json"))

@@ -188,6 +188,7 @@ def switch(
 
     `made` is the journal of an environment that was made for this. The caller holds the lock.
     """
+    job.log.line("switch begins")
     store = Path(layout.prefix, STORE)
     journal = prepare(layout, plan.after, wheels, plan.after)
     journal = replace(journal, keep=job.keep)
@@ -199,6 +200,7 @@ def switch(
         journal = enter(store, journal, "installing")
         _install(job, plan, layout)
         journal = enter(store, journal, "verifying")
+        job.log.line("switch ends")
         verdict = prove(job, layout.python, plan.device, torch_of(plan)) if verify else None
     if verdict is not None and verdict.get("verdict") != "passed":
         restore(job, store, journal)
