@@ -114,7 +114,7 @@ def _given_none(case: Case) -> bool:
         return False
     on_host = nvidia_on_pci(case) or machine.driver.module_loaded
     silent = is_report(case) and asked_for_cuda(case) and is_cuda_build(machine.torch)
-    blind = events(case, "no-nvidia-driver")
+    blind = events(case, "no-nvidia-driver", "smi-not-found")
     if any(event.values.get("place") == "host" for event in blind):
         return False  # the toolkit asked the host's driver: that is what is missing
     wanted = on_host or silent or _asked_for_gpus(case) or blind
@@ -124,7 +124,8 @@ def _given_none(case: Case) -> bool:
 def _blind_beside_a_driver(case: Case) -> tuple[Event, ...]:
     """A program that finds no driver, in a text whose nvidia-smi shows that the host's works."""
     beside = is_report(case) and driver_answers(case) and not case.snapshot.os.wsl
-    return events(case, "no-nvidia-driver") if beside and not _says_not_loaded(case) else ()
+    otherwise = _says_not_loaded(case) or events(case, "container-capability-missing")
+    return events(case, "no-nvidia-driver") if beside and not otherwise else ()
 
 
 def _says_not_loaded(case: Case) -> bool:

@@ -22,8 +22,11 @@ from gpusetup.rules.case import (
 XIDS: dict[str, tuple[str, ...]] = {
     "gpu-fell-off-bus": ("79",),
     "gsp-timeout": ("119", "120"),
-    "ecc-error": ("48", "63", "64", "94", "95"),
-    "hardware-fault": ("54", "56", "57", "58", "62", "74", "92", "110", "149"),
+    "ecc-error": ("48", "63", "64", "94", "95", "140"),
+    "hardware-fault": (
+        *("54", "56", "57", "58", "62", "74", "80", "81", "92", "110", "122", "123"),
+        *("144", "145", "146", "147", "148", "149", "150", "154"),
+    ),
 }
 """Finding -> Xid numbers (NVIDIA's guide "Xid Errors")."""
 

@@ -84,7 +84,7 @@ FACTS: tuple[Fact, ...] = (
         id="hardware-fault",
         title="another hardware fault",
         means="Micro-controller, NVLink, power connectors.",
-        proven_by="Xid 54, 56, 57, 58, 62, 74, 92, 110, 149",
+        proven_by="Xid 54, 56, 57, 58, 62, 74, 80, 81, 92, 110, 122, 123, 144 to 150, 154",
         not_when="Xid 13, 31, 43, 45: a program's own fault",
         way_out="Reboot; field diagnostic",
         source='NVIDIA, "Xid Errors"',
@@ -94,7 +94,7 @@ FACTS: tuple[Fact, ...] = (
         title="memory errors that ECC cannot correct",
         means="A memory row is bad; after a reset it is remapped, until there are no spare rows.",
         proven_by=(
-            "Uncorrected errors, a failed or pending remapping, Xid 48, 63, 64, 94, 95; code 214"
+            "Uncorrected errors, a failed or pending remapping, Xid 48, 63, 64, 94, 95, 140; code 214"
         ),
         not_when="Corrected errors, which are harmless",
         way_out="Reset; replace if remapping failed",
