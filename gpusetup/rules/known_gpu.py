@@ -94,7 +94,8 @@ FACTS: tuple[Fact, ...] = (
         title="memory errors that ECC cannot correct",
         means="A memory row is bad; after a reset it is remapped, until there are no spare rows.",
         proven_by=(
-            "Uncorrected errors, a failed or pending remapping, Xid 48, 63, 64, 94, 95, 140; code 214"
+            "Uncorrected errors, a failed or pending remapping, Xid 48, 63, 64, 94, 95, 140; "
+            "code 214"
         ),
         not_when="Corrected errors, which are harmless",
         way_out="Reset; replace if remapping failed",
