@@ -83,7 +83,7 @@ def rated(detail: str, found: Tuple[float, float], floor: float, unit: str) -> O
 
 
 FLOORS = {"cpu": 0.001, "cuda": 0.05}
-"""TFLOP/s in float32 below which something is wrong: a twentieth of one core with SSE at 2.5 GHz (20
+"""TFLOP/s in float32 below which something is wrong: a twentieth of a core with SSE at 2.5 GHz (20
 GFLOP/s); a fifth of the smallest GPU that torch supports (Jetson Nano, 0.24 by its data sheet)."""
 FAST = {"cpu": 768, "cuda": 4096}
 

@@ -6,10 +6,9 @@ import functools
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .precision import UNIT_ROUNDOFF, Precision, matmul_limit, read_precision
-from .values import FAILED, PASSED, Outcome
+from .values import FAILED, PASSED, Outcome, asked
 
 SIZE = 1000
-SEED = 20_240_607
 RELATIVE = "of |row| * |column|"
 
 STEPS = 12
@@ -30,12 +29,17 @@ class Product(NamedTuple):
     """|row| * |column| of each element."""
 
 
-@functools.lru_cache(maxsize=1)
 def product() -> Product:
-    """The same for every device, so it is made once in a process."""
+    """The same for every device."""
+    return _product(asked().seed)
+
+
+@functools.lru_cache(maxsize=1)
+def _product(seed: int) -> Product:
+    """Made once in a process."""
     import torch
 
-    made = torch.Generator().manual_seed(SEED)
+    made = torch.Generator().manual_seed(seed)
     left = torch.randn(SIZE, SIZE, generator=made)
     right = torch.randn(SIZE, SIZE, generator=made)
     rows, columns = left.double(), right.double()
@@ -162,7 +166,7 @@ def train(device: str) -> Training:
 
 def task(torch: Any, device: str) -> Tuple[Any, Any, List[Any]]:
     """Inputs, targets and the parameters of a net of two layers; the same numbers everywhere."""
-    made = torch.Generator().manual_seed(SEED)
+    made = torch.Generator().manual_seed(asked().seed)
     inputs = torch.randn(128, 32, generator=made)
     targets = torch.tanh(inputs @ torch.randn(32, 8, generator=made) / 4)
     shapes = ((32, 64), (64,), (64, 8), (8,))
