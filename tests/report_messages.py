@@ -18,6 +18,10 @@ WARNED = (
 INTERNAL = "(Triggered internally at ../c10/cuda/CUDAFunctions.cpp:108.)"
 
 MESSAGES: tuple[tuple[str, str], ...] = (
+    # --- the slot
+    ("pcie-degraded", "pci 0000:01:00.0: 31.504 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x4 link at 0000:00:1c.0 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)"),
+    ("pcie-degraded", "01:00.0 VGA compatible controller: NVIDIA Corporation GA102\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16\n\tLnkSta:\tSpeed 16GT/s, Width x4 (downgraded)"),
+    ("conda-cuda-virtual-missing", "pytorch-gpu is not installable because it requires\n   __cuda =* *, which is missing on the system."),
     # --- CUDA does not start
     ("system-not-ready-fabric-manager", DEVICE_COUNT + "802: system not yet initialized"),
     ("system-not-ready-fabric-manager", WARNED + f"802: system not yet initialized {INTERNAL}"),

@@ -213,6 +213,8 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("ecc-error", text(event("ecc-error")), text(event("cuda-error", code="700"))),
     ("ecc-error", text(event("cuda-error", code="214")), text(event("cuda-error", code="719"))),
     ("power-thermal-throttle", text(event("throttled", reason="SW Power Cap")), smi(RTX_3090)),
+    ("pcie-degraded", text(event("pcie-limited", width="4", width_max="16")),
+     text(event("pcie-limited", width="8", width_max="16"))),
     ("smi-banner-misread", replace(smi(RTX_3090), events=event("smi-banner-misread")),
      smi(RTX_3090)),
     # --- installing ---

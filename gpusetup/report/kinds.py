@@ -111,6 +111,11 @@ DRIVER = _kinds(
         "nvidia-smi: CUDA Version: ERR! (under WSL the kind is wsl-driver)",
     ),
     ("throttled", "reason", "clocks are held down: SW Power Cap, HW Slowdown, thermal"),
+    (
+        "pcie-limited",
+        "width width_max",
+        "kernel: available PCIe bandwidth, limited by an x4 link; lspci: LnkSta ... (downgraded)",
+    ),
     ("uvm-missing", "", "modprobe: nvidia-uvm not found; /dev/nvidia-uvm: no such file"),
     (
         "fabric-manager-failed",

@@ -319,6 +319,17 @@ DRIVER = (
         "license",
         r"nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
     ),
+    row(
+        "pcie-limited",
+        "available pcie bandwidth",
+        r"available PCIe bandwidth, limited by [\d.]+ GT/s(?: PCIe)? x(?P<width>\d{1,2}) link at \S{1,20} "
+        r"\(capable of [\d.]+ Gb/s with [\d.]+ GT/s(?: PCIe)? x(?P<width_max>16) link",
+    ),
+    row(
+        "pcie-limited",
+        "lnksta:",
+        r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",
+    ),
     row("vgpu-unlicensed", "valid grid license", r"valid Grid licen[sc]e"),
     row("vgpu-no-compute", "device context 801", code="801"),
     row(

@@ -119,6 +119,11 @@ RESOLVERS = (
         "__cuda",
         r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?: ?[=<>]{1,2} ?[\w.*]+)?)",
     ),
+    row(
+        "conda-cuda-virtual-missing",
+        "__cuda",
+        r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",
+    ),
     row("conda-cuda-virtual-missing", "__cuda", r"MatchSpec\(\"(?P<needed>__cuda\S{0,12})\"\)"),
     row(
         "conda-not-found",

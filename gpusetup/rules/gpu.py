@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from gpusetup.model import Capability, Evidence, Finding, Fix, Gpu, visible_gpus
 from gpusetup.rules import ways
@@ -230,6 +230,13 @@ BUSY_PERCENT = 20
 """Below this utilisation an idle link rests at a lower speed, which is no fault."""
 
 
+SEATING = Fix(
+    text="Seat the card anew, without riser, in the slot with all lanes; look at the slot's "
+    "setting in the firmware",
+    commands=("nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv",),
+)
+
+
 def pcie_degraded(case: Case) -> Iterator[Finding]:
     """The PCIe link is narrower than it could be, or slower under load."""
     for gpu in gpus(case):
@@ -245,16 +252,29 @@ def pcie_degraded(case: Case) -> Iterator[Finding]:
                 "could have "
                 f"generation {best or '?'} x{full or '?'}",
                 evidence=(shown(case, "gpus", f"GPU {gpu.nvml_index}: gen {speed} x{width}"),),
-                fix=Fix(
-                    text="Seat the card anew, without riser, in the slot with all lanes; look at "
-                    "the slot's "
-                    "setting in the firmware",
-                    commands=(
-                        "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current "
-                        "--format=csv",
-                    ),
-                ),
+                fix=SEATING,
             )
+
+
+def pcie_said(case: Case) -> Iterator[Finding]:
+    """The kernel or lspci says that a link is narrower than both of its ends could have it."""
+    narrow = tuple(e for e in events(case, "pcie-limited") if _is_narrow(e.values))
+    if narrow:
+        values = narrow[0].values
+        yield warning(
+            "pcie-degraded",
+            f"{ways.names(case)} has a PCIe link of x{values['width']}; it could have "
+            f"x{values['width_max']}",
+            evidence=told(narrow),
+            fix=SEATING,
+        )
+
+
+def _is_narrow(values: Mapping[str, str]) -> bool:
+    width, full = values.get("width", ""), values.get("width_max", "")
+    if not (width.isascii() and width.isdigit() and full.isascii() and full.isdigit()):
+        return False
+    return int(width) * 2 <= int(full) and int(width) < 8
 
 
 TAKEN = 0.85
@@ -352,6 +372,7 @@ RULES = (
     no_nvidia_gpu,
     power_thermal_throttle,
     pcie_degraded,
+    pcie_said,
     memory_taken,
     newer_than_catalog,
     no_bfloat16,
