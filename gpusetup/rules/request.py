@@ -87,7 +87,8 @@ def wanted_request(machine: Snapshot, catalog: Catalog) -> Request:
     torch = wanted.torch
     if torch is None and (own := installed_request(machine)) is not None:
         torch = own.torch
-    return Request(torch=torch, backend=backend if backend in catalog.backends else "auto")
+    known = backend == "auto" or backend in catalog.backends
+    return Request(torch=torch, backend=backend if known else "auto")
 
 
 def installed_request(machine: Snapshot) -> Request | None:
