@@ -278,6 +278,7 @@ def third_batch(one: Dict[str, Any], two: Dict[str, Any], limit: Optional[int]) 
     ...     return {"batch": batch, "phases": {"forward": 0, "backward": peak}}
     >>> third_batch(said(1, 100), said(4, 160), 1000), third_batch(said(1, 100), said(4, 160), 165)
     (46, None)
+    >>> third_batch(said(10, 100), said(20, 160), 100)  # the first again
     """
     if limit is None:
         return None
@@ -286,7 +287,8 @@ def third_batch(one: Dict[str, Any], two: Dict[str, Any], limit: Optional[int]) 
     if slope <= 0 or abs(high - limit) <= NEAR * limit:
         return None
     batch = int(two["batch"] + (limit - high) / slope)
-    return batch if 1 <= batch <= one["batch"] * FARTHEST and batch != two["batch"] else None
+    known = (one["batch"], two["batch"])
+    return batch if 1 <= batch <= one["batch"] * FARTHEST and batch not in known else None
 
 
 # --- the program -------------------------------------------------------------------------------
