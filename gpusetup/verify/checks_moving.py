@@ -6,7 +6,7 @@ What is said here of streams, graphs and pinned memory only a GPU can show.
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, Tuple
 
 from .tolerance import Part, agree, holds, judged, numbers, same, source, summed
 from .values import FAILED, PASSED, Outcome, kind
@@ -141,12 +141,12 @@ def streams(device: str) -> Outcome:
     with torch.cuda.device(device):
         first, second = torch.cuda.Stream(device), torch.cuda.Stream(device)
         torch.cuda.synchronize(device)
-        parts = [part for turn in range(8) for part in _chained(torch, device, first, second, turn)]
+        parts = [_chained(torch, device, first, second, turn) for turn in range(8)]
         parts.append(_clocked(torch, device, first))
     return judged(parts, "the order that was asked for")
 
 
-def _chained(torch: Any, device: str, first: Any, second: Any, turn: int) -> List[Part]:
+def _chained(torch: Any, device: str, first: Any, second: Any, turn: int) -> Part:
     """A long chain on one stream, its result used on another after an event."""
     current = torch.cuda.current_stream(device)
     numbers_here = torch.full((2**22,), float(turn), device=device)
@@ -160,11 +160,9 @@ def _chained(torch: Any, device: str, first: Any, second: Any, turn: int) -> Lis
     with torch.cuda.stream(second):
         second.wait_event(ready)
         out.copy_(numbers_here)
-    for stream, tensor in ((first, numbers_here), (second, out), (second, numbers_here)):
-        tensor.record_stream(stream)
     second.synchronize()
     wanted = torch.full((2**22,), float(turn + LINKS))
-    return [same(f"turn {turn}", out, wanted)]
+    return same(f"turn {turn}", out, wanted)
 
 
 def _clocked(torch: Any, device: str, stream: Any) -> Part:

@@ -1,0 +1,183 @@
+"""Streams, graphs, pinned memory and memory limits, on a stand-in for CUDA's Python interface.
+
+The stand-in computes at once on the CPU: this proves that the checks run through, what they say,
+and that they see a stand-in that is wrong in the way they look for. It proves nothing about GPUs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gpusetup.verify import checks_memory, checks_moving
+from gpusetup.verify.values import Outcome
+
+DEVICE = "cuda:0"
+
+
+class OnTheCpu(TorchFunctionMode):
+    """Takes `cuda:0` for the CPU; page-locked memory is ordinary memory that says it is not."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in SPECIAL:
+            return SPECIAL[name](args[0])
+        swap = {DEVICE: "cpu"}
+        args = tuple(swap.get(x, x) if isinstance(x, str) else x for x in args)
+        kwargs = {k: swap.get(v, v) if isinstance(v, str) else v for k, v in (kwargs or {}).items()}
+        return func(*args, **kwargs)
+
+
+SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "pin_memory": lambda given: given.clone(),
+    "is_pinned": lambda _: True,
+}
+
+
+class Stream:
+    """Does everything at once."""
+
+    def __init__(self, _: Any = None) -> None: ...
+
+    def wait_stream(self, _: Any) -> None: ...
+
+    def wait_event(self, _: Any) -> None: ...
+
+    def record_event(self) -> Event:
+        return Event()
+
+    def synchronize(self) -> None: ...
+
+
+class Event:
+    clock = 0.0
+    step = 1.0
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        self.at = 0.0
+
+    def record(self, _: Any) -> None:
+        Event.step *= 8
+        Event.clock += Event.step
+        self.at = Event.clock
+
+    def synchronize(self) -> None: ...
+
+    def elapsed_time(self, later: Event) -> float:
+        return later.at - self.at
+
+
+class Graph(TorchDispatchMode):
+    """Remembers what was computed, to compute it again into the same memory."""
+
+    stale = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        self.done.append((func, args, kwargs or {}, found))
+        return found
+
+    def replay(self) -> None:
+        for func, args, kwargs, kept in [] if self.stale else self.done:
+            kept.copy_(func(*args, **kwargs))
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    anywhere = contextlib.nullcontext
+    stream = Stream()
+    row = types.SimpleNamespace(name="NVIDIA A100-SXM4-80GB", total_memory=2**30)
+    for name, value in {
+        "Stream": Stream,
+        "Event": Event,
+        "CUDAGraph": Graph,
+        "graph": lambda captured: captured,
+        "stream": lambda _: anywhere(),
+        "device": lambda _: anywhere(),
+        "current_stream": lambda _=None: stream,
+        "synchronize": lambda _=None: None,
+        "empty_cache": lambda: None,
+        "mem_get_info": lambda _: (2**30, 2**30),
+        "get_device_properties": lambda _: row,
+        "set_per_process_memory_fraction": lambda *_: None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(checks_moving, "COPY_BYTES", 2**20)
+    with OnTheCpu():
+        yield monkeypatch
+
+
+CHECKS = (
+    checks_moving.copy_in,
+    checks_moving.copy_out,
+    checks_moving.pinned,
+    checks_moving.streams,
+    checks_moving.graph,
+)
+
+
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("check", CHECKS, ids=lambda each: each.__name__)
+def test_a_sound_device_passes(check: Callable[[str], Outcome]) -> None:
+    found = check(DEVICE)
+    assert found.status == "passed", found
+
+
+def test_a_graph_that_does_not_compute_anew_is_seen(cuda: pytest.MonkeyPatch) -> None:
+    cuda.setattr(Graph, "stale", True)
+    assert checks_moving.graph(DEVICE).detail.startswith("replay 0: ")
+
+
+def test_a_clock_that_stands_still_is_seen(cuda: pytest.MonkeyPatch) -> None:
+    cuda.setattr(Event, "elapsed_time", lambda *_: 1.0)
+    found = checks_moving.streams(DEVICE)
+    assert found.detail == "events: 1 addition took 1.000 ms, 64 took 1.000 ms"
+
+
+def test_memory_that_is_not_page_locked_is_seen(cuda: pytest.MonkeyPatch) -> None:
+    cuda.setitem(SPECIAL, "is_pinned", lambda _: False)
+    assert checks_moving.pinned(DEVICE).detail == "pinned: the memory is not page-locked"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "share"),
+    [({}, 0.9), ({checks_memory.TIMEOUT: 1}, 0.7), ({checks_memory.INTEGRATED: 1}, 0.25)],
+)
+def test_the_part_of_the_memory_that_is_tested(
+    cuda: pytest.MonkeyPatch, attributes: dict[int, int], share: float
+) -> None:
+    cuda.setattr(checks_memory, "attributes", lambda _: attributes)
+    cuda.setattr(checks_memory, "available_bytes", lambda: 2**30)
+    assert checks_memory.amount(torch, DEVICE)[0] == int(2**30 * share)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_running_out_of_memory_needs_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checks_memory.out_of_memory(DEVICE).detail.startswith(
+        "too much memory: 1073741824 bytes"
+    )
+
+    def refuses(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 1024.00 MiB\nmore")
+
+    monkeypatch.setattr(torch, "empty", refuses)
+    assert checks_memory.out_of_memory(DEVICE).status == "passed"
+
+
+@pytest.mark.usefixtures("cuda")
+def test_memory_of_a_gpu_is_tested_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks_memory, "GPU_CHUNK_BYTES", 2**20)
+    monkeypatch.setattr(checks_memory, "amount", lambda *_: (4 * 2**20, "a part"))
+    found = checks_memory.memory(DEVICE)
+    assert found.detail == "0.00 GiB, 5 patterns (a part)"
