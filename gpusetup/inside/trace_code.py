@@ -19,8 +19,8 @@ import traceback
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OLDEST = (2, 4)
-"""The oldest torch whose fake tensors and storages do what is needed here."""
+OLDEST = {"single": (2, 4), "fsdp": (2, 6)}
+"""The oldest torch that has what is needed here; FSDP2's public name is younger."""
 PHASES = ("forward", "backward", "optimizer")
 GROWS = ("@forward", "@backward", "batch")
 """What grows with the batch, of what stands in forward and backward."""
@@ -298,10 +298,10 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
     import torch
 
     version = str(torch.__version__)
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        raise Problem(
-            "question", "torch %s is too old: a trace needs %d.%d or newer" % (version, *OLDEST)
-        )
+    least = OLDEST[request["strategy"]]
+    if tuple(int(part) for part in version.split(".")[:2]) < least:
+        old = "torch %s is too old: this trace needs %d.%d or newer"
+        raise Problem("question", old % (version, *least))
     tracer = Tracer(request)
     traces = [tracer.trace(request["batch"])]
     problem = None
