@@ -104,7 +104,11 @@ def triton_no_compiler(case: Case) -> Iterator[Finding]:
         "triton-no-compiler",
         "torch.compile needs a C compiler and none is on PATH",
         evidence=told(said) or (Evidence(source="PATH", text="no cc, gcc or clang"),),
-        fix=Fix(text="Install one", commands=ways.compiler(case), needs_root=True),
+        fix=Fix(
+            text="Install one (gcc: build-essential, gcc), or let CC name one that is there",
+            commands=ways.compiler(case),
+            needs_root=True,
+        ),
     )
 
 

@@ -214,7 +214,10 @@ def container_nvml_lost(case: Case) -> Iterator[Finding]:
             '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or '
             "give the "
             "devices by name or by CDI",
-            commands=("docker restart CONTAINER",),
+            commands=(
+                "docker restart CONTAINER",
+                "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+            ),
         ),
     )
 

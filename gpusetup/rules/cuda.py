@@ -189,7 +189,7 @@ RUNS_ALREADY = (2, 36)
 
 def cuda_said(case: Case) -> Iterator[Finding]:
     """A program's message of an error that CUDA starts, or fails to start, with."""
-    if case.snapshot.cuda_api.init_code or case.other_host:
+    if case.other_host:
         return
     heard: dict[int, tuple[Event, ...]] = {}
     for kind, code in SAID.items():
@@ -199,7 +199,8 @@ def cuda_said(case: Case) -> Iterator[Finding]:
         if code in CODES and code not in RUNS_ALREADY:
             heard[code] = (*heard.get(code, ()), event)
     for code, said in heard.items():
-        if said and (code != 100 or has_nvidia(case) is not False):
+        answered = code == case.snapshot.cuda_api.init_code
+        if said and not answered and (code != 100 or has_nvidia(case) is not False):
             row = CODES[code]
             yield error(
                 row.id,

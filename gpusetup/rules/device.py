@@ -79,9 +79,9 @@ def device_permission(case: Case) -> Iterator[Finding]:
             ),
         ),
         fix=Fix(
-            text="Join the group that owns the nodes (ls -l names it) and log in again; in a "
-            "container, "
-            "give it the devices",
+            text="Join the group that owns the nodes (ls -l names it) and log in again; a "
+            "rootless container keeps the groups (--group-add keep-groups) and goes without the "
+            "SELinux label (--security-opt label=disable)",
             commands=(
                 "ls -l /dev/nvidia*",
                 'sudo usermod -aG video "$USER"',

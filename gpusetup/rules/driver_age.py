@@ -48,7 +48,8 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
         serves = f" (CUDA {driver.cuda})" if driver.cuda else ""
         yield error(
             "driver-too-old",
-            f"{what} needs driver {floor or 'newer'} (CUDA {needed or '?'}), found {has}{serves}",
+            f"{what} needs {f'driver {floor}' if floor else 'a newer driver'}"
+            f"{f' (CUDA {needed})' if needed else ''}, found {has}{serves}",
             evidence=(*told(said), *_driver_and_torch(case)),
             fix=_driver_or_image(case, said, floor) or _driver_or_torch(case, floor),
         )

@@ -190,6 +190,18 @@ COOLING = Fix(
 )
 
 
+POWER_LIMIT = Fix(
+    text="Under load a GPU is meant to run at its power limit; raise the limit where card and "
+    "supply allow it",
+    commands=("nvidia-smi -q -d POWER", "sudo nvidia-smi -pl WATTS"),
+    needs_root=True,
+)
+
+
+def _called(gpu: Gpu) -> str:
+    return "The GPU" if gpu.name.lower() in ("", "unknown") else gpu.name
+
+
 def power_thermal_throttle(case: Case) -> Iterator[Finding]:
     """The hardware holds the clocks down, by heat or by power."""
     for gpu in gpus(case):
@@ -198,9 +210,10 @@ def power_thermal_throttle(case: Case) -> Iterator[Finding]:
         if reasons or (gpu.temperature_celsius or 0) >= HOT_CELSIUS:
             yield warning(
                 "power-thermal-throttle",
-                f"{gpu.name} is held down: {', '.join(reasons) or f'{gpu.temperature_celsius} °C'}",
+                f"{_called(gpu)} is held down: "
+                f"{', '.join(reasons) or f'{gpu.temperature_celsius} °C'}",
                 evidence=(shown(case, "gpus", _heat_line(gpu)),),
-                fix=COOLING,
+                fix=POWER_LIMIT if reasons and set(reasons) <= set(SOFT_LIMITS) else COOLING,
             )
             return
     said = events(case, "throttled")
@@ -344,7 +357,10 @@ def too_old_for_triton(case: Case) -> Iterator[Finding]:
                 *told(said),
                 *(shown(case, "gpus", f"{g.name}: {g.compute_capability}") for g in old[:1]),
             ),
-            fix=Fix(text='Run eagerly: leave torch.compile out, or use backend="eager"'),
+            fix=Fix(
+                text='Run eagerly: leave torch.compile out, or use backend="eager"',
+                commands=(ways.setting(case, "TORCHDYNAMO_DISABLE", "1"),),
+            ),
         )
 
 

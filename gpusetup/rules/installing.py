@@ -127,14 +127,9 @@ def conda_cuda_virtual_missing(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="On a host without a GPU (an image build, a login node) say which CUDA the "
                 "target serves; else install the driver",
-                commands=(_setting(case, "CONDA_OVERRIDE_CUDA", cuda), "conda info"),
+                commands=(ways.setting(case, "CONDA_OVERRIDE_CUDA", cuda), "conda info"),
             ),
         )
-
-
-def _setting(case: Case, name: str, value: str) -> str:
-    verb = "set" if case.snapshot.os.family == "windows" else "export"
-    return f"{verb} {name}={value}"
 
 
 # --- requirements --------------------------------------------------------------------------------

@@ -57,7 +57,8 @@ def _which(clash: tuple[Event, ...]) -> str:
     for event in clash:
         values = event.values
         if values.get("compiled") and values.get("loaded"):
-            return f" (cuDNN {values['loaded']} is loaded, {values['compiled']} is needed)"
+            loaded, needed = (values[name].replace(", ", ".") for name in ("loaded", "compiled"))
+            return f" (cuDNN {loaded} is loaded, {needed} is needed)"
         if values.get("library"):
             return f" ({values['library']})"
     return ""

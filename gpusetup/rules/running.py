@@ -272,7 +272,6 @@ def program_error(case: Case) -> Iterator[Finding]:
     heard = tuple(e for e in events(case, "cuda-error") if e.values.get("code") in PROGRAM_CODES)
     if heard:
         code = heard[0].values["code"]
-        verb = "set" if on(case, "windows") else "export"
         yield note(
             "cuda-program-error",
             f"A kernel failed: {PROGRAM_CODES[code]} (error {code})",
@@ -282,7 +281,7 @@ def program_error(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Run it once with every kernel waited for, so that the traceback names the "
                 "line; on the CPU the same line gives a clear error",
-                commands=(f"{verb} CUDA_LAUNCH_BLOCKING=1",),
+                commands=(ways.setting(case, "CUDA_LAUNCH_BLOCKING", "1"),),
             ),
         )
 

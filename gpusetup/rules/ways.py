@@ -72,6 +72,11 @@ def command(case: Case, *argv: str) -> str:
     return shell_line(argv, case.snapshot.os.family)
 
 
+def setting(case: Case, name: str, value: str) -> str:
+    """How a shell of this system sets a variable."""
+    return f"{'set' if on(case, 'windows') else 'export'} {name}={value}"
+
+
 def python(case: Case) -> str:
     """The target interpreter as one types it."""
     return case.snapshot.python.executable or "python"

@@ -211,9 +211,11 @@ def other_python(case: Case, version: str | None) -> Fix:
 
 def python_for(case: Case, version: str | None) -> str:
     """The newest Python that a release has wheels for; a good one of today where none is named."""
-    known = [p for row in _rows(case, version, None) for p in row.pythons if not p.endswith("t")]
     if version is None:
         return good_python(case)
+    family, own = case.snapshot.os.family, python_tag(case)
+    rows = [row for row in _rows(case, version, None) if family in (None, row.os)]
+    known = {p for row in rows for p in row.pythons if not p.endswith("t")} - {own}
     if known:
         return max(known, key=parsed)
     return next((p for before, p in LAST_PYTHON if parsed(version) < parsed(before)), "3.12")
