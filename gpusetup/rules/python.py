@@ -137,11 +137,16 @@ def glibc_too_old(case: Case) -> Iterator[Finding]:
         )
 
 
+GLIBC_FILES = ("libc.so", "libm.so", "libpthread.so", "libdl.so", "librt.so", "ld-linux")
+
+
 def _glibc_title(said: tuple[Event, ...], found: str | None, needed: str | None) -> str:
     if not said:
         return f"glibc {found or 'here'} is older than {needed or 'what'} torch's wheels need"
     values = said[0].values
-    who = values.get("library") or "a binary"
+    library = values.get("library", "")
+    # The loader names glibc's own file first, which lacks the version, then who asks for it.
+    who = "a binary" if library.startswith(GLIBC_FILES) or not library else library
     wants = f"glibc {values['needed']}" if values.get("needed") else "a newer glibc"
     return f"{who} needs {wants}, this system has {found or 'an older one'}"
 
