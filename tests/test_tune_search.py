@@ -118,6 +118,12 @@ def test_the_second_size_is_never_more_than_thirty_two_times_the_first() -> None
     assert (next_batch([flat], Goal(limit_bytes=80 * GIB)) or 0) <= 8 * 32
 
 
+def test_max_is_tried_itself_where_memory_is_no_limit() -> None:
+    goal = Goal(limit_bytes=80 * GIB, largest=24)
+    trials = search(lambda batch: straight(GIB, 1, 80 * GIB, batch), goal)
+    assert [trial.batch for trial in trials] == [8, 24]
+
+
 def test_the_fastest_is_the_smallest_at_the_knee_and_halves_are_tried_below_the_largest() -> None:
     goal = Goal(limit_bytes=GIB)
     speeds = {128: 1000.0, 64: 990.0, 32: 960.0, 16: 600.0}

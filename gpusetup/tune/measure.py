@@ -27,6 +27,14 @@ STARTING_SECONDS = 280.0
 MARGIN = 0.02
 """This part of the memory is left free, for fragments and for other programs."""
 
+CHILD = {
+    "PYTHONIOENCODING": "utf-8",
+    "GPUSETUP_PROBE": "1",
+    "MALLOC_ARENA_MAX": "2",
+}
+"""Variable -> its value in the child. Every further arena of glibc reserves 64 MiB of addresses,
+in some runs and in others not."""
+
 Say = Callable[[str], None]
 
 
@@ -72,7 +80,7 @@ def ask(job: Job, mode: str, batch: int = 1) -> Output:
         timeout=job.seconds + STARTING_SECONDS,
         cwd=job.folder,
         stdin=to_json(request),
-        environment={**os.environ, "PYTHONIOENCODING": "utf-8", "GPUSETUP_PROBE": "1"},
+        environment={**os.environ, **CHILD},
     )
 
 

@@ -117,7 +117,7 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     wanted = _jump(good[-1], room, None if over else bad, goal)
     if wanted is None:
         wanted = _approach(best, top, room, bad, trials[-1].batch == bad, goal)
-    batch = on_grid(wanted, goal)
+    batch = on_grid(min(wanted, top), goal)
     if batch <= best:
         batch = next_on_grid(best, goal)
     return batch if best < batch <= top else None

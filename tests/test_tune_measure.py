@@ -1,0 +1,301 @@
+"""Trials in children: real steps on the CPU, and what the end of a child means."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from gpusetup.cli import main
+from gpusetup.errors import BadInput
+from gpusetup.run import Output
+from gpusetup.tune import measure
+from gpusetup.tune.measure import Job, agreed, device_of, find_batch, judged, loader_rate, trial
+from gpusetup.tune.search import Goal, answer
+
+CODE = """
+import torch
+from torch import nn
+
+WIDE = 1 << 18
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 1 << 20
+    def __getitem__(self, index):
+        return torch.ones(4), torch.tensor(index % 3)
+
+def small(batch):
+    print("the user's own print goes elsewhere")
+    data = {"dataset": Numbers()}
+    return {"model": nn.Linear(4, 3), "batch": (torch.ones(batch, 4), torch.zeros(batch).long()),
+            **data}
+
+class Wide(nn.Module):
+    "Four tensors of 1 MiB for each sample stand until backward."
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+    def forward(self, batch):
+        return (batch * self.weight).sin().sin().sin().mean()
+
+def wide(batch):
+    return Wide(), torch.ones(batch, WIDE)
+
+def example():
+    return nn.Linear(8, 3), (torch.randn(4, 8), torch.randint(0, 3, (4,)))
+
+def raises(batch):
+    raise ValueError("no data here")
+
+def killed(batch):
+    import os, signal
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def hangs(batch):
+    import time
+    time.sleep(600)
+
+def frozen(batch):
+    model = nn.Linear(4, 3).requires_grad_(False)
+    return model, (torch.ones(batch, 4), torch.zeros(batch).long())
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    (tmp_path / "mine.py").write_text(CODE)
+    return str(tmp_path)
+
+
+def job(folder: str, name: str, **more: object) -> Job:
+    return Job(code=f"mine:{name}", folder=folder, device="cpu", steps=2, warm=1, **more)  # type: ignore[arg-type]
+
+
+# --- what an end means --------------------------------------------------------------------------
+
+
+def ended(
+    exit: int | None, stdout: str = "", stderr: str = "", problem: str | None = None
+) -> Output:
+    return Output(argv=("x",), exit=exit, stdout=stdout, stderr=stderr, problem=problem)
+
+
+def raised(kinds: list[str], detail: str) -> Output:
+    said = {"status": "error", "kind": kinds[0], "kinds": kinds, "detail": detail}
+    return ended(0, json.dumps(said))
+
+
+SHORT = (
+    raised(["OutOfMemoryError", "RuntimeError"], "CUDA out of memory. Tried to allocate 20 MiB"),
+    raised(["AcceleratorError", "RuntimeError"], "CUDA error: out of memory"),
+    raised(["RuntimeError"], "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"),
+    raised(["RuntimeError"], "cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    raised(
+        ["DistBackendError"], "NCCL error: unhandled cuda error, Cuda failure 2 'out of memory'"
+    ),
+    raised(["RuntimeError"], "HIP out of memory. Tried to allocate 2 GiB"),
+    raised(["RuntimeError"], "MPS backend out of memory (MPS allocated: 9 GB)"),
+    raised(["MemoryError"], ""),
+    raised(["RuntimeError"], "[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+    ended(-9),
+    ended(137),
+    ended(-6, stderr="terminate called after throwing an instance of 'std::bad_alloc'"),
+)
+
+
+@pytest.mark.parametrize("said", SHORT)
+def test_every_spelling_of_out_of_memory_is_a_trial_that_failed(said: Output) -> None:
+    assert judged(64, said).status == "oom"
+
+
+def test_what_may_be_memory_counts_only_where_a_smaller_size_ran() -> None:
+    said = raised(["RuntimeError"], "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED")
+    assert judged(64, said).status == "error"
+    assert judged(64, said, smaller_ran=True).status == "oom"
+
+
+OTHER = (
+    raised(["RuntimeError"], "mat1 and mat2 shapes cannot be multiplied"),
+    raised(["AcceleratorError"], "CUDA error: an illegal memory access was encountered"),
+    ended(-11, stderr="Segmentation fault"),
+    ended(None, problem="no answer in 300 s"),
+    ended(1, stdout="no json"),
+)
+
+
+@pytest.mark.parametrize("said", OTHER)
+def test_anything_else_is_an_error(said: Output) -> None:
+    assert judged(64, said, smaller_ran=True).status == "error"
+
+
+# --- real children ------------------------------------------------------------------------------
+
+
+def test_a_trial_counts_steps_memory_and_speed(folder: str) -> None:
+    said = trial(job(folder, "small"), 16)
+    assert (said.status, said.batch, said.readings) == ("ok", 16, 2)
+    assert (said.peak_bytes or 0) > 50 << 20
+    assert set(said.phases) == {"forward", "backward", "optimizer"}
+    assert (said.samples_per_second or 0) > 0
+
+
+def test_an_example_batch_is_made_as_long_as_the_trial_wants(folder: str) -> None:
+    assert trial(job(folder, "example"), 32).status == "ok"
+
+
+def test_a_loader_alone_is_timed_and_code_without_a_data_set_is_not(folder: str) -> None:
+    quick = job(folder, "small", seconds=0.2)
+    assert (loader_rate(quick, 8, 0) or 0) > 0
+    assert loader_rate(job(folder, "example", seconds=0.2), 8, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("raises", "ValueError: no data here"),
+        ("nothing", "has no attribute 'nothing'"),
+        ("frozen", "no parameter that is trained"),
+    ],
+)
+def test_code_that_breaks_ends_the_search_with_what_it_said(
+    folder: str, name: str, said: str
+) -> None:
+    trials = find_batch(job(folder, name), Goal(limit_bytes=1 << 40))
+    assert [one.status for one in trials] == ["error"]
+    assert said in str(trials[0].detail)
+    with pytest.raises(BadInput) as caught:
+        measure.refuse_errors(job(folder, name), trials)
+    assert said in caught.value.message
+
+
+def test_the_oom_killer_is_a_trial_that_failed(folder: str) -> None:
+    assert trial(job(folder, "killed"), 4).status == "oom"
+
+
+def test_code_that_hangs_is_ended(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "STARTING_SECONDS", 3.0)
+    said = trial(job(folder, "hangs", seconds=1.0), 4)
+    assert (said.status, said.detail) == ("error", "no answer in 4 s")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS and /proc/self/status are Linux'")
+def test_under_a_real_limit_of_memory_the_search_reaches_95_percent_and_is_safe(
+    folder: str,
+) -> None:
+    """Six tensors of 1 MiB a sample stand at once; the limit leaves room for some 130."""
+    plain = job(folder, "wide")
+    first = trial(replace_limit(plain, 8 << 30), 1)
+    limit = (first.static_bytes or 0) + (640 << 20)
+    limited = replace_limit(plain, limit)
+    assert device_of(limited).limit_bytes == limit
+    goal = Goal(limit_bytes=int(limit * 0.99))
+    trials = find_batch(limited, goal)
+    found = answer(trials, goal)
+    assert found is not None
+    assert found in [one.batch for one in trials if one.status == "ok"]
+    assert trial(limited, found).status == "ok"
+    failing = min((one.batch for one in trials if one.status == "oom"), default=None)
+    beyond = round(found / 0.95) + 1
+    assert (failing is not None and failing <= beyond) or trial(limited, beyond).status == "oom"
+
+
+def replace_limit(one: Job, limit: int) -> Job:
+    from gpusetup.value import replace
+
+    return replace(one, memory_limit_bytes=limit)
+
+
+# --- the Python door ------------------------------------------------------------------------------
+
+SCRIPT = """
+import torch
+from torch import nn
+from gpusetup.tune import BatchSizeOptimizer
+
+class Mine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+    def forward(self, inputs):
+        return self.layer(inputs)
+
+if __name__ == "__main__":
+    finder = BatchSizeOptimizer(Mine(), {"max_batch_size": 16, "steps": 2, "device": "cpu"})
+    size, about = finder.find_optimal_batch_size(
+        (torch.randn(4, 8), torch.randint(0, 3, (4,))), target_gpu_util=85.0
+    )
+    print(size, about["largest_batch_size"], [one["status"] for one in about["trials"]])
+"""
+
+
+def test_a_model_of_the_users_own_script_is_measured_in_a_child(tmp_path: Path) -> None:
+    from gpusetup.run import run
+
+    file = tmp_path / "script.py"
+    file.write_text(SCRIPT)
+    root = str(Path(measure.__file__).resolve().parents[2])
+    said = run(
+        (sys.executable, str(file)), timeout=300, environment={"PYTHONPATH": root, "PATH": ""}
+    )
+    assert said.exit == 0, said.stderr
+    size, largest, *statuses = said.stdout.split()
+    assert int(size) <= int(largest) == 16
+    assert "oom" not in "".join(statuses)
+
+
+def test_a_model_that_no_child_can_load_is_refused() -> None:
+    import torch
+
+    from gpusetup.tune import BatchSizeOptimizer
+
+    class Local(torch.nn.Linear):
+        pass
+
+    with pytest.raises(BadInput, match="cannot be given to a child"):
+        BatchSizeOptimizer(Local(2, 2)).find_optimal_batch_size(torch.ones(1, 2))
+
+
+def test_several_ranks_agree_on_the_smallest_through_the_store() -> None:
+    from torch.distributed import HashStore
+
+    store, sizes, found = HashStore(), (48, 32, 64), {}
+
+    def rank(index: int) -> None:
+        found[index] = agreed(sizes[index], store, index, len(sizes))
+
+    threads = [threading.Thread(target=rank, args=(index,)) for index in range(len(sizes))]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(30)
+    assert found == {0: 32, 1: 32, 2: 32}
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command_finds_the_largest_up_to_max(
+    folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    words = ("--code", "mine:small", "--max", "24", "--device", "cpu", "--steps", "2", "--json")
+    assert main(["tune", "--batch-size", *words]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["batch_size"] == 24
+    assert {one["batch"] for one in said["trials"]} >= {8, 24}
+
+
+def test_the_command_shows_what_the_code_said(
+    folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    words = ("--code", "mine:raises", "--device", "cpu")
+    assert main(["tune", "--batch-size", *words]) == 2
+    err = capsys.readouterr().err
+    assert "mine:raises with batch 8 failed: ValueError: no data here" in err
+    assert "Traceback" not in err
