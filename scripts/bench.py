@@ -199,10 +199,50 @@ def _written(folder: Path, texts: Sequence[str], count: int) -> Path:
     return folder
 
 
+def monitor(runs: int) -> Iterator[Row]:
+    """Against the stand-in driver of the tests, which all three ask through the same library."""
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    import standin
+
+    gpu = standin.A100 | {"utilization": 97, "utilization_memory": 40, "fan": 30, "pstate": 0,
+                          "encoder": 0, "decoder": 0, "throttle": 0, "clock_sm": 1400,
+                          "clock_sm_max": 1410, "clock_memory": 1215}  # fmt: skip
+    state = Path(tempfile.mkdtemp(prefix="gpusetup-bench-")) / "standin.state"
+    state.write_text(standin.state((gpu,) * 8), encoding="utf-8")
+    os.environ |= {"GPUSETUP_STANDIN": str(state), "LD_LIBRARY_PATH": str(standin.libraries())}
+    peers, ours = peer_folder(), gpusetup("monitor", "--once", "--json")
+    for name, words in (("gpustat", ("--json",)), ("nvitop", ("-1",))):
+        peer = [str(peers / name), *words]
+        yield at_most(f"monitor --once --json / {name} {words[0]}", ours, peer, 1.0, runs)
+    yield watching(gpusetup("monitor", "--json", "--interval", "1"), 20)
+
+
+def watching(ours: Sequence[str], seconds: float) -> Row:
+    """The share of a core and the memory of the watching, its child included."""
+    import psutil
+
+    child = subprocess.Popen(ours, stdout=subprocess.DEVNULL, cwd=ROOT)
+    time.sleep(3)
+    family = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
+    before = sum(sum(one.cpu_times()[:2]) for one in family)
+    time.sleep(seconds)
+    spent = (sum(sum(one.cpu_times()[:2]) for one in family) - before) / seconds * 100
+    mib = sum(one.memory_info().rss for one in family) / (1 << 20)
+    child.terminate()
+    child.wait()
+    return Row(
+        name="monitor at 1 Hz on 8 GPUs",
+        measured=f"{spent:.2f} % of a core, {mib:.1f} MiB in {len(family)} processes",
+        promise="under 1 % and 60 MiB",
+        kept=spent < 1 and mib < 60,
+    )
+
+
 GROUPS: dict[str, Callable[[int], Iterator[Row]]] = {
     "start": start,
     "doctor": doctor,
     "verify": verify,
+    "monitor": monitor,
     "install": install,
     "plan": plan,
     "reports": reports,

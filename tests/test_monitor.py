@@ -204,6 +204,19 @@ def test_the_variable_that_hides_gpus_counts(
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_ends_the_watching_leaves_its_verdict(machine, number: int) -> None:
+    machine()
+    child = subprocess.Popen((*OURS, "--json", "--interval", "0.1"), stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    for _ in range(4):
+        child.stdout.readline()
+    child.send_signal(number)
+    out, _ = child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert documents(out.decode())[-1]["verdict"] == "good"
+
+
 def test_a_gpu_that_is_lost_is_said_once_and_the_others_go_on(machine) -> None:
     state = machine(BUSY, BUSY)
     child = subprocess.Popen(

@@ -106,8 +106,12 @@ def _opened(interval: float, count: int = 0) -> tuple[Source | None, tuple[Sourc
 
 
 def _watch(source: Source, options: argparse.Namespace, out: Console) -> int:
-    """Until the time is over or Ctrl-C, which is how one ends it."""
+    """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
+    import signal
+
     from gpusetup.monitor.session import watching
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     with _recording(options, out) as recording:
         with recording.live(), suppress(KeyboardInterrupt):

@@ -193,6 +193,7 @@ def _until_it_fits(
         if micro <= smallest:
             said = f"Not even {micro} of {case.count} samples fit"
             raise CannotRecover(said, hint=next_rung(shortage)) from problem
+        problem = None  # nothing of the failed attempt is held while the next one runs
         micro = max(smallest, -(-micro // 2))
     if attempts > 1:
         REMEMBERED[model] = micro

@@ -1,0 +1,178 @@
+"""The monitor's parts by themselves: process trees, figures, sparklines, memory from the inside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from io import StringIO
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from monitoring import Gpu, samples, tree
+
+from gpusetup.monitor import memory_report
+from gpusetup.monitor.tally import Histogram
+from gpusetup.monitor.tree import Process, Tree, loader_workers, tree_sample
+from gpusetup.monitor.values import GpuSample, ProcessUse, Sample
+from gpusetup.render.live import View, process_lines, sparkline
+
+
+def process(pid: int, parent: int = 0, **more: object) -> Process:
+    known = {"name": "python", "command": ("python", "train.py"), "cpu_seconds": 0.0,
+             "memory_bytes": 1 << 30, "started": 100.0 + pid}  # fmt: skip
+    return Process(pid=pid, parent=parent, **{**known, **more})  # type: ignore[arg-type]
+
+
+def test_cpu_and_reads_count_since_the_sample_before() -> None:
+    before = [process(1, cpu_seconds=10.0, read_bytes=1000, input_bytes=5000)]
+    now = [
+        process(1, cpu_seconds=11.0, read_bytes=3000, input_bytes=9000),
+        process(2, 1, name="pt_data_worker", cpu_seconds=1.8, read_bytes=500, input_bytes=500),
+    ]
+    told = tree_sample({p.key: p for p in before}, now, 2.0, cores=8)
+    assert (told.cpu_percent, told.busiest_cpu_percent) == (140.0, 50.0)
+    assert (told.loader_workers, told.loader_cpu_percent) == (1, 90.0)
+    assert (told.read_bytes_per_second, told.input_bytes_per_second) == (1250, 2250)
+    assert (told.processes, told.memory_bytes, told.cores) == (2, 2 << 30, 8)
+
+
+def test_a_pid_that_was_given_away_anew_begins_at_zero() -> None:
+    before = process(7, cpu_seconds=50.0, started=1.0)
+    told = tree_sample({before.key: before}, [process(7, cpu_seconds=1.0, started=2.0)], 1.0)
+    assert told.cpu_percent == 100.0
+
+
+def test_reads_that_nothing_tells_are_unknown_and_not_zero() -> None:
+    assert tree_sample({}, [process(1)], 1.0).read_bytes_per_second is None
+
+
+@pytest.mark.parametrize(
+    ("tree_of", "workers"),
+    [
+        ([process(1), process(2, 1), process(3, 1)], {2, 3}),
+        ([process(1, command=("torchrun",)), process(2, 1), process(3, 2)], {3}),
+        ([process(1), process(2, 1, command=("python", "-c", "spawn_main"))], set()),
+        ([process(1), process(2, 1, name="pt_data_worker"), process(3, 1)], {2}),
+        (
+            [process(1, name="sh", command=("sh",)), process(2, 1, name="sh", command=("sh",))],
+            set(),
+        ),
+        ([process(1)], set()),
+    ],
+    ids=["forks", "under torchrun", "spawned ranks", "by name", "shells", "alone"],
+)
+def test_loader_workers_are_told_from_other_children(tree_of, workers) -> None:
+    assert loader_workers(tree_of) == workers
+
+
+def test_a_fork_that_holds_the_gpu_is_a_rank_and_no_worker() -> None:
+    assert loader_workers([process(1), process(2, 1), process(3, 1)], frozenset({2})) == {3}
+
+
+def test_a_real_process_and_its_children_are_seen_until_they_end() -> None:
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
+    watched = Tree(child.pid)
+    until = time.monotonic() + 30
+    while (told := watched.sample()) is None or told.processes < 2:
+        assert time.monotonic() < until, "the grandchild was never seen"
+        time.sleep(0.05)
+    assert told.memory_bytes > 1 << 20 and told.cores
+    child.communicate(b"\n")
+    assert watched.sample() is None
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=80))
+def test_percentiles_are_those_of_the_sorted_list(values: list[int]) -> None:
+    told = Histogram()
+    for value in values:
+        told.add(value)
+    ranked = sorted(values)
+    for percent in (5, 50, 95, 100):
+        place = max(0, -(-percent * len(ranked) // 100) - 1)
+        assert told.percentile(percent) == ranked[place]
+    assert told.peak == ranked[-1] and told.mean == pytest.approx(sum(values) / len(values))
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(-50, 150)), max_size=200), st.integers(-3, 150))
+def test_a_sparkline_has_a_sign_for_each_value_and_never_more_than_its_width(values, width) -> None:
+    shown = sparkline(values, width)
+    assert len(shown) == min(len(values), max(0, width))
+    assert all(
+        (value is None) == (sign == " ")
+        for value, sign in zip(values[::-1], shown[::-1], strict=False)
+    )
+
+
+@pytest.mark.parametrize("width", [1, 20, 50, 80, 132, 250])
+def test_the_screen_fits_any_width(width: int) -> None:
+    from rich.console import Console
+
+    view = View()
+    for sample in samples([Gpu(97)] * 8, tree(busiest=50, workers=4, each=90)):
+        view.sample(sample)
+    shown = StringIO()
+    Console(width=width, file=shown, markup=False).print(view.screen(width))
+    lines = shown.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert width < 50 or any("█" in line for line in lines)
+
+
+def test_foreign_process_names_cannot_steer_the_terminal() -> None:
+    hostile = ProcessUse(pid=1, name="\x1b[2Jred[bold]", memory_bytes=1 << 30)
+    lines = process_lines([GpuSample(index=0, processes=(hostile,) * 12)], 60)
+    assert lines[0] == "GPU 0  pid 1  1.0 GiB  ?[2Jred[bold]"
+    assert lines[-1] == "and 4 more processes"
+
+
+def test_the_memory_report_starts_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from gpusetup.monitor import memory_report;"
+         "print(memory_report()); print('torch' in sys.modules)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "No CUDA device is in use by this process.\nFalse\n"
+
+
+def test_the_memory_report_has_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch of plain figures: device 0 works, device 1 was never used."""
+    asked: list[int] = []
+
+    def driver(index: int) -> tuple[int, int]:
+        asked.append(index)
+        return 5 << 30, 8 << 30
+
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True,
+        device_count=lambda: 2,
+        get_device_properties=lambda index: SimpleNamespace(name="NVIDIA L4", total_memory=8 << 30),
+        mem_get_info=driver,
+        memory_allocated=lambda index: (2 << 30) * (index == 0),
+        memory_reserved=lambda index: (3 << 30) * (index == 0),
+        max_memory_allocated=lambda index: (5 << 29) * (index == 0),
+        max_memory_reserved=lambda index: (3 << 30) * (index == 0),
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    report = memory_report()
+    assert str(report).splitlines() == [
+        "cuda:0 NVIDIA L4: allocated 2.00 GiB (peak 2.50 GiB), reserved 3.00 GiB (peak 3.00 GiB), "
+        "total 8.00 GiB",
+        "cuda:1 NVIDIA L4: allocated 0.00 GiB (peak 0.00 GiB), reserved 0.00 GiB (peak 0.00 GiB), "
+        "total 8.00 GiB",
+    ]
+    assert report.devices[0].free_bytes == 5 << 30
+    assert asked == [0], "asking the driver about an unused device would make a context there"
+
+
+def test_a_day_of_samples_costs_no_more_memory_than_an_hour() -> None:
+    from gpusetup.monitor.summary import tallied
+
+    def entries(taken: list[Sample]) -> int:
+        gpu = tallied(taken).gpus[(0, None)]
+        return sum(len(h.counts) for h in (*gpu.of.values(), gpu.busy.utilization))
+
+    hour, more = (samples([Gpu(90, noise=9)], seconds=s) for s in (3600, 36000))
+    assert entries(more) <= entries(hour) + 30
