@@ -19,6 +19,7 @@ from gpusetup.install.transaction import (
     recover,
     undo,
     undo_journal,
+    undo_known,
 )
 from gpusetup.render.console import Console, plain
 
@@ -118,7 +119,7 @@ def _undo(options: argparse.Namespace, out: Console, log: Log, folder: Path) -> 
     layout = layout_of(system, choose_target(system, str(folder)).python)
     check_target(layout)
     store = folder / STORE
-    journal = undo_journal(store, layout)
+    journal = undo_known(store, layout)
     out.talk(plain(f"Target   {folder}\nUndo     {_changes(journal)}"))
     if options.dry_run:
         return _said(out, log, folder, "planned", journal.before, "", journal.after)

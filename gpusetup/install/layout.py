@@ -95,11 +95,10 @@ def files_of(one: Distribution, layout: Layout) -> frozenset[str]:
             hint=f"remove it by what installed it, or use another environment: `--venv DIR` "
             f"({problem.strerror})",
         ) from problem
-    library = str(Path(one.info).parent)
-    paths = (
-        os.path.normpath(Path(library, row[0])) for row in csv.reader(text.splitlines()) if row
-    )
-    return frozenset(path for path in paths if any(_below(path, root) for root in layout.roots))
+    library, roots = os.path.dirname(one.info), layout.roots
+    names = (row[0] for row in csv.reader(text.splitlines()) if row)
+    paths = (os.path.normpath(os.path.join(library, name)) for name in names)
+    return frozenset(path for path in paths if any(_below(path, root) for root in roots))
 
 
 def covering(paths: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:

@@ -250,8 +250,8 @@ def kept_for_undo(store: Path) -> tuple[Journal, int] | None:
     return None if undo is None else (undo, bytes_in([store / undo.former]))
 
 
-def undo_journal(store: Path, layout: Layout) -> Journal:
-    """The journal of an undo. `Blocked` where there is none, or the environment has changed."""
+def undo_known(store: Path, layout: Layout) -> Journal:
+    """What an undo would do. `Blocked` where there is none, or the environment has changed."""
     undo = read_journal(store, UNDO)
     if undo is None:
         raise Blocked(
@@ -268,15 +268,15 @@ def undo_journal(store: Path, layout: Layout) -> Journal:
             hint="nothing was changed; `gpusetup install --torch VERSION` installs another, "
             "`gpusetup install --forget` drops what was kept",
         )
-    now_there = tuple(one for one in distributions(layout) if one.name in undo.after)
+    return replace(undo, phase="undoing", before=undo.after, after=undo.before)
+
+
+def undo_journal(store: Path, layout: Layout) -> Journal:
+    """The journal of an undo: with every path that it takes out."""
+    undo = undo_known(store, layout)
+    now_there = tuple(one for one in distributions(layout) if one.name in undo.before)
     files = frozenset[str]().union(*(files_of(one, layout) for one in now_there))
-    return replace(
-        undo,
-        phase="undoing",
-        away=_numbered(covering(files, layout.roots), "new-"),
-        before=undo.after,
-        after=undo.before,
-    )
+    return replace(undo, away=_numbered(covering(files, layout.roots), "new-"))
 
 
 def undo(store: Path, journal: Journal) -> None:
