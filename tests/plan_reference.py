@@ -116,6 +116,37 @@ def saved_bytes(model: Any, ids: Any, amp: bool) -> int:
     return sum(size for size, _ in alive.values())
 
 
+def gpt2(batch_size: int) -> Any:
+    """For `plan --code`: GPT-2 small on sequences of 1024 tokens."""
+    import transformers
+
+    config = transformers.GPT2Config(attn_pdrop=0.0, use_cache=False)
+    return step_of(transformers.GPT2LMHeadModel(config), batch_size)
+
+
+def llama(batch_size: int) -> Any:
+    """For `plan --code`: a small Llama on sequences of 1024 tokens."""
+    import transformers
+
+    config = transformers.LlamaConfig(
+        hidden_size=1024,
+        intermediate_size=2816,
+        num_hidden_layers=12,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        vocab_size=32000,
+        use_cache=False,
+    )
+    return step_of(transformers.LlamaForCausalLM(config), batch_size)
+
+
+def step_of(model: Any, batch_size: int) -> Any:
+    import torch
+
+    ids = torch.zeros(batch_size, 1024, dtype=torch.long)
+    return model, {"input_ids": ids, "labels": ids}
+
+
 def main(families: dict[str, str]) -> None:
     counts = {kind: counted(kind, model) for kind, model in families.items()}
     modes = {"bf16": ("bfloat16", False), "fp32": ("float32", False), "amp": ("float32", True)}

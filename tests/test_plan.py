@@ -257,7 +257,18 @@ def test_without_matplotlib_the_way_to_it_is_shown(
         (("--model", "qwen3-14b", "--gpu", "H200", "--gpus", "8"), "--max-context", "context"),
         (("--model", "gpt2", "--context", "512", "--gpu-mem", "24GiB"), "--max-batch", "batch"),
         (
-            ("--params", "1B", "--context", "9", "--gpu", "L4", "--gpus", "3", "--strategy", "ddp"),
+            (
+                "--params",
+                "500M",
+                "--context",
+                "9",
+                "--gpu",
+                "L4",
+                "--gpus",
+                "3",
+                "--strategy",
+                "ddp",
+            ),
             "--max-batch",
             "batch",
         ),
@@ -351,6 +362,11 @@ def test_a_wrong_question_is_answered_in_words(
     message = found.err or json.loads(found.out)["message"]
     assert said in message and "Traceback" not in message
     assert (found.out == "") != ("--json" in words)
+
+
+def test_the_smallest_gpu_is_answered_for(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answered(capsys, "--model", "gpt2", "--context", "1", "--gpu-mem", "16MiB")
+    assert not document["fits"] and document["memory_gib"]["capacity"] > 0
 
 
 def test_constants_out_of_range_are_refused(

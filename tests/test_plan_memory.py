@@ -88,12 +88,14 @@ def test_adafactor_keeps_rows_and_columns_instead_of_matrices() -> None:
 
 
 def test_autocast_keeps_a_copy_of_the_weights_and_ddp_one_of_the_gradients() -> None:
-    plain = a_job(gpus=1, strategy="single", amp=None)
+    plain = a_job(gpus=1, strategy="single", amp=None, checkpointing=False)
     states = memory.state_bytes(plain, VANILLA)
     cast = memory.state_bytes(replace(plain, amp="bf16"), VANILLA)
     ddp = memory.state_bytes(replace(plain, strategy="ddp", gpus=2), VANILLA)
     assert cast - states == 2 * QWEN.parameters
     assert ddp - states == 4 * QWEN.parameters
+    anew = replace(plain, amp="bf16", checkpointing=True)
+    assert memory.state_bytes(anew, VANILLA) == states
 
 
 def test_frozen_parameters_have_neither_gradients_nor_states() -> None:
@@ -114,7 +116,7 @@ def test_the_gpt2_recommender_of_the_guide_takes_2_5_to_3_gb_a_gpu() -> None:
     w = Workload(
         shape=shape, context=1, batch=2048, gpus=8, strategy="dp", amp=None, checkpointing=False
     )
-    assert 2.5e9 < parts(w, VANILLA, C).total < 3e9
+    assert 2.5e9 < parts(w, VANILLA, C).total - C.context_bytes < 3e9
 
 
 def test_dataparallel_gathers_all_logits_on_the_first_gpu() -> None:
@@ -141,6 +143,20 @@ def test_tensor_and_pipeline_parallelism_divide_the_states() -> None:
     w = a_job(gpus=8, tensor_parallel=4, pipeline_parallel=2)
     assert memory.state_bytes(w, VANILLA) == whole / 8
     assert memory.logit_amount(w, VANILLA) == memory.logit_amount(a_job(gpus=1), VANILLA) / 4
+
+
+def test_gradients_are_not_there_yet_when_the_logits_are() -> None:
+    w = a_job(batch=64, loss="eager", gpus=1, strategy="single", amp=None)
+    found = parts(w, VANILLA, C)
+    assert found.logits > 0 and found.states == 12 * QWEN.parameters
+    assert parts(replace(w, accumulation=True), VANILLA, C).states == 16 * QWEN.parameters
+
+
+def test_a_tiny_batch_peaks_in_the_optimizer_s_step() -> None:
+    w = a_job(batch=1, context=1, gpus=1, strategy="single", amp=None)
+    found = parts(w, VANILLA, C)
+    assert found.states == 16 * QWEN.parameters and found.checkpoints == found.logits == 0
+    assert found.other == C.context_bytes + 4 * QWEN.parameters  # a copy of the second moments
 
 
 def test_the_budget_of_tokens_is_twice_the_context_over_sp() -> None:
@@ -209,6 +225,16 @@ def test_more_of_anything_never_takes_less(w: Workload, r: Recipe) -> None:
     )
     if w.batch is not None:
         assert parts(replace(w, batch=w.batch + 1), r, C).total >= here
+
+
+@given(JOBS, RECIPES)
+@settings(max_examples=200, deadline=None)
+def test_gradients_that_stay_never_take_less(w: Workload, r: Recipe) -> None:
+    gone, stay = parts(w, r, C).total, parts(replace(w, accumulation=True), r, C).total
+    if w.batch is None:
+        assert gone == stay
+    most = memory.gradient_state_bytes(w, r) + memory.step_bytes(w, r)
+    assert stay <= gone + most * 1.0001
 
 
 @given(JOBS, RECIPES)

@@ -73,6 +73,49 @@ def test_a_layer_keeps_what_autograd_keeps_under_autocast(kind: str, reference: 
     assert 0.85 < layer_bytes_a_token(w) / case["bytes"] < 1
 
 
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 1024,
+    "intermediate_size": 2816,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "vocab_size": 32000,
+    "tie_word_embeddings": False,
+}
+GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024,
+        "vocab_size": 50257, "resid_pdrop": 0.1}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [(), ("--amp", "bf16", "--checkpointing")])
+@pytest.mark.parametrize(("function", "config"), [("gpt2", GPT2), ("llama", LLAMA)])
+def test_the_model_agrees_with_a_traced_step(
+    function: str, config: dict[str, Any], how: tuple[str, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    code = ("--code", f"{HERE / 'plan_reference.py'}:{function}")
+    arithmetic = planned("--model", str(file), "--context", "1024", *how)
+    traced = planned(*code, *how)
+    assert arithmetic == pytest.approx(traced, rel=0.05)
+
+
+def planned(*words: str) -> float:
+    """GiB at the peak of a step of 4 sequences, without fragmentation (an assumption of both)."""
+    plan = ("plan", *words, "--batch", "4", "--gpu-mem", "80GiB", "--json")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "gpusetup", *plan],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        cwd=HERE.parent,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    memory = json.loads(done.stdout)["memory_gib"]
+    return float(memory["total"] - memory["fragmentation"])
+
+
 def workload(config: dict[str, Any], **how: Any) -> Workload:
     return Workload(
         shape=shape_of(config),

@@ -120,27 +120,26 @@ def _constraint(
 def linear(w: Workload, r: Recipe, start: Constants) -> tuple[float, tuple[float, ...]]:
     """The memory as bytes that no constant moves, and the amount of each fitted constant.
 
-    Which is the larger of logits and layer is taken from `start`; there the sum is exact.
+    For trainers that fill a budget of tokens. Which is the larger of logits and layer is taken
+    from `start`; there the sum is exact.
     """
     zero = replace(start, **dict.fromkeys(FITTED, 0.0))
     layer, logits = memory.layer_bytes(w, r), memory.logit_amount(w, r)
     by_logits = logits * memory.logit_bytes(w, start) >= layer
     fitted_logit = by_logits and memory.LOSSES[w.loss] is None
     unit, checkpoint = memory.unit_amount(w), memory.checkpoint_amount(w, r)
-    full = w.batch is not None  # a checkpoint is 2 bytes there, whatever was fitted
     passing = logits * memory.logit_bytes(w, start) if by_logits else layer
     amounts = {
         "alone": memory.alone_amount(w, r),
         "unit": 0.0 if r.offload else unit,
         "unit_offloaded": unit if r.offload else 0.0,
-        "checkpoint": 0.0 if full else checkpoint,
+        "checkpoint": checkpoint,
         "logit": logits if fitted_logit else 0.0,
         "exchange": memory.exchange_amount(w, r),
         "fragmentation": 0.0 if r.env else passing / start.logit,
     }
     fixed = memory.state_bytes(w, r) + memory.kept_bytes(w, r) + zero.context_bytes
     fixed += zero.nccl_bytes if w.gpus > 1 and w.strategy != "dp" else 0.0
-    fixed += max(start.checkpoint, 2.0) * checkpoint if full else 0.0
     fixed += 0.0 if fitted_logit else passing
     if fitted_logit:
         fixed += logits * (memory.logit_bytes(w, start) - start.logit)

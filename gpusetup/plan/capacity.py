@@ -29,7 +29,10 @@ of GDDR memory, HBM is sold in decimal gigabytes); read in public `nvidia-smi` t
 
 KEPT_BYTES = 0.2 * GIB
 KEPT_SHARE = 0.005
-"""What the driver keeps for itself: fits A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX 3060
+KEPT_MOST = 0.05
+"""What the driver keeps for itself, and the most that this is of a small GPU or of a part of one.
+
+Fits A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX 3060
 (11.76 of 12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20 within 0.4 GiB."""
 
 
@@ -39,7 +42,7 @@ def as_cuda_sees(total_bytes: float) -> float:
     >>> round(as_cuda_sees(24564 * MIB) / GIB, 2)
     23.67
     """
-    return max(total_bytes * (1 - KEPT_SHARE) - KEPT_BYTES, 0.0)
+    return total_bytes * (1 - KEPT_SHARE) - min(KEPT_BYTES, KEPT_MOST * total_bytes)
 
 
 def capacity(name: str | None, total_bytes: float) -> float:

@@ -13,15 +13,16 @@ from gpusetup.value import replace
 
 Variant = tuple[str, Workload, Recipe]
 LEAST_GIB = 0.05
+"""What a rung must save beyond the one before it to be worth a line."""
 
 
 def ladder(w: Workload, r: Recipe, limits: Limits, c: Constants) -> tuple[Rung, ...]:
     """The rungs from a recipe up: recipes that save more and more, then changes of the settings."""
     here = parts(w, r, c).total
-    rungs, most = [], LEAST_GIB
+    rungs, most = [], 0.0
     for text, other in _recipes(w, r, limits):
         saved = (here - parts(w, other, c).total) / GIB
-        if saved > most:
+        if saved > most + LEAST_GIB:
             rungs.append(Rung(step=text, saves_gib=round(saved, 2)))
             most = saved
     for change in CHANGES:
@@ -50,7 +51,11 @@ def _half_budget(w: Workload, r: Recipe) -> Iterator[Variant]:
 def _half_batch(w: Workload, r: Recipe) -> Iterator[Variant]:
     if w.batch is not None and w.batch >= 2 * max(w.data_parallel // r.sp, 1):
         half = w.batch // 2
-        yield f"batch {half} with 2 steps of accumulation", replace(w, batch=half), r
+        yield (
+            f"batch {half} with 2 steps of accumulation",
+            replace(w, batch=half, accumulation=True),
+            r,
+        )
 
 
 def _mixed_precision(w: Workload, r: Recipe) -> Iterator[Variant]:

@@ -2,8 +2,8 @@
 
 All functions are pure and answer bytes. A term is an amount (parameters, tokens times width) times
 bytes, which follow from dtypes, or are one of the fitted `Constants` where arithmetic alone cannot
-say. At the peak of a step stand the states, what the forward pass kept, and the larger of two
-passing things: the logits with their loss, or the layer whose backward pass runs.
+say. At the end of the forward pass stand the states, what it kept, and the larger of two passing
+things: the logits with their loss, or the layer whose backward pass begins.
 """
 
 from __future__ import annotations
@@ -117,12 +117,13 @@ def weight_bytes(w: Workload) -> float:
 
     In `dtype`. ZeRO with mixed precision keeps 16-bit weights (the 32-bit copy counts among the
     optimizer's states); autocast without sharding keeps a 16-bit copy of each trained weight
-    until the backward pass has used it.
+    until the backward pass has used it, which under checkpointing is made anew layer by layer.
     """
     if w.amp and w.strategy in ZERO:
         return BYTES[w.amp]
     trained = w.trained / max(w.shape.parameters, 1)
-    cast = BYTES[w.amp] * min(trained, 1) if casts(w) and w.amp else 0
+    stays = casts(w) and not w.checkpointing
+    cast = BYTES[w.amp] * min(trained, 1) if w.amp and stays else 0
     return BYTES[w.dtype] + cast
 
 
@@ -132,13 +133,16 @@ def casts(w: Workload) -> bool:
 
 
 def gradient_bytes(w: Workload) -> float:
-    """Bytes a trained parameter that the gradients take.
+    """Bytes a trained parameter that the gradients take: the parameters' dtype."""
+    return BYTES[w.amp] if w.amp and w.strategy in ZERO else BYTES[w.dtype]
 
-    In the parameters' dtype; DDP's buckets are a second copy (`gradient_as_bucket_view` is off by
-    default in torch).
+
+def bucket_bytes(w: Workload) -> float:
+    """Bytes a trained parameter that DDP's buckets take, a second copy of the gradients.
+
+    They are there from the start to the end (`gradient_as_bucket_view` is off by default in torch).
     """
-    own = BYTES[w.amp] if w.amp and w.strategy in ZERO else BYTES[w.dtype]
-    return 2 * own if w.strategy == "ddp" else own
+    return gradient_bytes(w) if w.strategy == "ddp" else 0.0
 
 
 def optimizer_bytes(w: Workload) -> float:
@@ -161,13 +165,43 @@ def state_bytes(w: Workload, r: Recipe) -> float:
 
     16 bytes a parameter over n under FSDP with AdamW in 32 bits: 4 + 4 + 8.
     """
+    return standing_bytes(w, r) + gradient_state_bytes(w, r)
+
+
+def divisors(w: Workload) -> tuple[int, int, int]:
+    """By what weights, gradients and optimizer states are divided."""
+    weights, gradients, optimizer = (shards(w) if cut else 1 for cut in SHARDED[w.strategy])
+    return weights, gradients, optimizer
+
+
+def standing_bytes(w: Workload, r: Recipe) -> float:
+    """The states that are there all the time: all but the gradients."""
     if r.offload:
         return 0.0
-    n = shards(w)
-    cut = [n if sharded else 1 for sharded in SHARDED[w.strategy]]
-    weights = local(w, w.shape.parameters + w.adapters) * weight_bytes(w) / cut[0]
-    gradients = local(w, w.trained) * gradient_bytes(w) / cut[1]
-    return weights + gradients + local(w, w.trained) * optimizer_bytes(w) / cut[2]
+    for_weights, _, for_optimizer = divisors(w)
+    weights = local(w, w.shape.parameters + w.adapters) * weight_bytes(w) / for_weights
+    buckets = local(w, w.trained) * bucket_bytes(w)
+    return weights + buckets + local(w, w.trained) * optimizer_bytes(w) / for_optimizer
+
+
+def gradient_state_bytes(w: Workload, r: Recipe) -> float:
+    """The gradients on the fullest GPU."""
+    if r.offload:
+        return 0.0
+    return local(w, w.trained) * gradient_bytes(w) / divisors(w)[1]
+
+
+STEP_COPIES = {"adamw": 1.0, "adam": 1.0, "adafactor": 1.0}
+"""Optimizer -> copies of the parameters that its step makes: torch's `foreach` implementations
+take the square root of all second moments at once."""
+
+
+def step_bytes(w: Workload, r: Recipe) -> float:
+    """What the optimizer's step takes beside the states."""
+    if r.offload:
+        return 0.0
+    copies = STEP_COPIES.get(w.optimizer, 0.0) * BYTES[w.dtype]
+    return local(w, w.trained) * copies / divisors(w)[2]
 
 
 def host_bytes(w: Workload, r: Recipe) -> float:
@@ -328,23 +362,38 @@ def exchange_amount(w: Workload, r: Recipe) -> float:
 
 
 def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
-    """The memory of the fullest GPU, part by part."""
+    """The memory of the fullest GPU at the highest of a step's peaks, part by part.
+
+    Where gradients stay from one micro-batch to the next, that is the end of the forward pass.
+    Otherwise gradients come while what was kept goes, and the end of the backward pass, or the
+    optimizer's step, may be higher.
+    """
     logits = logit_amount(w, r) * logit_bytes(w, c)
     layer = layer_bytes(w, r)
-    passing = max(logits, layer)
     checkpoint = c.checkpoint if w.batch is None else max(c.checkpoint, 2.0)
-    unit = c.unit_offloaded if r.offload else c.unit
+    kept = checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r)
+    gradients = gradient_state_bytes(w, r)
+    after = max(layer, step_bytes(w, r))
+    forward = w.gradients_stay or kept + max(logits, layer) >= gradients + after
+    by_logits = forward and logits >= layer
+    other = layer if forward else after
     return Parts(
-        states=state_bytes(w, r) + alone_amount(w, r) * c.alone + unit_amount(w) * unit,
-        checkpoints=checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r),
-        logits=logits if logits >= layer else 0.0,
-        fragmentation=0.0 if r.env else passing * (c.fragmentation / c.logit),
-        other=c.context_bytes
-        + (c.nccl_bytes if w.gpus > 1 and w.strategy != "dp" else 0.0)
-        + exchange_amount(w, r) * c.exchange
-        + (layer if layer > logits else 0.0),
+        states=standing_bytes(w, r)
+        + (gradients if w.gradients_stay or not forward else 0.0)
+        + alone_amount(w, r) * c.alone
+        + unit_amount(w) * (c.unit_offloaded if r.offload else c.unit),
+        checkpoints=kept if forward else 0.0,
+        logits=logits if by_logits else 0.0,
+        fragmentation=0.0 if r.env else max(logits, layer) * (c.fragmentation / c.logit),
+        other=always_bytes(w, r, c) + (0.0 if by_logits else other),
         host=host_bytes(w, r),
     )
+
+
+def always_bytes(w: Workload, r: Recipe, c: Constants) -> float:
+    """CUDA's context, NCCL's buffers, and the exchanges of sequence parallelism."""
+    nccl = c.nccl_bytes if w.gpus > 1 and w.strategy != "dp" else 0.0
+    return c.context_bytes + nccl + exchange_amount(w, r) * c.exchange
 
 
 @lru_cache(maxsize=1)

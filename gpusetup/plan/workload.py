@@ -29,6 +29,8 @@ class Workload(Value):
     """Sequences of a step on all GPUs together; None: batches are filled to a budget of tokens."""
     tokens: int | None = None
     """The budget of tokens a GPU where it is not `ceil(2 * context / SP)`."""
+    accumulation: bool = False
+    """Whether gradients stand from one micro-batch to the next; always under a budget of tokens."""
     strategy: Strategy = "fsdp"
     optimizer: str = "adamw"
     dtype: Dtype = "fp32"
@@ -50,6 +52,11 @@ class Workload(Value):
     def data_parallel(self) -> int:
         """GPUs left for data and sequence parallelism."""
         return self.gpus // (self.tensor_parallel * self.pipeline_parallel)
+
+    @property
+    def gradients_stay(self) -> bool:
+        """Whether there are gradients while the forward pass runs."""
+        return self.batch is None or self.accumulation
 
     @property
     def compute_bytes(self) -> int:
