@@ -575,6 +575,24 @@ def test_a_companion_is_taken_from_the_index_of_its_torch_by_each_installer() ->
         assert expected in command and command.endswith("torchvision==0.20.1+cu121")
 
 
+@pytest.mark.parametrize(
+    ("requirement", "python"),
+    [
+        ("torch==1.8.1", "3.9"),
+        ("torch==2.1.0", "3.11"),
+        ("torchvision==0.16.0", "3.11"),
+        ("torchaudio==2.1.0", "3.11"),
+    ],
+)
+def test_a_release_without_wheels_for_this_python_gets_one_that_it_has(
+    requirement: str, python: str
+) -> None:
+    machine = text(asked(requirement, versions="2.5.0, 2.5.1"), python=Python(version="3.13.1"))
+    root = judged(machine).findings[0]
+    assert root.id == "python-no-wheel" and root.fix is not None
+    assert root.fix.python == python and f"--python {python}" in root.fix.commands[0]
+
+
 def test_values_from_a_text_are_quoted_in_commands() -> None:
     machine = text(event("build-isolation-no-torch", package="x; rm -rf ~"))
     root = judged(machine).findings[0]

@@ -63,11 +63,11 @@ def _why_no_file(
     if _never_was(case, label) or _never_was(case, index):
         return "wrong-index"
     offered = versions(event)
-    if _elsewhere(case, version if name == "torch" else None, label or index):
+    if _elsewhere(case, torch_of(case, name, version), label or index):
         return "no-wheel-for-platform"
     if name == "torch" and version and _is_intel_mac(case, version, offered):
         return "no-wheel-for-platform"
-    if _no_python_for(case, version if name == "torch" else None, label or index):
+    if _no_python_for(case, torch_of(case, name, version), label or index):
         return "python-no-wheel"
     if label and not index and any("+" not in one for one in offered):
         # A local label is only in torch's own index.
@@ -81,6 +81,17 @@ def _why_no_file(
     if label and not event.values.get("index"):
         return "wrong-index"
     return "python-no-wheel"
+
+
+def torch_of(case: Case, name: str, version: str | None) -> str | None:
+    """The torch that a release of the family belongs to; None where it is not known."""
+    if name in ("torch", "") or version is None:
+        return version
+    for row in case.catalog.releases:
+        companion = row.torchvision if name == "torchvision" else row.torchaudio
+        if name in FAMILY and companion == version:
+            return row.torch
+    return None
 
 
 LAST_ON_INTEL_MACS = "2.2.2"
@@ -184,7 +195,8 @@ def _no_file(case: Case, event: Event, id: str) -> Finding:
 def _other_file(case: Case, event: Event, id: str) -> Fix:
     """Another index, or another Python: with the build that the resolver found."""
     if id == "python-no-wheel":
-        return other_python(case, requirement(event.values.get("requirement", ""))[1])
+        name, version, _ = requirement(event.values.get("requirement", ""))
+        return other_python(case, torch_of(case, name, version))
     return ways.install_torch(case, "Ask for what exists. ")
 
 
@@ -312,7 +324,7 @@ def python_without_wheel(case: Case) -> Iterator[Finding]:
             kind,
             f"{asked} has no wheel for this {what}{f' ({here})' if here else ''}",
             evidence=told(heard),
-            fix=other_python(case, requirement(asked)[1])
+            fix=other_python(case, torch_of(case, *requirement(asked)[:2]))
             if kind == "python-no-wheel"
             else ways.install_torch(case, "Ask for what exists. "),
         )
