@@ -194,8 +194,16 @@ def workers_full(work: Work) -> Cause | None:
     """The loader's workers compute all the time: there are too few, or each item costs too much."""
     if work.worker_cpu is None or work.worker_cpu < marks.WORKER_FULL.value:
         return None
-    told = f"while {work.workers:.0f} loader worker{'s' if work.workers > 1 else ''} computed"
+    told = f"while {workers_in_words(work.workers)} computed"
     return f"{told} at {work.worker_cpu:.0f} % of a core each", "workers"
+
+
+def workers_in_words(count: float) -> str:
+    """
+    >>> workers_in_words(1.2), workers_in_words(4)
+    ('1 loader worker', '4 loader workers')
+    """
+    return f"{count:.0f} loader worker{'' if round(count) == 1 else 's'}"
 
 
 def main_loads(work: Work) -> Cause | None:
@@ -217,7 +225,7 @@ def main_waits(work: Work) -> Cause | None:
     if disk >= marks.READS.value:
         return f"{told} and {disk / 1e6:.0f} MB/s came from the disk", "disk"
     if work.workers:
-        return f"{told} for its {work.workers:.0f} loader workers", "slow-items"
+        return f"{told} for {workers_in_words(work.workers)}", "slow-items"
     return told, "waits"
 
 

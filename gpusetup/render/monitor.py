@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpusetup.monitor.alerts import workers_in_words
 from gpusetup.monitor.values import (
     GpuSample,
     GpuSummary,
@@ -77,7 +78,7 @@ def tree_line(tree: TreeSample) -> str:
         parts.append(f"disk {tree.read_bytes_per_second / 1e6:.0f} MB/s")
     if tree.loader_workers:
         each = tree.loader_cpu_percent / tree.loader_workers
-        parts.append(f"{tree.loader_workers} loader workers at {each:.0f} %")
+        parts.append(f"{workers_in_words(tree.loader_workers)} at {each:.0f} %")
     return f"command  {', '.join(parts)}"
 
 
@@ -110,7 +111,7 @@ def figures(summary: Summary) -> Iterator[str]:
         )
     if summary.tree is not None:
         workers = summary.tree.loader_workers
-        name = f"Command, {workers} loader workers" if workers else "Command"
+        name = f"Command, {workers_in_words(workers)}" if workers else "Command"
         yield ""
         yield from table((name, *HEAD[1:]), tree_rows(summary.tree))
     yield ""
