@@ -128,7 +128,7 @@ def _batch_only(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.render.tune import tune_screen
     from gpusetup.tune.bench_run import measure
 
-    measured = measure(options, out, {}, None)
+    measured = measure(options, out)
     answer = _with_measured(measured)
     out.answer(answer, None if out.json else tune_screen(answer))
     if measured.interrupted:
@@ -152,7 +152,7 @@ def _config(options: argparse.Namespace, out: Console) -> int:
     if options.benchmark or options.batch_size:
         from gpusetup.tune.bench_run import measure, start_of
 
-        measured = measure(options, out, *start_of(config))
+        measured = measure(options, out, start_of(config))
         option = replace(option, **measured.option)
     proposal = propose(config, facts, option)
     answer = _answer(config, facts, proposal, measured, options, raw)

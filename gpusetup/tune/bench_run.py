@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import UsageError
@@ -31,6 +32,7 @@ from gpusetup.tune.measure import (
     refuse_errors,
     trial,
 )
+from gpusetup.tune.rules_batch import largest_divisor
 from gpusetup.tune.search import Goal, Trial, answer, fastest
 from gpusetup.tune.settings import truth, whole
 from gpusetup.value import Value, replace
@@ -59,10 +61,23 @@ class Measured(Value):
     option: Mapping[str, Any] = {}
 
 
-def start_of(config: Config) -> tuple[dict[str, int], Setup | None]:
+class Start(Value):
+    """Where measuring starts, as the config has it."""
+
+    setup: Setup
+    effective: int | None = None
+    """The batch that a step of the optimizer sees; None where no config says."""
+    wish: Mapping[str, int] = {}
+    """The numbers of the config: the sizes of a reference model."""
+
+
+UNTOLD = Start(setup=Setup(batch=START, workers=0))
+
+
+def start_of(config: Config) -> Start:
     """The sizes of the reference model and the base of the table, as the config has them."""
     wish: dict[str, int] = {}
-    setup = Setup(batch=START, workers=0)
+    setup, steps = UNTOLD.setup, 1
     for setting in config.settings:
         number, switch = whole(setting), truth(setting)
         name = str(setting.path[-1]) if setting.path else ""
@@ -71,28 +86,28 @@ def start_of(config: Config) -> tuple[dict[str, int], Setup | None]:
             wish.setdefault(name, number)
         if key and key.role == keys.BATCH and number and number > 0:
             setup = replace(setup, batch=number)
+        elif key and key.role == keys.ACCUMULATION and number and number > 0:
+            steps = number
         elif key and key.role == keys.WORKERS and number is not None and number >= 0:
             setup = replace(setup, workers=number)
         elif key and key.role == keys.COMPILE and switch is not None:
             setup = replace(setup, compile=switch)
         elif key and switch and key.role in (keys.AMP, keys.BF16, keys.FP16):
             setup = replace(setup, amp="fp16" if key.role == keys.FP16 else "bf16")
-    return wish, setup
+    return Start(setup=setup, effective=setup.batch * steps, wish=wish)
 
 
-def measure(
-    options: argparse.Namespace, out: Console, wish: Mapping[str, int], base: Setup | None
-) -> Measured:
+def measure(options: argparse.Namespace, out: Console, start: Start = UNTOLD) -> Measured:
     """Everything that the options ask to be measured."""
     from gpusetup.render.tune import measuring
 
     check_code(options.code)
-    job = _job(options, wish)
+    job = _job(options, start.wish)
     device = device_of(job)
     kind = "benchmark" if options.benchmark else "batch"
     with measuring(out.talk, EXPECTED[kind]) as say:
-        session = Session(options, job, device, say)
-        return session.benchmark(base) if options.benchmark else session.batch_size(base)
+        session = Session(options, job, device, start, say)
+        return session.benchmark() if options.benchmark else session.batch_size()
 
 
 def _job(options: argparse.Namespace, wish: Mapping[str, int]) -> Job:
@@ -106,7 +121,7 @@ def _job(options: argparse.Namespace, wish: Mapping[str, int]) -> Job:
         steps=options.steps,
         seconds=options.seconds,
         python=_python(options.python),
-        folder=os.getcwd(),
+        folder=str(Path.cwd()),
     )
 
 
@@ -145,8 +160,12 @@ def bytes_of(text: str) -> int:
 class Session:
     """One measuring: it keeps what it has, so that a Ctrl-C loses nothing."""
 
-    def __init__(self, options: argparse.Namespace, job: Job, device: Device, say: Say) -> None:
+    def __init__(
+        self, options: argparse.Namespace, job: Job, device: Device, start: Start, say: Say
+    ) -> None:
         self.options, self.job, self.device, self.say = options, job, device, say
+        self.start = start
+        self.most = None if options.grow_batch else start.effective
         self.trials: list[Trial] = []
         self.rows: list[Row] = []
         self.workers: int | None = None
@@ -154,16 +173,17 @@ class Session:
 
     def goal(self, start: int) -> Goal:
         options = self.options
+        largest = [size for size in (options.max, self.most) if size]
         return Goal(
             limit_bytes=int(self.device.limit_bytes * (1 - options.margin / 100)),
             start=start,
-            largest=options.max,
+            largest=min(largest, default=None),
             multiple=options.multiple_of,
             power_of_two=options.power_of_two,
         )
 
-    def batch_size(self, base: Setup | None) -> Measured:
-        goal = self.goal(base.batch if base else START)
+    def batch_size(self) -> Measured:
+        goal = self.goal(self.start.setup.batch)
         try:
             find_batch(
                 self.job, goal, objective=self.options.objective, keep=self.trials, say=self.say
@@ -177,8 +197,8 @@ class Session:
         choose = fastest if self.options.objective == "speed" else answer
         return choose(self.trials, goal)
 
-    def benchmark(self, base: Setup | None) -> Measured:
-        first = base or Setup(batch=START, workers=0)
+    def benchmark(self) -> Measured:
+        first = self.start.setup
         try:
             table(replace(first, amp=self.job.amp or first.amp), self.runner(), self.rows)
         except KeyboardInterrupt:
@@ -205,11 +225,12 @@ class Session:
         return trial(job, setup.batch)
 
     def better_batch(self, setup: Setup) -> int | None:
-        """The fastest size, without the loader: that is the next step's matter."""
+        """The fastest size that keeps the effective batch, without the loader: that comes next."""
         job = replace(self.job, amp=setup.amp, compile=setup.compile, workers=None)
         goal = self.goal(setup.batch)
         find_batch(job, goal, objective="speed", keep=self.trials, say=self.say)
-        return fastest(self.trials, goal)
+        found = fastest(self.trials, goal)
+        return found if found is None or self.most is None else largest_divisor(self.most, found)
 
     def better_workers(self, setup: Setup) -> int | None:
         """The loader alone, with more and more workers."""

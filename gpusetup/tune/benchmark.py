@@ -124,7 +124,7 @@ def _with_amp(setup: Setup, runner: Runner) -> Setup | str:
 def _with_batch(setup: Setup, runner: Runner) -> Setup | str:
     batch = runner.batch(setup)
     if batch is None or batch == setup.batch:
-        return "no other size is better"
+        return "no other size is better, with the effective batch kept"
     return replace(setup, batch=batch)
 
 

@@ -115,6 +115,8 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     if top <= best or best >= (1 - goal.tolerance) * top:
         return None
     wanted = _jump(good[-1], room, None if over else bad, goal)
+    if bad is None and room.low >= top:  # memory is no limit: `largest` is
+        wanted = min(top, best * FURTHEST)
     if wanted is None:
         wanted = _approach(best, top, room, bad, trials[-1].batch == bad, goal)
     batch = on_grid(min(wanted, top), goal)

@@ -1,0 +1,171 @@
+"""The comparison table: what stays, what is left out, and what a Ctrl-C leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpusetup import cli
+from gpusetup.render.console import Console
+from gpusetup.render.tune import tune_screen
+from gpusetup.tune import bench_run, measure
+from gpusetup.tune.answer import TuneAnswer, rows_of
+from gpusetup.tune.benchmark import Row, Runner, Setup, best_setup, table
+from gpusetup.tune.measure import Device
+from gpusetup.tune.search import Trial
+
+Same = Callable[[str, Path], None]
+SCREENS = Path(__file__).resolve().parent / "rendered" / "tune"
+GIB = 1 << 30
+
+
+def speed_of(setup: Setup) -> float:
+    """A model that gains by mixed precision and by workers, and loses by compiling."""
+    rate = 100.0 * (1.6 if setup.amp else 1.0) * (setup.batch / 32) ** 0.5
+    return (min(rate, 180.0) if setup.workers == 0 else rate) * (0.9 if setup.compile else 1.0)
+
+
+def trial_of(setup: Setup) -> Trial:
+    if setup.batch > 128:
+        return Trial(batch=setup.batch, status="oom")
+    peak = GIB + setup.batch * (20 << 20) // (2 if setup.amp else 1)
+    return Trial(
+        batch=setup.batch, status="ok", peak_bytes=peak, samples_per_second=speed_of(setup),
+        spread_percent=2.0,
+    )  # fmt: skip
+
+
+def runner(**changes: object) -> Runner:
+    wish = {"run": trial_of, "batch": lambda _: 128, "workers": lambda _: 4, **changes}
+    return Runner(**wish)  # type: ignore[arg-type]
+
+
+def test_each_step_is_added_to_what_stayed_and_the_last_row_is_all_of_it(
+    same_as_file: Same,
+) -> None:
+    rows = table(Setup(batch=32, workers=0), runner())
+    assert [(row.name, row.kept) for row in rows] == [
+        ("base", False), ("+AMP", True), ("+batch", True), ("+workers", True),
+        ("+compile", False), ("all", False),
+    ]  # fmt: skip
+    assert rows[-1].setup == Setup(batch=128, amp="bf16", workers=4)
+    assert rows[-1].speed_up == pytest.approx(3.2)
+    answer = TuneAnswer(benchmark=rows_of(rows), device="NVIDIA L4")
+    same_as_file(Console().rendered(tune_screen(answer)), SCREENS / "benchmark.screen.txt")
+
+
+def test_a_step_that_fails_or_does_not_apply_is_shown_and_left_out(same_as_file: Same) -> None:
+    def run(setup: Setup) -> Trial:
+        if setup.compile:
+            return Trial(batch=setup.batch, status="error", detail="no C++ compiler\nmore")
+        return trial_of(setup)
+
+    rows = table(
+        Setup(batch=32, workers=0),
+        runner(run=run, amp=None, batch=lambda _: 512, workers=lambda _: None),
+    )
+    assert [row.status for row in rows] == ["ok", "skipped", "oom", "skipped", "error"]
+    assert best_setup(rows) == Setup(batch=32, workers=0)
+    answer = TuneAnswer(benchmark=rows_of(rows), device="NVIDIA L4")
+    same_as_file(Console().rendered(tune_screen(answer)), SCREENS / "benchmark-none.screen.txt")
+
+
+def test_where_the_base_does_not_run_there_is_no_table() -> None:
+    rows = table(Setup(batch=512), runner())
+    assert [(row.name, row.status) for row in rows] == [("base", "oom")]
+
+
+def test_what_was_measured_before_a_ctrl_c_is_kept() -> None:
+    kept: list[Row] = []
+
+    def run(setup: Setup) -> Trial:
+        if setup.workers:
+            raise KeyboardInterrupt
+        return trial_of(setup)
+
+    with pytest.raises(KeyboardInterrupt):
+        table(Setup(batch=32, workers=0), runner(run=run), kept)
+    assert [row.name for row in kept] == ["base", "+AMP", "+batch"]
+
+
+# --- the command, with trials that are made up ----------------------------------------------------
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Setup]:
+    """No child is started; every setup that would have run is kept."""
+    done: list[Setup] = []
+
+    def trial(job: measure.Job, batch: int, *, smaller_ran: bool = False) -> Trial:
+        setup = Setup(batch=batch, amp=job.amp, workers=job.workers, compile=job.compile)
+        done.append(setup)
+        return trial_of(setup)
+
+    device = Device(device="cuda", name="NVIDIA L4", limit_bytes=24 * GIB)
+    for module in (measure, bench_run):
+        monkeypatch.setattr(module, "trial", trial)
+        monkeypatch.setattr(module, "device_of", lambda _: device)
+    monkeypatch.setattr(bench_run, "loader_rate", lambda job, batch, count: 100.0 * (count + 1))
+    monkeypatch.setattr(bench_run, "usable_cores", lambda: 4)
+    monkeypatch.setattr(bench_run, "_python", lambda _: None)
+    monkeypatch.chdir(tmp_path)
+    return done
+
+
+CONFIG = b"""batch_size: 32   # one GPU
+accumulation_steps: 4
+num_workers: 0
+use_mixed_precision: false
+compile_model: false
+"""
+
+
+def test_the_benchmark_writes_what_gained_and_leaves_the_rest(
+    measured: list[Setup], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_bytes(CONFIG)
+    assert cli.main(["tune", "c.yaml", "--benchmark", "-o", "out.yaml", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (tmp_path / "out.yaml").read_bytes() == (
+        CONFIG.replace(b"batch_size: 32", b"batch_size: 128")
+        .replace(b"steps: 4", b"steps: 1")
+        .replace(b"workers: 0", b"workers: 4")
+        .replace(b"precision: false", b"precision: true")
+    )
+    assert (said["batch_size"], said["workers"]) == (128, 4)
+    assert [row["name"] for row in said["benchmark"]][-1] == "all"
+    assert measured[0] == Setup(batch=32, workers=0)
+
+
+def test_a_ctrl_c_answers_with_the_best_so_far_and_exit_130(
+    measured: list[Setup],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> float:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench_run, "loader_rate", interrupted)
+    (tmp_path / "c.yaml").write_bytes(CONFIG)
+    assert cli.main(["tune", "c.yaml", "--benchmark"]) == 130
+    out = capsys.readouterr().out
+    assert "Interrupted: this is the best so far" in out
+    assert "  +batch_size: 128   # one GPU" in out
+
+
+def test_the_search_alone_keeps_what_ran_before_a_ctrl_c(
+    measured: list[Setup], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trial(job: measure.Job, batch: int, *, smaller_ran: bool = False) -> Trial:
+        if batch > 8:
+            raise KeyboardInterrupt
+        return trial_of(Setup(batch=batch))
+
+    monkeypatch.setattr(measure, "trial", trial)
+    assert cli.main(["tune", "--batch-size", "--code", "a:b", "--json"]) == 130
+    said = json.loads(capsys.readouterr().out)
+    assert (said["batch_size"], said["interrupted"]) == (8, True)
