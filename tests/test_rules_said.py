@@ -120,6 +120,9 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("driver-missing", text(event("smi-not-found"), torch=replace(CU121, cuda_available=False)),
      text(event("smi-not-found"), torch=replace(CU121, cuda_available=True))),
     ("driver-not-loaded", text(event("driver-not-loaded")), text(event("no-nvidia-driver"))),
+    # nvidia-smi runs, so that the driver's packages are there, whatever torch calls it.
+    ("driver-not-loaded", text(event("driver-not-loaded"), event("no-nvidia-driver")),
+     text(event("smi-not-found"), event("no-nvidia-driver"))),
     ("driver-not-loaded", text(event("module-not-found", module="nvidia")),
      text(event("module-not-found", module="nvidia-uvm"))),
     ("driver-not-loaded",

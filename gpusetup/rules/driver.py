@@ -36,6 +36,10 @@ def absent_here(case: Case) -> bool:
     return not (case.other_host or in_container(case) or case.snapshot.os.wsl or on(case, "macos"))
 
 
+PACKAGES_ARE_THERE = ("driver-not-loaded", "module-not-inserted", "module-key-rejected")
+"""Events of the driver's own programs: torch's "no NVIDIA driver" then means that none is loaded."""
+
+
 def driver_missing(case: Case) -> Iterator[Finding]:
     """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
     driver = case.snapshot.driver
@@ -45,7 +49,8 @@ def driver_missing(case: Case) -> Iterator[Finding]:
         return
     proven = has_nvidia(case) and driver.library_found is False and not driver.module_version
     suspected = has_nvidia(case) is None and driver.library_found is False and _wants_cuda(case)
-    if not (proven or suspected or (said and has_nvidia(case) is not False)):
+    meant = said and has_nvidia(case) is not False and not events(case, *PACKAGES_ARE_THERE)
+    if not (proven or suspected or meant):
         return
     held = [d.driver for d in nvidia_on_pci(case) if d.driver]
     yield error(
