@@ -277,6 +277,15 @@ def test_an_environment_that_was_being_made_goes_altogether(install: Install) ->
     assert not Path("env").exists()
 
 
+def test_what_a_finished_transaction_left_in_the_store_goes(venv: Path, install: Install) -> None:
+    """Killed between the journal's end and the last deletion."""
+    left = venv / ".gpusetup/former-0badcafe/00000"
+    left.mkdir(parents=True)
+    said = install("--python", str(venv), "--recover", "--json")
+    assert said.answer["state"] == "unchanged"
+    assert not (venv / ".gpusetup").exists()
+
+
 def test_a_journal_of_a_newer_gpusetup_is_refused(venv: Path, install: Install) -> None:
     store = venv / ".gpusetup"
     store.mkdir()
@@ -378,7 +387,7 @@ PARENT = """
 import subprocess, sys
 from pathlib import Path
 from gpusetup.install.lock import ending_with_us
-argv = ending_with_us(("sleep", "30"), Path(sys.argv[1]))
+argv = ending_with_us(("sleep", "3000"), Path(sys.argv[1]))
 print(subprocess.Popen(argv, stdout=subprocess.DEVNULL).pid, flush=True)
 import time; time.sleep(60)
 """
