@@ -37,7 +37,7 @@ def absent_here(case: Case) -> bool:
 
 
 PACKAGES_ARE_THERE = ("driver-not-loaded", "module-not-inserted", "module-key-rejected")
-"""Events of the driver's own programs: torch's "no NVIDIA driver" then means that none is loaded."""
+"""Events of the driver's own programs: torch's "no NVIDIA driver" then means none is loaded."""
 
 
 def driver_missing(case: Case) -> Iterator[Finding]:
