@@ -8,11 +8,12 @@ python scripts/mutants_verify.py --clean 0 --only ERF  the mutants with ERF in t
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 import tempfile
 import time
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,50 +30,60 @@ def main() -> int:
     parser.add_argument("--clean", type=int, default=50, metavar="N", help="clean runs (50)")
     parser.add_argument("--no-mutants", action="store_true", help="clean runs alone")
     parser.add_argument("--only", default="", metavar="WORDS", help="mutants so named")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (1)")
     options = parser.parse_args()
-    missed = [] if options.only else false_alarms(options.clean)
-    chosen = [each for each in MUTANTS if options.only.lower() in each.name.lower()]
-    if options.no_mutants:
-        print("\n".join(missed))
-        return 1 if missed else 0
-    caught: dict[str, list[str]] = {}
-    for mutant in chosen:
-        problem = judge(mutant, caught)
-        missed += [problem] if problem else []
-    alone = {catchers[0] for catchers in caught.values() if len(catchers) == 1}
-    lonely = [] if options.only else [name for name in checks() if name not in alone]
-    missed += [f"{name} is never the only one to see a mutant" for name in lonely]
-    good = sum(mutant.catcher in caught.get(mutant.name, ()) for mutant in chosen)
-    print(
-        f"{good} of {len(chosen)} mutants caught; "
-        f"{len(alone)} checks are the only ones to catch one"
-    )
+    warm = bad(run_all())  # compiles once, for all processes
+    missed = [f"clean run with the usual seed: {each}" for each in warm]
+    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
+        missed += false_alarms(pool, 0 if options.only else options.clean)
+        if not options.no_mutants:
+            missed += survivors(pool, options.only)
     print("\n".join(missed))
     return 1 if missed else 0
 
 
-def false_alarms(count: int) -> list[str]:
+def false_alarms(pool: Executor, count: int) -> list[str]:
     """What clean runs with different seeds complain of; there should be nothing."""
     began, found = time.perf_counter(), []
-    for seed in range(1, count + 1):
-        found += [f"clean run with seed {seed}: {each}" for each in bad(run_all(seed=seed))]
-    seconds = time.perf_counter() - began
-    print(f"{count} clean runs, {len(found)} failures, {seconds:.0f} s", flush=True)
+    for seed, names in enumerate(pool.map(_clean, range(1, count + 1)), start=1):
+        found += [f"clean run with seed {seed}: {name}" for name in names]
+    if count:
+        seconds = time.perf_counter() - began
+        print(f"{count} clean runs, {len(found)} failures, {seconds:.0f} s", flush=True)
     return found
 
 
-def judge(mutant: Mutant, caught: dict[str, list[str]]) -> str | None:
-    """Run all checks on a mutant; what is wrong with what they said."""
-    with contextlib.redirect_stderr(sys.stdout):
-        found = run_all(mutant)
-    names = list(bad(found))
-    caught[mutant.name] = names
-    print(f"{mutant.name}: {', '.join(names) or 'NOT CAUGHT'}", flush=True)
+def survivors(pool: Executor, only: str) -> list[str]:
+    """What is wrong with how the mutants are caught."""
+    chosen = [each for each in MUTANTS if only.lower() in each.name.lower()]
+    missed, alone, good = [], set(), 0
+    for mutant, names in zip(chosen, pool.map(_seen, [m.name for m in chosen]), strict=True):
+        print(f"{mutant.name}: {', '.join(names) or 'NOT CAUGHT'}", flush=True)
+        good += mutant.catcher in names
+        alone |= set(names) if len(names) == 1 else set()
+        missed += judge(mutant, names)
+    lonely = [] if only else [name for name in checks() if name not in alone]
+    missed += [f"{name} is never the only one to see a mutant" for name in lonely]
+    caught = f"{good} of {len(chosen)} mutants caught"
+    print(f"{caught}; {len(alone)} checks are the only ones to catch one")
+    return missed
+
+
+def judge(mutant: Mutant, names: list[str]) -> list[str]:
+    """What is wrong with who sees a mutant."""
     if mutant.catcher not in names:
-        return f"{mutant.name}: {mutant.catcher} does not see it"
+        return [f"{mutant.name}: {mutant.catcher} does not see it"]
     if mutant.only and len(names) > 1:
-        return f"{mutant.name}: {', '.join(names)} see it, not {mutant.catcher} alone"
-    return None
+        return [f"{mutant.name}: {', '.join(names)} see it, not {mutant.catcher} alone"]
+    return []
+
+
+def _clean(seed: int) -> list[str]:
+    return list(bad(run_all(seed=seed)))
+
+
+def _seen(name: str) -> list[str]:
+    return list(bad(run_all(next(each for each in MUTANTS if each.name == name))))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ import os
 import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from .checks_products import precision_here
 from .devices import GIB
-from .tolerance import agree, holds, judged, numbers, summed
+from .precision import matmul_limit
+from .tolerance import agree, holds, judged, numbers
 from .values import FAILED, PASSED, SKIPPED, Outcome, asked
 
 MIB = 2**20
@@ -43,6 +45,9 @@ def memory(device: str) -> Outcome:
         _write(torch, held, number)
         for found in _wrong(torch, held, number):
             faults += found[: max(0, SHOWN - len(faults))]
+    held.clear()
+    if device != "cpu":
+        torch.cuda.empty_cache()
     if faults:
         return _faulty(faults, total)
     told = f"{total / GIB:.2f} GiB, {len(PATTERNS)} patterns ({why})"
@@ -209,8 +214,8 @@ def out_of_memory(device: str) -> Outcome:
     if not hasattr(torch.cuda, "set_per_process_memory_fraction"):
         return Outcome(SKIPPED, f"torch {torch.__version__} cannot limit a process's memory")
     total = int(torch.cuda.get_device_properties(device).total_memory)
-    free, _ = torch.cuda.mem_get_info(device)
     torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info(device)
     # Limited, because Windows would give the host's memory instead of saying no.
     torch.cuda.set_per_process_memory_fraction(min(FRACTION, int(free) / total), device)
     try:
@@ -236,7 +241,7 @@ def _overdrawn(torch: Any, device: str, count: int) -> Outcome:
             "a product afterwards",
             left.to(device) @ right.to(device),
             left.double() @ right.double(),
-            64 * 2 * summed(64) + 1e-3 * (device != "cpu"),
+            64 * 2 * matmul_limit(precision_here(torch, device), 64),
         ),
     ]
     outcome = judged(parts, "")

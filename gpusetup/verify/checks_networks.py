@@ -141,7 +141,13 @@ HEADS = (
 )
 DEPTH = 32
 BACKENDS = ("MATH", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
-NOT_OFFERED = ("No available kernel", "No viable backend", "not implemented", "is not supported")
+NOT_OFFERED = (
+    "No available kernel",
+    "No viable backend",
+    "No valid execution plan",
+    "not implemented",
+    "is not supported",
+)
 
 
 def attention(device: str) -> Outcome:

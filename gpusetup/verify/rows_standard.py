@@ -220,16 +220,6 @@ STANDARD: Tuple[Check, ...] = (
         then="train without autocast until another build is installed",
     ),
     Check(
-        "determinism",
-        "checks_training:determinism",
-        on=BOTH,
-        needs=READY,
-        environment=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),),
-        proves="the same seed twice gives the same bits, where torch promises it",
-        means="runs cannot be reproduced here",
-        then=AGAIN,
-    ),
-    Check(
         "memory",
         "checks_memory:memory",
         on=BOTH,
@@ -344,6 +334,16 @@ STANDARD: Tuple[Check, ...] = (
         needs=READY,
         proves="what is saved is loaded bit for bit, onto host and device, in eight formats",
         means="checkpoints would not hold what was trained",
+        then=AGAIN,
+    ),
+    Check(
+        "determinism",
+        "checks_training:determinism",
+        on=BOTH,
+        needs=READY,
+        environment=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),),
+        proves="the same seed twice gives the same bits, where torch promises it",
+        means="runs cannot be reproduced here",
         then=AGAIN,
     ),
 )
