@@ -26,14 +26,14 @@ from gpusetup.plan.calibrate import (  # noqa: E402
 )
 from gpusetup.plan.capacity import capacity  # noqa: E402
 from gpusetup.plan.choose import Limits  # noqa: E402
-from gpusetup.plan.measured import CELLS, NONE  # noqa: E402
-from gpusetup.plan.memory import (  # noqa: E402
+from gpusetup.plan.constants import (  # noqa: E402
     DEFAULT_CONTEXT_BYTES,
     DEFAULT_NCCL_BYTES,
     SHIPPED,
     Constants,
     ConstantsFile,
 )
+from gpusetup.plan.measured import CELLS, NONE  # noqa: E402
 from gpusetup.plan.models import model_named  # noqa: E402
 from gpusetup.plan.workload import GIB, Recipe, Workload  # noqa: E402
 from gpusetup.value import replace  # noqa: E402

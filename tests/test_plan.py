@@ -20,8 +20,8 @@ from gpusetup.answers import PlanAnswer, PlanCalibrationAnswer, PlanCellsAnswer
 from gpusetup.cli import main
 from gpusetup.codec import json_schema
 from gpusetup.plan.calibrate import BOUNDS
+from gpusetup.plan.constants import FITTED, shipped_constants
 from gpusetup.plan.measured import CELLS
-from gpusetup.plan.memory import FITTED, shipped_constants
 
 RENDERED = Path(__file__).parent / "rendered" / "plan"
 A100X4 = ("--gpu", "A100 80GB", "--gpus", "4")

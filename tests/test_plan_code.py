@@ -36,7 +36,7 @@ from gpusetup.plan.code import (
     trace,
 )
 from gpusetup.plan.code_answer import CodeAsked, best_batch, plan_of
-from gpusetup.plan.memory import shipped_constants
+from gpusetup.plan.constants import shipped_constants
 from gpusetup.plan.place import sized_gpu
 from gpusetup.render.plan_code import code_text
 from gpusetup.value import replace

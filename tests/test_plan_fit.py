@@ -24,9 +24,9 @@ from gpusetup.plan.calibrate import (
     linear,
 )
 from gpusetup.plan.choose import Limits, candidates
+from gpusetup.plan.constants import FITTED, shipped_constants
 from gpusetup.plan.decide import Case, better, decide
 from gpusetup.plan.measured import CELLS, measured_recipe
-from gpusetup.plan.memory import FITTED, shipped_constants
 from gpusetup.plan.models import model_named
 from gpusetup.plan.report import calibration
 from gpusetup.plan.workload import GIB, Recipe, Workload

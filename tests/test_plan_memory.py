@@ -12,8 +12,9 @@ from gpusetup.errors import UsageError
 from gpusetup.plan import memory
 from gpusetup.plan.capacity import capacity, size
 from gpusetup.plan.choose import Limits, candidates, choose
+from gpusetup.plan.constants import shipped_constants
 from gpusetup.plan.ladder import ladder
-from gpusetup.plan.memory import OPTIMIZERS, SHARDED, parts, shipped_constants
+from gpusetup.plan.memory import OPTIMIZERS, SHARDED, parts
 from gpusetup.plan.models import model_named, model_of_size
 from gpusetup.plan.workload import GIB, Recipe, Workload, tokens_per_gpu
 from gpusetup.value import replace

@@ -14,7 +14,7 @@ from gpusetup.render.console import Console, plain
 if TYPE_CHECKING:
     from gpusetup.answers import PlanCell
     from gpusetup.plan.answer import Asked
-    from gpusetup.plan.memory import Constants
+    from gpusetup.plan.constants import Constants
     from gpusetup.plan.place import Place
     from gpusetup.plan.question import Question
     from gpusetup.plan.workload import Workload
@@ -225,7 +225,7 @@ def _question(options: argparse.Namespace) -> Question:
 
 
 def _constants(options: argparse.Namespace) -> Constants:
-    from gpusetup.plan.memory import constants_in, shipped_constants
+    from gpusetup.plan.constants import constants_in, shipped_constants
 
     return constants_in(Path(options.constants)) if options.constants else shipped_constants()
 

@@ -11,7 +11,7 @@ from gpusetup.render.console import Console, plain
 if TYPE_CHECKING:
     from gpusetup.plan.code import CodeRequest, Trace
     from gpusetup.plan.code_answer import CodeAsked
-    from gpusetup.plan.memory import Constants
+    from gpusetup.plan.constants import Constants
     from gpusetup.plan.place import Place
 
 FIRST_BATCH = 8

@@ -13,7 +13,7 @@ from operator import mul
 
 from gpusetup.plan import memory
 from gpusetup.plan.choose import Limits, candidates, choose
-from gpusetup.plan.memory import FITTED, Constants
+from gpusetup.plan.constants import FITTED, Constants
 from gpusetup.plan.workload import Recipe, Workload
 from gpusetup.value import Value, replace
 

@@ -13,9 +13,9 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.gpus import GpuRow
 from gpusetup.plan.answer import Asked, answer
 from gpusetup.plan.calibrate import Cell, Trial
+from gpusetup.plan.constants import Constants
 from gpusetup.plan.decide import Case, decide
 from gpusetup.plan.measured import NONE
-from gpusetup.plan.memory import Constants
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import Place, named_gpu, sized_gpu
 from gpusetup.plan.workload import GIB, Recipe, Workload

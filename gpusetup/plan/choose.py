@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpusetup.plan.memory import SHARDED, Constants, Parts, host_bytes, parts
+from gpusetup.plan.constants import Constants
+from gpusetup.plan.memory import SHARDED, Parts, host_bytes, parts
 from gpusetup.plan.workload import Recipe, Workload
 from gpusetup.value import Value
 

@@ -16,8 +16,8 @@ from gpusetup.plan.code import (
     lines,
     notes,
 )
+from gpusetup.plan.constants import Constants
 from gpusetup.plan.measured import NONE
-from gpusetup.plan.memory import Constants
 from gpusetup.plan.place import Place
 from gpusetup.plan.workload import GIB, Recipe
 from gpusetup.value import Value

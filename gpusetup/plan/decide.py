@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpusetup.plan.choose import Fit, Limits, Option, choose, host_holds
+from gpusetup.plan.constants import Constants
 from gpusetup.plan.measured import NONE, measured_recipe
-from gpusetup.plan.memory import Constants, parts
+from gpusetup.plan.memory import parts
 from gpusetup.plan.workload import Recipe, Workload
 from gpusetup.value import Value, replace
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 from gpusetup.answers import Rung
 from gpusetup.plan.choose import Limits, candidates, host_holds
-from gpusetup.plan.memory import Constants, parts
+from gpusetup.plan.constants import Constants
+from gpusetup.plan.memory import parts
 from gpusetup.plan.workload import GIB, Recipe, Workload
 from gpusetup.value import replace
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gpusetup.answers import FitScore, PlanCalibrationAnswer
 from gpusetup.errors import BadInput
 from gpusetup.plan.calibrate import Cell, Score, Trial, cross_validated, fit, judged
-from gpusetup.plan.memory import Constants
+from gpusetup.plan.constants import Constants
 from gpusetup.value import fields
 
 LEAST = 5
