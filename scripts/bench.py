@@ -167,7 +167,7 @@ REPORTS_A_SECOND = 300
 
 
 def reports(runs: int) -> Iterator[Row]:
-    """`doctor --reports DIR --json` over rendered reports: how many a second, and in what memory."""
+    """`doctor --reports DIR --json` over rendered reports: how many a second, in what memory."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     writers, messages = map(importlib.import_module, ("writers", "report_messages"))
     told = tuple(text for _, text in messages.MESSAGES)

@@ -120,8 +120,8 @@ def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
     row["persistence"] = values.flag(state)
     row["pci_bus_id"] = bus.group(1) if bus else None
     row["display_active"] = values.flag(bus.group(2)) if bus else None
-    row["ecc_enabled"] = False if errors == "Off" else True if errors.isdigit() else None
-    row["ecc_uncorrected"] = int(errors) if errors.isdigit() else None
+    row["ecc_enabled"] = False if errors == "Off" else True if errors.isdecimal() else None
+    row["ecc_uncorrected"] = int(errors) if errors.isdecimal() else None
     return row
 
 

@@ -23,6 +23,9 @@ TOO_OLD = re.compile(
     r"Found GPU ?(?P<index>\d{1,3}|%d) (?P<name>%s|[\w .()/+-]{2,56}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<cc>\d{1,2}\.\d|%d\.%d)\.?"
     r"(?=(?P<rest>.{0,800}))"
 )
+WRONG_BINARY = re.compile(
+    r"Found GPU ?(?P<index>\d{1,3}) (?P<name>[\w .()/+-]{2,56}?) which requires CUDA_VERSION >= \d{4,5} .{0,120}?compiled with CUDA_VERSION (?P<built>\d{4,5})"
+)
 LEAST = re.compile(r"minimum cuda capability supported by this library is (\d{1,2}\.\d)")
 RANGE = re.compile(r"supported by this version of PyTorch is \(?(\d{1,2}\.\d)\)? - \(?(\d{1,2}\.\d)\)?")  # fmt: skip
 LISTED = re.compile(r"- (\d{1,2}\.\d) which supports hardware CC >=")
@@ -32,7 +35,7 @@ def capabilities(text: Text) -> Iterator[Fact]:
     """Warnings about the compute capability, as events and as GPUs."""
     found: list[Gpu] = []
     source = None
-    for reader in (incompatible, too_old):
+    for reader in (incompatible, too_old, wrong_binary):
         for fact in reader(text):
             if isinstance(fact, Gpu):
                 found.append(fact)
@@ -92,6 +95,18 @@ def _not_in_wheel(
     if kernels:
         values["kernels"] = " ".join(kernels)
     return event(text, "gpu-not-in-wheel", first, last, values)
+
+
+def wrong_binary(text: Text) -> Iterator[Fact | Gpu]:
+    """`Found GPU0 NAME which requires CUDA_VERSION >= 10000`, torch 0.3 to 1.5."""
+    for start, window in text.near("which requires cuda_version"):
+        for found in WRONG_BINARY.finditer(window):
+            name = found["name"].strip()
+            yield Gpu(name=name, cuda_index=int(found["index"]))
+            values = {"gpu": name, "side": "new"}
+            yield event(
+                text, "gpu-not-in-wheel", start + found.start(), start + found.end(), values
+            )
 
 
 def too_old(text: Text) -> Iterator[Fact | Gpu]:

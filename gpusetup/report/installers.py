@@ -203,6 +203,10 @@ def extension_cuda(text: Text) -> Iterator[Fact]:
         yield Claim(subject="wanted.cuda", value=version, source=source, trust=SURE)
 
 
+CONDA_SPEC = re.compile(r"\bpytorch-(?P<torch>\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24}py(?P<major>3)\.?(?P<minor>\d{1,2})")  # fmt: skip
+"""A conda package by its file name: release, and the Python in its build string."""
+
+
 def pip_state(text: Text) -> Iterator[Fact]:
     """The target's kind, where an installer names it."""
     rows = (
@@ -214,5 +218,11 @@ def pip_state(text: Text) -> Iterator[Fact]:
             source = text.source(found.start())
             yield Claim(subject="python.version", value=found.group(1), source=source, trust=SURE)
             yield Claim(subject="python.manager", value=manager, source=source, trust=GUESS)
+    if "pytorch" in text.low and (found := CONDA_SPEC.search(text.flat[:1_000_000])):
+        source = text.source(found.start())
+        version = f"{found['major']}.{found['minor']}"
+        yield Claim(subject="python.version", value=version, source=source, trust=GUESS)
+        spec = f"=={found['torch']}"
+        yield Claim(subject="wanted.torch", value=spec, source=source, trust=GUESS)
     if "cannot uninstall 'torch'" in text.low:
         yield Event(kind="installed-by-two", values={"name": "torch"}, source="pip")

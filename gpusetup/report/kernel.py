@@ -185,6 +185,14 @@ def computers(text: Text) -> Iterator[Fact]:
     rows = (
         ("radeon", r"((?:AMD )?Radeon (?:RX|Pro|VII|Graphics|Instinct)[\w ]{0,16})", "amd"),
         ("gfx", r"\b(gfx(?:9|10|11|12)\d{1,2}[a-f]?)\b", "amd"),
+        (
+            "rocm",
+            r"(?<![\w+.])(ROCk module is loaded|rocm-smi|rocBLAS error|HIP error|hipErrorNoBinaryForGpu)",
+            "amd",
+        ),
+        ("hiperror", r"(hipErrorNoBinaryForGpu)", "amd"),
+        ("hip error", r"(HIP error): ", "amd"),
+        ("intel arc", r"(Intel Arc [AB]\d{3}\w?)", "intel"),
         ("instinct", r"(AMD Instinct MI\d+\w?)", "amd"),
         ("arc(tm)", r"(Intel\(R\) Arc\(TM\) [\w ]{1,24})", "intel"),
         ("dispatch key: xpu", r"(dispatch key: XPU)", "intel"),

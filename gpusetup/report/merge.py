@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpusetup.model import (
@@ -193,7 +193,10 @@ def _whole_name(name: str, others: list[Gpu]) -> str:
 def completed(snapshot: Snapshot) -> Snapshot:
     """Fields that others imply: a backend by its label, the system by its tools, visibility."""
     torch = _torch(snapshot)
-    events = tuple(_of_wsl(event, snapshot.os) for event in snapshot.events)
+    events = (
+        *(_of_wsl(event, snapshot.os) for event in snapshot.events),
+        *_foreign_folders(snapshot.environment.get("LD_LIBRARY_PATH", "")),
+    )
     return replace(
         snapshot,
         torch=torch,
@@ -203,6 +206,21 @@ def completed(snapshot: Snapshot) -> Snapshot:
         toolkit=_toolkit(snapshot.toolkit),
         events=events,
     )
+
+
+def _foreign_folders(path: str) -> Iterator[Event]:
+    """What `LD_LIBRARY_PATH` puts in front: CUDA's folders, and the stubs that only link."""
+    for folder in dict.fromkeys(path.split(":")):
+        low = folder.lower()
+        if "/stubs" in low:
+            kind = "libcuda-stub"
+        elif "/cuda" in low or "cudnn" in low or "nccl" in low:
+            kind = "foreign-library"
+        else:
+            continue
+        yield Event(
+            kind=kind, values={"folder": folder}, source="LD_LIBRARY_PATH", text=folder[:200]
+        )
 
 
 def _of_wsl(event: Event, os: Os) -> Event:

@@ -75,7 +75,7 @@ ROWS = (
     row(
         "build-isolation-no-torch",
         "no module named",
-        r"(?:build-env|builds-v0|build_meta|get_requires_for_build|build_wheel|build_editable).{0,900}No module named ['\"]?torch['\"]?(?![\w.])",
+        r"(?:build-env|builds-v0|build_meta|get_requires_for_build|build_wheel|build_editable|build backend returned|Failed to build `).{0,900}No module named ['\"]?torch['\"]?(?![\w.])",
     ),
     row(
         "build-isolation-no-torch",

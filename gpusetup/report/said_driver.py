@@ -357,4 +357,17 @@ DRIVER = (
     ),
 )
 
-ROWS = (*KERNEL, *DRIVER)
+STATE = (
+    row(
+        "throttled",
+        ": active",
+        r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
+    ),
+    row(
+        "no-nvidia-gpu",
+        "no nvidia",
+        r"No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)",
+    ),
+)
+
+ROWS = (*KERNEL, *DRIVER, *STATE)

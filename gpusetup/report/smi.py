@@ -53,6 +53,8 @@ def _framed(line: str) -> str:
 def _table_events(smi: Smi, lines: Iterable[str], start: int) -> Iterator[Fact]:
     banner = next((line for line in lines if SMI_VERSION.search(line)), "")
     source = _source("nvidia-smi", start)
+    if _is_of_wsl(smi):
+        yield Claim(subject="os.wsl", value=True, source=source, trust=HINT)
     if "CUDA UMD Version" in banner:
         yield Event(kind="new-smi-banner", source=source, text=banner.strip("| "))
     if any("CUDA version" in problem for problem in smi.problems):
@@ -65,6 +67,20 @@ def _table_events(smi: Smi, lines: Iterable[str], start: int) -> Iterator[Fact]:
 
 
 LOG_WORDS = ("nvsmi log", "clocks event reasons", "clocks throttle reas")
+
+
+def _is_of_wsl(smi: Smi) -> bool:
+    """Linux' own nvidia-smi on a driver of Windows: three numbers of one branch, two of another.
+
+    >>> _is_of_wsl(Smi(smi_version="510.85.02", driver_version="516.94"))
+    True
+    """
+    own, driver = smi.smi_version or "", smi.driver_version or ""
+    return (
+        bool(own and driver)
+        and driver.count(".") == 1
+        and own.split(".")[0] != driver.split(".")[0]
+    )
 
 
 def logs(text: Text) -> Iterator[Fact]:

@@ -101,6 +101,9 @@ def differing(text: Text) -> Iterator[Fact]:
     """The same number printed from the CPU and from the GPU, as far apart as TF32 makes it."""
     if "device='cuda" not in text.low:
         return
+    if computed := re.search(r"tensor\(\S.{0,200}?, device='(cuda:\d{1,2})'", text.flat[:READ]):
+        values = {"device": computed.group(1)}
+        yield event(text, "gpu-computes", computed.start(), computed.end(), values)
     printed = list(PRINTED.finditer(text.flat[:READ]))[:60]
     there = [one for one in printed if one.group(2)]
     here = [one for one in printed if not one.group(2)]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from gpusetup.report.clean import cleaned
 from gpusetup.value import Value
 
-BEFORE, AFTER = 300, 1200
+BEFORE, AFTER = 600, 1200
 ATTEMPTS = 60
 """How often a needle is looked at: a log repeats itself."""
 SHOWN = 300
