@@ -412,6 +412,27 @@ def test_no_room(world: World, install: Install, monkeypatch: pytest.MonkeyPatch
     assert not Path("env").exists()
 
 
+def test_a_copy_of_what_leaves_is_counted_where_renaming_is_refused(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpusetup.install import room
+
+    former = world.wheel(
+        "torch", "2.0.0", files={"torch/__init__.py": "", "torch/x.so": "x" * 9**7}
+    )
+    world.fill(venv := world.venv(), former)
+    world.add_torch("cpu")
+    usage = shutil.disk_usage(world.folder)
+    free = 53 << 20
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=free))
+    monkeypatch.setattr(room, "is_overlay", lambda _path: True)
+    said = install("--python", str(venv), *WANTED, *YES)
+    assert said.exit == 3
+    assert "No room on the disk" in said.err
+    monkeypatch.setattr(room, "is_overlay", lambda _path: False)
+    assert install("--python", str(venv), *WANTED, *YES).exit == 0
+
+
 def test_a_managed_python_is_refused_with_the_way_out(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:

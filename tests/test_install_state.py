@@ -320,6 +320,26 @@ def test_a_rename_that_is_refused_becomes_a_copy(
     assert state_of(venv) == before
 
 
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
+def test_who_is_asked_to_end_puts_the_former_state_back(
+    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
+) -> None:
+    """`kill`, a closed terminal, in the middle of the switch."""
+    from gpusetup.install import run as running
+
+    before = state_of(venv)
+
+    def told_to_end(*_: object) -> None:
+        assert state_of(venv) != before
+        os.kill(os.getpid(), ending)
+        time.sleep(60)
+
+    monkeypatch.setattr(running, "run_step", told_to_end)
+    assert install("--python", str(venv), *WANTED).exit == 130
+    assert state_of(venv) == before
+    assert not (venv / ".gpusetup").exists()
+
+
 # --- one at a time -------------------------------------------------------------------------------
 
 

@@ -101,7 +101,9 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
         return run_project(options, out)
     if options.machine_from:
-        return _described(options, out)
+        from gpusetup.commands.install_described import run_described
+
+        return run_described(options, out)
     from gpusetup.install.log import open_log
     from gpusetup.install.run import naming_log
 
@@ -156,52 +158,6 @@ def check_usage(options: argparse.Namespace) -> None:
             "There is no terminal to ask on",
             hint="`--yes` installs without asking, `--dry-run` only shows the steps",
         )
-
-
-# --- another machine -----------------------------------------------------------------------------
-
-
-def _described(options: argparse.Namespace, out: Console) -> int:
-    """The steps as one would type them on the machine that is described; nothing is asked."""
-    from gpusetup.answers import DoneStep, InstallAnswer
-    from gpusetup.catalog import INDEX_ROOT
-    from gpusetup.install import INSTALLERS
-    from gpusetup.install.plan import asked_for
-    from gpusetup.install.prepare import index_root_of
-    from gpusetup.install.wish import Wish
-    from gpusetup.render.install import described_text
-
-    snapshot = gather(options, out)
-    before = _family_of(snapshot)
-    asked = asked_for(options.packages, before)
-    installer = "uv" if options.installer == "auto" else options.installer
-    request = request_of(options, asked, by_conda=installer == "conda")
-    resolution = resolved(snapshot, request)
-    wish = Wish(
-        python=snapshot.python.executable,
-        packages=(*asked.family, *asked.packages),
-        index_root=index_root_of(options.index_root, os.environ, INDEX_ROOT),
-        wheelhouse=options.wheelhouse,
-        conda_prefix=snapshot.conda.prefix,
-    )
-    steps = INSTALLERS[installer](resolution, wish)
-    answer = InstallAnswer(
-        state="planned",
-        target=snapshot.python.prefix or snapshot.python.executable or options.machine_from,
-        before=before,
-        after=after_of(resolution, asked),
-        steps=tuple(DoneStep(argv=step.argv) for step in steps),
-    )
-    out.answer(answer, described_text(answer, resolution, steps))
-    return 0
-
-
-def _family_of(snapshot: Snapshot) -> dict[str, str]:
-    from gpusetup.install.plan import FAMILY
-
-    found = {p.name: p.version for p in snapshot.packages or () if p.name in FAMILY}
-    torch = snapshot.torch.version
-    return {**({"torch": torch} if snapshot.torch.installed and torch else {}), **found}
 
 
 def after_of(resolution: Resolution, asked: Asked) -> dict[str, str]:
@@ -355,7 +311,7 @@ def planned(
 
 def _shown(job: Job, plan: Plan) -> str:
     from gpusetup.install.house import is_kept
-    from gpusetup.install.run import room
+    from gpusetup.install.room import room
     from gpusetup.render.install import plan_text
 
     kept = frozenset(w.filename for w in plan.wheels if is_kept(w, job.house / w.filename))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.answers import InstallAnswer
 from gpusetup.errors import Unsatisfiable
-from gpusetup.install.run import room
+from gpusetup.install.room import room
 from gpusetup.install.wheelhouse import newest_torch, wheels_in, write_manifest
 from gpusetup.install.wheels import in_words, target_tags
 from gpusetup.render.console import Console, plain

@@ -10,10 +10,10 @@ from gpusetup.install.layout import Layout, distributions
 from gpusetup.install.lock import locked
 from gpusetup.install.plan import Plan
 from gpusetup.install.prepare import Where, layout_of, with_rest
+from gpusetup.install.room import check_room
 from gpusetup.install.run import (
     Job,
     Outcome,
-    check_room,
     fetch_all,
     make_environment,
     putting_back,
@@ -78,7 +78,7 @@ def _staged(job: Job, where: Where, plan: Plan) -> tuple[Plan, tuple[Path, ...]]
         plan = with_rest(job, where, replace(plan, venv=None))
         job.agree(plan)
     wheels = fetched(job, plan.wheels)
-    check_room(job, where.layout, wheels)
+    check_room(job.environ, where.layout, wheels, plan.before)
     return plan, wheels
 
 

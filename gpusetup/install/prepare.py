@@ -26,7 +26,8 @@ from gpusetup.install.plan import (
     versions_of,
 )
 from gpusetup.install.rest import ask_pip, ask_uv, metadata_of, stand_in
-from gpusetup.install.run import WORKERS, Job, require_room, room
+from gpusetup.install.room import require_room, room
+from gpusetup.install.run import WORKERS, Job
 from gpusetup.install.tools import asking_environment, switching_environment
 from gpusetup.install.transaction import STORE
 from gpusetup.install.wheelhouse import link_others, located, page_of

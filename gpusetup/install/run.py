@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import tempfile
 import threading
@@ -18,12 +17,12 @@ from gpusetup.answers import DoneStep
 from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.install.fetch import Fetcher, NeedsLogin, Progress
 from gpusetup.install.house import drop_unused
-from gpusetup.install.layout import Layout, content_of
+from gpusetup.install.layout import Layout
 from gpusetup.install.lock import ending_with_us
 from gpusetup.install.log import Log
-from gpusetup.install.plan import Plan, Room, shortage, switch_steps
+from gpusetup.install.plan import Plan, switch_steps
 from gpusetup.install.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
-from gpusetup.install.tools import asking_environment, complaint, switching_environment, uv_cache
+from gpusetup.install.tools import asking_environment, complaint, switching_environment
 from gpusetup.install.transaction import (
     NEXT_RECEIPT,
     RECEIPT,
@@ -36,7 +35,7 @@ from gpusetup.install.transaction import (
     prepare,
     put_back,
 )
-from gpusetup.install.wheels import DEFAULT_INDEX, Wheel, in_words
+from gpusetup.install.wheels import DEFAULT_INDEX, Wheel
 from gpusetup.model import Step
 from gpusetup.run import Output, run
 from gpusetup.value import Record, Value, replace
@@ -144,35 +143,6 @@ def make_environment(job: Job, step: Step, folder: str) -> None:
     said = run_step(job, step)
     if not said.ok:
         raise complaint(f"{folder} cannot be made", said)
-
-
-def check_room(job: Job, layout: Layout, wheels: Sequence[Path]) -> None:
-    """The unpacked wheels must fit on the target's disk, and in uv's cache on another one."""
-    unpacked = sum(content_of(path).unpacked_bytes for path in wheels)
-    target = room(layout.purelib, unpacked)
-    cache = room(uv_cache(job.environ), unpacked)
-    require_room((target,) if cache.disk == target.disk else (target, cache))
-
-
-def room(path: str, needed_bytes: int) -> Room:
-    """What is free on the disk of a path that may not be there yet."""
-    there = Path(path)
-    while not there.exists():
-        there = there.parent
-    free = shutil.disk_usage(there).free
-    return Room(path=path, needed_bytes=needed_bytes, free_bytes=free, disk=there.stat().st_dev)
-
-
-def require_room(rooms: Sequence[Room]) -> None:
-    """`Blocked` with needed and free where a disk cannot hold it."""
-    short = shortage(rooms)
-    if short is not None:
-        raise Blocked(
-            f"No room on the disk of {short.path}: needs {in_words(short.needed_bytes)}, "
-            f"free {in_words(short.free_bytes)}",
-            hint="nothing was changed; make room (`uv cache clean` frees uv's cache), "
-            "or use another disk: `--venv DIR`",
-        )
 
 
 def switch(
