@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from judging import A100, GTX_1080_TI, HEALTHY, RTX_3090, RTX_5090, changed, event, judged
 
@@ -658,6 +658,9 @@ STACKS = (text(), smi(RTX_3090, torch=CU121), text(torch=CPU, os=Os(family="wind
 
 
 @settings(deadline=None, max_examples=150)
+@example(text(), event("cuda-out-of-memory", total_bytes="9" * 400))
+@example(text(), event("cuda-error", code="9" * 5000))
+@example(text(), event("driver-too-old", found="9" * 5000, driver_cuda="9" * 5000))
 @given(st.sampled_from(STACKS), utterances())
 def test_whatever_is_said_no_rule_breaks_and_a_root_has_its_evidence(
     stack: Snapshot, said: tuple[Event, ...]

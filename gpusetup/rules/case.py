@@ -289,6 +289,17 @@ def is_cuda_build(torch: Torch) -> bool:
     return cuda_needed(torch) is not None
 
 
+def whole_number(text: str | None) -> int | None:
+    """A number that a text gave; None where it is none, or has more digits than anything counted.
+
+    >>> whole_number("4096"), whole_number("4 GiB"), whole_number("9" * 400)
+    (4096, None, None)
+    """
+    if not text or len(text) > 18 or not (text.isascii() and text.isdigit()):
+        return None
+    return int(text)
+
+
 def gib(size_bytes: int) -> str:
     """
     >>> gib(4294967296)

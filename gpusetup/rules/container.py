@@ -25,6 +25,7 @@ from gpusetup.rules.case import (
     shown,
     told,
     warning,
+    whole_number,
 )
 from gpusetup.rules.driver import nvml_said
 from gpusetup.rules.driver_state import NVML_UNKNOWN
@@ -61,7 +62,8 @@ def _none_is_left(case: Case, value: str) -> bool:
     if first in NOTHING:
         return bool(listed or has_nvidia(case) or asked_for_cuda(case))
     # CUDA stops at the first entry that names no GPU; nvidia-smi lists all of them all the same.
-    beyond = first.isascii() and first.isdigit() and int(first) >= len(listed)
+    index = whole_number(first)
+    beyond = index is not None and index >= len(listed)
     failed = asked_for_cuda(case) or bool(cuda_errors(case, 38, 100))
     return bool(listed) and beyond and failed and not any(gpu.visible for gpu in listed)
 

@@ -22,6 +22,7 @@ from gpusetup.rules.case import (
     says_nothing_else,
     shown,
     told,
+    whole_number,
 )
 from gpusetup.value import Value
 
@@ -211,8 +212,7 @@ def cuda_said(case: Case) -> Iterator[Finding]:
 
 
 def _code_of(event: Event) -> int:
-    text = event.values.get("code", "")
-    code = int(text) if text.isascii() and text.isdigit() else 0
+    code = whole_number(event.values.get("code")) or 0
     return ALIASES.get(code, code)
 
 

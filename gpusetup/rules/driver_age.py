@@ -21,6 +21,7 @@ from gpusetup.rules.case import (
     shown,
     told,
     warning,
+    whole_number,
 )
 
 SLOW_SECONDS = 5.0
@@ -86,8 +87,8 @@ def _needed(case: Case, said: tuple[Event, ...]) -> str | None:
     has = _served(case, said)
     if own or not said or not has:
         return own
-    major = has.partition(".")[0]
-    return f"{int(major) + 1}.0" if major.isdigit() else None
+    major = whole_number(has.partition(".")[0])
+    return f"{major + 1}.0" if major is not None else None
 
 
 def _served(case: Case, said: tuple[Event, ...]) -> str | None:

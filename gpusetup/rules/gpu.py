@@ -21,6 +21,7 @@ from gpusetup.rules.case import (
     shown,
     told,
     warning,
+    whole_number,
 )
 
 # --- another maker's, or none --------------------------------------------------------------------
@@ -284,10 +285,10 @@ def pcie_said(case: Case) -> Iterator[Finding]:
 
 
 def _is_narrow(values: Mapping[str, str]) -> bool:
-    width, full = values.get("width", ""), values.get("width_max", "")
-    if not (width.isascii() and width.isdigit() and full.isascii() and full.isdigit()):
+    width, full = whole_number(values.get("width")), whole_number(values.get("width_max"))
+    if width is None or full is None:
         return False
-    return int(width) * 2 <= int(full) and int(width) < 8
+    return width * 2 <= full and width < 8
 
 
 TAKEN = 0.85

@@ -25,6 +25,7 @@ from gpusetup.rules.case import (
     on,
     shown,
     told,
+    whole_number,
 )
 from gpusetup.rules.messages import Message, said
 
@@ -165,8 +166,7 @@ def _how_much(event: Event) -> str:
 
 
 def _bytes(event: Event, name: str) -> int | None:
-    text = event.values.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    return whole_number(event.values.get(name))
 
 
 def _memory_held(case: Case) -> tuple[Evidence, ...]:
