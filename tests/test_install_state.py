@@ -229,6 +229,18 @@ def test_recovery_after_each_phase(
     assert install("--python", str(venv), "--recover", "--json").answer["state"] == "unchanged"
 
 
+def test_an_environment_that_was_moved_meanwhile_is_recovered_where_it_is(
+    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = state_of(venv)
+    killed_in("installing", venv, install, monkeypatch)
+    moved = venv.with_name("moved")
+    venv.rename(moved)
+    assert install("--venv", str(moved), "--recover").exit == 0
+    assert state_of(moved) == before
+    assert not venv.exists()
+
+
 def test_the_next_installation_recovers_first_and_says_so(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,8 @@ class Journal(Value):
     schema: Literal["gpusetup.journal/1"] = "gpusetup.journal/1"
     gpusetup: str = __version__
     phase: Phase = "moving"
+    prefix: str = ""
+    """Where the environment was when this was written."""
     former: str = "former"
     """The folder of the store that keeps what was moved aside."""
     moves: tuple[Move, ...] = ()
@@ -100,6 +102,7 @@ def prepare(
     overwritten = those_there(made - files)
     away = covering(files | overwritten, layout.roots)
     return Journal(
+        prefix=layout.prefix,
         former=f"former-{secrets.token_hex(4)}",
         moves=_numbered(away, ""),
         made=_not_there_after(made, away),
@@ -161,7 +164,29 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
         raw = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return from_json(raw, Journal, what=str(path))
+    return moved_along(from_json(raw, Journal, what=str(path)), str(store.parent))
+
+
+def moved_along(journal: Journal, prefix: str) -> Journal:
+    """The journal of an environment that is called otherwise now: moved, or seen from outside
+    of the container that it was made in."""
+    former = journal.prefix
+    if former in ("", prefix):
+        return journal
+
+    def along(path: str) -> str:
+        return prefix + path[len(former) :] if path.startswith(former + os.sep) else path
+
+    def all_of(moves: tuple[Move, ...]) -> tuple[Move, ...]:
+        return tuple(Move(path=along(move.path), kept=move.kept) for move in moves)
+
+    return replace(
+        journal,
+        prefix=prefix,
+        moves=all_of(journal.moves),
+        away=all_of(journal.away),
+        made=tuple(map(along, journal.made)),
+    )
 
 
 def enter(store: Path, journal: Journal, phase: Phase) -> Journal:
