@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 from collections.abc import Mapping
 from configparser import ConfigParser, Error
 from pathlib import Path
@@ -234,7 +235,19 @@ def complaint(title: str, said: Output) -> GpuSetupError:
     kind = next((kind for pattern, kind in COMPLAINTS if re.search(pattern, text)), ToolFailed)
     if said.problem:
         return Blocked(f"{title}: {said.argv[0]}: {said.problem}", hint="nothing was changed")
-    return kind(f"{title}: {last_words(text)}", hint=HINTS.get(kind))
+    return kind(f"{title}: {last_words(text) or how_it_ended(said)}", hint=HINTS.get(kind))
+
+
+def how_it_ended(said: Output) -> str:
+    """For a program that said nothing.
+
+    >>> how_it_ended(Output(argv=("/usr/bin/uv", "pip"), exit=-9))
+    'uv was ended by SIGKILL'
+    """
+    program = Path(said.argv[0]).name
+    if said.exit is not None and said.exit < 0:
+        return f"{program} was ended by {signal.Signals(-said.exit).name}"
+    return f"{program} ended with {said.exit} and said nothing"
 
 
 LOGIN = r"index URL \((\S+)\) could not be queried due to a lack of .*?credentials \((40[137])"
