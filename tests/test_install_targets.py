@@ -345,6 +345,27 @@ def test_what_nobody_used_for_a_month_leaves_the_cache(world: World, install: In
     assert len(names) == 3, "what was used today stays"
 
 
+def test_two_at_once_fetch_a_wheel_once(world: World) -> None:
+    """Two environments, one cache: the second waits for the first one's download."""
+    wheel = world.add_torch("cpu", files={"torch/lib/x.so": random.Random(6).randbytes(2_000_000)})
+    world.index.faults["/whl/cpu/torch/*.whl"] = Fault(drip_seconds=0.02)
+    words = [sys.executable, "-m", "gpusetup", "install", *WANTED]
+    root = ("--index-root", world.index.index_root)
+    both = [
+        subprocess.Popen(
+            [*words, *root, "--venv", name],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("one", "two")
+    ]
+    told = [child.communicate()[1] for child in both]
+    assert [child.returncode for child in both] == [0, 0], told
+    assert world.index.asked_for(f"GET */{wheel.name}") == 1
+    assert versions_in(Path("one")) == versions_in(Path("two"))
+
+
 # --- a terminal ----------------------------------------------------------------------------------
 
 
