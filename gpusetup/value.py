@@ -6,6 +6,7 @@ half of the program's start-up; and JSON is read into it and written from it wit
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -53,4 +54,10 @@ def replace(value: Kind, /, **changes: Any) -> Kind:
 
 def fields(value: object) -> tuple[msgspec.structs.FieldInfo, ...]:
     """The fields of a value or of its kind, in order; each has `name`, `default` and `type`."""
-    return msgspec.structs.fields(value)  # type: ignore[arg-type]
+    return _fields_of(value if isinstance(value, type) else type(value))
+
+
+@cache
+def _fields_of(kind: type) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Kept: msgspec evaluates the annotations anew each time it is asked."""
+    return msgspec.structs.fields(kind)

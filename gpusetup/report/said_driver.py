@@ -233,7 +233,7 @@ DRIVER = (
     row("uvm-missing", "uvm", r"could not load (?:the )?UVM kernel module"),
     row(
         "uvm-missing",
-        "nvidia",
+        "uvm",
         r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)",
     ),
     row(
@@ -303,8 +303,8 @@ DRIVER = (
     row("hybrid-gpu-off", "bbswitch", r"[0-9a-f:.]{7,12} (?P<mode>OFF)\b", tool="bbswitch"),
     row(
         "hybrid-gpu-off",
-        "nvidia",
-        r"(?<![\w/-])(?:blacklist|install) nvidia(?:[-_]drm|[-_]modeset)?(?: /bin/(?:false|true))?(?= |$)",
+        "t nvidia",
+        r"(?<![\w/-])(?:blacklist nvidia(?:[-_]drm|[-_]modeset)?(?= |$)|install nvidia[\w-]{0,10} /bin/(?:false|true))",
         tool="modprobe",
         unless=r"nouveau",
     ),
@@ -352,7 +352,7 @@ DRIVER = (
     ),
     row(
         "smi-banner-misread",
-        "nvidia-smi",
+        "parse",
         r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
     ),
 )

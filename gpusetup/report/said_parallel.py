@@ -23,7 +23,7 @@ ROWS = (
     row(
         "shm-too-small",
         "</torch_",
-        r"unable to (?:mmap|resize|allocate).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
+        r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
     ),
     row("shm-too-small", "/dev/shm", r"No space left on device.{0,20}'/dev/shm/(?!nccl)"),
     row("open-files", "too many open files", r"Too many open files|received 0 items of ancdata"),

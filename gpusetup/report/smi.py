@@ -31,8 +31,10 @@ def nvidia_smi(text: Text) -> Iterator[Fact]:
 
 def tables(text: Text) -> Iterator[Fact]:
     """Each table from its banner on; rows without a banner are a table too."""
-    starts = [n for n, line in enumerate(text.lines) if SMI_VERSION.search(line)]
-    if not starts and any("|" in line and _is_row(line) for line in text.lines):
+    starts: list[int] = []
+    if "nvidia-smi" in text.low:
+        starts = [n for n, line in enumerate(text.lines) if SMI_VERSION.search(line)]
+    if not starts and "mib" in text.low and any("|" in x and _is_row(x) for x in text.lines):
         starts = [0]
     for start, end in pairwise((*starts, len(text.lines))):
         lines = text.lines[start : min(end, start + LINES_OF_A_TABLE)]
@@ -86,7 +88,8 @@ def _is_of_wsl(smi: Smi) -> bool:
 def logs(text: Text) -> Iterator[Fact]:
     """`nvidia-smi -q`, whole or a part."""
     told = any(word in text.low for word in LOG_WORDS)
-    if not told and not any(map(GPU_HEAD.match, text.lines)):
+    headed = "gpu 0000" in text.low and any(map(GPU_HEAD.match, text.lines))
+    if not told and not headed:
         return
     starts = [n for n, line in enumerate(text.lines) if "NVSMI LOG" in line] or [0]
     for start, end in pairwise((*starts, len(text.lines))):
@@ -167,12 +170,16 @@ def _with_uuids(lines: tuple[str, ...]) -> Iterator[str]:
         yield f"{line} {after.strip()}" if line.endswith("(UUID:") else line
 
 
+ERROR_WORDS = ("nvml", "nvidia driver", "devices were found", "device handle", "gpu is lost")
+
+
 def errors(text: Text) -> Iterator[Fact]:
     """The NVML error that the text speaks of."""
+    if not any(word in text.low for word in ERROR_WORDS):
+        return
     for number, line in enumerate(text.lines):
         low = line.lower()
-        if not ("nvml" in low or "nvidia driver" in low or "devices were found" in low
-                or "device handle" in low or "gpu is lost" in low):  # fmt: skip
+        if not any(word in low for word in ERROR_WORDS):
             continue
         error = parse_error(line)
         if error is not None:

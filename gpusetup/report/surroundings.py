@@ -62,14 +62,22 @@ def assigned(flat: str) -> Iterator[tuple[str, str, int]]:
 # --- containers -----------------------------------------------------------------------------------
 
 KINDS = (
-    ("kubernetes", r"\bkubectl\b|\bkubelet\b|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}", USUAL),
-    ("podman", r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman", USUAL),
-    ("docker", r"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to ", USUAL),
-    ("docker", r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents", HINT),
-    ("singularity", r"\b(?:singularity|apptainer) (?:run|exec|shell)|Singularity>|Apptainer>", USUAL),
-    ("docker", r"(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang)", GUESS),
+    ("kubernetes", ("kube", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), r"\bkubectl\b|\bkubelet\b|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}", USUAL),
+    ("podman", ("podman", "libpod"), r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman", USUAL),
+    ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to"), r"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to ", USUAL),
+    ("docker", ("nvidia container", "nvcr.io", "container image"), r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents", HINT),
+    ("singularity", ("singularity", "apptainer"), r"\b(?:singularity|apptainer) (?:run|exec|shell)|Singularity>|Apptainer>", USUAL),
+    ("docker", ("/workspace/", "/app/", "dist-packages/"), r"(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang)", GUESS),
 )  # fmt: skip
-PREFIXED = re.compile(r"(?:^|\n)[A-Za-z][\w.-]{0,40}-\d+ {1,4}\| ")
+GIVING = (
+    "gpus",
+    "runtime",
+    "--device",
+    "--nv",
+    "nvidia-docker",
+    "driver: nvidia",
+    "capabilities: [",
+)
 GIVEN = re.compile(r"--gpus[= ](?!none)\S+|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu")  # fmt: skip
 
 
@@ -81,11 +89,14 @@ def containers(text: Text) -> Iterator[Fact]:
         if prompt and CONTAINER_HOST.match(prompt.group(1)):
             yield Claim(subject="container.kind", value="docker", source="prompt", trust=USUAL)
             break
-    for kind, pattern, trust in KINDS:
+    low = text.low[:READ]
+    for kind, words, pattern, trust in KINDS:
+        if not any(word in low for word in words):
+            continue
         if found := re.search(pattern, flat):
             source = text.source(found.start())
             yield Claim(subject="container.kind", value=kind, source=source, trust=trust)
-    if found := GIVEN.search(flat):
+    if any(word in low for word in GIVING) and (found := GIVEN.search(flat)):
         source = text.source(found.start())
         yield Claim(subject="container.nvidia_requested", value=True, source=source, trust=GUESS)
 

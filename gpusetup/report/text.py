@@ -14,6 +14,8 @@ from gpusetup.report.clean import cleaned
 from gpusetup.value import Value
 
 BEFORE, AFTER = 600, 1200
+WHOLE = 2 * (BEFORE + AFTER)
+"""A text of this length is a window of its own."""
 ATTEMPTS = 60
 """How often a needle is looked at: a log repeats itself."""
 SHOWN = 300
@@ -55,6 +57,9 @@ class Text(Value):
 
         They overlap, so that what lies at the end of one is whole in the next.
         """
+        if len(self.flat) <= WHOLE:
+            yield 0, self.flat
+            return
         at, seen = self.low.find(needle), 0
         while at >= 0 and seen < ATTEMPTS:
             first, seen = max(at - BEFORE, 0), seen + 1
