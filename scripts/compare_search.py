@@ -33,7 +33,7 @@ from gpusetup.value import Value  # noqa: E402
 
 MIB = 1 << 20
 JITTER = 0.015
-STEPS = 8
+STEPS = 12
 SMALLEST, LARGEST = 7, 7192
 PHASES = ("forward", "backward", "optimizer")
 

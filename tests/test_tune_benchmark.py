@@ -16,6 +16,7 @@ from gpusetup.tune.answer import TuneAnswer, rows_of
 from gpusetup.tune.benchmark import Row, Runner, Setup, best_setup, table
 from gpusetup.tune.measure import Device
 from gpusetup.tune.search import Trial
+from gpusetup.value import replace
 
 Same = Callable[[str, Path], None]
 SCREENS = Path(__file__).resolve().parent / "rendered" / "tune"
@@ -71,6 +72,22 @@ def test_a_step_that_fails_or_does_not_apply_is_shown_and_left_out(same_as_file:
     assert best_setup(rows) == Setup(batch=32, workers=0)
     answer = TuneAnswer(benchmark=rows_of(rows), device="NVIDIA L4")
     same_as_file(Console().rendered(tune_screen(answer)), SCREENS / "benchmark-none.screen.txt")
+
+
+def test_a_last_row_that_is_slower_than_its_parts_says_that_the_machine_is_unsteady() -> None:
+    seen: list[Setup] = []
+
+    def run(setup: Setup) -> Trial:
+        again = setup in seen
+        seen.append(setup)
+        trial = trial_of(setup)
+        return replace(trial, samples_per_second=50.0) if again else trial
+
+    rows = table(Setup(batch=32, workers=0), runner(run=run))
+    assert (rows[-1].name, rows[-1].detail) == (
+        "all",
+        "slower than when it was added: other work disturbs this machine",
+    )
 
 
 def test_where_the_base_does_not_run_there_is_no_table() -> None:

@@ -43,7 +43,7 @@ def test_on_simulated_devices_five_trials_find_nearly_the_largest_and_nothing_un
     assert all(run.tested for run, _ in done)
     assert max(parts) <= 1
     assert sum(part >= 0.985 for part in parts) >= 199
-    assert sum(run.failures <= 1 for run, _ in done) >= 196
+    assert sum(run.failures <= 1 for run, _ in done) >= 198
 
 
 def straight(static: int, each: int, limit: int, batch: int) -> Trial:

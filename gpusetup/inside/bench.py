@@ -5,7 +5,7 @@ of JSON on standard output (what the user's code prints goes to standard error).
 trial, so that an allocator or a driver in a bad state ends with it. Python 3.8 syntax.
 
     {"code": "module:function" | null, "reference": "conv" | null, "pickle": path | null,
-     "wish": {"base_channels": 64}, "batch": 32, "steps": 8, "warm": 2, "device": "auto|cpu|cuda",
+     "wish": {"base_channels": 64}, "batch": 32, "steps": 12, "warm": 2, "device": "auto|cpu|cuda",
      "amp": "bf16|fp16" | null, "compile": false, "optimizer": "adamw", "workers": null | 4,
      "memory_limit_bytes": null, "mode": "steps|loader|devices", "seconds": 60}
 """
@@ -301,7 +301,7 @@ def run_steps(request: Answer) -> Answer:
     seconds: List[float] = []
     busy: List[float] = []
     ends = time.monotonic() + float(request.get("seconds") or 60)
-    while len(rows) < (request.get("steps") or 8) and (not rows or time.monotonic() < ends):
+    while len(rows) < (request.get("steps") or 12) and (not rows or time.monotonic() < ends):
         began = time.perf_counter()
         rows.append(trial.step(next(batches)))
         seconds.append(time.perf_counter() - began)

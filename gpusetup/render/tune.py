@@ -149,7 +149,7 @@ def note(row: TuneRow) -> str:
     said = {"+AMP": row.amp or "", "+workers": workers}.get(row.name, "")
     if row.name in NAMES:
         return ", ".join(filter(None, (said, "kept" if row.kept else "no gain: left out")))
-    return said
+    return said or plain(row.detail or "")
 
 
 @contextmanager

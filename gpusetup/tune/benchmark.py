@@ -70,7 +70,9 @@ def table(base: Setup, runner: Runner, keep: list[Row] | None = None) -> tuple[R
     last = best_setup(rows)
     trial = runner.run(last) if last != base else None
     if trial is not None:
-        rows.append(_row("all", last, trial, rows[0], runner.samples))
+        row = _row("all", last, trial, rows[0], runner.samples)
+        before = next(one for one in reversed(rows) if one.kept)
+        rows.append(replace(row, detail=row.detail or unsteady(row, before)))
     return tuple(rows)
 
 
@@ -88,10 +90,31 @@ def _measured(name: Name, setup: Setup | str, rows: Sequence[Row], runner: Runne
 
 
 def gains(row: Row, before: Row) -> bool:
-    """Whether a step is faster by more than the marks ask for."""
+    """Whether a step is faster by more than the marks ask for, and than the spread explains.
+
+    >>> quiet = Row(name="base", setup=Setup(batch=8), status="ok", samples_per_second=100.0)
+    >>> gains(replace(quiet, samples_per_second=104.0), quiet)
+    True
+    >>> gains(replace(quiet, samples_per_second=104.0, spread_percent=40.0), quiet)
+    False
+    """
     if row.samples_per_second is None or before.samples_per_second is None:
         return False
-    return row.samples_per_second >= GAIN * before.samples_per_second
+    return row.samples_per_second >= max(GAIN, 1 + doubt(row, before)) * before.samples_per_second
+
+
+def doubt(row: Row, before: Row) -> float:
+    """How far two medians may lie apart by chance: half the mean of the half ranges."""
+    return ((row.spread_percent or 0.0) + (before.spread_percent or 0.0)) / 400
+
+
+def unsteady(row: Row, before: Row) -> str | None:
+    """What to say where the same setup was much slower the second time."""
+    if row.samples_per_second is None or before.samples_per_second is None:
+        return None
+    if row.samples_per_second >= (1 - max(0.1, doubt(row, before))) * before.samples_per_second:
+        return None
+    return "slower than when it was added: other work disturbs this machine"
 
 
 def _row(name: Name, setup: Setup, trial: Trial, base: Row | None, samples: int) -> Row:

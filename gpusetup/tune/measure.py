@@ -54,7 +54,7 @@ class Job(Value):
     """Workers of the loader that feeds the steps; None: one batch over and over."""
     device: str = "auto"
     memory_limit_bytes: int | None = None
-    steps: int = 8
+    steps: int = 12
     warm: int = 2
     seconds: float = SECONDS
     python: str | None = None

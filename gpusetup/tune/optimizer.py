@@ -56,7 +56,7 @@ class BatchSizeOptimizer:
                 optimizer=(named or "adamw").lower(),
                 device=str(wish.get("device") or "auto"),
                 memory_limit_bytes=wish.get("memory_limit_bytes"),
-                steps=int(wish.get("steps") or 8),
+                steps=int(wish.get("steps") or 12),
                 seconds=float(wish.get("seconds") or 20.0),
             )
             limit = device_of(job).limit_bytes

@@ -105,7 +105,8 @@ def _written_split(
     case: Case, setting: Setting, partner: Setting | None, effective: int, micro: int, source: str
 ) -> Iterator[Part]:
     steps = effective // micro
-    reason = f"{micro} x {steps} accumulated keeps the effective batch of {effective} on a GPU"
+    split = f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
+    reason = f"{split} keeps the effective batch of {effective} on a GPU"
     if partner:
         both = [
             *written_over(case, setting, str(micro), reason, source),

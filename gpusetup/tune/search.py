@@ -22,7 +22,7 @@ FAR = 0.88
 """Below this part of the limit a trial is for learning; the next one jumps."""
 AIM = 0.965
 """Where the jump lands at most: workspaces and kinks between phases have room above it."""
-CLOSE = 0.009
+CLOSE = 0.012
 """Steps smaller than this part of a size are not worth a trial of their own."""
 AFTER_FAILURE = 0.75
 """Right after a failure only this part of the way to what should be safe is gone."""
