@@ -306,7 +306,7 @@ def test_a_journal_of_a_newer_gpusetup_is_refused(venv: Path, install: Install) 
     journal.write_text(journal.read_text().replace("journal/1", "journal/2"))
     said = install("--python", str(venv), "--recover")
     assert said.exit == 2
-    assert "journal.json" in said.err
+    assert "journal.json was written by a newer gpusetup (gpusetup.journal/2" in said.err
     assert journal.exists()
 
 

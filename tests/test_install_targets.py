@@ -239,6 +239,11 @@ SPOILED = {
         "lacks filelock-3.20.0",
     ),
     "nothing is left": (lambda house: shutil.rmtree(house), 3, "holds no wheels"),
+    "the manifest is of a newer gpusetup": (
+        lambda house: (house / "manifest.json").write_text('{"schema": "gpusetup.wheelhouse/9"}'),
+        2,
+        "was written by a newer gpusetup",
+    ),
     "the manifest is cut": (
         lambda house: (house / "manifest.json").write_text('{"schema": "gpus'),
         2,

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
+
+from gpusetup.errors import BadInput
 
 BUSY_TRIES = 20
 BUSY_SECONDS = 0.1
@@ -27,6 +30,21 @@ def write_safely(path: Path, text: str) -> None:
         os.fsync(file.fileno())
     fresh.replace(path)
     sync_folder(path.parent)
+
+
+def refuse_newer(raw: bytes, kind: str, *, what: str) -> None:
+    """`BadInput` for a file of ours in a form that only a newer gpusetup knows.
+
+    >>> refuse_newer(b'{"schema": "gpusetup.journal/1"}', "gpusetup.journal/1", what="x")
+    """
+    family, _, known = kind.rpartition("/")
+    found = re.search(rb'"schema"\s*:\s*"' + family.encode() + rb'/(\d+)"', raw[:4096])
+    if found and int(found[1]) > int(known):
+        raise BadInput(
+            f"{what} was written by a newer gpusetup ({family}/{found[1].decode()}, "
+            f"this one knows {known})",
+            hint="use that one, or update this one: `pip install --upgrade gpusetup`",
+        )
 
 
 def sync_folder(folder: Path) -> None:

@@ -30,6 +30,7 @@ from gpusetup.install.files import (
     bytes_in,
     merge,
     move_once,
+    refuse_newer,
     remove,
     rename,
     sync_folder,
@@ -164,6 +165,7 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
         raw = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    refuse_newer(raw, "gpusetup.journal/1", what=str(path))
     return moved_along(from_json(raw, Journal, what=str(path)), str(store.parent))
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from gpusetup import __version__
 from gpusetup.errors import Blocked
-from gpusetup.install.files import write_safely
+from gpusetup.install.files import refuse_newer, write_safely
 from gpusetup.install.wheels import Wheel, best, parsed_name
 from gpusetup.model import parsed
 from gpusetup.value import Value
@@ -68,7 +68,9 @@ def _noted(folder: Path) -> tuple[Kept, ...]:
     path = folder / MANIFEST
     if not path.is_file():
         return ()
-    return from_json(path.read_bytes(), Manifest, what=str(path)).wheels
+    raw = path.read_bytes()
+    refuse_newer(raw, "gpusetup.wheelhouse/1", what=str(path))
+    return from_json(raw, Manifest, what=str(path)).wheels
 
 
 def wheels_in(folder: Path) -> tuple[Wheel, ...]:
