@@ -30,7 +30,7 @@ class Samples(torch.utils.data.Dataset):  # type: ignore[misc]
         return inputs, target
 
 
-class Block(nn.Module):
+class Block(nn.Module):  # type: ignore[misc]
     """Two convolutions around a shortcut."""
 
     def __init__(self, channels: int) -> None:
@@ -45,7 +45,7 @@ class Block(nn.Module):
         return inputs + self.body(inputs)
 
 
-class Recurrent(nn.Module):
+class Recurrent(nn.Module):  # type: ignore[misc]
     """An LSTM over a sequence, and a class from its last step."""
 
     def __init__(self, features: int, hidden: int, layers: int, classes: int) -> None:
@@ -57,7 +57,7 @@ class Recurrent(nn.Module):
         return self.head(self.lstm(inputs)[0][:, -1])
 
 
-class Encoder(nn.Module):
+class Encoder(nn.Module):  # type: ignore[misc]
     """A transformer encoder over a sequence, and a class from its mean."""
 
     def __init__(self, features: int, hidden: int, layers: int, classes: int) -> None:
@@ -73,7 +73,7 @@ class Encoder(nn.Module):
         return self.head(self.body(self.enter(inputs)).mean(1))
 
 
-class Language(nn.Module):
+class Language(nn.Module):  # type: ignore[misc]
     """GPT-2's shape: token and place embeddings, causal blocks, tied logits."""
 
     def __init__(self, vocabulary: int, length: int, hidden: int, layers: int) -> None:
