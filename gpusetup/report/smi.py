@@ -105,8 +105,24 @@ def indented(lines: Iterable[str]) -> list[str]:
     """
     kept = list(lines)
     if any(line.startswith("    ") and ":" in line for line in kept):
-        return kept
+        return _unbroken(kept)
     return [_indent(line) + line for line in kept]
+
+
+def _unbroken(lines: list[str]) -> list[str]:
+    """Values that were wrapped, whole again: their rest stands at the margin, without a colon.
+
+    >>> _unbroken(["    Product Name      : NVIDIA RTX", "A6000"])
+    ['    Product Name      : NVIDIA RTX A6000']
+    """
+    whole: list[str] = []
+    for line in lines:
+        rest = bool(line) and not line[0].isspace() and ":" not in line and line[0].isalnum()
+        if whole and rest and whole[-1].startswith("    ") and " : " in whole[-1]:
+            whole[-1] += f" {line}"
+        else:
+            whole.append(line)
+    return whole
 
 
 def _indent(line: str) -> str:
