@@ -72,7 +72,8 @@ JSON_LOG = re.compile(r'^\{"log":\s?"(.*?)(?:\\n)?",\s?"(?:stream|time)"')
 FENCE = re.compile(r"^\s*(?:`{3,}|~{3,})[\w+-]*\s*$")
 FRAMED = ("|", "+")
 WRAP_MOST = 200
-WRAPPED_LINES = 3
+WRAPPED_LINES = 5
+NEARLY = 8
 
 
 def cleaned(text: str) -> list[str]:
@@ -166,11 +167,13 @@ TERMINALS = (72, 76, 78, 79, 80, 100, 120, 132, 160)
 def hard_width(lines: list[str]) -> int | None:
     """The width at which a terminal cut the lines; None where the text was not cut so.
 
-    >>> hard_width(["x" * 80, "x" * 80, "x" * 80, "end"]), hard_width(["short", "lines"])
+    >>> hard_width([*("x" * 80,) * 5, "end"]), hard_width(["short", "lines"])
     (80, None)
     """
     lengths = [len(line) for line in lines if not line.startswith(FRAMED)]
     longest = max(lengths, default=0)
     if longest not in TERMINALS or lengths.count(longest) < WRAPPED_LINES:
         return None
-    return longest if longest - 1 not in lengths else None
+    # Where words are kept whole, many lines are a little shorter.
+    nearly = sum(longest - NEARLY <= length < longest for length in lengths)
+    return longest if nearly * 2 <= lengths.count(longest) else None

@@ -154,7 +154,7 @@ def csv(text: Text) -> Iterator[Fact]:
 
 def _rows(lines: tuple[str, ...], commas: int) -> Iterator[str]:
     for line in lines:
-        odd = line.count(",") != commas or "=" in line
+        odd = line.count(",") != commas or "=" in line or is_header(line)
         if line.strip() and odd and "GPU is lost" not in line:
             return
         if line.strip():

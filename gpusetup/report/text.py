@@ -16,6 +16,7 @@ from gpusetup.value import Value
 BEFORE, AFTER = 600, 1200
 WHOLE = 2 * (BEFORE + AFTER)
 """A text of this length is a window of its own."""
+WORD = 200
 ATTEMPTS = 60
 """How often a needle is looked at: a log repeats itself."""
 SHOWN = 300
@@ -52,6 +53,12 @@ class Text(Value):
         at = bisect_right(self.inside, (self.line_at(place), "~")) - 1
         return (self.inside[at][1] or None) if at >= 0 else None
 
+    def _between_words(self, first: int, last: int) -> tuple[int, int]:
+        """A window that cuts no word: half a number is another number."""
+        before = self.flat.rfind(" ", max(first - WORD, 0), first) + 1
+        after = self.flat.find(" ", last, last + WORD)
+        return before or first, after if after >= 0 else last
+
     def near(self, needle: str) -> Iterator[tuple[int, str]]:
         """Windows of `flat` around a needle (lower case): where each begins, and its text.
 
@@ -62,8 +69,9 @@ class Text(Value):
             return
         at, seen = self.low.find(needle), 0
         while at >= 0 and seen < ATTEMPTS:
-            first, seen = max(at - BEFORE, 0), seen + 1
-            yield first, self.flat[first : at + AFTER]
+            first, last = self._between_words(max(at - BEFORE, 0), at + AFTER)
+            seen += 1
+            yield first, self.flat[first:last]
             at = self.low.find(needle, at + AFTER - BEFORE)
 
 
