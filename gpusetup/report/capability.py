@@ -14,9 +14,9 @@ from gpusetup.report.facts import HINT, SURE, Claim, Fact, Gpus
 from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
-NAME = r"(?P<name>[A-Z][\w .()/+-]{1,56}?)"
+NAME = r"(?P<name>(?:[\w()/+.-]{1,24} ){0,7}[\w()/+.-]{1,24})"
 INCOMPATIBLE = re.compile(
-    rf"(?:UserWarning: ?|^|[.:)] ){NAME} with CUDA capability (?P<sm>sm_\d{{2,3}}a?) is not compatible with the current PyTorch"
+    rf"{NAME} with CUDA capability (?P<sm>sm_\d{{2,3}}a?) is not compatible with the current PyTorch"
     r"(?:.{0,90}?supports CUDA capabilities(?P<kernels>(?: (?:sm|compute)_\d{2,3}[af]?){1,20}))?"
 )
 TOO_OLD = re.compile(
@@ -73,7 +73,7 @@ def _kernels(text: Text, place: int, kernels: list[str]) -> Iterator[Fact]:
 def _trimmed(name: str) -> str:
     """Without what stood before it on the line."""
     brand = re.search(r"(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID).*", name)
-    return (brand.group() if brand else name).strip()
+    return (brand.group() if brand else name.split(" ")[-1]).strip()
 
 
 def side(capability: Capability, kernels: list[str]) -> str:
