@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import Executor, ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, set_start_method
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,7 +34,7 @@ def main() -> int:
     options = parser.parse_args()
     warm = bad(run_all())  # compiles once, for all processes
     missed = [f"clean run with the usual seed: {each}" for each in warm]
-    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(options.jobs, get_context("spawn"), _as_usual) as pool:
         missed += false_alarms(pool, 0 if options.only else options.clean)
         if not options.no_mutants:
             missed += survivors(pool, options.only)
@@ -76,6 +76,11 @@ def judge(mutant: Mutant, names: list[str]) -> list[str]:
     if mutant.only and len(names) > 1:
         return [f"{mutant.name}: {', '.join(names)} see it, not {mutant.catcher} alone"]
     return []
+
+
+def _as_usual() -> None:
+    """A loader's workers are started as in any program, though this process was spawned."""
+    set_start_method(None, force=True)
 
 
 def _clean(seed: int) -> list[str]:

@@ -152,6 +152,17 @@ def test_why_compiling_cannot_be_tried(said: str, status: str, words: str) -> No
     assert (found.status, words in found.detail) == (status, True)
 
 
+def test_a_compiler_that_does_nothing_is_seen_also_after_one_that_did(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from torch._dynamo.utils import counters
+
+    monkeypatch.setitem(counters["stats"], "unique_graphs", 3)
+    monkeypatch.setattr(torch, "compile", lambda run, **_: run)
+    found = checks_programs.compiled("cpu")
+    assert found.detail == "compiled: nothing was compiled: it ran as it is"
+
+
 def test_a_small_dev_shm_is_named() -> None:
     said = "DataLoader worker (pid 12) is killed by signal: Bus error. insufficient shared memory"
     found = checks_programs._unloaded(RuntimeError(said))
