@@ -101,9 +101,10 @@ def main() -> int:
     options = parser.parse_args()
     began = time.perf_counter()
     bad = fuzz(options.damaged, options.seed) + invariance(options.harmless, options.seed)
+    seconds = time.perf_counter() - began
     print(
         f"seed {options.seed}: {options.damaged} damaged, "
-        f"{options.harmless} x {len(HARMLESS)} harmless, {bad} bad, {time.perf_counter() - began:.0f} s"
+        f"{options.harmless} x {len(HARMLESS)} harmless, {bad} bad, {seconds:.0f} s"
     )
     return 1 if bad else 0
 
