@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -50,7 +51,20 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise UsageError(message, hint=f"`{self.prog} --help` shows what it takes")
+        raise UsageError(message, hint=f"{self._meant(message)}`{self.prog} --help` shows all")
+
+    def _meant(self, message: str) -> str:
+        """The name that was probably meant, of those that argparse's message is about."""
+        from difflib import get_close_matches
+
+        wrong = re.search(r"invalid choice: '([^']*)'|unrecognized arguments: (\S+)", message)
+        if wrong is None:
+            return ""
+        known = re.findall(r"'([^']+)'", message.partition("(choose from")[2])
+        if wrong[2]:
+            known = [name for action in self._actions for name in action.option_strings]
+        near = get_close_matches(wrong[1] or wrong[2], known, 1)
+        return f"did you mean `{near[0]}`? " if near else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,7 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str], out: Console) -> int:
     parser = build_parser(words[0] if words and words[0] in COMMANDS else None)
-    options = parser.parse_args(words)
+    options, unknown = parser.parse_known_args(words)  # type: ignore[no-untyped-call]
+    if unknown:
+        asked = parser if options.command is None else _child(parser, options.command)
+        asked.error(f"unrecognized arguments: {' '.join(unknown)}")
     if options.command is None:
         out.text(parser.format_help())
         return 0
@@ -82,6 +99,13 @@ def _run(words: list[str], out: Console) -> int:
     module = command(options.command)
     code: int = module.run(options, out)
     return code
+
+
+def _child(parser: Parser, name: str) -> Parser:
+    """A command's own parser, whose options a mistyped one is compared with."""
+    kinds = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    found: Parser = kinds.choices[name]
+    return found
 
 
 def command(name: str) -> ModuleType:

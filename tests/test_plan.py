@@ -319,7 +319,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, *A100X4, "--sp", "3"), "must divide both the 4 GPUs and the 32 heads"),
         ((*MODEL, *A100X4, "--sp", "3"), "with these: 1, 2, 4"),
         (("--model", "qwen-8b", "--context", "1", *H20), "No model is called 'qwen-8b'"),
-        (("--model", "qwen-8b", "--context", "1", *H20), "the nearest: Qwen3-8B"),
+        (("--model", "qwen-8b", "--context", "1", *H20), "built in by name: Qwen3-8B"),
         ((*MODEL, "--gpu", "H21"), "No GPU is called 'H21'"),
         ((*MODEL, "--gpu", "A100"), "one of: A100 SXM4 40 GB, A100 SXM4 80 GB"),
         ((*MODEL, "--gpu", "sm_90"), "does not name one memory size"),

@@ -35,6 +35,19 @@ RENAMED = {"tokens": "max_tokens", "tensor_parallel": "tp", "pipeline_parallel":
 OPTIMIZERS = ("adamw", "adam", "adamw8bit", "adafactor", "sgd", "sgd-momentum")
 
 
+def tokens(text: str) -> int:
+    """A number of tokens.
+
+    >>> tokens("32k"), tokens("4096")
+    (32768, 4096)
+    """
+    digits, thousands = (text[:-1], 1024) if text[-1:] in ("k", "K") else (text, 1)
+    try:
+        return int(digits) * thousands
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens") from None
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     add_machine_options(parser, python=False)
     _what_options(parser)
@@ -51,7 +64,9 @@ def _what_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--users", type=int, metavar="N", help="rows of a user embedding beside it")
     group.add_argument("--items", type=int, metavar="N", help="rows of an item embedding beside it")
     group.add_argument("--embedding-dim", type=int, metavar="N", help="the width of these tables")
-    group.add_argument("--context", type=int, metavar="N", help="tokens of the longest sequence")
+    group.add_argument(
+        "--context", type=tokens, metavar="N", help="tokens of the longest sequence: 32768, 32k"
+    )
     group.add_argument(
         "--batch", type=int, metavar="N", help="sequences a step on all GPUs together"
     )

@@ -140,4 +140,4 @@ def _nearest(text: str, known: dict[str, Shape]) -> str:
 
     close = difflib.get_close_matches(_key(text), known, 3, 0.4) or list(known)
     names = ", ".join(known[key].name for key in close)
-    return f"the nearest: {names}; or a `config.json`, its folder, or `--params 7B`"
+    return f"built in by name: {names}; any other by its `config.json` or folder, or `--params 7B`"

@@ -140,7 +140,9 @@ def _context(question: Question, shape: Shape) -> int:
     if shape.tokens is not None:
         return shape.tokens
     open_length = question.grid or question.solve == "context"
-    if open_length or question.params is not None or shape.vocabulary == 0:
+    # A number of samples, or of table rows, says that samples are counted and not tokens.
+    samples = question.batch or question.solve == "batch" or question.users or question.items
+    if open_length or (samples if question.params is not None else shape.vocabulary == 0):
         return 1
     raise UsageError(
         "`--context` is missing: how many tokens the longest sequence has",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.answers import FitScore, PlanCalibrationAnswer, PlanCell
@@ -118,32 +118,71 @@ def _line(label: str, value: str) -> str:
 
 
 def grid_screen(found: Grid) -> RenderableType:
-    """The grid as a table; `~` marks answers that are close to the limit."""
-    from rich.console import Group
+    """The grid as a table, its columns in blocks that fit the screen's width."""
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.text import Text
 
-    first = found.plans[0][0]
-    head = [f"{count} GPU{'s' * (count > 1)}" for count in found.counts]
-    columns = list(zip(*found.plans, strict=True))
-    widths = [
+    class Screen:
+        def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+            first = found.plans[0][0]
+            yield Text(f"{first.model} on {first.gpu}\n", style="bold")
+            widths = _widths(found)
+            for block in blocks(widths, options.max_width - LABEL_WIDTH):
+                yield from _grid_block(found, block, [widths[place] for place in block])
+            yield Text(LEGEND, style="dim")
+
+    return Screen()
+
+
+LABEL_WIDTH = 9
+GAP = 3
+
+
+def _widths(found: Grid) -> list[int]:
+    titles = [_title(count) for count in found.counts]
+    columns = zip(*found.plans, strict=True)
+    return [
         max(len(title), *(len(cell_text(plan)) for plan in column))
-        for title, column in zip(head, columns, strict=True)
+        for title, column in zip(titles, columns, strict=True)
     ]
-    lines = [Text(f"{first.model} on {first.gpu}\n", style="bold")]
-    lines.append(_grid_line("tokens", [(title, "bold") for title in head], widths))
+
+
+def _title(count: int) -> str:
+    return f"{count} GPU{'s' * (count > 1)}"
+
+
+def blocks(widths: Sequence[int], room: int) -> Iterator[range]:
+    """The columns that stand beside one another, block after block.
+
+    >>> list(blocks([20, 20, 20], 50)), list(blocks([90], 50))
+    ([range(0, 2), range(2, 3)], [range(0, 1)])
+    """
+    start = used = 0
+    for place, width in enumerate(widths):
+        if used and used + GAP + width > room:
+            yield range(start, place)
+            start, used = place, 0
+        used += GAP + width
+    yield range(start, len(widths))
+
+
+def _grid_block(found: Grid, block: range, widths: Sequence[int]) -> Iterator[Text]:
+    from rich.text import Text
+
+    yield _grid_line("tokens", [(_title(found.counts[place]), "bold") for place in block], widths)
     for length, plans in zip(found.lengths, found.plans, strict=True):
-        cells = [(cell_text(plan), _style(plan.recipe)) for plan in plans]
-        lines.append(_grid_line(f"{length:,}", cells, widths))
-    return Group(*lines, Text(f"\n{LEGEND}", style="dim"))
+        cells = [(cell_text(plans[place]), _style(plans[place].recipe)) for place in block]
+        yield _grid_line(f"{length:,}", cells, widths)
+    yield Text("")
 
 
 def _grid_line(label: str, cells: Iterable[tuple[str, str]], widths: Iterable[int]) -> Text:
     """One line, which is never wrapped: a row of the grid must stay a row."""
     from rich.text import Text
 
-    line = Text(f"{label:>9}", no_wrap=True, overflow="ignore")
+    line = Text(f"{label:>{LABEL_WIDTH}}", no_wrap=True, overflow="ignore")
     for (text, style), width in zip(cells, widths, strict=True):
-        line.append("   ").append(f"{text:{width}}", style=style)
+        line.append(" " * GAP).append(f"{text:{width}}", style=style)
     return line
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Mapping
 
 from gpusetup.answers import ResolveAnswer
 from gpusetup.catalog import cuda_of
@@ -11,6 +12,8 @@ from gpusetup.resolver.situation import python_tag
 from gpusetup.shell import shell_line
 
 LABEL = 13
+MOST_ROWS = 3
+"""More builds than this, all of the same backends, stand in one line."""
 """The width of the labels on the left."""
 
 
@@ -104,10 +107,24 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterable[str]:
     reasons: dict[str, dict[str, list[str]]] = {}
     for row in rejections:
         reasons.setdefault(row.reason, {}).setdefault(row.torch, []).append(row.backend)
-    for reason, builds in reasons.items():
+    for reason, builds in sorted(reasons.items(), key=lambda group: _only_cpu(group[1])):
         yield f"  {reason}"
-        for torch, backends in builds.items():
-            yield f"    {torch:8} {' '.join(backends)}"
+        for backends, versions in itertools.groupby(builds, lambda torch: " ".join(builds[torch])):
+            yield from _rows(list(versions), backends)
+
+
+def _only_cpu(builds: Mapping[str, Iterable[str]]) -> bool:
+    """CPU builds are what nobody asks about: they stand last."""
+    return all(set(backends) == {"cpu"} for backends in builds.values())
+
+
+def _rows(versions: list[str], backends: str) -> Iterable[str]:
+    """Builds of the same backends, one below the other; many of them in one line."""
+    if len(versions) > MOST_ROWS:
+        yield f"    {versions[0]} to {versions[-1]}: {backends}"
+        return
+    for torch in versions:
+        yield f"    {torch:8} {backends}"
 
 
 def _line(label: str, value: str) -> str:
