@@ -7,11 +7,14 @@ Each command is a module of `commands/` with `SUMMARY`, `EXAMPLES`, `configure(p
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import re
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from gpusetup import __version__
@@ -72,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     out = Console(json="--json" in words, color=not _no_color(words), verbose="-v" in words)
     try:
-        return _run(words, out)
+        with _sigterm_as_interrupt():
+            return _run(words, out)
     except KeyboardInterrupt:
         out.talk("interrupted")
         return INTERRUPTED
@@ -84,6 +88,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return out.fail(problem)
     except Exception as problem:
         return out.bug(problem)
+
+
+@contextlib.contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """What a Ctrl-C ends cleanly, with every child, a SIGTERM ends alike."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 def _run(words: list[str], out: Console) -> int:

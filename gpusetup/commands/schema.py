@@ -13,12 +13,17 @@ EXAMPLES = ("gpusetup schema doctor", "gpusetup schema error")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("about", metavar="COMMAND", help="doctor, resolve, install, verify, …")
+    parser.add_argument(
+        "about", metavar="COMMAND", nargs="?", help="doctor, resolve, install, ...; none: list them"
+    )
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
     folder = resources.files("gpusetup") / "data" / "schemas"
     known = sorted(file.name.removesuffix(".json") for file in folder.iterdir())
+    if options.about is None:
+        out.text("".join(f"{name}\n" for name in known))
+        return 0
     if options.about not in known:
         raise UsageError(f"No schema for {options.about!r}", hint=f"one of: {', '.join(known)}")
     out.text((folder / f"{options.about}.json").read_text(encoding="utf-8"))

@@ -75,7 +75,9 @@ def _measure_options(parser: argparse.ArgumentParser) -> None:
         "--margin", type=float, default=2.0, metavar="PERCENT", help="memory kept free"
     )
     group.add_argument("--steps", type=int, default=12, metavar="N", help="steps of a trial (12)")
-    group.add_argument("--seconds", type=float, default=20.0, metavar="N", help="a trial's longest")
+    group.add_argument(
+        "--seconds", type=float, default=20.0, metavar="N", help="seconds of timed steps in a trial"
+    )
     group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1")
 
 

@@ -138,6 +138,7 @@ def outcome_text(answer: InstallAnswer, kept_bytes: int | None = None) -> str:
     lines += [plain(f"receipt: {answer.receipt}")] if answer.receipt else []
     if kept_bytes is not None:
         lines.append(
-            f"kept for `gpusetup install --undo`: {in_words(kept_bytes)} (`--forget` frees them)"
+            f"`gpusetup install --undo --python {plain(answer.target)}` puts back what was there; "
+            f"{in_words(kept_bytes)} are kept for it, `--forget` frees them"
         )
     return "\n".join([*lines, plain(f"log: {answer.log}")]) + "\n"

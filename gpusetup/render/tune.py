@@ -32,7 +32,9 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> RenderableT
     if config is not None:
         parts += _config(answer, config)
     if answer.interrupted:
-        parts.append(Text("\nInterrupted: this is the best so far", style="yellow"))
+        done = answer.batch_size is not None or answer.benchmark or answer.changes
+        best = "this is the best so far" if done else "no trial had ended, so nothing is known"
+        parts.append(Text(f"\nInterrupted: {best}", style="yellow"))
     return Group(*parts)
 
 
