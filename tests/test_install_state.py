@@ -151,7 +151,7 @@ def test_an_environment_that_somebody_else_changed_is_not_undone(
 
 def test_what_is_kept_is_told_and_forgotten(venv: Path, install: Install) -> None:
     said = install("--python", str(venv), *WANTED)
-    assert "kept for `gpusetup install --undo`: " in said.out
+    assert f"`gpusetup install --undo --python {venv}` puts back what was there; " in said.out
     after = state_of(venv)
     gone = install("--python", str(venv), "--forget")
     assert gone.exit == 0
