@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.commands.install_parts import agreed, planned, request_of, resolved
 from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.answers import InstallAnswer
-    from gpusetup.install.plan import Asked, Plan
+    from gpusetup.install.plan import Plan
     from gpusetup.install.prepare import Where
     from gpusetup.install.run import Job, Outcome
-    from gpusetup.model import Request, Resolution, Snapshot
+    from gpusetup.model import Snapshot
 
 SUMMARY = """Install the PyTorch that fits this machine into an environment. Everything is shown
 before it is done; wheels are fetched and checked first; then the environment is changed, proven by
@@ -160,14 +161,6 @@ def check_usage(options: argparse.Namespace) -> None:
         )
 
 
-def after_of(resolution: Resolution, asked: Asked) -> dict[str, str]:
-    from gpusetup.install.plan import versions_of
-
-    build = resolution.build
-    label = f"+{build.backend}" if build is not None and build.labelled else ""
-    return {n: f"{v}{label}" for n, v in versions_of(resolution, asked.family).items()}
-
-
 # --- this machine --------------------------------------------------------------------------------
 
 
@@ -249,66 +242,6 @@ def _where(options: argparse.Namespace, out: Console) -> tuple[Where, Snapshot]:
     return Where(layout=layout, venv=venv), snapshot
 
 
-def request_of(options: argparse.Namespace, asked: Asked, *, by_conda: bool = False) -> Request:
-    from gpusetup.model import Request
-
-    if options.torch and asked.torch:
-        raise UsageError(
-            f"`torch{asked.torch}` and `--torch {options.torch}` both name a version",
-            hint="give one of them",
-        )
-    return Request(
-        torch=options.torch or asked.torch,
-        backend=options.backend,
-        installer="conda" if by_conda else "auto",
-    )
-
-
-def resolved(snapshot: Snapshot, request: Request) -> Resolution:
-    from gpusetup.catalog import load_catalog
-    from gpusetup.resolver import check_request, resolve
-
-    catalog = load_catalog()
-    check_request(request, catalog)
-    resolution = resolve(snapshot, request, catalog)
-    if resolution.build is None:
-        advice = resolution.advice
-        raise Unsatisfiable(
-            "No PyTorch build fits this machine"
-            + "".join(f"\n  {r.torch} {r.backend}: {r.reason}" for r in resolution.rejections[:5]),
-            hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
-        )
-    return resolution
-
-
-def planned(
-    options: argparse.Namespace,
-    job: Job,
-    where: Where,
-    resolution: Resolution,
-    asked: Asked,
-    snapshot: Snapshot,
-) -> Plan:
-    from gpusetup.catalog import INDEX_ROOT
-    from gpusetup.install.prepare import check_room_before, index_root_of, make_plan
-
-    plan = make_plan(
-        job,
-        where,
-        resolution,
-        asked,
-        snapshot,
-        backend=options.backend,
-        installer="uv" if options.installer == "auto" else options.installer,
-        index_root=job.house.as_uri()
-        if job.wheels
-        else index_root_of(options.index_root, os.environ, INDEX_ROOT),
-        early=options.yes and not options.dry_run and not job.wheels,
-    )
-    check_room_before(job, plan)
-    return plan
-
-
 def _shown(job: Job, plan: Plan) -> str:
     from gpusetup.install.house import is_kept
     from gpusetup.install.room import room
@@ -323,12 +256,6 @@ def agree_to(options: argparse.Namespace, out: Console, job: Job, plan: Plan) ->
     out.talk(_shown(job, plan))
     if not options.yes and not agreed():
         raise Unsatisfiable("Declined", hint="nothing was changed")
-
-
-def agreed() -> bool:
-    sys.stderr.write("Proceed? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _unchanged(

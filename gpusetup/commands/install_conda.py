@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.answers import DoneStep, InstallAnswer
-from gpusetup.commands.install import after_of, agreed, request_of, resolved
+from gpusetup.commands.install_parts import after_of, agreed, request_of, resolved
 from gpusetup.errors import Blocked
 from gpusetup.install.by_conda import (
     carry_out_conda,

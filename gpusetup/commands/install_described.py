@@ -8,7 +8,7 @@ import os
 from gpusetup.answers import DoneStep, InstallAnswer
 from gpusetup.catalog import INDEX_ROOT
 from gpusetup.commands.common import gather
-from gpusetup.commands.install import after_of, request_of, resolved
+from gpusetup.commands.install_parts import after_of, request_of, resolved
 from gpusetup.install import INSTALLERS
 from gpusetup.install.plan import FAMILY, asked_for
 from gpusetup.install.prepare import index_root_of

@@ -41,7 +41,7 @@ def download(
     snapshot: Snapshot,
 ) -> int:
     """Fetch all that a new environment needs into a folder, with a manifest; change nothing."""
-    from gpusetup.commands.install import agreed, planned
+    from gpusetup.commands.install_parts import agreed, planned
     from gpusetup.install.carry import fetched
     from gpusetup.install.prepare import with_rest
     from gpusetup.install.receipt import now

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from gpusetup.commands.common import gather
-from gpusetup.commands.install import after_of, agreed, request_of, resolved
+from gpusetup.commands.install_parts import after_of, agreed, request_of, resolved
 from gpusetup.errors import BadInput, Blocked, UsageError
 from gpusetup.render.console import Console, plain
 

@@ -108,7 +108,7 @@ def _recover(_options: argparse.Namespace, out: Console, log: Log, folder: Path)
 
 
 def _undo(options: argparse.Namespace, out: Console, log: Log, folder: Path) -> int:
-    from gpusetup.commands.install import agreed
+    from gpusetup.commands.install_parts import agreed
     from gpusetup.install.prepare import check_target, layout_of
     from gpusetup.install.run import undisturbed
     from gpusetup.probe.system import LiveSystem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.rules.knowledge import Fact
+from gpusetup.rules.fact import Fact
 
 FACTS: tuple[Fact, ...] = (
     Fact(

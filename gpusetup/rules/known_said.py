@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.rules.knowledge import Fact
+from gpusetup.rules.fact import Fact
 
 CPP_EXTENSION = "messages of torch/utils/cpp_extension.py"
 NCCL = "NCCL documentation, troubleshooting; NCCL's sources (WARN lines)"

@@ -1,0 +1,90 @@
+"""What the ways to install share: the request, its resolution, the plan, the question."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import Unsatisfiable, UsageError
+
+if TYPE_CHECKING:
+    from gpusetup.install.plan import Asked, Plan
+    from gpusetup.install.prepare import Where
+    from gpusetup.install.run import Job
+    from gpusetup.model import Request, Resolution, Snapshot
+
+
+def request_of(options: argparse.Namespace, asked: Asked, *, by_conda: bool = False) -> Request:
+    from gpusetup.model import Request
+
+    if options.torch and asked.torch:
+        raise UsageError(
+            f"`torch{asked.torch}` and `--torch {options.torch}` both name a version",
+            hint="give one of them",
+        )
+    return Request(
+        torch=options.torch or asked.torch,
+        backend=options.backend,
+        installer="conda" if by_conda else "auto",
+    )
+
+
+def resolved(snapshot: Snapshot, request: Request) -> Resolution:
+    from gpusetup.catalog import load_catalog
+    from gpusetup.resolver import check_request, resolve
+
+    catalog = load_catalog()
+    check_request(request, catalog)
+    resolution = resolve(snapshot, request, catalog)
+    if resolution.build is None:
+        advice = resolution.advice
+        raise Unsatisfiable(
+            "No PyTorch build fits this machine"
+            + "".join(f"\n  {r.torch} {r.backend}: {r.reason}" for r in resolution.rejections[:5]),
+            hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
+        )
+    return resolution
+
+
+def after_of(resolution: Resolution, asked: Asked) -> dict[str, str]:
+    from gpusetup.install.plan import versions_of
+
+    build = resolution.build
+    label = f"+{build.backend}" if build is not None and build.labelled else ""
+    return {n: f"{v}{label}" for n, v in versions_of(resolution, asked.family).items()}
+
+
+def planned(
+    options: argparse.Namespace,
+    job: Job,
+    where: Where,
+    resolution: Resolution,
+    asked: Asked,
+    snapshot: Snapshot,
+) -> Plan:
+    from gpusetup.catalog import INDEX_ROOT
+    from gpusetup.install.prepare import check_room_before, index_root_of, make_plan
+
+    plan = make_plan(
+        job,
+        where,
+        resolution,
+        asked,
+        snapshot,
+        backend=options.backend,
+        installer="uv" if options.installer == "auto" else options.installer,
+        index_root=job.house.as_uri()
+        if job.wheels
+        else index_root_of(options.index_root, os.environ, INDEX_ROOT),
+        early=options.yes and not options.dry_run and not job.wheels,
+    )
+    check_room_before(job, plan)
+    return plan
+
+
+def agreed() -> bool:
+    sys.stderr.write("Proceed? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
