@@ -35,8 +35,8 @@ def why_none(torch: Any, environ: Mapping[str, str]) -> Tuple[str, str]:
     """Why torch sees no GPU, and the next step."""
     if not cuda_build(torch):
         return f"torch {torch.__version__} is a CPU build", (
-            "`gpusetup doctor` tells whether there is an NVIDIA GPU, and `gpusetup install` puts the"
-            " build that fits; `--device cpu` proves this one"
+            "`gpusetup doctor` tells whether there is an NVIDIA GPU, and `gpusetup install` puts"
+            " the build that fits; `--device cpu` proves this one"
         )
     hidden = environ.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None and (hidden.strip() in HIDES_ALL or _driver_is_well(torch)):
