@@ -6,7 +6,7 @@ The parsers are the probe's; here a text is cut into their pieces.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from gpusetup.model import Event
@@ -52,7 +52,7 @@ def _framed(line: str) -> str:
     return line.lstrip(" *>`")
 
 
-def _table_events(smi: Smi, lines: Iterable[str], start: int) -> Iterator[Fact]:
+def _table_events(smi: Smi, lines: Sequence[str], start: int) -> Iterator[Fact]:
     banner = next((line for line in lines if SMI_VERSION.search(line)), "")
     source = _source("nvidia-smi", start)
     if _is_of_wsl(smi):
@@ -64,7 +64,7 @@ def _table_events(smi: Smi, lines: Iterable[str], start: int) -> Iterator[Fact]:
         yield Event(kind="cuda-version-err", values=values, source=source, text=banner.strip("| "))
     if any(gpu.driver_model for gpu in smi.gpus or ()):
         yield Claim(subject="os.family", value="windows", source=source, trust=USUAL)
-    elif "Persistence-M" in " ".join(lines):
+    elif "Persistence-M" in " ".join(lines[:LINES_OF_A_HEAD]):
         yield Claim(subject="os.family", value="linux", source=source, trust=HINT)
 
 
@@ -225,3 +225,5 @@ def _facts(smi: Smi, source: str, gpus_trust: int) -> Iterator[Fact]:
 
 def _source(what: str, line: int) -> str:
     return f"{what}, line {line + 1}"
+LINES_OF_A_HEAD = 8
+"""Within so many lines of its banner stands the head of a table, blank lines between them too."""
