@@ -148,7 +148,12 @@ def check_usage(options: argparse.Namespace) -> None:
     if options.machine_from and options.venv:
         raise UsageError("`--from` and `--venv` exclude each other")
     kind = kind_of(options)
-    if kind and (options.packages or options.torch or options.project or options.machine_from):
+    if kind and options.project:
+        raise UsageError(
+            f"`--{kind}` is about an environment, `--project` about a file",
+            hint="the project's version control brings the former file back",
+        )
+    if kind and (options.packages or options.torch or options.machine_from):
         raise UsageError(
             f"`--{kind}` installs nothing",
             hint="it takes `--python` or `--venv` to name the target",

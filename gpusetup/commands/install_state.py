@@ -94,7 +94,8 @@ def _recover(_options: argparse.Namespace, out: Console, log: Log, folder: Path)
     store = folder / STORE
     before = family_in(folder)
     if not store.is_dir():
-        return _said(out, log, folder, "unchanged", before, "Nothing was left unfinished.")
+        there = "" if folder.is_dir() else "There is no environment. "
+        return _said(out, log, folder, "unchanged", before, f"{there}Nothing was left unfinished.")
     with locked(store, out.talk):
         ended = recover(store)
     drop_if_made(folder, ended)

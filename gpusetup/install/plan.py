@@ -199,8 +199,15 @@ def first_that_has(
         if missing is None:
             return choice, wheels, tuple(passed)
         passed.append((choice.backend, missing))
+    why = "\n".join(f"  {name:8} {reason}" for name, reason in passed)
+    if index_root.startswith("file:"):
+        raise Blocked(
+            f"The wheelhouse has no such wheel:\n{why}",
+            hint="nothing was changed; `gpusetup install --download DIR` fetches it where there is "
+            "a network, or name the version that is there (`--torch`, `--backend`)",
+        )
     raise Blocked(
-        "No index has such a wheel:\n" + "\n".join(f"  {name:8} {why}" for name, why in passed),
+        f"No index has such a wheel:\n{why}",
         hint="nothing was changed; name another version (`--torch`), another backend "
         "(`--backend`), or another root (`--index-root URL`)",
     )
