@@ -39,7 +39,8 @@ def wheels() -> dict[str, list[Path]]:
     if sys.version_info >= (3, 15):
         pytest.skip("torch 2.13.0 has no wheel for this Python")
     torch = fetched("torch", f"torch=={TORCH}", "--no-deps")
-    rest = fetched("rest", str(torch[0]))
+    # pip and its companions are what a new environment is seeded with.
+    rest = fetched("rest-and-pip", str(torch[0]), "pip", "setuptools", "wheel")
     return {"torch": torch, "rest": [w for w in rest if not w.name.startswith("torch-")]}
 
 
@@ -82,7 +83,7 @@ def test_the_real_torch_is_installed_and_verified(world: World, installer: str) 
     venv = world.folder / "real env"
     root = ("--index-root", world.index.index_root)
     said = gpusetup(world, "--venv", str(venv), *root, *WANTED, "--installer", installer)
-    assert said.returncode == 0, said.stderr
+    assert said.returncode == 0, said.stderr + said.stdout
     answer = json.loads(said.stdout)
     assert answer["state"] == "installed"
     assert answer["verdict"]["verdict"] == "passed"

@@ -97,7 +97,7 @@ class Graph(TorchDispatchMode):
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     anywhere = contextlib.nullcontext
     stream = Stream()
-    row = types.SimpleNamespace(name="NVIDIA A100-SXM4-80GB", total_memory=2**30)
+    row = types.SimpleNamespace(name="NVIDIA A100-SXM4-80GB", total_memory=2**30, major=8, minor=0)
     for name, value in {
         "Stream": Stream,
         "Event": Event,

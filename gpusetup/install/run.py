@@ -126,10 +126,11 @@ def _by_pip(job: Job, python: str, wheel: Wheel, problem: NeedsLogin) -> Path:
         return job.fetcher.wheel(replace(wheel, url=came.as_uri()), job.house)
 
 
-def run_step(job: Job, step: Step) -> Output:
-    """Run one step and keep what it was and said."""
+def run_step(job: Job, step: Step, environment: Mapping[str, str] | None = None) -> Output:
+    """Run one step and keep what it was and said; unless told otherwise in the switch's own
+    environment, where no setting of the user's reaches uv or pip."""
     job.log.command(step.argv)
-    environment = {**switching_environment(job.environ), **step.environment}
+    environment = {**(environment or switching_environment(job.environ)), **step.environment}
     argv = ending_with_us(step.argv, job.store)
     said = run(argv, timeout=step.timeout_seconds, environment=environment)
     said = replace(said, argv=step.argv)
@@ -139,8 +140,8 @@ def run_step(job: Job, step: Step) -> Output:
 
 
 def make_environment(job: Job, step: Step, folder: str) -> None:
-    """Run the step that makes the environment."""
-    said = run_step(job, step)
+    """Run the step that makes the environment; its pip, if any, comes from the user's own index."""
+    said = run_step(job, step, asking_environment(job.environ, Path.home()))
     if not said.ok:
         raise complaint(f"{folder} cannot be made", said)
 

@@ -76,7 +76,8 @@ def _identity(torch: Any, device: str) -> Tuple[Optional[str], Optional[str], Op
     if not device.startswith("cuda"):
         return None, None, None
     found = torch.cuda.get_device_properties(device)
-    return str(getattr(found, "uuid", "") or "") or None, str(found.name), int(found.major)
+    major = int(getattr(found, "major", 0)) or None
+    return str(getattr(found, "uuid", "") or "") or None, str(found.name), major
 
 
 # --- the work -------------------------------------------------------------------------------------
