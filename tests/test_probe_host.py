@@ -66,7 +66,7 @@ def test_with_a_full_temporary_folder_the_distribution_is_still_known(
         return {"id": "debian"}
 
     monkeypatch.setattr("gpusetup.probe.host._by_distro", full_disk)
-    assert read_distro(system({"/etc/os-release": DEBIAN}))[0] == {"id": "debian"}
+    assert read_distro(system({"/etc/centos-release": OLD_CENTOS}))[0] == {"id": "debian"}
     assert tried == [None, "/dev/shm"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -103,11 +102,39 @@ def read_distro(system: System) -> tuple[Mapping[str, str], Reading]:
         problem = "no release file in /etc or /usr/lib"
         return {}, Reading(subject="os", source="/etc/os-release", problem=problem)
     try:
-        found = _laid_out(texts)
+        found = os_release(texts.get("etc/os-release", "")) or _laid_out(texts)
     except OSError as problem:
         return {}, Reading(subject="os", source="/etc/os-release", problem=str(problem))
     value = found.get("pretty_name") or found.get("name")
     return found, Reading(subject="os", source=f"/{next(iter(texts))}", value=value)
+
+
+def os_release(text: str) -> Mapping[str, str]:
+    """What an os-release file says; nothing where it does not name system and version.
+
+    Almost every system has one, and its form is the shell's (os-release(5)). `distro`, which
+    knows the older files too, takes a tenth of doctor's whole time to load.
+
+    >>> os_release('ID=arch')
+    {}
+    >>> os_release('ID=debian NAME=Debian PRETTY_NAME="Debian 12" VERSION_ID="12"')["pretty_name"]
+    'Debian 12'
+    """
+    import shlex
+
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError:
+        return {}
+    said = dict(word.split("=", 1) for word in words if "=" in word)
+    if not all(said.get(key) for key in ("ID", "NAME", "VERSION_ID")):
+        return {}
+    return {
+        "id": said["ID"].lower().replace(" ", "_"),
+        "name": said["NAME"],
+        "pretty_name": said.get("PRETTY_NAME") or said["NAME"],
+        "version_id": said["VERSION_ID"],
+    }
 
 
 def _release_texts(system: System) -> dict[str, str]:
@@ -127,6 +154,8 @@ def _laid_out(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _by_distro(texts: Mapping[str, str], above: str | None) -> Mapping[str, str]:
+    import tempfile
+
     import distro
 
     with tempfile.TemporaryDirectory(prefix="gpusetup-", dir=above) as root:
