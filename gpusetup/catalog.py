@@ -77,9 +77,7 @@ class Catalog(Value):
 
     @property
     def newest_capability(self) -> Capability:
-        return max(
-            (row.capability for row in self.gpus), key=lambda one: (one.major, one.minor)
-        )
+        return max((row.capability for row in self.gpus), key=lambda one: (one.major, one.minor))
 
     @property
     def backends(self) -> tuple[str, ...]:

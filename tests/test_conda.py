@@ -118,7 +118,7 @@ def test_an_old_glibc_is_refused_by_the_solver_where_the_build_needs_a_newer(cha
         )
 
 
-# --- before conda is run ---------------------------------------------------------------------------
+# --- before conda is run ---
 
 
 def test_no_driver_is_said_before_conda_says_it_in_its_own_words() -> None:

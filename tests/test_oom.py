@@ -29,7 +29,8 @@ SAID = {
     "nccl": "NCCL error in: x.cpp, unhandled cuda error\nCuda failure 'out of memory'",
     "allocator-without-nvml": "NVML_SUCCESS == r INTERNAL ASSERT FAILED, CUDACachingAllocator.cpp",
     "cpu-linux": "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't "
-    "allocate memory: you tried to allocate 40000000000 bytes. Error code 12 (Cannot allocate memory)",
+    "allocate memory: you tried to allocate 40000000000 bytes. Error code 12 "
+    "(Cannot allocate memory)",
     "cpu-windows": "DefaultCPUAllocator: not enough memory: you tried to allocate 40000 bytes.",
     "bad-alloc": "terminate called after throwing an instance of 'std::bad_alloc'",
     "errno": "OSError: [Errno 12] Cannot allocate memory",

@@ -109,8 +109,9 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterable[str]:
         reasons.setdefault(row.reason, {}).setdefault(row.torch, []).append(row.backend)
     for reason, builds in sorted(reasons.items(), key=lambda group: _only_cpu(group[1])):
         yield f"  {reason}"
-        for backends, versions in itertools.groupby(builds, lambda torch: " ".join(builds[torch])):
-            yield from _rows(list(versions), backends)
+        rows = ((" ".join(backends), torch) for torch, backends in builds.items())
+        for backends, same in itertools.groupby(rows, lambda row: row[0]):
+            yield from _rows([torch for _, torch in same], backends)
 
 
 def _only_cpu(builds: Mapping[str, Iterable[str]]) -> bool:

@@ -225,5 +225,7 @@ def _facts(smi: Smi, source: str, gpus_trust: int) -> Iterator[Fact]:
 
 def _source(what: str, line: int) -> str:
     return f"{what}, line {line + 1}"
+
+
 LINES_OF_A_HEAD = 8
 """Within so many lines of its banner stands the head of a table, blank lines between them too."""

@@ -1,4 +1,4 @@
-"""A rank that goes wrong, for the tests of verify: on PYTHONPATH, with RANK_FAULT="1 all_reduce hang".
+"""A rank that goes wrong: on PYTHONPATH, with RANK_FAULT="1 all_reduce hang".
 
 Acts in the computing child of that rank only, on the function of `torch.distributed` that is
 named: `hang`, `die`, `drop` (the rank's part is lost), `flip` (one element is wrong) or `raise`.
