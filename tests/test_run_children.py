@@ -32,10 +32,11 @@ def test_a_child_that_another_thread_waits_for_ends_when_we_do(tmp_path: Path) -
     told = tmp_path / "pid"
     program = (
         "import sys, threading, time\n"
-        "from gpusetup.run import run\n"
+        "from gpusetup.run import RUNNING, run\n"
         f"argv = ('sh', '-c', 'echo $$ > {told}.new; mv {told}.new {told}; sleep 60')\n"
         "threading.Thread(target=run, args=(argv,), kwargs={'timeout': 60}, daemon=True).start()\n"
-        f"import pathlib\nwhile not pathlib.Path({str(told)!r}).exists(): time.sleep(0.01)\n"
+        "import pathlib\n"
+        f"while not (RUNNING and pathlib.Path({str(told)!r}).exists()): time.sleep(0.01)\n"
         "raise KeyboardInterrupt\n"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=30)
