@@ -78,14 +78,19 @@ def compiles_for(
     return release(driver_cuda) >= release(cuda)
 
 
+@lru_cache(maxsize=4096)
+def _nearest(kernels: tuple[str, ...], gpu: Capability, cuda: str | None) -> Capability | None:
+    return max((c for code in kernels if runs_on(c := capability(code), gpu, cuda)), default=None)
+
+
 def served_by(build: TorchBuild, gpu: Capability, driver_cuda: str | None) -> str | None:
     """The code of a build that a GPU would run: `sm_86`, `compute_120`; None when there is none.
 
     The kernel nearest to the GPU wins, and any kernel over PTX.
     """
-    kernels = [c for code in build.kernels if runs_on(c := capability(code), gpu, build.cuda)]
-    if kernels:
-        return max(kernels).sm
+    kernel = _nearest(build.kernels, gpu, build.cuda)
+    if kernel is not None:
+        return kernel.sm
     ptx = [
         c for code in build.ptx if compiles_for(c := capability(code), gpu, build.cuda, driver_cuda)
     ]

@@ -14,9 +14,11 @@ from gpusetup.report.facts import HINT, SURE, Claim, Fact, Gpus
 from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
-NAME = r"(?P<name>(?:[\w()/+.-]{1,24} ){0,7}[\w()/+.-]{1,24})"
+WORD = re.compile(r"[\w()/+.-]{1,24}")
+WORDS = 8
+"""A name has no more of them."""
 INCOMPATIBLE = re.compile(
-    rf"{NAME} with CUDA capability (?P<sm>sm_\d{{2,3}}a?) is not compatible with the current PyTorch"
+    r" with CUDA capability (?P<sm>sm_\d{2,3}a?) is not compatible with the current PyTorch"
     r"(?:.{0,90}?supports CUDA capabilities(?P<kernels>(?: (?:sm|compute)_\d{2,3}[af]?){1,20}))?"
 )
 TOO_OLD = re.compile(
@@ -57,8 +59,9 @@ def incompatible(text: Text) -> Iterator[Fact | Gpu]:
         for found in INCOMPATIBLE.finditer(window):
             capability = Capability.parse(found["sm"])
             kernels = (found["kernels"] or "").split()
-            name = _trimmed(found["name"])
-            first, last = start + found.start(), start + found.end()
+            said = _name_before(window[: found.start()])
+            name = _trimmed(said)
+            first, last = start + found.start() - len(said), start + found.end()
             yield Gpu(name=name, compute_capability=capability)
             yield _not_in_wheel(text, first, last, name, capability, kernels)
             yield from _kernels(text, first, kernels)
@@ -68,6 +71,17 @@ def _kernels(text: Text, place: int, kernels: list[str]) -> Iterator[Fact]:
     if kernels:
         value = " ".join(kernels)
         yield Claim(subject="torch.kernels", value=value, source=text.source(place), trust=SURE)
+
+
+def _name_before(said: str) -> str:
+    """The words at the end of a text that may be a name.
+
+    >>> _name_before("warn: GeForce GTX 960M")
+    'GeForce GTX 960M'
+    """
+    words = said.rsplit(" ", WORDS)[-WORDS:]
+    strange = [place for place, word in enumerate(words) if not WORD.fullmatch(word)]
+    return " ".join(words[strange[-1] + 1 :] if strange else words)
 
 
 def _trimmed(name: str) -> str:
