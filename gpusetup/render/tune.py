@@ -118,7 +118,7 @@ def _best(answer: TuneAnswer) -> str:
 
 
 def comparison(rows: tuple[TuneRow, ...]) -> Padding:
-    """Guide 3's table, with measured figures."""
+    """The table of the acceleration guide, with measured figures."""
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
     for name in ("batch", "s / 1000", "peak", "samples/s", "speed-up"):

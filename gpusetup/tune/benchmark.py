@@ -1,4 +1,4 @@
-"""The comparison table of guide 3, measured: base, then each step added. Pure, over a runner.
+"""The acceleration guide's table, measured: base, then each step added. Pure, over a runner.
 
 A step stays when it makes the training faster than its spread could; the last row measures all
 that stayed together. What runs a setting, finds its batch and tries its workers is handed in.

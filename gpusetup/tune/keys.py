@@ -17,7 +17,7 @@ COMPILE, AMP, PRECISION, BF16, FP16 = "compile", "amp", "precision", "bf16", "fp
 ALLOCATOR, LEARNING_RATE, ROLLOUT = "allocator", "learning-rate", "rollout-batch"
 LENGTH, MODEL, LOSS, CLIP, TOKENS = "length", "model", "loss", "clip", "tokens"
 
-GUIDES = "the plain names of guides 3 and 4"
+GUIDES = "the plain names of the acceleration and optimisation guides"
 HUGGING_FACE = "transformers.TrainingArguments"
 LIGHTNING = "lightning.Trainer, LightningDataModule"
 DEEPSPEED = "DeepSpeed configuration JSON"

@@ -1,4 +1,4 @@
-"""The Python doors: `BatchSizeOptimizer` and `auto_optimize_config`, as guide 4 has them."""
+"""The Python doors of the optimisation guide: `BatchSizeOptimizer`, `auto_optimize_config`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class BatchSizeOptimizer:
 
 
 def statistics(trials: tuple[Trial, ...], goal: Goal, size: int, limit: int) -> dict[str, Any]:
-    """What guide 4 returns beside the size, and every trial."""
+    """What the optimisation guide returns beside the size, and every trial."""
     from gpusetup.codec import to_plain
 
     chosen = next((one for one in trials if one.batch == size and one.status == "ok"), None)

@@ -1,4 +1,4 @@
-"""What serves where nothing was measured: the presets of guides 1, 3, 4 and 5, as rows.
+"""What serves where nothing was measured: the presets of the guides, as rows.
 
 A preset is a range for the batch on one GPU. It never changes the effective batch by itself:
 accumulation takes up the difference. The first row that fits counts.
@@ -30,10 +30,10 @@ class Preset(Value):
     """What would change the experiment, in words."""
 
 
-G1 = "guide 1, advice for 4 GB"
-G3 = "guide 3, marks for small recurrent and transformer models"
-G4 = "guide 4, presets by card"
-G5 = "guide 5, tiers of a model with user and item embeddings"
+G1 = "set-up guide, advice for 4 GB"
+G3 = "acceleration guide, marks for small recurrent and transformer models"
+G4 = "optimisation guide, presets by card"
+G5 = "multi-GPU guide, tiers of a model with user and item embeddings"
 
 PRESETS: tuple[Preset, ...] = (
     Preset(id="4-gb", from_gib=0, below_gib=5, keys=ANY, batch=(8, 16), source=G1,
@@ -56,7 +56,7 @@ PRESETS: tuple[Preset, ...] = (
 )  # fmt: skip
 
 NOT_SMALL = ("model_name_or_path", "base_model", "model_path", "pretrained_model_name_or_path")
-"""A config that names a pretrained model is none of the small models of guide 3."""
+"""A config that names a pretrained model is none of the small models of the acceleration guide."""
 
 
 def preset_for(memory_bytes: int | None, names: frozenset[str]) -> Preset | None:

@@ -10,13 +10,13 @@ from gpusetup.tune.settings import NOTHING, in_words, truth, whole
 
 GIB = 1 << 30
 WORKERS_MOST = 16
-"""Above this the loader's own process becomes the limit (guide 3 ends at 8 from 16 cores)."""
+"""Above this the loader's own process becomes the limit (the guide ends at 8 from 16 cores)."""
 RAM_PER_WORKER_BYTES = {False: GIB, True: 3 * GIB}
 """A worker that has imported torch holds 0.3 to 0.8 GiB, and its batches; on Windows (True) it also
 commits the CUDA libraries' 2 to 3 GiB (error 1455, the paging file is too small)."""
 PREFETCH_LEAST = 2
 EXPANDABLE = "expandable_segments:True"
-WORKERS_SOURCE = "guide 3, corrected: as many workers as usable cores (affinity, cgroup)"
+WORKERS_SOURCE = "acceleration guide, corrected: as many workers as usable cores (affinity, cgroup)"
 
 # --- the loader ---------------------------------------------------------------------------------
 
@@ -72,7 +72,9 @@ def pinning(case: Case) -> Iterator[Part]:
     for setting, _ in case.having(keys.PIN):
         if truth(setting) is False:
             reason = "copies from pinned memory run beside the computing"
-            yield from written_over(case, setting, "true", reason, "guide 3; torch.utils.data")
+            yield from written_over(
+                case, setting, "true", reason, "acceleration guide; torch.utils.data"
+            )
 
 
 def loader_details(case: Case) -> Iterator[Part]:
@@ -82,14 +84,18 @@ def loader_details(case: Case) -> Iterator[Part]:
     why = "workers that stay are not started again every epoch"
     for setting, _ in case.having(keys.PERSISTENT):
         if truth(setting) is False:
-            yield from written_over(case, setting, "true", why, "guide 4; torch.utils.data")
+            yield from written_over(
+                case, setting, "true", why, "optimisation guide; torch.utils.data"
+            )
     yield from added_key(case, keys.PERSISTENT, "true", why)
     for setting, _ in case.having(keys.PREFETCH):
         size = whole(setting)
         if (size is not None and size < PREFETCH_LEAST) or setting.text in NOTHING[1:]:
             why = f"each worker has {PREFETCH_LEAST} batches ready"
             value = str(PREFETCH_LEAST)
-            yield from written_over(case, setting, value, why, "guide 4; torch.utils.data")
+            yield from written_over(
+                case, setting, value, why, "optimisation guide; torch.utils.data"
+            )
 
 
 def _has_workers(case: Case) -> bool:
@@ -116,7 +122,7 @@ def precision(case: Case) -> Iterator[Part]:
     on = any(truth(one) for one, _ in case.having(keys.AMP, keys.BF16, keys.FP16))
     kind = keys.BF16 if capability >= (8, 0) else keys.FP16
     why = "tensor cores; measured savings of memory are 1 to 49 %, by model"
-    source = "guide 3, with its correction"
+    source = "acceleration guide, with its correction"
     if measured:
         why, source = "it trains faster", "measured on this machine"
     for setting, key in case.having(keys.AMP, kind):
@@ -145,7 +151,7 @@ def compiling(case: Case) -> Iterator[Part]:
             continue
         if measured or (able and measured is None):
             why = "fused kernels: fewer passes over memory; the first step takes minutes"
-            who = "measured on this machine" if measured else "guide 4; torch.compile"
+            who = "measured on this machine" if measured else "optimisation guide; torch.compile"
             yield from written_over(case, setting, "true", why, who)
         elif measured is None:
             yield f"{in_words(setting.path)} stays off: torch.compile needs Triton (Linux, sm_70)"
@@ -161,7 +167,7 @@ def allocator(case: Case) -> Iterator[Part]:
     for setting, _ in there:
         if setting.text in NOTHING:
             yield from written_over(
-                case, setting, EXPANDABLE, why, "guide 2; torch.cuda memory notes"
+                case, setting, EXPANDABLE, why, "resources guide; torch.cuda memory notes"
             )
         elif "expandable_segments" not in setting.text:
             yield f"{in_words(setting.path)}: {EXPANDABLE} may be added to it; {why}"
