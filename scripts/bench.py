@@ -3,6 +3,7 @@
 
     python scripts/bench.py                 everything, 7 runs each
     python scripts/bench.py doctor -n 15    one group, more runs
+    python scripts/bench.py reports --many 100000
 
 Each row times two commands in turn (A B A B ...) as whole processes, so that a noisy machine
 disturbs both alike, and prints the median of the pairwise ratios. Peers are installed once into an
@@ -21,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import platformdirs
@@ -164,19 +166,19 @@ def plan(runs: int) -> Iterator[Row]:
 
 
 REPORTS_A_SECOND = 300
+FEW, MANY = 1_000, 10_000
 
 
-def reports(runs: int) -> Iterator[Row]:
+def reports(runs: int, many: int = MANY) -> Iterator[Row]:
     """`doctor --reports DIR --json` over rendered reports: how many a second, in what memory."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     writers, messages = map(importlib.import_module, ("writers", "report_messages"))
     told = tuple(text for _, text in messages.MESSAGES)
     texts = [writers.mixture(seed, told) for seed in range(500)]
     with tempfile.TemporaryDirectory() as folder:
-        few, many = (_written(Path(folder) / str(count), texts, count) for count in (1000, 10_000))
-        first = cost(gpusetup("doctor", "--reports", str(few), "--json"))
-        second = cost(gpusetup("doctor", "--reports", str(many), "--json"))
-    rate = 9000 / (second.processor_seconds - first.processor_seconds)
+        folders = [_written(Path(folder) / str(n), texts, n) for n in (FEW, many)]
+        first, second = (cost(gpusetup("doctor", "--reports", str(f), "--json")) for f in folders)
+    rate = (many - FEW) / (second.processor_seconds - first.processor_seconds)
     yield Row(
         name="doctor --reports --json",
         measured=f"{rate:.0f} reports a second of one core",
@@ -185,7 +187,7 @@ def reports(runs: int) -> Iterator[Row]:
     )
     grown = second.peak_mib - first.peak_mib
     yield Row(
-        name="memory, 1,000 and 10,000 reports",
+        name=f"memory, {FEW:,} and {many:,} reports",
         measured=f"{first.peak_mib:.0f} and {second.peak_mib:.0f} MiB",
         promise="10 MiB more at most",
         kept=grown <= 10,
@@ -263,13 +265,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
     parser.add_argument("-n", "--runs", type=int, default=7)
+    parser.add_argument("--many", type=int, default=MANY, help="reports of the larger folder")
     options = parser.parse_args()
-    unknown = set(options.groups) - set(GROUPS)
+    groups = GROUPS | {"reports": partial(reports, many=options.many)}
+    unknown = set(options.groups) - set(groups)
     if unknown:
         parser.error(f"no such group: {', '.join(sorted(unknown))}")
     kept = True
-    for group in options.groups or GROUPS:
-        for row in GROUPS[group](options.runs):
+    for group in options.groups or groups:
+        for row in groups[group](options.runs):
             kept &= row.kept
             mark = "kept  " if row.kept else "MISSED"
             print(f"{mark}  {row.name:<40} {row.measured:<52} ({row.promise})", flush=True)

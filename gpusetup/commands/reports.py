@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
@@ -110,14 +110,13 @@ class ReportAnswer(DoctorAnswer):
 
 def answer_folder(folder: str, out: Console, catalog: Catalog) -> int:
     """One line for each file of a folder, by name; 1 where one is not healthy."""
-    names = files(folder)
     codes: set[int] = set()
+    lines = lines_of(folder, catalog, codes, json=out.json or out.output is not None)
     if out.output:
         with opened(out.output) as stream:
-            for line in lines_of(names, catalog, codes, json=True):
-                stream.write(f"{line}\n")
+            stream.writelines(f"{line}\n" for line in lines)
     else:
-        for line in lines_of(names, catalog, codes, json=out.json):
+        for line in lines:
             out.text(f"{line}\n")
     return 1 if codes - {0} else 0
 
@@ -132,10 +131,10 @@ def opened(path: str) -> TextIO:
 
 
 def files(folder: str) -> list[str]:
-    """The files of a folder, as paths; hidden ones and folders are left out."""
+    """The names of the files in a folder, sorted; hidden ones and folders are left out."""
     try:
         with os.scandir(folder) as entries:
-            names = [e.path for e in entries if not e.name.startswith(".") and e.is_file()]
+            names = [e.name for e in entries if not e.name.startswith(".") and e.is_file()]
     except NotADirectoryError as problem:
         raise BadInput(f"{folder} is no folder", hint="`--report FILE` reads one") from problem
     except OSError as problem:
@@ -143,14 +142,13 @@ def files(folder: str) -> list[str]:
     return sorted(names)
 
 
-def lines_of(
-    names: Iterable[str], catalog: Catalog, codes: set[int], *, json: bool
-) -> Iterator[str]:
+def lines_of(folder: str, catalog: Catalog, codes: set[int], *, json: bool) -> Iterator[str]:
     """The answers in one line each; `codes` gathers their exit codes."""
-    for name in names:
-        answer, code = answer_of(name, catalog)
+    for name in files(folder):
+        path = f"{folder}{os.sep}{name}"
+        answer, code = answer_of(path, catalog)
         codes.add(code)
-        yield to_json(answer) if json else f"{name}: {in_short(answer)}"
+        yield to_json(answer) if json else f"{path}: {in_short(answer)}"
 
 
 def answer_of(name: str, catalog: Catalog) -> tuple[ReportAnswer | ErrorAnswer, int]:
