@@ -47,8 +47,11 @@ def run(
     environment: Mapping[str, str] | None = None,
     cwd: str | None = None,
     stdin: str | None = None,
+    gently_seconds: float = 0.0,
 ) -> Output:
     """Run a program to its end, or kill its whole group after `timeout` seconds.
+
+    `gently_seconds` is how long it may take to clean up after a Ctrl-C of ours before it is killed.
 
     Never raises for what the program does: a program that is missing or that hangs is an
     `Output` with its `problem`. `environment` replaces the whole environment.
@@ -79,7 +82,10 @@ def run(
         out, err = _what_it_said(child)
         code, trouble = None, f"no answer in {timeout:g} s"
     except BaseException:
-        kill_group(child)
+        try:
+            _interrupt(child, gently_seconds)
+        finally:
+            kill_group(child)
         raise
     finally:
         RUNNING.discard(child)
@@ -100,6 +106,15 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
             os.killpg(child.pid, signal.SIGKILL)
         else:
             child.kill()
+
+
+def _interrupt(child: subprocess.Popen[bytes], seconds: float) -> None:
+    """Tell a child's group of a Ctrl-C, and wait for it to clean up."""
+    if not seconds or os.name != "posix":
+        return
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        os.killpg(child.pid, signal.SIGINT)
+        child.communicate(timeout=seconds)
 
 
 class Lines:

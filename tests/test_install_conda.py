@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,11 +22,15 @@ from installing import (
 )
 
 from gpusetup.install.by_conda import conda_program
+from gpusetup.install.conda_history import records
+from gpusetup.install.lock import locked
+
+ROOT = str(Path(__file__).resolve().parent.parent)
 
 pytestmark = needs_linux
 
 STAND_IN = """#!{python}
-import json, pathlib, sys
+import json, os, pathlib, sys, time
 words = sys.argv[1:]
 prefix = pathlib.Path(words[words.index("--prefix") + 1])
 listed = pathlib.Path(words[words.index("--file") + 1]).read_text() if "--file" in words else None
@@ -32,9 +38,17 @@ with open({log!r}, "a") as file:
     file.write(json.dumps([words, listed]) + chr(10))
 if "broken" in {name!r}:
     sys.exit("PackagesNotFoundError: the packages are not available")
-if listed is None:
+if "slow" in {name!r}:
+    pathlib.Path({log!r} + ".began").touch()
+    time.sleep(float(os.environ.get("SLOW_SECONDS", "0")))
+new = prefix / "conda-meta" / "pytorch-gpu.json"
+if "--revision" not in words and listed is None:
     record = {{"name": "pytorch-gpu", "version": "2.5.1", "build": "cuda126", "url": "https://c/p"}}
-    (prefix / "conda-meta" / "pytorch-gpu.json").write_text(json.dumps(record))
+    new.write_text(json.dumps(record))
+if "--revision" in words and "idle" not in {name!r}:
+    new.unlink()
+with open(prefix / "conda-meta" / "history", "a") as file:
+    file.write("==> 2026-01-02 10:00:00 <==" + chr(10))
 """
 
 
@@ -60,16 +74,18 @@ def environment(world: World) -> Path:
     venv = world.venv()
     meta = venv / "conda-meta"
     meta.mkdir()
-    former = {"name": "zlib", "version": "1.3", "url": "https://c/zlib-1.3-0.conda", "md5": "ab"}
+    url = "https://c/t/secret/conda-forge/linux-64/zlib-1.3-0.conda"
+    former = {"name": "zlib", "version": "1.3", "url": url, "md5": "ab"}
     (meta / "zlib-1.3-0.json").write_text(json.dumps(former))
+    (meta / "history").write_text("==> 2026-01-01 10:00:00 <==\n+zlib-1.3-0\n")
     return venv
 
 
-def program(world: World, name: str) -> Path:
+def program(world: World, name: str, kind: str = "") -> Path:
     path = world.folder / "bin" / name
     path.parent.mkdir(exist_ok=True)
     log = str(world.folder / "asked.jsonl")
-    path.write_text(STAND_IN.format(python=sys.executable, log=log, name=name))
+    path.write_text(STAND_IN.format(python=sys.executable, log=log, name=kind))
     path.chmod(0o755)
     return path
 
@@ -100,22 +116,162 @@ def test_the_recipe_is_run_as_it_was_shown(
     assert listed is None
 
 
-def test_a_failed_proof_asks_for_the_former_packages(
+REVISION = ["--channel", "https://c/conda-forge", "--revision", "0"]
+
+
+def test_a_failed_proof_goes_back_to_the_revision_before(
     world: World, install: Install, environment: Path
 ) -> None:
     program(world, "conda")
     target = ("--python", str(environment / "bin/python"))
     said = install(*WORDS, *target, "--yes", "--json")
     assert (said.exit, said.answer["state"]) == (1, "restored"), said.err
+    assert said.answer["after"] == {}
+    _, (words, _) = asked(world)
+    assert words == ["install", "--yes", "--prefix", str(environment), *REVISION]
+    assert not (environment / ".gpusetup").exists()
+
+
+def test_what_mamba_could_not_put_back_is_named(
+    world: World, install: Install, environment: Path
+) -> None:
+    """mamba brings no revision back; by their addresses come the former packages, and what is new
+    stays."""
+    program(world, "mamba")
+    said = install(*WORDS, "--python", str(environment / "bin/python"), "--yes")
+    assert said.exit == 4
+    assert f"{environment} is not as it was: pytorch-gpu is 2.5.1 cuda126, not gone" in said.err
     _, (words, listed) = asked(world)
     assert "--file" in words  # type: ignore[operator]
-    assert listed == "@EXPLICIT\nhttps://c/zlib-1.3-0.conda#ab\n"
+    assert listed == ("@EXPLICIT\nhttps://c/t/secret/conda-forge/linux-64/zlib-1.3-0.conda#ab\n")
+
+
+def installed(install: Install, environment: Path, *words: str) -> tuple[str, str]:
+    target = ("--python", str(environment / "bin/python"))
+    said = install(*WORDS, *target, "--yes", "--no-verify", *words)
+    assert said.exit == 0, said.err
+    return target
+
+
+def test_undo_goes_back_to_the_revision_before_and_shows_the_command_first(
+    world: World, install: Install, environment: Path
+) -> None:
+    conda = program(world, "conda")
+    target = installed(install, environment)
+    argv = [str(conda), "install", "--yes", "--prefix", str(environment), *REVISION]
+    shown = install("--undo", *target, "--dry-run", "--json")
+    assert (shown.exit, shown.answer["state"]) == (0, "planned"), shown.err
+    assert [step["argv"] for step in shown.answer["steps"]] == [argv]
+    assert len(asked(world)) == 1
+    said = install("--undo", *target, "--yes", "--json")
+    assert (said.exit, said.answer["state"]) == (0, "restored"), said.err
+    assert said.answer["before"] == {"pytorch-gpu": "2.5.1 cuda126"}
+    assert [step["argv"] for step in said.answer["steps"]] == [argv]
+    assert "revision 1 -> 0" in said.err
+    assert not (environment / ".gpusetup").exists()
+    assert install("--undo", *target, "--yes").exit == 3
+
+
+def test_the_receipt_of_conda_says_so(world: World, install: Install, environment: Path) -> None:
+    program(world, "conda")
+    installed(install, environment)
+    receipt = json.loads((environment / ".gpusetup/receipt.json").read_text())
+    assert (receipt["installer"], receipt["before"]) == ("conda", {})
+    assert receipt["after"] == {"pytorch-gpu": "2.5.1 cuda126"}
+
+
+def test_an_undo_that_conda_did_not_do_is_told(
+    world: World, install: Install, environment: Path
+) -> None:
+    program(world, "conda", "idle")
+    target = installed(install, environment)
+    said = install("--undo", *target, "--yes")
+    assert said.exit == 4
+    assert "is not as it was: pytorch-gpu is 2.5.1 cuda126, not gone" in said.err
+
+
+def test_later_changes_by_conda_are_not_undone_with_it(
+    world: World, install: Install, environment: Path
+) -> None:
+    program(world, "conda")
+    target = installed(install, environment)
+    with (environment / "conda-meta/history").open("a") as file:
+        file.write("==> 2026-01-03 10:00:00 <==\n+numpy-2-0\n")
+    said = install("--undo", *target, "--yes")
+    assert said.exit == 3
+    assert "at revision 2, gpusetup left it at 1" in said.err
+    assert f"`conda install --prefix {environment} --revision 0`" in " ".join(said.err.split())
+    assert len(asked(world)) == 1
+
+
+def test_without_conda_itself_the_command_that_undoes_is_told(
+    world: World, install: Install, environment: Path
+) -> None:
+    program(world, "micromamba")
+    target = installed(install, environment)
+    said = install("--undo", *target, "--yes")
+    assert said.exit == 3
+    assert "The program conda is not found" in said.err
+    assert f"`conda install --prefix {environment} --revision 0`" in " ".join(said.err.split())
+
+
+def test_nothing_is_kept_of_conda_where_nothing_shall_be(
+    world: World, install: Install, environment: Path
+) -> None:
+    program(world, "conda")
+    target = installed(install, environment, "--no-keep")
+    assert "keeps nothing to undo" in install("--undo", *target, "--yes").err
+
+
+def test_what_is_kept_of_conda_is_forgotten(
+    world: World, install: Install, environment: Path
+) -> None:
+    program(world, "conda")
+    target = installed(install, environment)
+    assert install("--forget", *target).exit == 0
+    assert "keeps nothing to undo" in install("--undo", *target, "--yes").err
+
+
+def test_one_at_a_time_with_conda_too(
+    world: World, install: Install, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(world, "conda")
+    monkeypatch.setattr("gpusetup.install.lock.LOCK_SECONDS", 0.2)
+    with locked(environment / ".gpusetup"):
+        said = install(*WORDS, "--python", str(environment / "bin/python"), "--yes")
+    assert said.exit == 3
+    assert "Another gpusetup is changing" in said.err
+    assert not (world.folder / "asked.jsonl").exists()
+
+
+def test_conda_goes_on_without_us_and_the_next_one_waits_for_it(
+    world: World, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(world, "conda", "slow")
+    monkeypatch.setenv("SLOW_SECONDS", "2")
+    words = ("install", *WORDS, "--backend", "cpu", "--yes", "--no-verify")
+    target = ("--python", str(environment / "bin/python"))
+    ours = subprocess.Popen(
+        [sys.executable, "-m", "gpusetup", *words, *target],
+        env={**os.environ, "PYTHONPATH": ROOT},
+    )
+    began = world.folder / "asked.jsonl.began"
+    try:
+        while not began.exists():
+            assert ours.poll() is None
+            time.sleep(0.02)
+    finally:
+        ours.kill()
+        ours.wait()
+    assert "pytorch-gpu" not in records(str(environment))
+    with locked(environment / ".gpusetup"):
+        assert "pytorch-gpu" in records(str(environment))
 
 
 def test_a_conda_that_fails_is_a_tool_that_failed(
     world: World, install: Install, environment: Path
 ) -> None:
-    program(world, "broken").rename(world.folder / "bin/conda")
+    program(world, "conda", "broken")
     said = install(*WORDS, "--python", str(environment / "bin/python"), "--yes")
     assert said.exit == 4
     assert "PackagesNotFoundError" in said.err

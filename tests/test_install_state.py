@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from installing import (
     TORCH,
     Install,
@@ -24,6 +25,7 @@ from installing import (
     versions_in,
 )
 
+from gpusetup.errors import Blocked
 from gpusetup.install import transaction
 from gpusetup.install.lock import ending_with_us, locked
 from gpusetup.install.transaction import ENDINGS, Journal, read_journal, write_journal
@@ -438,6 +440,36 @@ def state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return "Z"
+
+
+def test_who_gave_up_on_an_installer_leaves_its_lock_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpusetup.install.lock.INSTALLER_SECONDS", 0.2)
+    store = tmp_path / ".gpusetup"
+    store.mkdir()
+    with FileLock(store / "installer"):
+        for _ in range(2):
+            with pytest.raises(Blocked, match="still writes"), locked(store):
+                pass
+        assert [path.name for path in store.iterdir()] == ["installer"]
+    with locked(store):
+        pass
+    assert not store.exists()
+
+
+def test_an_installation_that_still_runs_is_not_called_interrupted(
+    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpusetup.install.lock.LOCK_SECONDS", 0.2)
+    store = venv / ".gpusetup"
+    with locked(store):
+        write_journal(store, Journal(phase="installing", prefix=str(venv)))
+        said = install("--python", str(venv), *WANTED)
+        (store / "journal.json").unlink()
+    assert said.exit == 3
+    assert "Another gpusetup is changing" in said.err
+    assert "interrupted" not in said.err
 
 
 def test_without_a_store_a_program_is_run_as_it_is() -> None:

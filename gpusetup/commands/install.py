@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.commands.common import add_machine_options, gather
-from gpusetup.commands.install_parts import agreed, planned, request_of, resolved
+from gpusetup.commands.install_parts import agreed, new_job, planned, request_of, resolved
 from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
@@ -172,25 +171,12 @@ def check_usage(options: argparse.Namespace) -> None:
 def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
     from gpusetup.commands.install_conda import by_conda, conda_is_meant
     from gpusetup.commands.install_download import download, use_wheelhouse
-    from gpusetup.install.fetch import Fetcher
     from gpusetup.install.plan import already_there, asked_for, versions_of
-    from gpusetup.install.run import Job, default_house
-    from gpusetup.install.tools import in_image_build, logins, uv_program
-    from gpusetup.render.progress import fetching
 
     where, snapshot = _where(options, out)
-    job = Job(
-        log=log,
-        fetcher=Fetcher(log.line, logins(os.environ, Path.home())),
-        house=default_house(os.environ),
-        uv=uv_program(),
-        environ=os.environ,
-        fetching=lambda wheels: fetching(out.talk, wheels),
-        say=out.talk,
-        agree=lambda plan: agree_to(options, out, job, plan),
-        keep=not (options.no_keep or in_image_build()),
-        pip=where.layout.python if where.layout.has_pip else sys.executable,
-    )
+    layout = where.layout
+    job = new_job(options, out, log, layout.python if layout.has_pip else sys.executable)
+    job.agree = lambda plan: agree_to(options, out, job, plan)
     asked = asked_for(options.packages, where.installed)
     request = request_of(options, asked)
     if options.wheelhouse:

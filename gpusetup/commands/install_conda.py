@@ -8,22 +8,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.answers import DoneStep, InstallAnswer
-from gpusetup.commands.install_parts import after_of, agreed, request_of, resolved
+from gpusetup.commands.install_parts import after_of, agreed, new_job, request_of, resolved
 from gpusetup.errors import Blocked
 from gpusetup.install.by_conda import (
+    Target,
     carry_out_conda,
     conda_prefix,
     conda_program,
     conda_steps,
     needs_cuda_to_be_seen,
-    records,
     shown,
+    undo_by_conda,
+)
+from gpusetup.install.conda_history import (
+    CondaUndo,
+    conda_itself,
+    read_undo,
+    records,
+    undo_known,
 )
 from gpusetup.install.plan import device_to_prove
-from gpusetup.render.console import Console
-from gpusetup.render.install import outcome_text, steps_text
+from gpusetup.install.transaction import STORE
+from gpusetup.render.console import Console, plain
+from gpusetup.render.install import command, outcome_text, steps_text
+from gpusetup.value import replace
 
 if TYPE_CHECKING:
+    from gpusetup.install.log import Log
     from gpusetup.install.plan import Asked
     from gpusetup.install.run import Job
     from gpusetup.model import Resolution, Snapshot, Step
@@ -84,11 +95,15 @@ def _carried_out(
     steps: tuple[Step, ...],
 ) -> int:
     before = shown(records(prefix))
-    build = resolution.build
+    backend = resolution.build.backend if resolution.build else "cpu"
     gpus = None if snapshot.gpus is None else len(snapshot.gpus)
-    device = device_to_prove(build.backend if build else "cpu", gpus)
-    python = snapshot.python.executable or str(Path(prefix, "bin", "python"))
-    outcome = carry_out_conda(job, steps, python, prefix, device, verify=not options.no_verify)
+    target = Target(
+        prefix=prefix,
+        python=snapshot.python.executable or str(Path(prefix, "bin", "python")),
+        backend=backend,
+        device=device_to_prove(backend, gpus),
+    )
+    outcome = carry_out_conda(job, steps, target, verify=not options.no_verify)
     answer = InstallAnswer(
         state="installed" if outcome.kept else "restored",
         target=prefix,
@@ -96,7 +111,45 @@ def _carried_out(
         after=shown(records(prefix)),
         steps=tuple(job.done),
         verdict=outcome.verdict,
+        receipt=outcome.receipt,
         log=str(job.log.path),
     )
-    out.answer(answer, outcome_text(answer))
+    out.answer(answer, outcome_text(answer) + _way_back(prefix))
     return 0 if outcome.kept else 1
+
+
+def _way_back(prefix: str) -> str:
+    undo = read_undo(Path(prefix, STORE))
+    if undo is None:
+        return ""
+    return plain(
+        f"`gpusetup install --undo --python {prefix}` goes back to revision {undo.revision}\n"
+    )
+
+
+def undo(options: argparse.Namespace, out: Console, log: Log, folder: Path, kept: CondaUndo) -> int:
+    """`--undo` where the last installation was conda's: show conda's own command, ask, run it."""
+    store = folder / STORE
+    step = undo_known(store, kept, conda_itself(os.environ))
+    answer = InstallAnswer(
+        state="planned",
+        target=str(folder),
+        before=kept.after,
+        after=kept.before,
+        steps=(DoneStep(argv=step.argv),),
+        log=str(log.path),
+    )
+    text = f"Target   {folder}\nUndo     revision {kept.reached} -> {kept.revision}\n"
+    text = plain(f"{text}Steps\n  {command(step)}\n")
+    if options.dry_run:
+        out.answer(answer, text)
+        return 0
+    out.talk(text)
+    if not options.yes and not agreed():
+        out.talk("Nothing was changed.")
+        return 1
+    job = new_job(options, out, log)
+    undo_by_conda(job, store, kept)
+    done = replace(answer, state="restored", steps=tuple(job.done))
+    out.answer(done, plain(f"Undone. {folder} is at revision {kept.revision} again\n"))
+    return 0

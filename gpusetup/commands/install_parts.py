@@ -5,15 +5,38 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Unsatisfiable, UsageError
 
 if TYPE_CHECKING:
+    from gpusetup.install.log import Log
     from gpusetup.install.plan import Asked, Plan
     from gpusetup.install.prepare import Where
     from gpusetup.install.run import Job
     from gpusetup.model import Request, Resolution, Snapshot
+    from gpusetup.render.console import Console
+
+
+def new_job(options: argparse.Namespace, out: Console, log: Log, pip: str = sys.executable) -> Job:
+    """What the phases share; `pip` is an interpreter of the target's version that has pip."""
+    from gpusetup.install.fetch import Fetcher
+    from gpusetup.install.run import Job, default_house
+    from gpusetup.install.tools import in_image_build, logins, uv_program
+    from gpusetup.render.progress import fetching
+
+    return Job(
+        log=log,
+        fetcher=Fetcher(log.line, logins(os.environ, Path.home(), options.index_root)),
+        house=default_house(os.environ),
+        uv=uv_program(),
+        environ=os.environ,
+        fetching=lambda wheels: fetching(out.talk, wheels),
+        say=out.talk,
+        keep=not (options.no_keep or in_image_build()),
+        pip=pip,
+    )
 
 
 def request_of(options: argparse.Namespace, asked: Asked, *, by_conda: bool = False) -> Request:

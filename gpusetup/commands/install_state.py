@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.answers import InstallAnswer
+from gpusetup.install.conda_history import read_undo
 from gpusetup.install.lock import locked
 from gpusetup.install.transaction import (
     STORE,
@@ -59,16 +60,22 @@ def recover_first(folder: Path, out: Console, *, dry_run: bool) -> None:
     journal = read_journal(store)
     if journal is None:
         return
-    told = f"An installation into {folder} was interrupted while {WHILE[journal.phase]}"
     if dry_run:
-        out.talk(plain(f"{told}; `gpusetup install --recover` ends it."))
+        out.talk(plain(f"{_interrupted(folder, journal)}; `gpusetup install --recover` ends it."))
         return
-    out.talk(plain(f"{told}; recovering first ..."))
-    with locked(store, out.talk):
+    with locked(store, out.talk):  # one that still runs has the lock
+        journal = read_journal(store)
+        if journal is None:
+            return
+        out.talk(plain(f"{_interrupted(folder, journal)}; recovering first ..."))
         ended = recover(store)
     drop_if_made(folder, ended)
     if ended:
         out.talk(plain(f"{folder} is in its {ended[1]} state again."))
+
+
+def _interrupted(folder: Path, journal: Journal) -> str:
+    return f"An installation into {folder} was interrupted while {WHILE[journal.phase]}"
 
 
 WHILE = {
@@ -116,6 +123,10 @@ def _undo(options: argparse.Namespace, out: Console, log: Log, folder: Path) -> 
     from gpusetup.probe.target import choose_target
 
     recover_first(folder, out, dry_run=options.dry_run)
+    if by_conda := read_undo(folder / STORE):
+        from gpusetup.commands.install_conda import undo as undo_by_conda
+
+        return undo_by_conda(options, out, log, folder, by_conda)
     system = LiveSystem()
     layout = layout_of(system, choose_target(system, str(folder)).python)
     check_target(layout)

@@ -1,27 +1,58 @@
 """Installs by conda, mamba or micromamba: the recipe's step, run in the environment it names.
 
-conda changes an environment in a transaction of its own. To put the former state back, the exact
-packages that were there are asked for again by their addresses.
+conda changes an environment in a transaction of its own, and keeps its revisions: to put the former
+state back, or to undo, conda is told to go back to one (`conda_history.py`).
 """
 
 from __future__ import annotations
 
-import json
+import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from gpusetup.errors import Blocked
+from gpusetup.errors import Blocked, ToolFailed
 from gpusetup.install import INSTALLERS
-from gpusetup.install.run import Job, Outcome, prove, run_step
+from gpusetup.install.conda_history import (
+    CondaUndo,
+    builds,
+    channels_of,
+    conda_itself,
+    differences,
+    records,
+    revision,
+    revision_step,
+    undo_known,
+    write_undo,
+)
+from gpusetup.install.lock import locked
+from gpusetup.install.log import shared
+from gpusetup.install.receipt import Receipt, shareable, write_receipt
+from gpusetup.install.receipt import now as when
+from gpusetup.install.run import Job, Outcome, prove, run_step, stoppable
 from gpusetup.install.tools import CONDA_PROGRAMS, complaint
+from gpusetup.install.transaction import CONDA_UNDO, RECEIPT, STORE, forget_undo, read_journal
 from gpusetup.install.wish import Wish
 from gpusetup.model import Resolution, Snapshot, Step
-from gpusetup.value import replace
+from gpusetup.value import Value, replace
+
+CLEANING_SECONDS = 30.0
+"""How long conda may take to roll back after a Ctrl-C."""
+Records = Mapping[str, Mapping[str, Any]]
 
 SEEN = ("pytorch", "pytorch-gpu", "pytorch-cpu", "torchvision", "torchaudio", "cuda-version")
 """What is shown of a conda environment before and after."""
+
+
+class Target(Value):
+    """What is changed, and how it is proven."""
+
+    prefix: str
+    python: str
+    backend: str
+    device: str
 
 
 def conda_program(environ: Mapping[str, str]) -> str | None:
@@ -73,29 +104,16 @@ def conda_steps(
     return tuple(replace(s, argv=(program or s.argv[0], *s.argv[1:])) for s in steps)
 
 
-def records(prefix: str) -> dict[str, dict[str, str]]:
-    """Every package that conda has put into an environment: name -> its record."""
-    found = {}
-    for path in sorted(Path(prefix, "conda-meta").glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        found[record["name"]] = record
-    return found
-
-
-def shown(of: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def shown(of: Records) -> dict[str, str]:
     """Name -> version and build of what matters.
 
     >>> shown({"pytorch": {"version": "2.5.1", "build": "py3.11_cuda"}, "zlib": {"version": "1"}})
     {'pytorch': '2.5.1 py3.11_cuda'}
     """
-    return {
-        name: f"{of[name]['version']} {of[name].get('build', '')}".strip()
-        for name in SEEN
-        if name in of
-    }
+    return builds({name: of[name] for name in SEEN if name in of})
 
 
-def explicit(of: Mapping[str, Mapping[str, str]]) -> str:
+def explicit(of: Records) -> str:
     """A file that names exactly these packages by their addresses.
 
     >>> print(explicit({"a": {"url": "https://c/a-1-0.conda", "md5": "ab"}}), end="")
@@ -110,30 +128,118 @@ def explicit(of: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join(["@EXPLICIT", *lines]) + "\n"
 
 
-def carry_out_conda(
-    job: Job, steps: tuple[Step, ...], python: str, prefix: str, device: str, *, verify: bool
-) -> Outcome:
-    """Run the steps, prove the result, ask for the former packages again where it fails."""
-    former = records(prefix)
-    for step in steps:
-        job.say("Installing ...")
-        said = run_step(job, step)
-        if not said.ok:
-            raise complaint("conda cannot install it", said)
-    verdict = prove(job, python, device) if verify else None
-    if verdict is None or verdict["verdict"] == "passed":
-        return Outcome(kept=True, verdict=verdict)
-    _put_back(job, steps[0].argv[0], prefix, explicit(former))
-    return Outcome(kept=False, verdict=verdict)
+def carry_out_conda(job: Job, steps: tuple[Step, ...], target: Target, *, verify: bool) -> Outcome:
+    """Run the steps under the environment's lock and prove the result; where that fails, bring the
+    former packages back, else note what `--undo` needs."""
+    store = Path(target.prefix, STORE)
+    with stoppable(), locked(store, job.say):
+        job.store = store
+        require_finished(store)
+        former, began = records(target.prefix), revision(target.prefix)
+        for step in steps:
+            job.say("Installing ...")
+            said = run_step(job, step, gently_seconds=CLEANING_SECONDS)
+            if not said.ok:
+                raise complaint("conda cannot install it", said)
+        verdict = prove(job, target.python, target.device) if verify else None
+        if verdict is None or verdict["verdict"] == "passed":
+            receipt = _noted(job, store, target, former, began, verdict)
+            return Outcome(kept=True, verdict=verdict, receipt=str(receipt))
+        _put_back(job, steps[0].argv[0], target.prefix, former, began)
+        return Outcome(kept=False, verdict=verdict)
 
 
-def _put_back(job: Job, program: str, prefix: str, packages: str) -> None:
+def require_finished(store: Path) -> None:
+    if read_journal(store) is not None:
+        raise Blocked(
+            f"{store.parent} was changed by something else in the meantime",
+            hint="nothing was changed; run this again",
+        )
+
+
+def _noted(
+    job: Job,
+    store: Path,
+    target: Target,
+    former: Records,
+    began: int | None,
+    verdict: Mapping[str, Any] | None,
+) -> Path:
+    """The receipt, and what an undo needs in place of what an earlier installation kept."""
+    now = records(target.prefix)
+    forget_undo(store)
+    reached = revision(target.prefix)
+    if job.keep and began is not None and reached not in (None, began):
+        undo = CondaUndo(
+            revision=began,
+            reached=reached or 0,
+            before=shown(former),
+            after=shown(now),
+            packages=builds(former),
+            channels=channels_of(former),
+        )
+        write_undo(store, undo)
+    receipt = Receipt(
+        installed_at=when(),
+        python=shared(target.python),
+        backend=target.backend,
+        installer="conda",
+        before=shown(former),
+        after=shown(now),
+        steps=tuple(shareable(step) for step in job.done),
+        verdict=None if verdict is None else {"verdict": verdict["verdict"]},
+    )
+    write_receipt(store / RECEIPT, receipt)
+    return store / RECEIPT
+
+
+def _put_back(job: Job, program: str, prefix: str, former: Records, began: int | None) -> None:
+    """The former packages: by conda's own revision, else by their addresses, which leaves what is
+    new. Then what is there is compared with what was."""
     job.say("Putting the former packages back ...")
+    conda = conda_itself(job.environ)
+    if builds(records(prefix)) == builds(former):
+        return
+    if conda and began is not None:
+        bring_back(job, revision_step(conda, prefix, began, channels_of(former)), former)
+        return
     with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
         listed = Path(folder, "former.txt")
-        listed.write_text(packages, encoding="utf-8")
+        listed.write_text(explicit(former), encoding="utf-8")
         argv = (program, "install", "--yes", "--prefix", prefix, "--file", str(listed))
-        said = run_step(job, Step(argv=argv, title="the former packages"))
+        bring_back(job, Step(argv=argv, title="the former packages"), former)
+
+
+def bring_back(job: Job, step: Step, former: Records) -> None:
+    """Run what brings packages back, and see that they are: `ToolFailed` names what is not."""
+    prefix = step.argv[step.argv.index("--prefix") + 1]
+    said = run_step(job, step, gently_seconds=CLEANING_SECONDS)
     if not said.ok:
         problem = complaint("the former packages cannot be put back", said)
-        raise type(problem)(problem.message, hint=f"`{' '.join(argv[:-2])}` with the log's list")
+        raise type(problem)(problem.message, hint=f"`{shlex.join(step.argv)}` once that is mended")
+    require_back(prefix, builds(former))
+
+
+def require_back(prefix: str, wanted: Mapping[str, str]) -> None:
+    other = differences(wanted, builds(records(prefix)))
+    if other:
+        more = f" and {len(other) - 3} more" if len(other) > 3 else ""
+        raise ToolFailed(
+            f"{prefix} is not as it was: {'; '.join(other[:3])}{more}",
+            hint=f"`conda list --prefix {prefix} --revisions` shows where it was, "
+            "`conda install --revision` brings it back",
+        )
+
+
+def undo_by_conda(job: Job, store: Path, undo: CondaUndo) -> None:
+    """Go back to the revision before the installation. The caller has shown the command."""
+    with stoppable(), locked(store, job.say):
+        job.store = store
+        require_finished(store)
+        step = undo_known(store, undo, conda_itself(job.environ))
+        said = run_step(job, step, gently_seconds=CLEANING_SECONDS)
+        if not said.ok:
+            raise complaint("conda cannot undo it", said)
+        require_back(str(store.parent), undo.packages)
+        for name in (CONDA_UNDO, RECEIPT):
+            (store / name).unlink(missing_ok=True)

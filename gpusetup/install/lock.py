@@ -39,11 +39,14 @@ def locked(
         ) from problem
     try:
         _wait_for_installer(store, say)
-        yield
-    finally:
-        for name in ("installer", "lock"):
+        try:
+            yield
+        finally:
             with contextlib.suppress(OSError):
-                (store / name).unlink()
+                (store / "installer").unlink()
+    finally:
+        with contextlib.suppress(OSError):
+            (store / "lock").unlink()
         lock.release()
         with contextlib.suppress(OSError):
             store.rmdir()
@@ -109,5 +112,15 @@ def ending_with_us(argv: Sequence[str], store: Path | None) -> tuple[str, ...]:
     """
     if store is None or os.name != "posix":
         return tuple(argv)
+    return _launched(argv, store, os.getpid())
+
+
+def outliving_us(argv: Sequence[str], store: Path | None) -> tuple[str, ...]:
+    """The command under which a program holds the installer's lock, but is not killed with us:
+    conda has a transaction of its own, and ends it or rolls it back."""
+    return tuple(argv) if store is None or os.name != "posix" else _launched(argv, store, 0)
+
+
+def _launched(argv: Sequence[str], store: Path, parent: int) -> tuple[str, ...]:
     launcher = (sys.executable, "-I", "-S", str(LAUNCHER))
-    return (*launcher, str(store / "installer"), str(os.getpid()), *argv)
+    return (*launcher, str(store / "installer"), str(parent), *argv)

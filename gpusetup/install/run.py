@@ -18,7 +18,7 @@ from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.install.fetch import Fetcher, NeedsLogin, Progress
 from gpusetup.install.house import drop_unused
 from gpusetup.install.layout import Layout
-from gpusetup.install.lock import ending_with_us
+from gpusetup.install.lock import ending_with_us, outliving_us
 from gpusetup.install.log import Log
 from gpusetup.install.plan import Plan, switch_steps
 from gpusetup.install.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
@@ -126,13 +126,28 @@ def _by_pip(job: Job, python: str, wheel: Wheel, problem: NeedsLogin) -> Path:
         return job.fetcher.wheel(replace(wheel, url=came.as_uri()), job.house)
 
 
-def run_step(job: Job, step: Step, environment: Mapping[str, str] | None = None) -> Output:
+def run_step(
+    job: Job,
+    step: Step,
+    environment: Mapping[str, str] | None = None,
+    *,
+    gently_seconds: float = 0.0,
+) -> Output:
     """Run one step and keep what it was and said; unless told otherwise in the switch's own
-    environment, where no setting of the user's reaches uv or pip."""
+    environment, where no setting of the user's reaches uv or pip.
+
+    `gently_seconds`: it is one that cleans up after itself. It is not killed with us, and may take
+    so long after a Ctrl-C.
+    """
     job.log.command(step.argv)
     environment = {**(environment or switching_environment(job.environ)), **step.environment}
-    argv = ending_with_us(step.argv, job.store)
-    said = run(argv, timeout=step.timeout_seconds, environment=environment)
+    argv = (outliving_us if gently_seconds else ending_with_us)(step.argv, job.store)
+    said = run(
+        argv,
+        timeout=step.timeout_seconds,
+        environment=environment,
+        gently_seconds=gently_seconds,
+    )
     said = replace(said, argv=step.argv)
     job.log.output(said)
     job.done.append(DoneStep(argv=step.argv, seconds=round(said.seconds, 3), exit=said.exit))

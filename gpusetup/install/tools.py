@@ -82,10 +82,12 @@ def uv_cache(environ: Mapping[str, str]) -> str:
     return environ.get("UV_CACHE_DIR") or str(user_cache_path("uv", appauthor=False))
 
 
-def logins(environ: Mapping[str, str], home: Path) -> dict[str, tuple[str, str]]:
+def logins(
+    environ: Mapping[str, str], home: Path, index_root: str | None = None
+) -> dict[str, tuple[str, str]]:
     """The credentials that the user's index URLs carry: host (and port) -> name and password.
 
-    A page of an index may name its files without them.
+    A page of an index may name its files without them. `index_root` is what `--index-root` says.
 
     >>> logins({"UV_INDEX": "https://me:s%40me@i.example:8443/simple"}, Path("/nowhere"))
     {'i.example:8443': ('me', 's@me')}
@@ -93,6 +95,7 @@ def logins(environ: Mapping[str, str], home: Path) -> dict[str, tuple[str, str]]
     settings = {**pip_settings(environ, home)}
     texts = [settings.get("index-url", ""), settings.get("extra-index-url", "")]
     texts += [environ.get(name, "") for name in (*UV_INDEX_VARIABLES, "GPUSETUP_INDEX_ROOT")]
+    texts.append(index_root or "")
     return dict(filter(None, (login_of(word) for text in texts for word in text.split())))
 
 

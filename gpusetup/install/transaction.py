@@ -10,6 +10,7 @@ The store, `.gpusetup` in the target's prefix:
     journal.json       an unfinished transaction
     former-1f2e3d4c/   what was moved aside
     undo.json          what `--undo` brings back from there, once the transaction is done
+    conda-undo.json    in its place, where the last installation was conda's
     receipt.json       what was installed last
     lock, installer    held while somebody changes the environment (`lock.py`)
 """
@@ -52,6 +53,7 @@ from gpusetup.value import Value, replace
 STORE = ".gpusetup"
 """The folder in the target's prefix."""
 JOURNAL, UNDO, RECEIPT, NEXT_RECEIPT = "journal.json", "undo.json", "receipt.json", "receipt.next"
+CONDA_UNDO = "conda-undo.json"
 
 Phase = Literal[
     "making", "moving", "installing", "verifying", "keeping", "restoring", "undoing", "returning"
@@ -244,6 +246,7 @@ def keep(store: Path, journal: Journal) -> None:
         write_journal(store, journal, UNDO)
     else:
         (store / UNDO).unlink(missing_ok=True)
+    (store / CONDA_UNDO).unlink(missing_ok=True)
     forget(store)
 
 
@@ -330,6 +333,7 @@ def forget_undo(store: Path) -> int:
     """Drop what is kept for an undo; how many bytes that frees."""
     kept = kept_for_undo(store)
     (store / UNDO).unlink(missing_ok=True)
+    (store / CONDA_UNDO).unlink(missing_ok=True)
     drop_leftovers(store)
     return kept[1] if kept else 0
 
