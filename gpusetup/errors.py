@@ -39,6 +39,10 @@ class Blocked(GpuSetupError):
     exit_code = 3
 
 
+class Unreached(Blocked):
+    """An index, or the way to it, gave no usable answer."""
+
+
 class ToolFailed(GpuSetupError):
     """A program we ran (uv, pip, conda) failed."""
 

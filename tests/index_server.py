@@ -63,6 +63,8 @@ class IndexServer:
         self.metadata = True
         """Whether METADATA is served beside a wheel (PEP 658)."""
         self.ranges = True
+        self.absolute = ""
+        """What stands before the paths of files on a page; "": the links are relative."""
         self.port = 0
         self.etag: Callable[[], str] | None = None
         """What every file is marked by; None: by its path."""
@@ -242,7 +244,7 @@ def _html_page(index: IndexServer, wheels: Sequence[Path]) -> str:
     for wheel in wheels:
         mark = f"#sha256={sha256_of(wheel)}" if index.hashes else ""
         data = ' data-dist-info-metadata="true"' if index.metadata else ""
-        href = html.escape(quote(wheel.name) + mark)
+        href = html.escape(_link(index, wheel) + mark)
         lines.append(f'<a href="{href}"{data}>{html.escape(wheel.name)}</a><br/>')
     return "<!DOCTYPE html><html><body>\n" + "\n".join(lines) + "\n</body></html>\n"
 
@@ -251,7 +253,7 @@ def _json_page(index: IndexServer, name: str, wheels: Sequence[Path]) -> dict[st
     files = [
         {
             "filename": wheel.name,
-            "url": quote(wheel.name),
+            "url": _link(index, wheel),
             "hashes": {"sha256": sha256_of(wheel)} if index.hashes else {},
             "size": wheel.stat().st_size,
             "core-metadata": index.metadata,
@@ -260,6 +262,12 @@ def _json_page(index: IndexServer, name: str, wheels: Sequence[Path]) -> dict[st
     ]
     versions = sorted({wheel.name.split("-")[1] for wheel in wheels})
     return {"meta": {"api-version": "1.1"}, "name": name, "files": files, "versions": versions}
+
+
+def _link(index: IndexServer, wheel: Path) -> str:
+    if not index.absolute:
+        return quote(wheel.name)
+    return f"{index.absolute}/{quote(str(wheel.relative_to(index.root)))}"
 
 
 def _range(text: str, total: int) -> tuple[int, int]:

@@ -402,6 +402,45 @@ def test_an_index_that_is_not_there(world: World, install: Install) -> None:
     assert not Path("env").exists()
 
 
+@pytest.mark.parametrize("target", ["new", "there"])
+def test_without_a_network_the_steps_of_the_catalog_are_shown(
+    world: World, install: Install, target: str
+) -> None:
+    root = "http://me:secret@127.0.0.1:9/whl"
+    venv = world.folder / "env" if target == "new" else world.venv()
+    said = install("--venv", str(venv), *WANTED, "--dry-run", "--json", "--index-root", root)
+    assert said.exit == 3
+    assert said.answer["schema"] == "gpusetup.error/1"
+    assert "The index was not asked, or gave no answer" in said.err
+    assert f"torch=={TORCH}+cpu" in said.err
+    assert "--default-index http://127.0.0.1:9/whl/cpu" in said.err
+    assert ("uv venv" in said.err) == (target == "new")
+    assert "secret" not in said.err + said.out
+    assert venv.exists() == (target == "there")
+
+
+def test_an_index_that_says_no_implies_no_steps(world: World, install: Install) -> None:
+    world.add_default("torch", "1.0")
+    said = install("--venv", "env", *WANTED, "--dry-run")
+    assert said.exit == 3
+    assert "Steps" not in said.err
+
+
+def test_credentials_of_the_root_reach_the_files_that_a_page_names_elsewhere(
+    world: World, install: Install
+) -> None:
+    world.add_torch("cpu")
+    world.index.login, world.index.locked = ("me", "s@me"), "/whl/*"
+    host = f"127.0.0.1:{world.index.port}"
+    world.index.absolute = f"http://{host}"
+    root = f"http://me:s%40me@{host}/whl"
+    said = install("--venv", "env", *WANTED, *YES, "--index-root", root)
+    assert said.exit == 0, said.err
+    texts = [said.out, said.err, Path("env/.gpusetup/receipt.json").read_text()]
+    texts += [path.read_text() for path in Path().rglob("*.log")]
+    assert not [text for text in texts if "s%40me" in text or "s@me" in text]
+
+
 def test_no_room(world: World, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     world.add_torch("cpu")
     usage = shutil.disk_usage(world.folder)
@@ -589,3 +628,12 @@ def test_another_machine_gets_the_steps_to_type_there(world: World, install: Ins
     assert "--no-deps" in first["argv"]
     assert not [word for word in second["argv"] if "index" in word]
     assert world.index.asked == []
+
+
+def test_steps_for_another_machine_tell_no_password(world: World, install: Install) -> None:
+    root = "https://me:secret@mirror.example/whl"
+    for form in ((), ("--json",)):
+        said = install("--from", "rtx3050-laptop", "--dry-run", "--index-root", root, *form)
+        assert said.exit == 0, said.err
+        assert "https://mirror.example/whl" in said.out
+        assert "secret" not in said.out + said.err

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
+from gpusetup.errors import Blocked, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.install.fetch import LIMITS, PAUSES
 from gpusetup.install.layout import Layout
 from gpusetup.install.page import parse_page
@@ -256,7 +256,7 @@ COMPLAINTS = [
     (
         "error: Failed to fetch: `https://i/simple/x/`\n  Caused by: HTTP status server error "
         "(503 Service Unavailable) for url (https://i/simple/x/)",
-        Blocked,
+        Unreached,
         "503",
     ),
     ("  x No solution found when resolving dependencies:\n  because y", Unsatisfiable, "because y"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.commands.common import add_machine_options, gather
 from gpusetup.commands.install_parts import agreed, new_job, planned, request_of, resolved
-from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
+from gpusetup.errors import GpuSetupError, Unreached, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
@@ -192,7 +192,14 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
         proof = _unchanged(options, out, job, where, snapshot, backend)
         if proof is not None:
             return proof
-    plan = planned(options, job, where, resolution, asked, snapshot)
+    try:
+        plan = planned(options, job, where, resolution, asked, snapshot)
+    except Unreached:
+        if options.dry_run:
+            from gpusetup.commands.install_described import implied
+
+            out.talk(implied(options, where, resolution, asked))
+        raise
     if options.dry_run:
         out.answer(_answer(job, plan, "planned"), _shown(job, plan))
         return 0

@@ -12,6 +12,10 @@ from gpusetup.commands.install_parts import after_of, agreed, request_of, resolv
 from gpusetup.errors import BadInput, Blocked, UsageError
 from gpusetup.render.console import Console, plain
 
+UNWRITTEN = (
+    "The index's user name and password are not written: uv takes them from ~/.netrc, or from "
+    "UV_INDEX_<NAME>_USERNAME and UV_INDEX_<NAME>_PASSWORD"
+)
 LOCK = "`uv lock` fixes the rest, `uv sync` installs it"
 
 
@@ -22,6 +26,7 @@ def run_project(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.install.plan import FAMILY, asked_for
     from gpusetup.install.prepare import index_root_of
     from gpusetup.install.project import edited, parse, versions_named
+    from gpusetup.install.wheels import without_credentials
 
     path = Path(options.project)
     if options.venv or options.installer in ("pip", "conda"):
@@ -35,8 +40,11 @@ def run_project(options: argparse.Namespace, out: Console) -> int:
         )
     before = versions_named(parse(text))
     resolution = resolved(gather(options, out), request_of(options, asked))
-    root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
+    named = index_root_of(options.index_root, os.environ, INDEX_ROOT)
+    root = without_credentials(named)
     changed = edited(text, resolution, load_catalog(), packages=asked.family, root=root)
+    if root != named:
+        out.talk(UNWRITTEN)
     diff = "".join(
         difflib.unified_diff(
             text.splitlines(keepends=True), changed.splitlines(keepends=True), str(path), str(path)

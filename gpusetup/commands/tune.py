@@ -52,7 +52,9 @@ def _write_options(parser: argparse.ArgumentParser) -> None:
 def _measure_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("measuring")
     group.add_argument(
-        "--benchmark", action="store_true", help="measure what AMP, batch, workers and compile each give"
+        "--benchmark",
+        action="store_true",
+        help="measure what AMP, batch, workers and compile each give",
     )
     group.add_argument("--batch-size", action="store_true", help="find the batch size that fits")
     group.add_argument(

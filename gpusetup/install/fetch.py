@@ -14,7 +14,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from gpusetup.errors import Blocked
+from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.house import (
     blocked,
     check,
@@ -59,7 +59,7 @@ Progress = Callable[[Wheel, int], None]
 """Called with the bytes that have come since the last call."""
 
 
-class NeedsLogin(Blocked):
+class NeedsLogin(Unreached):
     """An index wants credentials that we do not have; pip and its keyring may."""
 
 

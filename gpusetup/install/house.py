@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from gpusetup.errors import Blocked
+from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.layout import content_of
 from gpusetup.install.wheels import Wheel, without_credentials
 
@@ -31,7 +31,7 @@ def blocked(url: str, cause: str) -> Blocked:
             f"{local_path(url)}: {cause}",
             hint="nothing was changed; fill the folder again: `gpusetup install --download DIR`",
         )
-    return Blocked(
+    return Unreached(
         f"{without_credentials(url)}: {cause}",
         hint=f"nothing was changed; try again later, check the way to {host} "
         "(proxy, certificates), or name a mirror: `--index-root URL`",

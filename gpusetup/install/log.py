@@ -14,13 +14,23 @@ from gpusetup.run import Output
 KEPT_LOGS = 20
 
 
+def without_logins(text: str) -> str:
+    """Text without the credentials of its URLs.
+
+    >>> without_logins("GET https://me:p@ss@mirror.example/whl?sig=ab, ok")
+    'GET https://mirror.example/whl?..., ok'
+    """
+    hosts = re.sub(r"(?<=://)[^/\s]*@", "", text)
+    return re.sub(r"(://[^\s?\"'`)]+\?)[^\s\"'`),#]+", r"\1...", hosts)
+
+
 def shared(text: str) -> str:
     """Text without the credentials of URLs, and with the home folder as `~`.
 
     >>> shared("GET https://me:secret@mirror.example/whl")
     'GET https://mirror.example/whl'
     """
-    return re.sub(r"(?<=://)[^/\s@]+@", "", text).replace(str(Path.home()), "~")
+    return without_logins(text).replace(str(Path.home()), "~")
 
 
 class Log:

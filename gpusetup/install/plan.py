@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gpusetup.errors import Blocked, UsageError
+from gpusetup.errors import Blocked, Unreached, UsageError
 from gpusetup.install.inuse import User
 from gpusetup.install.layout import Layout, normalized
 from gpusetup.install.page import ACCEPT, parse_page
@@ -164,7 +164,7 @@ def _listed(url: str, media_type: str, text: str) -> tuple[Wheel, ...]:
     try:
         return parse_page(url, media_type, text)
     except ValueError as problem:
-        raise Blocked(
+        raise Unreached(
             f"{without_credentials(url)}: what came is no index page: {problem}",
             hint="nothing was changed; is there a log-in page or a proxy in between? "
             "Name the right root: `--index-root URL`",

@@ -12,7 +12,7 @@ from configparser import ConfigParser, Error
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unsatisfiable
+from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.install.wheels import without_credentials
 from gpusetup.run import Output
 
@@ -213,12 +213,12 @@ COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
      r"Errno (27|28|122)\b|not enough space", Blocked),
     (r"Permission denied|os error 13\b|Errno 13\b|Read-only file system|Access is denied", Blocked),
     (r"externally.managed", Blocked),
-    (r"timed out|[Tt]imeout|operation timed", Blocked),
+    (r"timed out|[Tt]imeout|operation timed", Unreached),
     (r"\b(429|5\d\d) (Too Many|Internal|Bad Gateway|Service|Server|Gateway)|"
-     r"status code[:]? (429|5\d\d)", Blocked),
+     r"status code[:]? (429|5\d\d)", Unreached),
     (r"[Cc]onnection (error|refused|reset|aborted)|error sending request|dns error|"
      r"Failed to fetch|Max retries|NewConnectionError|certificate|Could not connect|"
-     r"Hash mismatch|DO NOT MATCH THE HASHES", Blocked),
+     r"Hash mismatch|DO NOT MATCH THE HASHES", Unreached),
     (r"No solution found|No matching distribution|Could not find a version|ResolutionImpossible|"
      r"has no wheels|because .* was not found in the package registry", Unsatisfiable),
 )  # fmt: skip
@@ -229,7 +229,7 @@ def complaint(title: str, said: Output) -> GpuSetupError:
     """The error for a program that failed: what it was to do, and its own last words."""
     text = plain_lines(said.stderr or said.stdout)
     if wanted := re.search(LOGIN, " ".join(text.split())):
-        return Blocked(
+        return Unreached(
             f"{without_credentials(wanted[1])}: the index wants a user name and a password "
             f"({wanted[2]})",
             hint="nothing was changed; put them into ~/.netrc or the index's URL "
@@ -257,7 +257,8 @@ LOGIN = r"index URL \((\S+)\) could not be queried due to a lack of .*?credentia
 """How uv says, below a `No solution found`, that an index did not let it in."""
 
 HINTS: dict[type[GpuSetupError], str] = {
-    Blocked: "nothing was changed; try again, check the way to that host (proxy, certificates)",
+    Unreached: "nothing was changed; try again, check the way to that host (proxy, certificates)",
+    Blocked: "nothing was changed; mend that, then run this again",
     Unsatisfiable: "nothing was changed; name packages and versions that your index has",
     ToolFailed: "nothing was changed",
 }

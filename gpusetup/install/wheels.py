@@ -150,12 +150,14 @@ def file_name(url: str) -> str:
 def without_credentials(url: str) -> str:
     """A URL as it may be shown and stored.
 
-    >>> without_credentials("https://user:secret@mirror.example/whl/cpu")
+    What is asked for by a URL (`?sig=...`) may be a secret as well.
+
+    >>> without_credentials("https://user:secret@mirror.example/whl/cpu?sig=secret")
     'https://mirror.example/whl/cpu'
     """
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=host).geturl()
+    return parts._replace(netloc=host, query="").geturl()
 
 
 def in_words(count: int | float) -> str:
