@@ -1,7 +1,8 @@
-"""What all tests share: `--accept`, and the comparison of whole screens with files."""
+"""What all tests share: `--accept`, the comparison of whole screens with files, and Ctrl-C."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,11 @@ Same = Callable[[str, Path], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--accept", action="store_true", help="rewrite what is expected")
+
+
+def pytest_configure() -> None:
+    """A runner in a shell's background ignores SIGINT, and what the tests start would inherit it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
