@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """A runner in a shell's background ignores SIGINT, and what the tests start would inherit it."""
+    """A runner in the background ignores SIGINT, and what the tests start would inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
