@@ -116,6 +116,37 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("wsl-driver", text(os=replace(LINUX, wsl=True), torch=replace(CU121, cuda_available=False)),
      text(os=LINUX, torch=replace(CU121, cuda_available=False))),
     # --- the driver ---
+    ("gpu-hang", text(event("xid", number="109", bus_id="0000:0b:00")),
+     text(event("xid", number="13"))),
+    ("gpu-hang", replace(smi(RTX_3090), events=event("xid", number="8")),
+     text(event("xid", number="8"), event("xid", number="79"))),
+    ("hardware-fault", text(event("sxid", number="20034")), text(event("xid", number="46"))),
+    ("driver-build-failed",
+     text(event("module-build-failed", driver="545.29", kernel="6.8.1-300.fc40.x86_64")),
+     text(event("driver-not-loaded"))),
+    # The recovery that Xid 154 asks for is another Xid's; alone it is all that is known.
+    ("ecc-error", text(event("xid", number="154"), event("xid", number="48")),
+     text(event("xid", number="154"))),
+    ("hardware-fault", text(event("xid", number="154")), text(event("xid", number="43"))),
+    # Secure Boot refuses other makers' modules too.
+    ("secure-boot-rejected", text(event("module-key-rejected", module="nvidia-drm")),
+     text(event("module-key-rejected", module="vboxdrv.ko"))),
+    ("driver-build-failed", text(event("module-build-failed"), event("driver-not-loaded")),
+     text(event("module-key-rejected"), event("driver-not-loaded"))),
+    ("driver-build-failed", text(event("module-build-failed", why="headers")),
+     replace(smi(RTX_3090), events=event("module-build-failed", why="headers"))),
+    # The kernel driver speaks of a GPU that it does not know: there is one.
+    ("gpu-not-supported-by-driver",
+     text(event("gpu-not-supported-by-driver"), event("no-nvidia-gpu")),
+     text(event("no-nvidia-gpu"))),
+    # Fabric Manager finds no switch: nothing needs it, unless CUDA waits for the fabric.
+    ("system-not-ready-fabric-manager", text(event("fabric-manager-failed")),
+     text(event("fabric-manager-failed"), event("no-nvswitch"))),
+    ("system-not-ready-fabric-manager",
+     text(event("fabric-manager-failed"), event("no-nvswitch"), cuda_api=CudaApi(init_code=802)),
+     replace(smi(RTX_3090), events=event("fabric-manager-failed"))),
+    ("os-call-failed", text(event("cuda-error", code="800")),
+     text(event("cuda-error", code="700"))),
     ("driver-missing", text(event("no-nvidia-driver")), text(event("driver-not-loaded"))),
     ("driver-missing", text(event("smi-not-found"), torch=replace(CU121, cuda_available=False)),
      text(event("smi-not-found"), torch=replace(CU121, cuda_available=True))),
@@ -452,7 +483,8 @@ BLAMES_WHAT_WORKS = (
     "apple-silicon", "no-nvidia-gpu", "driver-missing", "driver-not-loaded", "amd-gpu", "intel-gpu",
     "torch-sees-no-gpu", "gpu-init-failed", "gpu-not-supported-by-driver", "secure-boot-rejected",
     "hybrid-gpu-off", "wsl-driver", "cuda-init-out-of-memory", "no-wheel-for-platform",
-    "no-kernel-image", "extension-arch-mismatch", "triton-missing-windows",
+    "no-kernel-image", "extension-arch-mismatch", "triton-missing-windows", "driver-build-failed",
+    "system-not-ready-fabric-manager",
 )  # fmt: skip
 """What a machine whose GPU answers excludes, whatever some program said."""
 

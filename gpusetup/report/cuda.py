@@ -21,7 +21,10 @@ NUMBERED = (
     ("cuda error", re.compile(r"CUDA error (?:code )?[=(]?(\d{1,3})\b")),
     ("init failure", re.compile(r"library init failure: (\d{1,3})\b")),
     ("initialization failure", re.compile(r"initiali[sz]ation (?:failure|error)\W{1,3}(\d{1,3})\b")),
-    ("get device context", re.compile(r"failed to get device context (\d{1,3})\b")),
+    ("cudart init failure", re.compile(r"cudart init failure: (\d{1,3})\b")),
+    (" returned ", re.compile(r"\bcuda[A-Z]\w{3,40} returned (\d{1,3})\b")),
+    ("cudasetdevice err", re.compile(r"cudaSetDevice err: (\d{1,3})\b")),
+    ("get device context", re.compile(r"failed to get device context (\d{1,3})(?!\d)")),
 )  # fmt: skip
 AT_START = re.compile(
     r"cudaGetDeviceCount|_cuda_init|_cuda_getDeviceCount|cuInit|CUDA initialization|THCGeneral|cudaInit|_lazy_init|PrimaryCtx|cuCtxCreate",
@@ -30,6 +33,8 @@ AT_START = re.compile(
 UNKNOWN = re.compile(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)  # fmt: skip
 OUT_OF_MEMORY = re.compile(r"CUDA (?:runtime |driver )?error(?: \(\d+\))? ?: ?out of memory", re.I)
 LOOK_BACK, LOOK_ON = 500, 120
+ONLY_CUDAS = 100
+"""Smaller numbers are errors of other programs too: those count beside the word CUDA."""
 
 
 def cuda_errors(text: Text) -> Iterator[Fact]:
@@ -77,9 +82,10 @@ def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
             continue
         for start, window in text.near(needle):
             for found in pattern.finditer(window):
-                code = OLD_CODES.get(int(found.group(1)), int(found.group(1)))
+                number = int(found.group(1))
+                code = OLD_CODES.get(number, number)
                 place = start + found.start()
-                if code in NAMES and (code != 2 or _is_cuda(text, place)):
+                if code in NAMES and (number >= ONLY_CUDAS or _is_cuda(text, place)):
                     yield code, place, start + found.end()
 
 

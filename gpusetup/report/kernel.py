@@ -14,6 +14,10 @@ DRIVER = r"(\d{3}\.\d{1,3}(?:\.\d{1,2})?)"
 ROWS: tuple[Saying, ...] = (
     saying("driver.version", "nvrm version", rf"NVRM version:? NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", SURE),
     saying("driver.version", "kernel module", rf"NVRM: loading NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", USUAL),
+    saying("driver.version", "mode setting driver", rf"nvidia-modeset: Loading NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", USUAL),
+    saying("driver.version", "kernel reported version", rf"kernel reported version is: {DRIVER}", USUAL),
+    saying("driver.library_version", "libcuda reported version", rf"libcuda reported version is: {DRIVER}", USUAL),
+    saying("driver.library_version", "detected by library", rf"detected by library \S{{1,80}}libcuda\.so\.{DRIVER}", USUAL),
     saying("driver.module_version", "modinfo", rf"modinfo nvidia.{{0,300}}?version: {DRIVER}"),
     saying("driver.version", "nvidia.ko", rf"/nvidia\.ko\S{{0,6}} version: {DRIVER}", USUAL),
     saying("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
@@ -27,6 +31,7 @@ ROWS: tuple[Saying, ...] = (
     saying("os.name", "operating system", r"Operating System: ([\w .()/-]{3,40}?)(?= {0,2}(?:Kernel|CPE|$))", USUAL),
     saying("os.id", "id=", r"(?<![\w_])ID=\"?([a-z]+)\"?\b", USUAL),
     saying("os.kernel", "linux", r"\bLinux \S{1,64} (\d\.\d{1,3}[\w.+-]{1,60}) #?\d"),
+    saying("os.kernel", "module build on kernel", r"module build on kernel: (\d\.\d{1,3}[\w.+~-]{1,60})"),
     saying("os.kernel", "kernel: linux", r"Kernel: Linux (\d[\w.+-]{3,60})"),
     saying("os.jetson", "release), revision", r"# (R\d{2} \(release\), REVISION: [\d.]+)", SURE),
     saying("os.jetson", "l4t", r"\bL4T[ :v]{1,3}(\d{2}\.\d(?:\.\d)?)", USUAL),

@@ -32,6 +32,7 @@ def _kinds(*rows: tuple[str, str, str]) -> tuple[Kind, ...]:
 
 DRIVER = _kinds(
     ("xid", "bus_id number", "NVRM: Xid (PCI:...): N"),
+    ("sxid", "bus_id number", "nvidia-nvswitch: SXid (PCI:...): N, fatal"),
     (
         "nvrm-api-mismatch",
         "client kernel",
@@ -57,6 +58,11 @@ DRIVER = _kinds(
     ),
     ("module-not-found", "module", "modprobe: FATAL: Module nvidia not found in directory"),
     ("module-not-inserted", "module why", "modprobe: could not insert 'nvidia': No such device"),
+    (
+        "module-build-failed",
+        "kernel driver branch why",
+        "dkms: Bad return status for module build; NVIDIA's installer: Unable to build",
+    ),
     ("nouveau-in-the-way", "", "NVRM: nouveau holds the GPU; lspci: Kernel driver in use: nouveau"),
     (
         "no-nvidia-driver",
@@ -122,6 +128,7 @@ DRIVER = _kinds(
         "version driver",
         "nv-fabricmanager: failed to start; version mismatch with the driver",
     ),
+    ("no-nvswitch", "", "nv-fabricmanager: NV_WARN_NOTHING_TO_DO, there is no NVSwitch"),
     ("mps-server", "code", "MPS daemon messages, errors 805 to 809"),
     ("mig-assert", "", "torch: device >= 0 && device < num_gpus INTERNAL ASSERT with MIG on"),
     ("device-permission", "path", "Insufficient Permissions; permission denied: /dev/nvidia*"),

@@ -17,6 +17,8 @@ from gpusetup.value import Value
 
 EVENTS_A_ROW = 3
 """A log says the same a thousand times; different values are different events."""
+EVENTS_BY_VALUE = 12
+"""Of a row whose events are told apart by one value: a node with eight GPUs says each eightfold."""
 AROUND = 160
 
 
@@ -32,10 +34,14 @@ class Row(Value):
     """What the message says without naming it."""
     unless: str = ""
     """A pattern that, close to the message, says that something else is meant."""
+    by: str = ""
+    """The one value that tells events apart, where others only repeat them (which GPU says it)."""
 
 
-def row(kind: str, needle: str, pattern: str = "", *, unless: str = "", **values: str) -> Row:
-    return Row(kind=kind, needle=needle, pattern=pattern, unless=unless, values=values)
+def row(
+    kind: str, needle: str, pattern: str = "", *, unless: str = "", by: str = "", **values: str
+) -> Row:
+    return Row(kind=kind, needle=needle, pattern=pattern, unless=unless, by=by, values=values)
 
 
 @cache
@@ -58,13 +64,14 @@ def said(text: Text, rows: Iterable[Row]) -> Iterator[Event]:
 
 def _events(text: Text, one: Row) -> Iterator[Event]:
     seen: set[tuple[tuple[str, str], ...]] = set()
+    most = EVENTS_BY_VALUE if one.by else EVENTS_A_ROW
     for first, last, values in matches(text, one):
-        key = tuple(values.items())
+        key = ((one.by, values.get(one.by, "")),) if one.by else tuple(values.items())
         if key in seen:
             continue
         seen.add(key)
         yield event(text, one.kind, first, last, values)
-        if len(seen) == EVENTS_A_ROW:
+        if len(seen) == most:
             return
 
 

@@ -14,7 +14,12 @@ ROWS = (
     row(
         "container-no-gpu",
         "nvidia-smi",
-        r'exec: \\?"nvidia-smi\\?":? (?:executable file )?not found',
+        r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
+    ),
+    row(
+        "container-no-gpu",
+        "nvidia-smi",
+        r"executable file .?nvidia-smi.? not found",
     ),
     row("container-nvml-lost", "nvml: unknown error", r"(?:initialize )?NVML: Unknown Error"),
     row(
@@ -43,10 +48,16 @@ ROWS = (
         "did you configure the nvidia container toolkit",
         runtime="nvidia",
     ),
+    row("container-toolkit-missing", "could not load nvml library", runtime="nvidia"),
     row(
         "container-cdi-unresolvable",
         "cdi device",
-        r"unresolvable CDI devices? (?P<device>[\w./=:-]+)",
+        r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
+    ),
+    row(
+        "container-cdi-unresolvable",
+        "cdi host device",
+        r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
     ),
     row(
         "container-cdi-unresolvable",

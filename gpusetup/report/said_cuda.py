@@ -67,7 +67,21 @@ ROWS = (
         r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
     ),
     row("host-out-of-memory", "oom-kill", r"oom-kill(?:er|:)?"),
+    row("host-out-of-memory", "oom_kill", r"Detected \d{1,6} oom_kill events?", who="slurm"),
+    row("host-out-of-memory", "oom killed", r"have been OOM Killed", who="slurm"),
+    row(
+        "host-out-of-memory",
+        "out of memory",
+        r"srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory",
+        who="slurm",
+    ),
     row("host-out-of-memory", "oomkilled"),
+    row(
+        "host-out-of-memory",
+        "running low on memory",
+        r"killed due to the node running low on memory",
+        who="ray",
+    ),
     row("host-out-of-memory", "std::bad_alloc"),
     row("host-out-of-memory", "137", r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b"),
     row("cuda-fork-reinit", "re-initialize cuda in forked"),
@@ -178,11 +192,12 @@ ROWS = (
 
 ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (2, "cudaErrorMemoryAllocation", ("out of memory",)),
+    (3, "cudaErrorInitializationError", ("cuda driver initialization failed", "cuda_error_not_initialized", "initialize cuda: initialization error")),
     (34, "cudaErrorStubLibrary", ("cuda driver is a stub library", "cuda_error_stub_library")),
     (35, "cudaErrorInsufficientDriver", ("driver version is insufficient for",)),
     (36, "cudaErrorCallRequiresNewerDriver", ("api call is not supported in the installed cuda driver",)),
     (46, "cudaErrorDevicesUnavailable", ("device(s) is/are busy or unavailable", "devices are busy or unavailable")),
-    (100, "cudaErrorNoDevice", ("no cuda-capable device is detected", "cuda_error_no_device")),
+    (100, "cudaErrorNoDevice", ("no cuda-capable device is detected", "cuda_error_no_device", "no nvidia devices detected by library")),
     (101, "cudaErrorInvalidDevice", ("invalid device ordinal", "cuda_error_invalid_device")),
     (102, "cudaErrorDeviceNotLicensed", ("valid grid license", "cuda_error_device_not_licensed")),
     (209, "cudaErrorNoKernelImageForDevice", ("no kernel image is available",)),
@@ -192,6 +207,12 @@ ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (222, "cudaErrorUnsupportedPtxVersion", ("compiled with an unsupported toolchain",)),
     (304, "cudaErrorOperatingSystem", ("os call failed or operation not supported", "cuda_error_operating_system")),
     (500, "cudaErrorSymbolNotFound", ("cuda_error_not_found",)),
+    (700, "cudaErrorIllegalAddress", ("illegal memory access was encountered",)),
+    (702, "cudaErrorLaunchTimeout", ("launch timed out and was terminated", "cuda_error_launch_timeout")),
+    (710, "cudaErrorAssert", ("device-side assert triggered",)),
+    (716, "cudaErrorMisalignedAddress", ("misaligned address",)),
+    (719, "cudaErrorLaunchFailure", ("unspecified launch failure", "cuda_error_launch_failed")),
+    (800, "cudaErrorNotPermitted", ("cuda_error_not_permitted",)),
     (801, "cudaErrorNotSupported", ("device context 801", "cuda_error_not_supported")),
     (802, "cudaErrorSystemNotReady", ("system not yet initialized", "cuda_error_system_not_ready")),
     (803, "cudaErrorSystemDriverMismatch", ("system has unsupported display driver", "cuda_error_system_driver_mismatch")),
@@ -205,11 +226,24 @@ ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 """Code, name, and the texts by which cudaGetErrorString and cuda.h's names tell it."""
 
-OLD_CODES = {8: 209, 63: 304, 30: 999, 38: 100, 10: 101, 71: 801, 48: 209, 39: 214}
+OLD_CODES = {
+    59: 710,
+    74: 716,
+    77: 700,
+    8: 209,
+    63: 304,
+    30: 999,
+    38: 100,
+    10: 101,
+    71: 801,
+    48: 209,
+    39: 214,
+}
 """Codes of the runtime before CUDA 10.1 -> today's."""
 
 STARTING = (
     2,
+    3,
     34,
     36,
     46,

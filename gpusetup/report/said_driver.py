@@ -1,138 +1,13 @@
-"""Messages of the kernel, the driver, NVML, nvidia-smi, and of who cannot find them.
+"""Messages of NVML, of nvidia-smi, and of who cannot find the driver.
 
-Sources: the messages of the open kernel modules and of nvidia-smi 384 to 610, nvmlErrorString,
-NVIDIA's guide "Xid Errors", modprobe and the kernel's module loader, torch's check of the driver,
-supergfxctl, envycontrol, prime-select, nv-fabricmanager.
+Sources: nvidia-smi 384 to 610, nvmlErrorString, torch's check of the driver, supergfxctl,
+envycontrol, prime-select, nv-fabricmanager.
 """
 
 from __future__ import annotations
 
 from gpusetup.report.messages import row
-
-BUS = r"(?P<bus_id>[0-9a-f]{2,8}:[0-9a-f:.]{2,14})"
-
-KERNEL = (
-    row("xid", "xid", rf"Xid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>\d{{1,4}})"),
-    row("xid", "xid", r"\bXid ?= ?(?P<number>\d{1,3})\b"),
-    row("xid", "xid", r"\bXid(?: error)?:? (?P<number>\d{2,3})\b(?! ?\()"),
-    row(
-        "nvrm-api-mismatch",
-        "api mismatch",
-        r"API mismatch: \w+ client .{0,60}?version (?P<client>\d[\d.]{3,12}\d)"
-        r"(?:.{0,60}?module has the version (?P<kernel>\d[\d.]{3,12}\d))?",
-    ),
-    row(
-        "nvrm-api-mismatch",
-        "does not match dso version",
-        r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
-    ),
-    row(
-        "gpu-init-failed",
-        "initadapter",
-        rf"NVRM: (?:GPU (?:at )?(?:PCI:)?{BUS}:? ?)?:?\s?(?:RmInitAdapter)(?:: | )(?:failed|cannot)!?"
-        r"(?: \((?P<code>0x[0-9a-fx:]{1,24})\))?",
-    ),
-    row("gpu-init-failed", "rm_init_adapter", rf"(?:GPU {BUS}: )?rm_init_adapter.{{0,12}} failed"),
-    row("gpu-init-failed", "none of the nvidia devices were"),
-    row("gpu-init-failed", "probe routine failed", r"NVIDIA probe routine failed"),
-    row(
-        "gpu-init-failed",
-        "probe of",
-        rf"nvidia\w{{0,8}}:? .{{0,24}}probe of {BUS} failed with error",
-    ),
-    row("gpu-init-failed", "io region assigned", r"I/?O region assigned to your NVIDIA device"),
-    row("gpu-init-failed", "i/o region assigned", r"I/O region assigned to your NVIDIA device"),
-    row("gpu-init-failed", "failed to wait for gfw", r"failed to wait for GFW.?boot"),
-    row("gpu-init-failed", "failed to copy vbios"),
-    row(
-        "gpu-fell-off-bus",
-        "fallen off the bus",
-        rf"(?:GPU (?:at )?(?:PCI:)?{BUS}:?)?.{{0,80}}fallen off the bus",
-    ),
-    row("gpu-fell-off-bus", "gpu is lost", rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost"),
-    row("gpu-fell-off-bus", "nvmlerror_gpuislost"),
-    row("gpu-fell-off-bus", "nvml_error_gpu_is_lost"),
-    row(
-        "gpu-fell-off-bus",
-        "determine the device handle",
-        rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Unknown Error|Not Found|GPU is lost)",
-    ),
-    row("gpu-requires-reset", "gpu requires reset"),
-    row(
-        "gpu-not-supported-by-driver",
-        "not supported by",
-        rf"NVRM: The NVIDIA (?:GPU )?{BUS}.{{0,120}}?not supported by (?:the )?(?:NVIDIA )?(?P<driver>[\d.]{{3,14}}|open)?",
-    ),
-    row(
-        "gpu-not-supported-by-driver",
-        "legacy drivers",
-        r"supported through the NVIDIA (?P<driver>[\d.x]{3,14}) Legacy",
-    ),
-    row(
-        "gpu-not-supported-by-driver",
-        "open kernel modules",
-        r"requires? use of the NVIDIA open kernel modules",
-    ),
-    row("gpu-not-supported-by-driver", "nvidia.ko because it does not include", driver="open"),
-    row(
-        "gsp-timeout",
-        "rpc",
-        r"Time(?:d )?out (?:waiting for RPC|after \d+s? of waiting for RPC).{0,40}GSP",
-    ),
-    row(
-        "gsp-timeout",
-        "gsp",
-        r"GSP(?: |-)?RM heartbeat timed out|GSP task (?:timeout|exception)|GSP .{0,20}lockdown",
-    ),
-    row("hardware-error", "nvlink", r"uncorrectable NVLink error", what="nvlink"),
-    row("hardware-error", "nvlink", r"NVRM: .{0,40}NVLink: .{0,60}fatal", what="nvlink"),
-    row("hardware-error", "cuda_error_nvlink_uncorrectable", what="nvlink"),
-    row(
-        "ecc-error",
-        "ecc",
-        r"uncorrectable (?:DRAM )?ECC error|double.bit ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
-    ),
-    row(
-        "module-key-rejected",
-        "key was rejected by service",
-        r"(?:insert '?(?P<module>[\w-]+)'?: )?Key was rejected by service",
-    ),
-    row(
-        "module-key-rejected",
-        "required key not available",
-        r"(?:insert '?(?P<module>nvidia[\w-]*)'?: )Required key not available",
-    ),
-    row(
-        "module-key-rejected",
-        "module is rejected",
-        r"(?:unsigned |nvidia.{0,20})module is rejected",
-    ),
-    row(
-        "module-key-rejected",
-        "not signed with a trusted key",
-        r"PKCS#7 signature not signed with a trusted key",
-    ),
-    row(
-        "module-key-rejected",
-        "unsigned module loading",
-        r"Lockdown: .{0,40}unsigned module loading is restricted",
-    ),
-    row(
-        "module-not-found",
-        "not found in directory",
-        r"Module '?(?P<module>nvidia[\w-]*)'? not found in directory",
-    ),
-    row(
-        "module-not-inserted",
-        "could not insert",
-        r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
-    ),
-    row(
-        "nouveau-in-the-way",
-        "nouveau",
-        r"Kernel driver in use: nouveau|NVRM: .{0,80}nouveau|Nouveau kernel driver is currently in use",
-    ),
-)
+from gpusetup.report.said_kernel import KERNEL
 
 DRIVER = (
     row(
@@ -161,7 +36,7 @@ DRIVER = (
     row(
         "no-nvidia-driver",
         "libcuda.so",
-        r"(?:could not load dynamic library '|cannot load |unable to load )(?P<library>libcuda\.so[.\d]*)",
+        r"(?:could not load dynamic library '|couldn't open CUDA library |cannot load |unable to load )(?P<library>libcuda\.so[.\d]*)",
     ),
     row(
         "no-nvidia-driver",
@@ -229,6 +104,16 @@ DRIVER = (
         "image-needs-newer-driver",
         "was built for nvidia driver release",
         r"built for NVIDIA Driver Release (?P<needs_driver>[\d.]+) or later, but\s+version (?P<driver>[\d.]+) was detected and compatibility mode is (?:UNAVAILABLE|FAILED)",
+    ),
+    row(
+        "driver-not-loaded",
+        "kernel driver does not appear to be running",
+        r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
+    ),
+    row(
+        "container-no-gpu",
+        "kernel driver does not appear to be running",
+        r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
     ),
     row("uvm-missing", "uvm", r"could not load (?:the )?UVM kernel module"),
     row(
@@ -337,6 +222,8 @@ DRIVER = (
         "fabric",
         r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))",
     ),
+    row("fabric-manager-failed", "in progress", r"\bFabric State ?: In Progress"),
+    row("no-nvswitch", "nv_warn_nothing_to_do"),
     row(
         "fabric-manager-failed",
         "fabric manager",
@@ -366,7 +253,7 @@ STATE = (
     row(
         "no-nvidia-gpu",
         "no nvidia",
-        r"No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)",
+        r"No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library)",
     ),
 )
 

@@ -186,6 +186,10 @@ def nvidia_on_pci(case: Case) -> tuple[PciDevice, ...]:
     return tuple(d for d in case.snapshot.pci_devices or () if d.vendor == "nvidia")
 
 
+SPEAK_OF_A_GPU = ("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver")
+"""Events of the kernel driver about one GPU: it is there, whatever else finds none."""
+
+
 def has_nvidia(case: Case) -> bool | None:
     """Whether an NVIDIA GPU is there; None where no source could tell.
 
@@ -194,6 +198,8 @@ def has_nvidia(case: Case) -> bool | None:
     """
     machine = case.snapshot
     if gpus(case) or nvidia_on_pci(case) or machine.os.jetson or case.other_host:
+        return True
+    if events(case, *SPEAK_OF_A_GPU):
         return True
     if machine.os.family == "macos" or events(case, "no-nvidia-gpu"):
         return False

@@ -129,6 +129,13 @@ CODES: dict[int, Code] = {
         linux=("ls -l /dev/nvidia*", "sudo nvidia-modprobe -u -c=0"),
         needs_root=True,
     ),
+    800: Code(
+        id="os-call-failed",
+        title="The CUDA driver may not do what a program asks (error 800)",
+        text="Start the container again: its rights to the device nodes are gone or were never "
+        "given (cgroup rules, seccomp); outside of containers look at the nodes' owner and group",
+        linux=("ls -l /dev/nvidia*",),
+    ),
     801: Code(
         id="vgpu-no-compute",
         title="This vGPU profile allows no CUDA (error 801)",
@@ -194,7 +201,7 @@ def cuda_said(case: Case) -> Iterator[Finding]:
         return
     heard: dict[int, tuple[Event, ...]] = {}
     for kind, code in SAID.items():
-        heard[code] = events(case, kind)
+        heard[code] = () if code == 802 and _has_no_fabric(case) else events(case, kind)
     for event in events(case, "cuda-error"):
         code = _code_of(event)
         if code in CODES and code not in RUNS_ALREADY:
@@ -209,6 +216,17 @@ def cuda_said(case: Case) -> Iterator[Finding]:
                 evidence=(*told(said), *_around_init(case)),
                 fix=_code_fix(case, row),
             )
+
+
+NVSWITCHED = ("SXM", "HBM3", "A100", "A800", "H100", "H200", "H800", "H20", "B200", "B300", "V100")
+"""Parts of the names of GPUs that there are boards with NVSwitch of."""
+
+
+def _has_no_fabric(case: Case) -> bool:
+    """A Fabric Manager that does not start where there is no NVSwitch: nothing needs it."""
+    idle = bool(events(case, "no-nvswitch"))
+    listed = gpus(case)
+    return idle or bool(listed and not any(p in g.name for g in listed for p in NVSWITCHED))
 
 
 def _code_of(event: Event) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import islice
 
 from gpusetup.model import Event, Evidence, Finding, Fix
 from gpusetup.rules import ways
@@ -210,9 +212,62 @@ def _load_fix(case: Case) -> Fix:
     )
 
 
+def driver_build_failed(case: Case) -> Iterator[Finding]:
+    """The kernel module does not compile against the running kernel."""
+    said = events(case, "module-build-failed")
+    if not said or gpus(case):
+        return
+    named = {name: value for event in said for name, value in event.values.items()}
+    version = named.get("driver") or case.snapshot.driver.version or named.get("branch")
+    kernel = named.get("kernel") or case.snapshot.os.kernel
+    headers = any(event.values.get("why") == "headers" for event in said)
+    yield error(
+        "driver-build-failed",
+        f"The kernel module of driver {version or 'NVIDIA'} was not built for "
+        f"kernel {kernel or 'that runs'}",
+        detail="The kernel's headers are not installed."
+        if headers
+        else "Mostly the kernel is newer than the driver: each branch builds against the kernels "
+        "of its time. Else headers or the kernel's own compiler are missing (see make.log).",
+        evidence=told(said),
+        fix=Fix(
+            text="Install the headers of this kernel, and a driver release that is as new as the "
+            "kernel (an old branch that a GPU needs: an older kernel); until then start the former "
+            "kernel",
+            commands=(*_headers(kernel), *ways.driver_commands(case), "sudo reboot"),
+            needs_root=True,
+            needs_reboot=True,
+        ),
+    )
+
+
+HEADERS = (
+    (r"-zen\d", "sudo pacman -S linux-zen-headers"),
+    (r"-lts$", "sudo pacman -S linux-lts-headers"),
+    (r"-arch\d", "sudo pacman -S linux-headers"),
+    (r"\.(?:fc|el|amzn)\d", "sudo dnf install kernel-devel-{}"),
+    (r"\+deb|-(?:cloud-)?(?:amd|arm)64$", "sudo apt install linux-headers-{}"),
+    (
+        r"-(?:generic|lowlatency|aws|azure|gcp|oracle|oem|nvidia\w*|raspi)(?:-64k)?$",
+        "sudo apt install linux-headers-{}",
+    ),
+)
+"""How distributions name their kernels, and where the headers of one are."""
+
+
+def _headers(kernel: str | None) -> tuple[str, ...]:
+    """The command for the headers of a kernel, by whose kernel it is.
+
+    >>> _headers("6.17.0-8-generic"), _headers("6.17.0-custom")
+    (('sudo apt install linux-headers-6.17.0-8-generic',), ())
+    """
+    known = (command for pattern, command in HEADERS if re.search(pattern, kernel or ""))
+    return tuple(command.format(kernel) for command in islice(known, 1))
+
+
 def secure_boot_rejected(case: Case) -> Iterator[Finding]:
     """The kernel refused the module's signature."""
-    said = events(case, "module-key-rejected")
+    said = tuple(e for e in events(case, "module-key-rejected") if _of_nvidia(e))
     if said and not gpus(case):
         yield error(
             "secure-boot-rejected",
@@ -227,6 +282,11 @@ def secure_boot_rejected(case: Case) -> Iterator[Finding]:
                 needs_reboot=True,
             ),
         )
+
+
+def _of_nvidia(event: Event) -> bool:
+    """Whether the module is NVIDIA's, or none is named: other modules are refused as well."""
+    return "nvidia" in event.values.get("module", "nvidia")
 
 
 def _mok_command(case: Case) -> str:
@@ -287,6 +347,7 @@ def gpu_passed_through(case: Case) -> Iterator[Finding]:
 RULES = (
     driver_missing,
     driver_not_loaded,
+    driver_build_failed,
     secure_boot_rejected,
     hybrid_gpu_off,
     gpu_passed_through,

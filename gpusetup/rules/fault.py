@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Evidence, Finding, Fix, Gpu
+from gpusetup.model import Event, Evidence, Finding, Fix, Gpu
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
@@ -22,20 +22,47 @@ from gpusetup.rules.case import (
 XIDS: dict[str, tuple[str, ...]] = {
     "gpu-fell-off-bus": ("79",),
     "gsp-timeout": ("119", "120"),
-    "ecc-error": ("48", "63", "64", "94", "95", "140"),
+    "ecc-error": ("48", "63", "64", "94", "95", "140", "156", "157", "160", "161", "171", "172"),
     "hardware-fault": (
-        *("54", "56", "57", "58", "62", "74", "80", "81", "92", "110", "122", "123"),
-        *("144", "145", "146", "147", "148", "149", "150", "154"),
+        *("54", "56", "57", "58", "59", "61", "62", "74", "80", "81", "92", "110", "122", "123"),
+        *("136", "143", "144", "145", "146", "147", "148", "149", "150", "154", "155", "158"),
+        *("167", "168", "169"),
     ),
+    "gpu-hang": ("8", "38", "44", "46", "109"),
 }
-"""Finding -> Xid numbers (NVIDIA's guide "Xid Errors")."""
+"""Finding -> Xid numbers (NVIDIA's guide "Xid Errors" and its catalog)."""
 
-PROGRAM_XIDS = ("13", "31", "43", "45", "69")
-"""Those that a program causes itself."""
+HANGS = {
+    "8": "it stopped processing",
+    "38": "the context switch firmware waited in vain",
+    "44": "a fault while it switched contexts",
+    "46": "it stopped processing",
+    "109": "a context switch timed out",
+}
+
+PROGRAM_XIDS = (
+    *("11", "13", "25", "31", "32", "37", "39", "40", "41", "43", "45", "60", "66", "67", "68"),
+    *("69", "70", "71", "72", "75", "76", "77", "82", "83", "84", "85", "86", "88", "89", "137"),
+    *("141",),
+)
+"""Those that a program causes itself, and that end with it (the catalog: restart it, ignore)."""
+
+
+FOLLOWS = "154"
+"""Says what another Xid asks for; a fault of its own only where that one is not shown."""
+
+
+def _numbered(case: Case, id: str) -> tuple[Event, ...]:
+    """The Xids of one finding."""
+    shown_xids = events(case, "xid")
+    known = {number for group in XIDS.values() for number in group} - {FOLLOWS}
+    alone = not any(e.values.get("number") in known for e in shown_xids)
+    wanted = set(XIDS[id]) - (set() if alone else {FOLLOWS})
+    return tuple(e for e in shown_xids if e.values.get("number") in wanted)
 
 
 def _xids(case: Case, id: str) -> tuple[Evidence, ...]:
-    return told(tuple(e for e in events(case, "xid") if e.values.get("number") in XIDS[id]))
+    return told(_numbered(case, id))
 
 
 def gpu_fell_off_bus(case: Case) -> Iterator[Finding]:
@@ -84,13 +111,14 @@ def gsp_timeout(case: Case) -> Iterator[Finding]:
 
 
 def hardware_fault(case: Case) -> Iterator[Finding]:
-    other = events(case, "hardware-error", "gpu-requires-reset")
+    other = events(case, "hardware-error", "gpu-requires-reset", "sxid")
     said = (*_xids(case, "hardware-fault"), *told(other))
     if said:
-        numbers = {e.values.get("number", "") for e in events(case, "xid")} & set(
-            XIDS["hardware-fault"]
-        )
-        what = f"Xid {', '.join(sorted(numbers))}" if numbers else "it must be reset"
+        numbers = {e.values["number"] for e in _numbered(case, "hardware-fault")}
+        switch = {e.values.get("number", "") for e in events(case, "sxid")}
+        named = [f"Xid {number}" for number in sorted(numbers)]
+        named += [f"SXid {number} of an NVSwitch" for number in sorted(switch)]
+        what = ", ".join(named) or "it must be reset"
         yield error(
             "hardware-fault",
             f"The GPU reported a hardware fault: {what}",
@@ -146,13 +174,55 @@ def _ecc_line(gpu: Gpu) -> str:
     return f"GPU {gpu.nvml_index}: " + ", ".join(part for part in parts if part)
 
 
+def gpu_hang(case: Case) -> Iterator[Finding]:
+    """The GPU, or one channel of it, went no further."""
+    said = tuple(e for e in events(case, "xid") if e.values.get("number") in HANGS)
+    if said:
+        number = said[0].values["number"]
+        yield error(
+            "gpu-hang",
+            f"The GPU hung: {HANGS[number]} (Xid {number})",
+            detail="A kernel that does not end, a fault of the driver, or a GPU that is not stable "
+            "(overclocking, power, heat).",
+            evidence=told(said),
+            fix=Fix(
+                text="End the program and reset the GPU, or reboot (a GPU that drives a display "
+                "cannot be reset); update the driver. If other programs hang it too: take back "
+                "overclocking, look at power and heat, and have the GPU examined",
+                commands=(_reset(said[0].values.get("bus_id")), "nvidia-bug-report.sh"),
+                needs_root=True,
+                needs_reboot=True,
+            ),
+        )
+
+
+def _reset(bus_id: str | None) -> str:
+    """The command that resets one GPU, named as nvidia-smi names it.
+
+    >>> _reset("0000:0b:00")
+    'sudo nvidia-smi --gpu-reset -i 0000:0b:00.0'
+    """
+    named = f" -i {bus_id}{'' if '.' in bus_id else '.0'}" if bus_id else ""
+    return f"sudo nvidia-smi --gpu-reset{named}"
+
+
 def program_xid(case: Case) -> Iterator[Finding]:
     said = tuple(e for e in events(case, "xid") if e.values.get("number") in PROGRAM_XIDS)
     if said:
+        numbers = sorted({e.values["number"] for e in said}, key=int)
         yield note(
             "xid-of-a-program",
-            "The kernel log holds Xids that a program's own fault causes (a bad address, a kill)",
+            f"The kernel log holds Xids that a program's own fault causes: {', '.join(numbers)}",
+            detail="A bad address, an illegal instruction, a kill; the GPU works on.",
             evidence=told(said),
+            fix=Fix(
+                text="Start the program again; if it comes back, find the kernel that fails (the "
+                "sanitizer is slow, and names it)",
+                commands=(
+                    ways.setting(case, "CUDA_LAUNCH_BLOCKING", "1"),
+                    "compute-sanitizer --tool memcheck python SCRIPT",
+                ),
+            ),
         )
 
 
@@ -161,5 +231,6 @@ RULES = (
     gsp_timeout,
     hardware_fault,
     ecc_error,
+    gpu_hang,
     program_xid,
 )

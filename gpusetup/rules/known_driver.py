@@ -71,6 +71,16 @@ FACTS: tuple[Fact, ...] = (
         ),
     ),
     Fact(
+        id="driver-build-failed",
+        title="the driver's kernel module does not build",
+        means="dkms or NVIDIA's installer compiles it for each kernel; a newer kernel than the "
+        "driver knows, or missing headers, stop that.",
+        proven_by="dkms: bad return status for a module of nvidia; the installer's build step",
+        not_when="A GPU that nvidia-smi lists; the build of another module",
+        way_out="Headers and a newer driver, or the former kernel",
+        source="dkms's manual page; messages of nvidia-installer",
+    ),
+    Fact(
         id="secure-boot-rejected",
         title="Secure Boot rejects the kernel module",
         means="The module's signature is by a key that the firmware does not know.",

@@ -84,8 +84,11 @@ FACTS: tuple[Fact, ...] = (
         id="hardware-fault",
         title="another hardware fault",
         means="Micro-controller, NVLink, power connectors.",
-        proven_by="Xid 54, 56, 57, 58, 62, 74, 80, 81, 92, 110, 122, 123, 144 to 150, 154",
-        not_when="Xid 13, 31, 43, 45: a program's own fault",
+        proven_by=(
+            "Xid 54, 56 to 59, 61, 62, 74, 80, 81, 92, 110, 122, 123, 136, 143 to 150, 154, 155, "
+            "158, 167 to 169; an SXid that is not non-fatal"
+        ),
+        not_when="Xid 13, 31, 43, 45: a program's own fault; Xid 8, 109: gpu-hang",
         way_out="Reboot; field diagnostic",
         source='NVIDIA, "Xid Errors"',
     ),
@@ -94,18 +97,27 @@ FACTS: tuple[Fact, ...] = (
         title="memory errors that ECC cannot correct",
         means="A memory row is bad; after a reset it is remapped, until there are no spare rows.",
         proven_by=(
-            "Uncorrected errors, a failed or pending remapping, Xid 48, 63, 64, 94, 95, 140; "
-            "code 214"
+            "Uncorrected errors, a failed or pending remapping, Xid 48, 63, 64, 94, 95, 140, 156, "
+            "157, 160, 161, 171, 172; code 214"
         ),
         not_when="Corrected errors, which are harmless",
         way_out="Reset; replace if remapping failed",
         source='NVIDIA, "Xid Errors"; NVIDIA, "GPU Memory Error Management"',
     ),
     Fact(
+        id="gpu-hang",
+        title="the GPU hung",
+        means="A kernel that does not end, a fault of the driver, or a GPU that is not stable.",
+        proven_by="Xid 8, 38, 44, 46, 109",
+        not_when="gpu-fell-off-bus, gsp-timeout, hardware-fault, ecc-error: then that is why",
+        way_out="End the program, reset the GPU, update the driver; then look at the hardware",
+        source='NVIDIA, "Xid Errors", catalog',
+    ),
+    Fact(
         id="xid-of-a-program",
         title="Xids that a program's own fault causes",
         means="A bad address or a killed process.",
-        proven_by="Xid 13, 31, 43, 45, 69",
+        proven_by="Xid 11, 13, 31, 32, 43, 45, 68, 69 and those of the copy and video engines",
         not_when="hardware-fault",
         way_out="Nothing on the machine",
         source='NVIDIA, "Xid Errors"',
