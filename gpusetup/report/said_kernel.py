@@ -202,13 +202,13 @@ KERNEL = (
         "driver-does-not-answer",
         "blocked for more than",
         r"task (?:nvidia[\w-]{0,20}|nvc:\[driver\]|nv_\w{1,20}):\d{1,8} blocked for more than \d{2,6} seconds",
-        how="blocked",
+        how="is blocked in the kernel",
     ),
     row(
         "driver-does-not-answer",
         "blocked for more than",
         r"blocked for more than \d{2,6} seconds.{0,900}?\[nvidia(?:_uvm|_modeset)?\]",
-        how="blocked",
+        how="is blocked in the kernel",
     ),
     row(
         "nouveau-in-the-way",
