@@ -30,6 +30,7 @@ from gpusetup.install.room import require_room, room
 from gpusetup.install.run import WORKERS, Job
 from gpusetup.install.tools import asking_environment, switching_environment
 from gpusetup.install.transaction import STORE
+from gpusetup.install.uv_config import settings_of, uv_files, written
 from gpusetup.install.wheelhouse import link_others, located, page_of
 from gpusetup.install.wheels import Wheel, target_tags
 from gpusetup.model import Resolution, Snapshot
@@ -179,11 +180,14 @@ def _changing(family: tuple[Wheel, ...], installed: Mapping[str, str]) -> tuple[
 def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ...]:
     """What uv or pip would fetch beyond the family, asked with the user's own settings."""
     environment = asking_environment(job.environ, Path.home())
+    settings = settings_of(uv_files(job.environ, Path.home(), Path.cwd()))
+    environment["UV_CONFIG_FILE"] = str(written(settings, links / "uv.toml"))
+    environment.pop("UV_NO_CONFIG", None)
     sources: tuple[str, ...] = ("--find-links", str(links))
     if job.wheels:
         link_others(job.wheels, plan.family, links)
         sources = ("--no-index", *sources)
-        environment = {**switching_environment(job.environ), "UV_OFFLINE": "1"}
+        environment = {**switching_environment(job.environ), "UV_OFFLINE": "1", "UV_NO_CONFIG": "1"}
     if plan.installer == "pip":
         found = ask_pip(where.layout, plan.family, plan.packages, sources, environment)
     else:

@@ -7,7 +7,6 @@ hold nothing but their METADATA tell what they require.
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from gpusetup.install.fetch import SAID
 from gpusetup.install.house import blocked
 from gpusetup.install.layout import Layout, normalized
 from gpusetup.install.tools import complaint
+from gpusetup.install.uv_config import parse_toml
 from gpusetup.install.wheels import Wheel, locked, reported, target_tags
 from gpusetup.run import Output, run
 
@@ -134,17 +134,7 @@ def _uv_lock(
     said = run(argv, timeout=ASK_SECONDS, environment=environment, stdin="\n".join(asked) + "\n")
     if not said.ok:
         raise complaint("uv cannot plan the installation", said)
-    return _toml(said.stdout)
-
-
-def _toml(text: str) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-
-        return tomllib.loads(text)
-    import tomli
-
-    return dict(tomli.loads(text))
+    return parse_toml(said.stdout)
 
 
 def ask_pip(

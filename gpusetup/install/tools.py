@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
+from gpusetup.install.uv_config import index_urls, says_where, settings_of, uv_files
 from gpusetup.install.wheels import without_credentials
 from gpusetup.run import Output
 
@@ -24,6 +25,16 @@ LIMITS = {
     "PIP_RETRIES": "0",
 }
 """Seconds and tries while uv and pip are asked, so that a dead host is told within 15 s."""
+PIP_OFF = (
+    *("PIP_USER", "PIP_REQUIRE_HASHES", "PIP_NO_DEPS", "PIP_REQUIRE_VIRTUALENV"),
+    *("PIP_IGNORE_INSTALLED", "PIP_FORCE_REINSTALL"),
+)
+"""Switches of pip that its configuration may turn on and that give a wrong answer, or none."""
+PIP_LEFT_OUT = (
+    *("PIP_DEFAULT_TIMEOUT", "PIP_TIMEOUT", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON"),
+    *("PIP_REQUIREMENT", "PIP_EDITABLE", "PIP_REPORT", "PIP_LOG", "PIP_PLATFORM", "PIP_ABI"),
+    *("PIP_PYTHON_VERSION", "PIP_IMPLEMENTATION", "PIP_DEST", "PIP_QUIET", "PIP_VERBOSE"),
+)
 CONDA_PROGRAMS = ("conda", "mamba", "micromamba")
 
 
@@ -43,17 +54,18 @@ def uv_program() -> str:
 def asking_environment(environ: Mapping[str, str], home: Path) -> dict[str, str]:
     """The environment in which uv and pip are asked: the user's own settings, short time limits.
 
-    Where only pip is told which index to use, uv is told the same.
+    Where only pip is told which index to use, uv is told the same. Settings of another target, or
+    of another question, are left out: only where packages come from is theirs to say.
     """
     always = {
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_PROGRESS": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_INPUT": "1",
+        **dict.fromkeys(PIP_OFF, "0"),
     }
-    given = dict(environ)
-    for name in ("PIP_DEFAULT_TIMEOUT", "PIP_TIMEOUT"):
-        given.pop(name, None)
+    left_out = (*PIP_LEFT_OUT, "UV_REQUIRE_HASHES", "UV_TORCH_BACKEND")
+    given = {name: value for name, value in environ.items() if name not in left_out}
     learned = {} if uv_is_configured(environ, home) else uv_settings(pip_settings(environ, home))
     return {**learned, **given, **LIMITS, **always}
 
@@ -96,7 +108,23 @@ def logins(
     texts = [settings.get("index-url", ""), settings.get("extra-index-url", "")]
     texts += [environ.get(name, "") for name in (*UV_INDEX_VARIABLES, "GPUSETUP_INDEX_ROOT")]
     texts.append(index_root or "")
-    return dict(filter(None, (login_of(word) for text in texts for word in text.split())))
+    named = [*index_urls(settings_of(uv_files(environ, home, Path.cwd())))]
+    words = (word.partition("=") for word in environ.get("UV_INDEX", "").split())
+    named += [(name, url) for name, _, url in words if url and "://" not in name]
+    texts += [url for _, url in named]
+    told = dict(filter(None, (_login_by_name(environ, name, url) for name, url in named)))
+    return told | dict(filter(None, (login_of(word) for text in texts for word in text.split())))
+
+
+def _login_by_name(
+    environ: Mapping[str, str], name: str | None, url: str
+) -> tuple[str, tuple[str, str]] | None:
+    """What `UV_INDEX_<NAME>_USERNAME` and `_PASSWORD` say for an index of uv's."""
+    stem = "UV_INDEX_" + re.sub(r"[^A-Z0-9]", "_", (name or "").upper())
+    who, password = (environ.get(f"{stem}_{end}", "") for end in ("USERNAME", "PASSWORD"))
+    if name is None or not (who or password):
+        return None
+    return urlsplit(url).netloc.rpartition("@")[2], (who, password)
 
 
 def login_of(url: str) -> tuple[str, tuple[str, str]] | None:
@@ -131,19 +159,7 @@ def uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:
     """Whether anything tells uv which indexes to use."""
     if any(environ.get(name) for name in UV_INDEX_VARIABLES):
         return True
-    if environ.get("UV_NO_CONFIG"):
-        return False
-    folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-    files = (
-        [Path(environ["UV_CONFIG_FILE"])]
-        if environ.get("UV_CONFIG_FILE")
-        else [
-            folder / "uv" / "uv.toml",
-            Path(environ.get("APPDATA", folder), "uv", "uv.toml"),
-            Path("/etc/uv/uv.toml"),
-        ]
-    )
-    return any(re.search(r"index|find-links", _text(file)) for file in files)
+    return says_where(settings_of(uv_files(environ, home, Path.cwd())))
 
 
 def pip_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:

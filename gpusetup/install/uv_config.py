@@ -1,0 +1,153 @@
+"""uv's settings as the user has them, as far as they say where packages come from.
+
+uv is asked what else would be fetched. What its configuration says of another target, of hashes in
+a requirements file or of the form of a lock (`target`, `require-hashes`, `torch-backend`, ...) is
+about other questions and would give a wrong answer, or none.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from gpusetup.errors import BadInput
+
+KEPT = (
+    *("index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy"),
+    *("keyring-provider", "allow-insecure-host", "native-tls", "system-certs", "offline"),
+    *("http-proxy", "https-proxy", "no-proxy", "cache-dir"),
+    *("exclude-newer", "exclude-newer-package", "resolution", "prerelease"),
+    *("constraint-dependencies", "override-dependencies", "exclude-dependencies"),
+)
+"""The settings that count, at the top and under `[pip]`
+(https://docs.astral.sh/uv/reference/settings/)."""
+SOURCES = ("index", "index-url", "extra-index-url", "find-links", "no-index")
+
+
+def uv_files(environ: Mapping[str, str], home: Path, folder: Path) -> tuple[Path, ...]:
+    """The files that uv reads when it is run in a folder, the one that counts most first."""
+    if environ.get("UV_NO_CONFIG"):
+        return ()
+    if named := environ.get("UV_CONFIG_FILE"):
+        return (Path(named),)
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    users = [config / "uv" / "uv.toml", Path(environ.get("APPDATA", config), "uv", "uv.toml")]
+    systems = [Path("/etc/xdg/uv/uv.toml"), Path("/etc/uv/uv.toml")]
+    found = (next((p for p in paths if p.is_file()), None) for paths in (users, systems))
+    project = next((p for one in (folder, *folder.parents) for p in _project_file(one)), None)
+    return tuple(path for path in (project, *found) if path is not None)
+
+
+def _project_file(folder: Path) -> Iterator[Path]:
+    if (folder / "uv.toml").is_file():
+        yield folder / "uv.toml"
+    elif "uv" in _toml(folder / "pyproject.toml").get("tool", {}):
+        yield folder / "pyproject.toml"
+
+
+def settings_of(files: tuple[Path, ...]) -> dict[str, Any]:
+    """What the files say together: lists add up, of anything else the first counts."""
+    merged: dict[str, Any] = {}
+    for path in files:
+        said = _toml(path)
+        own = said.get("tool", {}).get("uv", {}) if path.name == "pyproject.toml" else said
+        _merge(merged, _kept(own, path.parent))
+        _merge(merged.setdefault("pip", {}), _kept(own.get("pip", {}), path.parent))
+    return merged
+
+
+def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
+    for key, value in more.items():
+        if isinstance(value, list):
+            into[key] = [*into.get(key, []), *value]
+        else:
+            into.setdefault(key, value)
+
+
+def _kept(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    return {key: _absolute(key, table[key], folder) for key in KEPT if key in table}
+
+
+def _absolute(key: str, value: Any, folder: Path) -> Any:
+    """Paths are meant from the folder of the file that names them."""
+    if isinstance(value, list):
+        return [_absolute(key, one, folder) for one in value]
+    if isinstance(value, dict):
+        return {name: _absolute(name, one, folder) for name, one in value.items()}
+    is_place = key in ("url", "index-url", "extra-index-url", "find-links", "cache-dir")
+    if is_place and isinstance(value, str) and "://" not in value and not value.startswith("~"):
+        return str(folder / value)
+    return value
+
+
+def says_where(settings: Mapping[str, Any]) -> bool:
+    """Whether anything tells uv which indexes to use."""
+    return any(key in settings or key in settings.get("pip", {}) for key in SOURCES)
+
+
+def index_urls(settings: Mapping[str, Any]) -> Iterator[tuple[str | None, str]]:
+    """Name, where it has one, and URL of every index."""
+    for table in (settings, settings.get("pip", {})):
+        for row in table.get("index", []):
+            if "url" in row:
+                yield row.get("name"), str(row["url"])
+        for key in ("index-url", "extra-index-url", "find-links"):
+            value = table.get(key, [])
+            for url in value if isinstance(value, list) else [value]:
+                yield None, str(url)
+
+
+def written(settings: Mapping[str, Any], path: Path) -> Path:
+    """The settings as a file for uv."""
+    top = {key: value for key, value in settings.items() if key != "pip"}
+    lines = [*_lines(top), "[pip]", *_lines(settings.get("pip", {}))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _lines(table: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {toml_value(value)}" for key, value in table.items()]
+
+
+def toml_value(value: Any) -> str:
+    """A value as TOML writes it on one line.
+
+    >>> toml_value([{"name": "a", "url": "https://i"}, True])
+    '[{"name" = "a", "url" = "https://i"}, true]'
+    """
+    if isinstance(value, dict):
+        rows = (f"{toml_value(key)} = {toml_value(one)}" for key, one in value.items())
+        return "{" + ", ".join(rows) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    text = value.isoformat() if isinstance(value, (date, datetime)) else str(value)
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    """What a file says; nothing where it is not there. `BadInput` for a `uv.toml` that is no TOML:
+    without it, packages would come from elsewhere."""
+    try:
+        return parse_toml(path.read_text(encoding="utf-8"))
+    except OSError:
+        return {}
+    except ValueError as problem:
+        if path.name == "pyproject.toml":
+            return {}
+        raise BadInput(f"{path} is no TOML: {problem}", hint="mend it, or UV_NO_CONFIG=1") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+
+        return tomllib.loads(text)
+    import tomli
+
+    return dict(tomli.loads(text))

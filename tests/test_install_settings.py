@@ -1,0 +1,200 @@
+"""Settings of uv and pip: where packages come from is the user's to say, and only that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from installing import (
+    TORCH,
+    Install,
+    World,
+    enter,
+    installer,
+    needs_linux,
+    new_world,
+    versions_in,
+)
+
+from gpusetup.errors import BadInput
+from gpusetup.install.tools import asking_environment, logins, uv_is_configured
+from gpusetup.install.uv_config import parse_toml, settings_of, toml_value, uv_files, written
+
+WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
+ALL = {"torch": f"{TORCH}+cpu", "filelock": "3.20.0", "typing-extensions": "4.15.0"}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        world.add_default("filelock", "3.20.0")
+        world.add_default("typing-extensions", "4.15.0")
+        world.add_torch("cpu")
+        yield world
+
+
+@pytest.fixture
+def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
+    return installer(world, capsys)
+
+
+OTHER_QUESTIONS = (
+    'torch-backend = "cu126"',
+    "require-hashes = true",
+    "no-deps = true",
+    'target = "elsewhere"',
+    'python-version = "3.9"',
+    'no-emit-package = ["filelock"]',
+    'no-binary = [":all:"]',
+    'output-file = "elsewhere"',
+)
+
+
+@needs_linux
+@pytest.mark.parametrize("setting", OTHER_QUESTIONS)
+def test_uvs_configuration_of_other_questions_changes_nothing(
+    world: World, install: Install, setting: str
+) -> None:
+    world.fill(venv := world.venv(), world.wheel("old", "1"))
+    Path("uv.toml").write_text(f"[pip]\n{setting}\n")
+    said = install("--python", str(venv), *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(venv) == {**ALL, "old": "1"}
+    assert not Path("elsewhere").exists()
+
+
+VARIABLES = {
+    "pip": (
+        {"PIP_REQUIRE_HASHES": "1"},
+        {"PIP_USER": "1"},
+        {"PIP_NO_DEPS": "1"},
+        {"PIP_TARGET": "elsewhere"},
+        {"PIP_REQUIRE_VIRTUALENV": "1"},
+    ),
+    "uv": (
+        {"UV_REQUIRE_HASHES": "1"},
+        {"UV_TORCH_BACKEND": "cu126"},
+        {"UV_SYSTEM_PYTHON": "1"},
+    ),
+}
+
+
+@needs_linux
+@pytest.mark.parametrize(
+    ("program", "variables"), [(name, one) for name, them in VARIABLES.items() for one in them]
+)
+def test_variables_of_other_questions_change_nothing(
+    world: World,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    variables: dict[str, str],
+) -> None:
+    world.fill(venv := world.venv_with_pip(), world.wheel("old", "1"))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    said = install("--python", str(venv), "--installer", program, *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(venv) == {**ALL, "old": "1"}
+    assert not Path("elsewhere").exists()
+
+
+@needs_linux
+def test_the_index_of_uvs_own_configuration_is_asked(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL"):
+        monkeypatch.delenv(name)
+    text = f'[[index]]\nname = "own"\nurl = "{world.index.simple}"\ndefault = true\n'
+    config = Path(".config/uv/uv.toml")
+    config.parent.mkdir(parents=True)
+    config.write_text(text)
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert world.index.asked_for("GET /simple/filelock/*")
+
+
+@needs_linux
+def test_a_name_and_a_password_of_uvs_variables_reach_the_files(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL"):
+        monkeypatch.delenv(name)
+    world.index.login, world.index.locked = ("me", "secret"), "/simple/*"
+    Path("uv.toml").write_text(
+        f'[[index]]\nname = "own-one"\nurl = "{world.index.simple}"\ndefault = true\n'
+    )
+    monkeypatch.setenv("UV_INDEX_OWN_ONE_USERNAME", "me")
+    monkeypatch.setenv("UV_INDEX_OWN_ONE_PASSWORD", "secret")
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env")) == ALL
+
+
+def test_files_of_uv_in_their_order_lists_add_up_and_the_first_value_counts(
+    tmp_path: Path,
+) -> None:
+    home, project = tmp_path / "home", tmp_path / "work" / "deep"
+    project.mkdir(parents=True)
+    (home / ".config/uv").mkdir(parents=True)
+    (home / ".config/uv/uv.toml").write_text(
+        'resolution = "lowest"\nextra-index-url = ["https://b"]\n[pip]\ntarget = "x"\n'
+    )
+    (tmp_path / "work/pyproject.toml").write_text(
+        '[tool.uv]\nresolution = "highest"\nextra-index-url = ["https://a"]\n'
+        'find-links = ["wheels"]\n'
+    )
+    files = uv_files({}, home, project)[:2]
+    assert files == (tmp_path / "work/pyproject.toml", home / ".config/uv/uv.toml")
+    assert settings_of(files) == {
+        "resolution": "highest",
+        "extra-index-url": ["https://a", "https://b"],
+        "find-links": [str(tmp_path / "work/wheels")],
+        "pip": {},
+    }
+    assert uv_files({"UV_NO_CONFIG": "1"}, home, project) == ()
+    assert uv_files({"UV_CONFIG_FILE": "/x/uv.toml"}, home, project) == (Path("/x/uv.toml"),)
+
+
+def test_a_configuration_that_is_no_toml_is_told(tmp_path: Path) -> None:
+    (tmp_path / "uv.toml").write_text("index = [")
+    with pytest.raises(BadInput, match="is no TOML"):
+        settings_of((tmp_path / "uv.toml",))
+
+
+def test_what_is_written_for_uv_is_read_as_it_was(tmp_path: Path) -> None:
+    settings = {
+        "index": [{"name": 'a "b"', "url": "https://i/\u00e4\U0001f40d", "default": True}],
+        "no-index": False,
+        "pip": {"find-links": ["C:\\wheels"]},
+    }
+    assert parse_toml(written(settings, tmp_path / "x").read_text(encoding="utf-8")) == settings
+    when = datetime(2026, 1, 2, tzinfo=timezone.utc)
+    assert toml_value(when) == '"2026-01-02T00:00:00+00:00"'
+
+
+def test_what_is_asked_for_by_name_is_logged_in_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    environ = {
+        "UV_INDEX": "own=https://i.example/simple https://me:pw@j.example/simple",
+        "UV_INDEX_OWN_USERNAME": "u",
+        "UV_INDEX_OWN_PASSWORD": "p",
+    }
+    assert logins(environ, tmp_path) == {"i.example": ("u", "p"), "j.example": ("me", "pw")}
+    root = "https://r:pw@mirror.example:8443/whl"
+    assert logins({}, tmp_path, root) == {"mirror.example:8443": ("r", "pw")}
+
+
+def test_pips_switches_are_off_while_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asking = asking_environment({"PIP_USER": "1", "PIP_CERT": "/c", "PIP_TARGET": "/t"}, tmp_path)
+    assert (asking["PIP_USER"], asking["PIP_CERT"]) == ("0", "/c")
+    assert "PIP_TARGET" not in asking
+    assert not uv_is_configured({}, tmp_path)
