@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from index_server import Fault
 from installing import (
+    TAG,
     TORCH,
     Install,
     World,
@@ -87,6 +88,23 @@ def test_a_link_to_an_environment(world: World, install: Install) -> None:
     link = world.folder / "link"
     link.symlink_to(venv)
     cycle(install, venv, named=link)
+
+
+def test_a_python_whose_compiled_packages_go_to_a_link(world: World, install: Install) -> None:
+    """As on Fedora and RHEL: `lib64` is a link to `lib`, and one folder has two names."""
+    venv = world.venv()
+    site = next(venv.glob("lib/python*/site-packages"))
+    (site / "sitecustomize.py").write_text("import sys\nsys.platlibdir = 'lib64'\n")
+    assert (venv / "lib64").is_symlink()
+    files = {"torch/__init__.py": "", "nvidia/a/lib.so": "a"}
+    world.fill(venv, world.wheel("torch", "2.0.0", tag=TAG, files=files))
+    former = state_of(venv)
+    said = install("--python", str(venv), *WANTED, "--json")
+    assert said.exit == 0, said.err
+    assert said.answer["before"] == {"torch": "2.0.0"}
+    undone = install("--undo", "--python", str(venv), "--yes", "--json")
+    assert undone.exit == 0, undone.err
+    assert state_of(venv) == former
 
 
 def test_a_path_with_blanks_and_other_letters(world: World, install: Install) -> None:

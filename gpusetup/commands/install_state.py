@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -177,8 +178,9 @@ def family_in(folder: Path) -> dict[str, str]:
     """The torch family of an environment by its files alone; its interpreter may not be there."""
     from gpusetup.install.layout import distributions_in
 
-    libraries = [*folder.glob("lib/python3*/site-packages"), folder / "Lib" / "site-packages"]
-    return family_of(one for library in libraries for one in distributions_in(str(library)))
+    named = [*folder.glob("lib*/python3*/site-packages"), folder / "Lib" / "site-packages"]
+    libraries = {os.path.realpath(library) for library in named}
+    return family_of(one for library in sorted(libraries) for one in distributions_in(library))
 
 
 def _said(

@@ -80,7 +80,14 @@ def layout_of(system: System, python: str) -> Layout:
             hint="name another interpreter with `--python PATH`",
         )
     said = {key: value for key, value in answer.items() if key not in ("executable", "python")}
-    return Layout(python=python, version=answer["python"], **said)
+    return by_one_name(Layout(python=python, version=answer["python"], **said))
+
+
+def by_one_name(layout: Layout) -> Layout:
+    """The layout with one name for a folder that has two: Fedora's and RHEL's Python says `lib64`
+    where compiled packages go, which is a link to `lib` in an environment."""
+    same = os.path.realpath(layout.purelib) == os.path.realpath(layout.platlib)
+    return replace(layout, platlib=layout.purelib) if same else layout
 
 
 def check_target(layout: Layout) -> None:
