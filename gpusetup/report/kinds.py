@@ -250,7 +250,7 @@ LIBRARIES = _kinds(
     ("pagefile-too-small", "dll", "[WinError 1455]"),
     (
         "extension-abi-mismatch",
-        "module symbol built_torch built_cuda torch",
+        "module symbol library built_torch built_cuda torch",
         "undefined symbol with c10/at in it; xFormers was built for",
     ),
     (

@@ -11,11 +11,24 @@ from gpusetup.report.messages import row
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl"
 HOST = r"(?P<host>[\w.-]+\.[a-z]{2,10})"
 
+REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,60}(?:,[=<>!~]=?[^\s,]{1,40})?)?)"
+"""A distribution and its range, as uv writes it: `torch>=2.0.1,<=2.4.1`."""
+
 WHEELS = (
     row(
         "python-no-wheel",
         "python abi tag",
-        r"(?P<requirement>[\w.-]+(?:==\S+?)?) has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
+        rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
+    ),
+    row(
+        "python-no-wheel",
+        "no wheels are available with a matching python",
+        rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python",
+    ),
+    row(
+        "no-wheel-for-platform",
+        "no wheels are available with a matching platform",
+        rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
     ),
     row(
         "python-no-wheel",
@@ -30,7 +43,7 @@ WHEELS = (
     row(
         "python-no-wheel",
         "python implementation tag",
-        r"(?P<requirement>[\w.-]+(?:==\S+?)?) has no wheels with a matching Python implementation tag",
+        rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
     ),
     row(
         "wheel-not-supported",
@@ -45,7 +58,7 @@ WHEELS = (
     row(
         "no-wheel-for-platform",
         "matching platform tag",
-        r"(?P<requirement>[\w.-]+(?:==\S+?)?) has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
+        rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
     ),
     row(
         "no-wheel-for-platform",

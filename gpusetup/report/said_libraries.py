@@ -7,14 +7,20 @@ check of the C API, the extension loaders of torchvision, torchaudio and xformer
 from __future__ import annotations
 
 from gpusetup.report.messages import row
+from gpusetup.report.paths import STDLIB as MODULES
 
 CUDA_LIBRARY = (
     r"lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft\w?|curand|cusparse|cusparseLt|cusolver\w*|nvrtc[\w-]*|nvJitLink"
-    r"|nccl|nvToolsExt|cupti|cufile|nvshmem\w*|cudss|caffe2_nvrtc|c10_cuda|torch_cuda\w*|npp\w+|nvjpeg|cuda_runtime)"
+    r"|nccl|nvToolsExt|cupti|cufile|nvshmem\w*|cudss|caffe2_nvrtc|npp\w+|nvjpeg|cuda_runtime)"
+    r"(?:-[0-9a-f]{8})?"
 )
+"""A wheel that bundles its libraries marks them with a hash: libcudnn-a2b758a6.so.7."""
+TORCH_LIBRARY = r"lib(?:torch\w*|c10\w*|caffe2\w*)"
 TORCH_SYMBOL = (
     r"(?:_ZN?K?\w{0,8}(?:c10|2at|3c10|5torch|caffe2|torch|at)\w*|\w*(?:c10|torch|Tensor)\w*)"
 )
+
+STDLIB = "(?:" + "|".join(sorted(MODULES, key=len, reverse=True)) + ")"
 
 LOADER = (
     row(
@@ -61,7 +67,7 @@ LOADER = (
     row(
         "library-missing",
         ".so",
-        rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|libcuda\.|libnvidia-ml)lib[\w+-]+\.so[.\d]*): cannot open shared",
+        rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml)lib[\w+-]+\.so[.\d]*): cannot open shared",
         unless="dlerror",
     ),
     row(
@@ -72,7 +78,7 @@ LOADER = (
     row(
         "library-conflict",
         "undefined symbol",
-        rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN)\w+)",
+        rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
     ),
     row(
         "library-conflict",
@@ -103,7 +109,11 @@ LOADER = (
         symbol="CUDNN_STATUS_SUBLIBRARY",
     ),
     row(
-        "library-conflict", "cudnn", r"Cannot load symbol (?P<symbol>cudnn\w+)", library="libcudnn"
+        "library-conflict",
+        "cudnn",
+        r"Cannot load symbol (?P<symbol>cudnn\w+)",
+        unless=r"Could not locate|Unable to load any of",
+        library="libcudnn",
     ),
     row(
         "library-conflict",
@@ -125,6 +135,11 @@ LOADER = (
         "cudnn-version-mismatch",
         "loaded runtime cudnn library",
         r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
+    ),
+    row(
+        "cudnn-version-mismatch",
+        "found cudnn version",
+        r"Found cuDNN version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
     ),
     row("cudnn-version-mismatch", "cudnn_status_version_mismatch"),
     row("mkl-version-mismatch", "ijit_", r"undefined symbol: (?P<symbol>iJIT_\w+)"),
@@ -206,7 +221,7 @@ COMPANIONS = (
     row(
         "torchvision-mismatch",
         "torchvision::nms",
-        r"operator torchvision::nms does not exist|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
+        r"(?:operator torchvision::nms does not exist|No such operator torchvision::\w+)|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
     ),
     row("torchvision-mismatch", "load custom c++ ops", r"Couldn't load custom C\+\+ ops"),
     row(
@@ -270,6 +285,17 @@ EXTENSIONS = (
     ),
     row(
         "extension-abi-mismatch",
+        "undefined symbol",
+        r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)",
+        unless=r"\.so|lib(?:torch|c10)",
+    ),
+    row(
+        "extension-abi-mismatch",
+        ".so",
+        rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
+    ),
+    row(
+        "extension-abi-mismatch",
         "specified procedure",
         r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
     ),
@@ -298,7 +324,17 @@ IMPORTS = (
     row(
         "module-shadowed",
         "partially initialized module",
-        r"partially initialized module '(?P<module>torch(?:vision|audio)?|random|dis|types|typing|numpy|queue|copy|inspect)[\w.]*' (?:has no|from)(?!.{0,20}'extension')",
+        r"partially initialized module '(?P<module>torch(?:vision|audio)?|numpy)[\w.]*' (?:has no|from)(?!.{0,20}'extension')",
+    ),
+    row(
+        "module-shadowed",
+        "circular import",
+        rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
+    ),
+    row(
+        "module-shadowed",
+        "cannot import name",
+        rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)",
     ),
     row(
         "module-shadowed",
