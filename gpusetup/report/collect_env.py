@@ -140,6 +140,9 @@ def _os(value: str, source: str) -> Said:
     if family := family_of(value):
         yield Claim(subject="os.family", value=family, source=source, trust=SURE)
         yield Claim(subject="os.name", value=value.partition(" (")[0], source=source)
+        if family == "macos" and re.search(r"\b10\.(?:\d|1[0-5])\b", value):
+            # Apple's own machines begin with macOS 11 (which old programs read as 10.16).
+            yield Claim(subject="os.machine", value="x86_64", source=source)
     if found := re.search(r"\(.{0,24}?(x86_64|arm64|aarch64|AMD64|ppc64le|i686)\)", value):
         yield Claim(subject="os.machine", value=MACHINES[found.group(1).lower()], source=source)
 

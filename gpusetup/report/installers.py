@@ -99,6 +99,7 @@ REQUIREMENT = re.compile(
     r"|No matching distribution found for (?P<only>torch\w*(?:[=<>!~]{1,2}[\w.+*,<>=!~]{1,60})?)"
 )
 LOCKED = re.compile(r"Distribution `torch==(?P<version>[\d.]+)(?:\+(?P<label>\w+))?")
+LOCKED_INDEX = re.compile(rf"\S{{0,16}} @ registry\+{INDEX.pattern}")
 UV_PIN = re.compile(r"(?:you require|depends on|requires|Because|and) torch(?:\{[^}]{1,60}\})?==(?P<version>\d[\d.]*\d)(?:\+(?P<label>\w+))?")  # fmt: skip
 VERSIONS_KEPT = 900
 
@@ -157,6 +158,11 @@ def asked(text: Text) -> Iterator[Fact]:
     for pattern in (LOCKED, UV_PIN):
         if "torch" in text.low and (locked := pattern.search(text.flat[:1_000_000])):
             yield from _pinned(locked, text.source(locked.start()), USUAL)
+            if index := LOCKED_INDEX.match(text.flat, locked.end()):
+                source = text.source(index.start())
+                yield Claim(
+                    subject="wanted.backend", value=index.group(1), source=source, trust=USUAL
+                )
 
 
 def _of_command(command: str, source: str, trust: int) -> Iterator[Fact]:
@@ -192,13 +198,13 @@ def _pinned(found: re.Match[str], source: str, trust: int) -> Iterator[Fact]:
         yield Claim(subject="wanted.backend", value=label, source=source, trust=trust)
 
 
-MISMATCH = re.compile(r"detected CUDA version \((\d{1,2}\.\d)[\d.]*\) (mismatches|has)|Installed CUDA version (\d{1,2}\.\d) does not match")  # fmt: skip
+MISMATCH = re.compile(r"use the same CUDA versions\.', '(\d{1,2}\.\d)', '|detected CUDA version \((\d{1,2}\.\d)[\d.]*\) (?:mismatches|has)|Installed CUDA version (\d{1,2}\.\d) does not match")  # fmt: skip
 
 
 def extension_cuda(text: Text) -> Iterator[Fact]:
     """An extension is built by this nvcc: a torch of the same CUDA is what it needs."""
     if "cuda version" in text.low and (found := MISMATCH.search(text.flat)):
-        version = found.group(1) or found.group(3)
+        version = next(group for group in found.groups() if group)
         source = text.source(found.start())
         yield Claim(subject="wanted.cuda", value=version, source=source, trust=SURE)
 

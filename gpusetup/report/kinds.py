@@ -221,7 +221,7 @@ CUDA = _kinds(
 LIBRARIES = _kinds(
     (
         "cuda-lib-missing",
-        "library",
+        "library module",
         "libcudart.so.11.0: cannot open shared object file; Could not load library",
     ),
     ("library-missing", "library", "any other shared object that the loader does not find"),
@@ -332,7 +332,7 @@ INSTALLING = _kinds(
     ),
     ("requires-python", "needs", "Requires-Python of a distribution, where an installer names it"),
     ("wheel-not-supported", "wheel", "is not a supported wheel on this platform"),
-    ("no-wheel-for-platform", "requirement platform", "uv: no wheels with a matching platform tag"),
+    ("no-wheel-for-platform", "requirement platform what", "uv: no wheels with a matching platform tag"),
     (
         "wrong-index",
         "index status requirement",

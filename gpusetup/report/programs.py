@@ -25,6 +25,7 @@ from gpusetup.report.facts import (
 from gpusetup.report.text import Text
 
 TORCH = r"(\d{1,2}\.\d{1,2}(?:\.\d{1,3})?(?:[abrc.]{1,4}\w{1,16})?(?:\+[\w.]{2,40})?)"
+LABELLED_TORCH = r"(\d{1,2}\.\d{1,2}\.\d{1,3}\+(?:cpu|cu\d{2,3}))"
 PYTHON = r"(\d\.\d{1,2}(?:\.\d{1,2})?)"
 BACKEND = r"(cu\d{2,3}|cpu|rocm[\d.]+|xpu)"
 
@@ -38,6 +39,9 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.version", "torch", rf"\bPyTorch {{1,24}}{TORCH} @", SURE),
     saying("torch.version", "pytorch version (gpu?)", rf"PyTorch version \(GPU\?\): {TORCH}", SURE),
     saying("torch.version", "torch:", rf"[-*] torch: {TORCH}", USUAL),
+    saying("torch.version", "torch", rf"(?<![\w.-])torch\*{{0,2}} ?[:=]\*{{0,2}} {{0,2}}`?{TORCH}(?=[ `,;)]|$)", USUAL),
+    saying("torch.version", "pytorch", rf"\bPyTorch(?: version)?(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?[ :=*`]{{1,6}}{TORCH}(?=[ `,;)]|$)(?! with CUDA)", HINT),
+    saying("torch.version", "torch ", rf"(?<![\w-])torch v?{LABELLED_TORCH}(?![\w.])", GUESS),
     saying("torch.version", "already satisfied: torch", rf"already satisfied: torch(?:[=<>!~]\S{{1,30}})? in .{{3,200}}? \({TORCH}\)", USUAL),
     saying("torch.version", "successfully installed", rf"Successfully installed .{{0,700}}?\btorch-{TORCH}(?= |$)", USUAL),
     saying("torch.version", "torch-", rf"torch-{TORCH}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success", HINT),
@@ -48,8 +52,8 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.cuda_available", "pytorch version (gpu?)", r"PyTorch version \(GPU\?\): \S+ \(False\)", SURE, value=False),
     saying("torch.cuda_available", "available", r"(?:CUDA|GPU) available\??\W{1,24}True\b", SURE, value=True),
     saying("torch.cuda_available", "available", r"(?:CUDA|GPU) available\??\W{1,24}False\b", SURE, value=False),
-    saying("torch.cuda_available", "is_available", r"cuda\.is_available\(\)\)?\W{0,12}True\b", SURE, value=True),
-    saying("torch.cuda_available", "is_available", r"cuda\.is_available\(\)\)?\W{0,12}False\b", SURE, value=False),
+    saying("torch.cuda_available", "is_available", r"cuda\.is_available(?:\(\))?\)?\W{0,12}True\b", SURE, value=True),
+    saying("torch.cuda_available", "is_available", r"cuda\.is_available(?:\(\))?\)?\W{0,12}False\b", SURE, value=False),
     saying("torch.cuda", "torch.version.cuda", r"torch\.version\.cuda\)?\W{1,8}(\d{1,2}\.\d{1,2})\b", SURE),
     saying("torch.cuda", "torch cuda version", r"torch cuda version\W{1,40}(\d{1,2}\.\d{1,2})\b", SURE),
     saying("torch.cuda", "to compile", r"used to compile (?:PyTorch|Pytorch binaries)\W{1,4}(?:were compiled with Cuda )?\(?(\d{1,2}\.\d)", SURE),
@@ -61,12 +65,25 @@ ROWS: tuple[Saying, ...] = (
     saying("python.version", "python-", r"\bPython-(\d\.\d{1,2}\.\d{1,2})\b", SURE),
     saying("python.version", "python", r"(?<![\w>=.])Python[: ]{1,24}(\d\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
     saying("python.version", "python version", rf"python[_ ]version\W{{1,24}}{PYTHON}\b", SURE),
+    saying("python.version", "python version (", rf"Python version \((?:e\.g\.|if)[^)]{{0,24}}\)[ :*`]{{1,6}}{PYTHON}\b", USUAL),
+    saying("python.version", "your python:", rf"Your python: python[= ]{{1,3}}{PYTHON}\b", SURE),
     saying("python.version", "python", r"(?<![\w-])python ?(3\.\d{1,2}\.\d{1,2})\b(?!/)", HINT),
     saying("python.version", "cpython", rf"\bCPython {PYTHON}\b", HINT),
     saying("python.bits", "32 bit (intel)", r"\[MSC v\.\d+ 32 bit \(Intel\)\]", SURE, value="32"),
     saying("python.bits", "64 bit", r"\[MSC v\.\d+ 64 bit \(A(?:MD|RM)64\)\]", SURE, value="64"),
     saying("python.bits", "32-bit", r"(?:32-bit Python|Python [\d.]{1,7}[^.]{0,12}\(?32-bit\)?)", SURE, value="32"),
-    saying("python.bits", "win32.whl", r"cp\d+-win32\.whl", HINT, value="32"),
+    saying("python.bits", "win32.whl", r"(?:Downloading|Using cached|Stored in|Processing) \S{0,200}-win32\.whl", HINT, value="32"),
+    saying("python.bits", "-32", r"[/\\]Python3\d{1,2}-32[/\\]", HINT, value="32"),
+    saying("python.bits", "-win32", r"(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-win32(?![\w.-])", USUAL, value="32"),
+    saying("python.bits", "_i686", r"(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-\w{5,20}_i686(?![\w.-])", USUAL, value="32"),
+    saying("python.bits", ".win32-", r"(?:temp|lib|bdist)\.win32-(?:cpython-)?\d", USUAL, value="32"),
+    saying("python.bits", ".linux-i", r"(?:temp|lib)\.linux-i[3-6]86-(?:cpython-)?\d", USUAL, value="32"),
+    saying("python.bits", "(`win32`)", r"on Windows \(`win32`\)", SURE, value="32"),
+    saying("python.bits", "cpython-", r"\bcpython-3[\w.]{1,10}-(?:windows-x86|linux-i686)-", USUAL, value="32"),
+    saying("python.bits", "maxsize", r"sys\.maxsize\W{1,12}2147483647\b", SURE, value="32"),
+    saying("python.bits", "calcsize", r"struct\.calcsize\(['\"]P['\"]\) ?\* ?8\)?\W{0,12}32\b", SURE, value="32"),
+    saying("python.bits", "32bit", r"\('32bit', '(?:WindowsPE|ELF)?'\)", SURE, value="32"),
+    saying("python.bits", "python platform", r"Python platform: Linux-\S{0,80}-i[3-6]86-", SURE, value="32"),
     saying("python.bits", "-win32", r"Python platform: Windows\S{0,40}-win32\b", USUAL, value="32"),
     saying("os.family", "on win32", r"\] on win32\b", SURE, value="windows"),
     saying("os.family", "on linux", r"\] on linux\d?\b", SURE, value="linux"),
@@ -79,8 +96,17 @@ ROWS: tuple[Saying, ...] = (
     saying("os.family", "platform: ", r"Platform: macOS-", USUAL, value="macos"),
     saying("os.machine", "platform: ", r"Platform: macOS-\S*-(arm64)-", USUAL, value="aarch64"),
     saying("os.name", "on macos", r"You're on (macOS)\b", USUAL),
+    saying("os.family", "you're on", r"You're on macOS\b", SURE, value="macos"),
+    saying("os.family", "you're on", r"You're on Windows\b", SURE, value="windows"),
+    saying("os.family", "you're on", r"You're on Linux\b", SURE, value="linux"),
+    saying("os.machine", "you're on", r"You're on [^`]{3,40}\(`\w{3,30}_(?:aarch64|arm64)`\)", SURE, value="aarch64"),
+    saying("os.machine", "you're on", r"You're on [^`]{3,40}\(`\w{3,30}_(?:x86_64|amd64)`\)", SURE, value="x86_64"),
     saying("toolkit.nvcc", "release ", r"Cuda compilation tools, release (\d{1,2}\.\d{1,2})", SURE),
     saying("toolkit.nvcc", "detected cuda version", r"detected CUDA version \((\d{1,2}\.\d)", SURE),
+    saying("toolkit.nvcc", "detected cuda version (%s)", r"use the same CUDA versions\.', '(\d{1,2}\.\d{1,2})', '", SURE),
+    saying("torch.cuda", "detected cuda version (%s)", r"use the same CUDA versions\.', '\d{1,2}\.\d{1,2}', '(\d{1,2}\.\d{1,2})'", SURE),
+    saying("wanted.backend", "was built for", r"was built for: ?PyTorch \d[\w.]*\+(cu\d{2,3}) with CUDA \w+ \(you have \d[\w.]*\+cpu\)", USUAL),
+    saying("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
     saying("toolkit.nvcc", "installed cuda version", r"Installed CUDA version (\d{1,2}\.\d)", USUAL),
     saying("toolkit.nvcc", "nvcc version", r"nvcc version\W{1,40}(\d{1,2}\.\d{1,2})", USUAL),
     saying("toolkit.home", "cuda_home", r"CUDA_HOME\W{1,24}((?:/|[A-Z]:\\)[\w./\\ -]{3,80}?)(?=['\"]| [A-Z]|$)", HINT),
@@ -110,7 +136,9 @@ def _understood(claim: Claim) -> Iterator[Fact]:
         cuda = cuda_of_number(value)
         yield Claim(subject="driver.cuda", value=cuda, source=claim.source, trust=SURE)
     elif claim.subject == "python.bits":
-        yield Claim(subject="python.bits", value=int(value), source=claim.source, trust=SURE)
+        yield Claim(
+            subject="python.bits", value=int(value), source=claim.source, trust=claim.trust
+        )
     elif claim.subject == "torch.cuda" and value.isdigit():
         cuda = cuda_of_number(value)
         yield Claim(subject="torch.cuda", value=cuda, source=claim.source)

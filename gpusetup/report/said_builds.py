@@ -16,6 +16,11 @@ ROWS = (
     ),
     row(
         "cuda-toolkit-mismatch",
+        "detected cuda version (%s)",
+        r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'",
+    ),
+    row(
+        "cuda-toolkit-mismatch",
         "installed cuda version",
         r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)",
     ),

@@ -127,7 +127,7 @@ ROWS = (
     row(
         "jit-arch-rejected",
         "unsupported gpu architecture",
-        r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '(?P<arch>compute_\w+)'",
+        r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\w+)",
     ),
     row(
         "jit-arch-rejected",

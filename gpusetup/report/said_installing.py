@@ -46,6 +46,13 @@ WHEELS = (
         rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
     ),
     row(
+        "no-matching-distribution",
+        "tools.nnwrap",
+        r"No module named '?tools\.nnwrap",
+        requirement="torch",
+        none_found="true",
+    ),
+    row(
         "wheel-not-supported",
         "is not a supported wheel",
         r"(?P<wheel>[\w.+%-]+\.whl) is not a supported wheel on this platform",
@@ -64,6 +71,7 @@ WHEELS = (
         "no-wheel-for-platform",
         "unable to find installation candidates",
         r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))",
+        what="Python or system",
     ),
     row(
         "no-wheel-for-platform",
@@ -130,12 +138,17 @@ RESOLVERS = (
     row(
         "conda-cuda-virtual-missing",
         "__cuda",
-        r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?: ?[=<>]{1,2} ?[\w.*]+)?)",
+        r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?!==\d+\.\d+=0)(?: ?[=<>]{1,2} ?[\w.*]+)?)",
     ),
     row(
         "conda-cuda-virtual-missing",
         "__cuda",
         r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",
+    ),
+    row(
+        "driver-too-old",
+        "conflicting with __cuda",
+        r"has constraint __cuda >=(?P<cuda>\d+\.\d+) conflicting with __cuda-(?P<driver_cuda>\d+\.\d+)-",
     ),
     row("conda-cuda-virtual-missing", "__cuda", r"MatchSpec\(\"(?P<needed>__cuda\S{0,12})\"\)"),
     row(

@@ -31,6 +31,12 @@ LOADER = (
     ),
     row(
         "cuda-lib-missing",
+        "cuda_setup: warning!",
+        r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found",
+        module="bitsandbytes",
+    ),
+    row(
+        "cuda-lib-missing",
         "could not load library",
         r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: (?P=library): cannot open",
     ),
@@ -83,7 +89,7 @@ LOADER = (
     row(
         "library-conflict",
         "undefined symbol",
-        r"lib(?:torch_cuda\w*|torch_python|torch_cpu|torch|c10_cuda|caffe2\w*)\.so: undefined symbol: (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|curand|cusolver|nvrtc|nvml|_nv|__cuda)\w*)",
+        r"lib(?:torch_cuda\w*|torch_python|torch_cpu|torch|c10_cuda|caffe2\w*)\.so: undefined symbol: (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|cufile|cupti|curand|cusolver|nvrtc|nvml|nvshmem|nvtx|_nv|__cuda)\w*)(?:, version (?P<library>lib\S+))?",
     ),
     row(
         "library-conflict",
@@ -250,6 +256,22 @@ COMPANIONS = (
     ),
     row(
         "torchaudio-mismatch",
+        "_torch_sox",
+        r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)",
+    ),
+    row(
+        "torchaudio-mismatch",
+        "symbol not found",
+        r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
+    ),
+    row(
+        "torchvision-mismatch",
+        "symbol not found",
+        r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
+        unless="Failed to load image Python extension",
+    ),
+    row(
+        "torchaudio-mismatch",
         "torchaudio",
         r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
     ),
@@ -280,7 +302,18 @@ EXTENSIONS = (
     row(
         "extension-abi-mismatch",
         "undefined symbol",
-        rf"(?P<module>(?!torchvision|torchaudio|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)(?:\.[\w-]+)*\.so: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+        rf"(?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})(?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+    ),
+    row(
+        "extension-abi-mismatch",
+        "symbol not found",
+        rf"dlopen\((?:[^()]{{0,200}}/)?(?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})(?:\.[\w-]{{1,40}}){{0,3}}, \w{{1,10}}\): Symbol not found: (?P<symbol>{TORCH_SYMBOL})",
+        unless=r"torch(?:audio|vision)[/\\]|_torch_sox",
+    ),
+    row(
+        "extension-abi-mismatch",
+        "undefined symbol",
+        rf"(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)(?:\.[\w-]+)*\.so: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
         unless=r"torch(?:audio|vision)[/\\]",
     ),
     row(

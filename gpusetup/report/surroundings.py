@@ -17,7 +17,7 @@ NAMES = (
     r"|WORLD_SIZE|LOCAL_RANK|KUBERNETES_SERVICE_HOST"
 )
 VARIABLES = (
-    re.compile(rf"environ(?:\.get\()?\[?['\"]({NAMES})['\"][\])]\s?[:=]\s?(?:['\"](?=[^'\"]*['\"]))?([^\s'\")]{{0,400}})"),
+    re.compile(rf"environ(?:\.get\()?\[?['\"]({NAMES})['\"][\])]\s?[:=]\s?(?:[frb]?['\"](?=[^'\"]*['\"]))?([^\s'\")]{{0,400}})"),
     re.compile(rf"(?:set|\$env:)\s?({NAMES})\s?=\s?['\"]?([^\s'\"]{{0,400}})"),
     re.compile(rf"^\s*({NAMES}): {{1,6}}(\S{{1,200}})$"),
     re.compile(rf"echo \$\{{?({NAMES})\}}?\s+(\S{{1,1000}})"),

@@ -104,11 +104,12 @@ def source_of(case: Case, subject: str) -> str:
 
 
 def told(events: tuple[Event, ...]) -> tuple[Evidence, ...]:
-    """Events as evidence, three at most."""
-    return tuple(
+    """Events as evidence, three lines at most, each once."""
+    lines = (
         Evidence(source=event.source or "event", text=event.text or _values(event))
-        for event in events[:3]
+        for event in events
     )
+    return tuple(dict.fromkeys(lines))[:3]
 
 
 def _values(event: Event) -> str:
@@ -158,7 +159,11 @@ def cuda_errors(case: Case, *codes: int) -> tuple[Event, ...]:
 def asked_for_cuda(case: Case) -> bool:
     """Whether a program looked for CUDA and did not get it."""
     in_vain = case.snapshot.torch.cuda_available is False or case.snapshot.cuda_api.init_code
-    return bool(in_vain or events(case, "torch-not-compiled-with-cuda", "cuda-unavailable"))
+    beside = case.snapshot.torch.backend == "cpu" and any(
+        event.values.get("built_cuda") for event in events(case, "extension-abi-mismatch")
+    )
+    said = events(case, "torch-not-compiled-with-cuda", "cuda-unavailable")
+    return bool(in_vain or said or beside)
 
 
 BESIDE_THE_POINT = (

@@ -287,8 +287,8 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "torch-half-installed": (*BROKEN_TORCH, *COMPANIONS),
     "rocm-wheel-on-nvidia": (*BROKEN_TORCH, *COMPANIONS),
     "xpu-wheel-on-nvidia": (*BROKEN_TORCH, *COMPANIONS),
-    "torch-cpu-build": BROKEN_TORCH,
-    "driver-too-old": (*NO_DEVICE, "container-hook-failed"),
+    "torch-cpu-build": (*BROKEN_TORCH, "extension-abi-mismatch"),
+    "driver-too-old": (*NO_DEVICE, "container-hook-failed", "resolver-conflict"),
     "arch-too-new-for-wheel": ("gpu-check-failed", "no-kernel-image", "extension-arch-mismatch"),
     "arch-too-old-for-wheel": (
         "gpu-check-failed",
