@@ -332,7 +332,11 @@ INSTALLING = _kinds(
     ),
     ("requires-python", "needs", "Requires-Python of a distribution, where an installer names it"),
     ("wheel-not-supported", "wheel", "is not a supported wheel on this platform"),
-    ("no-wheel-for-platform", "requirement platform what", "uv: no wheels with a matching platform tag"),
+    (
+        "no-wheel-for-platform",
+        "requirement platform what",
+        "uv: no wheels with a matching platform tag",
+    ),
     (
         "wrong-index",
         "index status requirement",

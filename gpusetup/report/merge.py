@@ -319,7 +319,17 @@ def _spoken_of(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
         Gpu(name=values["gpu"], compute_capability=Capability.parse(values["capability"]))
         for values in named
     )
-    return tuple(dict.fromkeys(found)) or snapshot.gpus
+    return tuple(dict.fromkeys(found)) or _compiled_for(snapshot) or snapshot.gpus
+
+
+def _compiled_for(snapshot: Snapshot) -> tuple[Gpu, ...]:
+    """The GPU that a compiler inside the program (Triton's ptxas, LLVM) was asked to compile for."""
+    for event in snapshot.events:
+        arch = event.values.get("arch", "").rstrip("af")
+        if event.kind == "jit-arch-rejected" and arch.startswith("sm_") and arch[3:].isdigit():
+            capability = Capability.parse(f"{arch[3:-1]}.{arch[-1]}") if len(arch) > 4 else None
+            return (Gpu(name="unknown", compute_capability=capability),) if capability else ()
+    return ()
 
 
 def _visible(snapshot: Snapshot) -> tuple[Gpu, ...] | None:

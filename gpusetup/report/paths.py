@@ -105,15 +105,17 @@ def environments(flat: str) -> Iterator[Fact]:
             return
 
 
-STDLIB = frozenset(
-    "abc ast asyncio bisect builtins bz2 calendar code codecs collections contextlib copy copyreg ctypes"
-    " dataclasses datetime decimal difflib dis email enum fnmatch fractions functools gc getpass glob gzip"
-    " hashlib heapq http importlib inspect io ipaddress itertools json keyword linecache locale logging lzma"
-    " math mimetypes multiprocessing numbers opcode operator os parser pathlib pickle pickletools platform"
-    " pprint profile pstats queue random re reprlib sched secrets select selectors shelve shutil signal site"
-    " socket ssl stat statistics string struct subprocess symbol sys tarfile tempfile test textwrap threading"
-    " time timeit token tokenize trace traceback types typing unittest urllib uuid warnings weakref xml zipfile".split()
+NAMES = (
+    "abc ast asyncio bisect builtins bz2 calendar code codecs collections contextlib copy copyreg"
+    " ctypes dataclasses datetime decimal difflib dis email enum fnmatch fractions functools gc"
+    " getpass glob gzip hashlib heapq http importlib inspect io ipaddress itertools json keyword"
+    " linecache locale logging lzma math mimetypes multiprocessing numbers opcode operator os parser"
+    " pathlib pickle pickletools platform pprint profile pstats queue random re reprlib sched secrets"
+    " select selectors shelve shutil signal site socket ssl stat statistics string struct subprocess"
+    " symbol sys tarfile tempfile test textwrap threading time timeit token tokenize trace traceback"
+    " types typing unittest urllib uuid warnings weakref xml zipfile"
 )
+STDLIB = frozenset(NAMES.split())
 """Modules that torch's import needs: a file of that name in the working folder hides them."""
 
 LOCAL = re.compile(r'File "((?:[^"/\\]{0,80}[/\\]){0,12}(\w{2,16})\.py)", line \d+')

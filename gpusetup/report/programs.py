@@ -136,9 +136,7 @@ def _understood(claim: Claim) -> Iterator[Fact]:
         cuda = cuda_of_number(value)
         yield Claim(subject="driver.cuda", value=cuda, source=claim.source, trust=SURE)
     elif claim.subject == "python.bits":
-        yield Claim(
-            subject="python.bits", value=int(value), source=claim.source, trust=claim.trust
-        )
+        yield Claim(subject="python.bits", value=int(value), source=claim.source, trust=claim.trust)
     elif claim.subject == "torch.cuda" and value.isdigit():
         cuda = cuda_of_number(value)
         yield Claim(subject="torch.cuda", value=cuda, source=claim.source)

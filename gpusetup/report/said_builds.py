@@ -133,7 +133,11 @@ ROWS = (
     ),
     row("triton-build-failed", "-lcuda", r"cannot find (?P<lacks>-lcuda)\b(?!rt)"),
     row("triton-build-failed", "python.h", r"(?P<lacks>Python\.h): No such file"),
-    row("triton-build-failed", "include file", r"include file '(?P<lacks>Python\.h|cuda\.h)' not found"),
+    row(
+        "triton-build-failed",
+        "include file",
+        r"include file '(?P<lacks>Python\.h|cuda\.h)' not found",
+    ),
     row("triton-build-failed", "cuda.h", r"error: (?P<lacks>cuda\.h): No such file"),
     row("triton-build-failed", "libcuda.so cannot found", lacks="libcuda.so"),
     row(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Event, Evidence, Finding, Fix
+from gpusetup.model import Event, Evidence, Finding, Fix, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import Case, cuda_needed, error, events, on, shown, told
 from gpusetup.rules.messages import Message, said
@@ -73,15 +73,55 @@ def _most_telling(heard: tuple[Event, ...]) -> Event:
     return max(heard, key=lambda event: len(event.values))
 
 
+DISTRIBUTIONS = {
+    "flash-attn": (
+        "flash_attn_cuda flash_attn_2_cuda flash_attn_3_cuda dropout_layer_norm rotary_emb"
+        " fused_dense_lib xentropy_cuda_lib"
+    ),
+    "causal-conv1d": "causal_conv1d_cuda",
+    "mamba-ssm": "selective_scan_cuda",
+    "exllamav2": "exllamav2_ext",
+    "auto-gptq": "autogptq_cuda_64 autogptq_cuda_256 exllama_kernels exllamav2_kernels",
+    "autoawq-kernels": "awq_ext awq_v2_ext",
+    "git+https://github.com/NVIDIA/apex.git": (
+        "apex apex_C amp_C fused_layer_norm_cuda fused_weight_gradient_mlp_cuda syncbn"
+    ),
+    "git+https://github.com/facebookresearch/detectron2.git": "detectron2",
+    "git+https://github.com/facebookresearch/pytorch3d.git": "pytorch3d",
+    "sageattention": "_qattn_sm80 _qattn_sm89 _qattn_sm90 _fused",
+}
+"""What pip installs -> the compiled modules in it whose names do not say so (their setup files)."""
+
+OWNER = {module: name for name, modules in DISTRIBUTIONS.items() for module in modules.split()}
+
+ASK_TORCH = ("-c", "import torch; print(torch.__version__, torch.version.cuda)")
+
+
+def distribution_of(module: str) -> str | None:
+    """The distribution that a compiled module belongs to; None for a name that says nothing.
+
+    >>> [distribution_of(name) for name in ("flash_attn_2_cuda", "torch_scatter", "_C")]
+    ['flash-attn', 'torch-scatter', None]
+    """
+    top = module.partition(".")[0]
+    if top in OWNER:
+        return OWNER[top]
+    return None if top.startswith("_") else top.replace("_", "-")
+
+
 def _extension_anew(case: Case, module: str | None, torch: str | None) -> tuple[str, ...]:
-    name = (module or "EXTENSION").partition(".")[0].replace("_", "-")
+    source = distribution_of(module or "_")
+    if source is None:
+        return (ways.command(case, "python", *ASK_TORCH),)
+    name = source.rpartition("/")[2].removesuffix(".git")
     label = (torch or "").partition("+")[2]
     remove = ways.pip(case, "uninstall", "-y", name)
     if name == "xformers" and label.startswith("cu"):
         # Its wheels pin their torch, so that with torch named the one that fits is found.
         only_there = (*ways.torch_index(case, label), name, f"torch=={torch}")
         return (remove, ways.pip(case, "install", *only_there))
-    again = ("--no-build-isolation", "--no-cache-dir", "--no-binary", name, name)
+    built = () if source.startswith("git+") else ("--no-binary", name)
+    again = ("--no-build-isolation", "--no-cache-dir", *built, source)
     return (remove, ways.pip(case, "install", *again))
 
 
@@ -126,6 +166,64 @@ def _toolkit_home(case: Case, cuda: str | None) -> tuple[str, ...]:
     )
 
 
+NVCC_KNOWS = {
+    "75": "10.0", "80": "11.0", "86": "11.1", "87": "11.4", "89": "11.8", "90": "11.8",
+    "100": "12.8", "101": "12.8", "120": "12.8", "103": "12.9", "121": "12.9", "110": "13.0",
+}  # fmt: skip
+"""An architecture -> the first toolkit whose nvcc compiles for it (CUDA release notes)."""
+
+NVCC_DROPPED = {"30": "11.0", "32": "11.0", "35": "12.0", "37": "12.0"} | dict.fromkeys(
+    ("50", "52", "53", "60", "61", "62", "70", "72"), "13.0"
+)
+"""An architecture -> the first toolkit whose nvcc no longer does (CUDA release notes)."""
+
+
+def toolkit_lacks_architecture(case: Case) -> Iterator[Finding]:
+    """nvcc does not compile for an architecture that the build asks for."""
+    heard = tuple(
+        e for e in events(case, "jit-arch-rejected") if e.values.get("compiler", "") == "nvcc"
+    )
+    if not heard:
+        return
+    arch = heard[0].values.get("arch", "")
+    number = arch.partition("_")[2].rstrip("af")
+    nvcc, torch = case.snapshot.toolkit.nvcc, cuda_needed(case.snapshot.torch)
+    first, gone = NVCC_KNOWS.get(number), NVCC_DROPPED.get(number)
+    dropped = gone is not None and (nvcc is None or parsed(nvcc) >= parsed(gone))
+    since = f": toolkits from {gone} on dropped it" if dropped and gone else ""
+    since = f": toolkits know it from {first} on" if first else since
+    yield error(
+        "cuda-toolkit-mismatch-extension-build",
+        f"nvcc{f' (CUDA {nvcc})' if nvcc else ''} does not compile for {arch or 'this GPU'}{since}",
+        detail="An extension needs a toolkit of torch's CUDA major which knows the GPU.",
+        evidence=told(heard),
+        fix=Fix(
+            text=_toolkit_for(torch, first, gone if dropped else None),
+            commands=_toolkit_home(case, _best_toolkit(torch, first)) or ("nvcc --version",),
+        ),
+    )
+
+
+def _best_toolkit(torch: str | None, first: str | None) -> str | None:
+    """torch's own CUDA where it knows the architecture, else the first one that does."""
+    if torch and first:
+        return max(torch, first, key=parsed)
+    return torch or first
+
+
+def _toolkit_for(torch: str | None, first: str | None, gone: str | None) -> str:
+    if gone:
+        return (
+            f"Build for the GPU that is there only (TORCH_CUDA_ARCH_LIST), or with a toolkit older "
+            f"than {gone} and a torch of the same CUDA"
+        )
+    least = f", {first} or newer" if first else ""
+    text = f"Build with a toolkit of torch's CUDA{f' ({torch})' if torch else ''}{least}"
+    if torch and first and parsed(torch) < parsed(first):
+        text += f"; torch itself must then be a build for CUDA {first} or newer"
+    return f"{text}: let CUDA_HOME name it and its nvcc be first on PATH"
+
+
 def toolkit_missing(case: Case) -> Iterator[Finding]:
     """An extension build finds no toolkit."""
     heard = events(case, "cuda-toolkit-missing")
@@ -136,9 +234,10 @@ def toolkit_missing(case: Case) -> Iterator[Finding]:
     conda = case.snapshot.conda.prefix or case.installer == "conda"
     way = "conda" if conda else "apt" if ways.distribution(case) in ("ubuntu", "debian") else ""
     rows = {
-        "conda": f"conda install -c nvidia cuda-toolkit={minor or 'VERSION'}",
-        "apt": f"sudo apt install cuda-toolkit-{(minor or 'VERSION').replace('.', '-')}",
+        "conda": f"conda install -c nvidia cuda-toolkit={minor}",
+        "apt": f"sudo apt install cuda-toolkit-{(minor or '').replace('.', '-')}",
     }
+    ask = () if minor else (ways.command(case, "python", *ASK_TORCH),)
     home = ("export CUDA_HOME=$CONDA_PREFIX",) if conda else _toolkit_home(case, minor)
     yield error(
         "cuda-toolkit-missing",
@@ -148,7 +247,7 @@ def toolkit_missing(case: Case) -> Iterator[Finding]:
         fix=Fix(
             text=f"Install the CUDA toolkit {minor or 'of the CUDA that torch was built with'} and "
             "let CUDA_HOME name it; or look for a prebuilt wheel of the extension",
-            commands=(*((rows[way],) if way else ()), *home, "nvcc --version"),
+            commands=(*((rows[way],) if way and minor else ask), *home, "nvcc --version"),
             needs_root=way == "apt",
         ),
     )
@@ -165,5 +264,6 @@ RULES = (
     extension_messages,
     extension_abi_mismatch,
     toolkit_mismatch,
+    toolkit_lacks_architecture,
     toolkit_missing,
 )

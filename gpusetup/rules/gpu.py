@@ -100,6 +100,9 @@ STOPS_EARLIER = (
     "torch-missing",
     "glibc-too-old",
     "library-conflict",
+    "extension-abi-mismatch",
+    "torchvision-mismatch",
+    "torchaudio-mismatch",
     "dll-missing",
     "pagefile-too-small",
 )

@@ -79,6 +79,8 @@ def _own_libraries_first(case: Case, clash: tuple[Event, ...]) -> Fix:
                 "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib",
             ),
         )
+    if shared := _in_one_folder(case):
+        return _one_of_two(case, *shared)
     if on(case, "windows"):
         return Fix(
             text="Take the folders of other CUDA and cuDNN versions out of PATH for torch, and "
@@ -89,6 +91,35 @@ def _own_libraries_first(case: Case, clash: tuple[Event, ...]) -> Fix:
     if again:
         text += "; where that does not help, two installs lie over each other: install torch anew"
     return Fix(text=text, commands=("unset LD_LIBRARY_PATH", *again))
+
+
+ONE_FOLDER = ("nvidia-cudnn", "nvidia-nccl", "nvidia-cusparselt", "nvidia-nvshmem")
+"""Their wheels for CUDA 12 and for CUDA 13 unpack into one folder: the last one installed wins."""
+
+
+def _in_one_folder(case: Case) -> tuple[Package, Package] | None:
+    """A library of two CUDA majors in one folder: the one of torch's major, and the other."""
+    listed = case.snapshot.packages or ()
+    torch = case.snapshot.torch
+    needed = cuda_needed(torch) or (case.resolution.build.cuda if case.resolution.build else None)
+    major = (needed or "").partition(".")[0]
+    for name in ONE_FOLDER:
+        both = {_cuda_major(p.name): p for p in listed if p.name.startswith(f"{name}-cu")}
+        if major in both and len(both) > 1:
+            return both[major], next(p for m, p in both.items() if m != major)
+    return None
+
+
+def _one_of_two(case: Case, own: Package, other: Package) -> Fix:
+    exact = f"{own.name}=={own.version}"
+    return Fix(
+        text=f"{other.name} and {own.name} lie in one folder: remove both, and install {own.name} "
+        "anew",
+        commands=(
+            ways.pip(case, "uninstall", "-y", other.name, own.name),
+            ways.pip(case, "install", "--no-deps", exact),
+        ),
+    )
 
 
 def libcuda_stub(case: Case) -> Iterator[Finding]:
@@ -150,12 +181,26 @@ def cuda_lib_missing(case: Case) -> Iterator[Finding]:
             *told(said),
             *(shown(case, "packages", f"{p.name} {p.version}: files are missing") for p in cut[:3]),
         ),
-        fix=_reinstall(case, cut) if cut else _with_libraries(case, name),
+        fix=_reinstall(case, cut) if cut else _with_libraries(case, name, _asked_by(said)),
     )
 
 
-def _with_libraries(case: Case, library: str) -> Fix:
+def _asked_by(said: tuple[Event, ...]) -> str | None:
+    """The package that looked for the library, where its message says so."""
+    return next((e.values["module"] for e in said if e.values.get("module")), None)
+
+
+def _with_libraries(case: Case, library: str, module: str | None) -> Fix:
     """torch anew with its libraries; an extension of another CUDA must be built for torch's."""
+    if module:
+        return Fix(
+            text=f"Install the current {module}, which finds the CUDA libraries that torch brings; "
+            "torch itself must be a CUDA build (the last command prints its CUDA)",
+            commands=(
+                ways.pip(case, "install", "--upgrade", module),
+                ways.command(case, "python", "-c", "import torch; print(torch.version.cuda)"),
+            ),
+        )
     way = ways.install_torch(case, "Install torch with its libraries. ")
     needed = cuda_needed(case.snapshot.torch)
     text = "If an extension asks for it (the traceback names its file): install the extension's "

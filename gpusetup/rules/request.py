@@ -49,7 +49,7 @@ def wanted_requests(machine: Snapshot, catalog: Catalog) -> tuple[Request, ...]:
         installed_request(machine),
         Request(),
     )
-    refused = shown_refused(machine)
+    refused = shown_refused(machine) and not is_known(asked, catalog)
     kept = tuple(r for r in looser if r is not None and (r.backend == "auto" or not refused))
     return tuple(r for index, r in enumerate(kept) if r not in kept[:index])
 
@@ -69,6 +69,12 @@ def backends_for(machine: Snapshot, catalog: Catalog) -> tuple[str, ...]:
     same = sorted((cuda, b) for cuda, b in known if cuda.major == own.major)
     below = [b for cuda, b in same if cuda.release[:2] <= own.release[:2]]
     return (*reversed(below), *(b for _, b in same if b not in below))
+
+
+def is_known(asked: Request, catalog: Catalog) -> bool:
+    """Whether that release was built for that backend: then the index is not at fault."""
+    torch = (asked.torch or "").removeprefix("==")
+    return any(row.torch == torch and row.backend == asked.backend for row in catalog.builds)
 
 
 def shown_refused(machine: Snapshot) -> bool:

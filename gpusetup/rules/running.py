@@ -17,6 +17,7 @@ from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
     cuda_errors,
+    cuda_needed,
     error,
     events,
     gib,
@@ -232,7 +233,9 @@ def _newer_driver(case: Case, instead: str) -> Fix:
 
 def jit_arch_rejected(case: Case) -> Iterator[Finding]:
     """The compiler that runs inside the program does not know the GPU's architecture."""
-    heard = events(case, "jit-arch-rejected")
+    heard = tuple(
+        e for e in events(case, "jit-arch-rejected") if e.values.get("compiler") != "nvcc"
+    )
     if not heard:
         return
     values = heard[0].values
@@ -240,6 +243,9 @@ def jit_arch_rejected(case: Case) -> Iterator[Finding]:
     triton = "ptxas" in compiler.lower() or "triton" in compiler.lower()
     way = ways.install_torch(case, "Take a torch with a newer CUDA, whose compiler knows it. ")
     newer = "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas"
+    if triton and not _is_newer_cuda(case):
+        way = Fix(text="Let Triton use a newer toolkit's ptxas", commands=())
+    or_triton = triton and bool(way.commands)
     yield error(
         "jit-arch-rejected",
         f"{compiler} does not know the architecture {arch or 'of this GPU'}",
@@ -247,10 +253,16 @@ def jit_arch_rejected(case: Case) -> Iterator[Finding]:
         "(fusers, jiterator, torch.compile) does not.",
         evidence=told(heard),
         fix=Fix(
-            text=way.text + ("; or let Triton use a newer toolkit's ptxas" if triton else ""),
+            text=way.text + ("; or let Triton use a newer toolkit's ptxas" if or_triton else ""),
             commands=(*way.commands, *((newer,) if triton and on(case, "linux") else ())),
         ),
     )
+
+
+def _is_newer_cuda(case: Case) -> bool:
+    """Whether the build to be installed brings a newer CUDA than the torch that is there."""
+    build, own = case.resolution.build, cuda_needed(case.snapshot.torch)
+    return own is None or bool(build and build.cuda and parsed(build.cuda) > parsed(own))
 
 
 PROGRAM_CODES = {

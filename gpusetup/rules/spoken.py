@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.rules import engines, extensions, installing, parallel, running, wheels
+from gpusetup.rules import engines, extensions, installing, parallel, running, tags, wheels
 from gpusetup.rules.case import Rule
 
 RULES: tuple[Rule, ...] = (
@@ -11,6 +11,7 @@ RULES: tuple[Rule, ...] = (
     *running.RULES,
     *parallel.RULES,
     *installing.RULES,
+    *tags.RULES,
     *wheels.RULES,
 )
 """Every rule that needs an event."""

@@ -45,9 +45,11 @@ def requirement(text: str) -> tuple[str, str | None, str | None]:
 
     >>> requirement("torch==2.5.1+cu124"), requirement("Torchvision>=0.20")
     (('torch', '2.5.1', 'cu124'), ('torchvision', None, None))
+    >>> requirement("torch (2.5.1+cu124)")
+    ('torch', '2.5.1', 'cu124')
     """
     name = re.match(r"[A-Za-z0-9._-]*", text.strip())
-    found = re.search(r"==\s*([0-9][^,;\s+]*)(?:\+([A-Za-z0-9.]+))?", text)
+    found = re.search(r"(?:==\s*| \()([0-9][^,;\s+)]*)(?:\+([A-Za-z0-9.]+))?", text)
     return (
         (name.group() if name else "").lower().replace("_", "-"),
         found.group(1) if found else None,
@@ -67,7 +69,7 @@ def _why_no_file(
         return "no-wheel-for-platform"
     if name == "torch" and version and _is_intel_mac(case, version, offered):
         return "no-wheel-for-platform"
-    if _no_python_for(case, torch_of(case, name, version), label or index):
+    if no_python_for(case, torch_of(case, name, version), label or index):
         return "python-no-wheel"
     if label and not index and any("+" not in one for one in offered):
         # A local label is only in torch's own index.
@@ -160,16 +162,25 @@ def _elsewhere(case: Case, version: str | None, label: str | None) -> bool:
     return not here
 
 
-def _no_python_for(case: Case, version: str | None, label: str | None) -> bool:
-    """Whether it has wheels for this platform, and none for this Python."""
-    tag = python_tag(case)
+def _rows_here(case: Case, version: str | None, label: str | None) -> list[TorchBuild]:
     os = case.snapshot.os
-    rows = [
+    return [
         r
         for r in _rows(case, version, label)
         if os.family in (None, r.os) and os.machine in (None, r.machine)
     ]
+
+
+def no_python_for(case: Case, version: str | None, label: str | None) -> bool:
+    """Whether it has wheels for this platform, and none for this Python."""
+    tag, rows = python_tag(case), _rows_here(case, version, label)
     return bool(tag and rows and not any(tag in r.pythons for r in rows))
+
+
+def has_python_for(case: Case, version: str | None, label: str | None) -> bool:
+    """Whether it has a wheel for a 64-bit CPython of the version that the text shows."""
+    tag = python_tag(case)
+    return bool(tag and version and any(tag in r.pythons for r in _rows_here(case, version, label)))
 
 
 TITLES = {
@@ -195,13 +206,15 @@ def _no_file(case: Case, event: Event, id: str) -> Finding:
 def _other_file(case: Case, event: Event, id: str) -> Fix:
     """Another index, or another Python: with the build that the resolver found."""
     if id == "python-no-wheel":
-        name, version, _ = requirement(event.values.get("requirement", ""))
-        return other_python(case, torch_of(case, name, version))
+        name, version, label = requirement(event.values.get("requirement", ""))
+        return other_python(case, torch_of(case, name, version), label)
     return ways.install_torch(case, "Ask for what exists. ")
 
 
-def other_python(case: Case, version: str | None) -> Fix:
+def other_python(case: Case, version: str | None, label: str | None = None) -> Fix:
     """A Python that this torch has wheels for; or the torch that this Python has."""
+    if has_python_for(case, version, label):
+        return _whole_python(case, version or "")
     python = python_for(case, version)
     build = ways.chosen(case)
     if version is None and case.snapshot.python.version and build is not None:
@@ -218,6 +231,27 @@ def other_python(case: Case, version: str | None) -> Fix:
             ways.command(case, "gpusetup", "install", "--venv", ".venv", *words),
         ),
         python=python,
+    )
+
+
+ASK_PYTHON = (
+    "import sys, struct, platform; print(sys.version, struct.calcsize('P') * 8, platform.machine())"
+)
+
+
+def _whole_python(case: Case, version: str) -> Fix:
+    """The wheel is there for a 64-bit CPython: then the installer runs in another kind."""
+    tag = python_tag(case) or ""
+    return Fix(
+        text=f"torch {version} has a wheel for a 64-bit CPython {tag}, so the one that the "
+        "installer runs in is of another kind (32 bits, ARM, PyPy, a musl system) or another "
+        "version: the first command shows it. Make an environment with a 64-bit one",
+        commands=(
+            ways.command(case, "python", "-c", ASK_PYTHON),
+            ways.command(case, "uv", "venv", "--python", tag, ".venv"),
+            ways.command(case, "gpusetup", "install", "--venv", ".venv", "--torch", version),
+        ),
+        python=tag,
     )
 
 
@@ -311,25 +345,6 @@ def _for_this_wheel(case: Case, wheel: str, id: str) -> Fix:
     )
 
 
-def python_without_wheel(case: Case) -> Iterator[Finding]:
-    """An installer that says itself which of Python and platform has no wheel."""
-    for kind, values in (("python-no-wheel", "python"), ("no-wheel-for-platform", "platform")):
-        heard = events(case, kind)
-        if not heard:
-            continue
-        asked = heard[0].values.get("requirement") or "torch"
-        here = heard[0].values.get(values)
-        what = "Python" if kind == "python-no-wheel" else "system"
-        yield error(
-            kind,
-            f"{asked} has no wheel for this {what}{f' ({here})' if here else ''}",
-            evidence=told(heard),
-            fix=other_python(case, torch_of(case, *requirement(asked)[:2]))
-            if kind == "python-no-wheel"
-            else ways.install_torch(case, "Ask for what exists. "),
-        )
-
-
 def wrong_index(case: Case) -> Iterator[Finding]:
     """An index, or a local label, that is not there."""
     heard = events(case, "wrong-index")
@@ -364,7 +379,6 @@ def conda_not_found(case: Case) -> Iterator[Finding]:
 RULES = (
     no_matching_distribution,
     wheel_not_supported,
-    python_without_wheel,
     wrong_index,
     conda_not_found,
 )

@@ -1,0 +1,71 @@
+"""No wheel with a tag of this Python or of this system: what uv and poetry say of it themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Event, Finding
+from gpusetup.rules import ways
+from gpusetup.rules.case import Case, error, events, shown, told
+from gpusetup.rules.wheels import no_python_for, other_python, requirement, torch_of
+
+
+def without_wheel(case: Case) -> Iterator[Finding]:
+    """An installer that says itself which of Python and platform has no wheel."""
+    python, system = events(case, "python-no-wheel"), events(case, "no-wheel-for-platform")
+    if python or (system and _is_of_python(case, system[0])):
+        yield _no_python(case, (*python, *system))
+    elif system:
+        yield _no_system(case, system)
+
+
+def _is_of_python(case: Case, event: Event) -> bool:
+    """Whether the wheels that are there are for other Pythons, where the message leaves it open."""
+    name, version, label = requirement(event.values.get("requirement", ""))
+    left_open = not event.values.get("platform")
+    return bool(left_open and version and no_python_for(case, torch_of(case, name, version), label))
+
+
+def _no_python(case: Case, heard: tuple[Event, ...]) -> Finding:
+    """Releases of one pin may lack the Python, others the system: another Python helps first."""
+    asked = heard[0].values.get("requirement") or "torch"
+    here = heard[0].values.get("python")
+    name, version, label = requirement(asked)
+    return error(
+        "python-no-wheel",
+        f"{asked} has no wheel for this Python{f' ({here})' if here else ''}",
+        evidence=told(heard),
+        fix=other_python(case, torch_of(case, name, version), label),
+    )
+
+
+def _no_system(case: Case, heard: tuple[Event, ...]) -> Finding:
+    values = heard[0].values
+    here, what = values.get("platform"), values.get("what") or "system"
+    return error(
+        "no-wheel-for-platform",
+        f"{values.get('requirement') or 'torch'} has no wheel for this {what}"
+        + (f" ({here})" if here else ""),
+        evidence=told(heard),
+        fix=ways.install_torch(case, "Ask for what exists. "),
+    )
+
+
+def pinned_beyond_this_python(case: Case) -> Iterator[Finding]:
+    """A solver finds nothing for a pinned torch that has wheels, and none for this Python."""
+    heard = events(case, "resolver-conflict")
+    pin = case.snapshot.wanted.torch or ""
+    if not heard or not pin.startswith("==") or events(case, "python-no-wheel"):
+        return
+    version = pin.removeprefix("==").partition("+")[0]
+    if no_python_for(case, version, None):
+        here = case.snapshot.python.version
+        yield error(
+            "python-no-wheel",
+            f"torch {version} has no wheel for this Python ({here})",
+            evidence=(*told(heard), shown(case, "python.version", f"Python {here}")),
+            fix=other_python(case, version),
+        )
+
+
+RULES = (without_wheel, pinned_beyond_this_python)
