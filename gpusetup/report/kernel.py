@@ -22,6 +22,7 @@ ROWS: tuple[Saying, ...] = (
     saying("driver.version", "nvidia.ko", rf"/nvidia\.ko\S{{0,6}} version: {DRIVER}", USUAL),
     saying("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
     saying("driver.version", "driver", rf"\bdriver(?:[ _]version)?\W{{1,4}}{DRIVER}(?![\d.]*[-_])", HINT),
+    saying("driver.version", "nvidia-linux-", rf"NVIDIA-Linux-(?:x86_64|aarch64)-{DRIVER}", GUESS),
     saying("driver.version", "device-", rf"Device-\d: NVIDIA.{{0,120}}?driver: nvidia v: {DRIVER}", SURE),
     saying("driver.version", "was detected", rf"but\s+version {DRIVER} was detected", HINT),
     saying("os.secure_boot", "secureboot", r"SecureBoot enabled", value=True),

@@ -40,7 +40,9 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.version", "pytorch version (gpu?)", rf"PyTorch version \(GPU\?\): {TORCH}", SURE),
     saying("torch.version", "torch:", rf"[-*] torch: {TORCH}", USUAL),
     saying("torch.version", "torch", rf"(?<![\w.-])torch\*{{0,2}} ?[:=]\*{{0,2}} {{0,2}}`?{TORCH}(?=[ `,;)]|$)", USUAL),
-    saying("torch.version", "pytorch", rf"\bPyTorch(?: version)?(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?[ :=*`]{{1,6}}{TORCH}(?=[ `,;)]|$)(?! with CUDA)", HINT),
+    saying("torch.version", "pytorch", rf"(?<!for: )\bPyTorch(?: version)?[ :=*`]{{1,6}}{TORCH}(?=[ `,;)]|$)(?! with CUDA)", HINT),
+    saying("torch.version", "pytorch version (", r"\bPyTorch version \((?:e\.g\.|if)[^)]{0,24}\)[ :=*`]{1,6}(\d{1,2}\.\d{1,2}\.\d{1,2}(?:\+\w{3,6})?)(?=[ `,;)]|$)", HINT),
+    saying("torch.version", "torch.version", rf"\btorch\.version[ =:]{{1,4}}{TORCH}(?=[ `,;)]|$)", HINT),
     saying("torch.version", "torch ", rf"(?<![\w-])torch v?{LABELLED_TORCH}(?![\w.])", GUESS),
     saying("torch.version", "already satisfied: torch", rf"already satisfied: torch(?:[=<>!~]\S{{1,30}})? in .{{3,200}}? \({TORCH}\)", USUAL),
     saying("torch.version", "successfully installed", rf"Successfully installed .{{0,700}}?\btorch-{TORCH}(?= |$)", USUAL),
@@ -71,7 +73,7 @@ ROWS: tuple[Saying, ...] = (
     saying("python.version", "cpython", rf"\bCPython {PYTHON}\b", HINT),
     saying("python.bits", "32 bit (intel)", r"\[MSC v\.\d+ 32 bit \(Intel\)\]", SURE, value="32"),
     saying("python.bits", "64 bit", r"\[MSC v\.\d+ 64 bit \(A(?:MD|RM)64\)\]", SURE, value="64"),
-    saying("python.bits", "32-bit", r"(?:32-bit Python|Python [\d.]{1,7}[^.]{0,12}\(?32-bit\)?)", SURE, value="32"),
+    saying("python.bits", "32-bit", r"(?:32-bit Python|Python (?:version: )?[\d.]{1,7}[^.]{0,12}\(?32-bit\)?)", SURE, value="32"),
     saying("python.bits", "win32.whl", r"(?:Downloading|Using cached|Stored in|Processing) \S{0,200}-win32\.whl", HINT, value="32"),
     saying("python.bits", "-32", r"[/\\]Python3\d{1,2}-32[/\\]", HINT, value="32"),
     saying("python.bits", "-win32", r"(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-win32(?![\w.-])", USUAL, value="32"),
@@ -235,7 +237,7 @@ def devices(text: Text) -> Iterator[Fact]:
 
 
 ALONE = re.compile(
-    r"^(?:GPU ?:? ?|[-*] ?|Graphics card: ?)?((?:NVIDIA )?(?:GeForce |Quadro |Tesla |TITAN |RTX |GTX |GRID |[AHLBV]\d{2,3}\b)[\w .-]{1,44})$",
+    r"^(?:GPU ?:? ?|[-*] ?|Graphics card: ?)?((?:NVIDIA )?(?:GeForce |Quadro |Tesla |TITAN |RTX |GTX |GRID |[AHLBV]\d{2,3}\b)[\w .-]{1,44}?)(?: (?:with|@) .{1,20})?$",
     re.I,
 )
 

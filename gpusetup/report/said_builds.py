@@ -95,7 +95,13 @@ ROWS = (
     row(
         "compiler-too-new",
         "unsupported gnu version",
-        r"unsupported GNU version! gcc (?:versions later than )?(?P<compiler>\d+(?:\.\d+)?)(?: and up)? (?:are )?not supported",
+        r"unsupported GNU version! gcc versions later than (?P<compiler>4\.\d|\d+)",
+    ),
+    row(
+        "compiler-too-new",
+        "unsupported gnu version",
+        r"unsupported GNU version! gcc 4\.9 and up are not supported",
+        compiler="4.8",
     ),
     row(
         "compiler-too-new",

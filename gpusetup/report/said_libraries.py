@@ -226,8 +226,8 @@ NUMPY = (
 COMPANIONS = (
     row(
         "torchvision-mismatch",
-        "torchvision::nms",
-        r"(?:operator torchvision::nms does not exist|No such operator torchvision::\w+)|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
+        "torchvision::",
+        r"operator torchvision::\w+ does not exist|No such operator torchvision::\w+|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
     ),
     row("torchvision-mismatch", "load custom c++ ops", r"Couldn't load custom C\+\+ ops"),
     row(
@@ -313,7 +313,7 @@ EXTENSIONS = (
     row(
         "extension-abi-mismatch",
         "undefined symbol",
-        rf"(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)(?:\.[\w-]+)*\.so: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+        rf"(?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)(?:\.[\w-]+)*\.so: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
         unless=r"torch(?:audio|vision)[/\\]",
     ),
     row(

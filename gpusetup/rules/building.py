@@ -81,6 +81,11 @@ def triton_build_failed(case: Case) -> Iterator[Finding]:
     what, text, commands = TRITON_LACKS.get(
         lacks, ("its C code does not compile", "Read the compiler's first error above", ())
     )
+    if lacks == "python.h" and on(case, "windows"):
+        text = (
+            "An embedded Python comes without headers: copy the folders include and libs of a full "
+            "Python of the same version beside its python.exe"
+        )
     headers = PYTHON_HEADERS.get(ways.distribution(case) or "")
     if lacks == "python.h" and headers:
         commands = ways.system_package(case, headers)
@@ -88,7 +93,7 @@ def triton_build_failed(case: Case) -> Iterator[Finding]:
         "triton-build-failed",
         f"Triton cannot build its helper: {what}",
         evidence=told(said),
-        fix=Fix(text=text, commands=commands, needs_root=lacks == "python.h"),
+        fix=Fix(text=text, commands=commands, needs_root=lacks == "python.h" and bool(commands)),
     )
 
 

@@ -27,13 +27,13 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         kind="compiler-too-new",
         id="compiler-too-new",
-        title="nvcc does not take this C++ compiler: {compiler}",
+        title="nvcc takes no gcc newer than {compiler}, and this one is",
         plain="nvcc does not take this C++ compiler: it is newer than the toolkit",
         text="Let nvcc use an older one that its release notes name, or use a newer toolkit of "
         "torch's CUDA major",
         commands=(
-            "export NVCC_PREPEND_FLAGS='-ccbin g++-12'",
-            "export CC=gcc-12 CXX=g++-12",
+            "export NVCC_PREPEND_FLAGS='-ccbin g++-{compiler}'",
+            "export CC=gcc-{compiler} CXX=g++-{compiler}",
         ),
         windows=(),
     ),
@@ -167,6 +167,7 @@ def _toolkit_home(case: Case, cuda: str | None) -> tuple[str, ...]:
 
 
 NVCC_KNOWS = {
+    "60": "8.0", "61": "8.0", "62": "8.0", "70": "9.0", "72": "9.2",
     "75": "10.0", "80": "11.0", "86": "11.1", "87": "11.4", "89": "11.8", "90": "11.8",
     "100": "12.8", "101": "12.8", "120": "12.8", "103": "12.9", "121": "12.9", "110": "13.0",
 }  # fmt: skip
@@ -189,26 +190,35 @@ def toolkit_lacks_architecture(case: Case) -> Iterator[Finding]:
     number = arch.partition("_")[2].rstrip("af")
     nvcc, torch = case.snapshot.toolkit.nvcc, cuda_needed(case.snapshot.torch)
     first, gone = NVCC_KNOWS.get(number), NVCC_DROPPED.get(number)
-    dropped = gone is not None and (nvcc is None or parsed(nvcc) >= parsed(gone))
-    since = f": toolkits from {gone} on dropped it" if dropped and gone else ""
-    since = f": toolkits know it from {first} on" if first else since
+    dropped = bool(gone and nvcc and parsed(nvcc) >= parsed(gone))
     yield error(
         "cuda-toolkit-mismatch-extension-build",
-        f"nvcc{f' (CUDA {nvcc})' if nvcc else ''} does not compile for {arch or 'this GPU'}{since}",
+        f"nvcc{f' (CUDA {nvcc})' if nvcc else ''} does not compile for {arch or 'this GPU'}"
+        + _known_to(first, gone),
         detail="An extension needs a toolkit of torch's CUDA major which knows the GPU.",
         evidence=told(heard),
         fix=Fix(
             text=_toolkit_for(torch, first, gone if dropped else None),
-            commands=_toolkit_home(case, _best_toolkit(torch, first)) or ("nvcc --version",),
+            commands=_toolkit_home(case, None if dropped else _best_toolkit(torch, first))
+            or (ways.command(case, "python", *ASK_TORCH), "nvcc --version"),
         ),
     )
 
 
+def _known_to(first: str | None, gone: str | None) -> str:
+    """Which toolkits know an architecture.
+
+    >>> _known_to("11.1", None), _known_to("9.0", "13.0")
+    (': toolkits from 11.1 on know it', ': toolkits from 9.0 on know it, until 13.0 dropped it')
+    """
+    since = f": toolkits from {first} on know it" if first else ""
+    until = f", until {gone} dropped it" if first else f": {gone} dropped it"
+    return since + (until if gone else "")
+
+
 def _best_toolkit(torch: str | None, first: str | None) -> str | None:
     """torch's own CUDA where it knows the architecture, else the first one that does."""
-    if torch and first:
-        return max(torch, first, key=parsed)
-    return torch or first
+    return max(torch, first, key=parsed) if torch and first else torch
 
 
 def _toolkit_for(torch: str | None, first: str | None, gone: str | None) -> str:

@@ -244,7 +244,7 @@ def jit_arch_rejected(case: Case) -> Iterator[Finding]:
     way = ways.install_torch(case, "Take a torch with a newer CUDA, whose compiler knows it. ")
     newer = "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas"
     if triton and not _is_newer_cuda(case):
-        way = Fix(text="Let Triton use a newer toolkit's ptxas", commands=())
+        way = Fix(text=f"Let Triton use a newer toolkit's ptxas{_first_with(arch)}", commands=())
     or_triton = triton and bool(way.commands)
     yield error(
         "jit-arch-rejected",
@@ -257,6 +257,13 @@ def jit_arch_rejected(case: Case) -> Iterator[Finding]:
             commands=(*way.commands, *((newer,) if triton and on(case, "linux") else ())),
         ),
     )
+
+
+def _first_with(arch: str | None) -> str:
+    from gpusetup.rules.extensions import NVCC_KNOWS
+
+    first = NVCC_KNOWS.get((arch or "").partition("_")[2].rstrip("af"))
+    return f" (from CUDA {first} on it knows {arch})" if first else ""
 
 
 def _is_newer_cuda(case: Case) -> bool:

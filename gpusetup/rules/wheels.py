@@ -180,7 +180,22 @@ def no_python_for(case: Case, version: str | None, label: str | None) -> bool:
 def has_python_for(case: Case, version: str | None, label: str | None) -> bool:
     """Whether it has a wheel for a 64-bit CPython of the version that the text shows."""
     tag = python_tag(case)
-    return bool(tag and version and any(tag in r.pythons for r in _rows_here(case, version, label)))
+    if not tag or not version:
+        return False
+    if not _rows(case, version, None):
+        return tag in _pythons_of_old(version)
+    return any(tag in r.pythons for r in _rows_here(case, version, label))
+
+
+def _pythons_of_old(version: str) -> tuple[str, ...]:
+    """The Pythons of a release that is older than the catalog: the last one, and two before it.
+
+    >>> _pythons_of_old("1.5.1")
+    ('3.8', '3.7', '3.6')
+    """
+    last = next((p for before, p in LAST_PYTHON if parsed(version) < parsed(before)), None)
+    minor = int(last.partition(".")[2]) if last else 0
+    return tuple(f"3.{minor - back}" for back in range(3)) if last else ()
 
 
 TITLES = {

@@ -1,0 +1,252 @@
+"""Texts about installs and builds: facts that are read, and ways out that can be typed."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusetup.catalog import load_catalog
+from gpusetup.model import Finding, Snapshot
+from gpusetup.report.read import read_report
+from gpusetup.rules.judge import Diagnosis, diagnose
+
+
+def judged(text: str) -> Diagnosis:
+    return diagnose(read_report(text), load_catalog())
+
+
+def root(text: str) -> Finding:
+    return next(f for f in judged(text).findings if f.root)
+
+
+def commands(text: str) -> str:
+    fix = root(text).fix
+    assert fix is not None
+    return "\n".join(fix.commands)
+
+
+def refused(requirement: str, index: str = "", offered: str = "none") -> str:
+    looked = f"Looking in indexes: https://download.pytorch.org/whl/{index}\n" if index else ""
+    return (
+        f"{looked}ERROR: Could not find a version that satisfies the requirement {requirement} "
+        f"(from versions: {offered})\nERROR: No matching distribution found for {requirement}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    (
+        "Python 3.9.1 (tags/v3.9.1:1e5d33e, Dec  7 2020) [MSC v.1927 32 bit (Intel)] on win32",
+        r"C:\Users\user\AppData\Local\Programs\Python\Python39-32\python.exe -m pip install torch",
+        "  cp39-abi3-win32",
+        "  cp39-cp39-manylinux2014_i686",
+        "creating build\\temp.win32-cpython-39",
+        "creating build/temp.linux-i686-3.9",
+        "hint: You're on Windows (`win32`), but `torch` has no wheels for it",
+        "DEBUG Found `cpython-3.9.19-windows-x86-none` at `C:\\env\\Scripts\\python.exe`",
+        ">>> sys.maxsize\n2147483647",
+        '>>> struct.calcsize("P") * 8\n32',
+        "('32bit', 'ELF')",
+        "Python platform: Linux-5.10.0-8-686-pae-i686-with-glibc2.31",
+        "Python version: 3.9 (32-bit runtime)",
+    ),
+)
+def test_a_32_bit_python_is_known_by_whatever_shows_it(line: str) -> None:
+    assert read_report(line).python.bits == 32
+    assert judged(line + "\n" + refused("torch")).cause == "python-32bit"
+
+
+@pytest.mark.parametrize(
+    "line",
+    (
+        "Python 3.9.1 (tags/v3.9.1:1e5d33e, Dec  7 2020) [MSC v.1927 64 bit (AMD64)] on win32",
+        "Skipping link: none of the wheel's tags match: cp37-cp37m-win32: a/b-cp37-cp37m-win32.whl",
+        r"C:\Python39\python.exe -m pip install torch",
+        ">>> sys.platform\n'win32'",
+        "CPU op-mode(s):                     32-bit, 64-bit",
+    ),
+)
+def test_what_only_looks_like_32_bits_is_not_taken_for_it(line: str) -> None:
+    assert read_report(line).python.bits != 32
+
+
+def test_a_64_bit_banner_outweighs_a_folder_name() -> None:
+    banner = "Python 3.9.1 (tags/v3.9.1) [MSC v.1927 64 bit (AMD64)] on win32"
+    assert read_report(r"D:\old\Python37-32\x.py" + f"\n{banner}").python.bits == 64
+
+
+def test_a_refused_wheel_that_exists_names_the_kind_of_python_and_keeps_the_request() -> None:
+    text = r"C:\Python\Python311\python.exe" + "\n" + refused("torch==2.6.0+cu124", "cu124")
+    judgement = judged(text)
+    assert judgement.cause == "python-no-wheel"
+    assert judgement.resolution.build is not None
+    assert judgement.resolution.build.backend == "cu124"
+    fix = root(text).fix
+    assert fix is not None and fix.python == "3.11"
+    assert "64-bit CPython 3.11" in fix.text
+    assert "uv venv --python 3.11 .venv" in fix.commands
+
+
+def test_a_release_older_than_the_catalog_is_not_denied_its_own_python() -> None:
+    text = "Python 3.8.5\nOS: Windows 10\n" + refused("torch==1.5.1+cpu", offered="0.1.2")
+    assert "64-bit CPython 3.8" in (root(text).fix or pytest.fail("no fix")).text
+
+
+def test_a_python_that_a_release_never_had_is_told_the_one_it_had() -> None:
+    text = "Using Python 3.13.1 environment at: .venv\n" + refused("torch==2.3.1", "cu121")
+    fix = root(text).fix
+    assert fix is not None and fix.python == "3.12"
+
+
+def test_a_solver_that_finds_nothing_for_a_pin_beyond_this_python_says_python_no_wheel() -> None:
+    text = (
+        "DEBUG Found `cpython-3.13.2-linux-x86_64-gnu` at `/srv/.venv/bin/python`\n"
+        "Using Python 3.13.2 environment at: .venv\n"
+        "$ uv pip install torch==2.2.2 --index-url https://download.pytorch.org/whl/cu121\n"
+        "  × No solution found when resolving dependencies:\n"
+    )
+    assert judged(text).cause == "python-no-wheel"
+    assert judged(text.replace("3.13.2", "3.11.2")).cause == "resolver-conflict"
+
+
+def test_poetry_leaves_open_what_lacks_and_the_catalog_says_it() -> None:
+    said = "Unable to find installation candidates for torch (1.13.1)\n"
+    assert judged(f"Python 3.12.1\nOS: Windows 11\n{said}").cause == "python-no-wheel"
+    open_ = root(said)
+    assert open_.id == "no-wheel-for-platform" and "Python or system" in open_.title
+
+
+def test_a_pin_that_lacks_the_python_and_the_system_wants_another_python_first() -> None:
+    text = (
+        "  × No solution found when resolving dependencies:\n"
+        "  ╰─▶ Because torch>=2.1,<=2.4 has no wheels with a matching Python ABI tag and\n"
+        "      torch==2.6.0 has no wheels with a matching platform tag, we can conclude\n"
+    )
+    finding = root(text)
+    assert finding.id == "python-no-wheel"
+    assert finding.title.startswith("torch>=2.1,<=2.4 has no wheel for this Python")
+
+
+def test_uvs_hint_names_the_system_and_the_locked_index_is_the_request() -> None:
+    text = (
+        "error: Distribution `torch==2.6.0 @ registry+https://download.pytorch.org/whl/cu126` can't "
+        "be installed because it doesn't have a source distribution or wheel for the current "
+        "platform\nhint: You're on Windows (`win_amd64`), but `torch` (v2.6.0) only has wheels for "
+        "the following platform: `manylinux_2_28_aarch64`\n"
+    )
+    snapshot = read_report(text)
+    assert (snapshot.os.family, snapshot.os.machine) == ("windows", "x86_64")
+    build = judged(text).resolution.build
+    assert build is not None and (build.torch, build.backend) == ("2.6.0", "cu126")
+
+
+def test_xformers_for_cuda_beside_a_cpu_torch_wants_the_torch_that_it_was_built_for() -> None:
+    text = (
+        "WARNING[XFORMERS]: xFormers can't load C++/CUDA extensions. xFormers was built for:\n"
+        "    PyTorch 2.3.0+cu121 with CUDA 1201 (you have 2.3.0+cpu)\n"
+    )
+    judgement = judged(text)
+    assert judgement.cause == "torch-cpu-build"
+    assert judgement.resolution.build is not None
+    assert judgement.resolution.build.backend == "cu121"
+    assert judged(text.replace("2.3.0+cpu", "2.2.0+cu121")).cause == "extension-abi-mismatch"
+
+
+@pytest.mark.parametrize(
+    ("module", "distribution"),
+    (
+        ("flash_attn_2_cuda.cpython-311-x86_64-linux-gnu", "flash-attn"),
+        ("selective_scan_cuda.cpython-311-x86_64-linux-gnu", "mamba-ssm"),
+        ("mmcv/_ext.cpython-311-x86_64-linux-gnu", "mmcv"),
+        ("torch_scatter/_version_cuda", "torch-scatter"),
+        ("detectron2/_C.cpython-311-x86_64-linux-gnu", "detectron2.git"),
+    ),
+)
+def test_the_extension_to_build_anew_is_named_as_the_installer_knows_it(
+    module: str, distribution: str
+) -> None:
+    text = (
+        f"ImportError: /srv/env/lib/python3.11/site-packages/{module}.so: undefined symbol: "
+        "_ZN3c105ErrorC2ENS_14SourceLocationESs"
+    )
+    assert root(text).id == "extension-abi-mismatch"
+    last = commands(text).splitlines()[-1]
+    assert last.endswith(distribution)
+
+
+def test_a_module_without_a_name_of_its_own_gets_no_made_up_command() -> None:
+    text = "ImportError: /srv/job/_C.so: undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationESs"
+    assert "EXTENSION" not in commands(text) and " -C" not in commands(text)
+
+
+def test_a_library_of_two_cuda_majors_in_one_folder_is_taken_out_and_put_back() -> None:
+    text = (
+        "PyTorch version: 2.12.0+cu130\nVersions of relevant libraries:\n"
+        "[pip3] nvidia-nccl-cu12==2.27.5\n[pip3] nvidia-nccl-cu13==2.28.9\n[pip3] torch==2.12.0\n"
+        "ImportError: /srv/env/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so: undefined "
+        "symbol: ncclCommWindowRegister\n"
+    )
+    typed = commands(text)
+    assert "uninstall -y nvidia-nccl-cu12 nvidia-nccl-cu13" in typed
+    assert typed.endswith("install --no-deps nvidia-nccl-cu13==2.28.9")
+
+
+def test_the_older_compiler_is_the_one_that_nvcc_names() -> None:
+    said = "#error -- unsupported GNU version! gcc versions later than {} are not supported!"
+    assert "g++-11" in commands(said.format(11)) and "gcc-11" in commands(said.format(11))
+
+
+def test_an_architecture_that_nvcc_lacks_names_the_toolkit_that_knows_it() -> None:
+    text = (
+        "Cuda compilation tools, release 11.4, V11.4.48\ntorch: 2.1.0+cu118\n"
+        "nvcc fatal   : Unsupported gpu architecture 'compute_89'\n"
+    )
+    assert "export CUDA_HOME=/usr/local/cuda-11.8" in commands(text)
+    gone = "Cuda compilation tools, release 13.0, V13.0.88\nnvcc fatal   : Unsupported gpu architecture 'compute_70'"
+    assert "older than 13.0" in (root(gone).fix or pytest.fail("no fix")).text
+
+
+def test_triton_is_given_a_newer_ptxas_where_no_torch_has_a_newer_cuda() -> None:
+    text = (
+        "torch                  2.9.0+cu130\nptxas fatal   : Value 'sm_121a' is not defined for "
+        "option 'gpu-name'\n/home/user/x/bin/ptxas --gpu-name=sm_121a /tmp/a.ptx\n"
+    )
+    judgement = judged(text)
+    assert judgement.cause == "jit-arch-rejected"
+    assert "TRITON_PTXAS_PATH" in commands(text) and "cu126" not in commands(text)
+    gpus = judgement.snapshot.gpus or ()
+    assert [str(gpu.compute_capability) for gpu in gpus] == ["12.1"]
+
+
+def labelled(text: str) -> tuple[str | None, str | None, str | None]:
+    snapshot: Snapshot = read_report(text)
+    return snapshot.torch.version, snapshot.python.version, snapshot.driver.version
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    (
+        ("**PyTorch Version (if applicable)**: 1.13.1\n", ("1.13.1", None, None)),
+        ("**Python Version (if applicable)**: 3.9\n", (None, "3.9", None)),
+        (" - PyTorch Version (e.g., 1.0): 1.4\n", (None, None, None)),
+        ("- PyTorch: `2.6.0+cu124` (wheel)\n", ("2.6.0+cu124", None, None)),
+        ("torch= 1.9.1+cu111\n", ("1.9.1+cu111", None, None)),
+        ("torch.version = 1.8.1+cu111\n", ("1.8.1+cu111", None, None)),
+        ("the lock resolves torch 2.8.0+cpu here\n", ("2.8.0+cpu", None, None)),
+        ("Your python: python==3.11.4\n", (None, "3.11.4", None)),
+        ("NVIDIA-Linux-x86_64-535.54.03.run\n", (None, None, "535.54.03")),
+        ("pip install torch==2.8.0+cu128\n", (None, None, None)),
+    ),
+)
+def test_the_labels_of_issue_templates_are_read(
+    text: str, facts: tuple[str | None, str | None, str | None]
+) -> None:
+    assert labelled(text) == facts
+
+
+def test_an_old_mac_is_an_intel_one() -> None:
+    assert read_report("PyTorch version: 1.4.0\nOS: Mac OSX 10.14.6\n").os.machine == "x86_64"
+    assert read_report("PyTorch version: 2.4.0\nOS: macOS 14.5 (arm64)\n").os.machine == "aarch64"
+
+
+def test_condas_own_virtual_package_tells_the_drivers_cuda() -> None:
+    assert read_report("  - feature:/linux-64::__cuda==12.4=0\n").driver.cuda == "12.4"
