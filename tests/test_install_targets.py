@@ -99,6 +99,7 @@ def test_a_python_whose_compiled_packages_go_to_a_link(world: World, install: In
     files = {"torch/__init__.py": "", "nvidia/a/lib.so": "a"}
     world.fill(venv, world.wheel("torch", "2.0.0", tag=TAG, files=files))
     former = state_of(venv)
+    world.add_torch("cpu")
     said = install("--python", str(venv), *WANTED, "--json")
     assert said.exit == 0, said.err
     assert said.answer["before"] == {"torch": "2.0.0"}
