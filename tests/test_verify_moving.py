@@ -102,7 +102,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
         "Stream": Stream,
         "Event": Event,
         "CUDAGraph": Graph,
-        "graph": lambda captured: captured,
+        "graph": lambda captured, stream: captured,
         "stream": lambda _: anywhere(),
         "device": lambda _: anywhere(),
         "current_stream": lambda _=None: stream,
@@ -137,6 +137,34 @@ def test_a_sound_device_passes(check: Callable[[str], Outcome]) -> None:
 def test_a_graph_that_does_not_compute_anew_is_seen(cuda: pytest.MonkeyPatch) -> None:
     cuda.setattr(Graph, "stale", True)
     assert checks_moving.graph(DEVICE).detail.startswith("replay 0: ")
+
+
+def test_a_graph_is_captured_on_a_stream_of_its_own_device(cuda: pytest.MonkeyPatch) -> None:
+    """The stream that torch captures on otherwise belongs to the first device of the process."""
+    made: list[str] = []
+
+    class Of(Stream):
+        def __init__(self, device: str) -> None:
+            super().__init__(device)
+            made.append(device)
+
+    cuda.setattr(torch.cuda, "Stream", Of)
+    captured_on: list[Any] = []
+
+    def graph(one: Any, stream: Any) -> Any:
+        captured_on.append(stream)
+        return one
+
+    cuda.setattr(torch.cuda, "graph", graph)
+    assert checks_moving.graph(DEVICE).status == "passed"
+    assert made == [DEVICE]
+    assert isinstance(captured_on[0], Of)
+
+
+def test_a_host_that_is_late_once_is_no_fault_of_the_clock(cuda: pytest.MonkeyPatch) -> None:
+    times = iter([9.0, 1.0, 0.1, 1.0])
+    cuda.setattr(Event, "elapsed_time", lambda *_: next(times))
+    assert checks_moving.streams(DEVICE).status == "passed"
 
 
 def test_a_clock_that_stands_still_is_seen(cuda: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,15 @@ from verifying import ROOT, started, states
 
 from gpusetup.verify import stress
 from gpusetup.verify.nvml import Sample, summed
-from gpusetup.verify.stress import Load, Yardstick, judged, peaks, windows, yardstick
+from gpusetup.verify.stress import (
+    Load,
+    Yardstick,
+    judged,
+    least_kept,
+    peaks,
+    windows,
+    yardstick,
+)
 from gpusetup.verify.values import FAILED, PASSED
 
 STEADY = tuple((float(second), 100.0) for second in range(1, 121))
@@ -27,7 +35,7 @@ def load(**changes: Any) -> Load:
 
 
 def test_a_steady_run_passes_with_what_it_did() -> None:
-    outcome = judged(WELL, "cuda", None)
+    outcome = judged(WELL, 0.9, None)
     assert (outcome.status, outcome.value, outcome.limit) == (PASSED, 1.0, 0.9)
     assert outcome.detail == "5000 products and 120 copies compared, 100 TFLOPS"
 
@@ -51,20 +59,20 @@ FADING = tuple((float(s), 100.0 if s < 60 else 80.0) for s in range(1, 121))
     ],
 )
 def test_each_fault_fails_the_run_and_is_said(changes: dict[str, Any], said: str) -> None:
-    outcome = judged(load(**changes), "cuda", None)
+    outcome = judged(load(**changes), 0.9, None)
     assert outcome.status == FAILED
     assert said in outcome.detail
 
 
 def test_a_model_far_below_its_peak_fails() -> None:
-    slow = judged(WELL, "cuda", Yardstick(312.0, 0.6, ""))
+    slow = judged(WELL, 0.9, Yardstick(312.0, 0.6, ""))
     assert slow.status == FAILED
     assert "100.0 TFLOPS are 32% of this model's peak, 60% is the least" in slow.detail
-    assert judged(WELL, "cuda", Yardstick(150.0, 0.6, "")).status == PASSED
+    assert judged(WELL, 0.9, Yardstick(150.0, 0.6, "")).status == PASSED
 
 
 def test_a_power_limit_that_costs_little_is_told_and_no_fault() -> None:
-    outcome = judged(load(watched={"reasons": ("sw_power_cap",)}), "cuda", None)
+    outcome = judged(load(watched={"reasons": ("sw_power_cap",)}), 0.9, None)
     assert outcome.status == PASSED
     assert "clocks held by sw_power_cap" in outcome.detail
 
@@ -77,7 +85,7 @@ def test_a_short_run_is_judged_by_its_thirds() -> None:
 
 
 def test_a_laptop_is_judged_at_its_present_clock() -> None:
-    name = next(n for n, (_, boost, variable) in peaks().items() if variable and boost)
+    name = "NVIDIA GeForce RTX 3050 Laptop GPU"
     tflops, boost, _ = peaks()[name]
     half = yardstick(name, 8, boost / 2)
     assert half is not None
@@ -90,6 +98,45 @@ def test_a_fixed_clock_is_judged_by_the_whole_peak() -> None:
     assert found is not None
     assert (found.tflops, found.floor) == (312.0, 0.6)
     assert yardstick("a card of tomorrow", 8, 1000.0) is None
+
+
+CAPPED = ("sw_power_cap",)
+
+
+def test_a_card_that_its_power_limit_holds_is_judged_at_the_clock_that_this_leaves() -> None:
+    found = yardstick("Tesla T4", 7, 900.0, CAPPED)
+    assert found is not None
+    assert found.tflops == pytest.approx(65.0 * 900 / 1590)
+    capped = load(rates=tuple((float(s), 24.0) for s in range(1, 121)))
+    assert judged(capped, 0.7, found).status == PASSED
+    assert judged(capped, 0.7, yardstick("Tesla T4", 7, 900.0)).status == FAILED
+
+
+def test_no_power_limit_excuses_less_than_a_quarter_of_the_peak() -> None:
+    for reasons, mhz in ((CAPPED, 200.0), ((), None)):
+        found = yardstick("NVIDIA A100-SXM4-80GB", 8, mhz, reasons)
+        assert found is not None
+        assert found.floor * found.tflops == pytest.approx(0.25 * 312.0)
+
+
+def test_heat_is_no_power_limit() -> None:
+    hot = ("hw_thermal_slowdown", "sw_power_cap")
+    found = yardstick("NVIDIA A100-SXM4-80GB", 8, 900.0, hot)
+    assert found is not None
+    assert (found.tflops, found.floor) == (312.0, 0.6)
+    assert least_kept("cuda", "NVIDIA A100-SXM4-80GB", hot) == 0.9
+
+
+def test_what_has_no_tensor_cores_has_no_yardstick() -> None:
+    assert "NVIDIA GeForce GTX 1660" in peaks()
+    assert yardstick("NVIDIA GeForce GTX 1660", 7, 1785.0) is None
+
+
+def test_how_much_of_its_rate_a_device_must_keep() -> None:
+    assert least_kept("cpu", None, ()) is None
+    assert least_kept("cuda", "NVIDIA H200", ()) == 0.9
+    assert least_kept("cuda", "NVIDIA H200", CAPPED) == 0.7
+    assert least_kept("cuda", "NVIDIA GeForce RTX 3050 Laptop GPU", ("sw_thermal_slowdown",)) == 0.7
 
 
 # --- the work ---
@@ -207,6 +254,13 @@ def test_a_healthy_gpu_says_nothing_alarming(
     file = install(monkeypatch, tmp_path, state((A100,)))
     said = watched(file, None, UUID)
     assert (said["ecc_new"], said["xids"], said["lost"], said["hottest"]) == (0, [], False, 33)
+
+
+def test_a_uuid_of_unknown_kind_is_looked_for_as_both(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = install(monkeypatch, tmp_path, state((A100,)))
+    assert watched(file, None, f"MIG-{UUID}") is not None
 
 
 def test_without_the_gpu_there_is_nothing_to_watch(

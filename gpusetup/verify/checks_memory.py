@@ -134,7 +134,8 @@ def _cgroup() -> Optional[int]:
 
 def _hold(torch: Any, device: str, wanted: int) -> List[Any]:
     """Blocks of 64-bit words that together have the wanted size, or what could be had of it."""
-    size = CHUNK_BYTES if device == "cpu" else GPU_CHUNK_BYTES
+    # In eighths at most, so that a pattern and its comparison find room in what is left out.
+    size = CHUNK_BYTES if device == "cpu" else max(8, min(GPU_CHUNK_BYTES, wanted // 8))
     held: List[Any] = []
     for _ in range(max(1, wanted // size)):
         try:
@@ -143,8 +144,8 @@ def _hold(torch: Any, device: str, wanted: int) -> List[Any]:
             if "memory" not in str(problem):
                 raise
             break
-    # A block less: the patterns are made in memory of the same device.
-    return held[:-1] if device != "cpu" and len(held) > 2 else held
+    # Two blocks less: the patterns are made and compared in memory of the same device.
+    return held[:-2] if device != "cpu" and len(held) > 3 else held
 
 
 def _pattern(torch: Any, block: Any, number: int, place: int) -> Any:

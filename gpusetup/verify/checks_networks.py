@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from .computing import capability_of
 from .precision import UNIT_ROUNDOFF, matmul_limit, read_conv_precision, read_precision
+from .refusals import has_bfloat16
 from .tolerance import ROUNDOFF, Part, agree, judged, numbers, summed
 from .values import SKIPPED, Outcome
 
@@ -144,7 +145,8 @@ BACKENDS = ("MATH", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
 NOT_OFFERED = (
     "No available kernel",
     "No viable backend",
-    "No valid execution plan",
+    "cuDNN Frontend error",
+    "No execution plan",
     "not implemented",
     "is not supported",
 )
@@ -168,7 +170,8 @@ def attention(device: str) -> Outcome:
 def _by_backend(torch: Any, device: str, backend: str) -> List[Part]:
     """Every case and format that the backend takes; empty where it takes none."""
     parts: List[Part] = []
-    for name in ("float32", "bfloat16", "float16"):
+    bfloat16 = ("bfloat16",) if has_bfloat16(capability_of(torch, device)) else ()
+    for name in ("float32", *bfloat16, "float16"):
         for row in HEADS:
             with contextlib.suppress(_Unoffered), _only(torch, backend):
                 parts += list(_attended(torch, device, row, name, backend))

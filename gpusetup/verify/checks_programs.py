@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import shutil
+import sysconfig
 import tempfile
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -55,11 +56,19 @@ def has_compiler() -> bool:
     return any(shutil.which(name) for name in ((named,) if named else names))
 
 
+def has_headers() -> bool:
+    """Whether this Python's headers are there, which Triton's launchers include."""
+    return os.path.isfile(os.path.join(sysconfig.get_path("include"), "Python.h"))
+
+
 def _uncompiled(problem: BaseException) -> Outcome:
     said = f"{type(problem).__name__} {problem}"
     for words, why, fix in CANNOT:
         if words in said:
             return Outcome(SKIPPED, why, hint=fix)
+    if "non-zero exit status" in said and not has_headers():
+        # The compiler that Triton calls says so on the terminal, not in its exception.
+        return Outcome(SKIPPED, "Python's headers are missing", hint="`apt install python3-dev`")
     return Outcome(FAILED, first_line(problem))
 
 

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from .computing import RATE, Descent, capability_of, forward, task
 from .precision import UNIT_ROUNDOFF, read_precision
+from .refusals import has_bfloat16
 from .tolerance import ROUNDOFF, Part, agree, holds, judged, numbers, same, source
 from .values import PASSED, SKIPPED, Outcome, asked
 
@@ -241,8 +242,8 @@ def amp_bfloat16(device: str) -> Outcome:
     the gradients are those of float64 but for the rounding."""
     import torch
 
-    if device.startswith("cuda") and not torch.cuda.is_bf16_supported():
-        return Outcome(SKIPPED, "this GPU has no bfloat16")
+    if not has_bfloat16(capability_of(torch, device)):
+        return Outcome(SKIPPED, "this GPU has no bfloat16: hardware from 8.0 on has it")
     weights = parameters_of(torch)
     words = torch.randint(0, WORDS, (8, LENGTH), generator=source(torch, 69))
     loss, exact = gradients(torch, weights, words)

@@ -11,6 +11,7 @@ import os
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
+from .identity import gpu_uuid
 from .importing import first_line
 from .values import FAILED, PASSED, SKIPPED, Outcome
 
@@ -69,8 +70,9 @@ def _alone(torch: Any, group: Group) -> Outcome:
     detail = f"{group.world} ranks by {group.backend}"
     if group.backend != "nccl":
         return Outcome(PASSED, detail)
-    properties = torch.cuda.get_device_properties(group.device)
-    mine = str(getattr(properties, "uuid", "") or f"{os.uname().nodename} {group.device}")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    place = f"{os.uname().nodename} {visible} {group.device}"
+    mine = gpu_uuid(torch, group.device) or place
     group.store.set(f"gpu/{group.rank}", mine)
     for other in range(group.world):
         if other != group.rank and group.store.get(f"gpu/{other}").decode() == mine:
@@ -114,12 +116,15 @@ def _others(group: Group, name: str, late: List[int]) -> Iterator[Tuple[int, str
 
 
 def missing(group: Group, place: str, seconds: float) -> List[int]:
-    """The ranks that have not come to a place after so long; this one has."""
-    group.store.set(f"{place}/{group.rank}", "1")
+    """The ranks that have not come to a place after so long; this one has.
+
+    Asked by adding nothing: the store of every torch can, `check` came later.
+    """
+    group.store.add(f"{place}/{group.rank}", 1)
     until = time.monotonic() + seconds
     waited = list(range(group.world))
     while waited and time.monotonic() < until:
-        waited = [other for other in waited if not group.store.check([f"{place}/{other}"])]
+        waited = [other for other in waited if not group.store.add(f"{place}/{other}", 0)]
         if waited:
             time.sleep(0.01)
     return waited

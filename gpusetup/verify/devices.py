@@ -6,6 +6,7 @@ import os
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .expect import read_capability
+from .identity import gpu_uuid
 from .importing import cuda_build, first_line
 from .values import FAILED, PASSED, Outcome
 
@@ -95,21 +96,16 @@ def properties(device: str) -> Outcome:
 def cuda_row(torch: Any, device: str) -> Dict[str, Any]:
     """What is said of a GPU in the report."""
     found = torch.cuda.get_device_properties(device)
-    uuid = getattr(found, "uuid", None)
     return {
         "device": device,
         "name": str(found.name),
         "cuda_index": int(device.partition(":")[2]),
-        "uuid": None if uuid is None else _gpu_uuid(str(uuid)),
+        "uuid": gpu_uuid(torch, device),
         "compute_capability": f"{found.major}.{found.minor}",
         "memory_total_bytes": int(found.total_memory),
         "multiprocessors": int(found.multi_processor_count),
         "architecture": getattr(found, "gcnArchName", None) if torch.version.hip else None,
     }
-
-
-def _gpu_uuid(text: str) -> str:
-    return text if text.startswith(("GPU-", "MIG-")) else "GPU-" + text
 
 
 def cpu_row(torch: Any) -> Dict[str, Any]:

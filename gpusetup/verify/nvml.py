@@ -114,10 +114,13 @@ def watch(uuid: Optional[str]) -> Optional[Watched]:
     library = _library()
     if library is None or not uuid or library.nvmlInit_v2() != 0:
         return None
-    handle = ctypes.c_void_p()
-    name = (uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}").encode()
-    code = library.nvmlDeviceGetHandleByUUID(ctypes.c_char_p(name), ctypes.byref(handle))
-    return Watched(library, handle) if code == 0 else None
+    bare = uuid[4:] if uuid.startswith(("GPU-", "MIG-")) else uuid
+    for name in dict.fromkeys((uuid, f"GPU-{bare}", f"MIG-{bare}")):
+        handle = ctypes.c_void_p()
+        text = ctypes.c_char_p(name.encode())
+        if library.nvmlDeviceGetHandleByUUID(text, ctypes.byref(handle)) == 0:
+            return Watched(library, handle)
+    return None
 
 
 def _library() -> Optional[Any]:

@@ -21,8 +21,9 @@ STICKY = ("CUDA error", "CUDNN_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_EXECUTIO
 """After such an error the CUDA context of the process is gone; another process has its own."""
 
 
-BESIDE_THE_POINT = ("Failed to initialize NumPy",)
-"""Warnings of torch that say nothing about GPUs: it works without NumPy."""
+BESIDE_THE_POINT = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
+"""Warnings of torch that say nothing about the device: it works without NumPy, and the compiler
+advises TF32."""
 
 
 def main() -> int:
@@ -52,12 +53,23 @@ def served(job: Dict[str, str], verbose: bool) -> Dict[str, Any]:
     """Run one check; an exception in it is a failed check."""
     began = time.perf_counter()
     try:
-        outcome = function_of(named(job["name"]))(job["device"])
+        check = named(job["name"])
+        run = function_of(check)
+        if "cuda" in check.on and job["device"].startswith("cuda"):
+            _make_current(job["device"])
+        outcome = run(job["device"])
     except Exception as problem:  # whatever torch raises is the check's answer
         outcome = raised(problem)
         if verbose:
             _show_trace()
     return {"outcome": outcome._asdict(), "seconds": time.perf_counter() - began}
+
+
+def _make_current(device: str) -> None:
+    """What a library does without a word about a device, it does on this one."""
+    import torch
+
+    torch.cuda.set_device(device)
 
 
 def raised(problem: Exception) -> Outcome:

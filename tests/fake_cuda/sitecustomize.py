@@ -28,6 +28,7 @@ def install(scene):
     torch._C._cuda_getArchFlags = lambda: scene.get("arch", "sm_50 sm_80 sm_86 sm_90 compute_90")
     torch.cuda.is_available = lambda: bool(gpus)
     torch.cuda.device_count = lambda: len(gpus)
+    torch.cuda.set_device = index_of
     torch.cuda.get_device_capability = lambda device: tuple(gpus[index_of(device)]["capability"])
 
     def init():
