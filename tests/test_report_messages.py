@@ -26,7 +26,9 @@ def test_a_message_alone_shows_its_cause(cause: str, text: str) -> None:
     assert diagnose(read_report(text), load_catalog()).cause == cause
 
 
-@pytest.mark.parametrize(("cause", "text"), MESSAGES, ids=lambda value: value[:40])
+@pytest.mark.parametrize(
+    ("cause", "text"), [m for m in MESSAGES if m[0] != "ok"], ids=lambda value: value[:40]
+)
 def test_the_root_quotes_the_text(cause: str, text: str) -> None:
     root = next(f for f in diagnose(read_report(text), load_catalog()).findings if f.root)
     assert root.id == cause

@@ -525,6 +525,18 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(toolkit={"home": "/usr/local/cuda-13.0", "home_exists": True}),
     ),
     (
+        "cuda-library-error",
+        W,
+        changed(events=event("cuda-library-error", status="CUFFT_STATUS_EXEC_FAILED")),
+        HEALTHY,
+    ),
+    (
+        "cuda-versions-differ",
+        N,
+        changed(origin="report", toolkit={"nvcc": "12.1"}),
+        changed(toolkit={"nvcc": "12.1"}),
+    ),
+    (
         "cuda-toolkit-differs",
         N,
         changed(toolkit={"nvcc": "11.8", "nvcc_path": "/usr/bin/nvcc"}),

@@ -36,6 +36,12 @@ from gpusetup.value import replace
 
 LINUX = Os(family="linux", machine="x86_64")
 V100 = Gpu(name="Tesla V100-SXM2-32GB", compute_capability=Capability(7, 0))
+FULL = Gpu(
+    name="NVIDIA GeForce RTX 3090",
+    compute_capability=Capability(8, 6),
+    memory_total_bytes=24 << 30,
+    memory_used_bytes=(24 << 30) - (100 << 20),
+)
 GB10 = Gpu(name="NVIDIA GB10", compute_capability=Capability(12, 1))
 CU121 = Torch(installed=True, version="2.5.1+cu121", cuda="12.1", backend="cu121")
 CPU = Torch(installed=True, version="2.5.1+cpu", backend="cpu", cuda_available=False)
@@ -434,7 +440,23 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("ok", smi(RTX_3090, torch=replace(CU121, cuda_available=True)),
      smi(RTX_3090, torch=replace(CU121, cuda_available=False))),
     ("ok", text(event("cuda-error", code="710"), torch=replace(CU121, cuda_available=True)),
-     text(event("cuda-error", code="710"))),
+     text(event("cuda-error", code="700"))),
+    ("ok", text(event("cuda-error", code="710")),
+     text(event("cuda-error", code="710"), event("xid", number="79"))),
+    ("ok", text(event("cuda-error", code="710")),
+     text(event("cuda-error", code="710"),
+          event("cuda-library-error", status="CUBLAS_STATUS_NOT_INITIALIZED"))),
+    ("out-of-memory",
+     text(event("cuda-library-error", status="CUDNN_STATUS_NOT_INITIALIZED"), gpus=(FULL,)),
+     text(event("cuda-library-error", status="CUDNN_STATUS_NOT_INITIALIZED"), gpus=(RTX_3090,))),
+    ("windows-path-too-long", text(event("path-too-long"), event("dll-missing", code="126")),
+     text(event("dll-missing", code="126"))),
+    ("nccl-no-socket-interface",
+     text(event("nccl-connect-failed", peer="10.0.0.2<4711>"), event("nccl-error")),
+     text(event("nccl-connect-failed", peer="10.0.0.2<4711>"), event("cuda-out-of-memory"))),
+    ("driver-not-loaded",
+     text(event("no-nvidia-gpu"), os=Os(family="windows"), driver=Driver(nvml_code=9)),
+     text(event("no-nvidia-gpu"), os=Os(family="windows"))),
     ("ok", smi(replace(RTX_3090, pcie_generation=1, utilization_percent=0)), text(torch=CU121)),
     # The companions differ, and what uses torch computes: nothing of CUDA is to be fixed.
     ("ok", text(torch=replace(CU121, cuda_available=True), gpus=(RTX_3090,),
@@ -503,7 +525,7 @@ def test_a_machine_on_which_a_program_says_it_has_the_same_finding(
 
 EVIDENCE_ONLY = {
     "extension-arch", "foreign-gpu", "gpu-computes", "module-missing", "capability-warning",
-    "requires-python", "results-differ", "new-smi-banner",
+    "requires-python", "results-differ", "new-smi-banner", "hosted-notebook",
 }  # fmt: skip
 """Kinds that no finding is made of alone: they tell others apart."""
 

@@ -265,6 +265,11 @@ def _attribute(rest: str) -> str:
 LABEL = re.compile(r"^(\s*)(\S[^:]*?)\s*(?::\s(.*)|:)?$")
 GPU_HEAD = re.compile(r"^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 
+NAMED = re.compile(r"^\s*Product Name\s*:")
+"""Begins a GPU whose heading was left out."""
+OF_ALL = re.compile(r"^\s*(?:Driver|CUDA|KMD|CUDA UMD) Version\s*:|^\s*Attached GPUs\s*:")
+VERSIONS = {"driver_version", "kmd_version", "cuda_version", "cuda_umd_version"}
+
 
 def parse_query(text: str) -> Smi:
     """`nvidia-smi -q`, whole, cut, or a part of it (`-d PERFORMANCE`).
@@ -284,9 +289,16 @@ def parse_query(text: str) -> Smi:
         if begins := GPU_HEAD.match(line):
             gpus.append({"@id": begins.group(1)})
             above = []
+        elif OF_ALL.match(line):
+            _add_line(line.strip(), [], head)
         else:
+            if NAMED.match(line) and (
+                not gpus or {*gpus[-1]} & {"@id", "product_name"} == {"product_name"}
+            ):
+                gpus.append({})
+                above = []
             _add_line(line, above, gpus[-1] if gpus else head)
-    if not gpus and not head.keys() & {"driver_version", "kmd_version"}:
+    if not gpus and not head.keys() & VERSIONS:
         return values.parse_error(text) or Smi(complete=False, problems=("no nvidia-smi log",))
     attached = values.integer(head.get("attached_gpus"))
     return smi_of(head, gpus, complete=attached in (None, len(gpus)))

@@ -49,8 +49,10 @@ def capabilities(text: Text) -> Iterator[Fact]:
 
 
 def _each_once(found: list[Gpu]) -> tuple[Gpu, ...]:
-    """Numbered GPUs by their number, others by their name."""
-    return tuple({(gpu.cuda_index, gpu.name): gpu for gpu in found}.values())
+    """Numbered GPUs by their number; others by their name, where no number has it."""
+    numbered = {gpu.name for gpu in found if gpu.cuda_index is not None}
+    kept = (gpu for gpu in found if gpu.cuda_index is not None or gpu.name not in numbered)
+    return tuple({(gpu.cuda_index, gpu.name): gpu for gpu in kept}.values())
 
 
 def incompatible(text: Text) -> Iterator[Fact | Gpu]:

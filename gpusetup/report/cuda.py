@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpusetup.report.facts import SURE, USUAL, Claim, Fact
 from gpusetup.report.messages import event
-from gpusetup.report.said_cuda import ERRORS, OLD_CODES, STARTING
+from gpusetup.report.said_cuda import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
 from gpusetup.report.text import Text
 
 NAMES = {code: name for code, name, _ in ERRORS}
@@ -85,7 +85,8 @@ def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
                 number = int(found.group(1))
                 code = OLD_CODES.get(number, number)
                 place = start + found.start()
-                if code in NAMES and (number >= ONLY_CUDAS or _is_cuda(text, place)):
+                shared = number < ONLY_CUDAS or code in BY_PROGRAMS
+                if code in NAMES and (not shared or _is_cuda(text, place)):
                     yield code, place, start + found.end()
 
 

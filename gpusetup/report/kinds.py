@@ -141,6 +141,7 @@ CONTAINER = _kinds(
         "",
         "The NVIDIA Driver was not detected (NGC banner); no GPU in the container",
     ),
+    ("hosted-notebook", "service", "paths of Google Colab, Kaggle, SageMaker in a traceback"),
     ("container-nvml-lost", "", "Failed to initialize NVML: Unknown Error, in a running container"),
     (
         "container-toolkit-missing",
@@ -192,6 +193,11 @@ CUDA = _kinds(
         "index count",
         "invalid device ordinal; device id must be in the range",
     ),
+    (
+        "cuda-library-error",
+        "library status",
+        "CUBLAS_STATUS_NOT_INITIALIZED, CUDNN_STATUS_EXECUTION_FAILED: a status without a reason",
+    ),
     ("cuda-fork-reinit", "", "Cannot re-initialize CUDA in forked subprocess"),
     ("ptx-unsupported", "", "the provided PTX was compiled with an unsupported toolchain (222)"),
     (
@@ -205,7 +211,7 @@ CUDA = _kinds(
         "Torch not compiled with CUDA enabled; requires CUDA (deserialize)",
     ),
     ("no-hip-gpus", "", "No HIP GPUs are available"),
-    ("no-xpu", "", "No XPU devices are available; Torch not compiled with XPU"),
+    ("no-xpu", "why", "No XPU devices are available; Torch not compiled with XPU"),
     (
         "bf16-unsupported",
         "gpu capability",
@@ -309,6 +315,11 @@ BUILDS = _kinds(
         "",
         "Cannot find a working triton installation; No module named 'triton'",
     ),
+    (
+        "path-too-long",
+        "",
+        "Windows: a path of inductor's, ninja's or pip's is longer than 260 characters",
+    ),
     ("triton-no-compiler", "compiler", "Failed to find C compiler"),
     ("triton-build-failed", "lacks", "cannot find -lcuda; cuda.h, Python.h: No such file"),
     (
@@ -384,6 +395,11 @@ PARALLEL = _kinds(
         "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device",
     ),
     ("nccl-no-socket-interface", "interface", "Bootstrap : no socket interface found"),
+    (
+        "nccl-connect-failed",
+        "peer how",
+        "socketStartConnect: Connect to 10.0.0.2<4711> failed : No route to host",
+    ),
     ("nccl-p2p-failure", "", "peer access is not supported between these two devices"),
     ("nccl-shm-error", "path", "Error while creating shared memory segment /dev/shm/nccl-..."),
     ("nccl-timeout", "", "Watchdog caught collective operation timeout"),

@@ -24,7 +24,9 @@ PYTHONS = (
 LINUX = re.compile(
     r"/(?<![\w.]/)(?:home|usr|opt|root|etc|dev|proc|tmp|var|mnt|data\d?|workspace|lib|scratch|ssd|app|raid|nfs)/"
 )
-MACOS = re.compile(r"/(?<![\w.]/)(?:Users|Applications|Library|System|opt/homebrew)/")
+MACOS = re.compile(r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew)/")
+FORWARD = re.compile(r"(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/")
+"""Windows' own folders as ninja, CMake and Python's `as_posix` write them."""
 WINDOWS = re.compile(r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\")
 PROMPT = re.compile(r"[\w.-]{1,32}@[\w.-]{1,64}:[~/][\w./~-]{0,120}[$#]|\[[\w.-]+@[\w.-]+ [\w~./-]+\][$#]")  # fmt: skip
 ASSIGNED = re.compile(r"(?:^| )[A-Z_]{4,30}=\S+ (?:python3?|torchrun|bash) ")
@@ -70,7 +72,8 @@ def python_of(flat: str) -> Iterator[Fact]:
 def family_of_paths(flat: str, low: str) -> Iterator[Fact]:
     """The system by its paths; a WSL path under /mnt/c is Linux."""
     counts = {
-        "windows": _count(WINDOWS, flat) if ":\\" in flat else 0,
+        "windows": (_count(WINDOWS, flat) if ":\\" in flat else 0)
+        + (_count(FORWARD, flat) if ":/" in flat else 0),
         "macos": _count(MACOS, flat),
         "linux": _count(LINUX, flat) + (_count(PROMPT, flat) if "@" in flat else 0),
     }

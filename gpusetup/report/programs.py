@@ -22,12 +22,14 @@ from gpusetup.report.facts import (
     claims,
     saying,
 )
+from gpusetup.report.said_cuda import IN_PROSE
 from gpusetup.report.text import Text
 
 TORCH = r"(\d{1,2}\.\d{1,2}(?:\.\d{1,3})?(?:[abrc.]{1,4}\w{1,16})?(?:\+[\w.]{2,40})?)"
-LABELLED_TORCH = r"(\d{1,2}\.\d{1,2}\.\d{1,3}\+(?:cpu|cu\d{2,3}))"
 PYTHON = r"(\d\.\d{1,2}(?:\.\d{1,2})?)"
 BACKEND = r"(cu\d{2,3}|cpu|rocm[\d.]+|xpu)"
+SHOWS = r"(?:(?:it|shows?|says?|said|prints?|reports?|reported|gives?|displays?|outputs?|is|the|that|a|my|cuda|version|release|of|to|be) ?:? ?){1,6}"
+"""Between a program and the version that somebody says it prints."""
 
 ROWS: tuple[Saying, ...] = (
     saying("torch.version", "(you have", rf"PyTorch \S{{3,40}}(?: with CUDA \w+)? \(you have {TORCH}\)", SURE),
@@ -35,15 +37,15 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.version", "you'll have torch", rf"you'll have torch {TORCH}\b", SURE),
     saying("torch.version", "torch", rf"\bPython-\d\.\d+\.\d+\S* torch-{TORCH}", SURE),
     saying("torch.version", "torch", rf"\btorch(?:\.__version__| version)\)?\W{{1,60}}{TORCH}(?![\w.])", USUAL),
-    saying("torch.version", "torch", rf"(?<!for: )\bPyTorch(?: version)?[ :=v]{{1,4}}{TORCH}(?= |,|$|\)|;)(?! with CUDA)", HINT),
+    saying("torch.version", "torch", rf"(?<!for: )(?<!build )(?<!compile )\bPyTorch(?: version)?[ :=v]{{1,4}}{TORCH}(?= |,|$|\)|;)(?! with CUDA)", HINT),
     saying("torch.version", "torch", rf"\bPyTorch {{1,24}}{TORCH} @", SURE),
     saying("torch.version", "pytorch version (gpu?)", rf"PyTorch version \(GPU\?\): {TORCH}", SURE),
     saying("torch.version", "torch:", rf"[-*] torch: {TORCH}", USUAL),
     saying("torch.version", "torch", rf"(?<![\w.-])torch\*{{0,2}} ?[:=]\*{{0,2}} {{0,2}}`?{TORCH}(?=[ `,;)]|$)", USUAL),
-    saying("torch.version", "pytorch", rf"(?<!for: )\bPyTorch(?: version)?[ :=*`]{{1,6}}{TORCH}(?=[ `,;)]|$)(?! with CUDA)", HINT),
+    saying("torch.version", "pytorch", rf"(?<!for: )(?<!build )(?<!compile )\bPyTorch(?: version)?[ :=*`]{{1,6}}{TORCH}(?=[ `,;)]|$)(?! with CUDA)", HINT),
     saying("torch.version", "pytorch version (", r"\bPyTorch version \((?:e\.g\.|if)[^)]{0,24}\)[ :=*`]{1,6}(\d{1,2}\.\d{1,2}\.\d{1,2}(?:\+\w{3,6})?)(?=[ `,;)]|$)", HINT),
     saying("torch.version", "torch.version", rf"\btorch\.version[ =:]{{1,4}}{TORCH}(?=[ `,;)]|$)", HINT),
-    saying("torch.version", "torch ", rf"(?<![\w-])torch v?{LABELLED_TORCH}(?![\w.])", GUESS),
+    saying("torch.version", "torch", rf"(?<![\w./=-])(?<!install )(?:Py)?[Tt]orch[ :]{{1,3}}v?(\d{{1,2}}\.\d{{1,2}}\.\d{{1,2}}\+{BACKEND[1:-1]})\b", HINT),
     saying("torch.version", "already satisfied: torch", rf"already satisfied: torch(?:[=<>!~]\S{{1,30}})? in .{{3,200}}? \({TORCH}\)", USUAL),
     saying("torch.version", "successfully installed", rf"Successfully installed .{{0,700}}?\btorch-{TORCH}(?= |$)", USUAL),
     saying("torch.version", "torch-", rf"torch-{TORCH}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success", HINT),
@@ -56,6 +58,10 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.cuda_available", "available", r"(?:CUDA|GPU) available\??\W{1,24}False\b", SURE, value=False),
     saying("torch.cuda_available", "is_available", r"cuda\.is_available(?:\(\))?\)?\W{0,12}True\b", SURE, value=True),
     saying("torch.cuda_available", "is_available", r"cuda\.is_available(?:\(\))?\)?\W{0,12}False\b", SURE, value=False),
+    saying("torch.cuda_available", "cuda.is_available", IN_PROSE, HINT, value=False),
+    saying("torch.cuda_available", "is cuda available (pytorch)", r"Is CUDA available \(PyTorch\): Yes", SURE, value=True),
+    saying("torch.cuda_available", "is cuda available (pytorch)", r"Is CUDA available \(PyTorch\): No\b", SURE, value=False),
+    saying("torch.cuda", "torch.version.cuda", r"torch\.version\.cuda\)?\W{1,4}(?:is|shows?|says?|prints?|returns?|gives?)\W{1,4}(?:CUDA )?(\d{1,2}\.\d{1,2})\b", USUAL),
     saying("torch.cuda", "torch.version.cuda", r"torch\.version\.cuda\)?\W{1,8}(\d{1,2}\.\d{1,2})\b", SURE),
     saying("torch.cuda", "torch cuda version", r"torch cuda version\W{1,40}(\d{1,2}\.\d{1,2})\b", SURE),
     saying("torch.cuda", "to compile", r"used to compile (?:PyTorch|Pytorch binaries)\W{1,4}(?:were compiled with Cuda )?\(?(\d{1,2}\.\d)", SURE),
@@ -112,6 +118,11 @@ ROWS: tuple[Saying, ...] = (
     saying("toolkit.nvcc", "installed cuda version", r"Installed CUDA version (\d{1,2}\.\d)", USUAL),
     saying("toolkit.nvcc", "nvcc version", r"nvcc version\W{1,40}(\d{1,2}\.\d{1,2})", USUAL),
     saying("toolkit.home", "cuda_home", r"CUDA_HOME\W{1,24}((?:/|[A-Z]:\\)[\w./\\ -]{3,80}?)(?=['\"]| [A-Z]|$)", HINT),
+    saying("toolkit.nvcc", "nvcc", rf"\bnvcc(?: (?:--version|-V))?`?,? {SHOWS}(\d{{1,2}}\.\d{{1,2}})\b", HINT),
+    saying("driver.cuda", "nvidia-smi", rf"\bnvidia-smi`?,? {SHOWS}(\d{{1,2}}\.\d)\b", HINT),
+    saying("driver.version", "driver version", r"(?:NVIDIA|GPU|[Mm]y) driver version(?: is|:) ?v?(\d{3}\.\d{2,3}(?:\.\d{2})?)\b", HINT),
+    saying("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|\[MPS\w+ ", USUAL, value="macos"),
+    saying("os.family", "mac", r"\bMac[Bb]ook\b|\bMac (?:Mini|mini|Studio|Pro)\b|\b[Oo]n (?:a |my )?Mac\b|\bM[1-5] (?:Pro|Max|Ultra|Mac|[Cc]hip)\b", GUESS, value="macos"),
     saying("driver.found", "found version", r"found version (\d{4,6})\)", SURE),
     saying("driver.cuda", "driver's cuda version is", r"driver's CUDA version is (\d{1,2}\.\d)", USUAL),
     saying("driver.cuda", "unsupported cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
@@ -127,7 +138,7 @@ def programs(text: Text) -> Iterator[Fact]:
     for claim in claims(text, ROWS):
         yield from _understood(claim)
     yield from bare_versions(text)
-    for reader in (detectron, started, devices, named_lines):
+    for reader in (detectron, properties, started, devices, named_lines):
         yield from reader(text)
 
 
@@ -198,10 +209,29 @@ STARTED = (
 )
 
 
+STARTED_WORDS = ("cuda:", "using gpu", "gpu.name", "gpu name")
+PROPERTIES = re.compile(r"CudaDeviceProperties\(name='([^']{3,60})', major=(\d{1,2}), minor=(\d), total_memory=(\d{3,7})MB")  # fmt: skip
+
+
+def properties(text: Text) -> Iterator[Fact]:
+    """`_CudaDeviceProperties(name='Tesla T4', major=7, minor=5, total_memory=15109MB, ...)`."""
+    found = dict.fromkeys(PROPERTIES.findall(text.flat[:200000]))
+    if found:
+        gpus = tuple(
+            Gpu(
+                name=name,
+                compute_capability=Capability(int(major), int(minor)),
+                memory_total_bytes=int(memory) << 20,
+            )
+            for name, major, minor, memory in found
+        )
+        yield Gpus(gpus=gpus[:16], source="torch.cuda.get_device_properties", trust=USUAL)
+
+
 def started(text: Text) -> Iterator[Fact]:
     """The lines with which ultralytics, ComfyUI and others name the GPU."""
     low = text.low
-    if not ("cuda:" in low or "using gpu" in low or "gpu.name" in low or "gpu name" in low):
+    if not any(word in low for word in STARTED_WORDS):
         return
     found: list[Gpu] = []
     for pattern in STARTED:
@@ -242,12 +272,16 @@ ALONE = re.compile(
 )
 
 
+MEMORY = re.compile(r"[ ,]{1,2}\d{1,3} ?Gi?B? (?:v?ram|memory)\b", re.I)
+"""What people add to the name: `24G memory`."""
+
+
 def named_lines(text: Text) -> Iterator[Fact]:
     """A line that is nothing but a GPU's name: `print(torch.cuda.get_device_name(0))`."""
     names: list[tuple[str, int]] = []
     for number, line in enumerate(text.lines):
         if 5 < len(line) < 60 and (found := ALONE.match(line.strip())) and _is_name(found.group(1)):
-            names.append((found.group(1).strip(), number))
+            names.append((MEMORY.split(found.group(1))[0].strip(), number))
     if names:
         gpus = tuple(dict.fromkeys(Gpu(name=name) for name, _ in names))
         yield Gpus(gpus=gpus[:8], source=f"report, line {names[0][1] + 1}", trust=GUESS)

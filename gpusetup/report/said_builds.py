@@ -137,6 +137,14 @@ ROWS = (
         "no such file or directory",
         r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'",
     ),
+    row("path-too-long", "longer than 260", r"(?:\S{1,160} )?\w+ longer than 260 characters"),
+    row("path-too-long", "[winerror 206]"),
+    row("path-too-long", "windows long path support"),
+    row(
+        "path-too-long",
+        "torchinductor",
+        r"No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{200,700}['\"]",
+    ),
     row("triton-build-failed", "-lcuda", r"cannot find (?P<lacks>-lcuda)\b(?!rt)"),
     row("triton-build-failed", "python.h", r"(?P<lacks>Python\.h): No such file"),
     row(

@@ -128,4 +128,23 @@ ROWS = (
         "always run with libnvidia-ml",
         r"You should always run with libnvidia-ml\.so",
     ),
+    row(
+        "hosted-notebook",
+        "/content/",
+        r"File \"/content/|/content/g?drive/",
+        service="Google Colab",
+    ),
+    row("hosted-notebook", "google/colab", service="Google Colab"),
+    row(
+        "hosted-notebook",
+        "/kaggle/",
+        r"(?<![\w.])/kaggle/(?:working|input|tmp)\b",
+        service="Kaggle",
+    ),
+    row(
+        "hosted-notebook",
+        "sagemaker",
+        r"/home/ec2-user/SageMaker|/home/sagemaker-user",
+        service="SageMaker",
+    ),
 )

@@ -9,12 +9,26 @@ from __future__ import annotations
 from gpusetup.report.messages import row
 
 CAPABILITY = r"(?P<capability>\d{1,2}\.\d)"
+BETWEEN = (
+    "is|are|was|it|i|we|get|gets|got|returns?|returned|returning|always|still|just|only|gives?|gave|says?|said|prints?"
+    "|shows?|outputs?|the|results?|in|me|now|also|evaluates?|to|be|comes?|back|as|equals|value"
+)
+ADVICE = r"if you (?:get|see|run|have|hit)|to (?:avoid|prevent)|in case of|may (?:run|cause|lead)|might (?:run|cause)"
+"""Around a message that is spoken of, not had."""
+IN_PROSE = rf"cuda\.is_available(?:\(\))?\W{{1,8}}(?:(?:{BETWEEN})\W{{1,6}}){{1,6}}false\b"
+"""What people say of `torch.cuda.is_available()` in a sentence."""
 
 ROWS = (
     row(
         "cuda-unavailable",
         "cuda.is_available()",
         r"torch\.cuda\.is_available\(\)(?: is|:|\)| ==)? ?False",
+    ),
+    row("cuda-unavailable", "cuda.is_available", IN_PROSE),
+    row(
+        "torch-not-compiled-with-cuda",
+        "with cuda",
+        r"(?:built|compiled) with CUDA(?: support)?:\s?(?:False|No)\b",
     ),
     row("cuda-unavailable", "no cuda gpus are available"),
     row("cuda-unavailable", "might not have a cuda gpu"),
@@ -38,7 +52,20 @@ ROWS = (
     ),
     row("cuda-unavailable", "select_device(", r"File .{0,280}\bselect_device\("),
     row("no-hip-gpus", "no hip gpus are available"),
-    row("no-xpu", "xpu", r"No XPU devices are available|Torch not compiled with XPU"),
+    row(
+        "no-xpu",
+        "xpu",
+        r"Torch not compiled with XPU|not linked with support for xpu",
+        why="build",
+    ),
+    row("no-xpu", "failed to initialize xpu devices", why="driver"),
+    row("no-xpu", "no xpu devices are available"),
+    row(
+        "cuda-unavailable",
+        " detected",
+        r"No (?:CUDA |compatible )?GPUs?(?: or other accelerators?)? (?:was |were )?detected",
+    ),
+    row("cuda-unavailable", "no compatible gpu found"),
     row(
         "cuda-out-of-memory",
         "out of memory",
@@ -46,7 +73,19 @@ ROWS = (
         r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capacity of (?P<total2>[\d.]+ ?[KMG]i?B))?"
         r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?",
     ),
+    row("cuda-out-of-memory", "cuda out of memory", unless=rf"tried to allocate|{ADVICE}"),
+    row(
+        "cuda-out-of-memory",
+        "outofmemoryerror",
+        r"torch\.(?:cuda\.)?OutOfMemoryError",
+        unless="tried to allocate|except torch",
+    ),
     row("cuda-out-of-memory", "cuda_error_out_of_memory"),
+    row(
+        "cuda-out-of-memory",
+        "nvml_success ==",
+        r"NVML_SUCCESS == .{1,60}? INTERNAL ASSERT FAILED at .{1,160}?CUDACachingAllocator",
+    ),
     row("cuda-out-of-memory", "cublas_status_alloc_failed"),
     row("cuda-out-of-memory", "cudaerrormemoryallocation"),
     row(
@@ -82,8 +121,28 @@ ROWS = (
         r"killed due to the node running low on memory",
         who="ray",
     ),
+    row(
+        "host-out-of-memory",
+        "unable to allocate",
+        r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
+    ),
+    row("host-out-of-memory", "(sigkill)", r"Signal 9 \(SIGKILL\) received"),
+    row("host-out-of-memory", "exitcode", r"exitcode\s{0,8}: ?-9\b"),
     row("host-out-of-memory", "std::bad_alloc"),
     row("host-out-of-memory", "137", r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b"),
+    row(
+        "cuda-library-error",
+        "_status_",
+        r"\b(?P<status>(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?!SUCCESS|ALLOC_FAILED|\w*VERSION_MISMATCH)[A-Z]\w{3,40})",
+        unless=r"status [!=]= CU",
+    ),
+    row(
+        "cuda-error",
+        "thread: [",
+        r"\.cu:\d{1,5}:.{0,300}?block: \[[\d, ]{3,40}\], thread: \[[\d, ]{3,40}\] Assertion.{1,160}?failed",
+        code="710",
+        name="cudaErrorAssert",
+    ),
     row("cuda-fork-reinit", "re-initialize cuda in forked"),
     row(
         "cuda-fork-reinit",
@@ -126,6 +185,19 @@ ROWS = (
     ),
     row(
         "jit-arch-rejected",
+        "does not support .target",
+        r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)",
+        compiler="ptxas",
+    ),
+    row(
+        "jit-arch-rejected",
+        "--gpu-name=sm_",
+        r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status",
+        compiler="ptxas",
+        unless="too much shared data|Permission denied",
+    ),
+    row(
+        "jit-arch-rejected",
         "unsupported gpu architecture",
         r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\w+)",
     ),
@@ -155,8 +227,13 @@ ROWS = (
     row("bf16-unsupported", "bf16 mixed precision requires"),
     row(
         "bf16-unsupported",
+        "cuda_r_16bf",
+        r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
+    ),
+    row(
+        "bf16-unsupported",
         "bf16",
-        r"Type bf16 is not supported|bf16 is not supported (?:on|by) (?:this|your)|Feature '[\w .]{0,20}\.?bf16\S{0,6}' requires \.target sm_80",
+        r"bf16 requested, but AMP is not supported|Type bf16 is not supported|bf16 is not supported (?:on|by) (?:this|your)|Feature '[\w .]{0,20}\.?bf16\S{0,6}' requires \.target sm_80",
     ),
     row("tf32-enabled", "allow_tf32", r"allow_tf32 ?= ?True"),
     row(
@@ -207,10 +284,13 @@ ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (222, "cudaErrorUnsupportedPtxVersion", ("compiled with an unsupported toolchain",)),
     (304, "cudaErrorOperatingSystem", ("os call failed or operation not supported", "cuda_error_operating_system")),
     (500, "cudaErrorSymbolNotFound", ("cuda_error_not_found",)),
-    (700, "cudaErrorIllegalAddress", ("illegal memory access was encountered",)),
+    (700, "cudaErrorIllegalAddress", ("illegal memory access was encountered", "cuda_error_illegal_address")),
+    (701, "cudaErrorLaunchOutOfResources", ("too many resources requested for launch", "cuda_error_launch_out_of_resources")),
     (702, "cudaErrorLaunchTimeout", ("launch timed out and was terminated", "cuda_error_launch_timeout")),
-    (710, "cudaErrorAssert", ("device-side assert triggered",)),
-    (716, "cudaErrorMisalignedAddress", ("misaligned address",)),
+    (710, "cudaErrorAssert", ("device-side assert triggered", "cuda_error_assert")),
+    (715, "cudaErrorIllegalInstruction", ("illegal instruction was encountered", "cuda_error_illegal_instruction")),
+    (716, "cudaErrorMisalignedAddress", ("misaligned address", "cuda_error_misaligned_address")),
+    (718, "cudaErrorInvalidPc", ("cuda_error_invalid_pc",)),
     (719, "cudaErrorLaunchFailure", ("unspecified launch failure", "cuda_error_launch_failed")),
     (800, "cudaErrorNotPermitted", ("cuda_error_not_permitted",)),
     (801, "cudaErrorNotSupported", ("device context 801", "cuda_error_not_supported")),
@@ -225,6 +305,9 @@ ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (999, "cudaErrorUnknown", ("cuda unknown error", "cuda_error_unknown", "cudaerrorunknown")),
 )  # fmt: skip
 """Code, name, and the texts by which cudaGetErrorString and cuda.h's names tell it."""
+
+BY_PROGRAMS = (700, 701, 702, 710, 715, 716, 718, 719)
+"""Errors that a program's own kernels cause; as bare numbers others have them too."""
 
 OLD_CODES = {
     59: 710,

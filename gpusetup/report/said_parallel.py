@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from gpusetup.report.messages import row
 
+HOW = (
+    "(?P<how>Connection (?:refused|timed out|reset by peer)|No route to host|Network is unreachable"
+    "|Software caused connection abort|Cannot assign requested address)"
+)
+"""What the system says of a connection that was not made."""
+
 ROWS = (
     row(
         "dataloader-worker-killed",
@@ -17,6 +23,8 @@ ROWS = (
     row(
         "shm-too-small", "bus error", r"killed by signal: Bus error|bus error encountered in worker"
     ),
+    row("shm-too-small", "(sigbus)", r"Signal 7 \(SIGBUS\) received"),
+    row("shm-too-small", "exitcode", r"exitcode\s{0,8}: ?-7\b"),
     row("shm-too-small", "insufficient shared memory", r"insufficient shared memory \(shm\)"),
     row("shm-too-small", "out of shared memory", r"workers are out of shared memory"),
     row("shm-too-small", "unable to write to file", r"unable to write to file </?torch_\w+>"),
@@ -46,6 +54,16 @@ ROWS = (
         "nccl-no-socket-interface",
         "unable to find interface for",
         r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)",
+    ),
+    row(
+        "nccl-connect-failed",
+        "connect to ",
+        rf"Connect to (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
+    ),
+    row(
+        "nccl-connect-failed",
+        "call to connect",
+        rf"NCCL \w{{4}} Call to connect (?:to \S{{3,60}} )?(?:returned|failed:?) {HOW}",
     ),
     row(
         "nccl-no-socket-interface",

@@ -21,9 +21,21 @@ LINES_OF_A_TABLE = 400
 LINES_OF_A_LOG = 6000
 
 
+WORDS = (
+    "nvidia-smi",
+    "nvml",
+    "gpu",
+    "geforce",
+    "mib",
+    "product name",
+    "version :",
+    "driver version:",
+)
+
+
 def nvidia_smi(text: Text) -> Iterator[Fact]:
     """The facts of all its outputs, and its errors."""
-    if not any(word in text.low for word in ("nvidia-smi", "nvml", "gpu", "geforce", "mib")):
+    if not any(word in text.low for word in WORDS):
         return
     for reader in (tables, logs, xml, csv, lists, errors):
         yield from reader(text)
@@ -64,10 +76,16 @@ def _table_events(smi: Smi, lines: Sequence[str], start: int) -> Iterator[Fact]:
         yield Event(kind="cuda-version-err", values=values, source=source, text=banner.strip("| "))
     if any(gpu.driver_model for gpu in smi.gpus or ()):
         yield Claim(subject="os.family", value="windows", source=source, trust=USUAL)
-    elif "Persistence-M" in " ".join(lines[:LINES_OF_A_HEAD]):
+    elif any("Persistence-M" in line for line in lines):
         yield Claim(subject="os.family", value="linux", source=source, trust=HINT)
 
 
+FRAGMENT = re.compile(
+    r"\s*(?:Product Name\s{1,60}: ?(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID|[AHLBVT]\d)"
+    r"|(?:CUDA|CUDA UMD) Version\s{1,60}: ?\d{1,2}\.\d\s*$"
+    r"|(?:Driver|KMD) Version\s{0,60}: ?\d{3}\.\d{2,3}(?:\.\d{2})?\s*$)"
+)
+"""Lines of `nvidia-smi -q` by which a piece of it is known without its heading."""
 LOG_WORDS = ("nvsmi log", "clocks event reasons", "clocks throttle reas")
 
 
@@ -78,18 +96,20 @@ def _is_of_wsl(smi: Smi) -> bool:
     True
     """
     own, driver = smi.smi_version or "", smi.driver_version or ""
-    return (
-        bool(own and driver)
-        and driver.count(".") == 1
-        and own.split(".")[0] != driver.split(".")[0]
-    )
+    return own.count(".") == 2 and driver.count(".") == 1 and _branch(driver) > _branch(own)
+
+
+def _branch(version: str) -> int:
+    """`516` of 516.94: Windows' branch of a release is the later number; 0 where it is none."""
+    branch = version.split(".")[0]
+    return int(branch) if branch.isascii() and branch.isdigit() else 0
 
 
 def logs(text: Text) -> Iterator[Fact]:
     """`nvidia-smi -q`, whole or a part."""
     told = any(word in text.low for word in LOG_WORDS)
     headed = "gpu 0000" in text.low and any(map(GPU_HEAD.match, text.lines))
-    if not told and not headed:
+    if not told and not headed and not any(map(FRAGMENT.match, text.lines[:LINES_OF_A_LOG])):
         return
     starts = [n for n, line in enumerate(text.lines) if "NVSMI LOG" in line] or [0]
     for start, end in pairwise((*starts, len(text.lines))):
@@ -225,7 +245,3 @@ def _facts(smi: Smi, source: str, gpus_trust: int) -> Iterator[Fact]:
 
 def _source(what: str, line: int) -> str:
     return f"{what}, line {line + 1}"
-
-
-LINES_OF_A_HEAD = 8
-"""Within so many lines of its banner stands the head of a table, blank lines between them too."""

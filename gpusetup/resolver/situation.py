@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusetup.catalog import Catalog, Channel
 from gpusetup.errors import UsageError
-from gpusetup.gpus import one_capability, rows_or_none
+from gpusetup.gpus import l4t_of, one_capability, rows_or_none
 from gpusetup.model import Gpu, Request, Snapshot, parsed, visible_gpus
 from gpusetup.value import Value, replace
 
@@ -19,6 +19,10 @@ CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
 WHEELS: tuple[Channel, ...] = ("pytorch",)
 CHANNELS = (*WHEELS, *CONDA_CHANNELS)
 """Of the same torch the one from the former channel is taken."""
+
+
+BOARD_CUDA = {"R32": "10.2", "R34": "11.4", "R35": "11.4", "R36": "12.6", "R38": "13.0"}
+"""L4T of a Jetson -> the newest CUDA of its driver, numbered apart (JetPack archive)."""
 
 
 class Situation(Value):
@@ -66,8 +70,12 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
         libc=snapshot.os.libc,
         macos=snapshot.os.version if snapshot.os.family == "macos" else None,
         driver=driver.version,
-        driver_cuda=driver.cuda or _cuda_of_driver(driver.version, snapshot, catalog),
-        trusts_cuda=driver.version is None or snapshot.container.cuda_compat_path is not None,
+        driver_cuda=driver.cuda
+        or BOARD_CUDA.get(l4t_of(snapshot.os.jetson) or "")
+        or _cuda_of_driver(driver.version, snapshot, catalog),
+        trusts_cuda=driver.version is None
+        or snapshot.container.cuda_compat_path is not None
+        or snapshot.os.jetson is not None,
         gpus=gpus,
         presence=_presence(snapshot, gpus),
         torch=torch,

@@ -13,9 +13,11 @@ from gpusetup.rules.case import (
     events,
     has_nvidia,
     is_cuda_build,
+    is_report,
     note,
     on,
     package,
+    says_nothing_else,
     shown,
     told,
     warning,
@@ -147,6 +149,26 @@ def toolkit_differs(case: Case) -> Iterator[Finding]:
         )
 
 
+def cuda_versions_told(case: Case) -> Iterator[Finding]:
+    """Somebody shows the driver's CUDA beside nvcc's, and nothing that fails."""
+    machine = case.snapshot
+    own, nvcc, built = machine.driver.cuda, machine.toolkit.nvcc, cuda_needed(machine.torch)
+    if not (is_report(case) and says_nothing_else(case) and own and nvcc and own != nvcc):
+        return
+    torch = f", torch was built with {built}" if built else ""
+    yield note(
+        "cuda-versions-differ",
+        f"The driver serves CUDA up to {own}, nvcc is {nvcc}{torch}: these need not agree",
+        detail="nvidia-smi prints the newest CUDA that the driver can run, nvcc the toolkit's own "
+        "version; torch's wheels bring theirs, which the driver must reach. nvcc matters only "
+        "where CUDA code is compiled: then it needs torch's CUDA.",
+        evidence=(
+            shown(case, "driver.cuda", f"driver: CUDA {own}"),
+            shown(case, "toolkit.nvcc", f"nvcc: release {nvcc}"),
+        ),
+    )
+
+
 def two_toolkits(case: Case) -> Iterator[Finding]:
     """CUDA_HOME and the nvcc on PATH are two toolkits."""
     kit = case.snapshot.toolkit
@@ -168,5 +190,6 @@ RULES = (
     triton_build_failed,
     stale_cuda_path,
     toolkit_differs,
+    cuda_versions_told,
     two_toolkits,
 )

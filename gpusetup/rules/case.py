@@ -173,6 +173,7 @@ BESIDE_THE_POINT = (
     "capability-warning",
     "new-smi-banner",
     "gpu-computes",
+    "hosted-notebook",
 )
 """Events that explain no failure by themselves."""
 
@@ -206,7 +207,9 @@ def has_nvidia(case: Case) -> bool | None:
         return True
     if events(case, *SPEAK_OF_A_GPU):
         return True
-    if machine.os.family == "macos" or events(case, "no-nvidia-gpu"):
+    if machine.os.family == "macos":
+        return False
+    if events(case, "no-nvidia-gpu") and machine.driver.nvml_code is None:
         return False
     if machine.driver.version or machine.driver.module_loaded or machine.os.wsl:
         return None

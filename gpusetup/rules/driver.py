@@ -55,9 +55,12 @@ def driver_missing(case: Case) -> Iterator[Finding]:
     if not (proven or suspected or meant):
         return
     held = [d.driver for d in nvidia_on_pci(case) if d.driver]
+    notebook = _notebook(case)
     yield error(
         "driver-missing",
-        f"No NVIDIA driver is installed for {ways.names(case)}",
+        f"{notebook} gave this notebook no GPU: there is no NVIDIA driver"
+        if notebook
+        else f"No NVIDIA driver is installed for {ways.names(case)}",
         detail=f"The GPU is on the PCI bus, bound to {held[0]}." if held else "",
         evidence=(
             *told(said),
@@ -65,8 +68,23 @@ def driver_missing(case: Case) -> Iterator[Finding]:
             *_no_library(case),
             *problems(case, "driver.version", "driver"),
         ),
-        fix=ways.driver(case, "Install the NVIDIA driver"),
+        fix=Fix(text=GIVES_A_GPU[notebook])
+        if notebook
+        else ways.driver(case, "Install the NVIDIA driver"),
     )
+
+
+GIVES_A_GPU = {
+    "Google Colab": "Choose a runtime with a GPU (Runtime, Change runtime type); it starts anew",
+    "Kaggle": "Choose a GPU for the session (Settings, Accelerator); it starts anew",
+    "SageMaker": "Choose an instance with a GPU (ml.g or ml.p) and its GPU image",
+}
+"""Who lends notebooks -> how one gets a GPU there: nobody installs a driver in them."""
+
+
+def _notebook(case: Case) -> str | None:
+    named = (e.values.get("service", "") for e in events(case, "hosted-notebook"))
+    return next((service for service in named if service in GIVES_A_GPU), None)
 
 
 def _of_the_host(said: tuple[Event, ...]) -> bool:
@@ -112,8 +130,11 @@ def on_the_bus(case: Case) -> tuple[Evidence, ...]:
 def driver_not_loaded(case: Case) -> Iterator[Finding]:
     """The driver's packages are here, its kernel module does not answer."""
     driver = case.snapshot.driver
-    installed = driver.library_found or driver.module_version or driver.library_version
-    silent = driver.module_loaded is False or driver.nvml_code == NVML_DRIVER_NOT_LOADED
+    nvml_silent = driver.nvml_code == NVML_DRIVER_NOT_LOADED
+    installed = (
+        driver.library_found or driver.module_version or driver.library_version or nvml_silent
+    )
+    silent = driver.module_loaded is False or nvml_silent
     said = events(case, *NOT_LOADED, *_module_not_found(case))
     answers = bool(gpus(case)) if is_report(case) else driver_answers(case)
     here = absent_here(case) or _of_the_host(said)

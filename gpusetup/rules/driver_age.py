@@ -175,7 +175,8 @@ def _no_torch_for_this_driver(case: Case) -> Finding:
     driver = case.snapshot.driver
     return error(
         "driver-too-old",
-        f"No torch build runs on driver {driver.version}; {advice.to} gives {advice.gives}",
+        f"No torch build of this catalog runs on driver {driver.version}; "
+        f"{advice.to} gives {advice.gives}",
         evidence=_driver_and_torch(case),
         fix=ways.driver(case, f"Update the driver to {advice.to} or newer", advice.to),
     )

@@ -141,9 +141,7 @@ def _other_maker(case: Case, vendors: set[str]) -> Iterator[Finding]:
             "intel-gpu",
             "The GPU is Intel's: CUDA builds of torch do not use it",
             evidence=listed,
-            fix=Fix(
-                text='torch uses it as device "xpu"; code that asks for "cuda" must ask for that'
-            ),
+            fix=_xpu_fix(case),
         )
     else:
         yield make(
@@ -158,9 +156,32 @@ def _other_maker(case: Case, vendors: set[str]) -> Iterator[Finding]:
         )
 
 
+XPU_INDEX = "https://download.pytorch.org/whl/xpu"
+
+
+def _xpu_fix(case: Case) -> Fix:
+    """The driver where torch did not start it, the XPU build where that lacks, else the name."""
+    why = {event.values.get("why") for event in events(case, "no-xpu")}
+    if "build" in why:
+        return Fix(
+            text='Install torch\'s XPU build; code must ask for the device "xpu"',
+            commands=(ways.pip(case, "install", "torch", "torchvision", "--index-url", XPU_INDEX),),
+        )
+    if "driver" in why:
+        return Fix(
+            text="Install or update Intel's GPU driver (on Linux the Level Zero and compute "
+            'runtime packages too, and the group `render`); torch then finds the device "xpu"',
+            needs_root=True,
+        )
+    return Fix(text='torch uses it as device "xpu"; code that asks for "cuda" must ask for that')
+
+
 def _nothing_listed(case: Case) -> Evidence:
     if on(case, "macos"):
         return shown(case, "os.family", "macOS, for which NVIDIA's last driver is of 2018")
+    torch = case.snapshot.torch
+    if case.snapshot.pci_devices is None and torch.version:
+        return shown(case, "torch.version", f"torch {torch.version}")
     return shown(case, "pci_devices", "no display controller of NVIDIA on the PCI bus")
 
 

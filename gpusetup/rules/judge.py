@@ -228,6 +228,8 @@ def shown_healthy(case: Case, findings: tuple[Finding, ...]) -> bool:
     """Whether the snapshot shows a working stack: GPU, driver, and a torch with kernels for it."""
     if any(finding.severity is Severity.ERROR for finding in findings):
         return False
+    if events(case, "cuda-library-error"):
+        return False
     if is_report(case) and said_healthy(case):
         return True
     questions = (gpu_is_shown, driver_is_shown, torch_is_shown)
@@ -238,8 +240,13 @@ def said_healthy(case: Case) -> bool:
     """Whether a text shows it: something computed, or all that it shows is in order."""
     torch = case.snapshot.torch
     computed = torch.cuda_available or events(case, "gpu-computes", "capability-warning")
+    ran = any(e.values.get("code") in KERNELS_RAN for e in events(case, "cuda-error"))
     only_a_driver = bool(gpus(case)) and torch.version is None and torch.installed is None
-    return bool(computed) or only_a_driver
+    return bool(computed) or ran or only_a_driver
+
+
+KERNELS_RAN = ("710",)
+"""An assertion in a program's kernel: it ran, so that the stack under it works."""
 
 
 def gpu_is_shown(case: Case) -> bool:

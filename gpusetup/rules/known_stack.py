@@ -307,6 +307,14 @@ FACTS: tuple[Fact, ...] = (
         source="torch.utils.cpp_extension",
     ),
     Fact(
+        id="cuda-versions-differ",
+        title="nvidia-smi and nvcc name different CUDA versions",
+        means="One is what the driver can run, the other the toolkit's; they need not agree.",
+        proven_by="Both versions in a text that shows no failure",
+        way_out="Nothing to do",
+        source="NVIDIA, CUDA Compatibility",
+    ),
+    Fact(
         id="cuda-toolkits-differ",
         title="two toolkits: PATH and CUDA_HOME",
         means="An extension build takes CUDA_HOME, a person sees nvcc.",

@@ -83,8 +83,24 @@ MESSAGES: tuple[Message, ...] = (
 def nccl_error(case: Case) -> Iterator[Finding]:
     """NCCL failed, and the text does not say over what."""
     yield from said(case, MESSAGES)
+    if not events(case, *ENDS_A_RANK):
+        yield from said(case, (UNREACHED,))
     yield from said(case, (UNEXPLAINED,) if events(case, "nccl-error") else ())
 
+
+ENDS_A_RANK = ("cuda-out-of-memory", "host-out-of-memory", "dataloader-worker-killed")
+"""Where one rank ended for a reason of its own, the others cannot reach it."""
+
+UNREACHED = Message(
+    kind="nccl-connect-failed",
+    id="nccl-no-socket-interface",
+    title="NCCL cannot reach the rank at {peer}: {how}",
+    plain="NCCL cannot reach another rank through the network interface that it took",
+    text="Let NCCL_SOCKET_IFNAME name the interface of the network that joins the machines (NCCL "
+    "may have taken a bridge or lo), open the ports between them, and see that the other rank runs",
+    commands=("ip -brief addr", "export NCCL_SOCKET_IFNAME=INTERFACE NCCL_DEBUG=INFO"),
+    windows=(),
+)
 
 UNEXPLAINED = Message(
     kind="nccl-error",

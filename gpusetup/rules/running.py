@@ -12,6 +12,7 @@ from gpusetup.model import (
     Fix,
     Severity,
     parsed,
+    visible_gpus,
 )
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
@@ -101,6 +102,34 @@ OTHERS: tuple[Message, ...] = (
         windows=(),
     ),
     Message(
+        kind="path-too-long",
+        id="windows-path-too-long",
+        title="A path is longer than the 260 characters that Windows allows",
+        detail="The caches of inductor and Triton, pip's and ninja's build folders make such "
+        "names.",
+        text="Switch long paths on (as administrator, then start the program anew), or let the "
+        "caches and the environment lie in a short folder",
+        commands=(
+            "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
+            "-Name LongPathsEnabled -Value 1",
+            '$env:TORCHINDUCTOR_CACHE_DIR = "C:\\ti"; $env:TRITON_CACHE_DIR = "C:\\tr"',
+        ),
+        needs_root=True,
+    ),
+    Message(
+        kind="cuda-library-error",
+        id="cuda-library-error",
+        title="A library of CUDA failed with {status}, which names no reason",
+        plain="A library of CUDA failed with a status that names no reason",
+        detail="Usually the GPU's memory is full, or an index out of range broke the kernel before "
+        "it; else another cuBLAS or cuDNN stands before torch's own.",
+        text="See whether the memory is full; run it once with every kernel waited for, so that "
+        "the first failure shows; unset LD_LIBRARY_PATH",
+        commands=("nvidia-smi", "export CUDA_LAUNCH_BLOCKING=1", "unset LD_LIBRARY_PATH"),
+        windows=("nvidia-smi", "set CUDA_LAUNCH_BLOCKING=1"),
+        severity=Severity.WARNING,
+    ),
+    Message(
         kind="compiler-missing",
         id="compiler-missing",
         title="A package must be compiled, and there is no C++ compiler for it",
@@ -141,7 +170,7 @@ AMPERE = Capability(8, 0)
 
 def out_of_memory(case: Case) -> Iterator[Finding]:
     """The GPU's memory did not suffice."""
-    heard = (*events(case, "cuda-out-of-memory"), *cuda_errors(case, 2))
+    heard = (*events(case, "cuda-out-of-memory"), *cuda_errors(case, 2), *_no_room(case))
     if heard:
         yield error(
             "out-of-memory",
@@ -154,6 +183,18 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
                 commands=("nvidia-smi", *_allocator(case)),
             ),
         )
+
+
+NO_ROOM = ("NOT_INITIALIZED", "INTERNAL_ERROR")
+FULL = 0.95
+
+
+def _no_room(case: Case) -> tuple[Event, ...]:
+    """cuBLAS and cuDNN that do not start, where the memory of every GPU is taken."""
+    failed = events(case, "cuda-library-error")
+    taken = [(g.memory_used_bytes or 0, g.memory_total_bytes) for g in visible_gpus(case.snapshot)]
+    full = taken and all(total and used >= FULL * total for used, total in taken)
+    return tuple(e for e in failed if full and e.values["status"].endswith(NO_ROOM))
 
 
 def _how_much(event: Event) -> str:

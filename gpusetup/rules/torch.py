@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusetup.gpus import l4t_of
 from gpusetup.model import (
     Evidence,
     Finding,
@@ -204,7 +205,7 @@ JETPACK_WHEELS = {
 
 
 def _jetson_fix(case: Case) -> Fix:
-    row = JETPACK_WHEELS.get((case.snapshot.os.jetson or "").partition(".")[0].upper())
+    row = JETPACK_WHEELS.get(l4t_of(case.snapshot.os.jetson) or "")
     if row is None:
         return Fix(text="Install the torch wheel that NVIDIA publishes for this board's JetPack")
     jetpack, folder = row

@@ -265,7 +265,7 @@ def _elsewhere(case: Case) -> str | None:
 
 def names(case: Case) -> str:
     """What the NVIDIA GPUs of this machine are called."""
-    listed = tuple(gpu.name for gpu in gpus(case))
+    listed = tuple(gpu.name for gpu in gpus(case) if gpu.name != "unknown")
     on_bus = tuple(
         device.name or f"the NVIDIA GPU (PCI 10de:{device.device_id or '?'})"
         for device in nvidia_on_pci(case)
