@@ -153,6 +153,11 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("driver-missing", "I tensorflow/stream_executor/dso_loader.cc:116] Couldn't open CUDA library libcuda.so.1. LD_LIBRARY_PATH: /usr/local/cuda/lib64"),
     ("driver-does-not-answer", "[  484.1] INFO: task nvidia-smi:4711 blocked for more than 120 seconds."),
     ("driver-does-not-answer", "[  484.1] INFO: task python3:4711 blocked for more than 120 seconds.\n[  484.1] Call Trace:\n[  484.1]  schedule+0x4e/0xb0\n[  484.1]  uvm_ioctl+0x13e0/0x16f0 [nvidia_uvm]"),
+    ("vgpu-unlicensed", "Jun  3 11:22:33 vm7 nvidia-gridd: Failed to acquire license from 10.0.0.7"),
+    ("hardware-fault", "| 1  NVIDIA GeForce RTX 3080    Off | 00000000:21:00.0 Off |                  N/A |\n|ERR!   44C    P2    ERR! / 320W |      3MiB / 10240MiB |      0%      Default |"),
+    ("driver-does-not-answer", "[ +0.00] task:python3 state:D stack:    0 pid: 7 ppid: 6 flags:0x00000002\n[ +0.00]  mutex_lock+0x34/0x40\n[ +0.00]  uvm_gpu_retain+0x1e/0x40 [nvidia_uvm]"),
+    ("vgpu-unlicensed", "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n    vGPU Software Licensed Product\n        License Status                    : Unlicensed (Restricted)"),
+    ("device-permission", "$ ls -l /dev/nvidia0\ncrw-rw---- 1 root video 195, 0 Oct 20 21:39 /dev/nvidia0\n>>> torch.cuda.is_available() False"),
     # --- containers
     ("container-toolkit-missing", 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'),
     ("container-toolkit-missing", "docker: Error response from daemon: unknown or invalid runtime name: nvidia."),

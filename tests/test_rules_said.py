@@ -17,6 +17,7 @@ from gpusetup.model import (
     Capability,
     Container,
     CudaApi,
+    DeviceNode,
     Driver,
     Event,
     Gpu,
@@ -59,6 +60,10 @@ def smi(*gpus: Gpu, version: str = "550.54.14", cuda: str = "12.4", **parts: Any
     """A text with the table of an nvidia-smi that works."""
     listed = tuple(replace(gpu, visible=None) for gpu in gpus)
     return text(gpus=listed, driver=Driver(version=version, cuda=cuda), **parts)
+
+
+def closed(others: str) -> DeviceNode:
+    return DeviceNode(path="/dev/nvidia0", mode=f"crw-rw{others}")
 
 
 def asked(requirement: str, **values: str) -> tuple[Event, ...]:
@@ -151,6 +156,12 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("system-not-ready-fabric-manager",
      text(event("fabric-manager-failed"), event("no-nvswitch"), cuda_api=CudaApi(init_code=802)),
      replace(smi(RTX_3090), events=event("fabric-manager-failed"))),
+    # A vGPU whose licence ran out answers as a GPU that is taken.
+    ("vgpu-unlicensed", text(event("vgpu-unlicensed"), event("cuda-error", code="46")),
+     text(event("cuda-error", code="46"))),
+    ("device-permission",
+     text(event("cuda-unavailable"), devices=(closed("----"),)),
+     text(event("cuda-unavailable"), devices=(closed("-rw-"),))),
     ("os-call-failed", text(event("cuda-error", code="800")),
      text(event("cuda-error", code="700"))),
     ("driver-missing", text(event("no-nvidia-driver")), text(event("driver-not-loaded"))),

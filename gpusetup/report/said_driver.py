@@ -136,6 +136,7 @@ DRIVER = (
         "device-permission",
         "insufficient permissions",
         r"(?:NVML: |nvml error: )?Insufficient Permissions",
+        unless=r"(?:utilization|performance) counter|accounting mode|persistence mode",
     ),
     row("device-permission", "nvmlerror_nopermission"),
     row(
@@ -202,7 +203,7 @@ DRIVER = (
     row(
         "vgpu-unlicensed",
         "license",
-        r"nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
+        r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
     ),
     row(
         "pcie-limited",

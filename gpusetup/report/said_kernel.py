@@ -211,6 +211,13 @@ KERNEL = (
         how="is blocked in the kernel",
     ),
     row(
+        "driver-does-not-answer",
+        "state:d",
+        r"task:\S{1,40} state:D .{0,900}?\[nvidia(?:_uvm|_modeset)?\]",
+        how="is blocked in the kernel",
+    ),
+    row("hardware-error", "err!", r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="smi"),
+    row(
         "nouveau-in-the-way",
         "nouveau",
         r"Kernel driver in use: nouveau|NVRM: .{0,80}nouveau|Nouveau kernel driver is currently in use",

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.model import Event, Finding, Fix, Gpu, visible_gpus
+from gpusetup.model import DeviceNode, Event, Finding, Fix, Gpu, visible_gpus
 from gpusetup.rules.case import (
     Case,
     asked_for_cuda,
+    cuda_errors,
     driver_answers,
     error,
     events,
     gpus,
     in_container,
+    is_report,
     on,
     shown,
     told,
@@ -56,6 +58,20 @@ def _module_not_found(case: Case) -> tuple[Event, ...]:
     return tuple(e for e in events(case, "module-not-found") if e.values.get("module") in names)
 
 
+def _closed_to_others(case: Case) -> list[DeviceNode]:
+    """Nodes that a text lists as their group's only, where a program looked for CUDA in vain."""
+    if not (is_report(case) and asked_for_cuda(case)) or gpus(case):
+        return []
+    return [
+        node
+        for node in case.snapshot.devices or ()
+        if CARD.fullmatch(node.path) and node.mode and node.mode[7:9] != "rw"
+    ]
+
+
+CARD = re.compile(r"/dev/nvidia(?:\d+|ctl)")
+
+
 def device_permission(case: Case) -> Iterator[Finding]:
     """This user may not open the device nodes."""
     shut = [
@@ -65,6 +81,7 @@ def device_permission(case: Case) -> Iterator[Finding]:
         and "caps" not in node.path
         and (node.readable is False or node.writable is False)
     ]
+    shut = shut or _closed_to_others(case)
     said = events(case, "device-permission")
     if not shut and not said:
         return
@@ -220,6 +237,10 @@ def vgpu_without_cuda(case: Case) -> Iterator[Finding]:
         )
 
 
+BUSY = 46
+"""cudaErrorDevicesUnavailable, with which a vGPU without a licence answers after a while."""
+
+
 def vgpu_unlicensed(case: Case) -> Iterator[Finding]:
     unlicensed = [
         gpu for gpu in gpus(case) if gpu.licensed is False and (gpu.virtualization or "") != "none"
@@ -227,9 +248,12 @@ def vgpu_unlicensed(case: Case) -> Iterator[Finding]:
     said = events(case, "vgpu-unlicensed")
     if unlicensed or said:
         name = f"{unlicensed[0].name} is a" if unlicensed else "The GPU is a"
-        yield warning(
+        refused = cuda_errors(case, BUSY) or case.snapshot.cuda_api.init_code == BUSY
+        so = "CUDA is refused" if refused else "it is slowed down after 20 minutes"
+        make = error if refused else warning
+        yield make(
             "vgpu-unlicensed",
-            f"{name} vGPU without a licence: it is slowed down after 20 minutes",
+            f"{name} vGPU without a licence: {so}",
             evidence=(
                 *told(said),
                 *(shown(case, "gpus", f"GPU {g.nvml_index}: unlicensed") for g in unlicensed[:1]),

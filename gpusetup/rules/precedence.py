@@ -246,6 +246,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "uvm-missing": NO_INIT,
     "mig-misconfigured": (*NO_INIT, "invalid-device-ordinal", "torch-internal-error"),
     "vgpu-no-compute": (*NO_INIT, "compute-mode-prohibited"),
+    "vgpu-unlicensed": (*NO_INIT, "compute-mode-exclusive"),
     "compute-mode-prohibited": NO_INIT,
     "system-not-ready-fabric-manager": NO_DEVICE,
     "libcuda-driver-mismatch": NO_DEVICE,
