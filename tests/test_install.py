@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from index_server import Fault
@@ -32,6 +33,7 @@ from installing import (
 )
 
 from gpusetup.install import fetch, tools
+from gpusetup.value import replace
 
 pytestmark = needs_linux
 
@@ -470,6 +472,96 @@ def test_a_copy_of_what_leaves_is_counted_where_renaming_is_refused(
     assert "No room on the disk" in said.err
     monkeypatch.setattr(room, "is_overlay", lambda _path: False)
     assert install("--python", str(venv), *WANTED, *YES).exit == 0
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is somebody to ask, but nobody may be asked."""
+
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+        def readline(self) -> str:
+            raise AssertionError("the question was asked")
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+
+
+def cache_below_a_file(_world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    Path("file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(Path("file/cache").absolute()))
+    return ("--venv", "env")
+
+
+def uvs_cache_below_a_file(_world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    Path("file").touch()
+    monkeypatch.setenv("UV_CACHE_DIR", str(Path("file/uv").absolute()))
+    return ("--venv", "env")
+
+
+def environment_below_a_file(_world: World, _monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    Path("file").touch()
+    return ("--venv", "file/env")
+
+
+def download_below_a_file(_world: World, _monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    Path("file").touch()
+    return ("--download", "file/house")
+
+
+def read_only_parent(_world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    Path("closed").mkdir()
+    honest = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: not str(path).endswith("closed") and honest(path, mode)
+    )
+    return ("--venv", "closed/env")
+
+
+def torch_without_a_record(world: World, _monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
+    next(venv.glob("lib/python*/site-packages/torch-*/RECORD")).unlink()
+    return ("--python", str(venv))
+
+
+def full_disk_of_uvs_cache(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    from gpusetup.install import prepare, room
+
+    def with_another_disk(path: str, needed_bytes: int) -> Any:
+        found = room.room(path, needed_bytes)
+        return replace(found, disk=99, free_bytes=9) if "uv-cache" in path else found
+
+    monkeypatch.setattr(prepare, "room", with_another_disk)
+    return ("--venv", "env")
+
+
+KNOWN_BEFORE = {
+    cache_below_a_file: "set XDG_CACHE_HOME",
+    uvs_cache_below_a_file: "or UV_CACHE_DIR",
+    environment_below_a_file: "`--venv DIR`",
+    download_below_a_file: "`--download DIR`",
+    read_only_parent: "closed is not writable for this user",
+    torch_without_a_record: "keeps no list of its files",
+    full_disk_of_uvs_cache: "uv-cache: needs ",
+}
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("obstacle", KNOWN_BEFORE)
+def test_what_can_be_known_is_told_before_anybody_is_asked(
+    world: World,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    obstacle: Callable[[World, pytest.MonkeyPatch], tuple[str, ...]],
+) -> None:
+    world.add_torch("cpu")
+    target = obstacle(world, monkeypatch)
+    said = install(*target, *WANTED)
+    assert said.exit == 3
+    assert KNOWN_BEFORE[obstacle] in " ".join(said.err.split())
+    assert not world.index.asked_for("GET *.whl")
+    assert not Path("env").exists()
 
 
 def test_a_managed_python_is_refused_with_the_way_out(

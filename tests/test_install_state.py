@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from installing import (
 
 from gpusetup.errors import Blocked
 from gpusetup.install import transaction
-from gpusetup.install.lock import ending_with_us, locked
+from gpusetup.install.lock import ending_with_us, is_held, locked
 from gpusetup.install.transaction import ENDINGS, Journal, read_journal, write_journal
 from gpusetup.value import replace
 
@@ -476,22 +477,45 @@ def test_without_a_store_a_program_is_run_as_it_is() -> None:
     assert ending_with_us(("uv", "pip"), None) == ("uv", "pip")
 
 
-def test_who_has_torch_loaded_is_named(world: World, venv: Path, install: Install) -> None:
+@contextmanager
+def loaded(library: Path) -> Iterator[int]:
     """A process that has mapped a file of the target's torch."""
-    (library,) = venv.glob("lib/python*/site-packages/torch/old.py")
-    library.write_text("x = 1\n" * 9000)
     holder = subprocess.Popen(
         [sys.executable, "-c", MAP, str(library)], stdout=subprocess.PIPE, text=True
     )
     assert holder.stdout is not None
     holder.stdout.readline()
     try:
-        said = install("--python", str(venv), *WANTED, "--dry-run")
+        yield holder.pid
     finally:
         holder.kill()
         holder.communicate()
-    assert f"(process {holder.pid}) has its torch loaded" in said.out
+
+
+def test_who_has_torch_loaded_is_named(world: World, venv: Path, install: Install) -> None:
+    (library,) = venv.glob("lib/python*/site-packages/torch/old.py")
+    library.write_text("x = 1\n" * 9000)
+    with loaded(library) as process:
+        said = install("--python", str(venv), *WANTED, "--dry-run")
+    assert f"(process {process}) has its torch loaded" in said.out
     assert "process" not in install("--python", str(venv), *WANTED, "--dry-run").out
+
+
+def test_an_undo_names_who_has_torch_loaded_before_it_asks(venv: Path, install: Install) -> None:
+    assert install("--python", str(venv), *WANTED).exit == 0
+    (library,) = venv.glob("lib/python*/site-packages/torch/lib/libtorch.so")
+    with loaded(library) as process:
+        said = install("--undo", "--python", str(venv), "--dry-run")
+    assert f"(process {process}) has its torch loaded" in said.err
+    assert "process" not in install("--undo", "--python", str(venv), "--dry-run").err
+
+
+def test_who_is_at_work_can_be_seen(venv: Path, install: Install) -> None:
+    assert install("--python", str(venv), *WANTED).exit == 0
+    with locked(venv / ".gpusetup"):
+        assert is_held(venv / ".gpusetup")
+    assert not is_held(venv / ".gpusetup")
+    assert not is_held(venv / "nothing")
 
 
 MAP = """

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.commands.common import add_machine_options, gather
-from gpusetup.commands.install_parts import agreed, new_job, planned, request_of, resolved
+from gpusetup.commands.install_parts import (
+    agreed,
+    new_job,
+    planned,
+    request_of,
+    resolved,
+    tell_if_held,
+)
 from gpusetup.errors import GpuSetupError, Unreached, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
@@ -172,6 +179,7 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
     from gpusetup.commands.install_conda import by_conda, conda_is_meant
     from gpusetup.commands.install_download import download, use_wheelhouse
     from gpusetup.install.plan import already_there, asked_for, versions_of
+    from gpusetup.install.transaction import STORE
 
     where, snapshot = _where(options, out)
     layout = where.layout
@@ -182,7 +190,7 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
     if options.wheelhouse:
         request = use_wheelhouse(job, where, options.wheelhouse, request)
     elif conda_is_meant(options, snapshot):
-        return by_conda(options, out, job, snapshot, asked)
+        return by_conda(options, out, job, where, snapshot, asked)
     resolution = resolved(snapshot, request)
     if options.download:
         return download(options, out, job, where, resolution, asked, snapshot)
@@ -204,6 +212,7 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
         out.answer(_answer(job, plan, "planned"), _shown(job, plan))
         return 0
     out.talk(_shown(job, plan))
+    tell_if_held(Path(plan.target, STORE), out)
     if not options.yes and not agreed():
         out.talk("Nothing was changed.")
         return 1

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.answers import DoneStep, InstallAnswer
-from gpusetup.commands.install_parts import after_of, agreed, new_job, request_of, resolved
+from gpusetup.commands.install_parts import (
+    after_of,
+    agreed,
+    new_job,
+    request_of,
+    resolved,
+    tell_if_held,
+)
 from gpusetup.errors import Blocked
 from gpusetup.install.by_conda import (
     Target,
@@ -27,6 +34,7 @@ from gpusetup.install.conda_history import (
     records,
     undo_known,
 )
+from gpusetup.install.inuse import users_of
 from gpusetup.install.plan import device_to_prove
 from gpusetup.install.transaction import STORE
 from gpusetup.render.console import Console, plain
@@ -36,6 +44,7 @@ from gpusetup.value import replace
 if TYPE_CHECKING:
     from gpusetup.install.log import Log
     from gpusetup.install.plan import Asked
+    from gpusetup.install.prepare import Where
     from gpusetup.install.run import Job
     from gpusetup.model import Resolution, Snapshot, Step
 
@@ -49,13 +58,18 @@ def conda_is_meant(options: argparse.Namespace, snapshot: Snapshot) -> bool:
 
 
 def by_conda(
-    options: argparse.Namespace, out: Console, job: Job, snapshot: Snapshot, asked: Asked
+    options: argparse.Namespace,
+    out: Console,
+    job: Job,
+    where: Where,
+    snapshot: Snapshot,
+    asked: Asked,
 ) -> int:
     """Show the recipe's step, ask, run, prove; the exit code."""
     prefix, program = conda_prefix(snapshot), conda_program(os.environ)
     resolution = resolved(snapshot, request_of(options, asked, by_conda=True))
     steps = conda_steps(resolution, (*asked.family, *asked.packages), prefix, program)
-    text = steps_text(prefix, resolution, steps)
+    text = steps_text(prefix, resolution, steps, users_of(where.layout.libraries))
     if options.dry_run:
         out.answer(_planned(job, prefix, resolution, asked, steps), text)
         return 0
@@ -65,6 +79,7 @@ def by_conda(
             hint="activate it, or use `--installer uv`; `--dry-run` shows the recipe",
         )
     needs_cuda_to_be_seen(resolution, snapshot, os.environ)
+    tell_if_held(Path(prefix, STORE), out)
     out.talk(text)
     if not options.yes and not agreed():
         out.talk("Nothing was changed.")
@@ -141,6 +156,7 @@ def undo(options: argparse.Namespace, out: Console, log: Log, folder: Path, kept
     )
     text = f"Target   {folder}\nUndo     revision {kept.reached} -> {kept.revision}\n"
     text = plain(f"{text}Steps\n  {command(step)}\n")
+    tell_if_held(store, out)
     if options.dry_run:
         out.answer(answer, text)
         return 0

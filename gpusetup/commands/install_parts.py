@@ -107,6 +107,15 @@ def planned(
     return plan
 
 
+def tell_if_held(store: Path, out: Console) -> None:
+    """Before anybody is asked: another gpusetup is at work there."""
+    from gpusetup.install.lock import is_held
+    from gpusetup.render.console import plain
+
+    if is_held(store):
+        out.talk(plain(f"Another gpusetup is changing {store.parent} right now."))
+
+
 def agreed() -> bool:
     sys.stderr.write("Proceed? [y/N] ")
     sys.stderr.flush()

@@ -117,11 +117,13 @@ def _recover(_options: argparse.Namespace, out: Console, log: Log, folder: Path)
 
 
 def _undo(options: argparse.Namespace, out: Console, log: Log, folder: Path) -> int:
-    from gpusetup.commands.install_parts import agreed
-    from gpusetup.install.prepare import check_target, layout_of
+    from gpusetup.commands.install_parts import agreed, tell_if_held
+    from gpusetup.install.inuse import users_of
+    from gpusetup.install.prepare import check_leaving, check_target, layout_of
     from gpusetup.install.run import undisturbed
     from gpusetup.probe.system import LiveSystem
     from gpusetup.probe.target import choose_target
+    from gpusetup.render.install import in_use_lines
 
     recover_first(folder, out, dry_run=options.dry_run)
     if by_conda := read_undo(folder / STORE):
@@ -133,7 +135,11 @@ def _undo(options: argparse.Namespace, out: Console, log: Log, folder: Path) -> 
     check_target(layout)
     store = folder / STORE
     journal = undo_known(store, layout)
-    out.talk(plain(f"Target   {folder}\nUndo     {_changes(journal)}"))
+    lines = [f"Target   {folder}", f"Undo     {_changes(journal)}"]
+    lines += in_use_lines(users_of(layout.libraries) if "torch" in journal.before else ())
+    out.talk(plain("\n".join(lines)))
+    check_leaving(layout, journal.before)
+    tell_if_held(store, out)
     if options.dry_run:
         return _said(out, log, folder, "planned", journal.before, "", journal.after)
     if not options.yes and not agreed():

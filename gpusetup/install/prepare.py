@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.install.house import check_here, is_here, is_kept
 from gpusetup.install.inuse import users_of
-from gpusetup.install.layout import Layout, distributions, requirers, versions
+from gpusetup.install.layout import Layout, distributions, files_of, requirers, versions
 from gpusetup.install.plan import (
     UNPACKED_FACTOR,
     Asked,
@@ -28,7 +28,7 @@ from gpusetup.install.plan import (
 from gpusetup.install.rest import ask_pip, ask_uv, metadata_of, stand_in
 from gpusetup.install.room import require_room, room
 from gpusetup.install.run import WORKERS, Job
-from gpusetup.install.tools import asking_environment, switching_environment
+from gpusetup.install.tools import asking_environment, switching_environment, uv_cache
 from gpusetup.install.transaction import STORE
 from gpusetup.install.uv_config import settings_of, uv_files, written
 from gpusetup.install.wheelhouse import link_others, located, page_of
@@ -127,6 +127,7 @@ def make_plan(
 
     `early`: nobody will be asked, so that the fetching may begin beside the planning.
     """
+    check_places(job, where, installer)
     family_versions = versions_of(resolution, asked.family)
     choices = choices_of(resolution, backend)
     tags = target_tags(where.layout)
@@ -174,6 +175,8 @@ def finished(job: Job, where: Where, plan: Plan) -> Plan:
         seed = plan.installer == "pip"
         steps = (venv_step(job.uv, where.venv, where.layout.python, seed=seed), *steps)
     before = {name: installed[name] for name in plan.after if name in installed}
+    if where.venv is None:
+        check_leaving(where.layout, before)
     breaks = () if where.venv else requirers(distributions(where.layout), plan.after)
     used_by = users_of(where.layout.libraries) if "torch" in before else ()
     return replace(plan, steps=steps, before=before, breaks=breaks, used_by=used_by)
@@ -199,7 +202,11 @@ def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ..
         found = ask_pip(where.layout, plan.family, plan.packages, sources, environment)
     else:
         found = _by_uv(job, where, plan, sources, environment)
-    return located(found, job.wheels)
+    named = located(found, job.wheels)
+    for wheel in named:
+        if is_here(wheel, job.house / wheel.filename):
+            check_here(wheel, job.house / wheel.filename)
+    return named
 
 
 def _by_uv(
@@ -268,9 +275,45 @@ def missing_bytes(job: Job, plan: Plan) -> int:
 
 
 def check_room_before(job: Job, plan: Plan) -> None:
-    """Room for what will be fetched and, by its usual growth, unpacked."""
+    """Room for what will be fetched and, by its usual growth, unpacked: in the target, and in uv's
+    cache where that lies on another disk."""
     unpacked = int(sum(wheel.size_bytes or 0 for wheel in plan.wheels) * UNPACKED_FACTOR)
-    require_room((room(str(job.house), missing_bytes(job, plan)), room(plan.target, unpacked)))
+    target, cache = room(plan.target, unpacked), room(uv_cache(job.environ), unpacked)
+    others = () if plan.installer == "pip" or cache.disk == target.disk else (cache,)
+    require_room((room(str(job.house), missing_bytes(job, plan)), target, *others))
+
+
+def check_places(job: Job, where: Where, installer: str) -> None:
+    """`Blocked` where a folder that will be written cannot be: told before anybody is asked."""
+    cache = "nothing was changed; set XDG_CACHE_HOME to a folder that can be written"
+    places = []
+    if where.venv is not None:
+        named = "--download" if where.venv == str(job.house) else "--venv"
+        places.append((where.venv, f"nothing was changed; name another folder: `{named} DIR`"))
+    if job.own_house:
+        places.append((str(job.house), cache))
+    if installer == "uv":
+        places.append((uv_cache(job.environ), f"{cache}, or UV_CACHE_DIR"))
+    for folder, hint in places:
+        if problem := unwritable(folder):
+            raise Blocked(f"{folder} cannot be made or written: {problem}", hint=hint)
+
+
+def unwritable(folder: str) -> str | None:
+    """What keeps us from writing to a folder that may not be there yet; None where nothing does."""
+    there = Path(folder)
+    while not os.path.lexists(there):
+        there = there.parent
+    if not there.is_dir():
+        return f"{there} is no folder"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"{there} is not writable for this user"
+
+
+def check_leaving(layout: Layout, leaving: Container[str]) -> None:
+    """`Blocked` where what leaves could not be put back: told before anything is fetched."""
+    for one in distributions(layout):
+        if one.name in leaving:
+            files_of(one, layout)
 
 
 def base_interpreter() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpusetup.answers import InstallAnswer
+from gpusetup.install.inuse import User
 from gpusetup.install.log import shared
 from gpusetup.install.plan import Plan
 from gpusetup.install.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, in_words, without_credentials
@@ -34,14 +35,19 @@ def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> st
     lines += [
         f"Breaks   {name} {version}: it requires {need}" for name, version, need in plan.breaks
     ]
-    lines += [
-        f"In use   {user.name} (process {user.pid}) has its torch loaded, and may fail from then on"
-        for user in plan.used_by
-    ]
+    lines += in_use_lines(plan.used_by)
     if plan.steps:
         lines += ["Steps", *(f"  {command(step)}" for step in plan.steps)]
     lines += [f"Note     {note}" for note in plan.notes]
     return plain("\n".join(lines)) + "\n"
+
+
+def in_use_lines(users: Iterable[User]) -> list[str]:
+    """Who has torch of the target loaded."""
+    return [
+        f"In use   {user.name} (process {user.pid}) has its torch loaded, and may fail from then on"
+        for user in users
+    ]
 
 
 def command(step: Step) -> str:
@@ -111,11 +117,13 @@ def described_text(answer: InstallAnswer, resolution: Resolution, steps: Iterabl
     return plain("\n".join(lines)) + "\n"
 
 
-def steps_text(target: str, resolution: Resolution, steps: Iterable[Step]) -> str:
+def steps_text(
+    target: str, resolution: Resolution, steps: Iterable[Step], users: Iterable[User] = ()
+) -> str:
     """The steps of an installer that plans for itself (conda)."""
     build = resolution.build
     what = f"torch {build.torch} ({build.backend}) from {build.channel}" if build else ""
-    lines = [f"Target   {target}", f"Install  {what}"]
+    lines = [f"Target   {target}", f"Install  {what}", *in_use_lines(users)]
     lines += ["Steps", *(f"  {command(step)}" for step in steps)]
     lines += [f"Note     {note}" for note in resolution.notes]
     return plain("\n".join(lines)) + "\n"
