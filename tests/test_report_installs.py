@@ -250,3 +250,53 @@ def test_an_old_mac_is_an_intel_one() -> None:
 
 def test_condas_own_virtual_package_tells_the_drivers_cuda() -> None:
     assert read_report("  - feature:/linux-64::__cuda==12.4=0\n").driver.cuda == "12.4"
+
+
+def test_a_release_that_never_came_out_is_not_promised_for_another_python() -> None:
+    finding = root(refused("torch==1.15.0", offered="1.13.0, 1.13.1"))
+    assert finding.id == "wrong-index" and "1.15.0 does not exist" in finding.title
+
+
+def test_versions_that_a_person_typed_without_the_colon_are_read() -> None:
+    text = (
+        "could not find a version that satisfies the requirement torch==1.10.1+cu111(from versions "
+        "0.1.2, 0.1.2.post1\nERROR: No matching distribution found for torch==1.10.1+cu111\n"
+        "my python 3.11 is new\n"
+    )
+    assert judged(text).cause == "python-no-wheel"
+    assert read_report(text).python.version == "3.11"
+
+
+def test_a_build_beside_an_installed_torch_is_not_told_to_install_it() -> None:
+    text = (
+        "PyTorch version: 2.9.0+cu128\n$ pip install fast-kernels\nCollecting fast-kernels\n"
+        "  Installing build dependencies ... done\n  Getting requirements to build wheel ... error\n"
+        "  File \"<string>\", line 9, in <module>\nModuleNotFoundError: No module named 'torch'\n"
+    )
+    finding = root(text)
+    assert finding.id == "build-isolation-no-torch" and finding.title.startswith("fast-kernels")
+    assert commands(text).endswith("install --no-build-isolation fast-kernels")
+    assert "gpusetup install" not in commands(text)
+    assert [f.id for f in judged(text).findings if f.id == "torch-missing"] == []
+
+
+def test_a_gpu_that_two_warnings_name_is_one_gpu() -> None:
+    text = (
+        "    Found GPU0 Tesla P4 which is of cuda capability 6.1.\n"
+        "    Minimum and Maximum cuda capability supported by this version of PyTorch is\n"
+        "    (7.0) - (12.0)\n"
+        "Tesla P4 with CUDA capability sm_61 is not compatible with the current PyTorch installation.\n"
+    )
+    assert [gpu.name for gpu in read_report(text).gpus or ()] == ["Tesla P4"]
+
+
+def test_what_pip_says_of_the_torch_family_is_no_other_packages_trouble() -> None:
+    text = (
+        "torchvision 0.19.0 requires torch==2.4.0, but you have torch 2.5.0 which is incompatible."
+    )
+    assert [f.id for f in judged(text).findings] == ["torchvision-mismatch"]
+
+
+@pytest.mark.parametrize("said", ("returns False", "is False", "-> False", "False", "gives: False"))
+def test_is_available_is_read_however_it_is_told(said: str) -> None:
+    assert read_report(f"torch.cuda.is_available() {said}").torch.cuda_available is False

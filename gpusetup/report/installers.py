@@ -95,7 +95,7 @@ INDEX = re.compile(r"https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[
 PIN = re.compile(r"(?<![\w.-])(?:py)?torch(?:\[\w+\])? ?(?P<op>==?|~=|<=|>=|<)(?P<version>\d{1,2}(?:\.\d{1,3}){0,2}(?:\.?(?:dev|rc|post|a|b)\d*)?(?:\.\*)?)(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
 CONDA_CUDA = re.compile(r"(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)")
 REQUIREMENT = re.compile(
-    r"satisfies the requirement (?P<requirement>torch\w*(?:\[\w+\])?(?:[=<>!~]{1,2}\S{1,60}?)?) \(from versions: (?P<versions>[^)]{0,6000})\)?"
+    r"satisfies the requirement (?P<requirement>torch\w*(?:\[\w+\])?(?:[=<>!~]{1,2}\S{1,60}?)?) ?\(from versions:? (?P<versions>(?:(?! ERROR)[^)]){0,6000})\)?"
     r"|No matching distribution found for (?P<only>torch\w*(?:[=<>!~]{1,2}[\w.+*,<>=!~]{1,60})?)"
 )
 LOCKED = re.compile(r"Distribution `torch==(?P<version>[\d.]+)(?:\+(?P<label>\w+))?")

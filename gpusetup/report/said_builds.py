@@ -80,6 +80,16 @@ ROWS = (
     row(
         "build-isolation-no-torch",
         "no module named",
+        r"Collecting (?P<package>[\w.@:/+\[\]~-]{2,120})(?:(?!Collecting )[^\0]){0,200}?(?:Getting requirements to build|Preparing metadata|setup\.py egg_info)(?:(?!Collecting )[^\0]){0,1500}?No module named ['\"]?torch['\"]?(?![\w.])",
+    ),
+    row(
+        "build-isolation-no-torch",
+        "no module named",
+        r"Failed to (?:download and )?build:? `(?P<package>[\w.-]{2,60})[^\0]{0,1500}?No module named ['\"]?torch['\"]?(?![\w.])",
+    ),
+    row(
+        "build-isolation-no-torch",
+        "no module named",
         r"(?:build-env|builds-v0|build_meta|get_requires_for_build|build_wheel|build_editable|build backend returned|Failed to build `).{0,900}No module named ['\"]?torch['\"]?(?![\w.])",
     ),
     row(

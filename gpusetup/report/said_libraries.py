@@ -220,6 +220,11 @@ NUMPY = (
         "but this version of numpy is",
         r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
     ),
+    row(
+        "numpy-abi-mismatch",
+        "could not infer dtype of numpy",
+        r"Could not infer dtype of numpy\.\w+",
+    ),
     row("numpy-abi-mismatch", "numpy is not available", r"RuntimeError: Numpy is not available"),
 )
 
@@ -302,7 +307,7 @@ EXTENSIONS = (
     row(
         "extension-abi-mismatch",
         "undefined symbol",
-        rf"(?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})(?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+        rf"(?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})(?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
     ),
     row(
         "extension-abi-mismatch",
@@ -313,7 +318,7 @@ EXTENSIONS = (
     row(
         "extension-abi-mismatch",
         "undefined symbol",
-        rf"(?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)(?:\.[\w-]+)*\.so: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+        rf"(?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)(?:\.[\w-]+)*\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
         unless=r"torch(?:audio|vision)[/\\]",
     ),
     row(

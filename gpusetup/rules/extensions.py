@@ -11,20 +11,6 @@ from gpusetup.rules.messages import Message, said
 
 MESSAGES: tuple[Message, ...] = (
     Message(
-        kind="build-isolation-no-torch",
-        id="build-isolation-no-torch",
-        title="{package} needs torch to build, and pip builds it in an environment without it",
-        plain="A package needs torch to build, and is built in an environment without it",
-        detail="pip and uv build each package in a fresh environment that holds only what its "
-        "build requirements name.",
-        text="Install torch first, then build without isolation",
-        commands=(
-            "gpusetup install",
-            "pip install setuptools wheel ninja",
-            "pip install --no-build-isolation {package}",
-        ),
-    ),
-    Message(
         kind="compiler-too-new",
         id="compiler-too-new",
         title="nvcc takes no gcc newer than {compiler}, and this one is",
@@ -38,6 +24,33 @@ MESSAGES: tuple[Message, ...] = (
         windows=(),
     ),
 )
+
+
+def build_isolation(case: Case) -> Iterator[Finding]:
+    """A package's build imports torch, and runs where there is none."""
+    heard = events(case, "build-isolation-no-torch")
+    if not heard:
+        return
+    package = next((e.values["package"] for e in heard if e.values.get("package")), None)
+    there = case.snapshot.torch.version
+    build = (ways.pip(case, "install", "--no-build-isolation", package),) if package else ()
+    yield error(
+        "build-isolation-no-torch",
+        f"{package or 'A package'} needs torch to build, and is built in an environment without it",
+        detail="pip and uv build each package in a fresh environment that holds only what its "
+        "build requirements name.",
+        evidence=told(heard),
+        fix=Fix(
+            text=f"torch {there} is installed: build beside it, without isolation"
+            if there
+            else "Install torch first, then build without isolation (--no-build-isolation)",
+            commands=(
+                *(() if there else (ways.gpusetup_install(case),)),
+                ways.pip(case, "install", "setuptools", "wheel", "ninja"),
+                *build,
+            ),
+        ),
+    )
 
 
 def extension_messages(case: Case) -> Iterator[Finding]:
@@ -92,6 +105,9 @@ DISTRIBUTIONS = {
 }
 """What pip installs -> the compiled modules in it whose names do not say so (their setup files)."""
 
+PIN_THEIR_TORCH = ("vllm", "sgl-kernel", "lmdeploy")
+"""Wheels that require one exact torch, which comes along when they are installed anew."""
+
 OWNER = {module: name for name, modules in DISTRIBUTIONS.items() for module in modules.split()}
 
 ASK_TORCH = ("-c", "import torch; print(torch.__version__, torch.version.cuda)")
@@ -120,6 +136,8 @@ def _extension_anew(case: Case, module: str | None, torch: str | None) -> tuple[
         # Its wheels pin their torch, so that with torch named the one that fits is found.
         only_there = (*ways.torch_index(case, label), name, f"torch=={torch}")
         return (remove, ways.pip(case, "install", *only_there))
+    if name in PIN_THEIR_TORCH:
+        return (remove, ways.pip(case, "install", name))
     built = () if source.startswith("git+") else ("--no-binary", name)
     again = ("--no-build-isolation", "--no-cache-dir", *built, source)
     return (remove, ways.pip(case, "install", *again))
@@ -271,6 +289,7 @@ def _torch_cuda_line(case: Case) -> tuple[Evidence, ...]:
 
 
 RULES = (
+    build_isolation,
     extension_messages,
     extension_abi_mismatch,
     toolkit_mismatch,

@@ -1,4 +1,4 @@
-"""No wheel with a tag of this Python or of this system: what uv and poetry say of it themselves."""
+"""No such file, as uv, poetry, an index and conda say it themselves."""
 
 from __future__ import annotations
 
@@ -68,4 +68,35 @@ def pinned_beyond_this_python(case: Case) -> Iterator[Finding]:
         )
 
 
-RULES = (without_wheel, pinned_beyond_this_python)
+def wrong_index(case: Case) -> Iterator[Finding]:
+    """An index, or a local label, that is not there."""
+    heard = events(case, "wrong-index")
+    if heard:
+        values = heard[0].values
+        what = values.get("index") or values.get("requirement") or "the index"
+        status = f" ({values['status']})" if values.get("status") else ""
+        yield error(
+            "wrong-index",
+            f"{what} does not exist{status}",
+            evidence=told(heard),
+            fix=ways.install_torch(case, "Ask for what exists. "),
+        )
+
+
+def conda_not_found(case: Case) -> Iterator[Finding]:
+    """conda has no such package in its channels: they end early on some systems."""
+    heard = events(case, "conda-not-found")
+    if heard:
+        os = case.snapshot.os
+        elsewhere = os.family == "macos" or (os.machine or "x86_64") != "x86_64"
+        id = "no-wheel-for-platform" if elsewhere else "wrong-index"
+        yield error(
+            id,
+            f"conda's channels have no {heard[0].values.get('package') or 'such package'} here",
+            detail="The channel pytorch ended with torch 2.5; conda-forge goes on.",
+            evidence=told(heard),
+            fix=ways.install_torch(case, "Ask for what exists. "),
+        )
+
+
+RULES = (without_wheel, pinned_beyond_this_python, wrong_index, conda_not_found)

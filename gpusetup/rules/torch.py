@@ -35,7 +35,8 @@ CONDA = ("conda", "mamba", "micromamba", "pixi")
 
 def torch_missing(case: Case) -> Iterator[Finding]:
     """No torch in the target interpreter."""
-    said = events(case, "torch-missing")
+    built = case.snapshot.torch.version and events(case, "build-isolation-no-torch")
+    said = () if built else events(case, "torch-missing")
     looked = case.snapshot.torch.installed is False
     if looked or said:
         where = case.snapshot.python.executable or case.snapshot.python.prefix or "this Python"

@@ -62,7 +62,7 @@ def _why_no_file(
 ) -> str:
     """The id of the reason, from what was asked, what was offered, and what the catalog knows."""
     index = index_label(event.values.get("index", ""))
-    if _never_was(case, label) or _never_was(case, index):
+    if _never_was(case, label) or _never_was(case, index) or _no_release(case, name, version):
         return "wrong-index"
     offered = versions(event)
     if _elsewhere(case, torch_of(case, name, version), label or index):
@@ -127,6 +127,15 @@ def index_label(url: str) -> str | None:
 
 def _never_was(case: Case, label: str | None) -> bool:
     return label is not None and label.startswith("cu") and label not in case.catalog.backends
+
+
+def _no_release(case: Case, name: str, version: str | None) -> bool:
+    """Whether a torch of that number never came out, though older and newer ones did."""
+    known = {row.torch for row in case.catalog.releases}
+    if name != "torch" or not version or not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        return False
+    oldest, newest = min(known, key=parsed), max(known, key=parsed)
+    return version not in known and parsed(oldest) < parsed(version) < parsed(newest)
 
 
 def _plain_is_there(version: str | None, offered: tuple[str, ...]) -> bool:
@@ -360,40 +369,7 @@ def _for_this_wheel(case: Case, wheel: str, id: str) -> Fix:
     )
 
 
-def wrong_index(case: Case) -> Iterator[Finding]:
-    """An index, or a local label, that is not there."""
-    heard = events(case, "wrong-index")
-    if heard:
-        values = heard[0].values
-        what = values.get("index") or values.get("requirement") or "the index"
-        status = f" ({values['status']})" if values.get("status") else ""
-        yield error(
-            "wrong-index",
-            f"{what} does not exist{status}",
-            evidence=told(heard),
-            fix=ways.install_torch(case, "Ask for what exists. "),
-        )
-
-
-def conda_not_found(case: Case) -> Iterator[Finding]:
-    """conda has no such package in its channels: they end early on some systems."""
-    heard = events(case, "conda-not-found")
-    if heard:
-        os = case.snapshot.os
-        elsewhere = os.family == "macos" or (os.machine or "x86_64") != "x86_64"
-        id = "no-wheel-for-platform" if elsewhere else "wrong-index"
-        yield error(
-            id,
-            f"conda's channels have no {heard[0].values.get('package') or 'such package'} here",
-            detail="The channel pytorch ended with torch 2.5; conda-forge goes on.",
-            evidence=told(heard),
-            fix=ways.install_torch(case, "Ask for what exists. "),
-        )
-
-
 RULES = (
     no_matching_distribution,
     wheel_not_supported,
-    wrong_index,
-    conda_not_found,
 )
