@@ -235,6 +235,7 @@ def labelled(text: str) -> tuple[str | None, str | None, str | None]:
         ("Your python: python==3.11.4\n", (None, "3.11.4", None)),
         ("NVIDIA-Linux-x86_64-535.54.03.run\n", (None, None, "535.54.03")),
         ("pip install torch==2.8.0+cu128\n", (None, None, None)),
+        ("the image brings torch cpu wheels\n", (None, None, None)),
     ),
 )
 def test_the_labels_of_issue_templates_are_read(

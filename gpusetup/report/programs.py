@@ -45,7 +45,7 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.version", "pytorch", rf"(?<!for: )(?<!build )(?<!compile )\bPyTorch(?: version)?[ :=*`]{{1,6}}{TORCH}(?=[ `,;)]|$)(?! with CUDA)", HINT),
     saying("torch.version", "pytorch version (", r"\bPyTorch version \((?:e\.g\.|if)[^)]{0,24}\)[ :=*`]{1,6}(\d{1,2}\.\d{1,2}\.\d{1,2}(?:\+\w{3,6})?)(?=[ `,;)]|$)", HINT),
     saying("torch.version", "torch.version", rf"\btorch\.version[ =:]{{1,4}}{TORCH}(?=[ `,;)]|$)", HINT),
-    saying("torch.version", "torch", rf"(?<![\w./=-])(?<!install )(?:Py)?[Tt]orch[ :]{{1,3}}v?(\d{{1,2}}\.\d{{1,2}}\.\d{{1,2}}\+{BACKEND[1:-1]})\b", HINT),
+    saying("torch.version", "torch", rf"(?<![\w./=-])(?<!install )(?:Py)?[Tt]orch[ :]{{1,3}}v?(\d{{1,2}}\.\d{{1,2}}\.\d{{1,2}}\+(?:{BACKEND[1:-1]}))\b", HINT),
     saying("torch.version", "already satisfied: torch", rf"already satisfied: torch(?:[=<>!~]\S{{1,30}})? in .{{3,200}}? \({TORCH}\)", USUAL),
     saying("torch.version", "successfully installed", rf"Successfully installed .{{0,700}}?\btorch-{TORCH}(?= |$)", USUAL),
     saying("torch.version", "torch-", rf"torch-{TORCH}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success", HINT),
