@@ -720,6 +720,25 @@ def test_every_error_has_its_evidence_and_a_way_out(
         assert made.evidence
 
 
+DOCUMENTED_XIDS = (
+    *(8, 11, 13, 25, 31, 32, 37, 38, 39, 43, 44, 45, 46, 48, 54, 60, 61, 62, 63, 64, 66, 67, 68),
+    *(69, 74, 79, 80, 82, 92, 94, 95, 109, 110, 119, 120, 136, 137, 140, 141, 143, 144, 145, 146),
+    *(147, 148, 149, 150, 154, 155, 156, 157, 158, 160, 161, 171, 172),
+)
+"""Xids with a meaning of their own on today's GPUs (NVIDIA's catalog), but for unused numbers."""
+
+
+@pytest.mark.parametrize("number", DOCUMENTED_XIDS)
+def test_every_xid_that_means_something_has_one_finding(number: int) -> None:
+    healthy = {finding.id for finding in judged(HEALTHY).findings}
+    ids = [finding.id for finding in judged(xid(number)).findings if finding.id not in healthy]
+    assert len(ids) == 1, ids
+
+
+def test_an_xid_without_a_meaning_says_nothing() -> None:
+    assert judged(xid(1)).findings == judged(HEALTHY).findings
+
+
 def test_every_finding_that_is_known_is_tested() -> None:
     from test_rules_said import ROOTS
 

@@ -162,6 +162,8 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("device-permission",
      text(event("cuda-unavailable"), devices=(closed("----"),)),
      text(event("cuda-unavailable"), devices=(closed("-rw-"),))),
+    # A GPU that is only spoken of shows no health.
+    ("unknown", text(gpus=(Gpu(name="NVIDIA GeForce RTX 3090"),)), smi(RTX_3090)),
     ("os-call-failed", text(event("cuda-error", code="800")),
      text(event("cuda-error", code="700"))),
     ("driver-missing", text(event("no-nvidia-driver")), text(event("driver-not-loaded"))),

@@ -92,6 +92,13 @@ ROWS = (
     ),
     row("driver-not-loaded", "nvml error: driver not loaded", place="host"),
     row(
+        "driver-not-loaded",
+        "adding custom device",
+        r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file',
+        place="host",
+    ),
+    row("uvm-missing", "adding custom device", r'adding custom device "/dev/nvidia-uvm[\w-]*": no'),
+    row(
         "container-capability-missing",
         "nvidia_driver_capabilities",
         r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",

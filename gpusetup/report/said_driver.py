@@ -26,6 +26,12 @@ DRIVER = (
     ),
     row("no-nvidia-driver", "nvml shared library not found", library="libnvidia-ml"),
     row("no-nvidia-driver", "nvmlerror_librarynotfound", library="libnvidia-ml"),
+    row(
+        "no-nvidia-driver",
+        "error_library_not_found",
+        r"NVML.{0,24}ERROR_LIBRARY_NOT_FOUND",
+        library="libnvidia-ml",
+    ),
     row("no-nvidia-driver", "find cuda drivers", r"Could not find cuda drivers on your machine"),
     row(
         "no-nvidia-driver",
@@ -72,7 +78,7 @@ DRIVER = (
         r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
     ),
     row("driver-not-loaded", "driver is not loaded", r"NVIDIA (?:kernel )?driver is not loaded"),
-    row("driver-not-loaded", "nvmlerror_drivernotloaded"),
+    row("driver-not-loaded", "drivernotloaded"),
     row("no-devices-found", "no devices were found"),
     row(
         "driver-too-old",

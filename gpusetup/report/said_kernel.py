@@ -32,6 +32,12 @@ MODULE_BUILDS = (
         "nvidia-dkms-",
         r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
     ),
+    row(
+        "module-build-failed",
+        "the development tool",
+        r"ERROR: Unable to find the development tool \W?\w{2,5}",
+        why="compiler",
+    ),
     row("module-build-failed", "building kernel modules", r'the step: "Building kernel modules"'),
     row(
         "module-build-failed",
@@ -185,7 +191,18 @@ KERNEL = (
     row(
         "module-not-found",
         "not found in directory",
-        r"Module '?(?P<module>nvidia[\w-]*)'? not found in directory",
+        r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory",
+    ),
+    row(
+        "module-not-found",
+        "not found",
+        r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)",
+    ),
+    row("module-not-found", "module by name", r"find module by name '(?P<module>nvidia[\w-]*)'"),
+    row(
+        "module-not-found",
+        "falling back to",
+        r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
     ),
     row(
         "module-not-inserted",

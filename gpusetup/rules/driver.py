@@ -162,7 +162,7 @@ NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way", "module-not-inserted")
 def _module_not_found(case: Case) -> tuple[str, ...]:
     """The kind of event that says so of the driver's own module, not of its unified memory's."""
     names = {e.values.get("module", "nvidia") for e in events(case, "module-not-found")}
-    return ("module-not-found",) if names & {"nvidia", "nvidia-current"} else ()
+    return ("module-not-found",) if any("uvm" not in name for name in names) else ()
 
 
 def nvml_said(case: Case) -> tuple[Evidence, ...]:
@@ -233,6 +233,16 @@ def _load_fix(case: Case) -> Fix:
     )
 
 
+NEWER_KERNEL = (
+    "Mostly the kernel is newer than the driver: each branch builds against the kernels of its "
+    "time. Else headers or the kernel's own compiler are missing (see make.log)."
+)
+BUILD_LACKS = {
+    "headers": "The kernel's headers are not installed.",
+    "compiler": "The compiler (gcc, make) is not installed.",
+}
+
+
 def driver_build_failed(case: Case) -> Iterator[Finding]:
     """The kernel module does not compile against the running kernel."""
     said = events(case, "module-build-failed")
@@ -241,21 +251,23 @@ def driver_build_failed(case: Case) -> Iterator[Finding]:
     named = {name: value for event in said for name, value in event.values.items()}
     version = named.get("driver") or case.snapshot.driver.version or named.get("branch")
     kernel = named.get("kernel") or case.snapshot.os.kernel
-    headers = any(event.values.get("why") == "headers" for event in said)
+    why = BUILD_LACKS.get(named.get("why", ""), NEWER_KERNEL)
     yield error(
         "driver-build-failed",
         f"The kernel module of driver {version or 'NVIDIA'} was not built for "
         f"kernel {kernel or 'that runs'}",
-        detail="The kernel's headers are not installed."
-        if headers
-        else "Mostly the kernel is newer than the driver: each branch builds against the kernels "
-        "of its time. Else headers or the kernel's own compiler are missing (see make.log).",
+        detail=why,
         evidence=told(said),
         fix=Fix(
             text="Install the headers of this kernel, and a driver release that is as new as the "
             "kernel (an old branch that a GPU needs: an older kernel); until then start the former "
             "kernel",
-            commands=(*_headers(kernel), *ways.driver_commands(case), "sudo reboot"),
+            commands=(
+                *_headers(kernel),
+                *(ways.compiler(case) if why == BUILD_LACKS["compiler"] else ()),
+                *ways.driver_commands(case),
+                "sudo reboot",
+            ),
             needs_root=True,
             needs_reboot=True,
         ),
