@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import fnmatch
+import gzip
 import hashlib
 import html
 import json
@@ -63,6 +64,10 @@ class IndexServer:
         self.metadata = True
         """Whether METADATA is served beside a wheel (PEP 658)."""
         self.ranges = True
+        self.packed = False
+        """Whether wheels are sent in gzip, asked for or not."""
+        self.shifted = False
+        """Whether a part is another one than was asked for."""
         self.absolute = ""
         """What stands before the paths of files on a page; "": the links are relative."""
         self.port = 0
@@ -161,14 +166,18 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
             asked = self.headers.get("Range")
             if asked and self.headers.get("If-Range", mark) != mark:
                 asked = None
-            if status == 200 and asked and index.ranges:
+            if status == 200 and asked and index.ranges and not index.packed:
                 total = len(body)
                 first, last = _range(asked, total)
+                if index.shifted and not asked.startswith("bytes=-"):
+                    first = 0
                 status, body = 206, body[first : last + 1]
                 headers["Content-Range"] = f"bytes {first}-{last}/{total}"
             if index.ranges:
                 headers["Accept-Ranges"] = "bytes"
             headers.setdefault("ETag", mark)
+            if index.packed and path.endswith(".whl"):
+                body, headers["Content-Encoding"] = gzip.compress(body, mtime=0), "gzip"
             if path.endswith(".whl"):
                 index.sent.append(len(body))
             self._send(status, kind, body, headers, fault)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import resource
 import shutil
@@ -155,6 +156,52 @@ def test_a_body_that_is_cut_anywhere_is_taken_up(world: World, install: Install,
     said = install("--venv", "env", *WANTED)
     assert said.exit == 0, said.err
     assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
+
+
+NOISE = {"torch/lib/libtorch.so": random.Random(7).randbytes(300_000)}
+
+
+@pytest.mark.parametrize("cut_at", [None, 100_000])
+@pytest.mark.parametrize("hashes", [True, False])
+def test_a_server_that_packs_what_is_packed_already(
+    world: World, install: Install, hashes: bool, cut_at: int | None
+) -> None:
+    """gzip makes a wheel longer, and a byte of it is no byte of the wheel."""
+    world.add_torch("cpu", files=NOISE)
+    world.index.packed, world.index.hashes = True, hashes
+    if cut_at:
+        world.index.faults[WHEEL] = Fault(cut_at=cut_at, times=1)
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+
+
+def test_a_part_that_was_not_asked_for_is_not_taken_up(world: World, install: Install) -> None:
+    world.add_torch("cpu", files=NOISE)
+    world.index.shifted, world.index.hashes = True, False
+    world.index.faults[WHEEL] = Fault(cut_at=100_000, times=1)
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+
+
+@pytest.mark.parametrize("length", [1000, 500_000])
+def test_what_an_earlier_run_left_and_is_wrong_is_fetched_again(
+    world: World, install: Install, length: int
+) -> None:
+    wheel = world.add_torch("cpu", files=NOISE)
+    house = world.folder / "cache/gpusetup/wheels"
+    house.mkdir(parents=True)
+    (house / f"{wheel.name}.part").write_bytes(b"x" * length)
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert (house / wheel.name).read_bytes() == wheel.read_bytes()
+
+
+def test_a_web_page_in_place_of_metadata_is_passed_over(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    world.index.faults[DATA] = Fault(body=b"<!doctype html><html>log in</html>")
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert "filelock" in versions_in(Path("env"))
 
 
 def test_what_changed_on_the_server_is_not_taken_up(world: World, install: Install) -> None:

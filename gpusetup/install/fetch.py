@@ -31,7 +31,7 @@ from gpusetup.install.house import (
     touch_note,
 )
 from gpusetup.install.lock import file_lock
-from gpusetup.install.ranged import RangedFile, metadata_in
+from gpusetup.install.ranged import RangedFile, goes_on, is_encoded, metadata_in
 from gpusetup.install.wheels import Wheel, in_words, without_credentials
 
 if TYPE_CHECKING:
@@ -188,15 +188,29 @@ class Fetcher:
             touch_note(path)
             return path
         part = path.with_name(f"{path.name}.part")
-        if wheel.url.startswith("file:"):
-            copy_here(local_path(wheel.url), part)
-        else:
-            self._download(wheel, part, progress)
-        digest = digest_of(part)
-        check(wheel, part, digest)
+        digest = self._whole(wheel, part, progress)
         part.replace(path)
         note_kept(wheel, path, digest)
         return path
+
+    def _whole(self, wheel: Wheel, part: Path, progress: Progress) -> str:
+        """Fetch and check; the digest. What was taken up from an earlier run and is wrong then may
+        be two files in one: it is fetched once more, from its beginning."""
+        if wheel.url.startswith("file:"):
+            copy_here(local_path(wheel.url), part)
+            taken_up = False
+        else:
+            taken_up = size_of(part) > 0
+            self._download(wheel, part, progress)
+        digest = digest_of(part)
+        try:
+            check(wheel, part, digest)
+        except Blocked as problem:
+            if not taken_up:
+                raise
+            self._log(f"{wheel.filename}: {problem.message}; again from the beginning")
+            return self._whole(wheel, part, progress)
+        return digest
 
     def _download(self, wheel: Wheel, part: Path, progress: Progress) -> None:
         """Take the file up where it broke, until it is whole or no progress is made."""
@@ -217,6 +231,8 @@ class Fetcher:
                 return
 
     def _more(self, wheel: Wheel, part: Path, progress: Progress) -> None:
+        import requests
+
         mark = kept_mark(part)
         had = size_of(part) if mark or wheel.sha256 else 0
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={had}-"} if had else {})
@@ -229,16 +245,23 @@ class Fetcher:
             if answer.status_code == NOTHING_LEFT:
                 return
             resumed = answer.status_code == PARTIAL
-            length = answer.headers.get("Content-Length", "")
+            if resumed and not goes_on(answer.headers, had, mark):
+                part.unlink()
+                progress(wheel, -had)
+                raise requests.ConnectionError("another part came than was asked for")
             if not resumed:
                 progress(wheel, -had)
                 keep_mark(part, answer.headers)
             self._write(answer, part, "ab" if resumed else "wb", wheel, progress)
+        except requests.RequestException:
+            if is_encoded(answer.headers):  # where it broke cannot be counted
+                progress(wheel, -size_of(part))
+                part.unlink(missing_ok=True)
+            raise
         finally:
             answer.close()
+        length = "" if is_encoded(answer.headers) else answer.headers.get("Content-Length", "")
         if length.isdigit() and size_of(part) < int(length) + (had if resumed else 0):
-            import requests
-
             raise requests.ConnectionError(f"the connection broke at byte {size_of(part)}")
 
     def _write(

@@ -155,7 +155,8 @@ def drop_unused(house: Path, now: float, days: float = UNUSED_DAYS) -> tuple[str
         with contextlib.suppress(OSError):
             if now - mark.stat().st_mtime > days * 86400:
                 path.unlink()
-                _note(path).unlink(missing_ok=True)
+                for left in (_note(path), _mark(path)):
+                    left.unlink(missing_ok=True)
                 dropped.append(path.name)
     return tuple(dropped)
 

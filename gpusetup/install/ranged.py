@@ -1,10 +1,11 @@
-"""Reads a zip on a server by a few requests for parts of it."""
+"""Parts of a file on a server: a zip is read by a few of them, a broken download goes on by one."""
 
 from __future__ import annotations
 
 import io
+import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 Part = Callable[[str], "tuple[bytes, int] | None"]
 """`100-199` or `-100` of HTTP's Range -> those bytes, and how many there are in all."""
@@ -61,3 +62,28 @@ def metadata_in(file: RangedFile) -> str:
     with zipfile.ZipFile(file) as archive:
         name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         return archive.read(name).decode("utf-8", "replace")
+
+
+def is_encoded(headers: Mapping[str, str]) -> bool:
+    """Whether a server packed the body although it was asked not to.
+
+    >>> is_encoded({"Content-Encoding": "gzip"}), is_encoded({})
+    (True, False)
+    """
+    return headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity")
+
+
+def goes_on(headers: Mapping[str, str], had: int, mark: str | None) -> bool:
+    """Whether a part begins where ours ends, and is of the same file as far as the server tells.
+
+    >>> goes_on({"Content-Range": "bytes 5-9/10"}, 5, None)
+    True
+    >>> goes_on({"Content-Range": "bytes 0-9/10"}, 5, None)
+    False
+    >>> goes_on({"Content-Range": "bytes 5-9/10", "ETag": '"b"'}, 5, '"a"')
+    False
+    """
+    span, etag = headers.get("Content-Range", ""), headers.get("ETag", "")
+    if span and not re.match(rf"bytes {had}-", span):
+        return False
+    return not (mark and mark.startswith('"') and etag.startswith('"') and etag != mark)
