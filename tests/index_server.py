@@ -177,7 +177,7 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
                 headers["Accept-Ranges"] = "bytes"
             headers.setdefault("ETag", mark)
             if index.packed and path.endswith(".whl"):
-                body, headers["Content-Encoding"] = gzip.compress(body, mtime=0), "gzip"
+                body, headers["Content-Encoding"] = gzip.compress(body, 0, mtime=0), "gzip"
             if path.endswith(".whl"):
                 index.sent.append(len(body))
             self._send(status, kind, body, headers, fault)

@@ -164,9 +164,14 @@ NOISE = {"torch/lib/libtorch.so": random.Random(7).randbytes(300_000)}
 @pytest.mark.parametrize("cut_at", [None, 100_000])
 @pytest.mark.parametrize("hashes", [True, False])
 def test_a_server_that_packs_what_is_packed_already(
-    world: World, install: Install, hashes: bool, cut_at: int | None
+    world: World,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    hashes: bool,
+    cut_at: int | None,
 ) -> None:
     """gzip makes a wheel longer, and a byte of it is no byte of the wheel."""
+    monkeypatch.setattr(fetch.Fetcher, "early", lambda *_: None)  # it would be a first try
     world.add_torch("cpu", files=NOISE)
     world.index.packed, world.index.hashes = True, hashes
     if cut_at:
@@ -185,8 +190,9 @@ def test_a_part_that_was_not_asked_for_is_not_taken_up(world: World, install: In
 
 @pytest.mark.parametrize("length", [1000, 500_000])
 def test_what_an_earlier_run_left_and_is_wrong_is_fetched_again(
-    world: World, install: Install, length: int
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
+    monkeypatch.setattr(fetch.Fetcher, "early", lambda *_: None)  # it would be a first try
     wheel = world.add_torch("cpu", files=NOISE)
     house = world.folder / "cache/gpusetup/wheels"
     house.mkdir(parents=True)
