@@ -48,6 +48,12 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("jetson-wrong-wheel", "on my Jetson Orin Nano torch.cuda.is_available() always returns False"),
     # --- a notebook that was lent without a GPU
     ("driver-missing", '  File "/content/model/run.py", line 9, in main\nRuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU'),
+    ("cuda-fork-reinit", 'RuntimeError: Caught RuntimeError in DataLoader worker process 2.\n  File "/x/torch/utils/data/_utils/worker.py", line 178, in _worker_loop\nRuntimeError: CUDA error: initialization error'),
+    ("torch-sees-no-gpu", "UserWarning: User provided device_type of 'cuda', but CUDA is not available. Disabling"),
+    ("triton-missing", 'File "/usr/lib/python3.11/site-packages/torch/_inductor/scheduler.py"\nRuntimeError: Cannot find a working triton installation.'),
+    ("triton-build-failed", "backend='inductor' raised:\nRuntimeError: Cannot find ptxas.exe"),
+    ("amd-gpu", "GPU :- AMD 6600xt\nAssertionError: Torch not compiled with CUDA enabled"),
+    ("amd-gpu", "my RX 7800 XT says Torch not compiled with CUDA enabled"),
     # --- CUDA does not start
     ("system-not-ready-fabric-manager", DEVICE_COUNT + "802: system not yet initialized"),
     ("system-not-ready-fabric-manager", WARNED + f"802: system not yet initialized {INTERNAL}"),

@@ -169,6 +169,26 @@ def test_every_name_of_a_jetsons_release_finds_its_wheels(board: str) -> None:
     assert any("jp/v512" in command for command in root.fix.commands)
 
 
+def test_what_torch_asked_for_is_told_in_the_title() -> None:
+    text = (
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.65 GiB "
+        "of which 17.75 MiB is free."
+    )
+    root = judged(text).findings[0]
+    assert root.title.endswith("2.0 GiB more were asked for, it has 23.6 GiB")
+
+
+@pytest.mark.parametrize("said", ("i am using wsl on windows 10", "installed in my WSL 2"))
+def test_somebody_is_in_wsl(said: str) -> None:
+    assert read(said).os.wsl is True
+
+
+def test_outside_of_the_container_is_inside_one() -> None:
+    text = "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\nI can run it outside docker"
+    assert read(text).container.kind == "docker"
+    assert judged(text).cause == "container-no-gpu"
+
+
 ENDLESS = (
     "cuda.is_available() " + "is " * 40_000,
     "nvidia-smi " + "shows the " * 20_000,

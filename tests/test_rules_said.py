@@ -338,6 +338,8 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("triton-build-failed", text(event("triton-build-failed", lacks="-lcuda")),
      text(event("triton-no-compiler"))),
     ("triton-no-compiler", text(event("triton-no-compiler")), text(event("triton-build-failed"))),
+    ("triton-missing", text(event("triton-missing-windows")),
+     text(event("triton-missing-windows"), os=Os(family="windows"))),
     ("triton-missing-windows", text(event("triton-missing-windows"), os=Os(family="windows")),
      text(event("triton-no-compiler"), os=Os(family="windows"))),
     ("gpu-too-old-for-triton", text(event("gpu-too-old-for-triton", gpu="GTX 1070")),

@@ -40,6 +40,7 @@ ROWS: tuple[Saying, ...] = (
     saying("os.jetson", "jetson", r"\b(Jetson (?:AGX |Orin|Xavier|Nano|TX\d|Thor)[\w ]{0,12}?)\b", HINT),
     saying("os.wsl", "wsl2", r"microsoft-standard-WSL2|\bWSL2\b", value=True),
     saying("os.wsl", "/usr/lib/wsl", r"/usr/lib/wsl/lib", value=True),
+    saying("os.wsl", "wsl", r"\b(?:[Oo]n|[Ii]n|[Uu]nder|[Uu]sing|[Ii]nside|[Mm]y) (?:WSL|wsl) ?[12]?\b", HINT, value=True),
     saying("os.libc", "ldd", r"ldd \((?:Ubuntu |Debian )?(GN?U|E?GLIBC)", GUESS, value=""),
     saying("memory.memlock_kib", "max locked memory", r"max locked memory\W{0,4}\(kbytes, -l\) (\d{1,12})\b"),
 )  # fmt: skip
@@ -196,6 +197,14 @@ def computers(text: Text) -> Iterator[Fact]:
             r"(?<![\w+.])(ROCk module is loaded|rocm-smi|rocBLAS error|HIP error|hipErrorNoBinaryForGpu)",
             "amd",
         ),
+        (
+            "amd",
+            r"\b((?:[Aa][Mm][Dd] (?:GPU|gpu|RX|[Gg]raphics? card|card|[5-9]\d{3} ?(?:XTX?|xtx?|GRE)))\b)",
+            "amd",
+        ),
+        ("rx ", r"\b(RX ?(?:Vega|[4-9]\d{2,3}) ?(?:XTX?|GRE|M)?)\b", "amd"),
+        ("00xt", r"(?<![\w.])((?:RX ?)?[5-9]\d00 ?[Xx][Tt][Xx]?)\b", "amd"),
+        ("显卡", r"(AMD ?显卡)", "amd"),
         ("hiperror", r"(hipErrorNoBinaryForGpu)", "amd"),
         ("hip error", r"(HIP error): ", "amd"),
         ("intel arc", r"(Intel Arc [AB]\d{3}\w?)", "intel"),

@@ -194,7 +194,7 @@ def completed(snapshot: Snapshot) -> Snapshot:
     """Fields that others imply: a backend by its label, the system by its tools, visibility."""
     torch = _torch(snapshot)
     events = (
-        *(_of_wsl(event, snapshot.os) for event in snapshot.events),
+        *(_sized(_of_wsl(event, snapshot.os)) for event in snapshot.events),
         *_foreign_folders(snapshot.environment.get("LD_LIBRARY_PATH", "")),
     )
     return replace(
@@ -221,6 +221,25 @@ def _foreign_folders(path: str) -> Iterator[Event]:
         yield Event(
             kind=kind, values={"folder": folder}, source="LD_LIBRARY_PATH", text=folder[:200]
         )
+
+
+SIZED = {
+    "asked": "asked_bytes",
+    "total": "total_bytes",
+    "total2": "total_bytes",
+    "free": "free_bytes",
+}
+
+
+def _sized(event: Event) -> Event:
+    """The sizes that torch's message about memory names, as numbers."""
+    if event.kind != "cuda-out-of-memory" or not event.values.keys() & SIZED.keys():
+        return event
+    from gpusetup.probe.smi_values import memory
+
+    values = {SIZED.get(name, name): value for name, value in event.values.items()}
+    sizes = {name: str(memory(values[name])) for name in values if name.endswith("_bytes")}
+    return replace(event, values={**values, **sizes})
 
 
 def _of_wsl(event: Event, os: Os) -> Event:

@@ -163,6 +163,7 @@ ROWS = (
         r"include file '(?P<lacks>Python\.h|cuda\.h)' not found",
     ),
     row("triton-build-failed", "cuda.h", r"error: (?P<lacks>cuda\.h): No such file"),
+    row("triton-build-failed", "cannot find ptxas", lacks="ptxas"),
     row("triton-build-failed", "libcuda.so cannot found", lacks="libcuda.so"),
     row(
         "triton-build-failed",

@@ -146,6 +146,16 @@ ROWS = (
     row("cuda-fork-reinit", "re-initialize cuda in forked"),
     row(
         "cuda-fork-reinit",
+        "initialization error",
+        r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
+    ),
+    row(
+        "cuda-unavailable",
+        "cuda is not available",
+        r"CUDA is not available\.? {1,2}Disabling|ops, but CUDA is not available",
+    ),
+    row(
+        "cuda-fork-reinit",
         "forked",
         r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
     ),
@@ -269,7 +279,7 @@ ROWS = (
 
 ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (2, "cudaErrorMemoryAllocation", ("out of memory",)),
-    (3, "cudaErrorInitializationError", ("cuda driver initialization failed", "cuda_error_not_initialized", "initialize cuda: initialization error")),
+    (3, "cudaErrorInitializationError", ("cuda driver initialization failed", "cuda_error_not_initialized", "initialize cuda: initialization error", "cuda error: initialization error")),
     (34, "cudaErrorStubLibrary", ("cuda driver is a stub library", "cuda_error_stub_library")),
     (35, "cudaErrorInsufficientDriver", ("driver version is insufficient for",)),
     (36, "cudaErrorCallRequiresNewerDriver", ("api call is not supported in the installed cuda driver",)),

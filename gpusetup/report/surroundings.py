@@ -67,6 +67,7 @@ KINDS = (
     ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to"), r"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to ", USUAL),
     ("docker", ("nvidia container", "nvcr.io", "container image"), r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents", HINT),
     ("singularity", ("singularity", "apptainer"), r"\b(?:singularity|apptainer) (?:run|exec|shell)|Singularity>|Apptainer>", USUAL),
+    ("docker", ("outside",), r"\boutside (?:of )?(?:the )?(?:docker|container)\b", HINT),
     ("docker", ("/workspace/", "/app/", "dist-packages/"), r"(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang)", GUESS),
 )  # fmt: skip
 GIVING = (

@@ -28,6 +28,8 @@ def triton_missing_windows(case: Case) -> Iterator[Finding]:
     """torch.compile on Windows needs a triton that torch does not bring."""
     said = events(case, "triton-missing-windows")
     have = package(case, "triton") or package(case, "triton-windows")
+    if said and on(case, "linux"):
+        yield _triton_missing(case)
     windows = on(case, "windows") or (said and case.snapshot.os.family is None)
     if not windows or (have and not said) or not (said or is_cuda_build(case.snapshot.torch)):
         return
@@ -40,6 +42,25 @@ def triton_missing_windows(case: Case) -> Iterator[Finding]:
         yield error("triton-missing-windows", title, evidence=told(said), fix=fix)
     elif case.snapshot.packages is not None:
         yield note("triton-missing-windows", title, fix=fix)
+
+
+def _triton_missing(case: Case) -> Finding:
+    """torch's wheels for Linux require Triton: it was removed, or is of another torch."""
+    return error(
+        "triton-missing",
+        "torch.compile finds no working Triton",
+        detail="torch's wheels for Linux bring it as a dependency: it was removed or replaced, it "
+        "does not import, or the driver that it asks for the GPU does not answer.",
+        evidence=told(events(case, "triton-missing-windows")),
+        fix=Fix(
+            text="See why it does not import, then install the version that torch requires",
+            commands=(
+                "python -c 'import triton'",
+                ways.pip(case, "install", "--force-reinstall", "--no-deps", "triton"),
+                ways.pip(case, "check"),
+            ),
+        ),
+    )
 
 
 TRITON_LACKS = {
@@ -55,6 +76,11 @@ TRITON_LACKS = {
     "cuda.h": (
         "the compiler finds no cuda.h",
         "Install Triton anew (it brings cuda.h), or let CUDA_HOME name a toolkit",
+        (),
+    ),
+    "ptxas": (
+        "Triton finds no ptxas",
+        "Install Triton anew (its wheel brings ptxas), or let TRITON_PTXAS_PATH name a toolkit's",
         (),
     ),
     "python.h": (

@@ -315,6 +315,15 @@ FACTS: tuple[Fact, ...] = (
         source="NVIDIA, CUDA Compatibility",
     ),
     Fact(
+        id="triton-missing",
+        title="torch.compile finds no working Triton on Linux",
+        means="Triton comes with torch's wheels; here it was removed or does not import.",
+        proven_by="inductor's word",
+        not_when="triton-missing-windows; triton-no-compiler",
+        way_out="The Triton that torch requires",
+        source="torch/_inductor/scheduler.py",
+    ),
+    Fact(
         id="cuda-toolkits-differ",
         title="two toolkits: PATH and CUDA_HOME",
         means="An extension build takes CUDA_HOME, a person sees nvcc.",

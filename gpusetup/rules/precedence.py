@@ -131,6 +131,7 @@ LIBRARIES = (
     "triton-build-failed",
     "triton-no-compiler",
     "triton-missing-windows",
+    "triton-missing",
     "library-missing",
     "openmp-twice",
     "static-tls-full",
@@ -329,6 +330,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "nccl-p2p-failure": NCCL_SAYS,
     "rdma-memlock": NCCL_SAYS,
     "bf16-unsupported": ("cuda-library-error",),
+    "cuda-fork-reinit": ("cuda-init-failed", "torch-sees-no-gpu"),
     "out-of-memory": (
         "gpu-check-failed",
         "cuda-library-error",
