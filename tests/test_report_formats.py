@@ -198,3 +198,25 @@ def test_pips_versions_are_kept_with_the_refusal() -> None:
         "none_found": "false",
         "versions": "1.13.0, 2.0.0",
     }
+
+
+def test_the_licensed_product_of_a_vgpu_is_no_gpu() -> None:
+    licence = (
+        "    vGPU Software Licensed Product\n"
+        "        Product Name                      : NVIDIA RTX Virtual Workstation\n"
+        "        License Status                    : Unlicensed (Restricted)\n"
+    )
+    assert read_report(licence).gpus is None
+    named = f"    Product Name                          : NVIDIA A40-8Q\n{licence}"
+    assert [gpu.name for gpu in read_report(named).gpus or ()] == ["NVIDIA A40-8Q"]
+
+
+def test_tensorflow_says_both_versions_of_a_driver() -> None:
+    said = "libcuda reported version is: 535.54.3\nkernel reported version is: 535.54.3\n"
+    driver = read_report(said).driver
+    assert (driver.version, driver.library_version) == ("535.54.3", "535.54.3")
+
+
+def test_dkms_says_which_kernel_it_builds_for() -> None:
+    said = "Error! Bad return status for module build on kernel: 6.14.0-37-generic (x86_64)\n"
+    assert read_report(said).os.kernel == "6.14.0-37-generic"

@@ -622,7 +622,7 @@ def test_the_build_that_a_text_asks_for(machine: Snapshot, backend: str) -> None
         (text(event("driver-too-old", found="11040")), "525.60.13"),
         (text(event("driver-too-old", found="12020")), "580.65.06"),
         (text(event("driver-too-old", found="11040"), torch=CU121), "525.60.13"),
-        (text(event("image-needs-newer-driver", cuda="12.4", driver_cuda="11.4")), "525.60.13"),
+        (text(event("image-needs-newer-driver", cuda="12.4", driver_cuda="11.4")), "550.54.14"),
     ],
 )
 def test_the_driver_that_a_refusal_asks_for(machine: Snapshot, floor: str) -> None:
@@ -742,3 +742,39 @@ def test_whatever_is_said_no_rule_breaks_and_a_root_has_its_evidence(
     for finding in diagnosis.findings:
         assert finding.explained_by is None or finding.explained_by in ids
         assert not finding.root or finding.evidence
+
+
+# --- which driver --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "floor"),
+    [({"cuda": "12.8"}, "570.26"), ({"cuda": "11.8"}, "520.61.05"),
+     ({"needs_driver": "545.23", "driver": "535.54"}, "545.23")],
+)  # fmt: skip
+def test_an_image_needs_the_driver_that_serves_its_cuda_fully(
+    values: dict[str, str], floor: str
+) -> None:
+    root = judged(text(event("image-needs-newer-driver", **values))).findings[0]
+    assert (root.id, root.fix and root.fix.min_driver) == ("driver-too-old", floor)
+
+
+@pytest.mark.parametrize(
+    ("driver", "named"),
+    [("470.xx", "470 branch"), ("open", "proprietary"), ("550.54.14", "branch and flavour")],
+)
+def test_the_driver_for_a_gpu_that_this_one_drops_is_named(driver: str, named: str) -> None:
+    root = judged(text(event("gpu-not-supported-by-driver", driver=driver))).findings[0]
+    assert root.fix is not None and named in root.fix.text
+
+
+@pytest.mark.parametrize(
+    ("kernel", "command"),
+    [("6.8.1-300.fc40.x86_64", "sudo dnf install kernel-devel-6.8.1-300.fc40.x86_64"),
+     ("6.12.9-zen1-1-zen", "sudo pacman -S linux-zen-headers"),
+     ("6.1.0-13-cloud-amd64", "sudo apt install linux-headers-6.1.0-13-cloud-amd64"),
+     ("6.9.0-mine", "sudo reboot")],
+)  # fmt: skip
+def test_headers_are_named_after_whose_kernel_it_is(kernel: str, command: str) -> None:
+    root = judged(text(event("module-build-failed", kernel=kernel))).findings[0]
+    assert root.fix is not None and root.fix.commands[0] == command

@@ -265,8 +265,8 @@ def _attribute(rest: str) -> str:
 LABEL = re.compile(r"^(\s*)(\S[^:]*?)\s*(?::\s(.*)|:)?$")
 GPU_HEAD = re.compile(r"^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 
-NAMED = re.compile(r"^\s*Product Name\s*:")
-"""Begins a GPU whose heading was left out."""
+NAMED = re.compile(r"^\s*Product Name\s*:(?!.{0,40}\bVirtual\b)")
+"""Begins a GPU whose heading was left out; a vGPU's licensed product is none."""
 OF_ALL = re.compile(r"^\s*(?:Driver|CUDA|KMD|CUDA UMD) Version\s*:|^\s*Attached GPUs\s*:")
 VERSIONS = {"driver_version", "kmd_version", "cuda_version", "cuda_umd_version"}
 

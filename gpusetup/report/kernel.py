@@ -15,6 +15,8 @@ ROWS: tuple[Saying, ...] = (
     saying("driver.version", "nvrm version", rf"NVRM version:? NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", SURE),
     saying("driver.version", "kernel module", rf"NVRM: loading NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", USUAL),
     saying("driver.version", "mode setting driver", rf"nvidia-modeset: Loading NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", USUAL),
+    saying("driver.version", "nvidia driver will ignore", rf"The {DRIVER} NVIDIA driver will ignore", USUAL),
+    saying("driver.version", "driver release", rf"not supported by.{{0,40}}?NVIDIA {DRIVER} driver release", USUAL),
     saying("driver.version", "kernel reported version", rf"kernel reported version is: {DRIVER}", USUAL),
     saying("driver.library_version", "libcuda reported version", rf"libcuda reported version is: {DRIVER}", USUAL),
     saying("driver.library_version", "detected by library", rf"detected by library \S{{1,80}}libcuda\.so\.{DRIVER}", USUAL),

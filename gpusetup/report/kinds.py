@@ -47,7 +47,7 @@ DRIVER = _kinds(
     ),
     (
         "gpu-not-supported-by-driver",
-        "bus_id driver",
+        "bus_id driver name",
         "NVRM: not supported by the open module; legacy driver needed",
     ),
     ("gsp-timeout", "", "NVRM: Timeout waiting for RPC from GSP; _kgspBootGspRm failed"),

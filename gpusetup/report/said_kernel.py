@@ -127,6 +127,7 @@ KERNEL = (
     row(
         "gpu-not-supported-by-driver",
         "legacy drivers",
+        r"(?:The NVIDIA (?P<name>[\w ()-]{3,50}?) (?:GPU )?installed in this system is .{0,24}?)?"
         r"supported through the NVIDIA (?P<driver>[\d.x]{3,14}) Legacy",
     ),
     row(

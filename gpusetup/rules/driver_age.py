@@ -38,7 +38,7 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
     if not driver.version and not driver.cuda and not said:
         return
     needed = _needed(case, said)
-    floor = case.catalog.driver_floor(needed, _driver_family(case)) if needed else None
+    floor = _floor(case, needed, said)
     short = bool(driver.version and floor and parsed(driver.version) < parsed(floor))
     short = short and not _serves_anyway(case, needed)
     if short and not said and _is_past_its_last_driver(case, floor):
@@ -56,6 +56,20 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
         )
     elif _no_build_for(case):
         yield _no_torch_for_this_driver(case)
+
+
+def _floor(case: Case, needed: str | None, said: tuple[Event, ...]) -> str | None:
+    """The least driver: an image names it, or a CUDA that the driver must serve fully.
+
+    nvidia-container-cli compares with what nvidia-smi prints; minor versions do not help there.
+    """
+    images = tuple(e for e in said if e.kind == "image-needs-newer-driver")
+    named = next((e.values["needs_driver"] for e in images if e.values.get("needs_driver")), None)
+    if named or not needed:
+        return named
+    family = _driver_family(case)
+    full = case.catalog.toolkit_driver(needed, family) if images else None
+    return full or case.catalog.driver_floor(needed, family)
 
 
 def _is_past_its_last_driver(case: Case, floor: str | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Evidence, Finding, Fix, parsed
+from gpusetup.model import Event, Evidence, Finding, Fix, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
@@ -125,15 +125,43 @@ def gpu_not_supported_by_driver(case: Case) -> Iterator[Finding]:
     said = events(case, "gpu-not-supported-by-driver")
     if said and not gpus(case):
         version = case.snapshot.driver.version or case.snapshot.driver.module_version
+        spoken = next((e.values["name"] for e in said if e.values.get("name")), None)
         yield error(
             "gpu-not-supported-by-driver",
-            f"Driver {version or 'as loaded'} does not support {ways.names(case)}",
+            f"Driver {version or 'as loaded'} does not support {spoken or ways.names(case)}",
             detail="GPUs before Turing need the closed kernel modules, from Blackwell on the "
             "open ones; "
             "old GPUs end with an old driver branch.",
             evidence=told(said),
-            fix=ways.driver(case, "Install the driver branch and flavour that this GPU needs"),
+            fix=ways.driver(case, _which_driver(said)) if not _branch(said) else _legacy(said),
         )
+
+
+def _branch(said: tuple[Event, ...]) -> str | None:
+    """The legacy branch that the kernel driver names.
+
+    >>> _branch((Event(kind="gpu-not-supported-by-driver", values={"driver": "470.xx"}),))
+    '470'
+    """
+    named = (e.values.get("driver", "").partition(".") for e in said)
+    return next((branch for branch, _, rest in named if rest == "xx"), None)
+
+
+def _legacy(said: tuple[Event, ...]) -> Fix:
+    """An old branch is packaged by few distributions, and under many names."""
+    return Fix(
+        text=f"Install the driver of the {_branch(said)} branch, the last one for this GPU, in "
+        f"place of the newer one (packages named so, or {ways.DRIVER_SITE}), then reboot; newer "
+        "kernels may not take it",
+        needs_root=True,
+        needs_reboot=True,
+    )
+
+
+def _which_driver(said: tuple[Event, ...]) -> str:
+    if any(e.values.get("driver") == "open" for e in said):
+        return "Install the driver's closed (proprietary) kernel modules: this GPU has no GSP"
+    return "Install the driver branch and flavour that this GPU needs"
 
 
 RULES = (
