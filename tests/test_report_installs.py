@@ -301,3 +301,51 @@ def test_what_pip_says_of_the_torch_family_is_no_other_packages_trouble() -> Non
 @pytest.mark.parametrize("said", ("returns False", "is False", "-> False", "False", "gives: False"))
 def test_is_available_is_read_however_it_is_told(said: str) -> None:
     assert read_report(f"torch.cuda.is_available() {said}").torch.cuda_available is False
+
+
+@pytest.mark.parametrize(
+    ("shown", "machine", "way"),
+    (
+        ("PS C:\\> python -c 'platform.machine()'\n>>> platform.machine()\n'ARM64'\n", "aarch64", "x86"),
+        ("Linux pi 5.10.103-v7l+ #1529 SMP Tue Mar 8 12:24:00 GMT 2022 armv7l GNU/Linux\n", "armv7l", "64-bit system"),
+    ),
+)  # fmt: skip
+def test_a_machine_without_any_wheel_is_told_what_has_them(
+    shown: str, machine: str, way: str
+) -> None:
+    text = shown + refused("torch==2.5.1")
+    assert read_report(text).os.machine == machine
+    finding = root(text)
+    assert finding.id == "no-wheel-for-platform"
+    assert finding.fix is not None and way in finding.fix.text
+
+
+def test_uvs_platform_tag_tells_the_glibc() -> None:
+    text = "hint: You're on Linux (`manylinux_2_17_x86_64`), but `torch` (v2.6.0) only has wheels"
+    assert read_report(text).os.libc == "glibc 2.17"
+
+
+def test_a_compiled_module_that_is_called_is_the_one_without_kernels() -> None:
+    text = (
+        "    out = selective_scan_cuda.fwd(u, delta, A)\n"
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    )
+    finding = root(text)
+    assert finding.id == "extension-arch-mismatch" and "supports" not in finding.title
+    assert commands(text).endswith("--no-cache-dir mamba-ssm")
+
+
+def test_geometrics_wheels_come_from_the_page_of_the_torch_that_is_there() -> None:
+    text = (
+        "torch                  2.4.1+cu124\nOSError: /srv/env/lib/python3.11/site-packages/"
+        "torch_cluster/_knn_cuda.so: undefined symbol: _ZN3c106detail14torchCheckFailEPKcS2_jRKSs"
+    )
+    assert commands(text).endswith("-f https://data.pyg.org/whl/torch-2.4.1+cu124.html")
+
+
+def test_a_conflict_without_its_first_line_is_still_one() -> None:
+    text = (
+        "The conflict is caused by:\n    The user requested nvidia-cublas-cu12==12.4.2.65\n"
+        "    torch 2.4.1 depends on nvidia-cublas-cu12==12.1.3.1\n"
+    )
+    assert judged(text).cause == "resolver-conflict"

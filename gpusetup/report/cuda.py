@@ -110,7 +110,8 @@ def meaning(text: Text, code: int, first: int, last: int) -> Iterator[Fact]:
         yield event(text, "no-kernel-image", first, last, without_kernels(text, first))
 
 
-MODULE_PATH = re.compile(r"(?:site|dist)-packages[/\\]([A-Za-z]\w+)[/\\.]")
+MODULE_PATH = re.compile(r"(?:site|dist)-packages[/\\]([A-Za-z]\w+)(?:-[\w.+-]{1,60}\.egg)?[/\\.]")
+COMPILED = re.compile(r"(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(")
 SOURCE_PATH = re.compile(r"[/\\](bitsandbytes|flash[-_]attn|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b", re.I)  # fmt: skip
 OWN = ("torch", "torchvision", "torchaudio", "functorch")
 CALLERS = (
@@ -124,6 +125,8 @@ def without_kernels(text: Text, place: int) -> dict[str, str]:
     before = text.flat[max(place - 1500, 0) : place + LOOK_ON]
     if named := SOURCE_PATH.search(text.flat[max(place - 300, 0) : place + 300]):
         return {"module": named.group(1).lower()}
+    if called := COMPILED.findall(text.flat[max(place - LOOK_BACK, 0) : place]):
+        return {"module": called[-1]}
     frames = MODULE_PATH.findall(before)
     if frames and frames[-1] not in OWN and frames[-1] not in CALLERS:
         return {"module": frames[-1]}

@@ -139,7 +139,7 @@ def nodes(text: Text) -> Iterator[Fact]:
             yield DeviceNode(path=found.group(2), mode=mode)
 
 
-UNAME = re.compile(r"\b(Linux|Darwin) \S{1,64} \d[\w.+-]{3,60} .{10,160}?\b(x86_64|aarch64|arm64|ppc64le)\b")  # fmt: skip
+UNAME = re.compile(r"\b(Linux|Darwin) \S{1,64} \d[\w.+-]{3,60} .{10,160}?\b(x86_64|aarch64|arm64|ppc64le|armv[67]l|i[3-6]86)\b")  # fmt: skip
 
 
 def uname(text: Text) -> Iterator[Fact]:

@@ -41,7 +41,7 @@ WORDS = {
     ),
     "windows": (
         "winerror", ".exe", "powershell", "win_amd64", "_windows.go", "wddm", "win-64", "\\scripts\\", ".dll",
-        "msvc", "appdata", "nvcuda",
+        "msvc", "appdata", "nvcuda", "ps c:\\", "c:\\>", "d:\\>",
     ),
 }  # fmt: skip
 """Words of tools that only one system has."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.model import Capability, Gpu
+from gpusetup.report.collect_env import MACHINES
 from gpusetup.report.facts import (
     GUESS,
     HINT,
@@ -124,6 +125,8 @@ ROWS: tuple[Saying, ...] = (
     saying("driver.version", "driver version", r"(?:NVIDIA|GPU|[Mm]y) driver version(?: is|:) ?v?(\d{3}\.\d{2,3}(?:\.\d{2})?)\b", HINT),
     saying("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|\[MPS\w+ ", USUAL, value="macos"),
     saying("os.family", "mac", r"\bMac[Bb]ook\b|\bMac (?:Mini|mini|Studio|Pro)\b|\b[Oo]n (?:a |my )?Mac\b|\bM[1-5] (?:Pro|Max|Ultra|Mac|[Cc]hip)\b", GUESS, value="macos"),
+    saying("os.libc", "(`manylinux_", r"You're on Linux \(`manylinux_(\d_\d{1,2})_", SURE),
+    saying("os.machine", "platform.machine", r"platform\.machine\(\)[\W]{0,12}(ARM64|AMD64|x86_64|aarch64|i686|armv7l)\b", SURE),
     saying("driver.found", "found version", r"found version (\d{4,6})\)", SURE),
     saying("driver.cuda", "driver's cuda version is", r"driver's CUDA version is (\d{1,2}\.\d)", USUAL),
     saying("driver.cuda", "unsupported cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
@@ -151,6 +154,12 @@ def _understood(claim: Claim) -> Iterator[Fact]:
         yield Claim(subject="driver.cuda", value=cuda, source=claim.source, trust=SURE)
     elif claim.subject == "python.bits":
         yield Claim(subject="python.bits", value=int(value), source=claim.source, trust=claim.trust)
+    elif claim.subject == "os.libc":
+        libc = f"glibc {value.replace('_', '.')}"
+        yield Claim(subject="os.libc", value=libc, source=claim.source, trust=claim.trust)
+    elif claim.subject == "os.machine":
+        machine = MACHINES.get(value.lower(), value)
+        yield Claim(subject="os.machine", value=machine, source=claim.source, trust=claim.trust)
     elif claim.subject == "torch.cuda" and value.isdigit():
         cuda = cuda_of_number(value)
         yield Claim(subject="torch.cuda", value=cuda, source=claim.source)

@@ -121,6 +121,7 @@ RESOLVERS = (
         "conflicting dependencies",
         r"because these package versions have conflicting dependencies",
     ),
+    row("resolver-conflict", "the conflict is caused by:"),
     row("resolver-conflict", "unsatisfiableerror"),
     row("resolver-conflict", "version solving failed"),
     row("resolver-conflict", "found conflicts!"),

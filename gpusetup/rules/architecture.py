@@ -222,7 +222,7 @@ def _no_kernel(case: Case, id: str, heard: tuple[Event, ...]) -> Finding:
     of = one_of(tuple(f"{g.name} ({g.compute_capability})" for g in known)) or "this GPU"
     if id == "extension-arch-mismatch":
         module = _extension(case, heard) or "an extension"
-        title = f"{module} has no kernel for {of}; torch itself supports it"
+        title = f"{module} has no kernel for {of}" + ("; torch itself supports it" if known else "")
         fix = _rebuild(case, module)
     elif id == "no-kernel-image":
         title = "torch, or an extension beside it, has no kernel for this GPU"
@@ -261,12 +261,15 @@ def _rebuild(case: Case, module: str) -> Fix:
     arches = ";".join(str(capability) for capability in listed)
     name = "TORCH_CUDA_ARCH_LIST"
     setting = f"set {name}={arches}" if on(case, "windows") else f'export {name}="{arches}"'
-    named = module if module != "an extension" else "EXTENSION"
+    from gpusetup.rules.distributions import distribution_of
+
+    anew = ("install", "--no-build-isolation", "--no-deps", ways.anew(case), "--no-cache-dir")
+    source = distribution_of(module) if module != "an extension" else None
     return Fix(
         text="Build the extension anew for this GPU (or install its wheel for a newer release)",
         commands=(
             *((setting,) if arches else ()),
-            ways.pip(case, "install", "--no-build-isolation", "--no-deps", ways.anew(case), named),
+            *((ways.pip(case, *anew, source),) if source else ()),
         ),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gpusetup.model import Event, Evidence, Finding, Fix, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import Case, cuda_needed, error, events, on, shown, told
+from gpusetup.rules.distributions import PIN_THEIR_TORCH, PYG, distribution_of
 from gpusetup.rules.messages import Message, said
 
 MESSAGES: tuple[Message, ...] = (
@@ -86,43 +87,7 @@ def _most_telling(heard: tuple[Event, ...]) -> Event:
     return max(heard, key=lambda event: len(event.values))
 
 
-DISTRIBUTIONS = {
-    "flash-attn": (
-        "flash_attn_cuda flash_attn_2_cuda flash_attn_3_cuda dropout_layer_norm rotary_emb"
-        " fused_dense_lib xentropy_cuda_lib"
-    ),
-    "causal-conv1d": "causal_conv1d_cuda",
-    "mamba-ssm": "selective_scan_cuda",
-    "exllamav2": "exllamav2_ext",
-    "auto-gptq": "autogptq_cuda_64 autogptq_cuda_256 exllama_kernels exllamav2_kernels",
-    "autoawq-kernels": "awq_ext awq_v2_ext",
-    "git+https://github.com/NVIDIA/apex.git": (
-        "apex apex_C amp_C fused_layer_norm_cuda fused_weight_gradient_mlp_cuda syncbn"
-    ),
-    "git+https://github.com/facebookresearch/detectron2.git": "detectron2",
-    "git+https://github.com/facebookresearch/pytorch3d.git": "pytorch3d",
-    "sageattention": "_qattn_sm80 _qattn_sm89 _qattn_sm90 _fused",
-}
-"""What pip installs -> the compiled modules in it whose names do not say so (their setup files)."""
-
-PIN_THEIR_TORCH = ("vllm", "sgl-kernel", "lmdeploy")
-"""Wheels that require one exact torch, which comes along when they are installed anew."""
-
-OWNER = {module: name for name, modules in DISTRIBUTIONS.items() for module in modules.split()}
-
 ASK_TORCH = ("-c", "import torch; print(torch.__version__, torch.version.cuda)")
-
-
-def distribution_of(module: str) -> str | None:
-    """The distribution that a compiled module belongs to; None for a name that says nothing.
-
-    >>> [distribution_of(name) for name in ("flash_attn_2_cuda", "torch_scatter", "_C")]
-    ['flash-attn', 'torch-scatter', None]
-    """
-    top = module.partition(".")[0]
-    if top in OWNER:
-        return OWNER[top]
-    return None if top.startswith("_") else top.replace("_", "-")
 
 
 def _extension_anew(case: Case, module: str | None, torch: str | None) -> tuple[str, ...]:
@@ -136,6 +101,9 @@ def _extension_anew(case: Case, module: str | None, torch: str | None) -> tuple[
         # Its wheels pin their torch, so that with torch named the one that fits is found.
         only_there = (*ways.torch_index(case, label), name, f"torch=={torch}")
         return (remove, ways.pip(case, "install", *only_there))
+    if name in PYG and label:
+        page = f"https://data.pyg.org/whl/torch-{torch}.html"
+        return (remove, ways.pip(case, "install", "--no-cache-dir", name, "-f", page))
     if name in PIN_THEIR_TORCH:
         return (remove, ways.pip(case, "install", name))
     built = () if source.startswith("git+") else ("--no-binary", name)

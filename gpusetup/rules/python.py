@@ -103,16 +103,21 @@ def no_wheel_for_platform(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine"
                 if musl
-                else _no_platform_way(case)
+                else no_platform_way(case)
             ),
         )
 
 
-def _no_platform_way(case: Case) -> str:
+THIRTY_TWO_BITS = ("armv6l", "armv7l", "i386", "i486", "i586", "i686")
+
+
+def no_platform_way(case: Case) -> str:
     if on(case, "macos"):
         return "Intel Macs end with torch 2.2.2 (Python 3.12 or older, numpy<2)"
     if on(case, "windows"):
         return "Use a 64-bit x86 Python (it runs in emulation), or conda-forge"
+    if case.snapshot.os.machine in THIRTY_TWO_BITS:
+        return "Install a 64-bit system: torch has wheels for x86_64 and aarch64 only"
     return "Use the distribution's or conda-forge's package, or build torch from source"
 
 

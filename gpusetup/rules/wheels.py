@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from gpusetup.model import Event, Finding, Fix, TorchBuild, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import Case, error, events, shown, told
-from gpusetup.rules.python import good_python, python_tag
+from gpusetup.rules.python import good_python, no_platform_way, python_tag
 
 LAST_PYTHON = (
     ("1.4", "3.7"),
@@ -232,6 +232,8 @@ def _other_file(case: Case, event: Event, id: str) -> Fix:
     if id == "python-no-wheel":
         name, version, label = requirement(event.values.get("requirement", ""))
         return other_python(case, torch_of(case, name, version), label)
+    if id == "no-wheel-for-platform" and ways.chosen(case) is None:
+        return Fix(text=no_platform_way(case))
     return ways.install_torch(case, "Ask for what exists. ")
 
 
