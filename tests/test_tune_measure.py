@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -299,3 +300,50 @@ def test_the_command_shows_what_the_code_said(
     err = capsys.readouterr().err
     assert "mine:raises with batch 8 failed: ValueError: no data here" in err
     assert "Traceback" not in err
+
+
+# --- a GPU that the test plays ---
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What is asked of torch.cuda on a GPU of 4 GiB, 3 of them free."""
+    torch = pytest.importorskip("torch")
+    asked: dict[str, Any] = {}
+    for name, value in {
+        "is_available": lambda: True,
+        "mem_get_info": lambda: (3 << 30, 4 << 30),
+        "memory_reserved": lambda: 0,
+        "set_device": lambda device: asked.update(device=device),
+        "set_per_process_memory_fraction": lambda part: asked.update(part=part),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    return asked
+
+
+def test_a_trial_may_not_spill_into_the_memory_of_the_host(played: dict[str, Any]) -> None:
+    from gpusetup.inside import bench
+
+    assert bench.Cuda(None).limit == 3 << 30
+    assert played["part"] == 0.75
+    assert bench.Cuda(1 << 30).limit == 1 << 30
+    assert played["part"] == 0.25
+
+
+def test_a_named_gpu_is_the_one_that_is_measured(played: dict[str, Any]) -> None:
+    from gpusetup.inside import bench
+
+    assert bench.device_of({"device": "cuda:1"}) == "cuda:1"
+    assert played["device"] == "cuda:1"
+
+
+def test_the_scaler_of_a_torch_before_2_3() -> None:
+    import types
+
+    from gpusetup.inside import bench
+
+    old = types.SimpleNamespace(GradScaler=lambda: "old")
+    new = types.SimpleNamespace(GradScaler=lambda kind: f"new for {kind}")
+    cuda = types.SimpleNamespace(amp=old)
+    assert bench.scaler_of(types.SimpleNamespace(amp=types.SimpleNamespace(), cuda=cuda)) == "old"
+    assert bench.scaler_of(types.SimpleNamespace(amp=new, cuda=cuda)) == "new for cuda"

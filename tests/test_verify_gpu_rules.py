@@ -48,6 +48,20 @@ def test_int8_that_a_library_lacks_is_a_skip(monkeypatch: pytest.MonkeyPatch, te
     assert checks_products.int8("cpu").status == "skipped"
 
 
+def test_int8_is_multiplied_by_columns_where_rows_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = torch._int_mm
+
+    def by_columns(left: Any, right: Any) -> Any:
+        if right.is_contiguous():
+            raise RuntimeError(NOT_SUPPORTED)
+        return real(left, right.contiguous())
+
+    monkeypatch.setattr(torch, "_int_mm", by_columns)
+    assert checks_products.int8("cpu").status == "passed"
+
+
 def test_int8_that_breaks_is_no_skip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "_int_mm", says(BROKEN))
     with pytest.raises(RuntimeError, match="EXECUTION_FAILED"):

@@ -130,9 +130,10 @@ class Cuda:
         self.cuda = torch.cuda
         free, total = self.cuda.mem_get_info()
         self.limit = free + self.cuda.memory_reserved()
-        if limit:
-            self.limit = min(self.limit, limit)
-            self.cuda.set_per_process_memory_fraction(min(1.0, limit / total))
+        self.limit = min(self.limit, limit or self.limit)
+        # Always: the drivers of Windows and WSL give the host's memory instead of saying no, and a
+        # batch that spills into it would seem to fit.
+        self.cuda.set_per_process_memory_fraction(min(1.0, self.limit / total))
 
     def begin(self) -> None:
         self.cuda.synchronize()
@@ -203,7 +204,16 @@ def device_of(request: Answer) -> str:
     import torch
 
     wished = str(request.get("device") or "auto")
+    if wished.startswith("cuda:"):
+        torch.cuda.set_device(wished)  # what counts memory and time asks the current device
     return ("cuda" if torch.cuda.is_available() else "cpu") if wished == "auto" else wished
+
+
+def scaler_of(torch: Any) -> Any:
+    """`torch.amp.GradScaler` came with torch 2.3."""
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler("cuda")
+    return torch.cuda.amp.GradScaler()
 
 
 # --- the steps ---------------------------------------------------------------------------------
@@ -239,7 +249,7 @@ class Trial:
         if request.get("compile"):
             self.job.model = torch.compile(self.job.model)
         scaled = request.get("amp") == "fp16" and self.device.startswith("cuda")
-        self.scaler = torch.amp.GradScaler(self.device) if scaled else None
+        self.scaler = scaler_of(torch) if scaled else None
 
     def batches(self) -> Iterator[Any]:
         """From the loader where workers are asked for, else the same batch again."""

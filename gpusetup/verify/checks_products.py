@@ -229,13 +229,23 @@ def int8(device: str) -> Outcome:
         exact = multiplied(left, right).to(torch.int32)
         eight = [each.to(torch.int8).to(device) for each in (left, right)]
         try:
-            found = torch._int_mm(*eight)
+            found = _eight(torch, *eight)
         except RuntimeError as problem:
             if not refuses(problem):
                 raise
             return Outcome(SKIPPED, "the library multiplies no int8 on this device")
         parts.append(same(f"{rows} x {inner} x {columns}", found, exact))
     return judged(parts, "exact integers")
+
+
+def _eight(torch: Any, left: Any, right: Any) -> Any:
+    """The product, with the right factor by columns where the library takes no other."""
+    try:
+        return torch._int_mm(left, right)
+    except RuntimeError as problem:
+        if not refuses(problem):
+            raise
+        return torch._int_mm(left, right.t().contiguous().t())
 
 
 FORMATS = (("float8_e4m3fn", 4, 3, 7, 448.0), ("float8_e5m2", 5, 2, 15, 57344.0))
@@ -300,7 +310,13 @@ def number(code: int, exponent: int, fraction: int, bias: int) -> float:
 
 
 def _scaled(torch: Any, device: str) -> Part:
-    """A product by `torch._scaled_mm`; NVIDIA's units add at least 14 bits exactly."""
+    """A product by `torch._scaled_mm`.
+
+    Hopper's units keep 14 bits of each product, counted from the greatest of a sum, and cut the
+    rest off (measured by the authors of DeepSeek-V3, arXiv 2412.19437). Simulated for factors as
+    these, the worst element is 2^-11.8 of |row| * |column| wrong; 2^-11 is allowed, besides the
+    rounding of the result.
+    """
     left, right = (numbers(torch, 64, 64, salt=each).to(torch.float8_e4m3fn) for each in (1, 2))
     one = torch.ones((), device=device)
     found = torch._scaled_mm(
@@ -309,5 +325,5 @@ def _scaled(torch: Any, device: str) -> Part:
     found = found[0] if isinstance(found, tuple) else found
     rows, columns = left.double(), right.double().t()
     exact = rows @ columns
-    allowed = ROUNDOFF["bfloat16"] * exact.abs() + 2.0**-13 * sizes(rows, columns)
+    allowed = ROUNDOFF["bfloat16"] * exact.abs() + 2.0**-11 * sizes(rows, columns)
     return agree("float8_e4m3fn product", found, exact, allowed)

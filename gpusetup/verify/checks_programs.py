@@ -26,6 +26,7 @@ CANNOT: Tuple[Tuple[str, str, str], ...] = (
     ("No module named 'triton'", "Triton is not installed", "install the Triton of this torch"),
     ("GPUTooOldForTriton", "this GPU is too old for Triton", "compile nothing on it"),
     ("too old to be supported by the triton", "this GPU is too old for Triton", "compile nothing"),
+    ("is not defined for option 'gpu-name'", "this GPU is too old for Triton", "compile nothing"),
     ("Python.h", "Python's headers are missing", "`apt install python3-dev`"),
     ("not supported on Python", "this torch compiles nothing under this Python", "a newer torch"),
     ("Dynamo is not supported", "this torch compiles nothing under this Python", "a newer torch"),
