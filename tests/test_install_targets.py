@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from index_server import Fault
@@ -351,6 +352,30 @@ def test_nothing_is_installed_that_was_not_shown(world: World, install: Install)
     first, second = said.err.split("Target   ")[1:]
     assert "its wheel will tell" in first and "filelock" not in first.partition("Steps")[0]
     assert "filelock 3.20.0" in second
+
+
+@pytest.mark.parametrize("program", ["uv", "pip"])
+def test_wheels_do_not_pass_through_a_small_temporary_folder(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    """What uv and pip put down for a while lies in the wheelhouse's folder, and goes."""
+    from gpusetup.install import rest
+
+    seen = []
+    honest = rest.run
+
+    def noted(argv: tuple[str, ...], **more: Any) -> Any:
+        seen.append(Path(more["environment"]["TMPDIR"]).parent)
+        return honest(argv, **more)
+
+    monkeypatch.setattr(rest, "run", noted)
+    world.add_torch("cpu")
+    venv = world.venv_with_pip()
+    said = install("--python", str(venv), *WANTED, "--installer", program)
+    assert said.exit == 0, said.err
+    house = world.folder / "cache/gpusetup/wheels"
+    assert set(seen) == {house}
+    assert not [path for path in house.iterdir() if path.is_dir()]
 
 
 def test_what_nobody_used_for_a_month_leaves_the_cache(world: World, install: Install) -> None:

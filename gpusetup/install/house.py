@@ -127,6 +127,8 @@ def touch_note(path: Path) -> None:
 
 
 UNUSED_DAYS = 30
+WORKPLACE = ".gpusetup-"
+"""How folders in it are called that are needed for a while."""
 
 
 def keep_mark(part: Path, headers: Mapping[str, str]) -> None:
@@ -158,6 +160,10 @@ def drop_unused(house: Path, now: float, days: float = UNUSED_DAYS) -> tuple[str
                 for left in (_note(path), _mark(path)):
                     left.unlink(missing_ok=True)
                 dropped.append(path.name)
+    for folder in house.glob(f"{WORKPLACE}*"):
+        with contextlib.suppress(OSError):
+            if now - folder.stat().st_mtime > days * 86400:
+                shutil.rmtree(folder)
     return tuple(dropped)
 
 

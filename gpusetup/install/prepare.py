@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from gpusetup.install.plan import (
 )
 from gpusetup.install.rest import ask_pip, ask_uv, metadata_of, stand_in
 from gpusetup.install.room import require_room, room
-from gpusetup.install.run import WORKERS, Job
+from gpusetup.install.run import WORKERS, Job, temporary, workplace
 from gpusetup.install.tools import asking_environment, switching_environment, uv_cache
 from gpusetup.install.transaction import STORE
 from gpusetup.install.uv_config import settings_of, uv_files, written
@@ -189,7 +188,7 @@ def _changing(family: tuple[Wheel, ...], installed: Mapping[str, str]) -> tuple[
 
 def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ...]:
     """What uv or pip would fetch beyond the family, asked with the user's own settings."""
-    environment = asking_environment(job.environ, Path.home())
+    environment = {**asking_environment(job.environ, Path.home()), **temporary(links.parent)}
     settings = settings_of(uv_files(job.environ, Path.home(), Path.cwd()))
     environment["UV_CONFIG_FILE"] = str(written(settings, links / "uv.toml"))
     environment.pop("UV_NO_CONFIG", None)
@@ -198,6 +197,7 @@ def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ..
         link_others(job.wheels, plan.family, links)
         sources = ("--no-index", *sources)
         environment = {**switching_environment(job.environ), "UV_OFFLINE": "1", "UV_NO_CONFIG": "1"}
+        environment |= temporary(links.parent)
     if plan.installer == "pip":
         found = ask_pip(where.layout, plan.family, plan.packages, sources, environment)
     else:
@@ -231,8 +231,9 @@ def _links(job: Job, family: Sequence[Wheel]) -> Iterator[Path | None]:
 
     Not the wheels themselves: uv would unpack gigabytes only to read what they require.
     """
-    with tempfile.TemporaryDirectory(prefix="gpusetup-") as name:
-        folder = Path(name)
+    with workplace(job) as place:
+        folder = place / "links"
+        folder.mkdir()
         yield folder if all(_link(job, wheel, folder) for wheel in family) else None
 
 
@@ -240,7 +241,13 @@ def _link(job: Job, wheel: Wheel, folder: Path) -> bool:
     metadata = _metadata(job, wheel)
     if metadata is None:
         return False
-    stand_in(wheel, metadata, folder)
+    try:
+        stand_in(wheel, metadata, folder)
+    except OSError as problem:
+        raise Blocked(
+            f"{folder} cannot be written: {problem.strerror or problem}",
+            hint="nothing was changed; make room there, or set XDG_CACHE_HOME to a larger disk",
+        ) from problem
     return True
 
 

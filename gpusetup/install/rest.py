@@ -152,7 +152,7 @@ def ask_pip(
             f"{layout.prefix} has no pip.",
             hint="use `--installer uv`, which needs none in the target",
         )
-    with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
+    with tempfile.TemporaryDirectory(dir=environment.get("TMPDIR")) as folder:
         report, log = Path(folder, "report.json"), Path(folder, "pip.log")
         argv = (
             *(

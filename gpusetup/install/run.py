@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import tempfile
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 from gpusetup.answers import DoneStep
 from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.install.fetch import Fetcher, NeedsLogin, Progress
-from gpusetup.install.house import drop_unused
+from gpusetup.install.house import WORKPLACE, drop_unused
 from gpusetup.install.layout import Layout
 from gpusetup.install.lock import ending_with_us, outliving_us
 from gpusetup.install.log import Log
@@ -113,10 +114,10 @@ def _fetched(job: Job, wheel: Wheel, progress: Progress) -> Path:
 
 def _by_pip(job: Job, python: str, wheel: Wheel, problem: NeedsLogin) -> Path:
     """The wheel by `pip download`, with pip's own settings and keyring; checked as any other."""
-    with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
-        options = ("--no-deps", "--only-binary", ":all:", "--dest", folder)
+    with workplace(job) as folder:
+        options = ("--no-deps", "--only-binary", ":all:", "--dest", str(folder))
         argv = (python, "-m", "pip", "download", *options, f"{wheel.name}=={wheel.version}")
-        environment = asking_environment(job.environ, Path.home())
+        environment = {**asking_environment(job.environ, Path.home()), **temporary(folder)}
         said = run(argv, timeout=PIP_SECONDS, environment=environment)
         job.log.command(argv)
         job.log.output(said)
@@ -124,6 +125,23 @@ def _by_pip(job: Job, python: str, wheel: Wheel, problem: NeedsLogin) -> Path:
         if not came.is_file():
             raise problem
         return job.fetcher.wheel(replace(wheel, url=came.as_uri()), job.house)
+
+
+@contextmanager
+def workplace(job: Job) -> Iterator[Path]:
+    """A folder for what is needed for a while, on the disk of the wheelhouse: wheels of gigabytes
+    pass through it, and the disk of TMPDIR may be small. Somebody's own wheelhouse stays as it is.
+    """
+    if job.own_house:
+        job.house.mkdir(parents=True, exist_ok=True)
+    where = job.house if job.own_house else None
+    with tempfile.TemporaryDirectory(prefix=WORKPLACE, dir=where) as folder:
+        yield Path(folder)
+
+
+def temporary(folder: Path) -> dict[str, str]:
+    """The variables that tell programs to put what is needed for a while there."""
+    return dict.fromkeys(("TMPDIR",) if os.name == "posix" else ("TEMP", "TMP"), str(folder))
 
 
 def run_step(

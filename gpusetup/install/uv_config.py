@@ -37,13 +37,21 @@ def uv_files(environ: Mapping[str, str], home: Path, folder: Path) -> tuple[Path
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     users = [config / "uv" / "uv.toml", Path(environ.get("APPDATA", config), "uv", "uv.toml")]
     systems = [Path("/etc/xdg/uv/uv.toml"), Path("/etc/uv/uv.toml")]
-    found = (next((p for p in paths if p.is_file()), None) for paths in (users, systems))
+    found = (next((p for p in paths if _is_file(p)), None) for paths in (users, systems))
     project = next((p for one in (folder, *folder.parents) for p in _project_file(one)), None)
     return tuple(path for path in (project, *found) if path is not None)
 
 
+def _is_file(path: Path) -> bool:
+    """As `is_file`; one that we may not look at is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def _project_file(folder: Path) -> Iterator[Path]:
-    if (folder / "uv.toml").is_file():
+    if _is_file(folder / "uv.toml"):
         yield folder / "uv.toml"
     elif "uv" in _toml(folder / "pyproject.toml").get("tool", {}):
         yield folder / "pyproject.toml"
