@@ -18,7 +18,7 @@ from gpusetup.answers import DoctorAnswer
 from gpusetup.catalog import load_catalog
 from gpusetup.cli import main
 from gpusetup.codec import json_schema
-from gpusetup.commands import doctor
+from gpusetup.commands.doctor_deep import failed_checks, verified
 from gpusetup.model import Driver, Event, Evidence, Finding, Fix, Severity, Snapshot
 from gpusetup.render.console import Console
 from gpusetup.render.markdown import LINES, doctor_markdown, escaped
@@ -427,7 +427,7 @@ VERIFY_TEXT = json.dumps(
 
 
 def test_failed_checks_become_events_and_skipped_ones_do_not() -> None:
-    (event,) = doctor.failed_checks(VERIFY_TEXT)
+    (event,) = failed_checks(VERIFY_TEXT)
     assert event.kind == "check-failed" and event.values["name"] == "matmul"
     assert judged(changed(events=(event,))).cause == "gpu-check-failed"
 
@@ -435,7 +435,7 @@ def test_failed_checks_become_events_and_skipped_ones_do_not() -> None:
 def test_a_verify_that_dies_is_an_event_too(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = SimpleNamespace(stdout="", exit=None, problem="no answer in 300 s")
     monkeypatch.setattr("gpusetup.run.run", lambda argv, timeout: ended)
-    (event,) = doctor.verified(HEALTHY, Console())
+    (event,) = verified(HEALTHY, Console())
     assert event == Event(
         kind="check-failed",
         values={"name": "verify", "device": "", "status": "crashed"},
@@ -445,8 +445,8 @@ def test_a_verify_that_dies_is_an_event_too(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_nothing_is_verified_where_there_is_no_gpu_or_no_torch() -> None:
-    assert doctor.verified(changed(gpus=()), Console()) == ()
-    assert doctor.verified(changed(torch={"installed": False}), Console()) == ()
+    assert verified(changed(gpus=()), Console()) == ()
+    assert verified(changed(torch={"installed": False}), Console()) == ()
 
 
 # --- knowledge -----------------------------------------------------------------------------------

@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.commands.doctor_answer import document, exit_code
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.model import CudaApi, Driver, Event, Request, Severity, Snapshot
+from gpusetup.model import CudaApi, Driver, Request, Snapshot
 from gpusetup.render.console import Console
 from gpusetup.value import replace
 
 if TYPE_CHECKING:
-    from gpusetup.answers import DoctorAnswer
     from gpusetup.catalog import Catalog
-    from gpusetup.rules.judge import Diagnosis
 
 SUMMARY = (
     "Reads this machine without importing torch, names the root cause of what is wrong, and "
-    "the way "
-    "out. Exit 0 when the stack is healthy, 1 when it is not or cannot be judged."
+    "the way out. Exit 0 when the stack is healthy, 1 when it is not or cannot be judged."
 )
 EXAMPLES = (
     "gpusetup doctor",
@@ -29,7 +27,6 @@ EXAMPLES = (
     "gpusetup doctor --report thread.txt",
     "gpusetup doctor --for-gpu 'RTX 4090' --for-driver 550.54.14",
 )
-ANSWER_IS_NO = 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -111,6 +108,8 @@ def run(options: argparse.Namespace, out: Console) -> int:
         return answer_folder(options.reports, out, catalog)
     snapshot = _gathered(options, out)
     if options.deep and snapshot.origin == "live" and not other_host:
+        from gpusetup.commands.doctor_deep import verified
+
         snapshot = replace(snapshot, events=(*snapshot.events, *verified(snapshot, out)))
     if other_host:
         snapshot = for_host(snapshot, options.for_gpu, options.for_driver, catalog)
@@ -160,27 +159,6 @@ def _answer(
     return exit_code(diagnosis, strict=options.strict)
 
 
-def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
-    """0 healthy; 1 an error, not shown healthy, or (strict) a warning."""
-    gravest = {finding.severity for finding in diagnosis.findings}
-    bad = Severity.ERROR in gravest or diagnosis.cause == "unknown"
-    return ANSWER_IS_NO if bad or (strict and Severity.WARNING in gravest) else 0
-
-
-def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -> DoctorAnswer:
-    """The public answer. `only` leaves findings out, the cause stays."""
-    from gpusetup.answers import DoctorAnswer
-
-    return DoctorAnswer(
-        cause=diagnosis.cause,
-        confidence=diagnosis.confidence,
-        findings=tuple(f for f in diagnosis.findings if not only or f.id in only),
-        resolution=diagnosis.answer,
-        snapshot=diagnosis.snapshot,
-        catalog_as_of=catalog.as_of,
-    )
-
-
 def asked_request(torch: str | None, catalog: Catalog) -> Request | None:
     from gpusetup.resolver import check_request
 
@@ -215,58 +193,6 @@ def for_host(
         container=replace(snapshot.container, cuda_compat_path=None),
         environment=kept,
         events=tuple(event for event in snapshot.events if event.kind != "child-failed"),
-    )
-
-
-# --- deep ----------------------------------------------------------------------------------------
-
-VERIFY_SECONDS = 300.0
-
-
-def verified(snapshot: Snapshot, out: Console) -> tuple[Event, ...]:
-    """What the quick level of verify, run by the target's interpreter, could not do, as events."""
-    python = snapshot.python.executable
-    if not python or not snapshot.torch.installed or not snapshot.gpus:
-        return ()
-    out.talk("verifying torch in the target")
-    from gpusetup.run import run as start
-
-    folder = Path(__file__).resolve().parent.parent / "verify"
-    said = start((python, str(folder), "--level", "quick", "--json"), timeout=VERIFY_SECONDS)
-    return failed_checks(said.stdout) or _died(said.exit, said.problem)
-
-
-def failed_checks(text: str) -> tuple[Event, ...]:
-    """The failed and crashed checks of a verify document.
-
-    >>> failed_checks('{"checks": [{"name": "matmul", "status": "failed"}]}')[0].kind
-    'check-failed'
-    """
-    import json
-
-    try:
-        checks = json.loads(text).get("checks", ())
-    except (ValueError, AttributeError):
-        return ()
-    bad = [check for check in checks if check.get("status") in ("failed", "crashed")]
-    return tuple(
-        Event(
-            kind="check-failed",
-            values={key: str(check.get(key, "")) for key in ("name", "device", "status")},
-            source="verify",
-            text=f"{check.get('name')} on {check.get('device')}: {check.get('detail')}",
-        )
-        for check in bad
-    )
-
-
-def _died(code: int | None, problem: str | None) -> tuple[Event, ...]:
-    """verify itself ended without a document."""
-    if code in (0, 1) and not problem:
-        return ()
-    values = {"name": "verify", "device": "", "status": "crashed"}
-    return (
-        Event(kind="check-failed", values=values, source="verify", text=problem or f"exit {code}"),
     )
 
 

@@ -14,7 +14,7 @@ from gpusetup.render.console import Console, plain
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.sample import Source, SourceEnded
+    from gpusetup.monitor.source import Source, SourceEnded
 
 SUMMARY = """Watch utilisation, memory, temperature, power and clocks of the NVIDIA GPUs; end with
 the figures and one verdict: good, input-starved, launch-bound, memory-bound, memory-tight,
@@ -127,7 +127,7 @@ def _recording(options: argparse.Namespace, out: Console) -> Recording:
 
 
 def _once(source: Source, options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.monitor.sample import FIRST_ANSWER_SECONDS, SourceEnded
+    from gpusetup.monitor.source import FIRST_ANSWER_SECONDS, SourceEnded
 
     try:
         sample = source.next(FIRST_ANSWER_SECONDS)

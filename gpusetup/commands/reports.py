@@ -153,7 +153,7 @@ def lines_of(folder: str, catalog: Catalog, codes: set[int], *, json: bool) -> I
 
 def answer_of(name: str, catalog: Catalog) -> tuple[ReportAnswer | ErrorAnswer, int]:
     """What is said about one file; one that cannot be read has an error of its own."""
-    from gpusetup.commands.doctor import document, exit_code
+    from gpusetup.commands.doctor_answer import document, exit_code
     from gpusetup.rules.judge import diagnose
 
     try:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gpusetup.codec import from_json
+from gpusetup.monitor.source import FIRST_ANSWER_SECONDS, Source, SourceEnded
 from gpusetup.monitor.values import GpuSample, Sample
 from gpusetup.run import Lines
 from gpusetup.value import Value
@@ -18,20 +19,8 @@ from gpusetup.value import Value
 if TYPE_CHECKING:
     from gpusetup.monitor.smi import Smi
 
-FIRST_ANSWER_SECONDS = 15.0
-"""How long a driver may take to initialise: without persistence a few seconds a GPU."""
-PATIENCE_SECONDS = 10.0
-"""How long a sample may be late before its source is given up."""
 FORBIDDEN = (4, 17)
 """NVML: no permission, blocked by the operating system."""
-
-
-class SourceEnded(Exception):
-    """A source gives no more samples; the text says why. `blocked`: something stands in the way."""
-
-    def __init__(self, source: str, problem: str, *, blocked: bool = False) -> None:
-        super().__init__(f"{source}: {problem}")
-        self.blocked = blocked
 
 
 class Hello(Value):
@@ -39,19 +28,6 @@ class Hello(Value):
     message: str = ""
     driver_version: str | None = None
     gpus: tuple[GpuSample, ...] = ()
-
-
-class Source(Protocol):
-    """GPUs that can be watched. `next` raises TimeoutError, and SourceEnded for good."""
-
-    name: str
-    gpus: tuple[GpuSample, ...]
-
-    def choose(self, places: Sequence[int]) -> None: ...
-
-    def next(self, timeout: float) -> Sample: ...
-
-    def close(self) -> None: ...
 
 
 class Nvml:

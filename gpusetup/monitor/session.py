@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import GpuSetupError
-from gpusetup.monitor.sample import PATIENCE_SECONDS, Source, SourceEnded
+from gpusetup.monitor.source import PATIENCE_SECONDS, Source, SourceEnded
 from gpusetup.monitor.values import Sample
 from gpusetup.run import foreground
 from gpusetup.value import replace

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpusetup.monitor.sample import FIRST_ANSWER_SECONDS, SourceEnded
+from gpusetup.monitor.source import FIRST_ANSWER_SECONDS, SourceEnded
 from gpusetup.monitor.values import GpuSample, Sample
 from gpusetup.probe import smi_values as values
 from gpusetup.probe.smi import find_smi

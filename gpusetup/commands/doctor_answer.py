@@ -1,0 +1,36 @@
+"""doctor's document and exit code, for one machine and for each report of a folder. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gpusetup.model import Severity
+
+if TYPE_CHECKING:
+    from gpusetup.answers import DoctorAnswer
+    from gpusetup.catalog import Catalog
+    from gpusetup.rules.judge import Diagnosis
+
+ANSWER_IS_NO = 1
+
+
+def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
+    """0 healthy; 1 an error, not shown healthy, or (strict) a warning."""
+    gravest = {finding.severity for finding in diagnosis.findings}
+    bad = Severity.ERROR in gravest or diagnosis.cause == "unknown"
+    return ANSWER_IS_NO if bad or (strict and Severity.WARNING in gravest) else 0
+
+
+def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -> DoctorAnswer:
+    """The public answer. `only` leaves findings out, the cause stays."""
+    from gpusetup.answers import DoctorAnswer
+
+    return DoctorAnswer(
+        cause=diagnosis.cause,
+        confidence=diagnosis.confidence,
+        findings=tuple(f for f in diagnosis.findings if not only or f.id in only),
+        resolution=diagnosis.answer,
+        snapshot=diagnosis.snapshot,
+        catalog_as_of=catalog.as_of,
+    )
