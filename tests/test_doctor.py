@@ -18,6 +18,7 @@ from gpusetup.answers import DoctorAnswer
 from gpusetup.catalog import load_catalog
 from gpusetup.cli import main
 from gpusetup.codec import json_schema
+from gpusetup.commands.doctor_answer import document
 from gpusetup.commands.doctor_deep import failed_checks, verified
 from gpusetup.model import Driver, Event, Evidence, Finding, Fix, Severity, Snapshot
 from gpusetup.render.console import Console
@@ -78,7 +79,7 @@ CAUSES = {
 
 
 def answer_for(machine: Snapshot) -> DoctorAnswer:
-    return doctor.document(judged(machine), load_catalog())
+    return document(judged(machine), load_catalog())
 
 
 def screen(machine: Snapshot, width: int) -> str:
