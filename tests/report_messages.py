@@ -54,6 +54,10 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("triton-build-failed", "backend='inductor' raised:\nRuntimeError: Cannot find ptxas.exe"),
     ("amd-gpu", "GPU :- AMD 6600xt\nAssertionError: Torch not compiled with CUDA enabled"),
     ("amd-gpu", "my RX 7800 XT says Torch not compiled with CUDA enabled"),
+    ("out-of-memory", "ValueError: Free memory on device (3.1/4.0 GiB) on startup is less than desired GPU memory utilization (0.9, 3.6 GiB)."),
+    ("port-in-use", "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use"),
+    ("port-in-use", "RuntimeError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:29600 (errno: 98 - Address already in use)."),
+    ("jetson-wrong-wheel", "docker run --runtime nvidia nvcr.io/nvidia/l4t-pytorch:r32.4.2-pth1.5-py3\nOSError: libcurand.so.10: cannot open shared object file: No such file or directory"),
     # --- CUDA does not start
     ("system-not-ready-fabric-manager", DEVICE_COUNT + "802: system not yet initialized"),
     ("system-not-ready-fabric-manager", WARNED + f"802: system not yet initialized {INTERNAL}"),

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from gpusetup.catalog import load_catalog
+from gpusetup.commands.doctor import document
 from gpusetup.model import Snapshot
+from gpusetup.render.markdown import LINES, doctor_markdown
 from gpusetup.report.read import read_report
 from gpusetup.rules.judge import Diagnosis, diagnose
 
@@ -45,7 +47,7 @@ def test_a_sentence_says_that_cuda_is_not_available(verb: str) -> None:
 )
 def test_advice_and_code_are_no_failure(text: str) -> None:
     assert not read(text).events
-    assert read(text).torch.cuda_available is None
+    assert read(text).torch.cuda_available is not False
 
 
 def test_a_status_of_a_library_alone_explains_nothing_and_is_not_ok() -> None:
@@ -189,6 +191,20 @@ def test_outside_of_the_container_is_inside_one() -> None:
     assert judged(text).cause == "container-no-gpu"
 
 
+def test_a_variable_that_torch_advises_is_not_set() -> None:
+    text = "RuntimeError: CUDA error: invalid configuration argument\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1"
+    assert read(text).environment == {}
+    assert ids(text) == {"cuda-program-error"}
+
+
+def test_a_reply_without_a_cause_says_what_to_do_all_the_same() -> None:
+    diagnosis = judged("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED")
+    lines = doctor_markdown(document(diagnosis, load_catalog())).splitlines()
+    assert lines[0].startswith("**unknown**")
+    assert "nvidia-smi" in lines
+    assert len(lines) <= LINES
+
+
 ENDLESS = (
     "cuda.is_available() " + "is " * 40_000,
     "nvidia-smi " + "shows the " * 20_000,
@@ -209,6 +225,7 @@ ENDLESS = (
 APART = """
 import json, sys
 sys.path[:0] = {paths!r}
+from gpusetup.render.markdown import LINES, doctor_markdown
 from gpusetup.report.read import read_report
 for text in json.load(sys.stdin):
     read_report(text)

@@ -69,9 +69,13 @@ def _longest_run(line: str) -> int:
 def doctor_markdown(answer: DoctorAnswer) -> str:
     """Cause, evidence, commands, machine, and what to report if that does not help."""
     root = next((finding for finding in answer.findings if finding.root), None)
-    lines = [*_verdict(answer, root), *(_root(root) if root else ()), *_machine(answer)]
+    first = root or next((one for one in answer.findings if one.fix and one.fix.text), None)
+    lines = [*_verdict(answer, root)]
+    if first is not None:
+        lines += [*(() if root else _named(first)), *_root(first)]
+    lines += _machine(answer)
     room = LINES - len(lines) - 2
-    lines += _others(answer, root)[: max(room, 0)]
+    lines += _others(answer, first)[: max(room, 0)]
     lines += ["", _asks_for(answer)]
     return "\n".join(lines[:LINES]) + "\n"
 
@@ -97,9 +101,15 @@ def _verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[str]:
     if root is not None:
         yield f"**{root.id}**: {escaped(root.title)}"
     elif answer.cause == "ok":
-        yield "**ok**: driver, GPU and torch fit each other"
+        shown = "driver, GPU and torch fit each other"
+        yield f"**ok**: {shown if answer.snapshot.gpus else 'nothing of CUDA is to be mended'}"
     else:
         yield f"**{escaped(answer.cause)}**: what was read does not say what is wrong"
+
+
+def _named(finding: Finding) -> Iterator[str]:
+    """Without a root the first finding that says what to do stands in its place."""
+    yield f"{finding.severity.value} {finding.id}: {escaped(finding.title)}"
 
 
 def _root(root: Finding) -> Iterator[str]:

@@ -77,7 +77,10 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Text]:
 def healthy(machine: Snapshot) -> str:
     """What works, in one line."""
     names = ", ".join(dict.fromkeys(gpu.name for gpu in machine.gpus or ())) or "the GPU"
-    return plain(f"torch {machine.torch.version} can use {names}")
+    if not (machine.gpus or machine.torch.version):
+        return "nothing of CUDA is to be mended"
+    torch = f"torch {machine.torch.version}" if machine.torch.version else "torch"
+    return plain(f"{torch} can use {names}")
 
 
 def in_full(finding: Finding) -> Iterator[RenderableType]:

@@ -38,6 +38,7 @@ ROWS: tuple[Saying, ...] = (
     saying("os.kernel", "kernel: linux", r"Kernel: Linux (\d[\w.+-]{3,60})"),
     saying("os.jetson", "release), revision", r"# (R\d{2} \(release\), REVISION: [\d.]+)", SURE),
     saying("os.jetson", "l4t", r"\bL4T[ :v]{1,3}(\d{2}\.\d(?:\.\d)?)", USUAL),
+    saying("os.jetson", "l4t-", r"\bl4t-[\w-]{2,24}:r(\d{2}\.\d(?:\.\d)?)", USUAL),
     saying("os.jetson", "jetpack", r"\b(JetPack[ -]?\d(?:\.\d){0,2})", HINT),
     saying("os.jetson", "jetson", r"\b(Jetson (?:AGX |Orin|Xavier|Nano|TX\d|Thor)[\w ]{0,12}?)\b", HINT),
     saying("os.wsl", "wsl2", r"microsoft-standard-WSL2|\bWSL2\b", value=True),

@@ -387,6 +387,7 @@ PARALLEL = _kinds(
         "bus error; insufficient shared memory (shm); worker is killed by signal: Bus error",
     ),
     ("open-files", "", "Too many open files; received 0 items of ancdata"),
+    ("port-in-use", "port", "The server socket has failed to listen: EADDRINUSE"),
     ("nccl-unavailable", "", "Distributed package doesn't have NCCL built in"),
     ("nccl-error", "name", "unhandled system error, unhandled cuda error"),
     (

@@ -73,6 +73,11 @@ ROWS = (
         r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capacity of (?P<total2>[\d.]+ ?[KMG]i?B))?"
         r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?",
     ),
+    row(
+        "cuda-out-of-memory",
+        "free memory on device",
+        r"Free memory on device .{3,40}? on startup is less than desired GPU memory utilization",
+    ),
     row("cuda-out-of-memory", "cuda out of memory", unless=rf"tried to allocate|{ADVICE}"),
     row(
         "cuda-out-of-memory",
@@ -280,6 +285,7 @@ ROWS = (
 ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (2, "cudaErrorMemoryAllocation", ("out of memory",)),
     (3, "cudaErrorInitializationError", ("cuda driver initialization failed", "cuda_error_not_initialized", "initialize cuda: initialization error", "cuda error: initialization error")),
+    (9, "cudaErrorInvalidConfiguration", ("cuda error: invalid configuration argument",)),
     (34, "cudaErrorStubLibrary", ("cuda driver is a stub library", "cuda_error_stub_library")),
     (35, "cudaErrorInsufficientDriver", ("driver version is insufficient for",)),
     (36, "cudaErrorCallRequiresNewerDriver", ("api call is not supported in the installed cuda driver",)),

@@ -36,6 +36,11 @@ ROWS = (
     row("shm-too-small", "/dev/shm", r"No space left on device.{0,20}'/dev/shm/(?!nccl)"),
     row("open-files", "too many open files", r"Too many open files|received 0 items of ancdata"),
     row("open-files", "items of ancdata", r"received 0 items of ancdata"),
+    row(
+        "port-in-use",
+        "failed to listen on any local",
+        r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
+    ),
     row("nccl-unavailable", "nccl built in", r"(?:doesn't|does not) have NCCL built.?in"),
     row("nccl-unavailable", "nccl", r"NCCL (?:backend )?is not (?:available|supported)"),
     row(

@@ -23,6 +23,8 @@ VARIABLES = (
     re.compile(rf"echo \$\{{?({NAMES})\}}?\s+(\S{{1,1000}})"),
 )  # fmt: skip
 FIRST = re.compile(rf"(?<![\w'\"$])({NAMES})=(['\"]?)([^\s'\";&]{{0,400}})\2")
+ADVISED = "consider passing "
+"""What torch's own errors say in front of a variable that is not set."""
 UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
 NEEDLES = ("cuda_", "nvidia_", "ld_", "pytorch_", "conda_override", "nccl_", "torch_", "pythonpath", "_index_url", "world_size")  # fmt: skip
 READ = 300_000
@@ -53,6 +55,8 @@ def assigned(flat: str) -> Iterator[tuple[str, str, int]]:
     ('CUDA_VISIBLE_DEVICES', '2')
     """
     for found in FIRST.finditer(flat):
+        if flat[max(found.start() - len(ADVISED), 0) : found.start()] == ADVISED:
+            continue
         yield found.group(1), found.group(3), found.start()
     for pattern in VARIABLES:
         for found in pattern.finditer(flat):

@@ -283,6 +283,14 @@ RUNNING = (
         source="cuBLAS and cuDNN API references, status codes",
     ),
     Fact(
+        id="port-in-use",
+        title="the port on which ranks meet is in use",
+        means="Another run listens there, mostly on torchrun's 29500.",
+        proven_by="EADDRINUSE of torch's TCPStore",
+        way_out="--master-port",
+        source="torch documentation, torchrun",
+    ),
+    Fact(
         id="windows-path-too-long",
         title="a path is longer than Windows allows",
         means="Without long paths a file of more than 260 characters cannot be opened.",

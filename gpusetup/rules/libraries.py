@@ -326,7 +326,14 @@ DLLS = (
 
 
 def windows_dlls(case: Case) -> Iterator[Finding]:
-    yield from spoken(case, DLLS)
+    """Of torch and what it loads; an extension that belongs to another torch is that finding."""
+    others = {e.values.get("module") for e in events(case, "extension-abi-mismatch")} - {None}
+    kept = tuple(
+        e
+        for e in case.snapshot.events
+        if e.kind != "dll-missing" or e.values.get("module") not in others
+    )
+    yield from spoken(replace(case, snapshot=replace(case.snapshot, events=kept)), DLLS)
 
 
 RULES = (

@@ -102,6 +102,16 @@ OTHERS: tuple[Message, ...] = (
         windows=(),
     ),
     Message(
+        kind="port-in-use",
+        id="port-in-use",
+        title="The port on which the ranks meet ({port}) is in use",
+        plain="The port on which the ranks meet is in use",
+        detail="Another run, or what is left of one, listens there.",
+        text="Give this run another port, or end what listens there",
+        commands=("torchrun --master-port 29501 TRAIN.py", "ss -ltnp"),
+        windows=("torchrun --master-port 29501 TRAIN.py", "netstat -ano"),
+    ),
+    Message(
         kind="path-too-long",
         id="windows-path-too-long",
         title="A path is longer than the 260 characters that Windows allows",
@@ -314,6 +324,7 @@ def _is_newer_cuda(case: Case) -> bool:
 
 
 PROGRAM_CODES = {
+    "9": "a launch of a shape that the GPU does not take",
     "59": "device-side assert",
     "77": "illegal memory access",
     "700": "illegal memory access",

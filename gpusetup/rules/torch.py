@@ -185,7 +185,9 @@ def jetson_wrong_wheel(case: Case) -> Iterator[Finding]:
     board, torch = case.snapshot.os.jetson, case.snapshot.torch
     blind = torch.backend == "cpu" or torch.cuda_available is False
     wrong = blind and (torch.installed or is_report(case)) and torch.installed is not False
-    if not board or not (wrong or events(case, "jetson-wrong-wheel")):
+    lacks = events(case, "cuda-lib-missing")
+    said = (*events(case, "jetson-wrong-wheel"), *lacks)
+    if not board or not (wrong or said):
         return
     yield error(
         "jetson-wrong-wheel",
@@ -193,7 +195,7 @@ def jetson_wrong_wheel(case: Case) -> Iterator[Finding]:
         detail="Until JetPack 7 a Jetson's CUDA is not that of the server wheels: it needs "
         "NVIDIA's "
         "wheels for its JetPack.",
-        evidence=(*told(events(case, "jetson-wrong-wheel")), *version_evidence(case)),
+        evidence=(*told(said), *version_evidence(case)),
         fix=_jetson_fix(case),
     )
 
