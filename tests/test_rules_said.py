@@ -787,3 +787,18 @@ def test_the_driver_for_a_gpu_that_this_one_drops_is_named(driver: str, named: s
 def test_headers_are_named_after_whose_kernel_it_is(kernel: str, command: str) -> None:
     root = judged(text(event("module-build-failed", kernel=kernel))).findings[0]
     assert root.fix is not None and root.fix.commands[0] == command
+
+
+@pytest.mark.parametrize(
+    ("problem", "rootless"),
+    [
+        ("mount error: open failed: /sys/fs/cgroup/devices/user.slice/devices.allow: denied", True),
+        ("mount error: failed to add device rules: unable to find any existing filters", True),
+        ("container error: cgroup subsystem devices not found", False),
+        ("initialization error: nvml error", False),
+    ],
+)
+def test_an_engine_without_root_leaves_control_groups_alone(problem: str, rootless: bool) -> None:
+    root = judged(text(event("container-hook-failed", problem=problem))).findings[0]
+    assert root.fix is not None
+    assert any("no-cgroups" in command for command in root.fix.commands) is rootless

@@ -202,7 +202,7 @@ def computers(text: Text) -> Iterator[Fact]:
         ),
         (
             "amd",
-            r"\b((?:[Aa][Mm][Dd] (?:GPU|gpu|RX|[Gg]raphics? card|card|[5-9]\d{3} ?(?:XTX?|xtx?|GRE)))\b)",
+            r"(?<![\w/])(?<!or )(?<!and )(?<![Nn]o )((?:[Aa][Mm][Dd] (?:GPU|gpu|RX|[Gg]raphics? card|card|[5-9]\d{3} ?(?:XTX?|xtx?|GRE)))\b)",
             "amd",
         ),
         ("rx ", r"\b(RX ?(?:Vega|[4-9]\d{2,3}) ?(?:XTX?|GRE|M)?)\b", "amd"),

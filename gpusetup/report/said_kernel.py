@@ -114,6 +114,9 @@ KERNEL = (
     ),
     row("gpu-requires-reset", "gpu requires reset"),
     row(
+        "gpu-requires-reset", "nv_err_reset_required", r"\bReset required \[NV_ERR_RESET_REQUIRED\]"
+    ),
+    row(
         "gpu-not-supported-by-driver",
         "not supported by",
         rf"NVRM: The NVIDIA (?:GPU )?{BUS}.{{0,120}}?not supported by (?:the )?(?:NVIDIA )?(?P<driver>[\d.]{{3,14}}|open)?",

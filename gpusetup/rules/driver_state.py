@@ -103,7 +103,9 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
         f"Driver {version or ''} is loaded but cannot start {ways.names(case)}".replace("  ", " "),
         detail="The kernel log (`sudo dmesg | grep -i nvrm`) holds the reason: a GPU that "
         "the driver "
-        "does not support, power or seating, firmware (GSP), or too little PCI address space.",
+        "does not support, power or seating, firmware (GSP), or too little PCI address space. "
+        "A cluster's job that asked for no GPU is shown none either: ask for one first "
+        "(Slurm: --gres=gpu:1).",
         evidence=(
             *told(said),
             *on_the_bus(case),

@@ -89,17 +89,37 @@ def container_toolkit_missing(case: Case) -> Iterator[Finding]:
         )
 
 
+CGROUPS = ("cgroup", "BPF", "bpf_prog", "device rules")
+"""What nvidia-container-cli names where it may not let the container's group at the devices."""
+
+NO_CGROUPS = Fix(
+    text="Update nvidia-container-toolkit; for an engine without root have it leave control groups "
+    "alone, and restart that engine (one that runs as root then needs each device by --device)",
+    commands=(
+        "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
+        "systemctl --user restart docker",
+    ),
+    needs_root=True,
+)
+
+
 def container_hook_failed(case: Case) -> Iterator[Finding]:
     """nvidia-container-cli could not prepare the container: the host is at fault."""
     heard = events(case, "container-hook-failed")
     if heard:
-        problem = heard[0].values.get("problem")
+        problem = heard[0].values.get("problem") or ""
+        cgroups = any(word in problem for word in CGROUPS) and "not found" not in problem
         yield error(
             "container-hook-failed",
             f"The container gets no GPU: {problem or 'the toolkit cannot prepare it'}",
-            detail="The toolkit asks the host's driver before the container starts.",
+            detail="An engine without root (rootless, nested) may not write the rules of its "
+            "control group."
+            if cgroups
+            else "The toolkit asks the host's driver before the container starts.",
             evidence=told(heard),
-            fix=Fix(
+            fix=NO_CGROUPS
+            if cgroups
+            else Fix(
                 text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
                 "and look at which GPUs and folders the container is given",
                 commands=("nvidia-smi -L", *toolkit_commands(case)),
