@@ -139,6 +139,50 @@ def test_how_much_of_its_rate_a_device_must_keep() -> None:
     assert least_kept("cuda", "NVIDIA GeForce RTX 3050 Laptop GPU", ("sw_thermal_slowdown",)) == 0.7
 
 
+def sick(monkeypatch: pytest.MonkeyPatch, **said: Any) -> None:
+    """A load that ends in an error, beside an NVML that says this."""
+
+    def ends(*_: Any) -> Any:
+        raise RuntimeError("CUDA error: unspecified launch failure\nCompile with TORCH_USE")
+
+    class Watching:
+        samples = ((0.0, Sample(lost=said.get("lost", False))),)
+        xids = said.get("xids", ())
+
+        def __init__(self, _: Any) -> None: ...
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    for name, value in {
+        "loaded": ends,
+        "Watch": Watching,
+        "watch": lambda _: "a GPU",
+        "_named": lambda *_: ("GPU-1", "NVIDIA H200", 9),
+        "SETTLE_SECONDS": 0.0,
+    }.items():
+        monkeypatch.setattr(stress, name, value)
+
+
+def test_a_load_that_a_lost_gpu_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    sick(monkeypatch, lost=True, xids=(79,))
+    found = stress.load("cuda:0")
+    assert (found.status, found.spent) == (FAILED, True)
+    assert found.detail == (
+        "the GPU fell off the bus; the driver reported Xid 79; "
+        "RuntimeError: CUDA error: unspecified launch failure"
+    )
+
+
+def test_a_load_that_ends_without_a_word_of_nvml_is_its_own_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sick(monkeypatch)
+    with pytest.raises(RuntimeError, match="unspecified launch failure"):
+        stress.load("cuda:0")
+
+
 # --- the work ---
 
 

@@ -10,6 +10,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .identity import gpu_uuid
+from .importing import first_line
 from .nvml import Watch, summed, watch
 from .values import FAILED, PASSED, Outcome, asked
 
@@ -74,12 +75,35 @@ def load(device: str) -> Outcome:
     gpu = watch(uuid) if uuid else None
     with contextlib.ExitStack() as stack:
         watching = stack.enter_context(Watch(gpu)) if gpu else None
-        done = loaded(torch, device, seconds, time.monotonic)
-    samples = [sample for _, sample in watching.samples] if watching else []
-    said = summed(samples, watching.xids) if watching else {}
+        try:
+            done = loaded(torch, device, seconds, time.monotonic)
+        except RuntimeError as problem:
+            time.sleep(SETTLE_SECONDS if watching else 0.0)  # NVML tells it a moment later
+            said = _watched(watching)
+            if not (said.get("lost") or said.get("xids")):
+                raise
+            return broken(first_line(problem), said)
+    said = _watched(watching)
     done, kind = done._replace(watched=said), device.partition(":")[0]
     against = yardstick(name, major, said.get("mhz"), said.get("reasons", ()))
     return judged(done, least_kept(kind, name, said.get("reasons", ())), against)
+
+
+SETTLE_SECONDS = 2.0
+
+
+def _watched(watching: Optional[Watch]) -> Dict[str, Any]:
+    """What NVML said until now; nothing without NVML."""
+    if watching is None:
+        return {}
+    return summed([sample for _, sample in watching.samples], watching.xids)
+
+
+def broken(problem: str, said: Dict[str, Any]) -> Outcome:
+    """A load that ended in an error of CUDA, with what NVML says that happened."""
+    nothing = Load(0, 0, 0, 0, (), said)
+    told = "; ".join((*faults(nothing, None, 0.0, 0.0, None), problem))
+    return Outcome(FAILED, told, spent=True)
 
 
 def _named(torch: Any, device: str) -> Tuple[Optional[str], Optional[str], Optional[int]]:
