@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,6 +151,33 @@ def test_an_environment_that_somebody_else_changed_is_not_undone(
     assert said.exit == 3
     assert "torch is 2.3.0" in said.err
     assert state_of(venv) == changed
+
+
+def test_what_was_kept_and_is_not_whole_is_not_brought_back(venv: Path, install: Install) -> None:
+    assert install("--python", str(venv), *WANTED).exit == 0
+    there = state_of(venv)
+    (former,) = (venv / ".gpusetup").glob("former-*")
+    shutil.rmtree(former)
+    said = install("--undo", "--python", str(venv), "--yes")
+    assert said.exit == 3
+    assert "What was kept for the undo is not whole" in said.err
+    assert state_of(venv) == there
+    assert install("--forget", "--python", str(venv)).exit == 0
+    assert "keeps nothing to undo" in install("--undo", "--python", str(venv), "--yes").err
+
+
+def test_a_spoiled_undo_is_told_and_can_be_forgotten(venv: Path, install: Install) -> None:
+    assert install("--python", str(venv), *WANTED).exit == 0
+    (venv / ".gpusetup/undo.json").write_text('{"schema')
+    said = install("--undo", "--python", str(venv), "--yes")
+    assert said.exit == 2
+    assert "`gpusetup install --forget` drops what was kept" in said.err
+    assert install("--forget", "--python", str(venv)).exit == 0
+    assert not list((venv / ".gpusetup").glob("former-*"))
+    (venv / ".gpusetup/journal.json").write_text("")
+    said = install("--recover", "--python", str(venv))
+    assert said.exit == 2
+    assert "copy away the folders former-*" in " ".join(said.err.split())
 
 
 def test_what_is_kept_is_told_and_forgotten(venv: Path, install: Install) -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Literal
 
 from gpusetup import __version__
-from gpusetup.errors import Blocked
+from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.files import (
     bring_back,
     bytes_in,
@@ -168,7 +168,22 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     refuse_newer(raw, "gpusetup.journal/1", what=str(path))
-    return moved_along(from_json(raw, Journal, what=str(path)), str(store.parent))
+    try:
+        journal = from_json(raw, Journal, what=str(path))
+    except BadInput as problem:
+        raise Unreadable(problem.message, hint=UNREADABLE.get(name)) from problem
+    return moved_along(journal, str(store.parent))
+
+
+class Unreadable(BadInput):
+    """A journal that somebody has spoiled."""
+
+
+UNREADABLE = {
+    UNDO: "`gpusetup install --forget` drops what was kept",
+    JOURNAL: "copy away the folders former-* beside it, they hold what was moved aside; then remove "
+    "the file, and the environment is taken as it is",
+}
 
 
 def moved_along(journal: Journal, prefix: str) -> Journal:
@@ -298,6 +313,13 @@ def undo_known(store: Path, layout: Layout) -> Journal:
             hint="nothing was changed; `gpusetup install --torch VERSION` installs another, "
             "`gpusetup install --forget` drops what was kept",
         )
+    lost = [m.path for m in undo.moves if not os.path.lexists(store / undo.former / m.kept)]
+    if lost:
+        raise Blocked(
+            f"What was kept for the undo is not whole: {lost[0]} is not in {store / undo.former}",
+            hint="nothing was changed; `gpusetup install --torch VERSION` installs another, "
+            "`gpusetup install --forget` drops what was kept",
+        )
     return replace(undo, phase="undoing", before=undo.after, after=undo.before)
 
 
@@ -331,7 +353,10 @@ def bring_in(store: Path, journal: Journal) -> None:
 
 def forget_undo(store: Path) -> int:
     """Drop what is kept for an undo; how many bytes that frees."""
-    kept = kept_for_undo(store)
+    try:
+        kept = kept_for_undo(store)
+    except Unreadable:
+        kept = None
     (store / UNDO).unlink(missing_ok=True)
     (store / CONDA_UNDO).unlink(missing_ok=True)
     drop_leftovers(store)
