@@ -349,3 +349,18 @@ def test_a_conflict_without_its_first_line_is_still_one() -> None:
         "    torch 2.4.1 depends on nvidia-cublas-cu12==12.1.3.1\n"
     )
     assert judged(text).cause == "resolver-conflict"
+
+
+def test_a_torchvision_that_fails_on_a_login_node_is_no_driver_that_is_missing() -> None:
+    text = (
+        "RuntimeError: operator torchvision::nms does not exist\nPyTorch version: 1.9.0+cu102\n"
+        "CUDA used to build PyTorch: 10.2\nOS: Ubuntu 20.04 (x86_64)\nIs CUDA available: False\n"
+        "GPU models and configuration: No CUDA\nNvidia driver version: No CUDA\n"
+        "[pip3] torch==1.9.0\n[pip3] torchvision==0.8.0\n"
+    )
+    assert judged(text).cause == "torchvision-mismatch"
+
+
+def test_what_bitsandbytes_did_find_is_not_missing() -> None:
+    text = "DEBUG: Possible options found for libcudart.so: {PosixPath('/usr/lib/libcudart.so')}"
+    assert read_report(text).events == ()

@@ -14,7 +14,7 @@ from gpusetup.report.text import Text
 
 PIP_ROW = re.compile(r"^([A-Za-z][\w.-]{1,40}) {1,40}(\d[\w.+!-]{0,40})(?: {2,}\S.*)?$")
 FREEZE_ROW = re.compile(r"^([A-Za-z][\w.-]{1,40})==(\d[\w.+!-]{0,40})$")
-CONDA_ROW = re.compile(r"^([a-z_][\w.-]{1,40}) {1,40}(\d[\w.+!]{0,40}) {1,30}([\w.]{1,60}_\w*|\w{1,12}|pypi_0)(?: {1,30}([\w./-]{2,60}))?$")  # fmt: skip
+CONDA_ROW = re.compile(r"^([a-z_][\w.-]{1,40}) {1,40}(\d[\w.+!]{0,40}) {1,30}([\w.]{1,60}_\w*|\w{1,12}|pypi_0)(?: {1,30}\[[\w,]{2,30}\])?(?: {1,30}([\w./-]{2,60}))?$")  # fmt: skip
 CHANNEL = re.compile(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 INLINE = (
     (re.compile(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)"), "pip"),

@@ -125,6 +125,7 @@ ROWS: tuple[Saying, ...] = (
     saying("driver.version", "driver version", r"(?:NVIDIA|GPU|[Mm]y) driver version(?: is|:) ?v?(\d{3}\.\d{2,3}(?:\.\d{2})?)\b", HINT),
     saying("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|\[MPS\w+ ", USUAL, value="macos"),
     saying("os.family", "mac", r"\bMac[Bb]ook\b|\bMac (?:Mini|mini|Studio|Pro)\b|\b[Oo]n (?:a |my )?Mac\b|\bM[1-5] (?:Pro|Max|Ultra|Mac|[Cc]hip)\b", GUESS, value="macos"),
+    saying("torch.backend", "pytorch=", r"\bpytorch=\d[\d.]{2,12}=\w[\w.]{0,24}_cpu_\d", USUAL, value="cpu"),
     saying("os.libc", "(`manylinux_", r"You're on Linux \(`manylinux_(\d_\d{1,2})_", SURE),
     saying("os.machine", "platform.machine", r"platform\.machine\(\)[\W]{0,12}(ARM64|AMD64|x86_64|aarch64|i686|armv7l)\b", SURE),
     saying("driver.found", "found version", r"found version (\d{4,6})\)", SURE),

@@ -26,8 +26,20 @@ LOADER = (
     row(
         "cuda-lib-missing",
         ".so",
-        rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|file too short)\S",
+        rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|file too short|set\(|\{{)\S",
         unless="dlerror|Ignore above",
+    ),
+    row(
+        "cuda-lib-missing",
+        "required library version not found",
+        r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+        module="bitsandbytes",
+    ),
+    row(
+        "cuda-lib-missing",
+        "bitsandbytes cuda binary",
+        r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+        module="bitsandbytes",
     ),
     row(
         "cuda-lib-missing",
@@ -393,9 +405,38 @@ IMPORTS = (
     ),
     row(
         "module-shadowed",
+        "torch/__init__.py in <module>",
+        r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b",
+        module="torch",
+    ),
+    row(
+        "module-shadowed",
+        "name '_c' is not defined",
+        r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined",
+        module="torch",
+    ),
+    row(
+        "module-shadowed",
+        "from a clone of the git repo",
+        r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?",
+        module="torch",
+    ),
+    row(
+        "module-shadowed",
+        "(unknown location)",
+        r"cannot import name '\w+' from 'torch\._C' \(unknown location\)",
+        module="torch",
+    ),
+    row(
+        "module-shadowed",
         "module 'torch' has no attribute",
         r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'",
         module="torch",
+    ),
+    row(
+        "torch-half-installed",
+        "name '_c' is not defined",
+        r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
     ),
     row(
         "torch-half-installed",

@@ -99,9 +99,13 @@ def _looked_in_vain(case: Case) -> tuple[Event, ...]:
         for event in events(case, "library-missing", "cuda-lib-missing")
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
     )
-    no_smi = events(case, "smi-not-found") if asked_for_cuda(case) else ()
+    needs_it = asked_for_cuda(case) and not events(case, *FAILS_WITHOUT_GPU)
+    no_smi = events(case, "smi-not-found") if needs_it else ()
     return (*libraries, *no_smi)
 
+
+FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
+"""What fails at its import: a text about it is no text about the driver, on a login node say."""
 
 DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
 
