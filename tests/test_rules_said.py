@@ -802,3 +802,18 @@ def test_an_engine_without_root_leaves_control_groups_alone(problem: str, rootle
     root = judged(text(event("container-hook-failed", problem=problem))).findings[0]
     assert root.fix is not None
     assert any("no-cgroups" in command for command in root.fix.commands) is rootless
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        (None, "sudo systemctl restart docker"),
+        ("docker", "sudo systemctl restart docker"),
+        ("kubernetes", "sudo nvidia-ctk runtime configure --runtime=containerd"),
+        ("podman", "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"),
+    ],
+)
+def test_the_toolkit_is_made_known_to_the_engine_that_asks(kind: str | None, command: str) -> None:
+    machine = text(event("container-toolkit-missing"), container=Container(kind=kind))
+    root = judged(machine).findings[0]
+    assert root.fix is not None and command in root.fix.commands

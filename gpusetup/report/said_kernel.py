@@ -78,6 +78,11 @@ KERNEL = (
     ),
     row(
         "nvrm-api-mismatch",
+        "nvidia-nvswitch: version mismatch",
+        r"nvidia-nvswitch: Version mismatch, kernel version (?P<kernel>[\d.]{3,14}\d) user version (?P<client>[\d.]{3,14}\d)",
+    ),
+    row(
+        "nvrm-api-mismatch",
         "does not match dso version",
         r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
     ),

@@ -24,6 +24,9 @@ from gpusetup.rules.case import (
 
 UVM = "/dev/nvidia-uvm"
 
+INVALID_DEVICE = 101
+"""cudaErrorInvalidDevice: of several MIG instances that are named, CUDA shows the first."""
+
 
 def uvm_missing(case: Case) -> Iterator[Finding]:
     """The unified memory module, or its node, is missing: NVML works, CUDA does not."""
@@ -112,14 +115,16 @@ def device_permission(case: Case) -> Iterator[Finding]:
 def mig_misconfigured(case: Case) -> Iterator[Finding]:
     """MIG is on and there is no instance to use, or several to choose from."""
     sliced = [gpu for gpu in visible_gpus(case.snapshot) if gpu.mig_enabled]
+    chosen = case.snapshot.environment.get("CUDA_VISIBLE_DEVICES", "")
     said = events(case, "mig-assert")
+    if chosen.count("MIG-") > 1:
+        said = (*said, *cuda_errors(case, INVALID_DEVICE))
     if said:
         yield _mig_said(case, said, sliced)
     if said or not sliced:
         return
     empty = [gpu for gpu in sliced if not gpu.mig_instances]
     whole = [gpu for gpu in visible_gpus(case.snapshot) if not gpu.mig_enabled]
-    chosen = case.snapshot.environment.get("CUDA_VISIBLE_DEVICES", "")
     several = sum(len(gpu.mig_instances) for gpu in sliced) > 1
     if len(empty) == len(sliced) and not whole:
         yield _mig_without_instances(case, empty[0])

@@ -62,23 +62,40 @@ TOOLKIT_SOURCE = (
 
 
 def toolkit_commands(case: Case) -> tuple[str, ...]:
-    """How the host gets the toolkit, once NVIDIA's repository is set up, and how docker uses it."""
-    return (
-        *ways.system_package(case, "nvidia-container-toolkit"),
+    """How the host gets the toolkit, once NVIDIA's repository is set up, and who then uses it."""
+    package = ways.system_package(case, "nvidia-container-toolkit")
+    return (*package, *CONFIGURED.get(case.snapshot.container.kind or "", CONFIGURED["docker"]))
+
+
+CONFIGURED = {
+    "docker": (
         "sudo nvidia-ctk runtime configure --runtime=docker",
         "sudo systemctl restart docker",
         "docker run --rm --gpus all ubuntu nvidia-smi",
-    )
+    ),
+    "podman": (
+        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
+    ),
+    "kubernetes": (
+        "sudo nvidia-ctk runtime configure --runtime=containerd",
+        "sudo systemctl restart containerd",
+        "kubectl get runtimeclass nvidia",
+    ),
+}
+"""How an engine gets to know the toolkit, and a check that it does."""
 
 
 def container_toolkit_missing(case: Case) -> Iterator[Finding]:
     """Docker knows no nvidia device driver or runtime."""
     heard = events(case, "container-toolkit-missing")
+    on_a_node = case.snapshot.container.kind == "kubernetes"
     if heard:
         yield error(
             "container-toolkit-missing",
-            "Docker has no nvidia device driver: nvidia-container-toolkit is not installed, or "
-            "not configured",
+            f"{'The node' if on_a_node else 'Docker'} has no nvidia "
+            f"{'runtime' if on_a_node else 'device driver'}: nvidia-container-toolkit is not "
+            "installed, or not configured",
             detail="The driver itself may work on the host (`nvidia-smi` shows it).",
             evidence=told(heard),
             fix=Fix(
