@@ -364,3 +364,52 @@ def test_a_torchvision_that_fails_on_a_login_node_is_no_driver_that_is_missing()
 def test_what_bitsandbytes_did_find_is_not_missing() -> None:
     text = "DEBUG: Possible options found for libcudart.so: {PosixPath('/usr/lib/libcudart.so')}"
     assert read_report(text).events == ()
+
+
+def test_pips_remark_on_other_packages_is_no_python_version() -> None:
+    text = (
+        "ERROR: Ignored the following versions that require a different python version: 1.26.0 "
+        "Requires-Python <3.13,>=3.9; 2.1.0 Requires-Python >=3.10\n"
+    )
+    assert read_report(text).python.version is None
+
+
+def test_a_nightly_that_was_deleted_is_not_promised_for_another_python() -> None:
+    finding = root(refused("torch==2.7.0.dev20250101", offered="2.12.0.dev20260301+cu130"))
+    assert finding.id == "wrong-index"
+
+
+def test_a_cpu_build_that_was_asked_for_beside_a_gpu_is_replaced_by_one_with_cuda() -> None:
+    text = (
+        "$ uv pip install torch --index-url https://download.pytorch.org/whl/cpu\n"
+        " + torch==2.9.1+cpu\n>>> torch.cuda.is_available()\nFalse\n"
+        "NVIDIA-SMI 580.65.06   Driver Version: 580.65.06   CUDA Version: 13.0\n"
+    )
+    judgement = judged(text)
+    assert judgement.cause == "torch-cpu-build"
+    assert judgement.resolution.build is not None
+    assert judgement.resolution.build.backend == "cu130"
+
+
+def test_rocms_torch_beside_nvidias_driver_is_the_wrong_wheel() -> None:
+    text = "PyTorch version: 2.5.1+rocm6.2\nGPU 0: NVIDIA GeForce RTX 3080\nDriver Version: 550.54.15\n"
+    assert judged(text).cause == "rocm-wheel-on-nvidia"
+
+
+def test_an_arch_that_torchs_builder_does_not_know_asks_for_a_torch_that_does() -> None:
+    text = "ValueError: Unknown CUDA arch (12.0) or GPU not supported"
+    judgement = judged(text)
+    assert judgement.cause == "arch-too-new-for-wheel"
+    build = judgement.resolution.build
+    assert build is not None and build.cuda is not None and float(build.cuda) >= 12.8
+
+
+def test_cudas_headers_that_an_extension_lacks_are_the_toolkits() -> None:
+    text = "CUDAContextLight.h:9:10: fatal error: cusolverDn.h: No such file or directory"
+    assert judged(text).cause == "cuda-toolkit-missing"
+
+
+@pytest.mark.parametrize("arch", ("sm_", "sm_1", "sm_a", "sm_12x"))
+def test_an_architecture_that_was_cut_off_is_no_gpu(arch: str) -> None:
+    text = f"ptxas fatal   : Value '{arch}' is not defined for option 'gpu-name'"
+    assert not read_report(text).gpus

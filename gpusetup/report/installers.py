@@ -180,7 +180,7 @@ def _of_command(command: str, source: str, trust: int) -> Iterator[Fact]:
 def _one_command(command: str) -> str:
     """Up to where the program's answer begins."""
     ends = (" Looking in ", " Collecting ", " ERROR", " Requirement already", " Channels:",
-            " Solving ", " error:", " Resolved ", " Traceback", " WARNING", " $ ", " && ")  # fmt: skip
+            " Solving ", " error:", " Resolved ", " Traceback", " WARNING", " DEBUG ", " Installed ", " Prepared ", " + ", " >>>", " $ ", " && ")  # fmt: skip
     cuts = [place for end in ends if (place := command.find(end)) > 0]
     return command[: min(cuts)] if cuts else command[:400]
 

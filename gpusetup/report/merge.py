@@ -342,12 +342,15 @@ def _spoken_of(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
 
 
 def _compiled_for(snapshot: Snapshot) -> tuple[Gpu, ...]:
-    """The GPU that a compiler inside the program (Triton's ptxas, LLVM) was asked to compile for."""
+    """The GPU that a compiler (Triton's ptxas, LLVM, nvcc for an extension) was to compile for."""
     for event in snapshot.events:
         arch = event.values.get("arch", "").rstrip("af")
-        if event.kind == "jit-arch-rejected" and arch.startswith("sm_") and arch[3:].isdigit():
-            capability = Capability.parse(f"{arch[3:-1]}.{arch[-1]}") if len(arch) > 4 else None
-            return (Gpu(name="unknown", compute_capability=capability),) if capability else ()
+        whole = len(arch) > len("sm_0") and arch.startswith("sm_") and arch[3:].isdigit()
+        asked = f"{arch[3:-1]}.{arch[-1]}" if whole else ""
+        if event.kind == "gpu-not-in-wheel":
+            asked = event.values.get("capability", "")
+        if asked and event.kind in ("jit-arch-rejected", "gpu-not-in-wheel"):
+            return (Gpu(name="unknown", compute_capability=Capability.parse(asked)),)
     return ()
 
 

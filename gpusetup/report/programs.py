@@ -27,7 +27,7 @@ from gpusetup.report.said_cuda import IN_PROSE
 from gpusetup.report.text import Text
 
 TORCH = r"(\d{1,2}\.\d{1,2}(?:\.\d{1,3})?(?:[abrc.]{1,4}\w{1,16})?(?:\+[\w.]{2,40})?)"
-PYTHON = r"(\d\.\d{1,2}(?:\.\d{1,2})?)"
+PYTHON = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 BACKEND = r"(cu\d{2,3}|cpu|rocm[\d.]+|xpu)"
 SHOWS = r"(?:(?:it|shows?|says?|said|prints?|reports?|reported|gives?|displays?|outputs?|is|the|that|a|my|cuda|version|release|of|to|be) ?:? ?){1,6}"
 """Between a program and the version that somebody says it prints."""
@@ -73,7 +73,7 @@ ROWS: tuple[Saying, ...] = (
     saying("python.version", "(you have", rf"Python \d\.\d+\.\d+ \(you have {PYTHON}\)", SURE),
     saying("python.version", "python-", r"\bPython-(\d\.\d{1,2}\.\d{1,2})\b", SURE),
     saying("python.version", "python", r"(?<![\w>=.])Python[: ]{1,24}(\d\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
-    saying("python.version", "python version", rf"python[_ ]version\W{{1,24}}{PYTHON}\b", SURE),
+    saying("python.version", "python version", rf"(?<!different )python[_ ]version\W{{1,24}}{PYTHON}\b(?! Requires-Python)", SURE),
     saying("python.version", "python version (", rf"Python version \((?:e\.g\.|if)[^)]{{0,24}}\)[ :*`]{{1,6}}{PYTHON}\b", USUAL),
     saying("python.version", "your python:", rf"Your python: python[= ]{{1,3}}{PYTHON}\b", SURE),
     saying("python.version", "python", r"(?<![\w-])python ?(3\.\d{1,2}\.\d{1,2})\b(?!/)", HINT),
@@ -278,7 +278,7 @@ def devices(text: Text) -> Iterator[Fact]:
 
 
 ALONE = re.compile(
-    r"^(?:GPU ?:? ?|[-*] ?|Graphics card: ?)?((?:NVIDIA )?(?:GeForce |Quadro |Tesla |TITAN |RTX |GTX |GRID |[AHLBV]\d{2,3}\b)[\w .-]{1,44}?)(?: (?:with|@) .{1,20})?$",
+    r"^(?:GPU ?\d{0,2}:? ?|[-*] ?|Graphics card: ?)?((?:NVIDIA )?(?:GeForce |Quadro |Tesla |TITAN |RTX |GTX |GRID |[AHLBV]\d{2,3}\b)[\w .-]{1,44}?)(?: (?:with|@) .{1,20})?$",
     re.I,
 )
 

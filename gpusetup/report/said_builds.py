@@ -73,6 +73,11 @@ ROWS = (
     row("cuda-toolkit-missing", "cuda toolset", r"No CUDA toolset found"),
     row("cuda-toolkit-missing", "cuda_runtime", r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)"),
     row(
+        "cuda-toolkit-missing",
+        "fatal error: ",
+        r"fatal error: (?P<path>(?:cuda_(?:fp16|bf16|profiler_api)|cusparse|cublas\w*|cusolver\w*|curand\w*|cufft\w*|nvToolsExt|nvtx3/\w+|thrust/[\w/]+|cub/[\w/]+)\.(?:h|cuh))",
+    ),
+    row(
         "build-isolation-no-torch",
         "build dependency",
         r"depends on `?torch`?, but doesn't declare it as a build dependency",

@@ -212,6 +212,12 @@ ROWS = (
         unless="too much shared data|Permission denied",
     ),
     row(
+        "gpu-not-in-wheel",
+        "unknown cuda arch",
+        r"Unknown CUDA arch \((?P<capability>(?:[89]|1\d)\.\d)[af]?\) or GPU not supported",
+        side="new",
+    ),
+    row(
         "jit-arch-rejected",
         "unsupported gpu architecture",
         r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\w+)",

@@ -53,7 +53,8 @@ def no_nvidia_gpu(case: Case) -> Iterator[Finding]:
     machine = case.snapshot
     foreign = (machine.torch.backend or "").startswith(("rocm", "xpu"))
     looked = foreign or bool(events(case, "no-hip-gpus", "no-xpu"))
-    absent = has_nvidia(case) is False or (looked and has_nvidia(case) is None)
+    unknown = has_nvidia(case) is None and not machine.driver.version
+    absent = has_nvidia(case) is False or (looked and unknown)
     if not absent or _apple(case):
         return
     yield from _other_maker(case, _makers(case))

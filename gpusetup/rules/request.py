@@ -86,10 +86,17 @@ def shown_refused(machine: Snapshot) -> bool:
     )
 
 
+def shows_nvidia(machine: Snapshot) -> bool:
+    return machine.origin == "report" and bool(machine.gpus or machine.driver.version)
+
+
 def wanted_request(machine: Snapshot, catalog: Catalog) -> Request:
     """The request that stands in the snapshot, else in a text the installed release."""
     wanted = machine.wanted
     backend = wanted.backend or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else "auto")
+    if backend == "cpu" and machine.torch.backend == "cpu" and shows_nvidia(machine):
+        # Who installed a CPU build beside a GPU and asks why it is not used wants another one.
+        backend = "auto"
     torch = wanted.torch
     if torch is None and (own := installed_request(machine)) is not None:
         torch = own.torch

@@ -130,7 +130,9 @@ def _never_was(case: Case, label: str | None) -> bool:
 
 
 def _no_release(case: Case, name: str, version: str | None) -> bool:
-    """Whether a torch of that number never came out, though older and newer ones did."""
+    """Whether a torch of that number never came out, or was a nightly: those are deleted."""
+    if name == "torch" and ".dev" in (version or ""):
+        return True
     known = {row.torch for row in case.catalog.releases}
     if name != "torch" or not version or not re.fullmatch(r"\d+\.\d+\.\d+", version):
         return False
