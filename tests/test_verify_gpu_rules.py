@@ -21,6 +21,7 @@ from gpusetup.verify import (
     checks_products,
     checks_programs,
     checks_training,
+    collectives,
     identity,
     worker,
 )
@@ -221,6 +222,15 @@ def test_a_check_of_a_gpu_makes_it_the_current_one(monkeypatch: pytest.MonkeyPat
         worker.served({"name": name, "device": "cuda:1"}, verbose=False)
     worker.served({"name": "float8", "device": "cpu"}, verbose=False)
     assert current == ["cuda:1"]
+
+
+def test_ranks_on_gpus_need_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: False)
+    found = collectives.meet("cuda:0")
+    assert (found.status, found.detail.split(" (")[0]) == (
+        "skipped",
+        "this torch is built without NCCL",
+    )
 
 
 # --- compile ---

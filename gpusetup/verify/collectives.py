@@ -47,6 +47,8 @@ def meet(device: str) -> Outcome:
     if not dist.is_available():
         return Outcome(SKIPPED, "this torch is built without torch.distributed")
     on_gpu = device.startswith("cuda")
+    if on_gpu and not dist.is_nccl_available():
+        return Outcome(SKIPPED, "this torch is built without NCCL (Windows, Jetson)", hint=NO_NCCL)
     if on_gpu:
         torch.cuda.set_device(device)
     backend = "nccl" if on_gpu else "gloo"
@@ -62,6 +64,7 @@ def meet(device: str) -> Outcome:
     return agreed(group, "meet", lambda: _alone(torch, group))
 
 
+NO_NCCL = "`--device cpu` proves the ranks over gloo"
 NETWORK = "name the interface that joins the hosts: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME"
 
 
