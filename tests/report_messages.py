@@ -58,6 +58,12 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("port-in-use", "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use"),
     ("port-in-use", "RuntimeError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:29600 (errno: 98 - Address already in use)."),
     ("jetson-wrong-wheel", "docker run --runtime nvidia nvcr.io/nvidia/l4t-pytorch:r32.4.2-pth1.5-py3\nOSError: libcurand.so.10: cannot open shared object file: No such file or directory"),
+    ("host-out-of-memory", "    self.pid = os.fork()\nOSError: [Errno 12] Cannot allocate memory"),
+    ("no-kernel-image", "enqueue.cc:231 NCCL WARN Cuda failure 'invalid device function'"),
+    ("no-kernel-image", "torch.AcceleratorError: CUDA error: device kernel image is invalid"),
+    ("cuda-unknown-error", "host:64756:64771 [0] include/alloc.h:123 NCCL WARN Cuda failure 999 'unknown error'"),
+    ("windows-path-too-long", "ERROR: Could not install packages due to an EnvironmentError: [Errno 2] No such file or directory: 'C:\\Users\\me\\" + 230 * "x" + "\\y.zip'"),
+    ("arch-too-old-for-wheel", "Found GPU0 Tesla V100-SXM2-32GB which is of compute capability (CC) 7.0.\nYour installed torch==2.10.0+cu130 does not include kernels for this GPU. Reinstall the same version against a CUDA build that does, e.g.:"),
     # --- CUDA does not start
     ("system-not-ready-fabric-manager", DEVICE_COUNT + "802: system not yet initialized"),
     ("system-not-ready-fabric-manager", WARNED + f"802: system not yet initialized {INTERNAL}"),

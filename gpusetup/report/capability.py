@@ -152,10 +152,16 @@ def _found_gpu(text: Text, start: int, found: re.Match[str]) -> Iterator[Fact | 
         kernels = [Capability.parse(one).sm for one in limits.groups()]
     elif least := LEAST.search(rest):
         kernels = [Capability.parse(least.group(1)).sm]
-    if kernels or "too old" in rest:
+    if kernels or "too old" in rest or _none_said(rest, capability):
         yield _not_in_wheel(text, first, last, name, capability, kernels)
     if LISTED.search(rest):
         yield from _kernels(text, first, kernels)
+
+
+def _none_said(rest: str, capability: Capability) -> bool:
+    """Said without a list: a GPU of a later minor may run the kernels of its major."""
+    lone = capability.major < 8 or str(capability).endswith(".0")
+    return lone and "does not include kernels" in rest
 
 
 def _runs_in(capability: Capability, least: Capability, most: Capability) -> bool:

@@ -17,7 +17,7 @@ NUMBERED = (
     ("thcudacheck fail", re.compile(r"THCudaCheck FAIL .{0,200}?error=(\d{1,3})\b")),
     ("call to", re.compile(r"\[(\d{1,3})\] Call to cu\w+ results in")),
     ("cuinit", re.compile(r"cuInit\W{0,3}(?:failed|returned|error|:)(?: with)?(?: code| error)?\W{1,3}(\d{1,3})\b")),
-    ("cuda failure", re.compile(r"CUDA failure (\d{1,3}):")),
+    ("cuda failure", re.compile(r"C(?:UDA|uda) failure (\d{1,3})(?::| ')")),
     ("cuda error", re.compile(r"CUDA error (?:code )?[=(]?(\d{1,3})\b")),
     ("init failure", re.compile(r"library init failure: (\d{1,3})\b")),
     ("initialization failure", re.compile(r"initiali[sz]ation (?:failure|error)\W{1,3}(\d{1,3})\b")),

@@ -35,6 +35,7 @@ SHOWS = r"(?:(?:it|shows?|says?|said|prints?|reports?|reported|gives?|displays?|
 ROWS: tuple[Saying, ...] = (
     saying("torch.version", "(you have", rf"PyTorch \S{{3,40}}(?: with CUDA \w+)? \(you have {TORCH}\)", SURE),
     saying("torch.version", "you have torch", rf"you have torch {TORCH}\b", SURE),
+    saying("torch.version", "your installed torch==", rf"Your installed torch=={TORCH} does not include kernels", SURE),
     saying("torch.version", "you'll have torch", rf"you'll have torch {TORCH}\b", SURE),
     saying("torch.version", "torch", rf"\bPython-\d\.\d+\.\d+\S* torch-{TORCH}", SURE),
     saying("torch.version", "torch", rf"\btorch(?:\.__version__| version)\)?\W{{1,60}}{TORCH}(?![\w.])", USUAL),
@@ -143,7 +144,7 @@ def programs(text: Text) -> Iterator[Fact]:
     for claim in claims(text, ROWS):
         yield from _understood(claim)
     yield from bare_versions(text)
-    for reader in (detectron, properties, started, devices, named_lines):
+    for reader in (detectron, properties, started, devices, named_lines, in_a_sentence):
         yield from reader(text)
 
 
@@ -296,6 +297,23 @@ def named_lines(text: Text) -> Iterator[Fact]:
     if names:
         gpus = tuple(dict.fromkeys(Gpu(name=name) for name, _ in names))
         yield Gpus(gpus=gpus[:8], source=f"report, line {names[0][1] + 1}", trust=GUESS)
+
+
+SPOKEN = re.compile(
+    r"\b(?:GPU|gpu|[Dd]evice|[Cc]ard|using|have|with|on|is|my|a|an|one|single)[ :]{1,2}(?:(?:a|an|the|my|one|single|NVIDIA|Nvidia|nvidia) ){0,3}"
+    r"((?:GeForce )?(?:RTX|GTX) ?\d{3,4}(?: ?(?:Ti|TI|SUPER|Super|Laptop)\b)?|(?:RTX )?A[456]000\b|(?:Tesla )?(?:V100|A100|H[12]00|T4|P100|P40|L40S?|B200)\b)"
+)  # fmt: skip
+
+
+def in_a_sentence(text: Text) -> Iterator[Fact]:
+    """`Device is RTX 5090`, `I am using a V100`, where the whole text speaks of one GPU only."""
+    if not any(word in text.low for word in ("tx", "00", "t4", "l40", "p40")):
+        return
+    found = list(SPOKEN.finditer(text.flat[:50_000]))[:50]
+    names = {re.sub(r"\s", "", one.group(1)).lower(): one for one in found}
+    if len(names) == 1:
+        one = found[0]
+        yield Gpus(gpus=(Gpu(name=one.group(1)),), source=text.source(one.start()), trust=GUESS)
 
 
 def _is_name(name: str) -> bool:

@@ -160,6 +160,11 @@ ROWS = (
         "torchinductor",
         r"No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{200,700}['\"]",
     ),
+    row(
+        "path-too-long",
+        "could not install packages",
+        r"(?:OS|Environment)Error: \[Errno 2\] No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{220,700}['\"]",
+    ),
     row("triton-build-failed", "-lcuda", r"cannot find (?P<lacks>-lcuda)\b(?!rt)"),
     row("triton-build-failed", "python.h", r"(?P<lacks>Python\.h): No such file"),
     row(

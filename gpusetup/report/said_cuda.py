@@ -131,6 +131,17 @@ ROWS = (
         "unable to allocate",
         r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
     ),
+    row("host-out-of-memory", "[errno 12]", r"OSError: \[Errno 12\] Cannot allocate memory"),
+    row(
+        "no-kernel-image",
+        "invalid device function",
+        r"(?:Cuda failure '|CUDA error: )invalid device function",
+    ),
+    row(
+        "no-kernel-image",
+        "device kernel image is invalid",
+        r"CUDA error: device kernel image is invalid",
+    ),
     row("host-out-of-memory", "(sigkill)", r"Signal 9 \(SIGKILL\) received"),
     row("host-out-of-memory", "exitcode", r"exitcode\s{0,8}: ?-9\b"),
     row("host-out-of-memory", "std::bad_alloc"),
