@@ -605,6 +605,8 @@ USAGE = {
     "no package": (("--yes", "--venv", "e", "a b c"), "'a b c' is no package"),
     "two versions": (("--yes", "--venv", "e", "torch==2.1", "--torch", "2.2"), "both name"),
     "a version for a companion": (("--yes", "--venv", "e", "torchvision==1"), "follows from"),
+    "a wheel of one's own": (("--yes", "--venv", "e", "torch @ https://x/y.whl"), "found out here"),
+    "extras": (("--yes", "--venv", "e", "torch[opt]"), "extras of torch are not installed"),
     "no such backend": (("--yes", "--venv", "e", "--backend", "cu999"), "cu999"),
     "no URL": (("--yes", "--venv", "e", "--index-root", "here"), "no http or https URL"),
     "no such installer": (("--yes", "--installer", "apt"), "apt"),

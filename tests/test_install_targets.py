@@ -109,6 +109,29 @@ def test_a_python_whose_compiled_packages_go_to_a_link(world: World, install: In
     assert state_of(venv) == former
 
 
+def test_an_environment_that_somebody_else_made_meanwhile_is_not_taken_away(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fails in an environment that it made takes it away: so it must be its own."""
+    from gpusetup.install import carry
+
+    world.add_torch("cpu", files={"torch/__init__.py": "raise ImportError('broken')"})
+    honest = carry.fetched
+
+    def fetched(job: Any, wheels: Any) -> Any:
+        found = honest(job, wheels)
+        world.venv("theirs")
+        return found
+
+    monkeypatch.setattr(carry, "fetched", fetched)
+    target = world.folder / "theirs"
+    said = install("--venv", str(target), "--torch", TORCH, "--backend", "cpu", "--yes")
+    assert said.exit == 3
+    assert "was made by something else in the meantime" in said.err
+    assert (target / "bin/python").exists()
+    assert not (target / ".gpusetup").exists()
+
+
 def test_a_path_with_blanks_and_other_letters(world: World, install: Install) -> None:
     world.add_torch("cpu")
     cycle(install, world.venv("Übungs raum [1] 数"))
@@ -270,6 +293,13 @@ SPOILED = {
         "manifest.json",
     ),
 }
+
+
+def test_a_folder_brings_no_pip_for_a_new_environment(house: Path, install: Install) -> None:
+    said = install("--wheelhouse", str(house), "--venv", "new", *WANTED, "--installer", "pip")
+    assert said.exit == 3
+    assert "would be made without pip" in said.err
+    assert not Path("new").exists()
 
 
 @pytest.mark.parametrize(("spoil", "code", "cause"), SPOILED.values(), ids=SPOILED.keys())

@@ -62,6 +62,7 @@ def _made(
     store, existed = Path(venv, STORE), Path(venv).is_dir()
     with locked(store, job.say):
         job.store = store
+        _still_to_make(venv)
         journal = Journal(phase="making", venv=True, existed=existed)
         begin(store, journal)
         with putting_back(job, store, journal):
@@ -69,6 +70,16 @@ def _made(
             layout = replace(layout_of(system, where.python), prefix=venv)
             plan, wheels = _staged(job, Where(layout=layout), plan)
         return plan, switch(job, plan, layout, wheels, verify=verify, made=journal)
+
+
+def _still_to_make(venv: str) -> None:
+    """Nobody has made the environment while we planned, fetched and waited: what is made here is
+    taken away where it fails."""
+    if any(entry.name != STORE for entry in Path(venv).iterdir()):
+        raise Blocked(
+            f"{venv} was made by something else in the meantime",
+            hint="nothing was changed; run this again",
+        )
 
 
 def _staged(job: Job, where: Where, plan: Plan) -> tuple[Plan, tuple[Path, ...]]:

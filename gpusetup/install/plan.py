@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked, Unreached, UsageError
 from gpusetup.install.inuse import User
@@ -12,6 +13,9 @@ from gpusetup.install.page import ACCEPT, parse_page
 from gpusetup.install.wheels import Wheel, best, without_credentials
 from gpusetup.model import Choice, Resolution, Step
 from gpusetup.value import Value
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 UNPACKED_FACTOR = 3.6
 """How much larger a torch wheel is unpacked; measured on the CPU wheel of torch 2.13.0 (4.0) and
@@ -91,6 +95,7 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
             raise UsageError(f"{word!r} is no package: {problem}".splitlines()[0]) from problem
         name = normalized(asked.name)
         if name in FAMILY:
+            _refuse_more_than_a_version(word, asked)
             family.add(name)
         else:
             packages.append(word)
@@ -109,6 +114,20 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
         packages=tuple(packages),
         torch=torch,
     )
+
+
+def _refuse_more_than_a_version(word: str, asked: Requirement) -> None:
+    """Of torch's family only a version can be asked; nothing that was said is dropped silently."""
+    if asked.url:
+        raise UsageError(
+            f"{word!r}: which wheel of {asked.name} fits is found out here",
+            hint="`--torch VERSION`, `--backend`, or a mirror by `--index-root URL`",
+        )
+    if asked.extras:
+        raise UsageError(
+            f"{word!r}: extras of {asked.name} are not installed",
+            hint="name the packages that they stand for besides it",
+        )
 
 
 def choices_of(resolution: Resolution, backend: str) -> tuple[Choice, ...]:

@@ -294,6 +294,12 @@ def check_room_before(job: Job, plan: Plan) -> None:
 
 def check_places(job: Job, where: Where, installer: str) -> None:
     """`Blocked` where a folder that will be written cannot be: told before anybody is asked."""
+    if job.wheels and installer == "pip" and where.venv is not None:
+        raise Blocked(
+            f"{where.venv} would be made without pip: a wheelhouse brings none",
+            hint="nothing was changed; `--installer uv` needs no pip, or make the environment "
+            "first (`python -m venv`)",
+        )
     cache = "nothing was changed; set XDG_CACHE_HOME to a folder that can be written"
     places = []
     if where.venv is not None:

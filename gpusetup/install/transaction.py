@@ -181,8 +181,8 @@ class Unreadable(BadInput):
 
 UNREADABLE = {
     UNDO: "`gpusetup install --forget` drops what was kept",
-    JOURNAL: "copy away the folders former-* beside it, they hold what was moved aside; then remove "
-    "the file, and the environment is taken as it is",
+    JOURNAL: "copy away the folders former-* beside it, they hold what was moved aside; then "
+    "remove the file, and the environment is taken as it is",
 }
 
 
