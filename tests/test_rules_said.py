@@ -789,6 +789,12 @@ def test_headers_are_named_after_whose_kernel_it_is(kernel: str, command: str) -
     assert root.fix is not None and root.fix.commands[0] == command
 
 
+def test_a_file_that_the_image_has_already_is_deleted_there() -> None:
+    problem = "mount error: file creation failed: /merged/usr/lib/libcuda.so.1: file exists"
+    root = judged(text(event("container-hook-failed", problem=problem))).findings[0]
+    assert root.fix is not None and "RUN rm -f" in root.fix.text
+
+
 @pytest.mark.parametrize(
     ("problem", "rootless"),
     [

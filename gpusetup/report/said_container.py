@@ -82,7 +82,7 @@ ROWS = (
     row(
         "container-hook-failed",
         "nvidia-container-cli",
-        r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: [^\\\"']{3,100})",
+        r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: [^\\\"']{3,300})",
     ),
     row(
         "no-nvidia-driver",

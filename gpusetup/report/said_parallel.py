@@ -49,6 +49,11 @@ ROWS = (
         r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
     ),
     row(
+        "nccl-error",
+        "nccl warn cuda failure",
+        r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
+    ),
+    row(
         "nccl-duplicate-gpu",
         "duplicate gpu detected",
         r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",

@@ -150,14 +150,16 @@ def _driver_or_image(case: Case, said: tuple[Event, ...], floor: str | None) -> 
         return None
     has = _served(case, said)
     newer = ways.driver(
-        case, f"update the host's driver to {floor or 'the newest'} or newer", floor
+        case, f"update the host's driver to {f'{floor} or newer' if floor else 'the newest'}", floor
     )
     older = f"for CUDA {has} or older" if has else "for an older CUDA"
     return Fix(text=f"Use an image {older}; or {newer.text}", min_driver=floor)
 
 
 def _driver_or_torch(case: Case, floor: str | None) -> Fix:
-    newer = ways.driver(case, f"Update the driver to {floor or 'the newest'} or newer", floor)
+    newer = ways.driver(
+        case, f"Update the driver to {f'{floor} or newer' if floor else 'the newest'}", floor
+    )
     build = case.resolution.build
     if build is None or build.backend == "cpu":
         return newer

@@ -120,29 +120,43 @@ NO_CGROUPS = Fix(
 )
 
 
+FILES_IN_THE_IMAGE = Fix(
+    text="The image holds a file that the toolkit brings from the host (it was saved or built "
+    "inside a container with a GPU, or is of another JetPack): take the image of this release, or "
+    "delete the driver's files in its Dockerfile: "
+    "`RUN rm -f /usr/lib/*-linux-gnu/libcuda.so* /usr/lib/*-linux-gnu/libnvidia-*.so*`",
+)
+
+SHOWN = 100
+"""So much of the toolkit's word stands in the title."""
+
+
 def container_hook_failed(case: Case) -> Iterator[Finding]:
     """nvidia-container-cli could not prepare the container: the host is at fault."""
     heard = events(case, "container-hook-failed")
     if heard:
         problem = heard[0].values.get("problem") or ""
-        cgroups = any(word in problem for word in CGROUPS) and "not found" not in problem
         yield error(
             "container-hook-failed",
-            f"The container gets no GPU: {problem or 'the toolkit cannot prepare it'}",
-            detail="An engine without root (rootless, nested) may not write the rules of its "
-            "control group."
-            if cgroups
-            else "The toolkit asks the host's driver before the container starts.",
+            f"The container gets no GPU: {problem[:SHOWN] or 'the toolkit cannot prepare it'}",
+            detail="The toolkit asks the host's driver before the container starts, and brings "
+            "its files and devices in.",
             evidence=told(heard),
-            fix=NO_CGROUPS
-            if cgroups
-            else Fix(
-                text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
-                "and look at which GPUs and folders the container is given",
-                commands=("nvidia-smi -L", *toolkit_commands(case)),
-                needs_root=True,
-            ),
+            fix=_of_the_hook(case, problem),
         )
+
+
+def _of_the_hook(case: Case, problem: str) -> Fix:
+    if any(word in problem for word in CGROUPS) and "not found" not in problem:
+        return NO_CGROUPS
+    if "file exists" in problem:
+        return FILES_IN_THE_IMAGE
+    return Fix(
+        text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
+        "and look at which GPUs and folders the container is given",
+        commands=("nvidia-smi -L", *toolkit_commands(case)),
+        needs_root=True,
+    )
 
 
 RULES = (
