@@ -413,3 +413,26 @@ def test_cudas_headers_that_an_extension_lacks_are_the_toolkits() -> None:
 def test_an_architecture_that_was_cut_off_is_no_gpu(arch: str) -> None:
     text = f"ptxas fatal   : Value '{arch}' is not defined for option 'gpu-name'"
     assert not read_report(text).gpus
+
+
+def test_advice_about_32_bits_beside_a_torch_that_runs_is_no_32_bit_python() -> None:
+    text = (
+        "PyTorch version: 2.8.0+cu128\nIs CUDA available: True\n"
+        "GPU models and configuration: GPU 0: NVIDIA GeForce RTX 4070\n"
+        "The 32-bit Python 3.8 is not supported by this program.\n"
+    )
+    assert judged(text).cause == "ok"
+
+
+@pytest.mark.parametrize(
+    "line",
+    (
+        "ImportError: cannot import name 'Self' from 'typing' (/usr/lib/python3.10/typing.py)",
+        r"ImportError: cannot import name 'Self' from 'typing' (C:\Python310\lib\typing.py)",
+        "ImportError: cannot import name 'AutoModel' from partially initialized module "
+        "'transformers' (most likely due to a circular import) (/srv/env/lib/x/__init__.py)",
+        "AttributeError: module 'asyncio' has no attribute 'coroutine'",
+    ),
+)
+def test_the_librarys_own_modules_and_other_packages_shadow_nothing(line: str) -> None:
+    assert judged(line).cause == "unknown"

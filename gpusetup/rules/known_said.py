@@ -158,10 +158,10 @@ EXTENSIONS = (
         id="cuda-toolkit-mismatch-extension-build",
         title="nvcc is of another CUDA than torch",
         means="An extension must be compiled with torch's CUDA (its major at least).",
-        proven_by="The build names both versions",
+        proven_by="The build names both versions, or nvcc an architecture that it does not know",
         not_when="cuda-toolkit-missing",
         way_out="CUDA_HOME with torch's CUDA, or torch with nvcc's",
-        source=CPP_EXTENSION,
+        source=CPP_EXTENSION + "; CUDA release notes",
     ),
     Fact(
         id="cuda-toolkit-missing",

@@ -11,7 +11,9 @@ from gpusetup.rules.case import Case, error, events, is_report, note, on, shown,
 
 def python_32bit(case: Case) -> Iterator[Finding]:
     python = case.snapshot.python
-    if python.bits == 32:
+    # A torch that answered was imported: whatever a text says of 32 bits is about another Python.
+    answered = is_report(case) and case.snapshot.torch.cuda_available is not None
+    if python.bits == 32 and not answered:
         yield error(
             "python-32bit",
             f"Python {python.version or ''} is a 32-bit build: torch has no wheels for it".replace(
