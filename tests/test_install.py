@@ -443,6 +443,18 @@ def test_credentials_of_the_root_reach_the_files_that_a_page_names_elsewhere(
     assert not [text for text in texts if "s%40me" in text or "s@me" in text]
 
 
+def test_links_of_a_page_that_was_redirected_lead_on_from_where_it_is(
+    world: World, install: Install
+) -> None:
+    wheel = world.add_torch("cpu")
+    world.index.add("cdn/cpu", wheel)
+    world.index.faults[PAGE] = Fault(status=302, headers={"Location": "/cdn/cpu/torch/"})
+    world.index.faults["/whl/cpu/torch/*"] = Fault(status=404)
+    said = install("--venv", "env", *WANTED, *YES)
+    assert said.exit == 0, said.err
+    assert world.index.asked_for("GET /cdn/cpu/torch/*.whl")
+
+
 def test_no_room(world: World, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     world.add_torch("cpu")
     usage = shutil.disk_usage(world.folder)

@@ -40,8 +40,8 @@ def test_the_first_index_that_has_the_wheel_is_taken_and_the_others_are_named() 
         "https://m/whl/cu118/torch/": html("torch-2.5.1%2Bcu118-cp311-cp311-linux_x86_64.whl"),
     }
 
-    def page(url: str, _accept: str) -> tuple[str, str] | None:
-        return ("text/html", pages[url]) if url in pages else None
+    def page(url: str, _accept: str) -> tuple[str, str, str] | None:
+        return (url, "text/html", pages[url]) if url in pages else None
 
     choices = [choice("cu124"), choice("cu121"), choice("cu118")]
     taken, wheels, passed = first_that_has(page, choices, "https://m/whl", {"torch": "2.5.1"}, TAGS)
@@ -75,9 +75,9 @@ def test_a_named_backend_has_nothing_in_its_place() -> None:
 
 
 def test_what_is_no_page_is_no_reason_to_fall_back() -> None:
-    def page(url: str, _accept: str) -> tuple[str, str] | None:
+    def page(url: str, _accept: str) -> tuple[str, str, str] | None:
         assert "cu124" in url, "the next index must not be asked"
-        return "text/html", "<html><a href='/login'>Log in</a></html>"
+        return url, "text/html", "<html><a href='/login'>Log in</a></html>"
 
     choices = [choice("cu124"), choice("cu121")]
     with pytest.raises(Blocked, match="no index page"):
@@ -85,12 +85,12 @@ def test_what_is_no_page_is_no_reason_to_fall_back() -> None:
 
 
 def test_every_member_of_the_family_must_be_there() -> None:
-    def page(url: str, _accept: str) -> tuple[str, str] | None:
+    def page(url: str, _accept: str) -> tuple[str, str, str] | None:
         name = url.split("/")[-2]
         backend = url.split("/")[-3]
         if (name, backend) == ("torchaudio", "cu124"):
             return None
-        return "text/html", html(f"{name}-2.5.1%2B{backend}-cp311-cp311-linux_x86_64.whl")
+        return url, "text/html", html(f"{name}-2.5.1%2B{backend}-cp311-cp311-linux_x86_64.whl")
 
     versions = {"torch": "2.5.1", "torchaudio": "2.5.1"}
     taken, wheels, _ = first_that_has(

@@ -94,15 +94,17 @@ class Fetcher:
         self._guard = Lock()
         self._locks: dict[str, Lock] = {}
 
-    def text(self, url: str, accept: str = "*/*") -> tuple[str, str] | None:
-        """A page's media type and text; None where the server says that there is none."""
+    def text(self, url: str, accept: str = "*/*") -> tuple[str, str, str] | None:
+        """A page's own URL, where it was redirected to, its media type and its text; None where
+        the server says that there is none."""
         import requests
 
         answer = self._answer(url, {"Accept": accept})
         try:
             if answer.status_code in MISSING:
                 return None
-            return answer.headers.get("Content-Type", ""), _page_text(url, answer)
+            media_type = answer.headers.get("Content-Type", "")
+            return answer.url, media_type, _page_text(url, answer)
         except requests.RequestException as problem:
             raise blocked(url, cause_of(problem)) from problem
         finally:

@@ -48,12 +48,16 @@ def refuse_newer(raw: bytes, kind: str, *, what: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have a folder's entries on disk, where the system can (Windows cannot)."""
+    """Have a folder's entries on disk, where the system can (Windows and some network filesystems
+    cannot)."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as problem:
+        if problem.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
     finally:
         os.close(handle)
 

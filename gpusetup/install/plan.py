@@ -25,8 +25,8 @@ SPARE_BYTES = 50 << 20
 FAMILY = ("torch", "torchvision", "torchaudio")
 COMPANIONS = FAMILY[1:]
 
-Page = Callable[[str, str], "tuple[str, str] | None"]
-"""(URL, Accept) -> media type and text, or None where there is none."""
+Page = Callable[[str, str], "tuple[str, str, str] | None"]
+"""(URL, Accept) -> the page's own URL, media type and text, or None where there is none."""
 
 
 class Asked(Value):
@@ -167,7 +167,7 @@ def family_at(
         answer = page(url, ACCEPT)
         if answer is None:
             return (), f"{without_credentials(url)}: there is no such page"
-        listed = _listed(url, *answer)
+        listed = _listed(*answer)
         wheel = best_build(listed, version, backend, tags)
         if wheel is None:
             return (), (

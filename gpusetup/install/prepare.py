@@ -258,8 +258,9 @@ def _metadata(job: Job, wheel: Wheel) -> str | None:
     if is_kept(wheel, kept):
         return metadata_of(kept)
     if wheel.metadata_url and (answer := job.fetcher.text(wheel.metadata_url)):
-        if answer[1].lstrip("\ufeff").startswith("Metadata-Version:"):
-            return answer[1]
+        text = answer[2].lstrip("\ufeff")
+        if text.startswith("Metadata-Version:"):
+            return text
         job.log.line(f"{wheel.filename}: what came as its METADATA is none")
     return job.fetcher.metadata_inside(wheel.url)
 

@@ -165,7 +165,12 @@ def uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:
 def pip_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
     """pip's settings of where packages come from, as pip reads them (`PIP_KEYS`)."""
     folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-    files = [Path("/etc/pip.conf"), home / ".pip" / "pip.conf", folder / "pip" / "pip.conf"]
+    files = [
+        Path("/etc/xdg/pip/pip.conf"),
+        Path("/etc/pip.conf"),
+        home / ".pip" / "pip.conf",
+        folder / "pip" / "pip.conf",
+    ]
     files += [Path(environ[name], "pip", "pip.ini") for name in ("APPDATA",) if environ.get(name)]
     named = environ.get("PIP_CONFIG_FILE")
     if named == os.devnull:

@@ -144,6 +144,7 @@ def begin(store: Path, journal: Journal) -> None:
     try:
         (store / journal.former).mkdir(parents=True, exist_ok=True)
         write_journal(store, journal)
+        sync_folder(store.parent)
     except OSError as problem:
         raise Blocked(
             f"{store} cannot be written: {problem.strerror}",

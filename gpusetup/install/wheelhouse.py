@@ -119,10 +119,10 @@ def newest_torch(wheels: Sequence[Wheel], tags: Sequence[str]) -> str:
     return max((w.version.partition("+")[0] for w in torches), key=parsed)
 
 
-def page_of(wheels: Sequence[Wheel]) -> Callable[[str, str], tuple[str, str] | None]:
+def page_of(wheels: Sequence[Wheel]) -> Callable[[str, str], tuple[str, str, str] | None]:
     """The folder as index pages: what it has of a project on a backend (`.../cu124/torch/`)."""
 
-    def page(url: str, _accept: str) -> tuple[str, str] | None:
+    def page(url: str, _accept: str) -> tuple[str, str, str] | None:
         *_, backend, project, _end = unquote(urlsplit(url).path).split("/")
         rows = [
             {
@@ -136,7 +136,7 @@ def page_of(wheels: Sequence[Wheel]) -> Callable[[str, str], tuple[str, str] | N
         ]
         if not rows:
             return None
-        return "application/vnd.pypi.simple.v1+json", json.dumps({"files": rows})
+        return url, "application/vnd.pypi.simple.v1+json", json.dumps({"files": rows})
 
     return page
 
