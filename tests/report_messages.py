@@ -103,6 +103,7 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("mig-misconfigured", "CUDA_VISIBLE_DEVICES=MIG-1c5d2f2e-7a40-5a1c-9d1e-0f2f3c4d5e6f,MIG-2c5d2f2e-7a40-5a1c-9d1e-0f2f3c4d5e6f python train.py\nRuntimeError: CUDA error: invalid device ordinal"),
     ("invalid-device-ordinal", "CUDA_VISIBLE_DEVICES=MIG-1c5d2f2e-7a40-5a1c-9d1e-0f2f3c4d5e6f python train.py\nRuntimeError: CUDA error: invalid device ordinal"),
     ("nccl-error", "node7:411:902 [2] transport/nvls.cc:254 NCCL WARN Cuda failure 1 'invalid argument'\nnode7:411:902 [2] NCCL INFO transport/nvls.cc:409 -> 1"),
+    ("gpu-init-failed", "[   44.1] NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\n               NVRM: BAR1 is 0M @ 0x0 (PCI:0000:03:00.0)\n[   44.1] nvidia: probe of 0000:03:00.0 failed with error -1"),
     ("driver-missing", "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from http://www.nvidia.com/Download/index.aspx"),
     ("ptx-unsupported-toolchain", "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain."),
     ("ptx-unsupported-toolchain", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX was compiled with an unsupported toolchain."),

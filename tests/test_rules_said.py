@@ -823,3 +823,10 @@ def test_the_toolkit_is_made_known_to_the_engine_that_asks(kind: str | None, com
     machine = text(event("container-toolkit-missing"), container=Container(kind=kind))
     root = judged(machine).findings[0]
     assert root.fix is not None and command in root.fix.commands
+
+
+def test_a_gpu_without_address_space_needs_the_firmware_not_another_driver() -> None:
+    without = judged(text(event("gpu-init-failed", lacks="address space"))).findings[0]
+    plain = judged(text(event("gpu-init-failed"))).findings[0]
+    assert without.fix is not None and "Above 4G" in without.fix.text
+    assert plain.fix is not None and "Above 4G" not in plain.fix.text

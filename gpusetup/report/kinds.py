@@ -39,7 +39,7 @@ DRIVER = _kinds(
         "NVRM: API mismatch: the client has version A, this kernel module B",
     ),
     ("nvml-mismatch", "kernel library", "Driver/library version mismatch"),
-    ("gpu-init-failed", "bus_id code", "NVRM: RmInitAdapter failed"),
+    ("gpu-init-failed", "bus_id code lacks", "NVRM: RmInitAdapter failed"),
     (
         "gpu-fell-off-bus",
         "bus_id",

@@ -100,8 +100,13 @@ KERNEL = (
         "probe of",
         rf"nvidia\w{{0,8}}:? .{{0,24}}probe of {BUS} failed with error",
     ),
-    row("gpu-init-failed", "io region assigned", r"I/?O region assigned to your NVIDIA device"),
-    row("gpu-init-failed", "i/o region assigned", r"I/O region assigned to your NVIDIA device"),
+    row(
+        "gpu-init-failed",
+        "region assigned to your nvidia",
+        r"I/?O region assigned to your NVIDIA device",
+        lacks="address space",
+    ),
+    row("gpu-init-failed", "bar1 is 0m", r"NVRM: BAR1 is 0M", lacks="address space"),
     row("gpu-init-failed", "failed to wait for gfw", r"failed to wait for GFW.?boot"),
     row("gpu-init-failed", "failed to copy vbios"),
     row(

@@ -89,6 +89,17 @@ def libcuda_missing(case: Case) -> Iterator[Finding]:
         )
 
 
+ADDRESS_SPACE = Fix(
+    text="Give the GPU its PCI address space: switch Above 4G Decoding on in the firmware; a "
+    "virtual machine needs UEFI and 64-bit MMIO larger than the GPU's memory (VMware: "
+    "pciPassthru.use64bitMMIO and 64bitMMIOSizeGB); else put pci=realloc on the kernel's command "
+    "line",
+    commands=("sudo dmesg | grep -iE 'nvrm|BAR'",),
+    needs_root=True,
+    needs_reboot=True,
+)
+
+
 def gpu_init_failed(case: Case) -> Iterator[Finding]:
     """The module runs, the GPU is bound to it, and yet the driver lists no device."""
     machine = case.snapshot
@@ -111,7 +122,9 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
             *on_the_bus(case),
             *((shown(case, "gpus", "the driver lists no device"),) if empty else ()),
         ),
-        fix=Fix(
+        fix=ADDRESS_SPACE
+        if any(event.values.get("lacks") for event in said)
+        else Fix(
             text="Shut the machine down fully and start it again; if that does not help, "
             "install the "
             "driver anew, in the flavour that the GPU needs",
