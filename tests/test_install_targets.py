@@ -240,6 +240,13 @@ def test_a_folder_is_filled_with_all_that_a_new_environment_needs(house: Path) -
     assert sorted(p.name for p in house.iterdir()) == sorted([*names, "manifest.json"])
 
 
+def test_a_download_that_is_only_shown_makes_no_folder(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    said = install("--download", "house", *WANTED, "--dry-run")
+    assert said.exit == 0, said.err
+    assert not Path("house").exists()
+
+
 def test_the_environment_of_a_download_is_not_touched(world: World, house: Path) -> None:
     assert versions_in(world.folder / "here") == {}
     assert not (world.folder / "here/.gpusetup").exists()

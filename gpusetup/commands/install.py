@@ -12,6 +12,7 @@ from gpusetup.commands.install_parts import (
     agreed,
     new_job,
     planned,
+    refused,
     request_of,
     resolved,
     tell_if_held,
@@ -213,8 +214,7 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
         return 0
     out.talk(_shown(job, plan))
     tell_if_held(Path(plan.target, STORE), out)
-    if not options.yes and not agreed():
-        out.talk("Nothing was changed.")
+    if refused(options, out):
         return 1
     return _carried_out(options, out, job, where, plan)
 

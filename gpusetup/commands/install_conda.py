@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from gpusetup.answers import DoneStep, InstallAnswer
 from gpusetup.commands.install_parts import (
     after_of,
-    agreed,
     new_job,
+    refused,
     request_of,
     resolved,
     tell_if_held,
@@ -81,8 +81,7 @@ def by_conda(
     needs_cuda_to_be_seen(resolution, snapshot, os.environ)
     tell_if_held(Path(prefix, STORE), out)
     out.talk(text)
-    if not options.yes and not agreed():
-        out.talk("Nothing was changed.")
+    if refused(options, out):
         return 1
     return _carried_out(options, out, job, snapshot, resolution, prefix, steps)
 
@@ -161,8 +160,7 @@ def undo(options: argparse.Namespace, out: Console, log: Log, folder: Path, kept
         out.answer(answer, text)
         return 0
     out.talk(text)
-    if not options.yes and not agreed():
-        out.talk("Nothing was changed.")
+    if refused(options, out):
         return 1
     job = new_job(options, out, log)
     undo_by_conda(job, store, kept)

@@ -41,7 +41,7 @@ def download(
     snapshot: Snapshot,
 ) -> int:
     """Fetch all that a new environment needs into a folder, with a manifest; change nothing."""
-    from gpusetup.commands.install_parts import agreed, planned
+    from gpusetup.commands.install_parts import agreed, planned, refused
     from gpusetup.install.carry import fetched
     from gpusetup.install.prepare import with_rest
     from gpusetup.install.receipt import now
@@ -53,8 +53,7 @@ def download(
     out.talk(_shown(plan))
     if options.dry_run:
         return _told(out, job, plan, "")
-    if not options.yes and not agreed():
-        out.talk("Nothing was fetched.")
+    if refused(options, out, "fetched"):
         return 1
     if plan.rest is None:
         fetched(job, plan.family)

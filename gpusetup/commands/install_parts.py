@@ -116,6 +116,14 @@ def tell_if_held(store: Path, out: Console) -> None:
         out.talk(plain(f"Another gpusetup is changing {store.parent} right now."))
 
 
+def refused(options: argparse.Namespace, out: Console, what: str = "changed") -> bool:
+    """Ask, unless nobody is to be asked; whether the answer is no, which is told."""
+    if options.yes or agreed():
+        return False
+    out.talk(f"Nothing was {what}.")
+    return True
+
+
 def agreed() -> bool:
     sys.stderr.write("Proceed? [y/N] ")
     sys.stderr.flush()

@@ -117,7 +117,7 @@ def _recover(_options: argparse.Namespace, out: Console, log: Log, folder: Path)
 
 
 def _undo(options: argparse.Namespace, out: Console, log: Log, folder: Path) -> int:
-    from gpusetup.commands.install_parts import agreed, tell_if_held
+    from gpusetup.commands.install_parts import refused, tell_if_held
     from gpusetup.install.inuse import users_of
     from gpusetup.install.prepare import check_leaving, check_target, layout_of
     from gpusetup.install.run import undisturbed
@@ -142,8 +142,7 @@ def _undo(options: argparse.Namespace, out: Console, log: Log, folder: Path) -> 
     tell_if_held(store, out)
     if options.dry_run:
         return _said(out, log, folder, "planned", journal.before, "", journal.after)
-    if not options.yes and not agreed():
-        out.talk("Nothing was changed.")
+    if refused(options, out):
         return 1
     with locked(store, out.talk), undisturbed():
         undo(store, undo_journal(store, layout))

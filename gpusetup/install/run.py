@@ -130,13 +130,22 @@ def _by_pip(job: Job, python: str, wheel: Wheel, problem: NeedsLogin) -> Path:
 @contextmanager
 def workplace(job: Job) -> Iterator[Path]:
     """A folder for what is needed for a while, on the disk of the wheelhouse: wheels of gigabytes
-    pass through it, and the disk of TMPDIR may be small. Somebody's own wheelhouse stays as it is.
-    """
-    if job.own_house:
-        job.house.mkdir(parents=True, exist_ok=True)
-    where = job.house if job.own_house else None
-    with tempfile.TemporaryDirectory(prefix=WORKPLACE, dir=where) as folder:
+    pass through it, and the disk of TMPDIR may be small."""
+    with tempfile.TemporaryDirectory(prefix=WORKPLACE, dir=_roomy(job)) as folder:
         yield Path(folder)
+
+
+def _roomy(job: Job) -> Path | None:
+    """Our wheelhouse; our cache while that is not made yet, or is somebody's own and stays as it
+    is; None, which is TMPDIR, where neither can be written."""
+    if job.own_house and job.house.is_dir() and os.access(job.house, os.W_OK):
+        return job.house
+    ours = default_house(job.environ)
+    try:
+        ours.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return ours if os.access(ours, os.W_OK) else None
 
 
 def temporary(folder: Path) -> dict[str, str]:
