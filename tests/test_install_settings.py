@@ -20,7 +20,14 @@ from installing import (
 
 from gpusetup.errors import BadInput
 from gpusetup.install.tools import asking_environment, logins, uv_is_configured
-from gpusetup.install.uv_config import parse_toml, settings_of, toml_value, uv_files, written
+from gpusetup.install.uv_config import (
+    parse_toml,
+    settings_of,
+    toml_value,
+    users_settings,
+    uv_files,
+    written,
+)
 
 WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
 ALL = {"torch": f"{TORCH}+cpu", "filelock": "3.20.0", "typing-extensions": "4.15.0"}
@@ -157,6 +164,16 @@ def test_files_of_uv_in_their_order_lists_add_up_and_the_first_value_counts(
     }
     assert uv_files({"UV_NO_CONFIG": "1"}, home, project) == ()
     assert uv_files({"UV_CONFIG_FILE": "/x/uv.toml"}, home, project) == (Path("/x/uv.toml"),)
+
+
+def test_a_folder_that_was_deleted_has_no_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert users_settings({"UV_NO_CONFIG": "1"}, tmp_path) == {}
 
 
 def test_a_configuration_that_is_no_toml_is_told(tmp_path: Path) -> None:

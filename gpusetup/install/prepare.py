@@ -29,7 +29,7 @@ from gpusetup.install.room import require_room, room
 from gpusetup.install.run import WORKERS, Job, temporary, workplace
 from gpusetup.install.tools import asking_environment, switching_environment, uv_cache
 from gpusetup.install.transaction import STORE
-from gpusetup.install.uv_config import settings_of, uv_files, written
+from gpusetup.install.uv_config import users_settings, written
 from gpusetup.install.wheelhouse import link_others, located, page_of
 from gpusetup.install.wheels import Wheel, target_tags
 from gpusetup.model import Resolution, Snapshot
@@ -189,7 +189,7 @@ def _changing(family: tuple[Wheel, ...], installed: Mapping[str, str]) -> tuple[
 def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ...]:
     """What uv or pip would fetch beyond the family, asked with the user's own settings."""
     environment = {**asking_environment(job.environ, Path.home()), **temporary(links.parent)}
-    settings = settings_of(uv_files(job.environ, Path.home(), Path.cwd()))
+    settings = users_settings(job.environ, Path.home())
     environment["UV_CONFIG_FILE"] = str(written(settings, links / "uv.toml"))
     environment.pop("UV_NO_CONFIG", None)
     sources: tuple[str, ...] = ("--find-links", str(links))

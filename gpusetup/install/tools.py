@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
-from gpusetup.install.uv_config import index_urls, says_where, settings_of, uv_files
+from gpusetup.install.uv_config import index_urls, says_where, users_settings
 from gpusetup.install.wheels import without_credentials
 from gpusetup.run import Output
 
@@ -108,7 +108,7 @@ def logins(
     texts = [settings.get("index-url", ""), settings.get("extra-index-url", "")]
     texts += [environ.get(name, "") for name in (*UV_INDEX_VARIABLES, "GPUSETUP_INDEX_ROOT")]
     texts.append(index_root or "")
-    named = [*index_urls(settings_of(uv_files(environ, home, Path.cwd())))]
+    named = [*index_urls(users_settings(environ, home))]
     words = (word.partition("=") for word in environ.get("UV_INDEX", "").split())
     named += [(name, url) for name, _, url in words if url and "://" not in name]
     texts += [url for _, url in named]
@@ -159,7 +159,7 @@ def uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:
     """Whether anything tells uv which indexes to use."""
     if any(environ.get(name) for name in UV_INDEX_VARIABLES):
         return True
-    return says_where(settings_of(uv_files(environ, home, Path.cwd())))
+    return says_where(users_settings(environ, home))
 
 
 def pip_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:

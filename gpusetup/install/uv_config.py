@@ -28,6 +28,15 @@ KEPT = (
 SOURCES = ("index", "index-url", "extra-index-url", "find-links", "no-index")
 
 
+def users_settings(environ: Mapping[str, str], home: Path) -> dict[str, Any]:
+    """What uv's files say, run in the folder we are in; one that was deleted has none."""
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError:
+        folder = Path("/")
+    return settings_of(uv_files(environ, home, folder))
+
+
 def uv_files(environ: Mapping[str, str], home: Path, folder: Path) -> tuple[Path, ...]:
     """The files that uv reads when it is run in a folder, the one that counts most first."""
     if environ.get("UV_NO_CONFIG"):
