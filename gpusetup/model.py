@@ -352,7 +352,7 @@ class Event(Value):
     """
 
     kind: str
-    """Kebab-case, from the table in `report/kinds.py` or the reader that makes it: `xid`, …"""
+    """Kebab-case, from the tables of `report/kinds.py` or the reader that makes it: `xid`, …"""
     values: Mapping[str, str] = {}
     source: str | None = None
     text: str | None = None

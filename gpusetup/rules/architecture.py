@@ -32,7 +32,7 @@ from gpusetup.rules.case import (
     shown,
     told,
 )
-from gpusetup.rules.torch import version_evidence
+from gpusetup.rules.torch_build import version_evidence
 
 
 def arch_not_in_wheel(case: Case) -> Iterator[Finding]:

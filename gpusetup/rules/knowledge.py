@@ -42,13 +42,23 @@ VERDICTS = (
 
 def facts() -> tuple[Fact, ...]:
     """Every row, by family, in the order of precedence within it."""
-    from gpusetup.rules import known_driver, known_gpu, known_host, known_said, known_stack
+    from gpusetup.rules import (
+        known_driver,
+        known_engines,
+        known_gpu,
+        known_host,
+        known_installing,
+        known_running,
+        known_stack,
+    )
 
     return (
         *known_driver.FACTS,
         *known_gpu.FACTS,
         *known_stack.FACTS,
-        *known_said.FACTS,
+        *known_engines.FACTS,
+        *known_installing.FACTS,
+        *known_running.FACTS,
         *known_host.FACTS,
         *VERDICTS,
     )

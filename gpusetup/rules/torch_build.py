@@ -1,0 +1,213 @@
+"""The build of torch: for this GPU and this machine, and what it says of them itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.gpus import l4t_of
+from gpusetup.model import (
+    Evidence,
+    Finding,
+    Fix,
+)
+from gpusetup.rules import ways
+from gpusetup.rules.case import (
+    Case,
+    asked_for_cuda,
+    error,
+    events,
+    gpus,
+    has_nvidia,
+    is_report,
+    on,
+    one_of,
+    says_nothing_else,
+    shown,
+    told,
+    warning,
+)
+
+
+def torch_cpu_build(case: Case) -> Iterator[Finding]:
+    """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
+    torch = case.snapshot.torch
+    said = events(case, "torch-not-compiled-with-cuda")
+    about_it = asked_for_cuda(case) or says_nothing_else(case)
+    suspected = has_nvidia(case) is None and about_it and is_report(case)
+    if case.snapshot.os.jetson or not (has_nvidia(case) or suspected):
+        return
+    if not said and (torch.backend != "cpu" or torch.cuda_available):
+        return
+    yield error(
+        "torch-cpu-build",
+        f"torch {torch.version or ''} is a CPU build: it cannot use {ways.names(case)}".replace(
+            "  ", " "
+        ),
+        detail=_why_cpu(case),
+        evidence=(*told(said), *version_evidence(case)),
+        fix=_replace_cpu_build(case),
+    )
+
+
+def _why_cpu(case: Case) -> str:
+    torch = case.snapshot.torch
+    if (torch.installer or "") == "conda":
+        return "Plain `pytorch` in conda solves to a CPU build where conda sees no driver."
+    if on(case, "windows") and "+" not in (torch.version or "+"):
+        return "For Windows the default package index has CPU builds only."
+    return ""
+
+
+def version_evidence(case: Case) -> tuple[Evidence, ...]:
+    torch = case.snapshot.torch
+    driver = case.snapshot.driver
+    beside = (
+        ways.names(case),
+        f"driver {driver.version}" if driver.version else None,
+        f"CUDA {driver.cuda}" if driver.cuda else None,
+    )
+    lines = []
+    if torch.version:
+        backend = f", backend {torch.backend}" if torch.backend else ""
+        lines.append(shown(case, "torch.version", f"torch {torch.version}{backend}"))
+    if torch.cuda_available is False:
+        lines.append(shown(case, "torch.cuda_available", "torch.cuda.is_available(): False"))
+    if gpus(case):
+        lines.append(shown(case, "gpus", ", ".join(word for word in beside if word)))
+    return tuple(lines)
+
+
+def _replace_cpu_build(case: Case) -> Fix:
+    build = case.resolution.build
+    if build is not None and build.backend == "cpu":
+        return Fix(
+            text="No CUDA build fits this machine yet: "
+            + (_advice(case) or "see the other findings")
+        )
+    return ways.install_torch(case, "Replace the CPU build. ")
+
+
+def _advice(case: Case) -> str | None:
+    advice = case.resolution.advice
+    return f"with {advice.change} {advice.to}, {advice.gives}" if advice else None
+
+
+def rocm_wheel_on_nvidia(case: Case) -> Iterator[Finding]:
+    yield from _foreign_wheel(case, "rocm", "ROCm (AMD)", "rocm-wheel-on-nvidia")
+
+
+def xpu_wheel_on_nvidia(case: Case) -> Iterator[Finding]:
+    yield from _foreign_wheel(case, "xpu", "XPU (Intel)", "xpu-wheel-on-nvidia")
+
+
+def _foreign_wheel(case: Case, label: str, called: str, id: str) -> Iterator[Finding]:
+    torch = case.snapshot.torch
+    if not (torch.backend or "").startswith(label) or not gpus(case):
+        return
+    yield error(
+        id,
+        f"torch {torch.version or 'here'} is a {called} build: it cannot use {ways.names(case)}",
+        evidence=version_evidence(case),
+        fix=ways.install_torch(case, f"Replace the {called} build. "),
+    )
+
+
+def jetson_wrong_wheel(case: Case) -> Iterator[Finding]:
+    """A Jetson with a torch that was not built for its JetPack."""
+    board, torch = case.snapshot.os.jetson, case.snapshot.torch
+    blind = torch.backend == "cpu" or torch.cuda_available is False
+    wrong = blind and (torch.installed or is_report(case)) and torch.installed is not False
+    lacks = events(case, "cuda-lib-missing")
+    said = (*events(case, "jetson-wrong-wheel"), *lacks)
+    if not board or not (wrong or said):
+        return
+    yield error(
+        "jetson-wrong-wheel",
+        f"torch {torch.version or ''} is not made for this Jetson ({board})".replace("  ", " "),
+        detail="Until JetPack 7 a Jetson's CUDA is not that of the server wheels: it needs "
+        "NVIDIA's "
+        "wheels for its JetPack.",
+        evidence=(*told(said), *version_evidence(case)),
+        fix=jetson_fix(case),
+    )
+
+
+JETPACK_WHEELS = {
+    "R36": ("JetPack 6", "https://developer.download.nvidia.com/compute/redist/jp/v61/pytorch"),
+    "R35": ("JetPack 5", "https://developer.download.nvidia.com/compute/redist/jp/v512/pytorch"),
+}
+"""L4T major -> its JetPack and the folder with NVIDIA's wheels for it (NVIDIA's install guide)."""
+
+
+def jetson_fix(case: Case) -> Fix:
+    row = JETPACK_WHEELS.get(l4t_of(case.snapshot.os.jetson) or "")
+    if row is None:
+        return Fix(text="Install the torch wheel that NVIDIA publishes for this board's JetPack")
+    jetpack, folder = row
+    only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", folder)
+    return Fix(
+        text=f"Install NVIDIA's wheel for {jetpack}, then what it depends on",
+        commands=(
+            ways.pip(case, "install", *only_there, "torch"),
+            ways.pip(case, "install", "torch"),
+        ),
+    )
+
+
+def torch_sees_no_gpu(case: Case) -> Iterator[Finding]:
+    """torch itself says that CUDA is not available."""
+    torch = case.snapshot.torch
+    said = events(case, "cuda-unavailable")
+    if (torch.cuda_available is False or said) and has_nvidia(case) is not False:
+        asked = torch.cuda_available is False
+        line = shown(case, "torch.cuda_available", "torch.cuda.is_available(): False")
+        yield error(
+            "torch-sees-no-gpu",
+            "torch.cuda.is_available() is False",
+            evidence=(*told(said), *((line,) if asked else ())),
+            fix=Fix(
+                text="Ask torch for the reason: this raises it",
+                commands=(
+                    ways.command(case, ways.python(case), "-c", "import torch; torch.cuda.init()"),
+                ),
+            ),
+        )
+
+
+def gpu_check_failed(case: Case) -> Iterator[Finding]:
+    """verify, run by `--deep`, could not compute what it should."""
+    said = events(case, "check-failed")
+    if said:
+        failed = one_of(tuple(event.values.get("name", "?") for event in said))
+        yield error(
+            "gpu-check-failed",
+            f"torch fails on this machine's GPU: {failed}",
+            evidence=told(said),
+            fix=Fix(
+                text="See the checks one by one",
+                commands=(
+                    ways.command(case, "gpusetup", "verify", "--python", ways.python(case), "-v"),
+                ),
+            ),
+        )
+
+
+def torch_debug_build(case: Case) -> Iterator[Finding]:
+    if case.snapshot.torch.debug:
+        yield warning(
+            "torch-debug-build",
+            f"torch {case.snapshot.torch.version} is a debug build: many times slower",
+            evidence=(shown(case, "torch.debug", "torch.version.debug is True"),),
+            fix=ways.install_torch(case, "Install a release build. "),
+        )
+
+
+RULES = (
+    torch_cpu_build,
+    rocm_wheel_on_nvidia,
+    xpu_wheel_on_nvidia,
+    jetson_wrong_wheel,
+    torch_sees_no_gpu,
+    gpu_check_failed,
+    torch_debug_build,
+)
