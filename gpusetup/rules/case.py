@@ -140,6 +140,20 @@ def gpus(case: Case) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in case.snapshot.gpus or () if not of_other_maker(gpu.name))
 
 
+def answering(case: Case) -> tuple[Gpu, ...]:
+    """The NVIDIA GPUs that a program listed; not those that a text only speaks of."""
+    return tuple(
+        gpu
+        for gpu in gpus(case)
+        if not is_report(case)
+        or gpu.uuid
+        or gpu.pci_bus_id
+        or gpu.memory_used_bytes is not None
+        or gpu.nvml_index is not None
+        or gpu.cuda_index is not None
+    )
+
+
 def of_other_maker(name: str) -> str | None:
     """The maker's word in the name of a GPU that is not NVIDIA's.
 

@@ -10,6 +10,7 @@ from gpusetup.model import Event, Evidence, Finding, Fix
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
+    answering,
     asked_for_cuda,
     cuda_needed,
     driver_answers,
@@ -140,7 +141,7 @@ def driver_not_loaded(case: Case) -> Iterator[Finding]:
     )
     silent = driver.module_loaded is False or nvml_silent
     said = events(case, *NOT_LOADED, *_module_not_found(case))
-    answers = bool(gpus(case)) if is_report(case) else driver_answers(case)
+    answers = bool(answering(case)) if is_report(case) else driver_answers(case)
     here = absent_here(case) or _of_the_host(said)
     if not here or answers or has_nvidia(case) is False:
         return
@@ -250,7 +251,7 @@ BUILD_LACKS = {
 def driver_build_failed(case: Case) -> Iterator[Finding]:
     """The kernel module does not compile against the running kernel."""
     said = events(case, "module-build-failed")
-    if not said or gpus(case):
+    if not said or answering(case):
         return
     named = {name: value for event in said for name, value in event.values.items()}
     version = named.get("driver") or case.snapshot.driver.version or named.get("branch")
@@ -305,7 +306,7 @@ def _headers(kernel: str | None) -> tuple[str, ...]:
 def secure_boot_rejected(case: Case) -> Iterator[Finding]:
     """The kernel refused the module's signature."""
     said = tuple(e for e in events(case, "module-key-rejected") if _of_nvidia(e))
-    if said and not gpus(case):
+    if said and not answering(case):
         yield error(
             "secure-boot-rejected",
             "Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
@@ -335,7 +336,7 @@ def _mok_command(case: Case) -> str:
 def hybrid_gpu_off(case: Case) -> Iterator[Finding]:
     """A laptop's switch has turned the NVIDIA GPU off."""
     said = events(case, "hybrid-gpu-off")
-    if said and not gpus(case):
+    if said and not answering(case):
         tool = said[0].values.get("tool")
         commands = HYBRID_ON.get(tool or "", ())
         yield error(

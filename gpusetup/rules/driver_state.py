@@ -8,9 +8,9 @@ from gpusetup.model import Event, Evidence, Finding, Fix, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
+    answering,
     error,
     events,
-    gpus,
     in_container,
     is_report,
     nvidia_on_pci,
@@ -106,7 +106,7 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
     said = events(case, "gpu-init-failed", "no-devices-found")
     bound = [d for d in nvidia_on_pci(case) if d.driver == "nvidia"]
     empty = machine.gpus == () and machine.driver.module_loaded and not machine.driver.nvml_code
-    if gpus(case) or not (said or (absent_here(case) and bound and empty)):
+    if answering(case) or not (said or (absent_here(case) and bound and empty)):
         return
     version = machine.driver.version
     yield error(
@@ -138,7 +138,7 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
 def gpu_not_supported_by_driver(case: Case) -> Iterator[Finding]:
     """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
     said = events(case, "gpu-not-supported-by-driver")
-    if said and not gpus(case):
+    if said and not answering(case):
         version = case.snapshot.driver.version or case.snapshot.driver.module_version
         spoken = next((e.values["name"] for e in said if e.values.get("name")), None)
         yield error(
