@@ -234,6 +234,25 @@ ENDLESS = (
 )
 
 
+SPOKEN = "\nI am using an RTX 3090 here.\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NVRM: GPU 0000:05:00.0: RmInitAdapter failed! (0x26:0x56:1482)",
+        "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA "
+        "GPU and installed a driver",
+        "In the container, with /.dockerenv:\n$ nvidia-smi\nbash: nvidia-smi: command not found\n"
+        ">>> torch.cuda.is_available()\nFalse",
+    ],
+)
+def test_a_gpu_that_is_only_spoken_of_answers_for_no_driver(text: str) -> None:
+    alone = judged(text).cause
+    assert alone not in ("ok", "unknown")
+    assert judged(text + SPOKEN).cause == alone
+
+
 APART = """
 import json, sys
 sys.path[:0] = {paths!r}

@@ -235,7 +235,9 @@ def has_nvidia(case: Case) -> bool | None:
 def driver_answers(case: Case) -> bool:
     """Whether a kernel driver is there and talks: it gave a version or listed GPUs."""
     driver = case.snapshot.driver
-    return driver.module_loaded is not False and (driver.version is not None or bool(gpus(case)))
+    return driver.module_loaded is not False and (
+        driver.version is not None or bool(answering(case))
+    )
 
 
 def on(case: Case, family: str) -> bool:

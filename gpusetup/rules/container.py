@@ -8,6 +8,7 @@ from gpusetup.model import Event, Evidence, Finding, Fix
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
+    answering,
     asked_for_cuda,
     cuda_errors,
     driver_answers,
@@ -112,7 +113,7 @@ def container_no_gpu(case: Case) -> Iterator[Finding]:
 def _given_none(case: Case) -> bool:
     """A container without a driver, whose host has a GPU or that was meant to have one."""
     machine = case.snapshot
-    if not in_container(case) or gpus(case) or driver_answers(case):
+    if not in_container(case) or answering(case) or driver_answers(case):
         return False
     on_host = nvidia_on_pci(case) or machine.driver.module_loaded
     silent = is_report(case) and asked_for_cuda(case) and is_cuda_build(machine.torch)
@@ -275,13 +276,13 @@ def wsl_driver(case: Case) -> Iterator[Finding]:
         return
     nodes = machine.devices
     no_bridge = nodes is not None and not any(node.path == "/dev/dxg" for node in nodes)
-    silent = not gpus(case) and (
+    silent = not answering(case) and (
         machine.driver.library_found is False or bool(machine.driver.nvml_code)
     )
     if (
         events(case, "wsl-driver")
         or (silent and not driver_answers(case))
-        or (no_bridge and not gpus(case))
+        or (no_bridge and not answering(case))
         or _wsl_text_without_driver(case)
     ):
         yield error(
@@ -312,7 +313,12 @@ NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "c
 def _wsl_text_without_driver(case: Case) -> bool:
     """A text from WSL in which a CUDA build of torch finds nothing, and no driver shows."""
     machine = case.snapshot
-    blind = bool(machine.os.wsl) and is_report(case) and not gpus(case) and not driver_answers(case)
+    blind = (
+        bool(machine.os.wsl)
+        and is_report(case)
+        and not answering(case)
+        and not driver_answers(case)
+    )
     said = events(case, *NO_DRIVER_IN_WSL[:2])
     return blind and bool(said or (is_cuda_build(machine.torch) and asked_for_cuda(case)))
 
