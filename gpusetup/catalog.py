@@ -1,6 +1,6 @@
 """The dated table of torch builds, GPUs and drivers (`data/catalog.json`), and what it answers.
 
-`load_catalog()` reads it once. A build is a row of torch x backend x platform; GPUs are found by
+`catalog_file.py` reads it. A build is a row of torch x backend x platform; GPUs are found by
 name (`gpus.py`); a driver's CUDA and the floors follow from the driver's branch.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Literal
 
 from gpusetup.gpus import GpuRow, one_capability, one_memory, rows_named, rows_or_none
@@ -16,7 +15,6 @@ from gpusetup.kernels import release
 from gpusetup.model import Capability, Gpu, Reading, Snapshot, TorchBuild, parsed
 from gpusetup.value import Value, replace
 
-DATA = Path(__file__).resolve().parent / "data" / "catalog.json"
 SOURCE = "catalog"
 INDEX_ROOT = "https://download.pytorch.org/whl"
 
@@ -175,14 +173,6 @@ def cuda_of(backend: str) -> str | None:
     if digits == backend or not digits.isdigit():
         return None
     return f"{digits[:-1]}.{digits[-1]}"
-
-
-@lru_cache(maxsize=1)
-def load_catalog() -> Catalog:
-    """The catalog inside the package."""
-    from gpusetup.catalog_file import read_catalog
-
-    return read_catalog(DATA.read_bytes())
 
 
 @lru_cache(maxsize=256)

@@ -7,6 +7,7 @@ written as torch's own builds write them. `scripts/refresh_catalog.py` writes th
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from gpusetup.catalog import Branch, Catalog, Channel, Floor, Release, Retired, cuda_of
@@ -14,6 +15,14 @@ from gpusetup.codec import from_json
 from gpusetup.gpus import GpuRow
 from gpusetup.model import Capability, TorchBuild
 from gpusetup.value import Value, replace
+
+DATA = Path(__file__).resolve().parent / "data" / "catalog.json"
+
+
+@lru_cache(maxsize=1)
+def load_catalog() -> Catalog:
+    """The catalog inside the package."""
+    return read_catalog(DATA.read_bytes())
 
 
 def read_catalog(raw: bytes) -> Catalog:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.codec import from_plain, to_plain
 from gpusetup.model import Snapshot
 from gpusetup.probe.environment import is_kept

@@ -24,7 +24,7 @@ from damage import HARMLESS, damaged  # noqa: E402
 from report_messages import MESSAGES  # noqa: E402
 from writers import mixture  # noqa: E402
 
-from gpusetup.catalog import load_catalog  # noqa: E402
+from gpusetup.catalog_file import load_catalog  # noqa: E402
 from gpusetup.codec import to_json  # noqa: E402
 from gpusetup.report.read import read_bytes  # noqa: E402
 from gpusetup.rules.judge import Diagnosis, diagnose  # noqa: E402

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.probe.paths import base_name, join, parent
 from gpusetup.probe.system import Family, Space, Stat, Tape
 from gpusetup.run import Output

@@ -121,7 +121,7 @@ def _said(line: str) -> str:
 
 def peaks() -> Iterator[tuple[Path, str]]:
     """What verify's stress level measures against; that folder stands alone, with its own table."""
-    from gpusetup.catalog import load_catalog
+    from gpusetup.catalog_file import load_catalog
 
     catalog = load_catalog()
     rows = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.gpus import gpu_described
 from gpusetup.model import Driver, Os, Python, Snapshot
 

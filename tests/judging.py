@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.model import (
     Capability,
     Container,

@@ -8,8 +8,8 @@ import re
 import pytest
 from described_machines import machine
 
-from gpusetup.catalog import DATA, load_catalog, with_catalog
-from gpusetup.catalog_file import read_catalog
+from gpusetup.catalog import with_catalog
+from gpusetup.catalog_file import DATA, load_catalog, read_catalog
 from gpusetup.errors import BadInput
 from gpusetup.kernels import release
 from gpusetup.model import Capability, Gpu, Os, Snapshot, Torch, parsed

@@ -11,7 +11,7 @@ from conda_channel import write_channel
 from rattler.exceptions import SolverError
 from rattler.package.build_string import BuildString
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.errors import Blocked
 from gpusetup.install.by_conda import needs_cuda_to_be_seen
 from gpusetup.model import Driver, Request, Resolution, Snapshot

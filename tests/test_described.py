@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from described_machines import machine
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.errors import UsageError
 from gpusetup.model import Capability, Driver, Snapshot
 from gpusetup.resolver.described import Description, described

@@ -15,7 +15,7 @@ from judging import HEALTHY, changed, judged
 from rich.console import Console as Rich
 
 from gpusetup.answers import DoctorAnswer
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.cli import main
 from gpusetup.codec import json_schema
 from gpusetup.commands.doctor_answer import document

@@ -17,7 +17,7 @@ from described_machines import machine
 from index_server import IndexServer, build_wheel, index_server
 from packaging.requirements import Requirement
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model import Request, Resolution, Snapshot
 from gpusetup.render.formats import FORMATS

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.errors import UsageError
 from gpusetup.gpus import gpu_described, one_capability, one_memory, tokens
 

@@ -13,7 +13,7 @@ import pytest
 from described_machines import machine
 from index_server import Fault, IndexServer, build_wheel, index_server
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.errors import Blocked
 from gpusetup.install.index import ask_index
 from gpusetup.install.live import backends_to_ask, merged, refreshed, seen_builds

@@ -184,7 +184,7 @@ def test_what_is_right_already_is_left_alone(world: World, install: Install) -> 
 
 
 def test_companions_that_are_there_come_along(world: World, install: Install) -> None:
-    from gpusetup.catalog import load_catalog
+    from gpusetup.catalog_file import load_catalog
 
     row = load_catalog().row_of(TORCH, "cpu", "linux", "x86_64")
     assert row is not None and row.torchvision

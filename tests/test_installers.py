@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from index_server import build_wheel, index_server
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install import INSTALLERS
 from gpusetup.install.wish import FAMILY, Wish, pins

@@ -24,7 +24,7 @@ from judging import (
     judged,
 )
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.model import (
     Capability,
     Container,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from judging import HEALTHY, changed, event, judged
 from test_rules_said import ROOTS, named, text
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.commands.doctor_answer import document
 from gpusetup.model import Snapshot, Torch
 from gpusetup.render.markdown import LINES, doctor_markdown

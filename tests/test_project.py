@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from index_server import build_wheel, index_server
 from installing import bare_environment
 
-from gpusetup.catalog import INDEX_ROOT, load_catalog
+from gpusetup.catalog import INDEX_ROOT
+from gpusetup.catalog_file import load_catalog
 from gpusetup.cli import main
 from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.install.project import edited

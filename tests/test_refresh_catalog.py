@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from index_server import build_wheel, index_server
 
-from gpusetup.catalog import DATA
-from gpusetup.catalog_file import read_catalog
+from gpusetup.catalog_file import DATA, read_catalog
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "scripts" / "refresh_catalog.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.model import Finding, Snapshot
 from gpusetup.report.read import read_report
 from gpusetup.rules.judge import Diagnosis, diagnose

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from report_messages import MESSAGES
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.report.kinds import KINDS
 from gpusetup.report.messages import EVENTS_A_ROW, row, said
 from gpusetup.report.read import ROWS, read_report

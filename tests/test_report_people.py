@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.commands.doctor import document
 from gpusetup.model import Snapshot
 from gpusetup.render.markdown import LINES, doctor_markdown

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from report_messages import MESSAGES
 from writers import mixture
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.codec import to_json
 from gpusetup.report.clean import cleaned
 from gpusetup.report.decode import decode, is_binary

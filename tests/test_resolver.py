@@ -7,7 +7,7 @@ from described_machines import machine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.errors import UsageError
 from gpusetup.kernels import served_by
 from gpusetup.model import (

@@ -95,7 +95,7 @@ def _add_knowledge(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: Console) -> int:
     if options.list or options.explain:
         return _tell(options, out)
-    from gpusetup.catalog import load_catalog
+    from gpusetup.catalog_file import load_catalog
 
     if options.only:
         _check_ids(options.only)

@@ -7,7 +7,8 @@ import argparse
 import os
 
 from gpusetup.answers import DoneStep, InstallAnswer
-from gpusetup.catalog import INDEX_ROOT, load_catalog
+from gpusetup.catalog import INDEX_ROOT
+from gpusetup.catalog_file import load_catalog
 from gpusetup.commands.common import gather
 from gpusetup.commands.install_parts import after_of, request_of, resolved
 from gpusetup.install import INSTALLERS

@@ -55,7 +55,7 @@ def request_of(options: argparse.Namespace, asked: Asked, *, by_conda: bool = Fa
 
 
 def resolved(snapshot: Snapshot, request: Request) -> Resolution:
-    from gpusetup.catalog import load_catalog
+    from gpusetup.catalog_file import load_catalog
     from gpusetup.resolver import check_request, resolve
 
     catalog = load_catalog()

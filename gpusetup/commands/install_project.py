@@ -22,7 +22,8 @@ LOCK = "`uv lock` fixes the rest, `uv sync` installs it"
 def run_project(options: argparse.Namespace, out: Console) -> int:
     """Show the diff of the project file, ask, write it. Nothing else is changed."""
     from gpusetup.answers import InstallAnswer
-    from gpusetup.catalog import INDEX_ROOT, load_catalog
+    from gpusetup.catalog import INDEX_ROOT
+    from gpusetup.catalog_file import load_catalog
     from gpusetup.install.plan import FAMILY, asked_for
     from gpusetup.install.prepare import index_root_of
     from gpusetup.install.project import edited, parse, versions_named

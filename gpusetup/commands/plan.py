@@ -179,7 +179,7 @@ def _grid(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) 
 
 def _cells(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.answers import PlanCellsAnswer
-    from gpusetup.catalog import load_catalog
+    from gpusetup.catalog_file import load_catalog
     from gpusetup.plan.cells import plans, read_rows
     from gpusetup.render.plan import cells_text
 
@@ -195,7 +195,7 @@ def _cells(options: argparse.Namespace, out: Console) -> int:
 
 
 def _calibrate(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.catalog import load_catalog
+    from gpusetup.catalog_file import load_catalog
     from gpusetup.plan.cells import facts, read_rows
     from gpusetup.plan.report import calibration
     from gpusetup.render.plan import calibration_text
@@ -252,7 +252,8 @@ def _place(options: argparse.Namespace, out: Console) -> Place:
 
     if options.gpu_mem:
         return sized_gpu(size(options.gpu_mem))
-    from gpusetup.catalog import load_catalog, with_catalog
+    from gpusetup.catalog import with_catalog
+    from gpusetup.catalog_file import load_catalog
 
     catalog = load_catalog()
     if options.gpu:

@@ -61,7 +61,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.catalog import load_catalog, with_catalog
+    from gpusetup.catalog import with_catalog
+    from gpusetup.catalog_file import load_catalog
     from gpusetup.resolver import check_request, resolve
     from gpusetup.resolver.described import described
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 
-from gpusetup.catalog import load_catalog
+from gpusetup.catalog_file import load_catalog
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install import INSTALLERS
 from gpusetup.install.conda import CHANNELS, conda_build, specs
