@@ -198,7 +198,7 @@ def test_a_reply_has_at_most_25_lines_and_closed_fences(folder: Path) -> None:
     lines = text.splitlines()
     assert len(lines) <= LINES == 25
     assert len([line for line in lines if line.startswith("```")]) % 2 == 0
-    assert lines[-1].startswith("If that does not help")
+    assert lines[-1].startswith(("If that does not help", "If it still fails"))
 
 
 def test_a_reply_keeps_foreign_text_from_acting_as_markdown() -> None:
@@ -218,7 +218,7 @@ def test_a_reply_keeps_foreign_text_from_acting_as_markdown() -> None:
 
 
 def test_a_path_in_prose_is_shown_as_it_is() -> None:
-    assert escaped(r"C:\new_env") == r"C:\\new\_env"
+    assert escaped(r"C:\new_env") == r"C:\\new_env"
 
 
 def test_markdown_carries_no_home_folder(

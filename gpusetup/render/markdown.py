@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,17 +16,20 @@ LINES = 25
 LONGEST = 300
 EVIDENCE_SHOWN = 4
 COMMANDS_SHOWN = 5
-SPECIAL = "\\`*_{}[]<>()#+!|~@&$"
+SPECIAL = re.compile(r"[\\`*\[\]<>#|~@&$]|(?<![^\W_])_|_(?![^\W_])|^[-+=]")
+"""What acts as Markdown inside a line (an underscore only at the edge of a word), or begins one."""
 
 
 def escaped(text: str) -> str:
     """Foreign text in one line that Markdown shows as it is.
 
     >>> escaped("<b>[x](y)</b>\\n# @you")
-    '\\\\<b\\\\>\\\\[x\\\\]\\\\(y\\\\)\\\\</b\\\\> \\\\# \\\\@you'
+    '\\\\<b\\\\>\\\\[x\\\\](y)\\\\</b\\\\> \\\\# \\\\@you'
+    >>> escaped("CUDA_HOME (error 2) __init__")
+    'CUDA_HOME (error 2) \\\\_\\\\_init\\\\_\\\\_'
     """
     line = " ".join(plain(text).split())[:LONGEST]
-    return "".join(f"\\{c}" if c in SPECIAL else c for c in line)
+    return SPECIAL.sub(lambda found: f"\\{found.group()}", line)
 
 
 def prose(text: str) -> str:
@@ -73,7 +77,7 @@ def doctor_markdown(answer: DoctorAnswer) -> str:
     lines = [*_verdict(answer, root)]
     if first is not None:
         lines += [*(() if root else _named(first)), *_root(first)]
-    lines += _machine(answer)
+    lines += _machine(answer, first)
     room = LINES - len(lines) - 2
     lines += _others(answer, first)[: max(room, 0)]
     lines += ["", _asks_for(answer)]
@@ -82,13 +86,14 @@ def doctor_markdown(answer: DoctorAnswer) -> str:
 
 def _asks_for(answer: DoctorAnswer) -> str:
     """What to report next: the machine's own record, or from afar what shows as much."""
+    still = "If it still fails" if answer.cause == "ok" else "If that does not help"
     if answer.snapshot.origin != "report":
-        return "If that does not help, post the output of `gpusetup snapshot`."
+        return f"{still}, post the output of `gpusetup snapshot`."
     lacks = [name for name, known in _would_tell(answer) if not known]
     whole = "`gpusetup snapshot`" + (f", or of {' and '.join(lacks)}" if lacks else "")
     if answer.cause == "unknown":
         return f"Please post the whole error, and the output of {whole}."
-    return f"If that does not help, post the whole error and the output of {whole}."
+    return f"{still}, post the whole error and the output of {whole}."
 
 
 def _would_tell(answer: DoctorAnswer) -> Iterator[tuple[str, bool]]:
@@ -129,29 +134,64 @@ def _root(root: Finding) -> Iterator[str]:
         ]
         yield ""
         yield prose(root.fix.text) + (f" (needs {' and '.join(rights)})" if rights else "")
-        if root.fix.commands:
-            yield from fenced(list(root.fix.commands[:COMMANDS_SHOWN]), "sh")
+        yield from _commands(root.fix.commands[:COMMANDS_SHOWN])
 
 
-def _machine(answer: DoctorAnswer) -> Iterator[str]:
-    machine, chosen = answer.snapshot, answer.resolution
-    gpus = ", ".join(dict.fromkeys(gpu.name for gpu in machine.gpus or ())) or "no GPU read"
+def _commands(commands: tuple[str, ...]) -> Iterator[str]:
+    """What to type; what does by hand the same as `gpusetup install` stands in a block of its own.
+
+    >>> list(_commands(("gpusetup install", "pip install torch")))[2:5]
+    ['```', 'or by hand:', '```sh']
+    """
+    ours = [i + 1 for i, one in enumerate(commands) if one.startswith("gpusetup install")]
+    cut = ours[0] if ours else len(commands)
+    if commands:
+        yield from fenced(list(commands[:cut]), "sh")
+    if commands[cut:]:
+        yield "or by hand:"
+        yield from fenced(list(commands[cut:]), "sh")
+
+
+FAMILIES = {"linux": "Linux", "windows": "Windows", "macos": "macOS"}
+
+
+def _machine(answer: DoctorAnswer, shown: Finding | None) -> Iterator[str]:
+    """What is known of the machine, and the build that fits it where that is founded on it."""
+    machine = answer.snapshot
+    gpus = ", ".join(dict.fromkeys(gpu.name for gpu in machine.gpus or ()))
     facts = (
-        machine.os.name or machine.os.family,
-        f"driver {machine.driver.version or 'unknown'}",
-        gpus,
-        f"torch {machine.torch.version or 'not read'}",
-        f"Python {machine.python.version or 'unknown'}",
+        machine.os.name or FAMILIES.get(machine.os.family or ""),
+        f"driver {machine.driver.version}" if machine.driver.version else None,
+        None if gpus == "unknown" else gpus,
+        f"torch {machine.torch.version}" if machine.torch.version else None,
+        f"Python {machine.python.version}" if machine.python.version else None,
     )
-    yield ""
-    yield escaped(" / ".join(fact for fact in facts if fact))
-    if chosen is not None and chosen.torch:
-        yield escaped(f"fits: torch {chosen.torch} from {chosen.index_url or chosen.backend}")
+    known = " / ".join(fact for fact in facts if fact)
+    lines = ([f"read: {known}"] if known else []) + list(_fits(answer, shown))
+    if lines:
+        yield ""
+        yield from map(escaped, lines)
+
+
+NOT_OF_TORCH = ("ok", "amd-gpu", "intel-gpu", "apple-silicon", "no-nvidia-gpu")
+"""Causes beside which a CUDA build that would fit helps nobody."""
+
+
+def _fits(answer: DoctorAnswer, shown: Finding | None) -> Iterator[str]:
+    """The build that fits, unless it is a guess, beside the point, or named by the commands."""
+    chosen, machine = answer.resolution, answer.snapshot
+    founded = bool(machine.gpus or machine.driver.version) and answer.cause not in NOT_OF_TORCH
+    if chosen is None or not chosen.torch or not founded:
+        return
+    named = shown.fix.commands[:COMMANDS_SHOWN] if shown and shown.fix else ()
+    if not any(f"torch=={chosen.torch}" in command for command in named):
+        yield f"fits: torch {chosen.torch} from {chosen.index_url or chosen.backend}"
 
 
 def _others(answer: DoctorAnswer, root: Finding | None) -> list[str]:
     return [
         f"- {finding.severity.value} {finding.id}: {escaped(finding.title)}"
+        + (f" (follows from {finding.explained_by})" if finding.explained_by else "")
         for finding in answer.findings
         if finding is not root
     ]
