@@ -217,7 +217,48 @@ def test_the_one_gpu_that_somebody_speaks_of_is_read(said: str, names: list[str]
     assert [gpu.name for gpu in read(said).gpus or ()] == names
 
 
+@pytest.mark.parametrize(
+    ("said", "driver"),
+    [
+        ("My driver is 572.70, what now?", "572.70"),
+        ("drivers 516.94 (the latest)", "516.94"),
+        ("all drivers are up to date (551.86)", "551.86"),
+        ("Display driver: 31.0.15.3699", "536.99"),
+        ("please install driver 525.60.13 or newer", None),
+        ("this needs an NVIDIA driver >= 525.60.13", None),
+        ("Minimum driver: 525.60.13", None),
+        ("your driver 470.82.01 is too old, it requires driver 525.60.13", "470.82.01"),
+        ("Intel display driver 31.0.101.4502", None),
+    ],
+)
+def test_a_driver_that_is_there_is_told_from_one_that_is_asked_for(
+    said: str, driver: str | None
+) -> None:
+    assert read(said).driver.version == driver
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ">>> torch.cuda.get_device_name(0)\n'Tesla T4'\n>>> ",
+        "torch.cuda.get_device_name(0) -> Tesla T4",
+        'print(torch.cuda.get_device_name(0))\n"Tesla T4"',
+    ],
+)
+def test_the_name_that_torch_gave_is_the_gpus(said: str) -> None:
+    assert [gpu.name for gpu in read(said).gpus or ()] == ["Tesla T4"]
+
+
+@pytest.mark.parametrize(
+    "said", ["On Ubuntu 22.04, python 3.8. It fails", "Python v3.8", "python: 3.8"]
+)
+def test_a_python_in_a_sentence_is_read(said: str) -> None:
+    assert (read(said).python.version or "").startswith("3.8")
+
+
 ENDLESS = (
+    "requires " * 20_000 + "driver",
+    "driver is " * 20_000,
     "cuda.is_available() " + "is " * 40_000,
     "nvidia-smi " + "shows the " * 20_000,
     "_STATUS_" * 20_000,

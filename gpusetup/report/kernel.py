@@ -11,6 +11,8 @@ from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Saying,
 from gpusetup.report.text import Text
 
 DRIVER = r"(\d{3}\.\d{1,3}(?:\.\d{1,2})?)"
+ASKED_FOR = r"(?:requir|need|at least|minim|recommend|support|older than|newer than|prior to|before)\w{0,6}[^.]{0,24}?\bdrivers?\b"
+"""A driver that somebody names, and has not: consumed, so that its number is not read."""
 ROWS: tuple[Saying, ...] = (
     saying("driver.version", "nvrm version", rf"NVRM version:? NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", SURE),
     saying("driver.version", "kernel module", rf"NVRM: loading NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", USUAL),
@@ -23,7 +25,8 @@ ROWS: tuple[Saying, ...] = (
     saying("driver.module_version", "modinfo", rf"modinfo nvidia.{{0,300}}?version: {DRIVER}"),
     saying("driver.version", "nvidia.ko", rf"/nvidia\.ko\S{{0,6}} version: {DRIVER}", USUAL),
     saying("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
-    saying("driver.version", "driver", rf"\bdriver(?:[ _]version)?\W{{1,4}}{DRIVER}(?![\d.]*[-_])", HINT),
+    saying("driver.version", "driver", rf"{ASKED_FOR}|\bdrivers?(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
+    saying("driver.version", "up to date", rf"\bdrivers? (?:is|are) up to date \({DRIVER}\)", HINT),
     saying("driver.version", "nvidia-linux-", rf"NVIDIA-Linux-(?:x86_64|aarch64)-{DRIVER}", GUESS),
     saying("driver.version", "device-", rf"Device-\d: NVIDIA.{{0,120}}?driver: nvidia v: {DRIVER}", SURE),
     saying("driver.version", "was detected", rf"but\s+version {DRIVER} was detected", HINT),

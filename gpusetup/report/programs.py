@@ -77,8 +77,8 @@ ROWS: tuple[Saying, ...] = (
     saying("python.version", "python version", rf"(?<!different )python[_ ]version\W{{1,24}}{PYTHON}\b(?! Requires-Python)", SURE),
     saying("python.version", "python version (", rf"Python version \((?:e\.g\.|if)[^)]{{0,24}}\)[ :*`]{{1,6}}{PYTHON}\b", USUAL),
     saying("python.version", "your python:", rf"Your python: python[= ]{{1,3}}{PYTHON}\b", SURE),
-    saying("python.version", "python", r"(?<![\w-])python ?(3\.\d{1,2}\.\d{1,2})\b(?!/)", HINT),
-    saying("python.version", "python", r"(?<![\w-])python[ :=]{1,3}(3\.\d{1,2})(?![\w.+])(?! ?(?:or|and|-|to|,) )", GUESS),
+    saying("python.version", "python", r"(?<![\w-])python ?v?(3\.\d{1,2}\.\d{1,2})\b(?!/)", HINT),
+    saying("python.version", "python", r"(?<![\w-])python[ :=]{1,3}v?(3\.\d{1,2})(?!\w|\.\d|\+)(?! ?(?:or|and|-|to|,) )", GUESS),
     saying("python.version", "cpython", rf"\bCPython {PYTHON}\b", HINT),
     saying("python.bits", "32 bit (intel)", r"\[MSC v\.\d+ 32 bit \(Intel\)\]", SURE, value="32"),
     saying("python.bits", "64 bit", r"\[MSC v\.\d+ 64 bit \(A(?:MD|RM)64\)\]", SURE, value="64"),
@@ -129,6 +129,7 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.backend", "pytorch=", r"\bpytorch=\d[\d.]{2,12}=\w[\w.]{0,24}_cpu_\d", USUAL, value="cpu"),
     saying("os.libc", "(`manylinux_", r"You're on Linux \(`manylinux_(\d_\d{1,2})_", SURE),
     saying("os.machine", "platform.machine", r"platform\.machine\(\)[\W]{0,12}(ARM64|AMD64|x86_64|aarch64|i686|armv7l)\b", SURE),
+    saying("driver.windows", "driver", r"\b(\d{2}\.\d{1,2}\.1\d\.\d{4})\b", HINT),
     saying("driver.found", "found version", r"found version (\d{4,6})\)", SURE),
     saying("driver.cuda", "driver's cuda version is", r"driver's CUDA version is (\d{1,2}\.\d)", USUAL),
     saying("driver.cuda", "unsupported cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
@@ -154,6 +155,10 @@ def _understood(claim: Claim) -> Iterator[Fact]:
     if claim.subject == "driver.found":
         cuda = cuda_of_number(value)
         yield Claim(subject="driver.cuda", value=cuda, source=claim.source, trust=SURE)
+    elif claim.subject == "driver.windows":
+        driver = driver_of_windows(value)
+        yield Claim(subject="driver.version", value=driver, source=claim.source, trust=claim.trust)
+        yield Claim(subject="os.family", value="windows", source=claim.source, trust=claim.trust)
     elif claim.subject == "python.bits":
         yield Claim(subject="python.bits", value=int(value), source=claim.source, trust=claim.trust)
     elif claim.subject == "os.libc":
@@ -167,6 +172,16 @@ def _understood(claim: Claim) -> Iterator[Fact]:
         yield Claim(subject="torch.cuda", value=cuda, source=claim.source)
     else:
         yield claim
+
+
+def driver_of_windows(number: str) -> str:
+    """NVIDIA's version in the last five digits of Windows' own.
+
+    >>> driver_of_windows("31.0.15.3699")
+    '536.99'
+    """
+    digits = number.replace(".", "")[-5:]
+    return f"{digits[:3]}.{digits[3:]}"
 
 
 def cuda_of_number(number: str) -> str:
@@ -216,12 +231,13 @@ STARTED = (
     re.compile(rf"Device:? cuda:(\d) {NAME}(?= :|$| VAE)()"),
     re.compile(rf"Using GPU (\d) \({NAME}\) of compute capability (\d\.\d) with"),
     re.compile(rf"device[ =]{{1,3}}?'?cuda:(\d)'?.{{0,20}}name='{NAME}'()"),
+    re.compile(rf"get_device_name\((?:0|device)?\)\)?\W{{1,10}}?(){NAME}(?=['\"\n]|$| >>>)()"),
     re.compile(rf"gpu\.name: ?(){NAME}(?=$| )()"),
     re.compile(rf"GPU(?: name)?(?: is)?: ()(?:NVIDIA )?{NAME}(?=$| \(| ,|;)()"),
 )
 
 
-STARTED_WORDS = ("cuda:", "using gpu", "gpu.name", "gpu name")
+STARTED_WORDS = ("cuda:", "using gpu", "gpu.name", "gpu name", "get_device_name")
 PROPERTIES = re.compile(r"CudaDeviceProperties\(name='([^']{3,60})', major=(\d{1,2}), minor=(\d), total_memory=(\d{3,7})MB")  # fmt: skip
 
 
@@ -292,7 +308,8 @@ def named_lines(text: Text) -> Iterator[Fact]:
     """A line that is nothing but a GPU's name: `print(torch.cuda.get_device_name(0))`."""
     names: list[tuple[str, int]] = []
     for number, line in enumerate(text.lines):
-        if 5 < len(line) < 60 and (found := ALONE.match(line.strip())) and _is_name(found.group(1)):
+        bare = line.strip(" '\"")
+        if 5 < len(line) < 60 and (found := ALONE.match(bare)) and _is_name(found.group(1)):
             names.append((MEMORY.split(found.group(1))[0].strip(), number))
     if names:
         gpus = tuple(dict.fromkeys(Gpu(name=name) for name, _ in names))
