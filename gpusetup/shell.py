@@ -19,7 +19,20 @@ def shell_line(argv: Sequence[str], family: str | None) -> str:
     """
     if family == "windows":
         return " ".join(_for_windows(word) for word in argv)
-    return shlex.join(argv)
+    return " ".join(_for_posix(word) for word in argv)
+
+
+ACTS_IN_DOUBLE_QUOTES = frozenset('"$`\\!')
+
+
+def _for_posix(word: str) -> str:
+    """
+    >>> print(_for_posix("print('a')"))
+    "print('a')"
+    """
+    if "'" in word and not ACTS_IN_DOUBLE_QUOTES & set(word):
+        return f'"{word}"'
+    return shlex.quote(word)
 
 
 def _for_windows(word: str) -> str:

@@ -78,8 +78,9 @@ def doctor_markdown(answer: DoctorAnswer) -> str:
     if first is not None:
         lines += [*(() if root else _named(first)), *_root(first)]
     lines += _machine(answer, first)
-    room = LINES - len(lines) - 2
-    lines += _others(answer, first)[: max(room, 0)]
+    room = LINES - len(lines) - 3
+    others = _others(answer, first)[: max(room, 0)]
+    lines += [*([""] if others and lines[-1].startswith("`") else []), *others]
     lines += ["", _asks_for(answer)]
     return "\n".join(lines[:LINES]) + "\n"
 

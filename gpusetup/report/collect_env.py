@@ -133,13 +133,22 @@ def family_of(value: str) -> str | None:
     return next((name for name, words in SYSTEMS if re.search(words, value, re.I)), None)
 
 
+def _name(value: str) -> str:
+    """A system's name, without what follows it in brackets or in a list.
+
+    >>> _name("Ubuntu 22.04.3 LTS (x86_64)"), _name("Windows 10 - How you installed PyTorch")
+    ('Ubuntu 22.04.3 LTS', 'Windows 10')
+    """
+    return value.partition(" (")[0].partition(" - ")[0]
+
+
 def _os(value: str, source: str) -> Said:
     value = value[:120]
     if _known(value) is None:
         return
     if family := family_of(value):
         yield Claim(subject="os.family", value=family, source=source, trust=SURE)
-        yield Claim(subject="os.name", value=value.partition(" (")[0], source=source)
+        yield Claim(subject="os.name", value=_name(value), source=source)
         if family == "macos" and re.search(r"\b10\.(?:\d|1[0-5])\b", value):
             # Apple's own machines begin with macOS 11 (which old programs read as 10.16).
             yield Claim(subject="os.machine", value="x86_64", source=source)

@@ -213,6 +213,9 @@ CONDA_SPEC = re.compile(r"\bpytorch-(?P<torch>\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24
 """A conda package by its file name: release, and the Python in its build string."""
 
 
+UV_SOLVES = re.compile(r"No solution found when resolving (?:dependencies|tool|script)")
+
+
 def pip_state(text: Text) -> Iterator[Fact]:
     """The target's kind, where an installer names it."""
     rows = (
@@ -223,7 +226,10 @@ def pip_state(text: Text) -> Iterator[Fact]:
         if needle in text.low and (found := re.search(pattern, text.flat)):
             source = text.source(found.start())
             yield Claim(subject="python.version", value=found.group(1), source=source, trust=SURE)
-            yield Claim(subject="python.manager", value=manager, source=source, trust=GUESS)
+            yield Claim(subject="python.manager", value=manager, source=source, trust=USUAL)
+    if "no solution found" in text.low and (found := UV_SOLVES.search(text.flat)):
+        source = text.source(found.start())
+        yield Claim(subject="python.manager", value="uv", source=source, trust=USUAL)
     if "pytorch" in text.low and (found := CONDA_SPEC.search(text.flat[:1_000_000])):
         source = text.source(found.start())
         version = f"{found['major']}.{found['minor']}"

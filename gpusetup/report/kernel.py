@@ -158,10 +158,11 @@ def uname(text: Text) -> Iterator[Fact]:
 
 
 SYSTEM = re.compile(
-    r"(?<![\w/-])(Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS"
+    r"(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)(Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS"
     r"|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d)) ?-?(\d{1,2}(?:\.\d{1,2})?)?(?![\w-])",
     re.I,
 )
+"""A system and its version; not who built a compiler: `gcc (Ubuntu 11.4.0-1ubuntu1) 11.4.0`."""
 NAMED_WITHIN = 100_000
 
 

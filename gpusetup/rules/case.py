@@ -61,18 +61,14 @@ def error(
     id: str, title: str, *, detail: str = "", evidence: tuple[Evidence, ...] = (), fix: Fix | None
 ) -> Finding:
     """Will not work."""
-    return Finding(
-        id=id, severity=Severity.ERROR, title=title, detail=detail, evidence=evidence, fix=fix
-    )
+    return _finding(id, Severity.ERROR, title, detail, evidence, fix)
 
 
 def warning(
     id: str, title: str, *, detail: str = "", evidence: tuple[Evidence, ...] = (), fix: Fix | None
 ) -> Finding:
     """Works with loss, or will fail when it is used."""
-    return Finding(
-        id=id, severity=Severity.WARNING, title=title, detail=detail, evidence=evidence, fix=fix
-    )
+    return _finding(id, Severity.WARNING, title, detail, evidence, fix)
 
 
 def note(
@@ -84,9 +80,55 @@ def note(
     fix: Fix | None = None,
 ) -> Finding:
     """Worth knowing."""
+    return _finding(id, Severity.NOTE, title, detail, evidence, fix)
+
+
+def _finding(
+    id: str,
+    severity: Severity,
+    title: str,
+    detail: str,
+    evidence: tuple[Evidence, ...],
+    fix: Fix | None,
+) -> Finding:
     return Finding(
-        id=id, severity=Severity.NOTE, title=title, detail=detail, evidence=evidence, fix=fix
+        id=id,
+        severity=severity,
+        title=sentence(title),
+        detail=detail,
+        evidence=once(evidence),
+        fix=fix,
     )
+
+
+BEGINS = ("the ", "a ", "an ", "this ")
+"""First words that are no name: those of programs and packages keep their small letter."""
+
+
+def sentence(title: str) -> str:
+    """
+    >>> sentence("the NVIDIA GPU is lost"), sentence("torch 2.5.1 is lost")
+    ('The NVIDIA GPU is lost', 'torch 2.5.1 is lost')
+    """
+    return title[0].upper() + title[1:] if title.startswith(BEGINS) else title
+
+
+def once(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    """Each line quoted once: no part of what is quoted in full from the same place.
+
+    >>> whole, part = Evidence(source="line 3", text="an AMD 6600xt"), "6600xt"
+    >>> len(once((Evidence(source="line 3", text=part), whole, whole)))
+    1
+    """
+    lines = tuple(dict.fromkeys(evidence))
+    if len(lines) < 2:
+        return lines
+    return tuple(a for a in lines if not any(_within(a, b) for b in lines))
+
+
+def _within(part: Evidence, whole: Evidence) -> bool:
+    """Whether one line is a true part of another from the same source."""
+    return part.source == whole.source and part.text != whole.text and part.text in whole.text
 
 
 def shown(case: Case, subject: str, text: str) -> Evidence:

@@ -85,8 +85,9 @@ CODES: dict[int, Code] = {
     ),
     46: Code(
         id="compute-mode-exclusive",
-        title="The GPU is in exclusive mode and taken by another process (error 46)",
-        text="End the other process, or set the compute mode to default",
+        title="The GPU is busy, or in exclusive mode and taken by another process (error 46)",
+        text="End the other process, or set the compute mode to default; where no process holds "
+        "the GPU, reboot",
         linux=("nvidia-smi", "sudo nvidia-smi -c DEFAULT"),
         needs_root=True,
     ),
@@ -240,19 +241,16 @@ def cuda_init_answer(case: Case) -> Iterator[Finding]:
     if not api.init_code or case.other_host or not _code_says_something(case):
         return
     row = CODES.get(api.init_code, OTHER_CODE)
+    said = told(tuple(e for e in events(case, "cuda-error") if _code_of(e) == api.init_code))
+    answer = shown(
+        case, "cuda_api.init_code", f"cuInit: {api.init_code} {api.init_name or ''}".rstrip()
+    )
+    quoted = is_report(case) and answer.source in {line.source for line in said}
     name = api.init_name or f"error {api.init_code}"
     yield error(
         row.id,
         row.title.format(code=f"{name}, {api.init_code}" if api.init_name else name),
-        evidence=(
-            shown(
-                case,
-                "cuda_api.init_code",
-                f"cuInit: {api.init_code} {api.init_name or ''}".rstrip(),
-            ),
-            *told(tuple(e for e in events(case, "cuda-error") if _code_of(e) == api.init_code)),
-            *_around_init(case),
-        ),
+        evidence=(*(() if quoted else (answer,)), *said, *_around_init(case)),
         fix=_code_fix(case, row),
     )
 

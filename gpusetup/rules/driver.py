@@ -149,7 +149,8 @@ def driver_not_loaded(case: Case) -> Iterator[Finding]:
         return
     yield error(
         "driver-not-loaded",
-        "The NVIDIA driver is installed, but its kernel module is not loaded",
+        "The NVIDIA driver is installed, but "
+        + ("does not run" if on(case, "windows") else "its kernel module is not loaded"),
         detail=_why_not_loaded(case),
         evidence=(
             *told(said),
@@ -174,6 +175,8 @@ def nvml_said(case: Case) -> tuple[Evidence, ...]:
     driver = case.snapshot.driver
     if not driver.nvml_code:
         return ()
+    if is_report(case) and driver.nvml_message:
+        return (shown(case, "driver.nvml_code", driver.nvml_message),)
     return (
         Evidence(source="NVML", text=f"{driver.nvml_code}: {driver.nvml_message or 'an error'}"),
     )
@@ -353,6 +356,7 @@ def hybrid_gpu_off(case: Case) -> Iterator[Finding]:
 
 
 HYBRID_ON = {
+    "bbswitch": ("echo ON | sudo tee /proc/acpi/bbswitch",),
     "prime-select": ("sudo prime-select on-demand",),
     "asusctl": ("supergfxctl --mode Hybrid",),
     "supergfxctl": ("supergfxctl --mode Hybrid",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Event, Evidence, Finding, Fix, parsed
+from gpusetup.model import Event, Evidence, Finding, Fix, Request, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
@@ -45,17 +45,23 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
         return  # no driver for this GPU reaches it: the wheel is too new for the GPU
     if short or said:
         what = f"torch {torch.version}" if torch.version else "the program"
-        has = f"driver {driver.version}" if driver.version else "this driver"
-        serves = f" (CUDA {driver.cuda})" if driver.cuda else ""
         yield error(
             "driver-too-old",
             f"{what} needs {f'driver {floor}' if floor else 'a newer driver'}"
-            f"{f' (CUDA {needed})' if needed else ''}, found {has}{serves}",
+            f"{f' (CUDA {needed})' if needed else ''}{_found(case)}",
             evidence=(*told(said), *_driver_and_torch(case)),
             fix=_driver_or_image(case, said, floor) or _driver_or_torch(case, floor),
         )
     elif _no_build_for(case):
         yield _no_torch_for_this_driver(case)
+
+
+def _found(case: Case) -> str:
+    """The driver that is there, as far as it is known."""
+    driver = case.snapshot.driver
+    if driver.version:
+        return f", found driver {driver.version}{f' (CUDA {driver.cuda})' if driver.cuda else ''}"
+    return f"; this driver serves CUDA {driver.cuda}" if driver.cuda else ""
 
 
 def _floor(case: Case, needed: str | None, said: tuple[Event, ...]) -> str | None:
@@ -163,15 +169,24 @@ def _driver_or_torch(case: Case, floor: str | None) -> Fix:
     build = case.resolution.build
     if build is None or build.backend == "cpu":
         return newer
+    other = f"torch {build.torch} from {build.backend}"
+    if not _is_about_torch(case):
+        other = f"the program's build for an older CUDA (where it uses torch, {other})"
     return Fix(
-        text=f"{newer.text}. Or keep the driver and install torch {build.torch} from "
-        f"{build.backend}, "
-        "which it serves: the commands below",
+        text=f"{newer.text}. Or keep the driver and install {other}, which it serves: the commands "
+        "below",
         commands=ways.install_commands(case),
         needs_root=False,
         needs_reboot=False,
         min_driver=floor,
     )
+
+
+def _is_about_torch(case: Case) -> bool:
+    """Whether a torch was read, or named: a text may be of any program that uses CUDA."""
+    torch = case.snapshot.torch
+    read = torch.version or torch.installed or torch.cuda_available is not None
+    return bool(read or case.request != Request() or not is_report(case))
 
 
 def _no_build_for(case: Case) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpusetup.model import Finding, Fix
 from gpusetup.rules import ways
-from gpusetup.rules.case import Case, error, events, told
+from gpusetup.rules.case import Case, error, events, on, told
 from gpusetup.rules.messages import Message, said
 
 MESSAGES: tuple[Message, ...] = (
@@ -63,8 +63,17 @@ TOOLKIT_SOURCE = (
 
 def toolkit_commands(case: Case) -> tuple[str, ...]:
     """How the host gets the toolkit, once NVIDIA's repository is set up, and who then uses it."""
+    if on(case, "windows"):
+        return ON_WINDOWS
     package = ways.system_package(case, "nvidia-container-toolkit")
     return (*package, *CONFIGURED.get(case.snapshot.container.kind or "", CONFIGURED["docker"]))
+
+
+WITH_WINDOWS = (
+    "Docker Desktop brings the toolkit: use its WSL 2 engine (Settings, General; it has no GPU "
+    "with Hyper-V or Windows containers), and update WSL, Docker Desktop and NVIDIA's driver"
+)
+ON_WINDOWS = ("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
 
 
 CONFIGURED = {
@@ -99,7 +108,9 @@ def container_toolkit_missing(case: Case) -> Iterator[Finding]:
             detail="The driver itself may work on the host (`nvidia-smi` shows it).",
             evidence=told(heard),
             fix=Fix(
-                text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE})",
+                text=WITH_WINDOWS
+                if on(case, "windows")
+                else f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE})",
                 commands=toolkit_commands(case),
                 needs_root=True,
             ),

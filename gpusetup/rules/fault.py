@@ -126,7 +126,7 @@ def hardware_fault(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Reboot; if it comes back, run NVIDIA's field diagnostic and have the GPU "
                 "replaced",
-                commands=("nvidia-bug-report.sh",),
+                commands=_bug_report(case),
                 needs_root=True,
                 needs_reboot=True,
             ),
@@ -189,11 +189,16 @@ def gpu_hang(case: Case) -> Iterator[Finding]:
                 text="End the program and reset the GPU, or reboot (a GPU that drives a display "
                 "cannot be reset); update the driver. If other programs hang it too: take back "
                 "overclocking, look at power and heat, and have the GPU examined",
-                commands=(_reset(said[0].values.get("bus_id")), "nvidia-bug-report.sh"),
+                commands=(_reset(said[0].values.get("bus_id")), *_bug_report(case)),
                 needs_root=True,
                 needs_reboot=True,
             ),
         )
+
+
+def _bug_report(case: Case) -> tuple[str, ...]:
+    """The driver's script that gathers what its makers ask for; only the Linux driver has it."""
+    return () if on(case, "windows") or case.snapshot.os.wsl else ("sudo nvidia-bug-report.sh",)
 
 
 def _reset(bus_id: str | None) -> str:

@@ -25,13 +25,14 @@ def apple_silicon(case: Case) -> Iterator[Finding]:
     if _apple(case):
         yield _stop_or_note(case)(
             "apple-silicon",
-            "This is a Mac with an Apple GPU: there is no CUDA",
+            f"This is a Mac{' with an Apple GPU' if case.snapshot.os.machine else ''}: "
+            "there is no CUDA",
             evidence=(
                 *told(events(case, *LOOKED_FOR_CUDA)),
                 shown(case, "os.machine", f"macOS on {case.snapshot.os.machine or 'a Mac'}"),
             ),
             fix=Fix(
-                text='The ordinary wheel uses the GPU as device "mps"; code that asks for '
+                text='The ordinary wheel uses an Apple GPU as device "mps"; code that asks for '
                 '"cuda" must '
                 'ask for "mps" or "cpu"',
                 commands=()

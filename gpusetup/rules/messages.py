@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from gpusetup.model import Event, Finding, Fix, Severity
 from gpusetup.rules import ways
-from gpusetup.rules.case import Case, events, on, told
+from gpusetup.rules.case import Case, events, on, sentence, told
 from gpusetup.value import Value
 
 
@@ -44,7 +44,7 @@ def said(case: Case, rows: tuple[Message, ...]) -> Iterator[Finding]:
             yield Finding(
                 id=row.id,
                 severity=row.severity,
-                title=title_of(row, heard),
+                title=sentence(title_of(row, heard)),
                 detail=row.detail,
                 evidence=told(heard),
                 fix=fix_of(case, row, heard),

@@ -6,7 +6,18 @@ from collections.abc import Iterator
 
 from gpusetup.model import Event, Evidence, Finding, Fix, parsed
 from gpusetup.rules import ways
-from gpusetup.rules.case import Case, error, events, is_report, note, on, shown, told, warning
+from gpusetup.rules.case import (
+    Case,
+    error,
+    events,
+    has_nvidia,
+    is_report,
+    note,
+    on,
+    shown,
+    told,
+    warning,
+)
 
 
 def python_32bit(case: Case) -> Iterator[Finding]:
@@ -139,9 +150,15 @@ def glibc_too_old(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Use a newer distribution, or a container with one (a system's glibc is not "
                 "replaced)",
-                commands=("docker run --rm --gpus all -it ubuntu:24.04",),
+                commands=(f"docker run --rm {_with_gpus(case)}-it ubuntu:24.04",),
             ),
         )
+
+
+def _with_gpus(case: Case) -> str:
+    """What gives a container the GPUs: docker refuses it where there are none."""
+    without = has_nvidia(case) is False or case.snapshot.torch.backend == "cpu"
+    return "" if without else "--gpus all "
 
 
 GLIBC_FILES = ("libc.so", "libm.so", "libpthread.so", "libdl.so", "librt.so", "ld-linux")

@@ -192,8 +192,13 @@ def gpu_check_failed(case: Case) -> Iterator[Finding]:
         )
 
 
+CALLED_DEBUG = ("1.7.0",)
+"""Releases whose ordinary wheels say torch.version.debug: True (torch's issue 47003)."""
+
+
 def torch_debug_build(case: Case) -> Iterator[Finding]:
-    if case.snapshot.torch.debug:
+    version = case.snapshot.torch.version or ""
+    if case.snapshot.torch.debug and not version.startswith(CALLED_DEBUG):
         yield warning(
             "torch-debug-build",
             f"torch {case.snapshot.torch.version} is a debug build: many times slower",

@@ -122,7 +122,7 @@ def install_torch(case: Case, why: str = "") -> Fix:
     """Install the build that the resolver chose; what to change first where none fits."""
     build = chosen(case)
     if build is None:
-        return Fix(text=_nothing_fits(case))
+        return _nothing_fits(case)
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
     how = "`gpusetup install` does it and proves it, the other commands do the same by hand"
     if target_refuses(case):
@@ -133,11 +133,27 @@ def install_torch(case: Case, why: str = "") -> Fix:
     )
 
 
-def _nothing_fits(case: Case) -> str:
+def _nothing_fits(case: Case) -> Fix:
+    """What to change first."""
     advice = case.resolution.advice
     if advice is None:
-        return "No build of torch in the catalog fits this machine: `gpusetup resolve --explain`"
-    return f"No build of torch fits this machine; with {advice.change} {advice.to}: {advice.gives}"
+        return Fix(
+            text="No build of torch in the catalog fits this machine: `gpusetup resolve --explain`"
+        )
+    if advice.change == "driver":
+        why = f"No build of torch serves this driver; a newer one gives {advice.gives}. "
+        return driver(case, f"{why}Update it to {advice.to} or newer", advice.to)
+    text = f"No build of torch fits this machine; with {advice.change} {advice.to}: {advice.gives}"
+    if advice.change != "python":
+        return Fix(text=text)
+    return Fix(
+        text=f"{text}. Make an environment with that Python",
+        commands=(
+            command(case, "uv", "venv", "--python", advice.to, ".venv"),
+            command(case, "gpusetup", "install", "--venv", ".venv"),
+        ),
+        python=advice.to,
+    )
 
 
 def pip(case: Case, *words: str) -> str:

@@ -226,23 +226,30 @@ def _no_file(case: Case, event: Event, id: str) -> Finding:
         python=f" ({version})" if version else "",
     )
     lines = (shown(case, "python.version", f"Python {version}"),) if version else ()
+    if id == "python-no-wheel" and has_python_for(case, *_asked_of(case, event)):
+        title = f"The installer finds no wheel of {asked} for the Python that it runs in"
     return error(id, title, evidence=(*told((event,)), *lines), fix=_other_file(case, event, id))
 
 
 def _other_file(case: Case, event: Event, id: str) -> Fix:
     """Another index, or another Python: with the build that the resolver found."""
     if id == "python-no-wheel":
-        name, version, label = requirement(event.values.get("requirement", ""))
-        return other_python(case, torch_of(case, name, version), label)
+        return other_python(case, *_asked_of(case, event))
     if id == "no-wheel-for-platform" and ways.chosen(case) is None:
         return Fix(text=no_platform_way(case))
     return ways.install_torch(case, "Ask for what exists. ")
 
 
+def _asked_of(case: Case, event: Event) -> tuple[str | None, str | None]:
+    """The torch and the local label that a requirement is about."""
+    name, version, label = requirement(event.values.get("requirement", ""))
+    return torch_of(case, name, version), label
+
+
 def other_python(case: Case, version: str | None, label: str | None = None) -> Fix:
     """A Python that this torch has wheels for; or the torch that this Python has."""
     if has_python_for(case, version, label):
-        return _whole_python(case, version or "")
+        return _whole_python(case, version or "", label)
     python = python_for(case, version)
     build = ways.chosen(case)
     if version is None and case.snapshot.python.version and build is not None:
@@ -251,12 +258,11 @@ def other_python(case: Case, version: str | None, label: str | None = None) -> F
     text += f", which torch {version} has wheels for" if version else " and install there"
     if case.snapshot.python.version and build is not None and version not in (None, build.torch):
         text += f"; or loosen the pin: this Python has torch {build.torch} ({build.backend})"
-    words = ("--torch", version) if version else ()
     return Fix(
         text=f"{text}. The Python must be a 64-bit one",
         commands=(
             ways.command(case, "uv", "venv", "--python", python, ".venv"),
-            ways.command(case, "gpusetup", "install", "--venv", ".venv", *words),
+            _install_there(case, version, label),
         ),
         python=python,
     )
@@ -267,7 +273,23 @@ ASK_PYTHON = (
 )
 
 
-def _whole_python(case: Case, version: str) -> Fix:
+OLD_WHEELS = "https://download.pytorch.org/whl/torch_stable.html"
+
+
+def _install_there(case: Case, version: str | None, label: str | None) -> str:
+    """The command that installs a torch into `.venv`; one older than the catalog from its page."""
+    into = ("gpusetup", "install", "--venv", ".venv")
+    if version is None:
+        return ways.command(case, *into)
+    if _rows(case, version, None):
+        backend = ("--backend", label) if label and _rows(case, version, label) else ()
+        return ways.command(case, *into, "--torch", version, *backend)
+    exact = f"torch=={version}+{label}" if label else f"torch=={version}"
+    where = ("--python", ".venv", "--find-links", OLD_WHEELS)
+    return ways.command(case, "uv", "pip", "install", *where, exact)
+
+
+def _whole_python(case: Case, version: str, label: str | None) -> Fix:
     """The wheel is there for a 64-bit CPython: then the installer runs in another kind."""
     tag = python_tag(case) or ""
     return Fix(
@@ -277,7 +299,7 @@ def _whole_python(case: Case, version: str) -> Fix:
         commands=(
             ways.command(case, "python", "-c", ASK_PYTHON),
             ways.command(case, "uv", "venv", "--python", tag, ".venv"),
-            ways.command(case, "gpusetup", "install", "--venv", ".venv", "--torch", version),
+            _install_there(case, version, label),
         ),
         python=tag,
     )

@@ -1,0 +1,165 @@
+"""From a text to the reply: what the person who pasted it can read, believe and type."""
+
+from __future__ import annotations
+
+from gpusetup.answers import DoctorAnswer
+from gpusetup.catalog_file import load_catalog
+from gpusetup.commands.doctor_answer import document
+from gpusetup.model import Finding
+from gpusetup.render.markdown import doctor_markdown
+from gpusetup.report.read import read_report
+from gpusetup.rules.judge import diagnose
+
+
+def answer(text: str) -> DoctorAnswer:
+    return document(diagnose(read_report(text), load_catalog()), load_catalog())
+
+
+def root(text: str) -> Finding:
+    return next(finding for finding in answer(text).findings if finding.root)
+
+
+def quoted(text: str) -> list[str]:
+    return [line.text for line in root(text).evidence]
+
+
+def commands(text: str) -> tuple[str, ...]:
+    fix = root(text).fix
+    return fix.commands if fix else ()
+
+
+# --- evidence, titles -----------------------------------------------------------------------------
+
+
+def test_a_line_is_quoted_once_and_the_number_that_was_read_from_it_not_beside_it() -> None:
+    assert quoted("program: CUDA error: system not yet initialized") == [
+        "program: CUDA error: system not yet initialized"
+    ]
+    gsp = "[12.1] NVRM: Xid (PCI:0000:0b:00): 119, pid=7, name=x, Timeout waiting for RPC from GSP!"
+    assert len(quoted(gsp)) == 1
+
+
+def test_a_part_of_a_quoted_line_is_not_quoted_again() -> None:
+    lines = quoted(
+        "My GPU is an AMD RX 6800 XT\nAssertionError: Torch not compiled with CUDA enabled"
+    )
+    assert lines and not any(a != b and a in b for a in lines for b in lines)
+
+
+def test_a_sentence_begins_with_a_capital_and_a_packages_name_stays_as_it_is() -> None:
+    assert root("NVRM: GPU at 0000:01:00.0 has fallen off the bus.").title.startswith("The NVIDIA")
+    built = "flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"
+    assert root(f"ImportError: /x/site-packages/{built}").title.startswith("flash_attn")
+
+
+def test_an_unknown_driver_is_not_said_to_be_found() -> None:
+    image = "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4"
+    assert root(image).id == "driver-too-old" and "found" not in root(image).title
+    old = "The NVIDIA driver on your system is too old (found version 10010)."
+    assert root(f"RuntimeError: {old}").title.endswith("; this driver serves CUDA 10.1")
+
+
+def test_a_mac_of_which_no_gpu_is_known_is_only_called_a_mac() -> None:
+    text = "sys.platform: darwin\nAssertionError: Torch not compiled with CUDA enabled"
+    assert root(text).title == "This is a Mac: there is no CUDA"
+    text = "PyTorch version: 2.4.0\nOS: macOS 14.5 (arm64)\nAssertionError: Torch not compiled with CUDA enabled"
+    assert root(text).title == "This is a Mac with an Apple GPU: there is no CUDA"
+
+
+def test_a_busy_gpu_is_not_said_to_be_in_exclusive_mode_for_sure() -> None:
+    said = root("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable")
+    assert said.title.startswith("The GPU is busy, or in exclusive mode")
+
+
+# --- systems --------------------------------------------------------------------------------------
+
+
+def test_who_built_a_compiler_is_not_the_system_of_the_machine() -> None:
+    gcc = "built with cc (Ubuntu 11.4.0-1ubuntu1~22.04.2) 11.4.0"
+    assert read_report(f"{gcc}\nOS: none").os.name is None
+    assert read_report(f"{gcc}\nI am on Ubuntu 20.04 here").os.name == "Ubuntu 20.04"
+    assert read_report("gcc version 9.4.0 (Ubuntu 9.4.0-1ubuntu1)").os.name is None
+
+
+def test_a_list_item_ends_the_name_of_a_system() -> None:
+    asked = " - OS (e.g., Linux): Windows 10\n - How you installed PyTorch (`conda`, `pip`): pip"
+    assert read_report(f" - PyTorch Version (e.g., 1.0): 1.4\n{asked}").os.name == "Windows 10"
+
+
+def test_the_release_whose_wheels_call_themselves_debug_is_not_blamed_for_it() -> None:
+    text = "PyTorch version: {}\nIs debug build: True\nCUDA used to build PyTorch: 10.2"
+    ids = [finding.id for finding in answer(text.format("1.7.0")).findings]
+    assert "torch-debug-build" not in ids
+    ids = [finding.id for finding in answer(text.format("1.8.0")).findings]
+    assert "torch-debug-build" in ids
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+def test_a_windows_host_is_not_told_to_run_systemctl() -> None:
+    said = (
+        'Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'
+    )
+    text = f"OS: Microsoft Windows 11 Pro\ndocker: {said}"
+    assert commands(text)[0] == "wsl --update"
+    assert not any("sudo" in one for one in commands(text))
+    assert "WSL 2" in (fix.text if (fix := root(text).fix) else "")
+    assert "sudo systemctl restart docker" in commands(f"OS: Ubuntu 22.04\ndocker: {said}")
+
+
+def test_the_drivers_own_report_is_written_as_root_and_only_on_linux() -> None:
+    xid = "NVRM: Xid (PCI:0000:41:00): 74, pid=1, name=x, NVLink: fatal error detected on link 6"
+    assert commands(xid)[-1] == "sudo nvidia-bug-report.sh"
+    assert "sudo nvidia-bug-report.sh" not in commands(f"{xid}\nunder WSL2 on Windows 11")
+
+
+def test_a_machine_without_gpus_is_not_given_a_container_with_them() -> None:
+    libc = "/lib/x86_64-linux-gnu/libm.so.6: version `GLIBC_2.29' not found (required by /x/y.so)"
+    assert commands(libc) == ("docker run --rm --gpus all -it ubuntu:24.04",)
+    assert commands(f"{libc}\ntorch==2.1.0+cpu") == ("docker run --rm -it ubuntu:24.04",)
+
+
+def test_a_torch_older_than_the_catalog_is_installed_from_its_own_page() -> None:
+    missing = "ERROR: No matching distribution found for torch==1.4.0+cpu"
+    finding = root(f"Python version: 3.8.2\nERROR: Could not find a version that satisfies the "
+                   f"requirement torch==1.4.0+cpu (from versions: 0.1.2)\n{missing}")  # fmt: skip
+    assert finding.title.startswith("The installer finds no wheel of torch==1.4.0+cpu")
+    assert finding.fix and finding.fix.commands[-1].endswith("torch_stable.html torch==1.4.0+cpu")
+
+
+def test_a_text_of_uv_is_answered_with_uv() -> None:
+    solver = "  × No solution found when resolving dependencies:\n  ╰─▶ Because torch==2.4.1 needs"
+    text = f"$ cd /home/x/.venv/\n{solver} triton==3.0.0 and you require triton==3.1.0"
+    assert commands(text) and all(one.startswith("uv ") for one in commands(text))
+
+
+def test_a_driver_that_no_build_serves_is_to_be_updated_and_a_python_to_be_made() -> None:
+    old = "PyTorch version: 1.7.1+cpu\nIs CUDA available: False\nOS: Microsoft Windows 10 Pro\n"
+    fix = root(f"{old}GPU models: GPU 0: GeForce MX250\nNvidia driver version: 441.22").fix
+    assert fix and fix.min_driver and f"Update it to {fix.min_driver} or newer" in fix.text
+    line = "ImportError: libcudnn.so.7: cannot open shared object file: No such file or directory"
+    fix = root(f"Python version: 2.7\nOS: Ubuntu 16.04\n{line}").fix
+    assert fix and fix.commands[0].startswith("uv venv --python 3.") and fix.python
+
+
+def test_a_program_that_is_not_torch_is_not_only_told_of_torch() -> None:
+    said = "failed to initialize CUDA: CUDA driver version is insufficient for CUDA runtime version"
+    fix = root(f"ggml_cuda_init: {said}\ndriver version: 515.65.01").fix
+    assert fix and "the program's build for an older CUDA" in fix.text
+    fix = root(f"PyTorch version: 2.5.1+cu124\n{said}\ndriver version: 515.65.01").fix
+    assert fix and "program" not in fix.text
+
+
+def test_code_in_a_command_is_quoted_as_one_reads_it() -> None:
+    text = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+    assert commands(f"OS: Ubuntu 22.04\n{text}")[0].startswith('python -c "import torch; ')
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_a_list_of_other_findings_stands_apart_from_a_code_block() -> None:
+    lines = doctor_markdown(answer("NCCL WARN Cuda failure 'invalid device function'")).splitlines()
+    listed = [i for i, line in enumerate(lines) if line.startswith("- ")]
+    assert listed and not lines[listed[0] - 1].startswith("`")
