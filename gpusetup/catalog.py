@@ -200,20 +200,31 @@ def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
 
 
 def _with_kernels(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
-    torch, on = snapshot.torch, snapshot.os
-    if torch.kernels is not None or not (
-        torch.version and torch.backend and on.family and on.machine
-    ):
+    """The kernels of the installed build; where the platform is unknown, all that it has on any."""
+    torch = snapshot.torch
+    if torch.kernels is not None or not (torch.version and torch.backend):
         return snapshot
-    row = catalog.row_of(torch.version, torch.backend, on.family, on.machine)
-    if row is None:
+    rows = _rows_of(snapshot, catalog, torch.version.partition("+")[0])
+    if not rows:
         return snapshot
-    kernels = (*row.kernels, *row.ptx)
+    kernels = tuple(dict.fromkeys(kernel for row in rows for kernel in (*row.kernels, *row.ptx)))
     value = " ".join(kernels) or "none (CPU build)"
     return replace(
         snapshot,
-        torch=replace(torch, kernels=kernels, cuda=torch.cuda or row.cuda),
+        torch=replace(torch, kernels=kernels, cuda=torch.cuda or rows[0].cuda),
         readings=(*snapshot.readings, Reading(subject="torch.kernels", source=SOURCE, value=value)),
+    )
+
+
+def _rows_of(snapshot: Snapshot, catalog: Catalog, public: str) -> tuple[TorchBuild, ...]:
+    """The rows of the installed torch on this platform, as far as that is known."""
+    backend, on = snapshot.torch.backend, snapshot.os
+    return tuple(
+        row
+        for row in catalog.builds
+        if (row.torch, row.backend, row.channel) == (public, backend, "pytorch")
+        and on.family in (None, row.os)
+        and on.machine in (None, row.machine)
     )
 
 

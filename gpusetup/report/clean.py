@@ -88,6 +88,7 @@ def cleaned(text: str) -> list[str]:
 
 
 def _characters(text: str) -> str:
+    text = _unquoted(text)
     if not text.isascii():
         text = text.translate(ASCII_FORMS)
     text = BREAKS.sub("\n", text)
@@ -97,6 +98,23 @@ def _characters(text: str) -> str:
     if "<" in text:
         text = TAGS.sub("", LINE_TAGS.sub("\n", text))
     return _entities(text) if "&" in text else text
+
+
+SPACES_QUOTED = ("%20", "%0A", "%0a")
+
+
+def _unquoted(text: str) -> str:
+    """A text that came through an address bar; one that only holds addresses stays as it is.
+
+    >>> _unquoted("RuntimeError%3A%20CUDA%20error%0A"), _unquoted("see http://a/b%20c now")
+    ('RuntimeError: CUDA error\\n', 'see http://a/b%20c now')
+    """
+    quoted = sum(map(text.count, SPACES_QUOTED)) if "%" in text else 0
+    if quoted == 0 or quoted <= text.count(" ") + text.count("\n"):
+        return text
+    from urllib.parse import unquote
+
+    return unquote(text)
 
 
 def _entities(text: str) -> str:

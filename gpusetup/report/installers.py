@@ -21,6 +21,8 @@ INLINE = (
     (re.compile(r"(?<!\S)\+ (torch\w*|nvidia-[\w-]+|triton|numpy)==(\d[\w.+]*)"), "uv"),
     (re.compile(r"\b(torchvision|torchaudio|xformers|torch) (\d[\w.+]*) (?:requires|has requirement) "), None),
     (re.compile(r"but you(?:'ll)? have (torch\w*|numpy) (\d[\w.+]*\w)"), None),
+    (re.compile(r"(?<!\S)(torchvision|torchaudio) (\d[\w.+]*\w) @(?=[/A-Z])"), None),
+    (re.compile(r'"(torchvision|torchaudio|xformers|numpy|triton)" ?: ?"(\d[\w.+]*\w)"'), None),
     (re.compile(r"Name: (torch\w*|triton|numpy|xformers) Version: (\d[\w.+]*)"), "pip"),
     (re.compile(r"\b(torchvision|torchaudio|triton|numpy|xformers|nvidia-[\w-]+)-(\d[\w.+]*\w)(?= |$)"), "installed"),
 )  # fmt: skip

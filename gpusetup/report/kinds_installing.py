@@ -60,7 +60,11 @@ BUILDS = kinds(
         "nvcc torch module needs",
         "The detected CUDA version (A) mismatches the version that was used to compile PyTorch (B)",
     ),
-    ("cuda-toolkit-missing", "path", "CUDA_HOME environment variable is not set; nvcc not found"),
+    (
+        "cuda-toolkit-missing",
+        "path who",
+        "CUDA_HOME environment variable is not set; nvcc not found",
+    ),
     (
         "build-isolation-no-torch",
         "package",
@@ -72,6 +76,13 @@ BUILDS = kinds(
         "the arch flags that an extension was built with (detectron2's table)",
     ),
     ("compiler-too-new", "compiler", "unsupported GNU version! gcc versions later than N"),
+    ("no-gpu-at-build", "", "_get_cuda_arch_flags: IndexError: no GPU, and no architectures named"),
+    ("ninja-missing", "", "Ninja is required to load C++ extensions"),
+    (
+        "cxx-standard",
+        "needs who",
+        "C++17 or later compatible compiler is required; unrecognized option -std=c++17",
+    ),
     ("compiler-missing", "compiler", "Microsoft Visual C++ 14.0 or greater is required"),
     (
         "triton-missing-windows",

@@ -25,6 +25,16 @@ LIBRARIES = kinds(
     ("mkl-version-mismatch", "symbol", "undefined symbol: iJIT_NotifyEvent; INTEL MKL ERROR"),
     ("glibc-too-old", "needed library", "version `GLIBC_2.28' not found"),
     ("musl-libc", "library", "Error loading shared library; Error relocating: Alpine"),
+    (
+        "extension-not-built",
+        "module cache",
+        "No module named 'mmcv._ext': the compiled part of a package is not there",
+    ),
+    (
+        "backport-in-the-way",
+        "package module",
+        "module 'enum' has no attribute 'IntFlag': the package enum34 hides Python's own",
+    ),
     ("openmp-twice", "", "OMP: Error #15: libiomp5md.dll already initialized"),
     ("static-tls", "library", "cannot allocate memory in static TLS block"),
     (
@@ -36,7 +46,7 @@ LIBRARIES = kinds(
     ("pagefile-too-small", "dll", "[WinError 1455]"),
     (
         "extension-abi-mismatch",
-        "module symbol library built_torch built_cuda torch",
+        "module symbol library built_torch built_cuda torch cache",
         "undefined symbol with c10/at in it; xFormers was built for",
     ),
     (
@@ -107,6 +117,11 @@ CUDA = kinds(
     ),
     ("cuda-fork-reinit", "", "Cannot re-initialize CUDA in forked subprocess"),
     ("ptx-unsupported", "", "the provided PTX was compiled with an unsupported toolchain (222)"),
+    (
+        "gpu-too-old-for-flash-attention",
+        "needs",
+        "FlashAttention only supports Ampere GPUs or newer",
+    ),
     (
         "jit-arch-rejected",
         "compiler arch",

@@ -38,7 +38,11 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.version", "your installed torch==", rf"Your installed torch=={TORCH} does not include kernels", SURE),
     saying("torch.version", "you'll have torch", rf"you'll have torch {TORCH}\b", SURE),
     saying("torch.version", "torch", rf"\bPython-\d\.\d+\.\d+\S* torch-{TORCH}", SURE),
-    saying("torch.version", "torch", rf"\btorch(?:\.__version__| version)\)?\W{{1,60}}{TORCH}(?![\w.])", USUAL),
+    saying("torch.version", "torch", rf"\btorch(?:\.__version__| version)\)?(?! ?(?:[<>~!]=?|==))\W{{1,60}}{TORCH}(?![\w.])", USUAL),
+    saying("torch.version", '"torch"', rf'"torch" ?: ?"{TORCH}"', USUAL),
+    saying("torch.version", "torch is ", rf"\b(?:py)?torch is {TORCH} \(py3", USUAL),
+    saying("torch.version", "/cu", rf"\btorch {TORCH}/cu\d{{2,3}}\b", HINT),
+    saying("torch.backend", "/cu", r"\btorch \d{1,2}\.\d{1,2}\.\d{1,2}/(cu\d{2,3})\b", HINT),
     saying("torch.version", "torch", rf"(?<!for: )(?<!build )(?<!compile )\bPyTorch(?: version)?[ :=v]{{1,4}}{TORCH}(?= |,|$|\)|;)(?! with CUDA)", HINT),
     saying("torch.version", "torch", rf"\bPyTorch {{1,24}}{TORCH} @", SURE),
     saying("torch.version", "pytorch version (gpu?)", rf"PyTorch version \(GPU\?\): {TORCH}", SURE),
@@ -47,7 +51,9 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.version", "pytorch", rf"(?<!for: )(?<!build )(?<!compile )\bPyTorch(?: version)?[ :=*`]{{1,6}}{TORCH}(?=[ `,;)]|$)(?! with CUDA)", HINT),
     saying("torch.version", "pytorch version (", r"\bPyTorch version \((?:e\.g\.|if)[^)]{0,24}\)[ :=*`]{1,6}(\d{1,2}\.\d{1,2}\.\d{1,2}(?:\+\w{3,6})?)(?=[ `,;)]|$)", HINT),
     saying("torch.version", "torch.version", rf"\btorch\.version[ =:]{{1,4}}{TORCH}(?=[ `,;)]|$)", HINT),
-    saying("torch.version", "torch", rf"(?<![\w./=-])(?<!install )(?:Py)?[Tt]orch[ :]{{1,3}}v?(\d{{1,2}}\.\d{{1,2}}\.\d{{1,2}}\+(?:{BACKEND[1:-1]}))\b", HINT),
+    saying("torch.version", "torch", rf"(?<![\w./=-])(?<!install )(?:Py)?[Tt]orch[ :-]{{1,3}}v?(\d{{1,2}}\.\d{{1,2}}\.\d{{1,2}}\+(?:{BACKEND[1:-1]}))\b(?!-)", HINT),
+    saying("torch.version", "'pytorch'", rf"'PyTorch': '{TORCH}'", USUAL),
+    saying("torch.version", "pytorch_version:", rf"\bpyTorch_version: {TORCH}", USUAL),
     saying("torch.version", "already satisfied: torch", rf"already satisfied: torch(?:[=<>!~]\S{{1,30}})? in .{{3,200}}? \({TORCH}\)", USUAL),
     saying("torch.version", "successfully installed", rf"Successfully installed .{{0,700}}?\btorch-{TORCH}(?= |$)", USUAL),
     saying("torch.version", "torch-", rf"torch-{TORCH}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success", HINT),
@@ -56,8 +62,16 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.version", "for pytorch", rf"(?:running|built|using) (?:on|with|for)? ?(?:py)?torch {TORCH}\b", GUESS),
     saying("torch.cuda_available", "pytorch version (gpu?)", r"PyTorch version \(GPU\?\): \S+ \(True\)", SURE, value=True),
     saying("torch.cuda_available", "pytorch version (gpu?)", r"PyTorch version \(GPU\?\): \S+ \(False\)", SURE, value=False),
+    saying("torch.cuda_available", "pytorch version: ", r"PyTorch version: \S{3,40} \(GPU\)", SURE, value=True),
     saying("torch.cuda_available", "available", r"(?:CUDA|GPU) available\??\W{1,24}True\b", SURE, value=True),
     saying("torch.cuda_available", "available", r"(?:CUDA|GPU) available\??\W{1,24}False\b", SURE, value=False),
+    saying("torch.cuda_available", "cuda: - gpu:", r"(?:\* )?CUDA: - GPU: .{0,600}?- available: True\b", SURE, value=True),
+    saying("torch.cuda_available", "cuda: - gpu:", r"(?:\* )?CUDA: - GPU: .{0,600}?- available: False\b", SURE, value=False),
+    saying("torch.cuda_available", "cuda: gpu:", r"\bcuda: GPU: .{0,600}?\bavailable: True\b", SURE, value=True),
+    saying("torch.cuda_available", "cuda: gpu:", r"\bcuda: GPU: .{0,600}?\bavailable: False\b", SURE, value=False),
+    saying("torch.cuda", "available: true", r"\bCUDA: (?:- )?GPU: .{0,600}?\bavailable: True (?:- )?version: (\d{1,2}\.\d)\b", SURE),
+    saying("torch.cuda_available", "gpu available yes", r"GPU available Yes\b", SURE, value=True),
+    saying("torch.cuda_available", "gpu available no", r"GPU available No: torch\.cuda", SURE, value=False),
     saying("torch.cuda_available", "is_available", r"cuda\.is_available(?:\(\))?\)?\W{0,12}(?:(?:returns?|returned|gives?|prints?|is)[: ]{1,2})?True\b", SURE, value=True),
     saying("torch.cuda_available", "is_available", r"cuda\.is_available(?:\(\))?\)?\W{0,12}(?:(?:returns?|returned|gives?|prints?|is)[: ]{1,2})?False\b", SURE, value=False),
     saying("torch.cuda_available", "cuda.is_available", IN_PROSE, HINT, value=False),
@@ -75,6 +89,8 @@ ROWS: tuple[Saying, ...] = (
     saying("python.version", "python-", r"\bPython-(\d\.\d{1,2}\.\d{1,2})\b", SURE),
     saying("python.version", "python", r"(?<![\w>=.])Python[: ]{1,24}(\d\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
     saying("python.version", "python version", rf"(?<!different )python[_ ]version\W{{1,24}}{PYTHON}\b(?! Requires-Python)", SURE),
+    saying("python.version", '"python"', rf'"python" ?: ?"{PYTHON}"', USUAL),
+    saying("torch.cuda", "_cudnn", r"py\d\.\d{1,2}_cuda(\d{1,2}\.\d)(?:\.\d+)?_cudnn", USUAL),
     saying("python.version", "python version (", rf"Python version \((?:e\.g\.|if)[^)]{{0,24}}\)[ :*`]{{1,6}}{PYTHON}\b", USUAL),
     saying("python.version", "your python:", rf"Your python: python[= ]{{1,3}}{PYTHON}\b", SURE),
     saying("python.version", "python", r"(?<![\w-])python ?v?(3\.\d{1,2}\.\d{1,2})\b(?!/)", HINT),
@@ -102,6 +118,9 @@ ROWS: tuple[Saying, ...] = (
     saying("os.family", "sys.platform", r"sys\.platform\W{1,24}linux", SURE, value="linux"),
     saying("os.family", "sys.platform", r"sys\.platform\W{1,24}win32", SURE, value="windows"),
     saying("os.family", "sys.platform", r"sys\.platform\W{1,24}darwin", SURE, value="macos"),
+    saying("os.family", "operating system", r"\bOperating [Ss]ystem\W{1,6}Windows\b", USUAL, value="windows"),
+    saying("os.family", "operating system", r"\bOperating [Ss]ystem\W{1,6}Linux\b", USUAL, value="linux"),
+    saying("os.family", "operating system", r"\bOperating [Ss]ystem\W{1,6}mac ?OS\b", USUAL, value="macos"),
     saying("os.family", "platform: ", r"Platform: Linux-", USUAL, value="linux"),
     saying("os.family", "platform: ", r"Platform: Windows-", USUAL, value="windows"),
     saying("os.family", "platform: ", r"Platform: macOS-", USUAL, value="macos"),
@@ -214,6 +233,7 @@ def detectron(text: Text) -> Iterator[Fact]:
     if "gpu 0" not in text.low:
         return
     for number, line in enumerate(text.lines):
+        line = line.rpartition(" - INFO - ")[2] if " - INFO - " in line[:120] else line
         found = TABLE.match(line.strip()) if "GPU 0" in line and "UUID" not in line else None
         if found and ("," in found.group(1) or "arch=" in line):
             capability = Capability.parse(found.group(3)) if found.group(3) else None
@@ -227,17 +247,18 @@ def detectron(text: Text) -> Iterator[Fact]:
 
 NAME = r"((?:NVIDIA |Nvidia |nvidia )?(?:GeForce|Quadro|Tesla|TITAN|Titan|RTX|GTX|GRID|[AHLBVT]\d{1,3}0?0?|GH200|GB\d{2,3})[\w .-]{0,40}?)"  # fmt: skip
 STARTED = (
+    re.compile(rf"'GPU (\d)(?:,\d{{1,2}}){{0,15}}': '{NAME}'()"),
     re.compile(rf"CUDA:(\d) \({NAME}, (\d{{3,6}})(?:\.\d+)?(?:MiB|MB)\)"),
     re.compile(rf"Device:? cuda:(\d) {NAME}(?= :|$| VAE)()"),
     re.compile(rf"Using GPU (\d) \({NAME}\) of compute capability (\d\.\d) with"),
     re.compile(rf"device[ =]{{1,3}}?'?cuda:(\d)'?.{{0,20}}name='{NAME}'()"),
     re.compile(rf"get_device_name\((?:0|device)?\)\)?\W{{1,10}}?(){NAME}(?=['\"\n]|$| >>>)()"),
     re.compile(rf"gpu\.name: ?(){NAME}(?=$| )()"),
-    re.compile(rf"GPU(?: name)?(?: is)?: ()(?:NVIDIA )?{NAME}(?=$| \(| ,|;)()"),
+    re.compile(rf"GPU(?: (?:name|type|model))?(?: is)?: ()(?:NVIDIA )?{NAME}(?=$| \(| ,|;| - )()"),
 )
 
 
-STARTED_WORDS = ("cuda:", "using gpu", "gpu.name", "gpu name", "get_device_name")
+STARTED_WORDS = ("'gpu 0", "cuda:", "using gpu", "gpu.name", "gpu name", "gpu type", "gpu model", "get_device_name")  # fmt: skip
 PROPERTIES = re.compile(r"CudaDeviceProperties\(name='([^']{3,60})', major=(\d{1,2}), minor=(\d), total_memory=(\d{3,7})MB")  # fmt: skip
 
 
@@ -295,7 +316,7 @@ def devices(text: Text) -> Iterator[Fact]:
 
 
 ALONE = re.compile(
-    r"^(?:GPU ?\d{0,2}:? ?|[-*] ?|Graphics card: ?)?((?:NVIDIA )?(?:GeForce |Quadro |Tesla |TITAN |RTX |GTX |GRID |[AHLBV]\d{2,3}\b)[\w .-]{1,44}?)(?: (?:with|@) .{1,20})?$",
+    r"^(?:GPU ?\d{0,2}:? ?|[-*] ?|Graphics card: ?)?((?:NVIDIA )?(?:GeForce |Quadro |Tesla |TITAN |RTX |GTX |GRID |[AHLBV]\d{2,3}\b)[\w .-]{0,44}?)(?: (?:with|@) .{1,20})?$",
     re.I,
 )
 

@@ -48,6 +48,7 @@ ROWS = (
         "cuda-toolkit-missing",
         "nvcc",
         r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} is not recognized|command not found: nvcc|nvcc was not found|Command 'nvcc' not found",
+        who="shell",
     ),
     row(
         "cuda-toolkit-missing",
@@ -63,6 +64,7 @@ ROWS = (
         "cuda-toolkit-missing",
         "nvcc",
         r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)",
+        who="shell",
     ),
     row(
         "cuda-toolkit-missing",
@@ -122,6 +124,36 @@ ROWS = (
         "compiler-too-new",
         "unsupported microsoft visual studio",
         r"unsupported Microsoft Visual Studio version",
+    ),
+    row(
+        "no-gpu-at-build",
+        "_get_cuda_arch_flags",
+        r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
+    ),
+    row("ninja-missing", "ninja is required to load"),
+    row(
+        "cxx-standard",
+        "compatible compiler is required to use",
+        r"C\+\+(?P<needs>1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)",
+        who="build",
+    ),
+    row(
+        "cxx-standard",
+        "you need c++",
+        r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch",
+        who="build",
+    ),
+    row(
+        "cxx-standard",
+        "-std=",
+        r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)",
+        who="compiler",
+    ),
+    row(
+        "cxx-standard",
+        "is not defined for option 'std'",
+        r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'",
+        who="nvcc",
     ),
     row("compiler-missing", "visual c++", r"Microsoft Visual C\+\+ 14\.\d or greater is required"),
     row(

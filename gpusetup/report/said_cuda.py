@@ -50,7 +50,12 @@ ROWS = (
         "not linked with support for cuda",
         r"PyTorch is not linked with support for cuda",
     ),
-    row("cuda-unavailable", "select_device(", r"File .{0,280}\bselect_device\("),
+    row(
+        "cuda-unavailable",
+        "cuda unavailable",
+        r"CUDA unavailable, invalid device \S{1,12} requested",
+    ),
+    row("cuda-unavailable", "select_device(", r"\bselect_device\([\w.]{1,30}"),
     row("no-hip-gpus", "no hip gpus are available"),
     row(
         "no-xpu",
@@ -188,6 +193,11 @@ ROWS = (
         "torch.cuda.is_available() is false",
         r"deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False",
     ),
+    row(
+        "gpu-too-old-for-flash-attention",
+        "flashattention only supports",
+        r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
+    ),
     row("ptx-unsupported", "unsupported toolchain"),
     row(
         "ptx-unsupported",
@@ -310,6 +320,7 @@ ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (100, "cudaErrorNoDevice", ("no cuda-capable device is detected", "cuda_error_no_device", "no nvidia devices detected by library")),
     (101, "cudaErrorInvalidDevice", ("invalid device ordinal", "cuda_error_invalid_device")),
     (102, "cudaErrorDeviceNotLicensed", ("valid grid license", "cuda_error_device_not_licensed")),
+    (200, "cudaErrorInvalidKernelImage", ("device kernel image is invalid",)),
     (209, "cudaErrorNoKernelImageForDevice", ("no kernel image is available",)),
     (214, "cudaErrorECCUncorrectable", ("uncorrectable ecc error", "cuda_error_ecc_uncorrectable")),
     (217, "cudaErrorPeerAccessUnsupported", ("peer access is not supported",)),

@@ -13,6 +13,12 @@ from gpusetup.report.said_libraries import TORCH_LIBRARY
 TORCH_SYMBOL = (
     r"(?:_ZN?K?\w{0,8}(?:c10|2at|3c10|5torch|caffe2|torch|at)\w*|\w*(?:c10|torch|Tensor)\w*)"
 )
+COMPILED_MODULE = (
+    r"(?:MultiScaleDeformableAttention|MinkowskiEngineBackend|tinycudann_bindings|pointnet2_cuda|iou3d_nms_cuda"
+    r"|flash_attn_(?:2_|3_)?cuda|selective_scan_cuda|causal_conv1d_cuda|fused_layer_norm_cuda|amp_C"
+    r"|exllama_kernels|exllamav2_kernels|exllamav2_ext|quant_cuda|awq_ext|_gridencoder|_raymarching)"
+)
+"""The compiled modules of packages that a plain import shows by name (their setup files)."""
 STDLIB = "(?:" + "|".join(sorted(MODULES, key=len, reverse=True)) + ")"
 
 COMPANIONS = (
@@ -98,6 +104,21 @@ EXTENSIONS = (
     ),
     row(
         "extension-abi-mismatch",
+        "torch_extensions",
+        r"(?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}(?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so: undefined symbol:? (?P<symbol>\w+)",
+    ),
+    row(
+        "extension-abi-mismatch",
+        "undefined symbol",
+        rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
+    ),
+    row(
+        "extension-abi-mismatch",
+        "cuda undefined symbol",
+        r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
+    ),
+    row(
+        "extension-abi-mismatch",
         "symbol not found",
         rf"dlopen\((?:[^()]{{0,200}}/)?(?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})(?:\.[\w-]{{1,40}}){{0,3}}, \w{{1,10}}\): Symbol not found: (?P<symbol>{TORCH_SYMBOL})",
         unless=r"torch(?:audio|vision)[/\\]|_torch_sox",
@@ -137,7 +158,62 @@ EXTENSIONS = (
     row("openmp-twice", "libiomp5md.dll already initialized"),
 )
 
+NOT_BUILT = (
+    row(
+        "extension-not-built",
+        "mmcv cuda compiler: not available",
+        r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available",
+        module="mmcv",
+    ),
+    row(
+        "extension-not-built",
+        "no module named",
+        r"No module named ['\"]?(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})(?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b",
+    ),
+    row(
+        "extension-not-built",
+        "no module named",
+        rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
+    ),
+    row(
+        "extension-not-built",
+        "cannot import name",
+        r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
+    ),
+    row(
+        "extension-not-built",
+        "name '_c' is not defined",
+        r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
+    ),
+    row(
+        "extension-not-built",
+        "torch_extensions",
+        r"(?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}(?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so: cannot open shared object file",
+    ),
+)
+
 IMPORTS = (
+    row(
+        "backport-in-the-way",
+        "intflag",
+        r"module 'enum' has no attribute 'IntFlag'",
+        package="enum34",
+        module="enum",
+    ),
+    row(
+        "backport-in-the-way",
+        "_abc_registry",
+        r"type object 'Callable' has no attribute '_abc_registry'",
+        package="typing",
+        module="typing",
+    ),
+    row(
+        "backport-in-the-way",
+        "_classvar",
+        r"module 'typing' has no attribute '_ClassVar'",
+        package="dataclasses",
+        module="dataclasses",
+    ),
     row("torch-missing", "no module named", r"No module named ['\"]?torch['\"]?(?![\w.])"),
     row("torch-missing", "package 'torch' is not", r"Package 'torch' is not installed"),
     row("torch-missing", "not found: torch", r"Package\(s\) not found: torch\b"),
@@ -220,4 +296,4 @@ IMPORTS = (
     ),
 )
 
-ROWS = (*COMPANIONS, *EXTENSIONS, *IMPORTS)
+ROWS = (*COMPANIONS, *EXTENSIONS, *NOT_BUILT, *IMPORTS)

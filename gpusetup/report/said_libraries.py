@@ -17,6 +17,9 @@ CUDA_LIBRARY = (
 TORCH_LIBRARY = r"lib(?:torch\w*|c10\w*|caffe2\w*)"
 
 
+WHISPER = r"(?:whisper|ctranslate2)"
+CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
+
 LOADER = (
     row(
         "cuda-lib-missing",
@@ -51,6 +54,18 @@ LOADER = (
         "cuda-lib-missing",
         "could not load library",
         r"Could not load library (?P<library>cu\w+\.dll)",
+    ),
+    row(
+        "cuda-lib-missing",
+        "could not load library",
+        rf"{WHISPER}.{{0,900}}?{CUDNN_8}",
+        module="ctranslate2",
+    ),
+    row(
+        "cuda-lib-missing",
+        "could not load library",
+        rf"{CUDNN_8}.{{0,900}}?{WHISPER}",
+        module="ctranslate2",
     ),
     row(
         "cuda-lib-missing",

@@ -25,7 +25,6 @@ from gpusetup.rules.case import (
     gpus,
     is_cuda_build,
     is_report,
-    on,
     one_of,
     readable,
     serving,
@@ -257,10 +256,6 @@ def _gpu_lines(known: list[Gpu]) -> tuple[Evidence, ...]:
 
 
 def _rebuild(case: Case, module: str) -> Fix:
-    listed = sorted({g.compute_capability for g in gpus(case) if g.compute_capability})
-    arches = ";".join(str(capability) for capability in listed)
-    name = "TORCH_CUDA_ARCH_LIST"
-    setting = f"set {name}={arches}" if on(case, "windows") else f'export {name}="{arches}"'
     from gpusetup.rules.distributions import distribution_of
 
     anew = ("install", "--no-build-isolation", "--no-deps", ways.anew(case), "--no-cache-dir")
@@ -268,7 +263,7 @@ def _rebuild(case: Case, module: str) -> Fix:
     return Fix(
         text="Build the extension anew for this GPU (or install its wheel for a newer release)",
         commands=(
-            *((setting,) if arches else ()),
+            *ways.build_for(case),
             *((ways.pip(case, *anew, source),) if source else ()),
         ),
     )

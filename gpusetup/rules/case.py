@@ -234,9 +234,9 @@ BESIDE_THE_POINT = (
 """Events that explain no failure by themselves."""
 
 
-def says_nothing_else(case: Case) -> bool:
-    """Whether no message of a failure stands in a text."""
-    return all(event.kind in BESIDE_THE_POINT for event in case.snapshot.events)
+def says_nothing_else(case: Case, *but: str) -> bool:
+    """Whether no message of a failure stands in a text, but these kinds."""
+    return all(event.kind in (*BESIDE_THE_POINT, *but) for event in case.snapshot.events)
 
 
 def is_report(case: Case) -> bool:

@@ -170,6 +170,15 @@ CODES: dict[int, Code] = {
 }
 """cuInit's answer -> what it means. 30 is the runtime's older number for 999."""
 
+UNKNOWN_LATER = Code(
+    id=UNKNOWN_ERROR.id,
+    title="A CUDA call failed after CUDA had started: unknown error ({code})",
+    text="Look for an Xid of that time in the kernel's log; without one run it again with "
+    "CUDA_LAUNCH_BLOCKING=1, so that the failing call is the one that is named",
+    linux=("sudo dmesg -T | grep -i xid", "export CUDA_LAUNCH_BLOCKING=1"),
+)
+"""999 of a program that saw its GPU: nothing keeps CUDA from starting."""
+
 OTHER_CODE = Code(
     id="cuda-init-failed",
     title="CUDA does not start: cuInit answers {code}",
@@ -241,6 +250,8 @@ def cuda_init_answer(case: Case) -> Iterator[Finding]:
     if not api.init_code or case.other_host or not _code_says_something(case):
         return
     row = CODES.get(api.init_code, OTHER_CODE)
+    if row is UNKNOWN_ERROR and case.snapshot.torch.cuda_available:
+        row = UNKNOWN_LATER
     said = told(tuple(e for e in events(case, "cuda-error") if _code_of(e) == api.init_code))
     answer = shown(
         case, "cuda_api.init_code", f"cuInit: {api.init_code} {api.init_name or ''}".rstrip()

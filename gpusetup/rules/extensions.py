@@ -6,7 +6,18 @@ from collections.abc import Iterator
 
 from gpusetup.model import Event, Evidence, Finding, Fix, parsed
 from gpusetup.rules import ways
-from gpusetup.rules.case import Case, cuda_needed, error, events, on, shown, told
+from gpusetup.rules.case import (
+    Case,
+    cuda_needed,
+    error,
+    events,
+    note,
+    on,
+    says_nothing_else,
+    shown,
+    told,
+)
+from gpusetup.rules.compiled import forget
 from gpusetup.rules.distributions import PIN_THEIR_TORCH, PYG, distribution_of
 from gpusetup.rules.messages import Message, said
 
@@ -64,6 +75,9 @@ def extension_abi_mismatch(case: Case) -> Iterator[Finding]:
     if not heard:
         return
     values = _most_telling(heard).values
+    if values.get("library", "").startswith("libc10_cuda"):
+        yield _without_cuda(case, heard)
+        return
     module = values.get("module") or "A compiled extension"
     built = " and CUDA ".join(v for v in (values.get("built_torch"), values.get("built_cuda")) if v)
     torch = case.snapshot.torch.version or values.get("torch")
@@ -79,7 +93,35 @@ def extension_abi_mismatch(case: Case) -> Iterator[Finding]:
             text=f"Install the release of it that is made for {beside} (its own table says which), "
             "or build it anew against this torch",
             commands=_extension_anew(case, values.get("module"), torch),
+        )
+        if not values.get("cache")
+        else _empty_cache(case, values["cache"]),
+    )
+
+
+def _without_cuda(case: Case, heard: tuple[Event, ...]) -> Finding:
+    """Only torch's CUDA builds have libc10_cuda: an extension for CUDA found none."""
+    way = ways.install_torch(case, "`None` is a CPU build: then replace it. ")
+    return error(
+        "extension-abi-mismatch",
+        "A CUDA extension finds no libc10_cuda.so: the installed torch is a CPU build, or is not "
+        "imported before it",
+        detail="Every CUDA build of torch has that library, no CPU build does; an extension finds "
+        "it only in a process that has imported torch.",
+        evidence=told(heard),
+        fix=Fix(
+            text="See which torch is there. " + way.text,
+            commands=(ways.command(case, "python", *ASK_TORCH), *way.commands),
         ),
+    )
+
+
+def _empty_cache(case: Case, cache: str) -> Fix:
+    """What torch built by itself on the first call lies there until somebody deletes it."""
+    return Fix(
+        text="torch built it on the first call and keeps it there: delete it, so that the next "
+        "call builds it for the torch and the sources of today",
+        commands=(forget(case, cache),),
     )
 
 
@@ -225,6 +267,10 @@ def toolkit_missing(case: Case) -> Iterator[Finding]:
     heard = events(case, "cuda-toolkit-missing")
     if not heard:
         return
+    # A torch that sees its GPU needs no nvcc: that a shell has none is no failure then.
+    idle = all(e.values.get("who") == "shell" for e in heard)
+    idle = idle and says_nothing_else(case, "cuda-toolkit-missing")
+    make = note if idle and case.snapshot.torch.cuda_available else error
     cuda = cuda_needed(case.snapshot.torch)
     minor = ".".join(cuda.split(".")[:2]) if cuda else None
     conda = case.snapshot.conda.prefix or case.installer == "conda"
@@ -235,7 +281,7 @@ def toolkit_missing(case: Case) -> Iterator[Finding]:
     }
     ask = () if minor else (ways.command(case, "python", *ASK_TORCH),)
     home = ("export CUDA_HOME=$CONDA_PREFIX",) if conda else _toolkit_home(case, minor)
-    yield error(
+    yield make(
         "cuda-toolkit-missing",
         "A build of CUDA code finds no toolkit: CUDA_HOME is not set and nvcc is not on PATH",
         detail="torch's wheels bring CUDA's libraries, not its compiler.",

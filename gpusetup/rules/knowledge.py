@@ -43,6 +43,7 @@ VERDICTS = (
 def facts() -> tuple[Fact, ...]:
     """Every row, by family, in the order of precedence within it."""
     from gpusetup.rules import (
+        known_compiled,
         known_driver,
         known_engines,
         known_gpu,
@@ -58,6 +59,7 @@ def facts() -> tuple[Fact, ...]:
         *known_stack.FACTS,
         *known_engines.FACTS,
         *known_installing.FACTS,
+        *known_compiled.FACTS,
         *known_running.FACTS,
         *known_host.FACTS,
         *VERDICTS,

@@ -94,6 +94,9 @@ INSTALL = (
     "cuda-toolkit-missing",
     "compiler-too-new",
     "compiler-missing",
+    "ninja-missing",
+    "build-without-gpu",
+    "cxx-standard-too-old",
     "smi-banner-misread",
 )
 
@@ -123,8 +126,11 @@ LIBRARIES = (
     "cuda-lib-missing",
     "numpy-abi-mismatch",
     "torch-import-failed",
+    "extension-not-built",
     "extension-arch-mismatch",
     "no-kernel-image",
+    "gpu-too-old-for-flash-attention",
+    "kernel-image-invalid",
     "jit-arch-rejected",
     "ptx-unsupported-toolchain",
     "gpu-too-old-for-triton",

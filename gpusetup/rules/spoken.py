@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from gpusetup.rules import engines, extensions, installing, parallel, running, tags, wheels
+from gpusetup.rules import (
+    compiled,
+    engines,
+    extensions,
+    installing,
+    parallel,
+    running,
+    tags,
+    wheels,
+)
 from gpusetup.rules.case import Rule
 
 RULES: tuple[Rule, ...] = (
     *engines.RULES,
     *extensions.RULES,
+    *compiled.RULES,
     *running.RULES,
     *parallel.RULES,
     *installing.RULES,

@@ -77,6 +77,14 @@ def setting(case: Case, name: str, value: str) -> str:
     return f"{'set' if on(case, 'windows') else 'export'} {name}={value}"
 
 
+def build_for(case: Case) -> tuple[str, ...]:
+    """The line that names the GPUs' architectures to an extension build; none of unknown GPUs."""
+    listed = sorted({g.compute_capability for g in gpus(case) if g.compute_capability})
+    arches = ";".join(map(str, listed))
+    value = arches if on(case, "windows") else f'"{arches}"'
+    return (setting(case, "TORCH_CUDA_ARCH_LIST", value),) if listed else ()
+
+
 def python(case: Case) -> str:
     """The target interpreter as one types it."""
     return case.snapshot.python.executable or "python"

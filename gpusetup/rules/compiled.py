@@ -1,0 +1,237 @@
+"""Compiled extensions that were not built, do not build, or do not serve this GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Capability, Event, Finding, Fix
+from gpusetup.rules import ways
+from gpusetup.rules.case import Case, cuda_errors, error, events, gpus, on, told
+from gpusetup.rules.distributions import distribution_of
+from gpusetup.rules.messages import Message, said
+
+MESSAGES: tuple[Message, ...] = (
+    Message(
+        kind="ninja-missing",
+        id="ninja-missing",
+        title="torch builds extensions with ninja, and finds none",
+        detail="torch.utils.cpp_extension.load looks for the program on PATH when it is called.",
+        text="Install it into this environment, and start from a shell in which the environment is "
+        "active",
+        commands=("pip install ninja", "ninja --version"),
+    ),
+    Message(
+        kind="backport-in-the-way",
+        id="module-shadowed",
+        title="The package {package} hides Python's own module {module}",
+        detail="It brought the module to Pythons that had none, and breaks those that do.",
+        text="Remove it",
+        commands=("pip uninstall -y {package}",),
+    ),
+)
+
+
+def compiled_messages(case: Case) -> Iterator[Finding]:
+    yield from said(case, MESSAGES)
+
+
+NAMES = {
+    "mmcv": ("mmcv", "python -m mim install mmcv"),
+    "groundingdino": ("GroundingDINO", ""),
+    "MultiScaleDeformableAttention": ("Deformable DETR's operator", ""),
+    "MinkowskiEngineBackend": ("MinkowskiEngine", ""),
+    "tinycudann_bindings": ("tiny-cuda-nn", ""),
+}
+"""A module -> the name people know, and a command of its own that brings the compiled part."""
+
+WHERE = "python -c 'import torch; print(torch.__version__, torch.version.cuda)'"
+
+
+def extension_not_built(case: Case) -> Iterator[Finding]:
+    """Only the Python part of an extension is there, or torch's cache holds a failed build."""
+    heard = events(case, "extension-not-built")
+    if not heard:
+        return
+    values = max(heard, key=lambda event: len(event.values)).values
+    module, cache = values.get("module", "An extension"), values.get("cache")
+    name = NAMES.get(module, (module, ""))[0]
+    yield error(
+        "extension-not-built",
+        f"The compiled part of {name} is not there",
+        detail="Its build failed or was left out (no compiler, no toolkit, no GPU seen while it "
+        "was built), or a variant without compiled operators is installed.",
+        evidence=told(heard),
+        fix=_build_again(case, cache) if cache else _with_operators(case, module, name),
+    )
+
+
+def forget(case: Case, cache: str) -> str:
+    """The command that deletes a folder of torch's build cache."""
+    if on(case, "windows"):
+        return f'rmdir /s /q "{cache}"'
+    return ways.command(case, "rm", "-rf", cache)
+
+
+def _build_again(case: Case, cache: str) -> Fix:
+    return Fix(
+        text="torch keeps half a build there: delete it and run again; the first error of the "
+        "compiler that then shows is the reason",
+        commands=(forget(case, cache),),
+    )
+
+
+def _with_operators(case: Case, module: str, name: str) -> Fix:
+    own = NAMES.get(module, ("", ""))[1]
+    if module == "mmcv":
+        uninstall = ways.pip(case, "uninstall", "-y", "mmcv", "mmcv-lite", "mmcv-full")
+        mim = ways.pip(case, "install", "--upgrade", "openmim")
+        return Fix(
+            text="Install the mmcv with operators, a wheel made for this torch and CUDA (mim finds "
+            "it; mmcv-lite has none)",
+            commands=(uninstall, mim, own),
+        )
+    source = distribution_of(module)
+    build = ("--no-build-isolation", "--no-cache-dir", "--force-reinstall", "--no-deps")
+    known = source is not None and module not in NAMES
+    return Fix(
+        text=f"Build {name} anew where nvcc is of torch's CUDA and a GPU is seen (else name its "
+        "architecture in TORCH_CUDA_ARCH_LIST), and read what the build says",
+        commands=(
+            WHERE,
+            "nvcc --version",
+            *((ways.pip(case, "install", *build, source or ""),) if known else ()),
+        ),
+    )
+
+
+def build_without_gpu(case: Case) -> Iterator[Finding]:
+    """torch asks the GPUs for the architectures to build, and there is none."""
+    heard = events(case, "no-gpu-at-build")
+    if not heard:
+        return
+    named = ways.build_for(case)
+    ask = "python -c 'import torch; print(torch.cuda.get_device_capability())'"
+    yield error(
+        "build-without-gpu",
+        "An extension is built where torch sees no GPU: it cannot tell for which architecture",
+        detail="As in `docker build`, on a login node, or under a driver that does not answer. "
+        "Without TORCH_CUDA_ARCH_LIST torch builds for the GPUs that it sees.",
+        evidence=told(heard),
+        fix=Fix(
+            text="Name the architectures of the GPUs that shall run it"
+            + ("" if named else " (the command prints it, where the GPU is)"),
+            commands=named or (ask,),
+        ),
+    )
+
+
+CXX = {
+    "build": (
+        "The build compiles torch's headers as an older C++ than the C++{needs} that they need",
+        "Take the extension's newer release (or write -std=c++{needs} for the older one in its "
+        "setup.py); else install the torch that it was written for",
+    ),
+    "compiler": (
+        "The C++ compiler does not know C++{needs}, which torch's headers need",
+        "Install a newer compiler (gcc 9 or later) and let CC and CXX name it",
+    ),
+    "nvcc": (
+        "nvcc does not know C++{needs}, which torch's headers need",
+        "Build with the toolkit of torch's CUDA (C++17 from CUDA 11.0 on, C++20 from 12.0 on): "
+        "CUDA_HOME names it",
+    ),
+}
+"""Who falls behind -> the title, and what to do."""
+
+
+def cxx_standard(case: Case) -> Iterator[Finding]:
+    """torch's headers ask for a later C++ than the build gives."""
+    heard = events(case, "cxx-standard")
+    if not heard:
+        return
+    who = heard[0].values.get("who") or "build"
+    needs = heard[0].values.get("needs") or "17"
+    title, text = (
+        part.format(needs=needs.replace("1z", "17")) for part in CXX.get(who, CXX["build"])
+    )
+    ask = {"build": (WHERE,), "compiler": ("g++ --version",), "nvcc": ("nvcc --version",)}
+    yield error(
+        "cxx-standard-too-old",
+        title,
+        detail="torch's headers need C++14 from 1.5 on and C++17 from 2.1 on.",
+        evidence=told(heard),
+        fix=Fix(text=text, commands=ask.get(who, (WHERE,))),
+    )
+
+
+def kernel_image_invalid(case: Case) -> Iterator[Finding]:
+    """A kernel that was just compiled, or kept in a cache, does not load (error 200)."""
+    heard = cuda_errors(case, 200)
+    if not heard:
+        return
+    clear = () if on(case, "windows") else ("rm -rf ~/.triton/cache ~/.nv/ComputeCache",)
+    ask = () if on(case, "windows") else ("env | grep -E 'PTXAS|CUDA_HOME'",)
+    yield error(
+        "kernel-image-invalid",
+        "The driver cannot load a compiled kernel: its image is invalid (error 200)",
+        detail="It was compiled by a newer toolkit than the driver serves (Triton takes the ptxas "
+        "that TRITON_PTXAS_PATH names), for another GPU, or a cache holds half a file.",
+        evidence=told(heard),
+        fix=Fix(
+            text="Empty the caches of compiled kernels and let Triton use its own ptxas (unset "
+            "TRITON_PTXAS_PATH); if it stays, update the driver, or install the Triton that torch "
+            "requires",
+            commands=(*ask, *clear, ways.pip(case, "check")),
+        ),
+    )
+
+
+NEEDS = {
+    "Turing": Capability(7, 5),
+    "Ampere": Capability(8, 0),
+    "Hopper": Capability(9, 0),
+}
+
+
+def flash_attention(case: Case) -> Iterator[Finding]:
+    """FlashAttention refuses an older GPU; one that it serves, seen beside it, is another."""
+    heard = events(case, "gpu-too-old-for-flash-attention")
+    if not heard:
+        return
+    needs = heard[0].values.get("needs", "").capitalize()
+    needs = needs if needs in NEEDS else "Ampere"
+    old = [g for g in gpus(case) if g.compute_capability and g.compute_capability < NEEDS[needs]]
+    shown_new = gpus(case) and all(g.compute_capability for g in gpus(case)) and not old
+    others = "the GPU that ran it is none of those named here" if shown_new else "this GPU is older"
+    of = f"{old[0].name} is older" if old else others
+    turing = any(g.compute_capability == NEEDS["Turing"] for g in old)
+    yield error(
+        "gpu-too-old-for-flash-attention",
+        f"FlashAttention serves {needs} GPUs ({NEEDS[needs]}) and newer, and {of}",
+        evidence=told(heard),
+        fix=_other_attention(case, heard, turing=turing),
+    )
+
+
+def _other_attention(case: Case, heard: tuple[Event, ...], *, turing: bool) -> Fix:
+    text = (
+        'Let torch\'s own attention compute instead: attn_implementation="sdpa" in transformers, '
+        "flash_attn: false or no --flash-attn in trainers; the package itself may go"
+    )
+    older = ways.pip(case, "install", "--no-build-isolation", "flash-attn<2")
+    if turing:
+        text += "; or its last series 1, which serves Turing"
+    return Fix(
+        text=text,
+        commands=(ways.pip(case, "uninstall", "-y", "flash-attn"), *((older,) if turing else ())),
+    )
+
+
+RULES = (
+    compiled_messages,
+    extension_not_built,
+    build_without_gpu,
+    cxx_standard,
+    kernel_image_invalid,
+    flash_attention,
+)

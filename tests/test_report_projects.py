@@ -1,0 +1,126 @@
+"""What projects on top of torch print of themselves and of their compiled parts."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+
+from gpusetup.catalog_file import load_catalog
+from gpusetup.model import Finding
+from gpusetup.report.read import read_report
+from gpusetup.rules.judge import diagnose
+
+SILENT = (
+    "WARNING: Attempted to use ninja as the BuildExtension backend but we could not find ninja.. "
+    "Falling back to using the slow distutils backend.",
+    "cannot import name '_C' from 'torch' was what I feared, and it did not come",
+    "sparse_attn requires a torch version >= 1.5 and < 2.0",
+    "c++ (Ubuntu 9.4.0-1ubuntu1~20.04.1) 9.4.0",
+    "the wheel needs an nvidia driver version 555.42.02+",
+)
+
+
+@pytest.mark.parametrize("said", SILENT, ids=lambda said: said[:30])
+def test_a_remark_shows_no_cause_and_no_version(said: str) -> None:
+    machine = read_report(said)
+    assert diagnose(machine, load_catalog()).cause == "unknown"
+    assert (machine.torch.version, machine.driver.version) == (None, None)
+    assert machine.os.name in (None, "Ubuntu")
+
+
+FORMS = (
+    ("- PyTorch version: 2.5.1+cu124 (GPU)\n- GPU type: NVIDIA A40", "2.5.1+cu124", "NVIDIA A40"),
+    ("{'GPU 0': 'NVIDIA RTX A6000', 'PyTorch': '2.5.1+cu124'}", "2.5.1+cu124", "NVIDIA RTX A6000"),
+    ('{"torch"   : "2.5.1+cu124" ,\n"gpu": 1}\nGPU 0: NVIDIA A40', "2.5.1+cu124", "NVIDIA A40"),
+    (
+        "2026-01-02 03:04:05,678 - mmdeploy - INFO - GPU 0,1: Tesla V100-SXM2-32GB\n"
+        "2026-01-02 03:04:05,678 - mmdeploy - INFO - PyTorch: 2.5.1",
+        "2.5.1",
+        "Tesla V100-SXM2-32GB",
+    ),
+    ("the torch 2.5.1/cu124 image on an A100\nNVIDIA A40", "2.5.1", "NVIDIA A40"),
+)
+
+
+@pytest.mark.parametrize(("said", "torch", "gpu"), FORMS, ids=lambda value: value[:30])
+def test_torch_and_gpu_are_read_from_what_programs_print_of_themselves(
+    said: str, torch: str, gpu: str
+) -> None:
+    machine = read_report(said)
+    assert machine.torch.version == torch
+    assert gpu.removeprefix("NVIDIA ") in (machine.gpus or ())[0].name
+
+
+def test_a_text_from_an_address_bar_is_read() -> None:
+    said = "user@box:~$ python a.py\nRuntimeError: Found no NVIDIA driver on your system.\n" * 3
+    assert diagnose(read_report(quote(said)), load_catalog()).cause == "driver-missing"
+
+
+def test_a_failure_after_the_start_is_no_failure_to_start() -> None:
+    said = "RuntimeError: CUDA error: unknown error"
+    later, start = root_of(f"GPU available: True\n{said}"), root_of(said)
+    assert (later.id, start.id) == ("cuda-unknown-error", "cuda-unknown-error")
+    assert "after CUDA had started" in later.title
+    assert "does not start" in start.title
+
+
+def test_an_unknown_platform_has_the_kernels_that_any_platform_has() -> None:
+    said = "Using GPU NVIDIA GeForce RTX 5090\ntorch version: 2.5.1+cu124"
+    assert diagnose(read_report(said), load_catalog()).cause == "arch-too-new-for-wheel"
+
+
+def root_of(text: str) -> Finding:
+    return next(f for f in diagnose(read_report(text), load_catalog()).findings if f.root)
+
+
+def commands_for(text: str) -> str:
+    fix = root_of(text).fix
+    return "\n".join(fix.commands) if fix else ""
+
+
+CUDNN = "Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object file: No such file or directory"
+
+
+def test_cudnn_8_is_prescribed_for_whoever_asks_for_it() -> None:
+    assert "ctranslate2" in commands_for(f"INFO:faster_whisper: go\n{CUDNN}")
+    assert "gpusetup install" not in commands_for(CUDNN)
+    assert "torch==2.1.2" in commands_for(f"torch version: 2.1.2+cu121\n{CUDNN}")
+
+
+def test_a_runtime_of_another_cuda_than_torchs_is_asked_for_by_something_else() -> None:
+    lacks = "OSError: libcudart.so.10.2: cannot open shared object file: No such file or directory"
+    fix = root_of(f"torch version: 1.11.0+cu113\n{lacks}").fix
+    assert fix is not None
+    assert "install its build for CUDA 11.3" in fix.text
+    assert "gpusetup install" in commands_for(f"torch version: 1.11.0+cu102\n{lacks}")
+
+
+def test_what_torch_built_by_itself_is_deleted_not_installed() -> None:
+    said = "ImportError: /home/me/.cache/torch_extensions/py310_cu121/ops/ops.so: undefined symbol: _Z1aN2at6TensorE"
+    assert commands_for(said) == "rm -rf /home/me/.cache/torch_extensions/py310_cu121/ops"
+
+
+def test_an_extension_in_a_working_copy_has_the_name_of_its_package() -> None:
+    said = "ImportError: /srv/detectron2/_C.cpython-310-x86_64-linux-gnu.so: undefined symbol: _ZN3c105ErrorC1E"
+    assert root_of(said).title.startswith("detectron2 was built for another torch")
+
+
+def test_libc10_cuda_is_missing_where_torch_is_a_cpu_build() -> None:
+    said = "ImportError: libc10_cuda.so: cannot open shared object file: No such file or directory"
+    assert "the installed torch is a CPU build" in root_of(said).title
+    other = "ImportError: libtorch_cuda_cpp.so: cannot open shared object file: No such file"
+    assert "was built for another torch" in root_of(other).title
+
+
+def test_architectures_to_build_are_those_of_the_gpu_that_is_known() -> None:
+    said = "in _get_cuda_arch_flags\nIndexError: list index out of range\n"
+    assert "get_device_capability" in commands_for(said)
+    assert 'TORCH_CUDA_ARCH_LIST="8.6"' in commands_for(f"{said}GPU 0: NVIDIA A40")
+
+
+def test_flash_attention_names_the_gpu_that_is_too_old() -> None:
+    said = "RuntimeError: FlashAttention only supports Ampere GPUs or newer."
+    assert root_of(f"{said}\nGPU 0: Tesla T4").title.endswith("Tesla T4 is older")
+    assert "flash-attn<2" in commands_for(f"{said}\nGPU 0: Tesla T4")
+    assert "none of those named here" in root_of(f"{said}\nGPU 0: NVIDIA A40").title
