@@ -45,7 +45,7 @@ def test_what_was_not_read_is_not_listed_and_no_build_is_guessed() -> None:
 
 
 def test_a_build_is_named_once_and_only_where_the_machine_is_known() -> None:
-    known = text(event("cuda-fork-reinit"), driver=HEALTHY.driver, gpus=HEALTHY.gpus)
+    known = text(event("cuda-fork-reinit"), driver=HEALTHY.driver, torch=HEALTHY.torch)
     assert [line for line in reply(known) if line.startswith("fits: torch ")]
     missing = text(event("torch-missing"), driver=HEALTHY.driver, gpus=HEALTHY.gpus)
     assert not [line for line in reply(missing) if line.startswith("fits:")]

@@ -71,6 +71,34 @@ def test_a_busy_gpu_is_not_said_to_be_in_exclusive_mode_for_sure() -> None:
     assert said.title.startswith("The GPU is busy, or in exclusive mode")
 
 
+def test_two_readers_of_one_line_quote_it_once() -> None:
+    line = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+    assert quoted(f"OS: Ubuntu 22.04\n$ nvidia-smi\n{line}") == [line]
+
+
+def test_a_small_size_is_not_written_as_nothing() -> None:
+    said = "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 7.93 GiB total capacity)"
+    assert root(said).title.endswith("20 MiB more were asked for, it has 7.9 GiB")
+
+
+def test_a_gpu_without_a_number_is_called_by_its_address() -> None:
+    text = (
+        "==============NVSMI LOG==============\nDriver Version                : 535.104.05\n"
+        "GPU 00000000:9C:00.0\n    Product Name              : NVIDIA A100 80GB PCIe\n"
+        "    Remapped Rows\n        Uncorrectable Error       : 4\n"
+        "        Pending                   : Yes\n"
+    )
+    assert quoted(text)[0].startswith("GPU 00000000:9C:00.0: ")
+    assert commands(text)[-1] == "sudo nvidia-smi --gpu-reset -i 00000000:9C:00.0"
+
+
+def test_a_rank_that_is_not_reached_is_named_whoever_called_it() -> None:
+    text = "Last error:\nNet : Call to recv from 10.0.0.8<38309> failed : Connection refused"
+    assert root(f"ncclInternalError: Internal check failed.\n{text}").title == (
+        "NCCL cannot reach the rank at 10.0.0.8<38309>: Connection refused"
+    )
+
+
 # --- systems --------------------------------------------------------------------------------------
 
 
@@ -132,6 +160,29 @@ def test_a_text_of_uv_is_answered_with_uv() -> None:
     solver = "  × No solution found when resolving dependencies:\n  ╰─▶ Because torch==2.4.1 needs"
     text = f"$ cd /home/x/.venv/\n{solver} triton==3.0.0 and you require triton==3.1.0"
     assert commands(text) and all(one.startswith("uv ") for one in commands(text))
+
+
+def test_a_command_line_of_uv_is_one_and_a_remark_is_none() -> None:
+    assert read_report("(env) me@host:~/x$ uv sync --extra cu124").python.manager == "uv"
+    assert read_report("❯ uv pip install torch").python.manager == "uv"
+    assert read_report("someone said that uv pip install torch would do").python.manager is None
+
+
+def test_the_flavour_of_the_kernel_modules_is_the_one_that_the_kernel_asks_for() -> None:
+    asked = "NVRM: installed in this system requires use of the NVIDIA open kernel modules."
+    fix = root(f"NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85)\n{asked}").fix
+    assert fix and "open kernel modules, which this GPU needs" in fix.text
+
+
+def test_a_wheel_for_another_python_of_a_jetson_says_so() -> None:
+    board = "JetPack: 5.1.2\n# R35 (release), REVISION: 4.1\n>>> torch.cuda.is_available()\nFalse"
+    assert (fix := root(f"Python version: 3.10.4\n{board}").fix) and "Python 3.8, not" in fix.text
+    assert (fix := root(f"Python version: 3.8.10\n{board}").fix) and "3.8" not in fix.text
+
+
+def test_no_build_is_said_to_serve_a_driver_that_is_not_known() -> None:
+    said = "CUDA driver version is insufficient for CUDA runtime version"
+    assert commands(f"program: {said}") == ()
 
 
 def test_a_driver_that_no_build_serves_is_to_be_updated_and_a_python_to_be_made() -> None:

@@ -182,6 +182,7 @@ def _fits(answer: DoctorAnswer, shown: Finding | None) -> Iterator[str]:
     """The build that fits, unless it is a guess, beside the point, or named by the commands."""
     chosen, machine = answer.resolution, answer.snapshot
     founded = bool(machine.gpus or machine.driver.version) and answer.cause not in NOT_OF_TORCH
+    founded = founded and machine.torch.version is not None
     if chosen is None or not chosen.torch or not founded:
         return
     named = shown.fix.commands[:COMMANDS_SHOWN] if shown and shown.fix else ()

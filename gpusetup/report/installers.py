@@ -218,6 +218,22 @@ CONDA_SPEC = re.compile(r"\bpytorch-(?P<torch>\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24
 UV_SOLVES = re.compile(r"No solution found when resolving (?:dependencies|tool|script)")
 
 
+UV_TYPED = re.compile(
+    r"^(?:.{0,100}[$>#%❯]|[-*`]{1,3})?\s?uv (?:pip (?:install|sync|compile)|sync|add|lock)\b"
+)
+
+
+def typed_uv(text: Text) -> Iterator[Fact]:
+    """A command line of uv."""
+    if "uv " not in text.low:
+        return
+    for number, line in enumerate(text.lines):
+        if "uv " in line[:120] and UV_TYPED.match(line.strip()):
+            source = f"report, line {number + 1}"
+            yield Claim(subject="python.manager", value="uv", source=source, trust=USUAL)
+            return
+
+
 def pip_state(text: Text) -> Iterator[Fact]:
     """The target's kind, where an installer names it."""
     rows = (
@@ -232,6 +248,7 @@ def pip_state(text: Text) -> Iterator[Fact]:
     if "no solution found" in text.low and (found := UV_SOLVES.search(text.flat)):
         source = text.source(found.start())
         yield Claim(subject="python.manager", value="uv", source=source, trust=USUAL)
+    yield from typed_uv(text)
     if "pytorch" in text.low and (found := CONDA_SPEC.search(text.flat[:1_000_000])):
         source = text.source(found.start())
         version = f"{found['major']}.{found['minor']}"

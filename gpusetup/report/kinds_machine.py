@@ -22,7 +22,7 @@ DRIVER = kinds(
     (
         "gpu-not-supported-by-driver",
         "bus_id driver name",
-        "NVRM: not supported by the open module; legacy driver needed",
+        "NVRM: not supported by the `open` module, by the `closed` one; legacy driver needed",
     ),
     ("gsp-timeout", "", "NVRM: Timeout waiting for RPC from GSP; _kgspBootGspRm failed"),
     (

@@ -96,6 +96,7 @@ def _count(pattern: re.Pattern[str], flat: str) -> int:
 MANAGERS = (
     ("conda", r"[/\\](?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|[/\\]miniforge\d?[/\\]|[/\\]envs[/\\][\w.-]+[/\\]lib"),
     ("uv tool", r"[/\\]uv[/\\]tools[/\\]"),
+    ("uv", r"[/\\](?:\.cache|Caches)[/\\]uv[/\\]|[/\\]uv[/\\]cache[/\\]"),
     ("pipx", r"[/\\]pipx[/\\]venvs[/\\]"),
     ("venv", r"[/\\]\.?venv[/\\]"),
 )  # fmt: skip

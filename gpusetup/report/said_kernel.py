@@ -147,6 +147,7 @@ KERNEL = (
         "gpu-not-supported-by-driver",
         "open kernel modules",
         r"requires? use of the NVIDIA open kernel modules",
+        driver="closed",
     ),
     row("gpu-not-supported-by-driver", "nvidia.ko because it does not include", driver="open"),
     row(

@@ -76,6 +76,11 @@ ROWS = (
         rf"NCCL \w{{4}} Call to connect (?:to \S{{3,60}} )?(?:returned|failed:?) {HOW}",
     ),
     row(
+        "nccl-connect-failed",
+        "net : call to",
+        rf"Net ?: Call to (?:recv from|send to) (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
+    ),
+    row(
         "nccl-no-socket-interface",
         "makedeviceforhostname",
         r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device",

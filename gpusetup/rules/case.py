@@ -120,15 +120,27 @@ def once(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
     >>> len(once((Evidence(source="line 3", text=part), whole, whole)))
     1
     """
-    lines = tuple(dict.fromkeys(evidence))
-    if len(lines) < 2:
-        return lines
+    if len(evidence) < 2:
+        return evidence
+    lines = tuple({(_place(line.source), line.text): line for line in reversed(evidence)}.values())
+    lines = lines[::-1]
     return tuple(a for a in lines if not any(_within(a, b) for b in lines))
 
 
 def _within(part: Evidence, whole: Evidence) -> bool:
-    """Whether one line is a true part of another from the same source."""
-    return part.source == whole.source and part.text != whole.text and part.text in whole.text
+    """Whether one line is a true part of another from the same place."""
+    here = _place(part.source) == _place(whole.source)
+    return here and part.text != whole.text and part.text in whole.text
+
+
+def _place(source: str) -> str:
+    """Where a source stands: two readers of a text may quote the same line of it.
+
+    >>> _place("nvidia-smi, line 3"), _place("nvml, libcuda")
+    ('line 3', 'nvml, libcuda')
+    """
+    line = source.rpartition(", ")[2]
+    return line if line.startswith("line ") else source
 
 
 def shown(case: Case, subject: str, text: str) -> Evidence:
@@ -373,11 +385,28 @@ def whole_number(text: str | None) -> int | None:
 
 
 def gib(size_bytes: int) -> str:
+    """A size of memory; a small one in MiB.
+
+    >>> gib(4294967296), gib(20971520), gib(0)
+    ('4.0 GiB', '20 MiB', '0.0 GiB')
     """
-    >>> gib(4294967296)
-    '4.0 GiB'
-    """
+    if 0 < size_bytes < GIB / 2:
+        return f"{size_bytes >> 20} MiB"
     return f"{size_bytes / GIB:.1f} GiB"
+
+
+def numbered(gpu: Gpu) -> str:
+    """A GPU by what its source says of it: its number, else its bus address.
+
+    >>> numbered(Gpu(nvml_index=1, name="T4")), numbered(Gpu(pci_bus_id="0000:41:00.0", name="T4"))
+    ('GPU 1', 'GPU 0000:41:00.0')
+    """
+    return f"GPU {chosen_by(gpu) or gpu.name}"
+
+
+def chosen_by(gpu: Gpu) -> str | None:
+    """What `nvidia-smi -i` takes for one GPU."""
+    return gpu.pci_bus_id if gpu.nvml_index is None else str(gpu.nvml_index)
 
 
 def one_of(names: tuple[str, ...]) -> str:

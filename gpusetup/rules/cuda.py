@@ -17,6 +17,7 @@ from gpusetup.rules.case import (
     in_container,
     is_cuda_build,
     is_report,
+    numbered,
     nvidia_on_pci,
     on,
     says_nothing_else,
@@ -339,7 +340,7 @@ def fabric_not_completed(case: Case) -> Iterator[Finding]:
             "The NVSwitch fabric is not ready: Fabric Manager does not run, or does not match "
             "the driver",
             evidence=tuple(
-                shown(case, "gpus", f"GPU {gpu.nvml_index}: fabric state {gpu.fabric_state}")
+                shown(case, "gpus", f"{numbered(gpu)}: fabric state {gpu.fabric_state}")
                 for gpu in waiting[:2]
             ),
             fix=_fabric_fix(case),

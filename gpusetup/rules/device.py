@@ -9,6 +9,7 @@ from gpusetup.model import DeviceNode, Event, Finding, Fix, Gpu, visible_gpus
 from gpusetup.rules.case import (
     Case,
     asked_for_cuda,
+    chosen_by,
     cuda_errors,
     driver_answers,
     error,
@@ -16,6 +17,7 @@ from gpusetup.rules.case import (
     gpus,
     in_container,
     is_report,
+    numbered,
     on,
     shown,
     told,
@@ -151,7 +153,7 @@ def _mig_said(case: Case, said: tuple[Event, ...], sliced: list[Gpu]) -> Finding
 
 
 def _mig_without_instances(case: Case, gpu: Gpu) -> Finding:
-    index = str(gpu.nvml_index or 0)
+    index = chosen_by(gpu) or "0"
     return error(
         "mig-misconfigured",
         f"{gpu.name} is in MIG mode and has no compute instance: CUDA sees nothing",
@@ -194,7 +196,7 @@ def compute_mode(case: Case) -> Iterator[Finding]:
             yield warning(
                 "compute-mode-exclusive",
                 f"{gpu.name} is in mode {gpu.compute_mode}: one process at a time",
-                evidence=(shown(case, "gpus", f"GPU {gpu.nvml_index}: {gpu.compute_mode}"),),
+                evidence=(shown(case, "gpus", f"{numbered(gpu)}: {gpu.compute_mode}"),),
                 fix=_compute_mode_default(gpu),
             )
 
@@ -205,7 +207,7 @@ def _prohibited(case: Case, gpu: Gpu) -> Finding:
         "vgpu-no-compute" if virtual else "compute-mode-prohibited",
         f"{gpu.name} forbids compute: compute mode {gpu.compute_mode}",
         detail="A vGPU profile without compute shows that." if virtual else "",
-        evidence=(shown(case, "gpus", f"GPU {gpu.nvml_index}: compute mode {gpu.compute_mode}"),),
+        evidence=(shown(case, "gpus", f"{numbered(gpu)}: compute mode {gpu.compute_mode}"),),
         fix=Fix(text="Give the virtual machine a profile with compute (Q or C)")
         if virtual
         else _compute_mode_default(gpu),
@@ -215,7 +217,7 @@ def _prohibited(case: Case, gpu: Gpu) -> Finding:
 def _compute_mode_default(gpu: Gpu) -> Fix:
     return Fix(
         text="Set the compute mode to default",
-        commands=(f"sudo nvidia-smi -i {gpu.nvml_index or 0} -c DEFAULT",),
+        commands=(f"sudo nvidia-smi -i {chosen_by(gpu) or 0} -c DEFAULT",),
         needs_root=True,
     )
 
@@ -261,7 +263,7 @@ def vgpu_unlicensed(case: Case) -> Iterator[Finding]:
             f"{name} vGPU without a licence: {so}",
             evidence=(
                 *told(said),
-                *(shown(case, "gpus", f"GPU {g.nvml_index}: unlicensed") for g in unlicensed[:1]),
+                *(shown(case, "gpus", f"{numbered(g)}: unlicensed") for g in unlicensed[:1]),
             ),
             fix=Fix(
                 text="Put the licence server's token (and gridd.conf) in place and start the "

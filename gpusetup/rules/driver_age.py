@@ -166,8 +166,9 @@ def _driver_or_torch(case: Case, floor: str | None) -> Fix:
     newer = ways.driver(
         case, f"Update the driver to {f'{floor} or newer' if floor else 'the newest'}", floor
     )
-    build = case.resolution.build
-    if build is None or build.backend == "cpu":
+    build, driver = case.resolution.build, case.snapshot.driver
+    known = driver.version or driver.cuda
+    if build is None or build.backend == "cpu" or not known:
         return newer
     other = f"torch {build.torch} from {build.backend}"
     if not _is_about_torch(case):

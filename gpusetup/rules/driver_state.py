@@ -174,8 +174,11 @@ def _legacy(said: tuple[Event, ...]) -> Fix:
 
 
 def _which_driver(said: tuple[Event, ...]) -> str:
-    if any(e.values.get("driver") == "open" for e in said):
+    flavours = {e.values.get("driver") for e in said}
+    if "open" in flavours:
         return "Install the driver's closed (proprietary) kernel modules: this GPU has no GSP"
+    if "closed" in flavours:
+        return "Install the driver's open kernel modules, which this GPU needs"
     return "Install the driver branch and flavour that this GPU needs"
 
 

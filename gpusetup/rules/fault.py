@@ -8,11 +8,13 @@ from gpusetup.model import Event, Evidence, Finding, Fix, Gpu
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
+    chosen_by,
     cuda_errors,
     error,
     events,
     gpus,
     note,
+    numbered,
     on,
     one_of,
     shown,
@@ -75,7 +77,7 @@ def gpu_fell_off_bus(case: Case) -> Iterator[Finding]:
             f"{lost[0].name if lost else ways.names(case)} has fallen off the PCI bus",
             evidence=(
                 *said,
-                *(shown(case, "gpus", f"GPU {gpu.nvml_index} is lost") for gpu in lost[:2]),
+                *(shown(case, "gpus", f"{numbered(gpu)} is lost") for gpu in lost[:2]),
             ),
             fix=Fix(
                 text="Reboot (a full power-off is better); if it comes back: power cables and "
@@ -157,7 +159,7 @@ def ecc_error(case: Case) -> Iterator[Finding]:
             "must be replaced",
             commands=(
                 "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
-                *(f"sudo nvidia-smi --gpu-reset -i {gpu.nvml_index or 0}" for gpu in bad[:1]),
+                *(f"sudo nvidia-smi --gpu-reset -i {chosen_by(gpu) or 0}" for gpu in bad[:1]),
             ),
             needs_root=True,
             needs_reboot=True,
@@ -171,7 +173,7 @@ def _ecc_line(gpu: Gpu) -> str:
         "row remapping failed" if gpu.remap_failed else None,
         "pages wait for a reset" if gpu.retired_pending else None,
     )
-    return f"GPU {gpu.nvml_index}: " + ", ".join(part for part in parts if part)
+    return f"{numbered(gpu)}: " + ", ".join(part for part in parts if part)
 
 
 def gpu_hang(case: Case) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from gpusetup.rules.case import (
     is_cuda_build,
     is_report,
     note,
+    numbered,
     on,
     shown,
     told,
@@ -88,7 +89,7 @@ def _heat_line(gpu: Gpu) -> str:
         f"of {gpu.power_limit_watts:.0f} W" if gpu.power_limit_watts is not None else None,
         ", ".join(gpu.throttle_reasons or ()) or None,
     )
-    return f"GPU {gpu.nvml_index}: " + " ".join(part for part in parts if part)
+    return f"{numbered(gpu)}: " + " ".join(part for part in parts if part)
 
 
 BUSY_PERCENT = 20
@@ -116,7 +117,7 @@ def pcie_degraded(case: Case) -> Iterator[Finding]:
                 f"{gpu.name} has a PCIe link of generation {speed or '?'} x{width or '?'}; it "
                 "could have "
                 f"generation {best or '?'} x{full or '?'}",
-                evidence=(shown(case, "gpus", f"GPU {gpu.nvml_index}: gen {speed} x{width}"),),
+                evidence=(shown(case, "gpus", f"{numbered(gpu)}: gen {speed} x{width}"),),
                 fix=SEATING,
             )
 
@@ -154,7 +155,7 @@ def memory_taken(case: Case) -> Iterator[Finding]:
                 "gpu-memory-taken",
                 f"{gib(used)} of {gpu.name}'s {gib(total)} are taken already",
                 evidence=(
-                    shown(case, "gpus", f"GPU {gpu.nvml_index}: {gib(used)} of {gib(total)} used"),
+                    shown(case, "gpus", f"{numbered(gpu)}: {gib(used)} of {gib(total)} used"),
                 ),
                 fix=Fix(text="See which process holds it, and end it", commands=("nvidia-smi",)),
             )

@@ -9,6 +9,7 @@ from gpusetup.model import (
     Evidence,
     Finding,
     Fix,
+    parsed,
 )
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
@@ -133,20 +134,37 @@ def jetson_wrong_wheel(case: Case) -> Iterator[Finding]:
 
 
 JETPACK_WHEELS = {
-    "R36": ("JetPack 6", "https://developer.download.nvidia.com/compute/redist/jp/v61/pytorch"),
-    "R35": ("JetPack 5", "https://developer.download.nvidia.com/compute/redist/jp/v512/pytorch"),
+    "R36": (
+        "JetPack 6",
+        "3.10",
+        "https://developer.download.nvidia.com/compute/redist/jp/v61/pytorch",
+    ),
+    "R35": (
+        "JetPack 5",
+        "3.8",
+        "https://developer.download.nvidia.com/compute/redist/jp/v512/pytorch",
+    ),
 }
-"""L4T major -> its JetPack and the folder with NVIDIA's wheels for it (NVIDIA's install guide)."""
+"""L4T major -> its JetPack, and the Python and the folder of NVIDIA's wheels for it (its guide)."""
+
+
+def _other_than(case: Case, python: str) -> str:
+    """What the wheel is for, where this Python is another."""
+    own = case.snapshot.python.version
+    if not own or parsed(own).release[:2] == parsed(python).release:
+        return ""
+    return f" (for Python {python}, not {own}: with the system's python3)"
 
 
 def jetson_fix(case: Case) -> Fix:
     row = JETPACK_WHEELS.get(l4t_of(case.snapshot.os.jetson) or "")
     if row is None:
         return Fix(text="Install the torch wheel that NVIDIA publishes for this board's JetPack")
-    jetpack, folder = row
+    jetpack, python, folder = row
     only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", folder)
     return Fix(
-        text=f"Install NVIDIA's wheel for {jetpack}, then what it depends on",
+        text=f"Install NVIDIA's wheel for {jetpack}{_other_than(case, python)}, then what it "
+        "depends on",
         commands=(
             ways.pip(case, "install", *only_there, "torch"),
             ways.pip(case, "install", "torch"),
