@@ -124,3 +124,92 @@ def test_flash_attention_names_the_gpu_that_is_too_old() -> None:
     assert root_of(f"{said}\nGPU 0: Tesla T4").title.endswith("Tesla T4 is older")
     assert "flash-attn<2" in commands_for(f"{said}\nGPU 0: Tesla T4")
     assert "none of those named here" in root_of(f"{said}\nGPU 0: NVIDIA A40").title
+
+
+SMI_PROCESSES = """
+| NVIDIA-SMI 551.23                 Driver Version: 551.23         CUDA Version: 12.4     |
+|   0  NVIDIA GeForce RTX 3060      WDDM  | 00000000:01:00.0  On |                  N/A |
+|    0   N/A  N/A      1752    C+G   Insufficient Permissions        N/A      |
+|    0                 2424      C   Insufficient Permissions                  |
+"""
+
+
+def test_a_process_that_windows_does_not_name_is_no_missing_right() -> None:
+    machine = read_report(SMI_PROCESSES)
+    assert not [event for event in machine.events if event.kind == "device-permission"]
+    assert diagnose(machine, load_catalog()).cause != "device-permission"
+    said = "Failed to initialize NVML: Insufficient Permissions"
+    assert root_of(said).id == "device-permission"
+
+
+def test_a_python_is_no_torch() -> None:
+    assert read_report("the PyTorch 3.12 builds fail").torch.version is None
+
+
+def test_the_kernels_driver_counts_not_the_one_of_a_compatibility_package() -> None:
+    said = "Using CUDA 12.9 driver version 575.51.03 with kernel driver version 570.133.20.\n"
+    assert read_report(said).driver.version == "570.133.20"
+
+
+def test_a_driver_in_bold_is_read() -> None:
+    assert read_report("**Nvidia driver** version **465.21**").driver.version == "465.21"
+
+
+@pytest.mark.parametrize(
+    ("found", "floor"), [("10010", "440.33"), ("9020", "410.48"), ("11040", "525.60.13")]
+)
+def test_a_refused_driver_needs_the_next_release_or_from_11_on_the_next_major(
+    found: str, floor: str
+) -> None:
+    said = f"AssertionError: The NVIDIA driver on your system is too old (found version {found})."
+    fix = root_of(said).fix
+    assert fix is not None
+    assert fix.min_driver == floor
+
+
+def test_an_image_that_names_its_driver_is_not_said_to_need_a_cuda() -> None:
+    said = (
+        "ERROR: This container was built for NVIDIA Driver Release 575.51 or later, but\n"
+        "       version 570.133.20 was detected and compatibility mode is UNAVAILABLE."
+    )
+    assert "driver 575.51, found driver 570.133.20" in root_of(said).title
+
+
+NO_SMI = 'error: exec: "nvidia-smi": executable file not found in $PATH: unknown.'
+
+
+def test_a_container_that_was_given_nothing_is_told_apart_from_one_that_asked_for_nothing() -> None:
+    asked = root_of(f"$ docker run --runtime=nvidia --rm my/image nvidia-smi\n{NO_SMI}")
+    plain = root_of(f"$ docker run --rm my/image nvidia-smi\n{NO_SMI}")
+    assert asked.id == plain.id == "container-no-gpu"
+    assert "its command asks for the GPU" in asked.title
+    assert "NVIDIA_VISIBLE_DEVICES=all" in commands_for(
+        f"$ docker run --runtime=nvidia --rm my/image nvidia-smi\n{NO_SMI}"
+    )
+    assert "started without a GPU" in plain.title
+
+
+HOST_LISTS = """
+user@host:~$ nvidia-smi -L
+GPU 0: NVIDIA A10 (UUID: GPU-11111111-2222-3333-4444-555555555555)
+user@host:~$ docker run --rm --gpus all my/image nvidia-smi
+No devices were found
+"""
+
+
+def test_a_container_without_its_hosts_gpu_is_not_healthy() -> None:
+    assert root_of(HOST_LISTS).title.endswith("its host lists NVIDIA A10")
+    outside = HOST_LISTS.replace("docker run --rm --gpus all my/image ", "")
+    assert not [
+        f
+        for f in diagnose(read_report(outside), load_catalog()).findings
+        if f.id == "container-no-gpu"
+    ]
+
+
+CL_WARNS = "UserWarning: Error checking compiler version for cl: [WinError 2] not found\n"
+
+
+def test_a_compiler_that_is_not_found_matters_where_the_build_fails() -> None:
+    assert root_of(f"{CL_WARNS}error: command 'cl' failed: None").id == "compiler-missing"
+    assert diagnose(read_report(CL_WARNS), load_catalog()).cause == "unknown"

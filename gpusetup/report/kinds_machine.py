@@ -113,7 +113,7 @@ DRIVER = kinds(
 CONTAINER = kinds(
     (
         "container-no-gpu",
-        "",
+        "lacks",
         "The NVIDIA Driver was not detected (NGC banner); no GPU in the container",
     ),
     ("hosted-notebook", "service", "paths of Google Colab, Kaggle, SageMaker in a traceback"),

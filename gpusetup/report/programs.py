@@ -26,7 +26,7 @@ from gpusetup.report.facts import (
 from gpusetup.report.said_cuda import IN_PROSE
 from gpusetup.report.text import Text
 
-TORCH = r"(\d{1,2}\.\d{1,2}(?:\.\d{1,3})?(?:[abrc.]{1,4}\w{1,16})?(?:\+[\w.]{2,40})?)"
+TORCH = r"([0-2]\.\d{1,2}(?:\.\d{1,3})?(?:[abrc.]{1,4}\w{1,16})?(?:\+[\w.]{2,40})?)"
 PYTHON = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 BACKEND = r"(cu\d{2,3}|cpu|rocm[\d.]+|xpu)"
 SHOWS = r"(?:(?:it|shows?|says?|said|prints?|reports?|reported|gives?|displays?|outputs?|is|the|that|a|my|cuda|version|release|of|to|be) ?:? ?){1,6}"

@@ -159,7 +159,13 @@ ROWS = (
     row(
         "compiler-missing",
         "cl.exe",
-        r"Error checking compiler version for cl|Unable to find cl\.exe|where cl.{0,20}returned non-zero",
+        r"Unable to find cl\.exe",
+    ),
+    row("compiler-missing", "where cl", r"where cl.{0,20}returned non-zero"),
+    row(
+        "compiler-missing",
+        "compiler version for cl",
+        r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:error: |Error: |Failed building wheel))",
     ),
     row("triton-missing-windows", "triton", r"Cannot find a working triton installation"),
     row(

@@ -15,11 +15,13 @@ ROWS = (
         "container-no-gpu",
         "nvidia-smi",
         r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
+        lacks="nvidia-smi",
     ),
     row(
         "container-no-gpu",
         "nvidia-smi",
         r"executable file .?nvidia-smi.? not found",
+        lacks="nvidia-smi",
     ),
     row("container-nvml-lost", "nvml: unknown error", r"(?:initialize )?NVML: Unknown Error"),
     row(

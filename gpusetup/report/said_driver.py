@@ -141,7 +141,7 @@ DRIVER = (
     row(
         "device-permission",
         "insufficient permissions",
-        r"(?:NVML: |nvml error: )?Insufficient Permissions",
+        r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions",
         unless=r"(?:utilization|performance) counter|accounting mode|persistence mode",
     ),
     row("device-permission", "nvmlerror_nopermission"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Event, Evidence, Finding, Fix
+from gpusetup.model import Evidence, Finding, Fix
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
@@ -20,7 +20,6 @@ from gpusetup.rules.case import (
     is_cuda_build,
     is_report,
     note,
-    nvidia_on_pci,
     on,
     problems,
     shown,
@@ -28,11 +27,11 @@ from gpusetup.rules.case import (
     warning,
     whole_number,
 )
+from gpusetup.rules.container_start import NOTHING, container_facts, container_no_gpu
 from gpusetup.rules.driver import nvml_said
 from gpusetup.rules.driver_state import NVML_UNKNOWN
 
 HIDE = "CUDA_VISIBLE_DEVICES"
-NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 
 
 def cuda_visible_devices_hidden(case: Case) -> Iterator[Finding]:
@@ -93,107 +92,6 @@ def some_gpus_hidden(case: Case) -> Iterator[Finding]:
         )
 
 
-def container_no_gpu(case: Case) -> Iterator[Finding]:
-    """A container that was started without its host's GPU."""
-    said = (*events(case, "container-no-gpu"), *_blind_beside_a_driver(case))
-    if case.other_host or not (said or _given_none(case)):
-        return
-    kind = f"This {case.snapshot.container.kind}" if in_container(case) else "The"
-    looked = case.snapshot.devices is not None
-    nodes = (shown(case, "devices", "no /dev/nvidia* in the container"),) if looked else ()
-    yield error(
-        "container-no-gpu",
-        f"{kind} container was started without a GPU",
-        detail="The host has one, as its PCI bus shows." if nvidia_on_pci(case) else "",
-        evidence=(*told(said), *nodes, *_container_facts(case), *problems(case, "driver")),
-        fix=_start_with_gpu(case),
-    )
-
-
-def _given_none(case: Case) -> bool:
-    """A container without a driver, whose host has a GPU or that was meant to have one."""
-    machine = case.snapshot
-    if not in_container(case) or answering(case) or driver_answers(case):
-        return False
-    on_host = nvidia_on_pci(case) or machine.driver.module_loaded
-    silent = is_report(case) and asked_for_cuda(case) and is_cuda_build(machine.torch)
-    blind = events(case, "no-nvidia-driver", "smi-not-found")
-    if any(event.values.get("place") == "host" for event in blind):
-        return False  # the toolkit asked the host's driver: that is what is missing
-    wanted = on_host or silent or _asked_for_gpus(case) or blind
-    return bool(wanted) and not machine.container.nvidia_requested
-
-
-def _blind_beside_a_driver(case: Case) -> tuple[Event, ...]:
-    """A program that finds no driver, in a text whose nvidia-smi shows that the host's works."""
-    beside = is_report(case) and driver_answers(case) and not case.snapshot.os.wsl
-    otherwise = _says_not_loaded(case) or events(case, "container-capability-missing")
-    return events(case, "no-nvidia-driver") if beside and not otherwise else ()
-
-
-def _says_not_loaded(case: Case) -> bool:
-    return bool(events(case, "driver-not-loaded", "nvml-mismatch", "module-key-rejected"))
-
-
-def _asked_for_gpus(case: Case) -> bool:
-    """An image made for GPUs, and nothing of a driver."""
-    machine = case.snapshot
-    named = machine.environment.get("NVIDIA_VISIBLE_DEVICES")
-    unknown_bus = machine.pci_devices is None
-    return unknown_bus and named not in (None, *NOTHING)
-
-
-def _container_facts(case: Case) -> tuple[Evidence, ...]:
-    machine = case.snapshot
-    kind = machine.container.kind
-    lines = [shown(case, "container", f"container: {kind}")] if in_container(case) else []
-    lines += [
-        shown(
-            case,
-            "pci_devices",
-            f"the host's {device.name or 'NVIDIA GPU'} at {device.bus_id or 'PCI'}",
-        )
-        for device in nvidia_on_pci(case)[:1]
-    ]
-    lines += [
-        Evidence(source="environment", text=f"{name}={machine.environment[name]}")
-        for name in ("NVIDIA_VISIBLE_DEVICES",)
-        if name in machine.environment
-    ]
-    return tuple(lines)
-
-
-START_WITH_GPU = {
-    "docker": (
-        "Start it again with GPUs; the host needs the driver and the nvidia-container-toolkit",
-        ("docker run --rm --gpus all IMAGE nvidia-smi",),
-    ),
-    "podman": (
-        "Start it again with the GPUs' CDI device; the host needs the nvidia-container-toolkit",
-        (
-            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-            "podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi",
-        ),
-    ),
-    "kubernetes": (
-        "Ask for a GPU in the pod's specification: resources.limits `nvidia.com/gpu: 1`; the "
-        "node needs "
-        "the NVIDIA device plugin",
-        (),
-    ),
-    "singularity": ("Start it with --nv", ("apptainer exec --nv IMAGE nvidia-smi",)),
-    "lxc": ("Give the container the GPU", ("lxc config device add CONTAINER gpu gpu",)),
-}
-"""Kind of container -> what gives it a GPU, to be typed on the host."""
-
-
-def _start_with_gpu(case: Case) -> Fix:
-    kind = case.snapshot.container.kind if in_container(case) else "docker"
-    elsewhere = ("Start the container with GPUs, on its host", ())
-    text, commands = START_WITH_GPU.get(kind or "", elsewhere)
-    return Fix(text=text, commands=commands)
-
-
 def container_nvml_lost(case: Case) -> Iterator[Finding]:
     """A running container whose GPU access was taken away (a systemd reload on the host)."""
     driver = case.snapshot.driver
@@ -210,7 +108,7 @@ def container_nvml_lost(case: Case) -> Iterator[Finding]:
         evidence=(
             *told(events(case, "container-nvml-lost")),
             *nvml_said(case),
-            *_container_facts(case),
+            *container_facts(case),
         ),
         fix=Fix(
             text="Restart the container. For good: on the host let docker use the cgroupfs driver "

@@ -39,6 +39,8 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
         return
     needed = _needed(case, said)
     floor = _floor(case, needed, said)
+    if any(e.values.get("needs_driver") for e in said):
+        needed = next((e.values["cuda"] for e in said if e.values.get("cuda")), None)
     short = bool(driver.version and floor and parsed(driver.version) < parsed(floor))
     short = short and not _serves_anyway(case, needed)
     if short and not said and _is_past_its_last_driver(case, floor):
@@ -99,8 +101,8 @@ def _driver_family(case: Case) -> str:
 def _needed(case: Case, said: tuple[Event, ...]) -> str | None:
     """The CUDA that is needed: torch's, the message's, else the major above the driver's own.
 
-    Within a major the older driver serves (minor-version compatibility), so a refusal means that
-    the program was built for a later major.
+    From CUDA 11 on the older driver serves all of a major (minor-version compatibility), so that a
+    refusal means a later major; before, it means a later release.
     """
     named = next((e.values["cuda"] for e in said if e.values.get("cuda")), None)
     own = cuda_needed(case.snapshot.torch) or named
@@ -108,7 +110,14 @@ def _needed(case: Case, said: tuple[Event, ...]) -> str | None:
     if own or not said or not has:
         return own
     major = whole_number(has.partition(".")[0])
-    return f"{major + 1}.0" if major is not None else None
+    if major is None or major >= MINORS_SERVE_FROM:
+        return None if major is None else f"{major + 1}.0"
+    releases = {".".join(row.cuda.split(".")[:2]) for row in case.catalog.toolkits}
+    return min((r for r in releases if parsed(r) > parsed(has)), key=parsed, default=None)
+
+
+MINORS_SERVE_FROM = 11
+"""The first CUDA whose minor versions run on the driver of any of them (CUDA Compatibility)."""
 
 
 def _served(case: Case, said: tuple[Event, ...]) -> str | None:
