@@ -73,9 +73,9 @@ class Catalog(Value):
     """Index labels that exist but are not fitted to NVIDIA GPUs: ROCm, XPU, older torch's."""
     retired: tuple[Retired, ...]
 
-    @property
-    def newest_capability(self) -> Capability:
-        return max((row.capability for row in self.gpus), key=lambda one: (one.major, one.minor))
+    def is_newer_gpu(self, capability: Capability) -> bool:
+        """Whether a GPU is newer than every one that the catalog knows."""
+        return capability > _newest(Same(self))
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -187,6 +187,21 @@ def _floor_of(
     return min((f for row in older if (f := row.on(family))), key=parsed, default=None)
 
 
+class Same:
+    """A catalog as a key of a cache: equal to itself only (it has no hash of its own)."""
+
+    __slots__ = ("catalog",)
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+
+    def __hash__(self) -> int:
+        return id(self.catalog)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.catalog is self.catalog
+
+
 def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
     """A snapshot completed from the catalog, each value with a reading that says so.
 
@@ -241,12 +256,23 @@ def _with_gpus(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
     )
 
 
+@lru_cache(maxsize=4)
+def _newest(known: Same) -> Capability:
+    return max(row.capability for row in known.catalog.gpus)
+
+
+@lru_cache(maxsize=1024)
+def _rows_of_gpu(name: str, known: Same) -> tuple[GpuRow, ...]:
+    """The rows that a GPU's name means, with a memory: many reports are about the same GPUs."""
+    return rows_or_none(name, known.catalog.gpus)
+
+
 def _completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, tuple[Reading, ...]]:
     from gpusetup.errors import UsageError
 
     if gpu.compute_capability and gpu.memory_total_bytes:
         return gpu, ()
-    hits = rows_or_none(gpu.name, catalog.gpus)
+    hits = _rows_of_gpu(gpu.name, Same(catalog))
     if not hits:
         said = Reading(
             subject=f"gpu {gpu.name}", source=SOURCE, problem=f"No GPU is called {gpu.name!r}"

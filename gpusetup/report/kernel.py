@@ -11,7 +11,8 @@ from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Saying,
 from gpusetup.report.text import Text
 
 DRIVER = r"(\d{3}\.\d{1,3}(?:\.\d{1,2})?)"
-ASKED_FOR = r"(?:requir|need|at least|minim|recommend|support|older than|newer than|prior to|before)\w{0,6}[^.]{0,24}?\bdrivers?\b"
+# The look at one letter first halves the time of an alternation that knows no case.
+ASKED_FOR = r"(?=[rnamsopb])(?:requir|need|at least|minim|recommend|support|older than|newer than|prior to|before)\w{0,6}[^.]{0,24}?\bdrivers?\b"
 """A driver that somebody names, and has not: consumed, so that its number is not read."""
 ROWS: tuple[Saying, ...] = (
     saying("driver.version", "nvrm version", rf"NVRM version:? NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", SURE),

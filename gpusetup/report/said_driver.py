@@ -57,12 +57,17 @@ DRIVER = (
     row("no-nvidia-driver", "libcuda", r"ImportError: (?P<library>libcuda\.so\.1)"),
     row(
         "smi-not-found",
-        "nvidia-smi",
-        r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?(?:nvidia-smi: |command not found: nvidia-smi)",
+        "nvidia-smi: ",
+        r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?nvidia-smi: ",
     ),
     row(
         "smi-not-found",
-        "nvidia-smi",
+        "command not found: nvidia-smi",
+        r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?command not found: nvidia-smi",
+    ),
+    row(
+        "smi-not-found",
+        "not found",
         r"nvidia-smi.{0,3}: (?:command )?not found|Command 'nvidia-smi' not found",
     ),
     row(
@@ -70,7 +75,11 @@ DRIVER = (
         "nvidia-smi",
         r"nvidia-smi\W{1,2} (?:is not recognized|: The term|\u4e0d\u662f\u5185\u90e8|wurde nicht|n'est pas reconnu)",
     ),
-    row("smi-not-found", "nvidia-smi", r"no such file or directory: '?\S{0,60}nvidia-smi"),
+    row(
+        "smi-not-found",
+        "no such file or directory: ",
+        r"no such file or directory: '?\S{0,60}nvidia-smi",
+    ),
     row("driver-not-loaded", "communicate with the nvidia driver"),
     row(
         "driver-not-loaded",
@@ -242,7 +251,7 @@ DRIVER = (
     row(
         "smi-banner-misread",
         "nvidia-smi",
-        r"(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
+        r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
     ),
     row(
         "smi-banner-misread",

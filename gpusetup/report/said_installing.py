@@ -250,9 +250,10 @@ TOOLS = (
     row("pip-missing", "no module named", r"No module named ['\"]?pip\b['\"]?(?!\.)"),
     row(
         "pip-missing",
-        "pip",
-        r"\bpip3?: (?:command )?not found|command not found: pip3?\b|'pip3?' is not recognized",
+        "not found",
+        r"\bpip3?: (?:command )?not found|command not found: pip3?\b",
     ),
+    row("pip-missing", "' is not recognized", r"'pip3?' is not recognized"),
     row("externally-managed", "externally-managed-environment"),
     row(
         "download-forbidden",

@@ -138,7 +138,7 @@ LOADER = (
     ),
     row(
         "library-conflict",
-        "cudnn",
+        "cannot load symbol",
         r"Cannot load symbol (?P<symbol>cudnn\w+)",
         unless=r"Could not locate|Unable to load any of",
         library="libcudnn",
@@ -156,7 +156,7 @@ LOADER = (
     ),
     row(
         "cudnn-version-mismatch",
-        "cudnn",
+        "cudnn version",
         r"cuDNN version (?:incompatibility|mismatch): PyTorch was compiled +against \(?(?P<compiled>\d[\d, .]*\d)\)? but (?:linked against|found runtime version|runtime version is) \(?(?P<loaded>\d[\d, .]*\d)",
     ),
     row(

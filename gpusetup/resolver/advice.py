@@ -8,7 +8,7 @@ from typing import Literal
 from gpusetup.catalog import Catalog
 from gpusetup.model import Advice, Gpu, TorchBuild, parsed
 from gpusetup.resolver.choice import best_build, in_scope
-from gpusetup.resolver.situation import Situation
+from gpusetup.resolver.situation import Situation, is_allowed
 from gpusetup.value import Value, replace
 
 Kind = Literal["driver", "python", "gpu", "torch", "os", "backend"]
@@ -50,7 +50,7 @@ def _worth(change: Change, build: TorchBuild) -> tuple[object, ...]:
 def _newest_asked(situation: Situation, catalog: Catalog) -> str | None:
     """The newest torch of this platform that the request allows."""
     for build in in_scope(situation, catalog):
-        if situation.torch is None or situation.torch.contains(parsed(build.torch)):
+        if is_allowed(build.torch, situation):
             return build.torch
     return None
 

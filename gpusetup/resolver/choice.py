@@ -5,27 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from gpusetup.catalog import Catalog
+from gpusetup.catalog import Catalog, Same
 from gpusetup.kernels import release
 from gpusetup.model import TorchBuild
 from gpusetup.resolver.constraints import fits
 from gpusetup.resolver.situation import CHANNELS, Situation, version
 from gpusetup.value import replace
-
-
-class Same:
-    """A catalog as a key of a cache: equal to itself only (it has no hash of its own)."""
-
-    __slots__ = ("catalog",)
-
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
-
-    def __hash__(self) -> int:
-        return id(self.catalog)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.catalog is self.catalog
 
 
 def in_scope(situation: Situation, catalog: Catalog) -> tuple[TorchBuild, ...]:

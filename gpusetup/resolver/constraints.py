@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from gpusetup.kernels import release, served_by
 from gpusetup.model import TorchBuild
-from gpusetup.resolver.situation import Situation, version
+from gpusetup.resolver.situation import Situation, is_allowed, version
 
 
 def is_asked_torch(build: TorchBuild, situation: Situation) -> str | None:
-    if situation.torch is None or situation.torch.contains(version(build.torch)):
+    if is_allowed(build.torch, situation):
         return None
     return f"is not the torch asked for ({situation.torch_text})"
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gpusetup.catalog import Catalog, index_url
+from gpusetup.catalog import Catalog, Same, index_url
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.kernels import served_by
 from gpusetup.model import (
@@ -27,7 +27,7 @@ from gpusetup.model import (
     TorchBuild,
 )
 from gpusetup.resolver.advice import best_change
-from gpusetup.resolver.choice import Same, best_build, in_scope, preference
+from gpusetup.resolver.choice import best_build, in_scope, preference
 from gpusetup.resolver.constraints import fits, why_not
 from gpusetup.resolver.notes import notes_on
 from gpusetup.resolver.situation import (
@@ -63,7 +63,7 @@ def _told_apart(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     return tuple(Gpu(name=g.name, compute_capability=g.compute_capability) for g in gpus)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=256)
 def _decided(situation: Situation, known: Same) -> Resolution:
     """The resolution of a situation, without what only this machine adds.
 

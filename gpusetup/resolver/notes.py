@@ -10,7 +10,7 @@ from collections.abc import Callable
 from gpusetup.catalog import Catalog
 from gpusetup.model import Resolution, Snapshot, parsed
 from gpusetup.resolver.choice import best_build
-from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation
+from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation, is_allowed
 from gpusetup.value import replace
 
 STALE_DAYS = 120
@@ -43,8 +43,7 @@ def age_note(catalog: Catalog, today: str) -> str | None:
 def torch_unknown(
     _: Resolution, situation: Situation, __: Snapshot, catalog: Catalog
 ) -> str | None:
-    asked = situation.torch
-    if asked is None or any(asked.contains(row.torch) for row in catalog.releases):
+    if any(is_allowed(row.torch, situation) for row in catalog.releases):
         return None
     first, last = catalog.releases[0].torch, catalog.releases[-1].torch
     return (
@@ -101,7 +100,7 @@ def capability_newer(
     newer = [
         gpu
         for gpu in situation.gpus
-        if gpu.compute_capability is not None and gpu.compute_capability > catalog.newest_capability
+        if gpu.compute_capability is not None and catalog.is_newer_gpu(gpu.compute_capability)
     ]
     if not newer:
         return None

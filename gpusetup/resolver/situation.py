@@ -54,11 +54,8 @@ class Situation(Value):
 
 
 def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situation:
-    """Snapshot and request as the constraints read them; an unreadable torch matches nothing."""
-    try:
-        torch = specifier(request.torch)
-    except UsageError:
-        torch = specifier("==0")
+    """Snapshot and request as the constraints read them."""
+    torch = _asked_torch(request.torch)
     gpus = _gpus(snapshot, catalog)
     driver = snapshot.driver
     return Situation(
@@ -136,6 +133,14 @@ def _presence(snapshot: Snapshot, gpus: tuple[Gpu, ...]) -> Literal["some", "non
     return "none" if snapshot.gpus == () or snapshot.os.family == "macos" else "unknown"
 
 
+def _asked_torch(text: str | None) -> SpecifierSet | None:
+    """The torch that is asked for; an unreadable one matches nothing."""
+    try:
+        return specifier(text)
+    except UsageError:
+        return specifier("==0")
+
+
 def specifier(text: str | None) -> SpecifierSet | None:
     """The torch that is asked for; UsageError where the text is no version or specifier.
 
@@ -162,6 +167,18 @@ def specifier(text: str | None) -> SpecifierSet | None:
 def label_of(text: str | None) -> str | None:
     """The backend in a torch that is asked for: `cu124` in `2.5.1+cu124`."""
     return text.partition("+")[2].strip().lower() or None if text else None
+
+
+def is_allowed(torch: str, situation: Situation) -> bool:
+    """Whether the request allows a torch."""
+    return situation.torch is None or _allows(situation.torch_text, torch)
+
+
+@lru_cache(maxsize=4096)
+def _allows(asked: str | None, torch: str) -> bool:
+    """The same, with a memory: every row of the catalog asks it of every machine."""
+    wanted = _asked_torch(asked)
+    return wanted is None or wanted.contains(version(torch))
 
 
 @lru_cache(maxsize=1024)

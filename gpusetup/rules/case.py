@@ -183,7 +183,8 @@ def problems(case: Case, *subjects: str) -> tuple[Evidence, ...]:
 
 
 def events(case: Case, *kinds: str) -> tuple[Event, ...]:
-    return tuple(event for event in case.snapshot.events if event.kind in kinds)
+    said = case.snapshot.events
+    return tuple([event for event in said if event.kind in kinds]) if said else ()
 
 
 OTHER_MAKERS = ("amd", "radeon", "instinct", "intel", "arc", "apple")

@@ -165,11 +165,9 @@ def memory_taken(case: Case) -> Iterator[Finding]:
 
 
 def newer_than_catalog(case: Case) -> Iterator[Finding]:
-    known = [gpu for gpu in visible_gpus(case.snapshot) if gpu.compute_capability]
-    newest = case.catalog.newest_capability if known else None
-    for gpu in known:
+    for gpu in visible_gpus(case.snapshot):
         capability = gpu.compute_capability
-        if capability is not None and newest is not None and capability > newest:
+        if capability is not None and case.catalog.is_newer_gpu(capability):
             yield note(
                 "gpu-newer-than-catalog",
                 f"{gpu.name} ({capability.sm}) is newer than the catalog of {case.catalog.as_of}",
