@@ -207,6 +207,41 @@ def test_code_in_a_command_is_quoted_as_one_reads_it() -> None:
     assert commands(f"OS: Ubuntu 22.04\n{text}")[0].startswith('python -c "import torch; ')
 
 
+def test_a_value_that_is_not_known_is_not_printed_as_none() -> None:
+    text = "pip list\ntorch 1.13.1\nAssertionError: CUDA_HOME does not exist, unable to compile CUDA op(s)"
+    assert quoted(text) and not any("None" in line for line in quoted(text))
+
+
+def test_commands_that_exclude_each_other_are_told_apart() -> None:
+    text = (
+        "PyTorch version: 2.2.1+cu121\nCuda compilation tools, release 11.8, V11.8.89\n"
+        "RuntimeError: The detected CUDA version (11.8) mismatches the version that was used to "
+        "compile PyTorch (12.1)."
+    )
+    fix = root(text).fix
+    assert fix and "(the first 2 commands). Or keep nvcc" in fix.text
+    assert fix.commands[2].startswith("gpusetup install")
+
+
+def test_a_second_way_is_not_taken_before_the_first() -> None:
+    xid = "NVRM: Xid (PCI:0000:0b:00): 119, pid=7, name=x, Timeout waiting for RPC from GSP!"
+    assert commands(xid)[0] == "sudo reboot" and "(the second command)" in str(root(xid).fix)
+
+
+def test_a_device_plugin_is_of_kubernetes_whose_pods_are_not_restarted_by_docker() -> None:
+    lines = (
+        "Failed to initialize NVML: Unknown Error.",
+        "You can check the prerequisites at: https://github.com/NVIDIA/k8s-device-plugin#x",
+    )
+    assert commands("\n".join(lines))[0] == "kubectl delete pod POD"
+
+
+def test_a_container_without_a_gpu_quotes_who_looked_in_vain() -> None:
+    text = "# kubectl exec -it demo sh\n# nvidia-smi\nsh: 27: nvidia-smi: not found"
+    assert root(text).id == "container-no-gpu"
+    assert quoted(text)[0] == "sh: 27: nvidia-smi: not found"
+
+
 # --- the page -------------------------------------------------------------------------------------
 
 
@@ -214,3 +249,13 @@ def test_a_list_of_other_findings_stands_apart_from_a_code_block() -> None:
     lines = doctor_markdown(answer("NCCL WARN Cuda failure 'invalid device function'")).splitlines()
     listed = [i for i, line in enumerate(lines) if line.startswith("- ")]
     assert listed and not lines[listed[0] - 1].startswith("`")
+
+
+def test_what_comes_after_an_install_is_no_part_of_doing_it_by_hand() -> None:
+    text = (
+        "RTX 4090\nptxas /tmp/x, line 6; error   : PTX .version 7.4 does not support .target sm_89"
+    )
+    lines = doctor_markdown(answer(text)).splitlines()
+    hand = lines.index("or by hand:")
+    blocks = "\n".join(lines[hand:]).split("```")
+    assert "TRITON_PTXAS_PATH" not in blocks[1] and "torch==" in blocks[1]

@@ -141,16 +141,26 @@ def _root(root: Finding) -> Iterator[str]:
 def _commands(commands: tuple[str, ...]) -> Iterator[str]:
     """What to type; what does by hand the same as `gpusetup install` stands in a block of its own.
 
-    >>> list(_commands(("gpusetup install", "pip install torch")))[2:5]
+    >>> list(_commands(("gpusetup install", "pip install torch==2.5.1")))[2:5]
     ['```', 'or by hand:', '```sh']
     """
     ours = [i + 1 for i, one in enumerate(commands) if one.startswith("gpusetup install")]
-    cut = ours[0] if ours else len(commands)
-    if commands:
-        yield from fenced(list(commands[:cut]), "sh")
-    if commands[cut:]:
-        yield "or by hand:"
-        yield from fenced(list(commands[cut:]), "sh")
+    first = ours[0] if ours else len(commands)
+    last = first
+    while last < len(commands) and _is_by_hand(commands[last]):
+        last += 1
+    head, hand, rest = commands[:first], commands[first:last], commands[last:]
+    if not hand:
+        head, rest = commands, ()
+    for label, block in (("", head), ("or by hand:", hand), ("", rest)):
+        if block:
+            yield from (label,) if label else ()
+            yield from fenced(list(block), "sh")
+
+
+def _is_by_hand(command: str) -> bool:
+    """Whether a command is an installer's, of the torch that gpusetup would install."""
+    return "torch==" in command or command.startswith(("conda install", "mamba install"))
 
 
 FAMILIES = {"linux": "Linux", "windows": "Windows", "macos": "macOS"}

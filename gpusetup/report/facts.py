@@ -63,8 +63,9 @@ def claims(text: Text, rows: tuple[Saying, ...]) -> Iterator[Claim]:
     >>> next(claims(text_of("Python 3.13.5"), rows)).value
     '3.13.5'
     """
+    low = text.low
     for row in rows:
-        if row.needle in text.low:
+        if row.needle in low:
             yield from _claimed(text, row)
 
 

@@ -57,8 +57,9 @@ def said(text: Text, rows: Iterable[Row]) -> Iterator[Event]:
     >>> dict(next(said(text_of("NVRM: Xid (0000:01:00): 79, GPU has"), rows)).values)
     {'bus_id': '0000:01:00', 'number': '79'}
     """
+    low = text.low
     for one in rows:
-        if one.needle in text.low:
+        if one.needle in low:
             yield from _events(text, one)
 
 

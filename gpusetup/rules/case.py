@@ -148,6 +148,14 @@ def shown(case: Case, subject: str, text: str) -> Evidence:
     return Evidence(source=source_of(case, subject), text=text)
 
 
+def with_cuda(what: str, cuda: str | None) -> str:
+    """
+    >>> with_cuda("torch 2.5.1", "12.4"), with_cuda("torch 2.5.1", None)
+    ('torch 2.5.1, CUDA 12.4', 'torch 2.5.1')
+    """
+    return f"{what}, CUDA {cuda}" if cuda else what
+
+
 def source_of(case: Case, subject: str) -> str:
     """Who gave a value: the sources of its readings, or the subject itself where none is kept."""
     for about in (subject, subject.partition(".")[0]):

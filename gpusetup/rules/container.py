@@ -92,6 +92,14 @@ def some_gpus_hidden(case: Case) -> Iterator[Finding]:
         )
 
 
+RESTARTS = {
+    "docker": "docker restart CONTAINER",
+    "podman": "podman restart CONTAINER",
+    "kubernetes": "kubectl delete pod POD",
+}
+"""How a container is started anew; of a pod its controller makes another."""
+
+
 def container_nvml_lost(case: Case) -> Iterator[Finding]:
     """A running container whose GPU access was taken away (a systemd reload on the host)."""
     driver = case.snapshot.driver
@@ -116,7 +124,7 @@ def container_nvml_lost(case: Case) -> Iterator[Finding]:
             "give the "
             "devices by name or by CDI",
             commands=(
-                "docker restart CONTAINER",
+                RESTARTS.get(case.snapshot.container.kind or "", RESTARTS["docker"]),
                 "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
             ),
         ),

@@ -44,7 +44,12 @@ def container_no_gpu(case: Case) -> Iterator[Finding]:
         if empty
         else f"{kind} container was started without a GPU",
         detail="The host has one, as its PCI bus shows." if nvidia_on_pci(case) else "",
-        evidence=(*told(said), *nodes, *container_facts(case), *problems(case, "driver")),
+        evidence=(
+            *told(said or events(case, *BLIND)),
+            *nodes,
+            *container_facts(case),
+            *problems(case, "driver"),
+        ),
         fix=WITH_VARIABLES if empty else _start_with_gpu(case),
     )
 
@@ -90,6 +95,10 @@ def _is_asked_for(case: Case, said: tuple[Event, ...]) -> bool:
     return bool(docker and said and all(e.values.get("lacks") == "nvidia-smi" for e in said))
 
 
+BLIND = ("no-nvidia-driver", "smi-not-found")
+"""Events of a program that finds nothing of the driver."""
+
+
 def _given_none(case: Case) -> bool:
     """A container without a driver, whose host has a GPU or that was meant to have one."""
     machine = case.snapshot
@@ -97,7 +106,7 @@ def _given_none(case: Case) -> bool:
         return False
     on_host = nvidia_on_pci(case) or machine.driver.module_loaded
     silent = is_report(case) and asked_for_cuda(case) and is_cuda_build(machine.torch)
-    blind = events(case, "no-nvidia-driver", "smi-not-found")
+    blind = events(case, *BLIND)
     if any(event.values.get("place") == "host" for event in blind):
         return False  # the toolkit asked the host's driver: that is what is missing
     wanted = on_host or silent or _asked_for_gpus(case) or blind
@@ -126,7 +135,7 @@ def _asked_for_gpus(case: Case) -> bool:
 def container_facts(case: Case) -> tuple[Evidence, ...]:
     machine = case.snapshot
     kind = machine.container.kind
-    lines = [shown(case, "container", f"container: {kind}")] if in_container(case) else []
+    lines = [shown(case, "container.kind", f"container: {kind}")] if in_container(case) else []
     lines += [
         shown(
             case,

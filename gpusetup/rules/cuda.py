@@ -95,7 +95,7 @@ CODES: dict[int, Code] = {
     100: Code(
         id="cuda-sees-no-device",
         title="CUDA sees no device (error 100)",
-        text="Look at the other findings; then at CUDA_VISIBLE_DEVICES, the compute mode and MIG",
+        text="Look at CUDA_VISIBLE_DEVICES, the compute mode and MIG, and at what else is found",
         linux=(
             "nvidia-smi -L",
             "nvidia-smi --query-gpu=compute_mode,mig.mode.current --format=csv",

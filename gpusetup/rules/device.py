@@ -159,7 +159,8 @@ def _mig_without_instances(case: Case, gpu: Gpu) -> Finding:
         f"{gpu.name} is in MIG mode and has no compute instance: CUDA sees nothing",
         evidence=(shown(case, "gpus", f"GPU {index}: MIG enabled, no instance"),),
         fix=Fix(
-            text="Create an instance, or switch MIG off (then reset the GPU)",
+            text="Create an instance (the first command), or switch MIG off (the second, with "
+            "nothing running on the GPU; then reset it)",
             commands=(
                 f"sudo nvidia-smi mig -i {index} -cgi 0 -C",
                 f"sudo nvidia-smi -i {index} -mig 0",

@@ -22,6 +22,7 @@ from gpusetup.rules.case import (
     told,
     warning,
     whole_number,
+    with_cuda,
 )
 
 SLOW_SECONDS = 5.0
@@ -153,7 +154,7 @@ def _driver_and_torch(case: Case) -> tuple[Evidence, ...]:
         (
             torch.version,
             "torch.version",
-            f"torch {torch.version}, CUDA {cuda_needed(case.snapshot.torch)}",
+            with_cuda(f"torch {torch.version}", cuda_needed(torch)),
         ),
     )
     return tuple(shown(case, subject, text) for known, subject, text in lines if known)

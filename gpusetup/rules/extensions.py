@@ -16,6 +16,7 @@ from gpusetup.rules.case import (
     says_nothing_else,
     shown,
     told,
+    with_cuda,
 )
 from gpusetup.rules.compiled import forget
 from gpusetup.rules.distributions import PIN_THEIR_TORCH, PYG, distribution_of
@@ -176,7 +177,10 @@ def _one_cuda(case: Case, nvcc: str | None, torch: str | None) -> Fix:
     text = f"Build with nvcc {torch or 'of the same CUDA'}: let CUDA_HOME name that toolkit"
     same = bool(build and nvcc and build.cuda == ".".join(nvcc.split(".")[:2]))
     if build is not None and same:
-        text += f". Or keep nvcc and install torch {build.torch} from {build.backend}"
+        text += (
+            f" (the first {len(commands)} commands). Or keep nvcc and install torch {build.torch} "
+            f"from {build.backend} (the others)"
+        )
         commands = (*commands, *ways.install_commands(case))
     return Fix(text=text, commands=commands)
 
@@ -299,7 +303,7 @@ def _torch_cuda_line(case: Case) -> tuple[Evidence, ...]:
     torch = case.snapshot.torch
     if not torch.version:
         return ()
-    return (shown(case, "torch.version", f"torch {torch.version}, CUDA {cuda_needed(torch)}"),)
+    return (shown(case, "torch.version", with_cuda(f"torch {torch.version}", cuda_needed(torch))),)
 
 
 RULES = (

@@ -98,13 +98,12 @@ def gsp_timeout(case: Case) -> Iterator[Finding]:
             "The GPU's system processor (GSP) does not answer",
             evidence=said,
             fix=Fix(
-                text="Reboot and update the driver; if it comes back on a closed-module driver, "
-                "switch the "
-                "GSP firmware off",
+                text="Update the driver and reboot; if it comes back on a closed-module driver, "
+                "switch the GSP firmware off (the second command) and reboot again",
                 commands=(
+                    "sudo reboot",
                     "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee "
                     "/etc/modprobe.d/nvidia-gsp.conf",
-                    "sudo reboot",
                 ),
                 needs_root=True,
                 needs_reboot=True,

@@ -28,6 +28,7 @@ from gpusetup.rules.case import (
     shown,
     told,
     whole_number,
+    with_cuda,
 )
 from gpusetup.rules.messages import Message, said
 
@@ -271,7 +272,7 @@ def _driver_line(case: Case) -> tuple[Evidence, ...]:
     driver = case.snapshot.driver
     if not driver.version:
         return ()
-    return (shown(case, "driver.version", f"driver {driver.version}, CUDA {driver.cuda}"),)
+    return (shown(case, "driver.version", with_cuda(f"driver {driver.version}", driver.cuda)),)
 
 
 def _newer_driver(case: Case, instead: str) -> Fix:
