@@ -213,3 +213,98 @@ CL_WARNS = "UserWarning: Error checking compiler version for cl: [WinError 2] no
 def test_a_compiler_that_is_not_found_matters_where_the_build_fails() -> None:
     assert root_of(f"{CL_WARNS}error: command 'cl' failed: None").id == "compiler-missing"
     assert diagnose(read_report(CL_WARNS), load_catalog()).cause == "unknown"
+
+
+STARTS = (
+    (
+        "==((====))==  Unsloth 2025.3.9\n   \\\\   /|    NVIDIA GeForce GTX 1080. Num GPUs = 1. Max memory: "
+        "8.0 GB. Platform: Linux.\nO^O/ \\_/ \\    Torch: 2.5.1+cu124. CUDA: 6.1. CUDA Toolkit: 12.4.",
+        "GTX 1080",
+        "2.5.1+cu124",
+    ),
+    (
+        "- **PyTorch Version:** 2.6.0+cu126\n- **Name:** cuda:0 NVIDIA GeForce RTX 3090 : "
+        "cudaMallocAsync\n  - **Type:** cuda",
+        "RTX 3090",
+        "2.6.0+cu126",
+    ),
+    (
+        "2026-01-02 03:04:05,678 | sd | INFO | installer | Torch 2.0.1+cu118\n"
+        "2026-01-02 03:04:05,679 | sd | INFO | installer | Torch detected GPU: NVIDIA GeForce RTX "
+        "3060 VRAM 12288 Arch (8, 6) Cores 28",
+        "RTX 3060",
+        "2.0.1+cu118",
+    ),
+    (
+        "torch         : 1.0.0\nnvidia driver : 410.104\ntorch cuda    : 9.0.176 / is available\n"
+        "=== Hardware ===\ntorch devices : 1\n  - gpu0      : 11177MB | GeForce GTX 1080 Ti\n\n"
+        "=== Environment ===",
+        "GTX 1080 Ti",
+        "1.0.0",
+    ),
+)
+
+
+@pytest.mark.parametrize(("said", "gpu", "torch"), STARTS, ids=lambda value: value[:20])
+def test_a_program_that_names_its_gpu_as_it_starts_sees_it(said: str, gpu: str, torch: str) -> None:
+    machine = read_report(said)
+    assert gpu in (machine.gpus or ())[0].name
+    assert (machine.torch.version, machine.torch.cuda_available) == (torch, True)
+    assert diagnose(machine, load_catalog()).cause == "ok"
+
+
+def test_a_program_without_a_gpu_asks_and_does_not_know() -> None:
+    asks = "Unsloth: No NVIDIA GPU found? Unsloth currently only supports GPUs!"
+    assert root_of(asks).id == "torch-sees-no-gpu"
+    assert root_of("No NVIDIA GPU found on this system").id == "no-nvidia-gpu"
+
+
+def test_a_maker_that_is_only_spoken_of_is_not_in_the_machine() -> None:
+    assert read_report("most of these uses AMD GPU, CUDA is not available").gpus is None
+    spoken = diagnose(
+        read_report("torch.cuda.is_available() False; it uses AMD GPU"), load_catalog()
+    )
+    assert spoken.cause != "amd-gpu"
+    mine = diagnose(
+        read_report("torch.cuda.is_available() False; I have an AMD GPU"), load_catalog()
+    )
+    assert mine.cause == "amd-gpu"
+
+
+def test_a_call_that_is_not_supported_is_neither_health_nor_a_profile() -> None:
+    table = (
+        "| NVIDIA-SMI 525.60.13    Driver Version: 525.60.13    CUDA Version: 12.0     |\n"
+        "|   0  GRID A100-40C       On   | 00000000:02:01.0 Off |                    0 |\n"
+    )
+    assert diagnose(read_report(table), load_catalog()).cause == "ok"
+    said = f"RuntimeError: CUDA error: operation not supported\n{table}"
+    assert diagnose(read_report(said), load_catalog()).cause == "unknown"
+
+
+def test_wsl_1_is_known_by_its_kernel() -> None:
+    said = (
+        "- Platform: Linux-{}-x86_64-with-glibc2.31\n- PyTorch version (GPU?): 1.12.1+cu116 (False)"
+    )
+    assert root_of(said.format("4.4.0-19041-Microsoft")).title == "This is WSL 1, which has no GPU"
+    later = diagnose(read_report(said.format("5.15.90.1-microsoft-standard-WSL2")), load_catalog())
+    assert all("WSL 1" not in finding.title for finding in later.findings)
+
+
+def test_an_old_release_may_lack_the_kernel_itself_where_its_cuda_is_unknown() -> None:
+    said = "PyTorch version: {}\nGPU: NVIDIA RTX A6000\nRuntimeError: CUDA error: no kernel image is available"
+    assert root_of(said.format("1.12.1")).id == "no-kernel-image"
+    assert root_of(said.format("1.12.1+cu116")).id == "extension-arch-mismatch"
+    assert root_of(said.format("2.5.1")).id == "extension-arch-mismatch"
+
+
+def test_what_was_built_in_a_working_copy_is_built_there_again() -> None:
+    said = "ImportError: {}/nms_cuda.cpython-36m-x86_64-linux-gnu.so: undefined symbol: _ZN6caffe28TypeMetaE"
+    assert commands_for(said.format("/srv/pcdet/ops")).endswith("--no-cache-dir -e .")
+    assert "--no-binary nms-cuda" in commands_for(said.format("/srv/lib/python3.6/site-packages"))
+
+
+def test_spconv_is_named_for_the_cuda_of_torch() -> None:
+    said = "ModuleNotFoundError: No module named 'spconv.core_cc'\n"
+    assert "pip install spconv-cu118" in commands_for(f"{said}torch version: 2.1.2+cu118")
+    assert "pip install spconv-cu121" in commands_for(f"{said}torch version: 2.1.2+cu121")
+    assert "torch.version.cuda" in commands_for(said)

@@ -476,6 +476,8 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("ok", text(event("cuda-error", code="710")),
      text(event("cuda-error", code="710"),
           event("cuda-library-error", status="CUBLAS_STATUS_NOT_INITIALIZED"))),
+    ("ok", text(event("cuda-error", code="710")),
+     text(event("cuda-error", code="710"), event("cuda-call-not-supported"))),
     ("out-of-memory",
      text(event("cuda-library-error", status="CUDNN_STATUS_NOT_INITIALIZED"), gpus=(FULL,)),
      text(event("cuda-library-error", status="CUDNN_STATUS_NOT_INITIALIZED"), gpus=(RTX_3090,))),

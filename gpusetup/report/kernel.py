@@ -38,6 +38,7 @@ ROWS: tuple[Saying, ...] = (
     saying("os.name", "distrib_description", r'DISTRIB_DESCRIPTION="?([^"=]{3,60})"', SURE),
     saying("os.name", "operating system", r"Operating System: ([\w .()/-]{3,40}?)(?= {0,2}(?:Kernel|CPE|$))", USUAL),
     saying("os.id", "id=", r"(?<![\w_])ID=\"?([a-z]+)\"?\b", USUAL),
+    saying("os.kernel", "platform: linux-", r"(?<!Python )Platform: Linux-([\w.+-]{3,60}?)-(?:x86_64|aarch64)-with", HINT),
     saying("os.kernel", "linux", r"\bLinux \S{1,64} (\d\.\d{1,3}[\w.+-]{1,60}) #?\d"),
     saying("os.kernel", "module build on kernel", r"module build on kernel: (\d\.\d{1,3}[\w.+~-]{1,60})"),
     saying("os.kernel", "kernel: linux", r"Kernel: Linux (\d[\w.+-]{3,60})"),
@@ -208,7 +209,7 @@ def computers(text: Text) -> Iterator[Fact]:
         ),
         (
             "amd",
-            r"(?<![\w/])(?<!or )(?<!and )(?<![Nn]o )((?:[Aa][Mm][Dd] (?:GPU|gpu|RX|[Gg]raphics? card|card|[5-9]\d{3} ?(?:XTX?|xtx?|GRE)))\b)",
+            r"(?<![\w/])(?<!or )(?<!and )(?<![Nn]o )(?<!uses )(?<!for )(?<!support )(?<!supports )(?<!your )((?:[Aa][Mm][Dd] (?:GPU|gpu|RX|[Gg]raphics? card|card|[5-9]\d{3} ?(?:XTX?|xtx?|GRE)))\b)",
             "amd",
         ),
         ("rx ", r"\b(RX ?(?:Vega|[4-9]\d{2,3}) ?(?:XTX?|GRE|M)?)\b", "amd"),

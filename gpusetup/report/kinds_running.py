@@ -46,7 +46,7 @@ LIBRARIES = kinds(
     ("pagefile-too-small", "dll", "[WinError 1455]"),
     (
         "extension-abi-mismatch",
-        "module symbol library built_torch built_cuda torch cache",
+        "module symbol library built_torch built_cuda torch cache copy",
         "undefined symbol with c10/at in it; xFormers was built for",
     ),
     (
@@ -116,6 +116,7 @@ CUDA = kinds(
         "CUBLAS_STATUS_NOT_INITIALIZED, CUDNN_STATUS_EXECUTION_FAILED: a status without a reason",
     ),
     ("cuda-fork-reinit", "", "Cannot re-initialize CUDA in forked subprocess"),
+    ("cuda-call-not-supported", "", "CUDA error: operation not supported, of a program that runs"),
     ("ptx-unsupported", "", "the provided PTX was compiled with an unsupported toolchain (222)"),
     (
         "gpu-too-old-for-flash-attention",

@@ -26,7 +26,7 @@ from gpusetup.report.facts import (
 from gpusetup.report.said_cuda import IN_PROSE
 from gpusetup.report.text import Text
 
-TORCH = r"([0-2]\.\d{1,2}(?:\.\d{1,3})?(?:[abrc.]{1,4}\w{1,16})?(?:\+[\w.]{2,40})?)"
+TORCH = r"([0-2]\.\d{1,2}(?:\.\d{1,3})?(?:[abrc.]{1,4}\w{1,16})?(?:\+\w(?:[\w.]{0,38}\w)?)?)"
 PYTHON = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 BACKEND = r"(cu\d{2,3}|cpu|rocm[\d.]+|xpu)"
 SHOWS = r"(?:(?:it|shows?|says?|said|prints?|reports?|reported|gives?|displays?|outputs?|is|the|that|a|my|cuda|version|release|of|to|be) ?:? ?){1,6}"
@@ -71,6 +71,12 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.cuda_available", "cuda: gpu:", r"\bcuda: GPU: .{0,600}?\bavailable: True\b", SURE, value=True),
     saying("torch.cuda_available", "cuda: gpu:", r"\bcuda: GPU: .{0,600}?\bavailable: False\b", SURE, value=False),
     saying("torch.cuda", "available: true", r"\bCUDA: (?:- )?GPU: .{0,600}?\bavailable: True (?:- )?version: (\d{1,2}\.\d)\b", SURE),
+    saying("torch.cuda_available", "num gpus = ", r"\. Num GPUs = [1-9]\d?\. ", SURE, value=True),
+    saying("torch.cuda_available", "cuda:", r"cuda:\d NVIDIA [\w .-]{3,48} : (?:cudaMallocAsync|native)", USUAL, value=True),
+    saying("torch.cuda_available", "torch detected gpu: ", r"Torch detected GPU: NVIDIA", USUAL, value=True),
+    saying("torch.cuda_available", "torch cuda :", r"torch cuda : [\d.]{3,9} / is available", SURE, value=True),
+    saying("torch.cuda_available", "torch cuda :", r"torch cuda : [\d.]{3,9} / Not available", SURE, value=False),
+    saying("torch.cuda", "torch cuda :", r"torch cuda : (\d{1,2}\.\d)", SURE),
     saying("torch.cuda_available", "gpu available yes", r"GPU available Yes\b", SURE, value=True),
     saying("torch.cuda_available", "gpu available no", r"GPU available No: torch\.cuda", SURE, value=False),
     saying("torch.cuda_available", "is_available", r"cuda\.is_available(?:\(\))?\)?\W{0,12}(?:(?:returns?|returned|gives?|prints?|is)[: ]{1,2})?True\b", SURE, value=True),
@@ -125,6 +131,7 @@ ROWS: tuple[Saying, ...] = (
     saying("os.family", "platform: ", r"Platform: Linux-", USUAL, value="linux"),
     saying("os.family", "platform: ", r"Platform: Windows-", USUAL, value="windows"),
     saying("os.family", "platform: ", r"Platform: macOS-", USUAL, value="macos"),
+    saying("os.machine", "platform: linux-aarch64", r"platform: linux-aarch64", USUAL, value="aarch64"),
     saying("os.machine", "platform: ", r"Platform: macOS-\S*-(arm64)-", USUAL, value="aarch64"),
     saying("os.name", "on macos", r"You're on (macOS)\b", USUAL),
     saying("os.family", "you're on", r"You're on macOS\b", SURE, value="macos"),
@@ -257,12 +264,18 @@ STARTED = (
     re.compile(rf"Using GPU (\d) \({NAME}\) of compute capability (\d\.\d) with"),
     re.compile(rf"device[ =]{{1,3}}?'?cuda:(\d)'?.{{0,20}}name='{NAME}'()"),
     re.compile(rf"get_device_name\((?:0|device)?\)\)?\W{{1,10}}?(){NAME}(?=['\"\n]|$| >>>)()"),
+    re.compile(rf"Name:\W{{1,6}}cuda:(\d) {NAME}(?= :)()"),
+    re.compile(rf"Torch detected GPU: (){NAME} VRAM (\d{{3,6}})\b"),
+    re.compile(rf"(?<!\S)(){NAME}\. Num GPUs = ()"),
+    re.compile(rf"- gpu(\d) : \d{{3,6}}MB \| {NAME}(?= ===| - gpu|$)()"),
     re.compile(rf"gpu\.name: ?(){NAME}(?=$| )()"),
-    re.compile(rf"GPU(?: (?:name|type|model))?(?: is)?: ()(?:NVIDIA )?{NAME}(?=$| \(| ,|;| - )()"),
+    re.compile(
+        rf"GPU(?: (?:name|type|model))?(?: is)?: ()(?:NVIDIA )?{NAME}(?=$| \(| ,|;| [-*] )()"
+    ),
 )
 
 
-STARTED_WORDS = ("'gpu 0", "cuda:", "using gpu", "gpu.name", "gpu name", "gpu type", "gpu model", "get_device_name")  # fmt: skip
+STARTED_WORDS = ("'gpu 0", "gpu: ", "num gpus", "detected gpu", "- gpu0", "cuda:", "using gpu", "gpu.name", "gpu name", "gpu type", "gpu model", "get_device_name")  # fmt: skip
 PROPERTIES = re.compile(r"CudaDeviceProperties\(name='([^']{3,60})', major=(\d{1,2}), minor=(\d), total_memory=(\d{3,7})MB")  # fmt: skip
 
 
@@ -299,6 +312,7 @@ def started(text: Text) -> Iterator[Fact]:
 
 def _started_gpu(index: str, name: str, size: str) -> Gpu:
     number = int(index or 0)
+    name = MEMORY.split(name)[0]
     if "." in size:
         capability = Capability.parse(size)
         return Gpu(name=name.strip(), cuda_index=number, compute_capability=capability)

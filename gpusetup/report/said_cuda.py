@@ -71,6 +71,8 @@ ROWS = (
         r"No (?:CUDA |compatible )?GPUs?(?: or other accelerators?)? (?:was |were )?detected",
     ),
     row("cuda-unavailable", "no compatible gpu found"),
+    row("cuda-unavailable", "no nvidia gpu found?"),
+    row("cuda-unavailable", "cannot find any torch accelerator"),
     row(
         "cuda-out-of-memory",
         "out of memory",
@@ -198,6 +200,7 @@ ROWS = (
         "flashattention only supports",
         r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
     ),
+    row("cuda-call-not-supported", "cuda error: operation not supported"),
     row("ptx-unsupported", "unsupported toolchain"),
     row(
         "ptx-unsupported",

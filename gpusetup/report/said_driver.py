@@ -269,7 +269,7 @@ STATE = (
     row(
         "no-nvidia-gpu",
         "no nvidia",
-        r"No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library)",
+        r"No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
     ),
 )
 

@@ -114,6 +114,12 @@ EXTENSIONS = (
     ),
     row(
         "extension-abi-mismatch",
+        "undefined symbol",
+        rf"(?P<copy>/(?:(?!(?:site|dist)-packages|torch_extensions)[^\s'\":]){{2,200}})/(?P<module>(?!_|lib(?:torch|c10))[\w-]{{2,60}})(?:\.[\w-]{{1,40}}){{0,2}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
+        unless=r"torch(?:audio|vision)[/\\]",
+    ),
+    row(
+        "extension-abi-mismatch",
         "cuda undefined symbol",
         r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
     ),

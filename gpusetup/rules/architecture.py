@@ -165,6 +165,8 @@ def _by_age(known: list[Gpu], torch: Torch) -> str:
     oldest, newest = _usual_range(torch)
     if not capabilities:
         return "no-kernel-image"
+    if _may_be_for_cuda_10(torch) and newest >= max(capabilities) > LAST_OF_CUDA_10:
+        return "no-kernel-image"
     if max(capabilities) > newest:
         return "arch-too-new-for-wheel"
     if min(capabilities) < oldest:
@@ -179,6 +181,12 @@ OLD_WHEELS = (
 """Releases before this one, and the first and last GPU that their wheels serve (torch's own lists
 of architectures; builds for CUDA 10.2 or older end with Turing)."""
 LAST_OF_CUDA_10 = Capability(7, 5)
+
+
+def _may_be_for_cuda_10(torch: Torch) -> bool:
+    """A release whose default wheels were for CUDA 10.2, and no word on its CUDA."""
+    old = torch.version is not None and parsed(torch.version) < parsed("1.13")
+    return old and cuda_needed(torch) is None
 
 
 def _usual_range(torch: Torch) -> tuple[Capability, Capability]:

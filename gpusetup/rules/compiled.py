@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Capability, Event, Finding, Fix
+from gpusetup.model import Capability, Event, Finding, Fix, parsed
 from gpusetup.rules import ways
-from gpusetup.rules.case import Case, cuda_errors, error, events, gpus, on, told
+from gpusetup.rules.case import Case, cuda_errors, cuda_needed, error, events, gpus, on, told
 from gpusetup.rules.distributions import distribution_of
 from gpusetup.rules.messages import Message, said
 
@@ -90,6 +90,8 @@ def _with_operators(case: Case, module: str, name: str) -> Fix:
             "it; mmcv-lite has none)",
             commands=(uninstall, mim, own),
         )
+    if module == "spconv":
+        return _spconv(case)
     source = distribution_of(module)
     build = ("--no-build-isolation", "--no-cache-dir", "--force-reinstall", "--no-deps")
     known = source is not None and module not in NAMES
@@ -101,6 +103,25 @@ def _with_operators(case: Case, module: str, name: str) -> Fix:
             "nvcc --version",
             *((ways.pip(case, "install", *build, source or ""),) if known else ()),
         ),
+    )
+
+
+SPCONV = ("11.3", "11.4", "11.8", "12.0", "12.1", "12.4", "12.6")
+"""The CUDA of its wheels, whose names say it (package index, 2026)."""
+
+
+def _spconv(case: Case) -> Fix:
+    """Its package of that name holds no operators: a wheel for the CUDA of torch does."""
+    needed = cuda_needed(case.snapshot.torch)
+    major = (needed or "").partition(".")[0]
+    fitting = [
+        c for c in SPCONV if c.partition(".")[0] == major and parsed(c) <= parsed(needed or "")
+    ]
+    name = f"spconv-cu{fitting[-1].replace('.', '')}" if fitting else None
+    install = (ways.pip(case, "install", name),) if name else (WHERE,)
+    return Fix(
+        text="Install the wheel made for torch's CUDA (spconv-cuXXX; any of its major serves)",
+        commands=(ways.pip(case, "uninstall", "-y", "spconv", "cumm"), *install),
     )
 
 

@@ -180,6 +180,9 @@ def wsl_driver(case: Case) -> Iterator[Finding]:
     machine = case.snapshot
     if case.other_host or not (machine.os.wsl or events(case, "wsl-driver")):
         return
+    if _is_wsl_1(case):
+        yield _wsl_1(case)
+        return
     nodes = machine.devices
     no_bridge = nodes is not None and not any(node.path == "/dev/dxg" for node in nodes)
     silent = not answering(case) and (
@@ -211,6 +214,24 @@ def wsl_driver(case: Case) -> Iterator[Finding]:
                 min_driver=case.catalog.driver_floor("12", "windows"),
             ),
         )
+
+
+def _is_wsl_1(case: Case) -> bool:
+    """WSL 1 names a kernel 4.4.0 with the build of Windows: no Linux of WSL 2 is so old."""
+    kernel = case.snapshot.os.kernel or ""
+    return kernel.startswith("4.4.0-") and kernel.lower().rstrip("+").endswith("-microsoft")
+
+
+def _wsl_1(case: Case) -> Finding:
+    return error(
+        "wsl-driver",
+        "This is WSL 1, which has no GPU",
+        evidence=(shown(case, "os.kernel", f"kernel {case.snapshot.os.kernel}"),),
+        fix=Fix(
+            text="Turn the distribution into WSL 2 (in PowerShell; the first command names it)",
+            commands=("wsl --list --verbose", "wsl --set-version DISTRIBUTION 2"),
+        ),
+    )
 
 
 NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "cuda-unavailable")

@@ -19,7 +19,7 @@ from gpusetup.rules.case import (
     with_cuda,
 )
 from gpusetup.rules.compiled import forget
-from gpusetup.rules.distributions import PIN_THEIR_TORCH, PYG, distribution_of
+from gpusetup.rules.distributions import OWNER, PIN_THEIR_TORCH, PYG, distribution_of
 from gpusetup.rules.messages import Message, said
 
 MESSAGES: tuple[Message, ...] = (
@@ -93,7 +93,9 @@ def extension_abi_mismatch(case: Case) -> Iterator[Finding]:
         fix=Fix(
             text=f"Install the release of it that is made for {beside} (its own table says which), "
             "or build it anew against this torch",
-            commands=_extension_anew(case, values.get("module"), torch),
+            commands=_in_the_copy(case)
+            if values.get("copy") and values.get("module") not in OWNER
+            else _extension_anew(case, values.get("module"), torch),
         )
         if not values.get("cache")
         else _empty_cache(case, values["cache"]),
@@ -115,6 +117,13 @@ def _without_cuda(case: Case, heard: tuple[Event, ...]) -> Finding:
             commands=(ways.command(case, "python", *ASK_TORCH), *way.commands),
         ),
     )
+
+
+def _in_the_copy(case: Case) -> tuple[str, ...]:
+    """An extension that was built where its sources lie is no package of an index."""
+    again = ("--no-build-isolation", "--no-cache-dir", "-e", ".")
+    remove = "rmdir /s /q build" if on(case, "windows") else "rm -rf build"
+    return (ways.command(case, "python", *ASK_TORCH), remove, ways.pip(case, "install", *again))
 
 
 def _empty_cache(case: Case, cache: str) -> Fix:

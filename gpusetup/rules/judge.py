@@ -232,7 +232,7 @@ def shown_healthy(case: Case, findings: tuple[Finding, ...]) -> bool:
     """Whether the snapshot shows a working stack: GPU, driver, and a torch with kernels for it."""
     if any(finding.severity is Severity.ERROR for finding in findings):
         return False
-    if events(case, "cuda-library-error"):
+    if events(case, "cuda-library-error", "cuda-call-not-supported"):
         return False
     if is_report(case) and said_healthy(case):
         return True

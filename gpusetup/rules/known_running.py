@@ -71,6 +71,15 @@ RUNNING = (
         source="cuBLAS and cuDNN API references, status codes",
     ),
     Fact(
+        id="cuda-call-not-supported",
+        title="a CUDA call is not supported here",
+        means="Virtual GPUs and WSL lack unified memory, peer access or shared memory handles.",
+        proven_by="CUDA error 801 of a program that runs",
+        not_when="vgpu-no-compute: CUDA does not start on a profile without it",
+        way_out="Do without that feature, or have the hypervisor allow it",
+        source=CUDA_API,
+    ),
+    Fact(
         id="port-in-use",
         title="the port on which ranks meet is in use",
         means="Another run listens there, mostly on torchrun's 29500.",

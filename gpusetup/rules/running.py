@@ -141,6 +141,18 @@ OTHERS: tuple[Message, ...] = (
         severity=Severity.WARNING,
     ),
     Message(
+        kind="cuda-call-not-supported",
+        id="cuda-call-not-supported",
+        title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
+        detail="Virtual GPUs and WSL lack some calls: unified memory, peer access, memory shared "
+        "between processes. A hypervisor can allow unified memory to a vGPU (enable_uvm).",
+        text="Run it once with every kernel waited for, so that the call shows; then do without "
+        "that feature of the program, or have it allowed to the virtual machine",
+        commands=("nvidia-smi -q | grep -i virtualization", "export CUDA_LAUNCH_BLOCKING=1"),
+        windows=("nvidia-smi", "set CUDA_LAUNCH_BLOCKING=1"),
+        severity=Severity.WARNING,
+    ),
+    Message(
         kind="compiler-missing",
         id="compiler-missing",
         title="A package must be compiled, and there is no C++ compiler for it",
