@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from judging import event, judged
+from test_rules_said import text as shows
+
 from gpusetup.answers import DoctorAnswer
 from gpusetup.catalog_file import load_catalog
 from gpusetup.commands.doctor_answer import document
@@ -97,6 +100,23 @@ def test_a_rank_that_is_not_reached_is_named_whoever_called_it() -> None:
     assert root(f"ncclInternalError: Internal check failed.\n{text}").title == (
         "NCCL cannot reach the rank at 10.0.0.8<38309>: Connection refused"
     )
+
+
+def test_what_is_not_known_is_left_out_of_a_title_in_good_order() -> None:
+    built = judged(shows(event("module-build-failed", kernel="6.4.1-zen1"))).findings[0].title
+    assert built == "The kernel module of the NVIDIA driver was not built for kernel 6.4.1-zen1"
+    failed = root("NVRM: GPU 0000:09:00.0: rm_init_adapter failed, device minor number 0").title
+    assert failed == "The driver is loaded but cannot start the NVIDIA GPU"
+    op = (
+        "op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version "
+    )
+    assert "?" not in root(f"{op}does not match the version torch was compiled with 12.1").title
+
+
+def test_a_name_that_was_cut_before_the_model_is_none() -> None:
+    row = "|   0  NVIDIA GeForce ...  Off  | 00000000:01:00.0 Off |                  N/A |"
+    lost = "NVRM: GPU at 0000:01:00.0 has fallen off the bus."
+    assert root(f"{row}\n{lost}").title == "The NVIDIA GPU has fallen off the PCI bus"
 
 
 # --- systems --------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ CODES: dict[int, Code] = {
     ),
     214: Code(
         id="ecc-error",
-        title="CUDA does not start: an uncorrectable ECC error (error 214)",
+        title="The GPU's memory has an error that ECC cannot correct (error 214)",
         text="Reset the GPU, or reboot; if it comes back, have the GPU replaced",
         linux=("nvidia-smi -q -d ECC,ROW_REMAPPER", "sudo nvidia-smi --gpu-reset"),
         needs_root=True,

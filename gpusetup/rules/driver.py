@@ -262,8 +262,8 @@ def driver_build_failed(case: Case) -> Iterator[Finding]:
     why = BUILD_LACKS.get(named.get("why", ""), NEWER_KERNEL)
     yield error(
         "driver-build-failed",
-        f"The kernel module of driver {version or 'NVIDIA'} was not built for "
-        f"kernel {kernel or 'that runs'}",
+        f"The kernel module of {f'driver {version}' if version else 'the NVIDIA driver'} was not "
+        f"built for {f'kernel {kernel}' if kernel else 'the kernel that runs'}",
         detail=why,
         evidence=told(said),
         fix=Fix(

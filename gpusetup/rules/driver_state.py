@@ -111,7 +111,8 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
     version = machine.driver.version
     yield error(
         "gpu-init-failed",
-        f"Driver {version or ''} is loaded but cannot start {ways.names(case)}".replace("  ", " "),
+        f"{f'Driver {version}' if version else 'The driver'} is loaded but cannot start "
+        f"{ways.names(case)}",
         detail="The kernel log (`sudo dmesg | grep -i nvrm`) holds the reason: a GPU that "
         "the driver "
         "does not support, power or seating, firmware (GSP), or too little PCI address space. "
@@ -143,7 +144,8 @@ def gpu_not_supported_by_driver(case: Case) -> Iterator[Finding]:
         spoken = next((e.values["name"] for e in said if e.values.get("name")), None)
         yield error(
             "gpu-not-supported-by-driver",
-            f"Driver {version or 'as loaded'} does not support {spoken or ways.names(case)}",
+            f"{f'Driver {version}' if version else 'The driver as loaded'} does not support "
+            f"{spoken or ways.names(case)}",
             detail="GPUs before Turing need the closed kernel modules, from Blackwell on the "
             "open ones; "
             "old GPUs end with an old driver branch.",

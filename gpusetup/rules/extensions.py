@@ -80,7 +80,8 @@ def extension_abi_mismatch(case: Case) -> Iterator[Finding]:
         yield _without_cuda(case, heard)
         return
     module = values.get("module") or "A compiled extension"
-    built = " and CUDA ".join(v for v in (values.get("built_torch"), values.get("built_cuda")) if v)
+    known = (values.get("built_torch"), _release_of(values.get("built_cuda")))
+    built = " and CUDA ".join(value for value in known if value)
     torch = case.snapshot.torch.version or values.get("torch")
     beside = f"torch {torch}" if torch else "the installed torch"
     yield error(
@@ -163,6 +164,17 @@ def _extension_anew(case: Case, module: str | None, torch: str | None) -> tuple[
     return (remove, ways.pip(case, "install", *again))
 
 
+def _release_of(cuda: str | None) -> str | None:
+    """A CUDA release as one says it: xformers prints the compiler's number.
+
+    >>> _release_of("1201"), _release_of("12.1")
+    ('12.1', '12.1')
+    """
+    if not cuda or not (cuda.isascii() and cuda.isdigit() and len(cuda) in (3, 4)):
+        return cuda
+    return f"{int(cuda) // 100}.{int(cuda) % 100}"
+
+
 def toolkit_mismatch(case: Case) -> Iterator[Finding]:
     """An extension build meets an nvcc of another CUDA than torch's."""
     heard = events(case, "cuda-toolkit-mismatch")
@@ -172,8 +184,8 @@ def toolkit_mismatch(case: Case) -> Iterator[Finding]:
     torch = heard[0].values.get("torch") or cuda_needed(case.snapshot.torch)
     yield error(
         "cuda-toolkit-mismatch-extension-build",
-        f"nvcc is CUDA {nvcc or '?'}, torch was built with CUDA {torch or 'another'}: an extension "
-        "built here would not fit",
+        f"nvcc is {f'CUDA {nvcc}' if nvcc else 'of another CUDA'}, torch was built with "
+        f"{f'CUDA {torch}' if torch else 'another'}: an extension built here would not fit",
         evidence=told(heard),
         fix=_one_cuda(case, nvcc, torch),
     )

@@ -124,13 +124,23 @@ def jetson_wrong_wheel(case: Case) -> Iterator[Finding]:
         return
     yield error(
         "jetson-wrong-wheel",
-        f"torch {torch.version or ''} is not made for this Jetson ({board})".replace("  ", " "),
+        f"torch {torch.version or ''} is not made for this Jetson ({_board(board)})".replace(
+            "  ", " "
+        ),
         detail="Until JetPack 7 a Jetson's CUDA is not that of the server wheels: it needs "
         "NVIDIA's "
         "wheels for its JetPack.",
         evidence=(*told(said), *version_evidence(case)),
         fix=jetson_fix(case),
     )
+
+
+def _board(name: str) -> str:
+    """
+    >>> _board("32.4.3"), _board("R36.4.0"), _board("JetPack 6")
+    ('L4T 32.4.3', 'L4T R36.4.0', 'JetPack 6')
+    """
+    return f"L4T {name}" if name.removeprefix("R")[:1].isdigit() else name
 
 
 JETPACK_WHEELS = {

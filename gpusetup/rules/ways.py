@@ -287,9 +287,23 @@ def _elsewhere(case: Case) -> str | None:
     return None
 
 
+NO_MODEL = ("nvidia", "geforce", "graphics", "device", "quadro", "tesla", "rtx", "gtx")
+
+
+def _is_telling(name: str) -> bool:
+    """Whether a name says which model it is; nvidia-smi's narrow tables cut names.
+
+    >>> _is_telling("NVIDIA GeForce ..."), _is_telling("GeForce RTX 208...")
+    (False, True)
+    """
+    return any(word not in NO_MODEL for word in name.lower().replace(".", " ").split())
+
+
 def names(case: Case) -> str:
     """What the NVIDIA GPUs of this machine are called."""
-    listed = tuple(gpu.name for gpu in gpus(case) if gpu.name != "unknown")
+    listed = tuple(
+        gpu.name for gpu in gpus(case) if gpu.name != "unknown" and _is_telling(gpu.name)
+    )
     on_bus = tuple(
         device.name or f"the NVIDIA GPU (PCI 10de:{device.device_id or '?'})"
         for device in nvidia_on_pci(case)
