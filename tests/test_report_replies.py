@@ -107,10 +107,8 @@ def test_what_is_not_known_is_left_out_of_a_title_in_good_order() -> None:
     assert built == "The kernel module of the NVIDIA driver was not built for kernel 6.4.1-zen1"
     failed = root("NVRM: GPU 0000:09:00.0: rm_init_adapter failed, device minor number 0").title
     assert failed == "The driver is loaded but cannot start the NVIDIA GPU"
-    op = (
-        "op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version "
-    )
-    assert "?" not in root(f"{op}does not match the version torch was compiled with 12.1").title
+    nvcc = judged(shows(event("cuda-toolkit-mismatch", torch="12.1"))).findings[0].title
+    assert nvcc.startswith("nvcc is of another CUDA, torch was built with CUDA 12.1")
 
 
 def test_a_name_that_was_cut_before_the_model_is_none() -> None:
