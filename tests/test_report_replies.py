@@ -277,3 +277,20 @@ def test_what_comes_after_an_install_is_no_part_of_doing_it_by_hand() -> None:
     hand = lines.index("or by hand:")
     blocks = "\n".join(lines[hand:]).split("```")
     assert "TRITON_PTXAS_PATH" not in blocks[1] and "torch==" in blocks[1]
+
+
+def test_a_torch_that_nobody_showed_is_not_called_fitting() -> None:
+    driver = (
+        "NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: 12.4\nGPU 0: Tesla T4"
+    )
+    first = doctor_markdown(answer(driver)).splitlines()[0]
+    assert first == "**ok**: driver and GPU are in order, as far as this shows"
+    torch = doctor_markdown(
+        answer(f"{driver}\nPyTorch version: 2.6.0+cu124\nIs CUDA available: True")
+    )
+    assert torch.startswith("**ok**: driver, GPU and torch fit each other")
+
+
+def test_a_gpu_that_only_lspci_shows_is_read() -> None:
+    bus = "02:00.0 3D controller: NVIDIA Corporation TU117M [GeForce GTX 1650 Mobile] (rev a1)"
+    assert "GeForce GTX 1650 Mobile" in doctor_markdown(answer(f"$ lspci -k\n{bus}"))

@@ -107,10 +107,19 @@ def _verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[str]:
     if root is not None:
         yield f"**{root.id}**: {escaped(root.title)}"
     elif answer.cause == "ok":
-        shown = "driver, GPU and torch fit each other"
-        yield f"**ok**: {shown if answer.snapshot.gpus else 'nothing of CUDA is to be mended'}"
+        yield f"**ok**: {_in_order(answer)}"
     else:
         yield f"**{escaped(answer.cause)}**: what was read does not say what is wrong"
+
+
+def _in_order(answer: DoctorAnswer) -> str:
+    """What is in order, as far as it was shown."""
+    machine = answer.snapshot
+    if not machine.gpus:
+        return "nothing of CUDA is to be mended"
+    if machine.torch.version is None and not machine.torch.cuda_available:
+        return "driver and GPU are in order, as far as this shows"
+    return "driver, GPU and torch fit each other"
 
 
 def _named(finding: Finding) -> Iterator[str]:
@@ -169,7 +178,9 @@ FAMILIES = {"linux": "Linux", "windows": "Windows", "macos": "macOS"}
 def _machine(answer: DoctorAnswer, shown: Finding | None) -> Iterator[str]:
     """What is known of the machine, and the build that fits it where that is founded on it."""
     machine = answer.snapshot
+    on_bus = (d.name or "" for d in machine.pci_devices or () if d.vendor == "nvidia")
     gpus = ", ".join(dict.fromkeys(gpu.name for gpu in machine.gpus or ()))
+    gpus = gpus or ", ".join(dict.fromkeys(filter(None, on_bus)))
     facts = (
         machine.os.name or FAMILIES.get(machine.os.family or ""),
         f"driver {machine.driver.version}" if machine.driver.version else None,
