@@ -294,3 +294,14 @@ def test_a_torch_that_nobody_showed_is_not_called_fitting() -> None:
 def test_a_gpu_that_only_lspci_shows_is_read() -> None:
     bus = "02:00.0 3D controller: NVIDIA Corporation TU117M [GeForce GTX 1650 Mobile] (rev a1)"
     assert "GeForce GTX 1650 Mobile" in doctor_markdown(answer(f"$ lspci -k\n{bus}"))
+
+
+def test_a_variable_is_set_as_the_shell_of_the_system_sets_it() -> None:
+    old = (
+        "RuntimeError: Found NVIDIA GeForce GTX 1070 which is too old to be supported by the "
+        "triton GPU compiler, which is used as the backend. Triton only supports devices of CUDA "
+        "Capability >= 7.0, but your device is of CUDA capability 6.1"
+    )
+    assert commands(f"OS: Ubuntu 22.04\n{old}") == ("export TORCHDYNAMO_DISABLE=1",)
+    windows = f"OS: Microsoft Windows 11 Pro\n{old}"
+    assert commands(windows) == ('$env:TORCHDYNAMO_DISABLE = "1"',)

@@ -212,7 +212,7 @@ def _toolkit_home(case: Case, cuda: str | None) -> tuple[str, ...]:
     minor = ".".join(cuda.split(".")[:2])
     if on(case, "windows"):
         home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{minor}"
-        return (f'set "CUDA_HOME={home}"', rf'set "PATH={home}\bin;%PATH%"')
+        return (f'$env:CUDA_HOME = "{home}"', rf'$env:PATH = "{home}\bin;$env:PATH"')
     return (
         f"export CUDA_HOME=/usr/local/cuda-{minor}",
         'export PATH="$CUDA_HOME/bin:$PATH"',
@@ -305,7 +305,11 @@ def toolkit_missing(case: Case) -> Iterator[Finding]:
         "apt": f"sudo apt install cuda-toolkit-{(minor or '').replace('.', '-')}",
     }
     ask = () if minor else (ways.command(case, "python", *ASK_TORCH),)
-    home = ("export CUDA_HOME=$CONDA_PREFIX",) if conda else _toolkit_home(case, minor)
+    home = (
+        ("export CUDA_HOME=$CONDA_PREFIX",)
+        if conda and not on(case, "windows")
+        else _toolkit_home(case, minor)
+    )
     yield make(
         "cuda-toolkit-missing",
         "A build of CUDA code finds no toolkit: CUDA_HOME is not set and nvcc is not on PATH",

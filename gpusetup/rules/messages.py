@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from gpusetup.model import Event, Finding, Fix, Severity
 from gpusetup.rules import ways
-from gpusetup.rules.case import Case, events, on, sentence, told
+from gpusetup.rules.case import Case, events, on, told
+from gpusetup.rules.wording import sentence
 from gpusetup.value import Value
 
 

@@ -55,7 +55,7 @@ MESSAGES: tuple[Message, ...] = (
         text="Let NCCL go through memory instead, and switch off custom all-reduce kernels of the "
         "serving program (vLLM: --disable-custom-all-reduce)",
         commands=("export NCCL_P2P_DISABLE=1", "nvidia-smi topo -p2p r"),
-        windows=("set NCCL_P2P_DISABLE=1",),
+        windows=('$env:NCCL_P2P_DISABLE = "1"',),
     ),
     Message(
         kind="nccl-shm-error",
@@ -110,7 +110,7 @@ UNEXPLAINED = Message(
     detail="This is what every rank says; the reason stands in NCCL's own lines.",
     text="Run it again with NCCL's own log, and read the first line with WARN",
     commands=("export NCCL_DEBUG=INFO",),
-    windows=("set NCCL_DEBUG=INFO",),
+    windows=('$env:NCCL_DEBUG = "INFO"',),
 )
 
 RULES = (nccl_error,)

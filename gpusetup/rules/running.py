@@ -137,7 +137,7 @@ OTHERS: tuple[Message, ...] = (
         text="See whether the memory is full; run it once with every kernel waited for, so that "
         "the first failure shows; unset LD_LIBRARY_PATH",
         commands=("nvidia-smi", "export CUDA_LAUNCH_BLOCKING=1", "unset LD_LIBRARY_PATH"),
-        windows=("nvidia-smi", "set CUDA_LAUNCH_BLOCKING=1"),
+        windows=("nvidia-smi", '$env:CUDA_LAUNCH_BLOCKING = "1"'),
         severity=Severity.WARNING,
     ),
     Message(
@@ -149,7 +149,7 @@ OTHERS: tuple[Message, ...] = (
         text="Run it once with every kernel waited for, so that the call shows; then do without "
         "that feature of the program, or have it allowed to the virtual machine",
         commands=("nvidia-smi -q | grep -i virtualization", "export CUDA_LAUNCH_BLOCKING=1"),
-        windows=("nvidia-smi", "set CUDA_LAUNCH_BLOCKING=1"),
+        windows=("nvidia-smi", '$env:CUDA_LAUNCH_BLOCKING = "1"'),
         severity=Severity.WARNING,
     ),
     Message(

@@ -198,11 +198,11 @@ def torch_outside_target(case: Case) -> Iterator[Finding]:
 
 
 def _unset(case: Case, name: str) -> tuple[str, ...]:
-    return (f"set {name}=",) if on(case, "windows") else (f"unset {name}",)
+    return (f"Remove-Item Env:{name}",) if on(case, "windows") else (f"unset {name}",)
 
 
 def _set(case: Case, name: str) -> tuple[str, ...]:
-    return (f"set {name}=1",) if on(case, "windows") else (f"export {name}=1",)
+    return (ways.setting(case, name, "1"),)
 
 
 RULES = (

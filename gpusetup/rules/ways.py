@@ -73,8 +73,8 @@ def command(case: Case, *argv: str) -> str:
 
 
 def setting(case: Case, name: str, value: str) -> str:
-    """How a shell of this system sets a variable."""
-    return f"{'set' if on(case, 'windows') else 'export'} {name}={value}"
+    """How a shell of this system sets a variable: PowerShell on Windows, whose `set` sets none."""
+    return f'$env:{name} = "{value}"' if on(case, "windows") else f"export {name}={value}"
 
 
 def build_for(case: Case) -> tuple[str, ...]:
