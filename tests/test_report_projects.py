@@ -278,7 +278,9 @@ def test_a_call_that_is_not_supported_is_neither_health_nor_a_profile() -> None:
     )
     assert diagnose(read_report(table), load_catalog()).cause == "ok"
     said = f"RuntimeError: CUDA error: operation not supported\n{table}"
-    assert diagnose(read_report(said), load_catalog()).cause == "unknown"
+    diagnosis = diagnose(read_report(said), load_catalog())
+    assert diagnosis.cause == "unknown"
+    assert [finding.id for finding in diagnosis.findings] == ["cuda-call-not-supported"]
 
 
 def test_wsl_1_is_known_by_its_kernel() -> None:
@@ -308,3 +310,42 @@ def test_spconv_is_named_for_the_cuda_of_torch() -> None:
     assert "pip install spconv-cu118" in commands_for(f"{said}torch version: 2.1.2+cu118")
     assert "pip install spconv-cu121" in commands_for(f"{said}torch version: 2.1.2+cu121")
     assert "torch.version.cuda" in commands_for(said)
+
+
+ONLY_WHEELS = "can't be installed because it doesn't have a source distribution or wheel for the current platform"
+UV = "error: Distribution `{} @ registry+https://download.pytorch.org/whl/cu126` " + ONLY_WHEELS
+
+
+def test_uv_names_the_package_that_has_no_wheel() -> None:
+    assert root_of(UV.format("torchaudio==2.6.0+cpu")).title.startswith("torchaudio==2.6.0+cpu")
+    other = root_of(UV.format("markupsafe==3.0.2"))
+    assert other.id == "package-not-found"
+    assert other.title.startswith("The installer finds no file of markupsafe==3.0.2")
+    both = f"{UV.format('markupsafe==3.0.2')}\n{UV.format('torch==2.5.1+cu126')}"
+    assert root_of(both).title.startswith("torch==2.5.1+cu126")
+
+
+def test_a_program_that_finds_no_gpu_where_torch_sees_one_hides_it() -> None:
+    said = "RuntimeError: No CUDA GPUs are available"
+    seen = ">>> print(torch.cuda.is_available())\nTrue\n"
+    assert "sets CUDA_VISIBLE_DEVICES" in root_of(seen + said).title
+    assert root_of(said).title == "torch.cuda.is_available() is False"
+
+
+def test_a_binary_of_bitsandbytes_is_no_dll_of_torch() -> None:
+    said = (
+        "CUDA SETUP: Loading binary C:\\env\\bitsandbytes\\libbitsandbytes_cpu.so...\n"
+        "[WinError 193] %1 is not a valid Win32 application"
+    )
+    assert all(event.kind != "dll-missing" for event in read_report(said).events)
+    torch = "OSError: [WinError 193] %1 is not valid. Error loading C:\\env\\torch\\lib\\shm.dll"
+    assert root_of(torch).id == "windows-dll-missing"
+
+
+def test_a_plugin_that_torch_builds_is_built_anew() -> None:
+    said = "ImportError: DLL load failed while importing nvdiffrast_plugin: not found"
+    assert root_of(said).id == "extension-not-built"
+    assert "%LOCALAPPDATA%" in commands_for(said)
+    assert "~/.cache/torch_extensions" in commands_for("No module named 'bias_act_plugin'")
+    other = "ImportError: DLL load failed while importing _C: not found"
+    assert root_of(other).id == "windows-dll-missing"

@@ -129,6 +129,7 @@ ROWS: tuple[Saying, ...] = (
     saying("os.family", "operating system", r"\bOperating [Ss]ystem\W{1,6}Linux\b", USUAL, value="linux"),
     saying("os.family", "operating system", r"\bOperating [Ss]ystem\W{1,6}mac ?OS\b", USUAL, value="macos"),
     saying("os.family", "platform: ", r"Platform: Linux-", USUAL, value="linux"),
+    saying("os.family", "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
     saying("os.family", "platform: ", r"Platform: Windows-", USUAL, value="windows"),
     saying("os.family", "platform: ", r"Platform: macOS-", USUAL, value="macos"),
     saying("os.machine", "platform: linux-aarch64", r"platform: linux-aarch64", USUAL, value="aarch64"),

@@ -16,7 +16,7 @@ TORCH_SYMBOL = (
 COMPILED_MODULE = (
     r"(?:MultiScaleDeformableAttention|MinkowskiEngineBackend|tinycudann_bindings|pointnet2_cuda|iou3d_nms_cuda"
     r"|flash_attn_(?:2_|3_)?cuda|selective_scan_cuda|causal_conv1d_cuda|fused_layer_norm_cuda|amp_C"
-    r"|exllama_kernels|exllamav2_kernels|exllamav2_ext|quant_cuda|awq_ext|_gridencoder|_raymarching)"
+    r"|\w{2,40}(?:rast|act|dn2d|lrelu)_plugin|exllama_kernels|exllamav2_kernels|exllamav2_ext|quant_cuda|awq_ext|_gridencoder|_raymarching)"
 )
 """The compiled modules of packages that a plain import shows by name (their setup files)."""
 STDLIB = "(?:" + "|".join(sorted(MODULES, key=len, reverse=True)) + ")"
@@ -165,6 +165,11 @@ EXTENSIONS = (
 )
 
 NOT_BUILT = (
+    row(
+        "extension-not-built",
+        "dll load failed while importing",
+        r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
+    ),
     row(
         "extension-not-built",
         "mmcv cuda compiler: not available",

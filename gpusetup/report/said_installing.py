@@ -60,7 +60,7 @@ WHEELS = (
     row(
         "no-wheel-for-platform",
         "wheel for the current platform",
-        r"(?:Distribution `)?(?P<requirement>[\w.-]+==[\w.+]+)?.{0,120}?can't be installed because it doesn't have a source distribution or wheel for the current platform",
+        r"(?:Distribution `?(?P<requirement>[\w.-]+==[\w.+]+)[^`]{0,200}?`? )?can't be installed because it doesn't have a source distribution or wheel for the current platform",
     ),
     row(
         "no-wheel-for-platform",

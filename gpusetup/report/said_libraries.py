@@ -203,12 +203,14 @@ LOADER = (
         "dll-missing",
         "winerror",
         r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
+        unless="libbitsandbytes_",
     ),
     row("dll-missing", "os error", r"\(os error (?P<code>126|127|1114)\)"),
     row(
         "dll-missing",
         "dll load failed",
         r"DLL load failed(?: while importing (?P<module>[\w.]+))?:",
+        unless=r"while importing \w{2,40}_plugin",
     ),
     row(
         "dll-missing",

@@ -92,6 +92,8 @@ def _with_operators(case: Case, module: str, name: str) -> Fix:
         )
     if module == "spconv":
         return _spconv(case)
+    if module.endswith("_plugin"):
+        return _build_on_call(case)
     source = distribution_of(module)
     build = ("--no-build-isolation", "--no-cache-dir", "--force-reinstall", "--no-deps")
     known = source is not None and module not in NAMES
@@ -103,6 +105,19 @@ def _with_operators(case: Case, module: str, name: str) -> Fix:
             "nvcc --version",
             *((ways.pip(case, "install", *build, source or ""),) if known else ()),
         ),
+    )
+
+
+def _build_on_call(case: Case) -> Fix:
+    """A plugin that torch.utils.cpp_extension builds on the first call, into its cache."""
+    cache = (
+        r"%LOCALAPPDATA%\torch_extensions" if on(case, "windows") else "~/.cache/torch_extensions"
+    )
+    clear = f'rmdir /s /q "{cache}"' if on(case, "windows") else f"rm -rf {cache}"
+    return Fix(
+        text="torch builds it on the first call: empty its cache, have one toolkit of torch's CUDA "
+        "first on PATH, and run again; the compiler's first error is the reason",
+        commands=(WHERE, "nvcc --version", clear),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Event, Finding
+from gpusetup.model import Event, Finding, Fix
 from gpusetup.rules import ways
 from gpusetup.rules.case import Case, error, events, shown, told
 from gpusetup.rules.wheels import no_python_for, other_python, requirement, torch_of
@@ -13,10 +13,40 @@ from gpusetup.rules.wheels import no_python_for, other_python, requirement, torc
 def without_wheel(case: Case) -> Iterator[Finding]:
     """An installer that says itself which of Python and platform has no wheel."""
     python, system = events(case, "python-no-wheel"), events(case, "no-wheel-for-platform")
+    others = tuple(event for event in (*system, *python) if _is_another(event))
+    python, system = (tuple(e for e in heard if e not in others) for heard in (python, system))
+    if others and not (python or system):
+        yield _no_other(others)
     if python or (system and _is_of_python(case, system[0])):
         yield _no_python(case, (*python, *system))
     elif system:
         yield _no_system(case, system)
+
+
+OURS = ("torch", "triton", "nvidia-", "pytorch")
+"""How the names begin of what torch's index holds in its own right."""
+
+
+def _is_another(event: Event) -> bool:
+    """Whether a package that only came along has no file: torch's index holds some of those too."""
+    name = requirement(event.values.get("requirement", ""))[0]
+    return bool(name) and not name.startswith(OURS)
+
+
+def _no_other(heard: tuple[Event, ...]) -> Finding:
+    return error(
+        "package-not-found",
+        f"The installer finds no file of {heard[0].values['requirement']} for this Python and "
+        "system where it looked",
+        detail="uv takes a package from the first index that has its name; torch's index has some "
+        "files of other packages, for few systems.",
+        evidence=told(heard),
+        fix=Fix(
+            text="Give torch's index for torch alone: in pyproject.toml `explicit = true` under "
+            '[[tool.uv.index]], and under [tool.uv.sources] torch = { index = "its name" } (the '
+            "same for torchvision and torchaudio); with `uv pip`, --torch-backend does it",
+        ),
+    )
 
 
 def _is_of_python(case: Case, event: Event) -> bool:

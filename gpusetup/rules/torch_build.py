@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpusetup.gpus import l4t_of
 from gpusetup.model import (
+    Event,
     Evidence,
     Finding,
     Fix,
@@ -188,6 +189,9 @@ def torch_sees_no_gpu(case: Case) -> Iterator[Finding]:
     said = events(case, "cuda-unavailable")
     if (torch.cuda_available is False or said) and has_nvidia(case) is not False:
         asked = torch.cuda_available is False
+        if torch.cuda_available and said:
+            yield _hidden_from_one_program(case, said)
+            return
         line = shown(case, "torch.cuda_available", "torch.cuda.is_available(): False")
         yield error(
             "torch-sees-no-gpu",
@@ -200,6 +204,23 @@ def torch_sees_no_gpu(case: Case) -> Iterator[Finding]:
                 ),
             ),
         )
+
+
+def _hidden_from_one_program(case: Case, said: tuple[Event, ...]) -> Finding:
+    """A program finds none where torch itself sees its GPU: the program chooses its devices."""
+    find = (
+        "findstr /s CUDA_VISIBLE_DEVICES *.py"
+        if on(case, "windows")
+        else ("grep -rn CUDA_VISIBLE_DEVICES .")
+    )
+    return error(
+        "torch-sees-no-gpu",
+        "A program finds no GPU, though torch sees one: the program, or what starts it, sets "
+        "CUDA_VISIBLE_DEVICES",
+        detail="A number in it that no GPU has hides every GPU (with one GPU only 0 is right).",
+        evidence=told(said),
+        fix=Fix(text="Find where it is set, and name a GPU that is there", commands=(find,)),
+    )
 
 
 def gpu_check_failed(case: Case) -> Iterator[Finding]:
