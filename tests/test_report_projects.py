@@ -349,3 +349,13 @@ def test_a_plugin_that_torch_builds_is_built_anew() -> None:
     assert "~/.cache/torch_extensions" in commands_for("No module named 'bias_act_plugin'")
     other = "ImportError: DLL load failed while importing _C: not found"
     assert root_of(other).id == "windows-dll-missing"
+
+
+@pytest.mark.parametrize("word", ["capacity", "capacty"])
+def test_the_size_of_the_gpu_is_read_though_torch_misspelt_it(word: str) -> None:
+    said = (
+        "CUDA out of memory. Tried to allocate 18.00 MiB. GPU 0 has a total "
+        f"{word} of 44.50 GiB of which 15.25 MiB is free."
+    )
+    assert "it has 44.5 GiB" in root_of(said).title
+    assert (read_report(said).gpus or ())[0].memory_total_bytes == int(44.5 * (1 << 30))

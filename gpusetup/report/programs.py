@@ -324,9 +324,9 @@ def _started_gpu(index: str, name: str, size: str) -> Gpu:
 def devices(text: Text) -> Iterator[Fact]:
     """The GPU of an OOM message, known by its size alone."""
     found = re.search(
-        r"(?:GPU (\d{1,3})[;)].{0,10}? |total capacity of )(\d{1,5}(?:\.\d{1,3})?) GiB(?: total capacity| of which)",
+        r"(?:GPU (\d{1,3})[;)].{0,10}? |total capaci?ty of )(\d{1,5}(?:\.\d{1,3})?) GiB(?: total capacity| of which)",
         text.flat,
-    ) if "total capacity" in text.low else None  # fmt: skip
+    ) if "total capac" in text.low else None  # fmt: skip
     if found:
         size = int(float(found.group(2)) * (1 << 30))
         index = int(found.group(1) or 0)
