@@ -77,6 +77,10 @@ def test_a_busy_gpu_is_not_said_to_be_in_exclusive_mode_for_sure() -> None:
 def test_two_readers_of_one_line_quote_it_once() -> None:
     line = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
     assert quoted(f"OS: Ubuntu 22.04\n$ nvidia-smi\n{line}") == [line]
+    hook = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
+    assert quoted(f"`nvidia-container-cli info` returns  {hook}") == [
+        f"`nvidia-container-cli info` returns {hook}"
+    ]
 
 
 def test_a_small_size_is_not_written_as_nothing() -> None:

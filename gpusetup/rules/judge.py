@@ -48,6 +48,7 @@ from gpusetup.rules.case import (
 )
 from gpusetup.rules.precedence import EXPLAINS, LOSSES, ORDER
 from gpusetup.rules.request import chosen_request, resolution_for
+from gpusetup.rules.wording import once
 from gpusetup.value import Value, replace
 
 if TYPE_CHECKING:
@@ -189,8 +190,7 @@ def unique(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         if first is None:
             kept[finding.id] = finding
             continue
-        more = tuple(e for e in finding.evidence if e not in first.evidence)
-        kept[finding.id] = replace(first, evidence=(*first.evidence, *more))
+        kept[finding.id] = replace(first, evidence=once((*first.evidence, *finding.evidence)))
     return tuple(kept.values())
 
 

@@ -25,15 +25,22 @@ def once(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
     """
     if len(evidence) < 2:
         return evidence
-    lines = tuple({(_place(line.source), line.text): line for line in reversed(evidence)}.values())
-    lines = lines[::-1]
+    told: dict[tuple[str, str], Evidence] = {}
+    for one in evidence:
+        told.setdefault((_place(one.source), _words(one.text)), one)
+    lines = tuple(told.values())
     return tuple(a for a in lines if not any(_within(a, b) for b in lines))
 
 
 def _within(part: Evidence, whole: Evidence) -> bool:
     """Whether one line is a true part of another from the same place."""
     here = _place(part.source) == _place(whole.source)
-    return here and part.text != whole.text and part.text in whole.text
+    return here and part.text != whole.text and _words(part.text) in _words(whole.text)
+
+
+def _words(text: str) -> str:
+    """The text however it was spaced."""
+    return " ".join(text.split())
 
 
 def _place(source: str) -> str:
