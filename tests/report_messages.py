@@ -347,6 +347,7 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("gpu-too-old-for-flash-attention", "RuntimeError: FlashAttention only supports Turing GPUs or newer."),
     ("kernel-image-invalid", "RuntimeError: Triton Error [CUDA]: device kernel image is invalid"),
     ("module-shadowed", "AttributeError: module 'enum' has no attribute 'IntFlag'"),
+    ("compiler-missing", "nvcc fatal   : Cannot find compiler 'cl.exe' in PATH"),
     ("module-shadowed", "AttributeError: module 'typing' has no attribute '_ClassVar'"),
     ("ok", "Python: 3.10.4\nCUDA available: True\n/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found\nNVCC: Not Available\nPyTorch: 2.5.1+cu124"),
     ("ok", "- `llamafactory` version: 0.9.2\n- PyTorch version: 2.5.1+cu124 (GPU)\n- GPU type: NVIDIA GeForce RTX 3090\n- GPU number: 2"),

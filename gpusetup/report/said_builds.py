@@ -159,7 +159,7 @@ ROWS = (
     row(
         "compiler-missing",
         "cl.exe",
-        r"Unable to find cl\.exe",
+        r"Unable to find cl\.exe|Cannot find compiler '?cl\.exe'? in PATH",
     ),
     row("compiler-missing", "where cl", r"where cl.{0,20}returned non-zero"),
     row(
