@@ -309,3 +309,12 @@ def test_a_variable_is_set_as_the_shell_of_the_system_sets_it() -> None:
     assert commands(f"OS: Ubuntu 22.04\n{old}") == ("export TORCHDYNAMO_DISABLE=1",)
     windows = f"OS: Microsoft Windows 11 Pro\n{old}"
     assert commands(windows) == ('$env:TORCHDYNAMO_DISABLE = "1"',)
+
+
+def test_versions_that_need_not_agree_are_told_apart_in_one_note() -> None:
+    text = (
+        "PyTorch version: 2.5.1+cu124\nIs CUDA available: True\nCUDA runtime version: 11.5.119\n"
+        "GPU models and configuration: GPU 0: Tesla T4\nNvidia driver version: 550.120"
+    )
+    ids = [finding.id for finding in answer(text).findings]
+    assert "cuda-versions-differ" in ids and "cuda-toolkit-differs" not in ids

@@ -165,21 +165,31 @@ def stale_cuda_path(case: Case) -> Iterator[Finding]:
 def toolkit_differs(case: Case) -> Iterator[Finding]:
     """The first nvcc is of another CUDA than torch: extensions would not build."""
     kit, needed = case.snapshot.toolkit, cuda_needed(case.snapshot.torch)
+    if _is_asked_about(case):
+        return  # the three versions are told apart in one note
     if kit.nvcc and needed and parsed(kit.nvcc).major != parsed(needed).major:
         yield note(
             "cuda-toolkit-differs",
             f"nvcc is CUDA {kit.nvcc}, torch was built with {needed}",
             detail="No matter for wheels. An extension built here needs nvcc of torch's major "
             "version.",
-            evidence=(shown(case, "toolkit", f"{kit.nvcc_path}: release {kit.nvcc}"),),
+            evidence=(
+                shown(case, "toolkit.nvcc", f"{kit.nvcc_path or 'nvcc'}: release {kit.nvcc}"),
+            ),
         )
+
+
+def _is_asked_about(case: Case) -> bool:
+    """Whether a text shows two versions of CUDA and no failure."""
+    own, nvcc = case.snapshot.driver.cuda, case.snapshot.toolkit.nvcc
+    return bool(is_report(case) and says_nothing_else(case) and own and nvcc and own != nvcc)
 
 
 def cuda_versions_told(case: Case) -> Iterator[Finding]:
     """Somebody shows the driver's CUDA beside nvcc's, and nothing that fails."""
     machine = case.snapshot
     own, nvcc, built = machine.driver.cuda, machine.toolkit.nvcc, cuda_needed(machine.torch)
-    if not (is_report(case) and says_nothing_else(case) and own and nvcc and own != nvcc):
+    if not _is_asked_about(case):
         return
     torch = f", torch was built with {built}" if built else ""
     yield note(
@@ -206,7 +216,9 @@ def two_toolkits(case: Case) -> Iterator[Finding]:
         yield note(
             "cuda-toolkits-differ",
             f"The nvcc on PATH is CUDA {kit.nvcc}, {kit.home} is CUDA {kit.home_version}",
-            evidence=(shown(case, "toolkit", f"{kit.nvcc_path}: release {kit.nvcc}"),),
+            evidence=(
+                shown(case, "toolkit.nvcc", f"{kit.nvcc_path or 'nvcc'}: release {kit.nvcc}"),
+            ),
         )
 
 
