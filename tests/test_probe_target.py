@@ -149,7 +149,10 @@ def test_on_windows_the_interpreter_lies_in_scripts_or_in_the_folder() -> None:
     )
 
 
-def test_a_real_environment_is_asked_and_answers(tmp_path: Path) -> None:
+def test_a_real_environment_is_asked_and_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     venv = tmp_path / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     target = choose_target(LiveSystem(), str(venv))
