@@ -338,6 +338,7 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("extension-abi-mismatch", "ImportError: /root/.cache/torch_extensions/py310_cu121/my_ops/my_ops.so: undefined symbol: _Z7forwardRKN2at6TensorES2_"),
     ("extension-abi-mismatch", "ImportError: my_ops_cuda undefined symbol"),
     ("build-without-gpu", '  File "/srv/torch/utils/cpp_extension.py", line 1951, in _get_cuda_arch_flags\n    arch_list[-1] += \'+PTX\'\nIndexError: list index out of range'),
+    ("extension-too-old-for-torch", "src/nms_cuda.cpp:3:10: fatal error: THC/THC.h: No such file or directory"),
     ("ninja-missing", "RuntimeError: Ninja is required to load C++ extensions"),
     ("cxx-standard-too-old", "/srv/torch/include/ATen/ATen.h:4:2: error: #error C++17 or later compatible compiler is required to use ATen."),
     ("cxx-standard-too-old", "c10/util/C++17.h:13:2: error: #error You need C++17 to compile PyTorch"),

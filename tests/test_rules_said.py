@@ -342,6 +342,8 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("build-without-gpu", text(event("no-gpu-at-build")), text(event("cuda-toolkit-missing"))),
     ("cxx-standard-too-old", text(event("cxx-standard", needs="17", who="build")),
      text(event("compiler-too-new", compiler="12"))),
+    ("extension-too-old-for-torch", text(event("torch-header-gone", header="THC/THC.h")),
+     text(event("cuda-toolkit-missing", path="cublas_v2.h"))),
     ("ninja-missing", text(event("ninja-missing")), text(event("cuda-toolkit-missing"))),
     ("kernel-image-invalid", text(event("cuda-error", code="200")),
      text(event("cuda-error", code="209"), event("no-kernel-image"))),

@@ -77,6 +77,7 @@ BUILDS = kinds(
     ),
     ("compiler-too-new", "compiler", "unsupported GNU version! gcc versions later than N"),
     ("no-gpu-at-build", "", "_get_cuda_arch_flags: IndexError: no GPU, and no architectures named"),
+    ("torch-header-gone", "header", "THC/THC.h: No such file: torch 1.11 dropped it"),
     ("ninja-missing", "", "Ninja is required to load C++ extensions"),
     (
         "cxx-standard",

@@ -130,6 +130,11 @@ ROWS = (
         "_get_cuda_arch_flags",
         r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
     ),
+    row(
+        "torch-header-gone",
+        "thc/",
+        r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
+    ),
     row("ninja-missing", "ninja is required to load"),
     row(
         "cxx-standard",

@@ -10,6 +10,8 @@ from gpusetup.rules.case import Case, cuda_errors, cuda_needed, error, events, g
 from gpusetup.rules.distributions import distribution_of
 from gpusetup.rules.messages import Message, said
 
+WHERE = "python -c 'import torch; print(torch.__version__, torch.version.cuda)'"
+
 MESSAGES: tuple[Message, ...] = (
     Message(
         kind="ninja-missing",
@@ -19,6 +21,16 @@ MESSAGES: tuple[Message, ...] = (
         text="Install it into this environment, and start from a shell in which the environment is "
         "active",
         commands=("pip install ninja", "ninja --version"),
+    ),
+    Message(
+        kind="torch-header-gone",
+        id="extension-too-old-for-torch",
+        title="The package's sources include {header}, which torch no longer has",
+        plain="The package's sources include a header that torch no longer has",
+        detail="torch 1.11 removed the headers of THC; ATen and c10 took their place.",
+        text="Take the package's newer release or another fork of it; else build it in an "
+        "environment with the torch that it was written for (1.10 or older)",
+        commands=(WHERE,),
     ),
     Message(
         kind="backport-in-the-way",
@@ -43,8 +55,6 @@ NAMES = {
     "tinycudann_bindings": ("tiny-cuda-nn", ""),
 }
 """A module -> the name people know, and a command of its own that brings the compiled part."""
-
-WHERE = "python -c 'import torch; print(torch.__version__, torch.version.cuda)'"
 
 
 def extension_not_built(case: Case) -> Iterator[Finding]:

@@ -38,6 +38,15 @@ FACTS = (
         source="c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1",
     ),
     Fact(
+        id="extension-too-old-for-torch",
+        title="a package includes a header that torch no longer has",
+        means="torch 1.11 removed THC; older extensions include it.",
+        proven_by="The compiler does not find THC/...",
+        not_when="cuda-toolkit-missing: a header of CUDA is missing",
+        way_out="The package's newer release, or an older torch",
+        source="release notes of torch 1.11, removed headers",
+    ),
+    Fact(
         id="ninja-missing",
         title="torch finds no ninja to build an extension",
         means="torch.utils.cpp_extension.load runs it.",

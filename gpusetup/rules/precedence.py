@@ -97,6 +97,7 @@ INSTALL = (
     "ninja-missing",
     "build-without-gpu",
     "cxx-standard-too-old",
+    "extension-too-old-for-torch",
     "smi-banner-misread",
 )
 
