@@ -345,7 +345,7 @@ def test_a_binary_of_bitsandbytes_is_no_dll_of_torch() -> None:
 def test_a_plugin_that_torch_builds_is_built_anew() -> None:
     said = "ImportError: DLL load failed while importing nvdiffrast_plugin: not found"
     assert root_of(said).id == "extension-not-built"
-    assert "%LOCALAPPDATA%" in commands_for(said)
+    assert "$env:LOCALAPPDATA" in commands_for(said)
     assert "~/.cache/torch_extensions" in commands_for("No module named 'bias_act_plugin'")
     other = "ImportError: DLL load failed while importing _C: not found"
     assert root_of(other).id == "windows-dll-missing"

@@ -78,7 +78,7 @@ def extension_not_built(case: Case) -> Iterator[Finding]:
 def forget(case: Case, cache: str) -> str:
     """The command that deletes a folder of torch's build cache."""
     if on(case, "windows"):
-        return f'rmdir /s /q "{cache}"'
+        return f'Remove-Item -Recurse -Force "{cache}"'
     return ways.command(case, "rm", "-rf", cache)
 
 
@@ -121,9 +121,11 @@ def _with_operators(case: Case, module: str, name: str) -> Fix:
 def _build_on_call(case: Case) -> Fix:
     """A plugin that torch.utils.cpp_extension builds on the first call, into its cache."""
     cache = (
-        r"%LOCALAPPDATA%\torch_extensions" if on(case, "windows") else "~/.cache/torch_extensions"
+        r"$env:LOCALAPPDATA\torch_extensions"
+        if on(case, "windows")
+        else "~/.cache/torch_extensions"
     )
-    clear = f'rmdir /s /q "{cache}"' if on(case, "windows") else f"rm -rf {cache}"
+    clear = f'Remove-Item -Recurse -Force "{cache}"' if on(case, "windows") else f"rm -rf {cache}"
     return Fix(
         text="torch builds it on the first call: empty its cache, have one toolkit of torch's CUDA "
         "first on PATH, and run again; the compiler's first error is the reason",

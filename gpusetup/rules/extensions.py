@@ -123,7 +123,7 @@ def _without_cuda(case: Case, heard: tuple[Event, ...]) -> Finding:
 def _in_the_copy(case: Case) -> tuple[str, ...]:
     """An extension that was built where its sources lie is no package of an index."""
     again = ("--no-build-isolation", "--no-cache-dir", "-e", ".")
-    remove = "rmdir /s /q build" if on(case, "windows") else "rm -rf build"
+    remove = "Remove-Item -Recurse -Force build" if on(case, "windows") else "rm -rf build"
     return (ways.command(case, "python", *ASK_TORCH), remove, ways.pip(case, "install", *again))
 
 
