@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from gpusetup.report.clean import cleaned
+from gpusetup.report.mentions import blanked, mentions
 from gpusetup.value import Value
 
 BEFORE, AFTER = 600, 1200
@@ -88,10 +89,24 @@ def text_of(raw: str) -> Text:
         starts.append(place)
         place += len(part) + 1 if part else 0
     flat = " ".join(filter(None, parts))
-    low = flat.lower() if flat.isascii() else "".join(_lower(char) for char in flat)
+    low = _lowered(flat)
+    if spans := mentions(flat, low, starts):
+        for number in sorted(set(_lines_of(starts, spans))):
+            parts[number] = lines[number] = blanked(parts[number], starts[number], spans)
+        flat = " ".join(filter(None, parts))
+        low = _lowered(flat)
     return Text(
         lines=tuple(lines), flat=flat, low=low, starts=tuple(starts), inside=tuple(places(lines))
     )
+
+
+def _lines_of(starts: list[int], spans: list[tuple[int, int]]) -> Iterator[int]:
+    for first, last in spans:
+        yield from range(max(bisect_right(starts, first) - 1, 0), bisect_right(starts, last - 1))
+
+
+def _lowered(flat: str) -> str:
+    return flat.lower() if flat.isascii() else "".join(_lower(char) for char in flat)
 
 
 def _lower(char: str) -> str:

@@ -1,0 +1,119 @@
+"""An error that a text only speaks of is none of this machine; one that it reports stays one."""
+
+from __future__ import annotations
+
+import pytest
+from report_messages import MESSAGES
+from writers import collect_env, machines, smi_table
+
+from gpusetup.catalog_file import load_catalog
+from gpusetup.report.mentions import mentions
+from gpusetup.report.read import read_report
+from gpusetup.report.text import text_of
+from gpusetup.rules.judge import diagnose
+
+HEALTHY = (
+    "PyTorch version: 2.7.0+cu126\nIs CUDA available: True\n"
+    "GPU models and configuration: GPU 0: NVIDIA A40\nNvidia driver version: 560.35.03\n"
+)
+SHORT = 160
+ERRORS = tuple(
+    {
+        cause: said
+        for cause, said in MESSAGES
+        if said.startswith(("RuntimeError: CUDA", "ImportError: ", "CUDA error: ", "Failed to "))
+        and not set(said) & set("\n`'\"(") and len(said) < SHORT
+    }.items()
+)  # fmt: skip
+SPOKEN_OF = (
+    "If you see `{}` then you need another driver.",
+    "if you get {}, please open another issue",
+    "Should you encounter {}, reboot.",
+    "In case of {} you have to reboot.",
+    "You might see an error like `{}`.",
+    "Some people get {} with this card.",
+    "This could lead to {} on some machines.",
+    "To avoid `{}`, lower the batch size.",
+    "This is not the '{}' problem.",
+    "It is not related to {}.",
+    "I don't get {}.",
+    "Unlike #4711 ({}) here the loss is NaN.",
+    "No more `{}` after the update.",
+    'I already fixed the "{}" error by reinstalling.',
+    "Previously I got {}, but that is over.",
+    "I used to see {}, but not any more.",
+    "The error `{}` is solved now, thanks!",
+    "- Fixed a bug where users got {} (#1234)",
+    "* Fixes {} on Windows",
+    "> have you tried a reboot? When you get {} it helps",
+)
+REPORTED = (
+    "What should I do if you get\n{}",
+    "When I run train.py I get {}",
+    "As you can see, I get {}",
+    "You can see the error below:\n{}",
+    "It is not working: {}",
+    "This problem is not fixed: {}",
+    "It is not the driver: {}",
+    "It's not the first time that I get {}",
+    "I don't know why I get {}",
+    "I don't get it. {}",
+    "How can I avoid {}",
+    "I fixed the driver, now\n{}",
+    "I solved the first problem but now {}",
+    "I used to get something else, but now I see {}",
+    "#4711 was fixed but I still get {}",
+    "This might cause trouble:\n{}",
+    "Is it related to the driver?\n{}",
+    "if you need more information let me know\n\n{}",
+    "{}\nThis is not the first time.",
+    "{} is not solved by a reboot",
+)
+
+
+def cause(text: str) -> str:
+    return diagnose(read_report(text), load_catalog()).cause
+
+
+def test_there_is_enough_to_speak_of() -> None:
+    assert len(ERRORS) > 8
+
+
+@pytest.mark.parametrize("sentence", SPOKEN_OF)
+def test_an_error_that_is_only_spoken_of_is_no_cause(sentence: str) -> None:
+    found = {said: cause(f"{HEALTHY}\n{sentence.format(said)}\n") for _, said in ERRORS}
+    assert set(found.values()) == {"ok"}, found
+
+
+@pytest.mark.parametrize("sentence", REPORTED)
+def test_an_error_that_is_reported_is_one_whatever_the_words_around_it(sentence: str) -> None:
+    found = {said: cause(sentence.format(said)) for _, said in ERRORS}
+    assert found == {said: wanted for wanted, said in ERRORS if cause(said) == wanted}
+
+
+@pytest.mark.parametrize("sentence", SPOKEN_OF[::3])
+def test_a_cause_stays_the_one_beside_another_that_is_only_spoken_of(sentence: str) -> None:
+    for wanted, said in ERRORS:
+        for _, other in ERRORS:
+            spoken = sentence.format(other)
+            assert cause(f"{said}\n\n{spoken}\n") == cause(f"{spoken}\n\n{said}\n") == wanted
+
+
+def test_a_remark_ends_where_its_line_ends_and_the_next_one_begins_anew() -> None:
+    said = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    assert cause(f"A warning: this may cause a slow start\n{said}") == "ecc-error"
+    assert cause(f"if you get an idea\n\n{said}") == "ecc-error"
+    assert cause(f"{HEALTHY}\nIf you see\n`{said}`\nthen replace the card.") == "ok"
+
+
+def test_every_other_place_keeps_its_line() -> None:
+    text = text_of("one\nIf you see CUDA error 804. Do reboot.\nthree")
+    assert "804" not in text.flat and "reboot" in text.flat
+    assert [text.line_at(text.flat.index(word)) for word in ("one", "reboot", "three")] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("form", ["new", "old", "vllm"])
+def test_what_programs_print_about_a_machine_is_no_remark(form: str) -> None:
+    for machine in machines():
+        text = text_of("\n".join((collect_env(machine, form=form), smi_table(machine))))
+        assert mentions(text.flat, text.low, text.starts) == []
