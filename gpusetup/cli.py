@@ -112,6 +112,7 @@ def _run(words: list[str], out: Console) -> int:
     if options.command is None:
         out.text(parser.format_help())
         return 0
+    _refuse_empty(_child(parser, options.command), options)
     out.configure(json=options.json, output=options.output, verbose=options.verbose)
     module = command(options.command)
     code: int = module.run(options, out)
@@ -123,6 +124,15 @@ def _child(parser: Parser, name: str) -> Parser:
     kinds = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     found: Parser = kinds.choices[name]
     return found
+
+
+def _refuse_empty(asked: Parser, options: argparse.Namespace) -> None:
+    """An empty value is a variable that the caller's script forgot to set: never the default."""
+    for action in asked._actions:
+        value = getattr(options, action.dest, None)
+        if action.option_strings and (value == "" or (isinstance(value, list) and "" in value)):
+            name = "/".join(action.option_strings)
+            asked.error(f"argument {name}: the value is empty; is a variable unset?")
 
 
 def command(name: str) -> ModuleType:
@@ -149,13 +159,13 @@ def build_parser(only: str | None = None) -> Parser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.configure(child)
-        _common(child)
+        _common(child, json=getattr(module, "JSON", "print exactly one JSON document"))
     return parser
 
 
-def _common(parser: argparse.ArgumentParser) -> None:
+def _common(parser: argparse.ArgumentParser, *, json: str) -> None:
     group = parser.add_argument_group("common")
-    group.add_argument("--json", action="store_true", help="print exactly one JSON document")
+    group.add_argument("--json", action="store_true", help=json)
     group.add_argument("--output", metavar="FILE", help="write the answer there instead of stdout")
     group.add_argument("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
     group.add_argument(

@@ -31,6 +31,30 @@ def test_a_mistyped_word_is_answered_with_the_nearest(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["doctor", "--from", ""], "--from"),
+        (["doctor", "--python="], "--python"),
+        (["doctor", "--only", "no-driver", "--only", ""], "--only"),
+        (["install", "--wheelhouse", "", "--dry-run"], "--wheelhouse"),
+        (["install", "--torch", "", "--dry-run"], "--torch"),
+        (["resolve", "--backend", ""], "--backend"),
+        (["plan", "--model", "gpt2", "--gpu", ""], "--gpu"),
+        (["tune", "train.yaml", "-o", ""], "-o"),
+        (["monitor", "--replay", ""], "--replay"),
+        (["snapshot", "--output", ""], "--output"),
+    ],
+)
+def test_an_empty_value_is_never_taken_for_the_default(
+    words: list[str], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert f"argument {option}: the value is empty; is a variable unset?" in said.err
+
+
 def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
     slow = tmp_path / "slow.py"
     mark = tmp_path / "pid"

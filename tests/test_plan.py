@@ -245,7 +245,7 @@ def test_without_matplotlib_the_way_to_it_is_shown(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     file = tmp_path / "grid.png"
     assert main(["plan", "--model", "gpt2", "--gpu", "H20", "--png", str(file)]) == 3
-    assert "gpusetup[plot]" in capsys.readouterr().err
+    assert "`pip install matplotlib`" in capsys.readouterr().err
 
 
 # --- solving ------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, "--gpu", "sm_90"), "does not name one memory size"),
         ((*MODEL, *H20, "--gpu-mem", "4GiB"), "`--gpu` and `--gpu-mem` exclude each other"),
         ((*MODEL, *H20, "--params", "7B"), "`--model` and `--params` exclude each other"),
-        (H20, "One of `--model` and `--params`"),
+        (H20, "One of `--model`, `--params` and `--code`"),
         (("--model", "qwen3-8b", *H20), "`--context` is missing"),
         ((*MODEL, *H20, "--gpus", "0"), "`--gpus 0` is out of range"),
         ((*MODEL, *H20, "--gpus", "-1"), "`--gpus -1` is out of range"),

@@ -63,7 +63,8 @@ def test_in_place_writes_and_undo_puts_back_exactly(
 ) -> None:
     config.chmod(0o640)
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place")
-    assert (code, out.splitlines()[-1]) == (0, "Written to train.yaml")
+    assert code == 0
+    assert out.splitlines()[-1] == "Written to train.yaml; `--undo` puts back what stood there"
     assert b"batch_size: 16      # per GPU\n" in config.read_bytes()
     assert config.stat().st_mode & 0o777 == 0o640
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place", "--json")
@@ -72,6 +73,17 @@ def test_in_place_writes_and_undo_puts_back_exactly(
     assert config.read_bytes() == GUIDE
     assert sorted(path.name for path in config.parent.iterdir()) == ["train.yaml"]
     assert ran(capsys, "train.yaml", "--undo")[0] == 2
+
+
+def test_an_out_file_that_is_the_config_keeps_an_undo(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = str(config.parent / "." / config.name)
+    code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "-o", same)
+    assert (code, config.read_bytes() == GUIDE) == (0, False)
+    assert "`--undo` puts back what stood there" in out
+    assert ran(capsys, "train.yaml", "--undo")[0] == 0
+    assert config.read_bytes() == GUIDE
 
 
 def test_what_somebody_changed_since_is_not_put_back(

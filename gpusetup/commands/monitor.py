@@ -21,6 +21,7 @@ the figures and one verdict: good, input-starved, launch-bound, memory-bound, me
 throttled, idle or uneven, with its evidence and the next step. After `--` comes a command: it runs
 with this terminal and its exit code is passed on, and its CPU, memory and DataLoader workers count
 too. Under `--json` such a command's own output goes to stderr."""
+JSON = "print JSON: a line for every sample, the last one for the summary"
 
 EXAMPLES = (
     "gpusetup monitor 60",

@@ -198,13 +198,18 @@ def _answer(
 def _write(options: argparse.Namespace, before: bytes, after: bytes) -> str | None:
     from gpusetup.tune.files import change_in_place, write_bytes
 
-    if options.target:
+    over_itself = bool(options.target) and _same_file(options.target, options.config)
+    if options.target and not over_itself:
         write_bytes(options.target, after)
         return str(options.target)
-    if options.in_place and before != after:
+    if (options.in_place or over_itself) and before != after:
         change_in_place(options.config, before, after)
         return str(options.config)
     return None
+
+
+def _same_file(one: str, other: str) -> bool:
+    return Path(one).exists() and Path(one).samefile(other)
 
 
 def _with_measured(measured: Measured | None) -> TuneAnswer:

@@ -24,7 +24,7 @@ def write_png(found: Grid, file: Path) -> None:
     except ImportError as problem:
         raise Blocked(
             "`--png` draws with matplotlib, which is not installed here",
-            hint="`pip install 'gpusetup[plot]'`",
+            hint="`pip install matplotlib`",
         ) from problem
     figure = Figure(figsize=(2.2 * len(found.counts) + 2, 0.42 * len(found.lengths) + 1.4))
     axes = figure.add_subplot()

@@ -49,13 +49,15 @@ def _config(answer: TuneAnswer, config: str) -> list[RenderableType]:
     if answer.recommendations:
         parts += [heading("In words only")]
         parts += [indented(f"· {word}") for word in answer.recommendations]
-    parts.append(Text(f"\n{_written(answer, config)}"))
+    if said := _written(answer, config):
+        parts.append(Text(f"\n{said}"))
     return parts
 
 
 def _written(answer: TuneAnswer, config: str) -> str:
     if answer.written is not None:
-        return f"Written to {plain(answer.written)}"
+        back = "; `--undo` puts back what stood there" if answer.written == config else ""
+        return f"Written to {plain(answer.written)}{back}"
     return "Nothing is written; `--in-place` or `-o FILE` writes it" if answer.changes else ""
 
 
