@@ -378,6 +378,9 @@ def test_constants_out_of_range_are_refused(
     file.write_text(json.dumps(constants), encoding="utf-8")
     assert main(["plan", *MODEL, *H20, "--constants", str(file)]) == 2
     assert "`logit` is out of range" in capsys.readouterr().err
+    file.write_text("{}", encoding="utf-8")
+    assert main(["plan", *MODEL, *H20, "--constants", str(file)]) == 2
+    assert "--calibrate runs.csv --json --output FILE` writes" in capsys.readouterr().err
 
 
 def test_a_machine_without_a_gpu_is_a_no(capsys: pytest.CaptureFixture[str]) -> None:
