@@ -457,13 +457,12 @@ def test_the_documented_constants_are_the_shipped_ones() -> None:
         assert f"| `{name}` | {getattr(constants, name):g} | {least:g} to {most:g} |" in text
 
 
-def test_the_documented_runs_name_a_gpu_that_is_known(
+def test_the_documented_runs_calibrate_as_they_stand_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (DOCS / "how-to" / "plan.md").read_text(encoding="utf-8")
     block = text.partition("```text\n")[2].partition("```")[0]
-    header, *rows = block.splitlines()
     file = tmp_path / "runs.csv"
-    file.write_text("\n".join([header, *rows * 3]), encoding="utf-8")
+    file.write_text(block, encoding="utf-8")
     assert main(["plan", "--calibrate", str(file)]) == 0
-    assert "On 6 cells" in capsys.readouterr().out
+    assert "On 5 cells" in capsys.readouterr().out
