@@ -87,7 +87,8 @@ VERSION = re.compile(r"(?:py)?(?:torch)?[ :=v]?(\d+\.\d+[\w.+]*\w)", re.I)
 
 def _torch(value: str, source: str) -> Said:
     if value[:3].lower() in ("n/a", "non"):
-        yield Claim(subject="torch.installed", value=False, source=source, trust=SURE)
+        # It says so of a torch too that is there and cannot be imported: a traceback knows better.
+        yield Claim(subject="torch.installed", value=False, source=source, trust=USUAL)
     elif found := VERSION.match(value):
         yield Claim(subject="torch.version", value=found.group(1), source=source, trust=SURE)
         yield Claim(subject="torch.installed", value=True, source=source, trust=SURE)
@@ -185,6 +186,8 @@ def _platform(value: str, source: str) -> Said:
         if re.search(rf"[-_]{word}(?:[-_]|$)", value):
             yield Claim(subject="os.machine", value=machine, source=source)
             break
+    if libc := re.search(r"-with-glibc(\d\.\d{1,2})$", value):
+        yield Claim(subject="os.libc", value=f"glibc {libc.group(1)}", source=source, trust=HINT)
     if kernel := re.match(r"Linux-([\d.]+[\w.+-]*?)-(?:x86|aarch|arm|ppc)", value):
         yield Claim(subject="os.kernel", value=kernel.group(1), source=source)
         yield from kernel_facts(kernel.group(1), source)

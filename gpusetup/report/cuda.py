@@ -65,14 +65,32 @@ def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
         if code == 2:
             continue
         for needle in (*texts, name.lower()):
-            place = low.find(needle)
+            place = _told(low, needle)
             if place >= 0:
                 yield code, place, place + len(needle)
                 break
     if "out of memory" in low and (found := OUT_OF_MEMORY.search(text.flat)):
         yield 2, found.start(), found.end()
-    if "unknown error" in low and (found := UNKNOWN.search(text.flat)):
+    found = UNKNOWN.search(text.flat) if "unknown error" in low else None
+    if found and not _is_example(low, found.start()):
         yield 999, found.start(), found.end()
+
+
+def _told(low: str, needle: str) -> int:
+    """Where a message first stands that is not an example of one; -1 where it does not."""
+    place, seen = low.find(needle), 0
+    while place >= 0 and seen < EXAMPLES and _is_example(low, place):
+        place, seen = low.find(needle, place + len(needle)), seen + 1
+    return place
+
+
+def _is_example(low: str, place: int) -> bool:
+    return EXAMPLE.search(low[max(place - 40, 0) : place]) is not None
+
+
+EXAMPLES = 20
+EXAMPLE = re.compile(r"(?:\bsuch as|\be\.g\.|\bfor example|\bfor instance|比如|例如|诸如|譬如|例えば|たとえば|예를 들어|например|zum beispiel|z\.b\.|par exemple|por exemplo)[ ,:]{0,2}[\"'`]{0,2}(?:runtimeerror: ?)?$")  # fmt: skip
+"""What stands before a message that a text only speaks of."""
 
 
 def by_number(text: Text) -> Iterator[tuple[int, int, int]]:

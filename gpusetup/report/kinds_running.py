@@ -88,7 +88,7 @@ CUDA = kinds(
         "code api name",
         "any `CUDA error: ...`; the code where printed or known by its text",
     ),
-    ("cuda-unavailable", "", "torch.cuda.is_available() False; No CUDA GPUs are available"),
+    ("cuda-unavailable", "asked", "torch.cuda.is_available() False; No CUDA GPUs are available"),
     (
         "cuda-out-of-memory",
         "asked_bytes total_bytes free_bytes gpu",

@@ -44,12 +44,12 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.version", "torch is ", rf"\b(?:py)?torch is {TORCH} \(py3", USUAL),
     saying("torch.version", "/cu", rf"\btorch {TORCH}/cu\d{{2,3}}\b", HINT),
     saying("torch.backend", "/cu", r"\btorch \d{1,2}\.\d{1,2}\.\d{1,2}/(cu\d{2,3})\b", HINT),
-    saying("torch.version", "pytorch", rf"(?<!for: )(?<!build )(?<!compile )\bPyTorch(?: version)?[ :=v]{{1,4}}{TORCH}(?= |,|$|\)|;)(?! with CUDA)", HINT),
+    saying("torch.version", "pytorch", rf"(?<!for: )(?<!build )(?<!compile )(?<![\w.-])PyTorch(?: version)?[ :=v]{{1,4}}{TORCH}(?= |,|$|\)|;)(?! with CUDA)", HINT),
     saying("torch.version", "pytorch ", rf"\bPyTorch {{1,24}}{TORCH} @", SURE),
     saying("torch.version", "pytorch version (gpu?)", rf"PyTorch version \(GPU\?\): {TORCH}", SURE),
     saying("torch.version", "torch:", rf"[-*] torch: {TORCH}", USUAL),
-    saying("torch.version", "torch", rf"(?<![\w.-])torch\*{{0,2}} ?[:=]\*{{0,2}} {{0,2}}`?{TORCH}(?=[ `,;)]|$)", USUAL),
-    saying("torch.version", "pytorch", rf"(?<!for: )(?<!build )(?<!compile )\bPyTorch(?: version)?[ :=*`]{{1,6}}{TORCH}(?=[ `,;)]|$)(?! with CUDA)", HINT),
+    saying("torch.version", "torch", rf"(?<![\w.-])(?<!install )torch\*{{0,2}} ?[:=]\*{{0,2}} {{0,2}}`?{TORCH}(?=[ `,;)]|$)", USUAL),
+    saying("torch.version", "pytorch", rf"(?<!for: )(?<!build )(?<!compile )(?<![\w.-])PyTorch(?: version)?[ :=*`]{{1,6}}{TORCH}(?=[ `,;)]|$)(?! with CUDA)", HINT),
     saying("torch.version", "pytorch version (", r"\bPyTorch version \((?:e\.g\.|if)[^)]{0,24}\)[ :=*`]{1,6}(\d{1,2}\.\d{1,2}\.\d{1,2}(?:\+\w{3,6})?)(?=[ `,;)]|$)", HINT),
     saying("torch.version", "torch.version", rf"\btorch\.version[ =:]{{1,4}}{TORCH}(?=[ `,;)]|$)", HINT),
     saying("torch.version", "torch", rf"(?<![\w./=-])(?<!install )(?:Py)?[Tt]orch[ :-]{{1,3}}v?(\d{{1,2}}\.\d{{1,2}}\.\d{{1,2}}\+(?:{BACKEND[1:-1]}))\b(?!-)", HINT),
@@ -148,7 +148,7 @@ ROWS: tuple[Saying, ...] = (
     saying("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
     saying("toolkit.nvcc", "installed cuda version", r"Installed CUDA version (\d{1,2}\.\d)", USUAL),
     saying("toolkit.nvcc", "nvcc version", r"nvcc version\W{1,40}(\d{1,2}\.\d{1,2})", USUAL),
-    saying("toolkit.home", "cuda_home", r"CUDA_HOME\W{1,24}((?:/|[A-Z]:\\)[\w./\\ -]{3,80}?)(?=['\"]| [A-Z]|$)", HINT),
+    saying("toolkit.home", "cuda_home", r"CUDA_HOME\W{1,24}(/[\w./ -]{3,80}?|[A-Z]:\\(?:Program Files(?: \(x86\))?\\NVIDIA GPU Computing Toolkit\\)?[\w.\\-]{2,80})(?=['\"]| [A-Z]|$)", HINT),
     saying("toolkit.nvcc", "nvcc", rf"\bnvcc(?: (?:--version|-V))?`?,? {SHOWS}(\d{{1,2}}\.\d{{1,2}})\b", HINT),
     saying("driver.cuda", "nvidia-smi", rf"\bnvidia-smi`?,? {SHOWS}(\d{{1,2}}\.\d)\b", HINT),
     *(
@@ -169,14 +169,18 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.import_error", "torch/lib", r"(?:OSError|ImportError): (\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
 )  # fmt: skip
 
-LABELLED = re.compile(r"^['\"]?(\d{1,2}\.\d{1,2}\.\d{1,2}[\w.]{0,16}\+(?:cu\d{2,3}|cpu|rocm[\d.]+|xpu))['\"]?$")  # fmt: skip
+LABELLED = re.compile(
+    r"^[('\"]{0,2}(\d{1,2}\.\d{1,2}\.\d{1,2}[\w.]{0,16}\+(?:cu\d{2,3}|cpu|rocm[\d.]+|xpu))['\"]?"
+    r"(?:[, ]{1,2}(?:'?\d{1,2}\.\d'?|None))?(?:[, ]{1,2}(True|False))?\)?$"
+)
+"""`print(torch.__version__)`, and with it `torch.version.cuda` and `torch.cuda.is_available()`."""
 
 
 def programs(text: Text) -> Iterator[Fact]:
     for claim in claims(text, ROWS):
         yield from _understood(claim)
     yield from bare_versions(text)
-    for reader in (detectron, properties, started, devices, named_lines, in_a_sentence):
+    for reader in (detectron, properties, started, devices, named_lines):
         yield from reader(text)
 
 
@@ -232,6 +236,9 @@ def bare_versions(text: Text) -> Iterator[Fact]:
         if len(line) < 48 and "+" in line and (found := LABELLED.match(line.strip())):
             source = f"report, line {number + 1}"
             yield Claim(subject="torch.version", value=found.group(1), source=source, trust=HINT)
+            if said := found.group(2):
+                known = said == "True"
+                yield Claim(subject="torch.cuda_available", value=known, source=source, trust=USUAL)
             return
 
 
@@ -269,14 +276,13 @@ STARTED = (
     re.compile(rf"Torch detected GPU: (){NAME} VRAM (\d{{3,6}})\b"),
     re.compile(rf"(?<!\S)(){NAME}\. Num GPUs = ()"),
     re.compile(rf"- gpu(\d) : \d{{3,6}}MB \| {NAME}(?= ===| - gpu|$)()"),
-    re.compile(rf"gpu\.name: ?(){NAME}(?=$| )()"),
     re.compile(
         rf"GPU(?: (?:name|type|model))?(?: is)?: ()(?:NVIDIA )?{NAME}(?=$| \(| ,|;| [-*] )()"
     ),
 )
 
 
-STARTED_WORDS = ("'gpu 0", "gpu: ", "num gpus", "detected gpu", "- gpu0", "cuda:", "using gpu", "gpu.name", "gpu name", "gpu type", "gpu model", "get_device_name")  # fmt: skip
+STARTED_WORDS = ("'gpu 0", "gpu: ", "num gpus", "detected gpu", "- gpu0", "cuda:", "using gpu", "gpu name", "gpu type", "gpu model", "get_device_name")  # fmt: skip
 PROPERTIES = re.compile(r"CudaDeviceProperties\(name='([^']{3,60})', major=(\d{1,2}), minor=(\d), total_memory=(\d{3,7})MB")  # fmt: skip
 
 
@@ -354,23 +360,6 @@ def named_lines(text: Text) -> Iterator[Fact]:
     if names:
         gpus = tuple(dict.fromkeys(Gpu(name=name) for name, _ in names))
         yield Gpus(gpus=gpus[:8], source=f"report, line {names[0][1] + 1}", trust=GUESS)
-
-
-SPOKEN = re.compile(
-    r"\b(?:GPU|gpu|[Dd]evice|[Cc]ard|using|have|with|on|is|my|a|an|one|single)[ :]{1,2}(?:(?:a|an|the|my|one|single|NVIDIA|Nvidia|nvidia) ){0,3}"
-    r"((?:GeForce )?(?:RTX|GTX) ?\d{3,4}(?: ?(?:Ti|TI|SUPER|Super|Laptop)\b)?|(?:RTX )?A[456]000\b|(?:Tesla )?(?:V100|A100|H[12]00|T4|P100|P40|L40S?|B200)\b)"
-)  # fmt: skip
-
-
-def in_a_sentence(text: Text) -> Iterator[Fact]:
-    """`Device is RTX 5090`, `I am using a V100`, where the whole text speaks of one GPU only."""
-    if not any(word in text.low for word in ("tx", "00", "t4", "l40", "p40")):
-        return
-    found = list(SPOKEN.finditer(text.flat[:50_000]))[:50]
-    names = {re.sub(r"\s", "", one.group(1)).lower(): one for one in found}
-    if len(names) == 1:
-        one = found[0]
-        yield Gpus(gpus=(Gpu(name=one.group(1)),), source=text.source(one.start()), trust=GUESS)
 
 
 def _is_name(name: str) -> bool:

@@ -12,6 +12,7 @@ from gpusetup.report import (
     installers,
     kernel,
     paths,
+    people,
     programs,
     said_builds,
     said_container,
@@ -23,6 +24,7 @@ from gpusetup.report import (
     said_parallel,
     smi,
     surroundings,
+    tables,
 )
 from gpusetup.report.decode import decode, is_binary
 from gpusetup.report.facts import Fact, Reader
@@ -51,6 +53,8 @@ READERS: tuple[Reader, ...] = (
     collect_env.collect_env,
     smi.nvidia_smi,
     programs.programs,
+    tables.tables,
+    people.people,
     kernel.machine,
     installers.packages,
     installers.wanted,

@@ -22,7 +22,7 @@ ROWS = (
     row(
         "cuda-toolkit-mismatch",
         "installed cuda version",
-        r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)",
+        r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)",
     ),
     row(
         "cuda-toolkit-mismatch",

@@ -23,8 +23,15 @@ ROWS = (
         "cuda-unavailable",
         "cuda.is_available()",
         r"torch\.cuda\.is_available\(\)(?: is|:|\)| ==)? ?False",
+        asked="yes",
     ),
-    row("cuda-unavailable", "cuda.is_available", IN_PROSE),
+    row("cuda-unavailable", "cuda.is_available", IN_PROSE, asked="yes"),
+    row("cuda-unavailable", "torch is not able to use gpu"),
+    row(
+        "cuda-unavailable",
+        "but cuda is not available",
+        r"device_type of 'cuda', but CUDA is not available",
+    ),
     row(
         "torch-not-compiled-with-cuda",
         "with cuda",
@@ -96,7 +103,7 @@ ROWS = (
     row(
         "cuda-out-of-memory",
         "nvml_success ==",
-        r"NVML_SUCCESS == .{1,60}? INTERNAL ASSERT FAILED at .{1,160}?CUDACachingAllocator",
+        r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
     ),
     row("cuda-out-of-memory", "cublas_status_alloc_failed"),
     row("cuda-out-of-memory", "cudaerrormemoryallocation"),

@@ -310,9 +310,15 @@ def toolkit_missing(case: Case) -> Iterator[Finding]:
         if conda and not on(case, "windows")
         else _toolkit_home(case, minor)
     )
+    named = case.snapshot.toolkit.home
+    why = (
+        f"CUDA_HOME names {named}, where no nvcc is"
+        if named
+        else "CUDA_HOME is not set and nvcc is not on PATH"
+    )
     yield make(
         "cuda-toolkit-missing",
-        "A build of CUDA code finds no toolkit: CUDA_HOME is not set and nvcc is not on PATH",
+        f"A build of CUDA code finds no toolkit: {why}",
         detail="torch's wheels bring CUDA's libraries, not its compiler.",
         evidence=(*told(heard), *_torch_cuda_line(case)),
         fix=Fix(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gpusetup.model import Capability, Evidence, Finding, Fix, Gpu, visible_gpus
+from gpusetup.model import Capability, Evidence, Finding, Fix, Gpu, parsed, visible_gpus
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
@@ -199,7 +199,7 @@ def too_old_for_triton(case: Case) -> Iterator[Finding]:
     old = [g for g in visible_gpus(case.snapshot) if _below(g, Capability(7, 0))]
     said = events(case, "gpu-too-old-for-triton")
     make = error if said else warning
-    if said or (old and is_cuda_build(case.snapshot.torch)):
+    if said or (old and is_cuda_build(case.snapshot.torch) and _compiles(case)):
         name = old[0].name if old else ways.names(case)
         yield make(
             "gpu-too-old-for-triton",
@@ -213,6 +213,12 @@ def too_old_for_triton(case: Case) -> Iterator[Finding]:
                 commands=(ways.setting(case, "TORCHDYNAMO_DISABLE", "1"),),
             ),
         )
+
+
+def _compiles(case: Case) -> bool:
+    """torch.compile came with torch 2.0."""
+    version = case.snapshot.torch.version
+    return version is None or parsed(version) >= parsed("2.0")
 
 
 def _below(gpu: Gpu, least: Capability) -> bool:

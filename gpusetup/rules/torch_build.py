@@ -189,6 +189,9 @@ def torch_sees_no_gpu(case: Case) -> Iterator[Finding]:
     said = events(case, "cuda-unavailable")
     if (torch.cuda_available is False or said) and has_nvidia(case) is not False:
         asked = torch.cuda_available is False
+        if torch.cuda_available and said and all(e.values.get("asked") for e in said):
+            yield _two_pythons(case, said)
+            return
         if torch.cuda_available and said:
             yield _hidden_from_one_program(case, said)
             return
@@ -220,6 +223,22 @@ def _hidden_from_one_program(case: Case, said: tuple[Event, ...]) -> Finding:
         detail="A number in it that no GPU has hides every GPU (with one GPU only 0 is right).",
         evidence=told(said),
         fix=Fix(text="Find where it is set, and name a GPU that is there", commands=(find,)),
+    )
+
+
+def _two_pythons(case: Case, said: tuple[Event, ...]) -> Finding:
+    """Asked the same twice, torch answers False and True: not the same torch was asked."""
+    asked = "import sys, torch; print(sys.executable, torch.__version__, torch.cuda.is_available())"
+    return error(
+        "torch-sees-no-gpu",
+        "torch.cuda.is_available() is False in one place and True in another: two Pythons, or "
+        "another environment around the same one",
+        evidence=told(said),
+        fix=Fix(
+            text="Ask in both places which Python and which torch answer; where they are the same, "
+            "compare CUDA_VISIBLE_DEVICES",
+            commands=(ways.command(case, "python", "-c", asked),),
+        ),
     )
 
 
