@@ -44,6 +44,10 @@ SPOKEN_OF = (
     "I used to see {}, but not any more.",
     "The error `{}` is solved now, thanks!",
     "- Fixed a bug where users got {} (#1234)",
+    "Installing the newest torch is the most common reason for {} here.",
+    "This paper delves into the common causes of {} errors.",
+    "The error {} is fixed in the next release.",
+    "The {} error typically occurs when the batch is too large.",
     "* Fixes {} on Windows",
     "> have you tried a reboot? When you get {} it helps",
 )
@@ -106,10 +110,30 @@ def test_a_remark_ends_where_its_line_ends_and_the_next_one_begins_anew() -> Non
     assert cause(f"{HEALTHY}\nIf you see\n`{said}`\nthen replace the card.") == "ok"
 
 
+def test_what_somebody_did_about_an_error_is_kept() -> None:
+    text = text_of("I resolved the CUDA error 804 by removing the compat package")
+    assert text.flat.split() == ["I", "resolved", "by", "removing", "the", "compat", "package"]
+
+
 def test_every_other_place_keeps_its_line() -> None:
     text = text_of("one\nIf you see CUDA error 804. Do reboot.\nthree")
     assert "804" not in text.flat and "reboot" in text.flat
     assert [text.line_at(text.flat.index(word)) for word in ("one", "reboot", "three")] == [0, 1, 2]
+
+
+def test_a_build_for_another_makers_gpu_is_no_complaint_and_one_that_looks_in_vain_is() -> None:
+    packages = "numpy==2.1.2\ntorch==2.8.0+xpu\ntorchvision==0.23.0+xpu"
+    assert cause(packages) in ("ok", "unknown")
+    assert cause(f"{packages}\nRuntimeError: No XPU devices are available.") == "intel-gpu"
+    works = "PyTorch version: 2.6.0+rocm6.2\nROCM used to build PyTorch: 6.2\nIs CUDA available: "
+    assert cause(f"{works}True") in ("ok", "unknown")
+    assert cause(f"{works}False\nOS: Ubuntu 24.04") == "amd-gpu"
+
+
+def test_a_mac_on_which_cuda_ran_is_not_blamed_for_its_maker() -> None:
+    lost = "CUDA out of memory. Tried to allocate 20.00 MiB"
+    path = "/Users/user/x/train.py"
+    assert cause(f"OS: macOS 10.13\n{path}\nRuntimeError: {lost}") == "out-of-memory"
 
 
 @pytest.mark.parametrize("form", ["new", "old", "vllm"])

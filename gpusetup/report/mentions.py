@@ -70,6 +70,11 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign("avoid", r"\b(?:to|helps)\savoid\b|\bavoiding\b"),
     sign("prevent", r"\b(?:to|helps)\sprevent\b"),
+    sign("common ", r"\bcommon\s(?:reasons?|causes?|sources?|errors?|problems?|issues?)\b"),
+    *(
+        sign(f"{verb}", rf"\b(?:error|message|warning|failure|exception)s?\s(?:\w+ly\s|often\s|sometimes\s|can\s|may\s|might\s){verb}s?\s(?:when|if|because|during|after|due)\b", before=True)
+        for verb in ("occur", "happen", "arise", "appear")
+    ),
     # --- denied
     sign(" not ", rf"\b{THIS}(?:'s|\sis|\swas)\s(?:\w+ly\s)?not\s{SOMETHING}"),
     sign("n't ", rf"\b{THIS}\s(?:is|was)n't\s{SOMETHING}"),
@@ -103,11 +108,11 @@ SIGNS: tuple[Sign, ...] = (
 SECOND = r"\s(?:Error \d|Tried to allocate|Please check your CUDA|It is possible that dataloader)"
 """How the second sentence of a long message begins."""
 STOP = re.compile(
-    rf"(?<!\(\))[.!?;:,](?=\s|$)(?!{SECOND})|\s(?:but|however|yet|although|though|instead)\s|Traceback\s\(most"
+    rf"(?<!\(\))[.!?;:,](?=\s|$)(?!{SECOND})|\s(?:but|however|yet|although|though|instead|by(?=\s\w+ing))\s|Traceback\s\(most"
 )
 PROSE = re.compile(r"[ a-z0-9#'-]*")
 """What stands before a colon or comma that ends a remark; in a message there are names."""
-START = re.compile(r"[.!?;](?=\s)|\s(?:but|and|now)\s(?!that\b|it\b|this\b)")
+START = re.compile(r"[.!?;]\s(?=[A-Z'\"`>*-])|\s(?:but|and|now)\s(?!that\b|it\b|this\b)")
 QUOTES = {"'": "'", '"': '"', "`": "`", "(": ")"}
 OPENING = re.compile(r"[^.!?;:'\"`(]{0,40}?(['\"`(])")
 GOES_ON = re.compile(r"[a-z'\"`(]")
@@ -153,11 +158,12 @@ def compiled(pattern: str) -> re.Pattern[str]:
 def _after(flat: str, first: int, starts: Sequence[int], colon_ends: bool) -> tuple[int, int]:
     """To the end of the sentence, or past what is quoted in it."""
     last = _line_end(flat, first, starts)
+    end = _sentence_end(flat, first, last, colon_ends)
     opening = OPENING.match(flat, first, last)
-    if opening is not None:
-        closing = flat.find(QUOTES[opening.group(1)], opening.end(), last)
-        return first, _sentence_end(flat, closing if closing > 0 else first, last, colon_ends)
-    return first, _sentence_end(flat, first, last, colon_ends)
+    if opening is None or opening.end() > end:
+        return first, end
+    closing = flat.find(QUOTES[opening.group(1)], opening.end(), last)
+    return first, _sentence_end(flat, closing, last, colon_ends) if closing > 0 else end
 
 
 def _sentence_end(flat: str, first: int, last: int, colon_ends: bool) -> int:

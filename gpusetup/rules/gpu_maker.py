@@ -23,7 +23,7 @@ from gpusetup.rules.case import (
 def apple_silicon(case: Case) -> Iterator[Finding]:
     """A Mac with an Apple GPU: there is no CUDA."""
     if _apple(case):
-        yield _stop_or_note(case)(
+        yield _stop_or_note(case, in_passing=_cuda_runs(case))(
             "apple-silicon",
             f"This is a Mac{' with an Apple GPU' if case.snapshot.os.machine else ''}: "
             "there is no CUDA",
@@ -104,13 +104,34 @@ STOPS_EARLIER = (
 """Events of programs that fail with any GPU or none: then its absence is only worth knowing."""
 
 
-def _stop_or_note(case: Case) -> Callable[..., Finding]:
-    return note if events(case, *STOPS_EARLIER) else error
+def _stop_or_note(case: Case, *, in_passing: bool) -> Callable[..., Finding]:
+    return note if events(case, *STOPS_EARLIER) or in_passing else error
+
+
+CUDA_RAN = ("cuda-out-of-memory", "no-kernel-image")
+"""What only a program with CUDA and an NVIDIA GPU says."""
+
+
+def _cuda_runs(case: Case) -> bool:
+    """A text of a Mac and of another machine, or of a Mac with an NVIDIA GPU: CUDA ran there."""
+    return is_report(case) and (
+        case.snapshot.torch.cuda_available is True or bool(events(case, *CUDA_RAN))
+    )
+
+
+def _nobody_complains(case: Case) -> bool:
+    """A text that shows a build for another maker's GPU, and nothing that looked in vain."""
+    machine = case.snapshot
+    listed = machine.pci_devices or machine.gpus
+    if not is_report(case) or events(case, *LOOKED_FOR_CUDA):
+        return False
+    works = machine.torch.cuda_available if not machine.cuda_api.init_code else False
+    return works is True or (works is None and not listed)
 
 
 def _other_maker(case: Case, vendors: set[str]) -> Iterator[Finding]:
     backend = case.snapshot.torch.backend or ""
-    make = _stop_or_note(case)
+    make = _stop_or_note(case, in_passing=_nobody_complains(case))
     listed = told(events(case, *LOOKED_FOR_CUDA)) + tuple(
         shown(
             case,
