@@ -375,6 +375,14 @@ def test_a_host_without_a_named_driver_is_told_which_one_it_needs(
     assert told["fix"]["min_driver"] == load_catalog().driver_floor("13.0", "linux")
 
 
+def test_what_is_said_of_another_host_names_the_option_as_its_source(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["doctor", "--from", "rtx3050-laptop", "--for-gpu", "T4"]
+    evidence = document_of(arguments, capsys)[1]["findings"][0]["evidence"]
+    assert {"source": "--for-gpu", "text": "Tesla T4"} in evidence
+
+
 # --- the real children ---------------------------------------------------------------------------
 
 

@@ -54,6 +54,15 @@ def test_what_says_nothing_is_unknown_and_no(
     assert (code, json.loads(out)["cause"]) == (1, "unknown")
 
 
+def test_no_build_is_said_to_fit_a_machine_of_which_nothing_was_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "report.txt"
+    text.write_text("it does not work")
+    assert cli.main(["doctor", "--report", str(text)]) == 1
+    assert "fits here" not in capsys.readouterr().out
+
+
 def test_a_missing_file_and_a_folder_are_wrong_questions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpusetup.commands.common import add_machine_options, gather
 from gpusetup.commands.doctor_answer import document, exit_code
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.model import CudaApi, Driver, Request, Snapshot
+from gpusetup.model import CudaApi, Driver, Reading, Request, Snapshot
 from gpusetup.render.console import Console
 from gpusetup.value import replace
 
@@ -182,6 +182,12 @@ def for_host(
         raise UsageError(f"{driver!r} is no NVIDIA driver version", hint="such as `580.95.05`")
     hidden = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
     kept = {name: value for name, value in snapshot.environment.items() if name not in hidden}
+    replaced = ("gpus", "driver", "cuda_api", "pci_devices", "devices")
+    still = (one for one in snapshot.readings if one.subject.partition(".")[0] not in replaced)
+    named = (
+        *(Reading(subject="gpus", source="--for-gpu", value=name) for name in names),
+        *((Reading(subject="driver", source="--for-driver", value=driver),) if driver else ()),
+    )
     return replace(
         snapshot,
         origin="composed",
@@ -192,6 +198,7 @@ def for_host(
         devices=None,
         container=replace(snapshot.container, cuda_compat_path=None),
         environment=kept,
+        readings=(*still, *named),
         events=tuple(event for event in snapshot.events if event.kind != "child-failed"),
     )
 

@@ -199,7 +199,8 @@ def machine_rows(answer: DoctorAnswer) -> Iterator[tuple[str, str]]:
     yield "target", joined(machine.python.executable, _labelled("by ", machine.python.chosen_by))
     if machine.container.kind not in (None, "none"):
         yield "container", str(machine.container.kind)
-    yield "fits here", fits_line(answer)
+    if machine.origin != "report" or machine.gpus or machine.driver.version:
+        yield "fits here", fits_line(answer)
     yield "catalog", answer.catalog_as_of
 
 
