@@ -59,7 +59,7 @@ def test_no_build_is_said_to_fit_a_machine_of_which_nothing_was_read(
 ) -> None:
     text = tmp_path / "report.txt"
     text.write_text("it does not work")
-    assert cli.main(["doctor", "--report", str(text)]) == 1
+    assert main(["doctor", "--report", str(text)]) == 1
     assert "fits here" not in capsys.readouterr().out
 
 
