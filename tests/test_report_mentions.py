@@ -136,6 +136,21 @@ def test_a_mac_on_which_cuda_ran_is_not_blamed_for_its_maker() -> None:
     assert cause(f"OS: macOS 10.13\n{path}\nRuntimeError: {lost}") == "out-of-memory"
 
 
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("ecc-error", "CUDA error: uncorrectable ECC error encountered"),
+        ("no-kernel-image", "CUDA error: no kernel image is available for execution on the device"),
+        ("out-of-memory", "CUDA out of memory. Tried to allocate 20.00 MiB"),
+        ("container-no-gpu", "No CUDA GPUs are available"),
+    ],
+)
+def test_an_image_without_nvidia_smi_may_have_a_gpu(wanted: str, said: str) -> None:
+    looked = "root@0123456789ab:/# nvidia-smi\nbash: nvidia-smi: command not found"
+    assert cause(f"{looked}\nRuntimeError: {said}") == wanted
+    assert cause(f"RuntimeError: {said}\n\n{looked}") == wanted
+
+
 @pytest.mark.parametrize("form", ["new", "old", "vllm"])
 def test_what_programs_print_about_a_machine_is_no_remark(form: str) -> None:
     for machine in machines():

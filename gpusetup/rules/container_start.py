@@ -32,7 +32,7 @@ def container_no_gpu(case: Case) -> Iterator[Finding]:
     if shut := _shut_out(case):
         yield _no_device_given(case, shut)
         return
-    if case.other_host or not (said or _given_none(case)):
+    if case.other_host or _a_gpu_computed(case) or not (said or _given_none(case)):
         return
     kind = f"This {case.snapshot.container.kind}" if in_container(case) else "The"
     empty = _is_asked_for(case, said)
@@ -52,6 +52,17 @@ def container_no_gpu(case: Case) -> Iterator[Finding]:
         ),
         fix=WITH_VARIABLES if empty else _start_with_gpu(case),
     )
+
+
+ON_A_GPU = ("2", "209", "214", "700", "710", "716", "717", "718", "719")
+"""Codes of errors that only a program with a GPU gets: memory, kernels, ECC, launches."""
+
+
+def _a_gpu_computed(case: Case) -> bool:
+    """A text with an error that needs a GPU: nvidia-smi is only not in the image."""
+    codes = {event.values.get("code") for event in events(case, "cuda-error")}
+    computed = case.snapshot.torch.cuda_available or codes & set(ON_A_GPU)
+    return is_report(case) and bool(computed or events(case, "cuda-out-of-memory"))
 
 
 def _shut_out(case: Case) -> tuple[Event, ...]:
