@@ -285,7 +285,8 @@ def test_what_comes_after_an_install_is_no_part_of_doing_it_by_hand() -> None:
 
 def test_a_torch_that_nobody_showed_is_not_called_fitting() -> None:
     driver = (
-        "NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: 12.4\nGPU 0: Tesla T4"
+        "NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: 12.4\n"
+        "GPU 0: Tesla T4 (UUID: GPU-0)"
     )
     first = doctor_markdown(answer(driver)).splitlines()[0]
     assert first == "**ok**: driver and GPU are in order, as far as this shows"

@@ -205,3 +205,9 @@ def test_where_only_python_is_too_old_another_python_is_the_way() -> None:
     assert fix is not None
     assert fix.python is not None
     assert "another GPU" not in fix.text
+
+
+def test_a_gpu_and_a_driver_that_are_only_mentioned_show_no_health() -> None:
+    assert cause("My GPU is an RTX 3060, NVIDIA driver version: 531.79. It is slow.") == "unknown"
+    table = "GPU 0: NVIDIA GeForce RTX 3060 (UUID: GPU-0)\nNVIDIA driver version: 531.79"
+    assert cause(table) == "ok"

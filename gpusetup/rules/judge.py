@@ -245,10 +245,9 @@ def said_healthy(case: Case) -> bool:
     torch = case.snapshot.torch
     computed = torch.cuda_available or events(case, "gpu-computes", "capability-warning")
     ran = any(e.values.get("code") in KERNELS_RAN for e in events(case, "cuda-error"))
-    # A GPU that somebody only mentions has no index and no driver beside it.
+    # A GPU that somebody only mentions, with its driver or without, has no index.
     listed = any(gpu.nvml_index is not None or gpu.uuid for gpu in gpus(case))
-    shown_gpus = bool(gpus(case)) and (listed or case.snapshot.driver.version is not None)
-    only_a_driver = shown_gpus and torch.version is None and torch.installed is None
+    only_a_driver = listed and torch.version is None and torch.installed is None
     return bool(computed) or ran or only_a_driver
 
 
