@@ -211,3 +211,9 @@ def test_a_gpu_and_a_driver_that_are_only_mentioned_show_no_health() -> None:
     assert cause("My GPU is an RTX 3060, NVIDIA driver version: 531.79. It is slow.") == "unknown"
     table = "GPU 0: NVIDIA GeForce RTX 3060 (UUID: GPU-0)\nNVIDIA driver version: 531.79"
     assert cause(table) == "ok"
+
+
+def test_cublas_words_of_old_torch_are_its_status_of_today() -> None:
+    said = "RuntimeError: cublas runtime error : the GPU program failed to execute at THCBlas.cu:9"
+    statuses = [event.values.get("status") for event in read_report(said).events]
+    assert "CUBLAS_STATUS_EXECUTION_FAILED" in statuses

@@ -22,6 +22,13 @@ CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8
 
 LOADER = (
     row(
+        "cuda-library-error",
+        "cublas runtime error",
+        r"cublas runtime error : the GPU program failed to execute",
+        library="CUBLAS",
+        status="CUBLAS_STATUS_EXECUTION_FAILED",
+    ),
+    row(
         "cuda-lib-missing",
         ".so",
         rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|file too short|set\(|\{{)\S",
