@@ -151,6 +151,19 @@ def test_an_image_without_nvidia_smi_may_have_a_gpu(wanted: str, said: str) -> N
     assert cause(f"RuntimeError: {said}\n\n{looked}") == wanted
 
 
+def test_a_driver_is_not_advised_for_a_gpu_of_which_no_architecture_is_known() -> None:
+    text = (
+        ">>> torch.cuda.is_available()\nTrue\n"
+        "Found GPU%d %s which is of cuda capability %d.%d.\n"
+        "PyTorch no longer supports this GPU because it is too old.\n"
+        "NVIDIA-SMI 450.51.06   Driver Version: 450.51.06   CUDA Version: 11.0\n"
+        "GPU 0: Tesla K20m"
+    )
+    root = next(one for one in diagnose(read_report(text), load_catalog()).findings if one.root)
+    assert root.id == "arch-too-old-for-wheel"
+    assert root.fix and root.fix.min_driver is None and not root.fix.needs_reboot
+
+
 @pytest.mark.parametrize("form", ["new", "old", "vllm"])
 def test_what_programs_print_about_a_machine_is_no_remark(form: str) -> None:
     for machine in machines():

@@ -90,7 +90,8 @@ def _other_wheel(case: Case) -> Fix:
     build = ways.chosen(case)
     if build is not None and build.backend != "cpu":
         return ways.install_torch(case)
-    if build is None and case.resolution.advice is not None:
+    known = all(gpu.compute_capability for gpu in visible_gpus(case.snapshot))
+    if build is None and known and case.resolution.advice is not None:
         return ways.install_torch(case)
     return Fix(
         text="No wheel in the catalog serves this GPU: use the CPU build, another GPU, or a torch "
