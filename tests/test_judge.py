@@ -349,7 +349,8 @@ def test_nouveau_is_kept_from_the_gpu() -> None:
 
 
 def test_the_fabric_manager_is_of_exactly_the_drivers_version() -> None:
-    way = fix(gpu(fabric_state="in_progress"), "system-not-ready-fabric-manager")
+    waiting = gpu(name="NVIDIA H100 80GB HBM3", fabric_state="in_progress")
+    way = fix(waiting, "system-not-ready-fabric-manager")
     assert way.commands[0] == "sudo apt install 'nvidia-fabricmanager-580=580.95.05*'"
 
 

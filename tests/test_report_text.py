@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -13,8 +14,11 @@ from writers import mixture
 
 from gpusetup.catalog_file import load_catalog
 from gpusetup.codec import to_json
+from gpusetup.model import Gpu
 from gpusetup.report.clean import cleaned
 from gpusetup.report.decode import decode, is_binary
+from gpusetup.report.facts import GUESS, HINT, SURE, Gpus
+from gpusetup.report.merge import choose_gpus
 from gpusetup.report.read import read_bytes, read_report
 from gpusetup.rules.judge import Diagnosis, diagnose
 
@@ -35,6 +39,51 @@ def told(diagnosis: Diagnosis) -> tuple[object, ...]:
         (machine.python.version, machine.os.family),
         tuple(gpu.name for gpu in machine.gpus or ()),
     )
+
+
+DOCKER = '{"log":%s,"stream":"stderr","time":"2026-05-28T03:35:37Z"}'
+NODE = "crw-rw---- 1 root video 195, 0 Oct 20 21:39 /dev/nvidia0"
+GPU_OF_A_LOG = """==============NVSMI LOG==============
+
+Driver Version : 580.95.05
+Attached GPUs : 1
+GPU 00000000:01:00.0
+    Product Name : NVIDIA GeForce RTX 4070
+    Fabric
+        State : In Progress
+"""
+
+
+def test_a_windows_path_stays_whole_in_dockers_json() -> None:
+    line = f"No such file or directory: 'C:\\torchinductor\\triton\\{'k' * 220}.json'"
+    packed = DOCKER % json.dumps(line)
+    assert [event.kind for event in read_report(packed).events] == ["path-too-long"]
+
+
+def test_a_device_node_is_read_wherever_its_line_begins() -> None:
+    plain, moved = (read_report(text).devices for text in (NODE, f"    {NODE}"))
+    assert plain == moved and plain is not None
+
+
+def test_a_geforce_waits_for_no_fabric() -> None:
+    assert answer(GPU_OF_A_LOG.encode()).cause != "system-not-ready-fabric-manager"
+    assert answer(GPU_OF_A_LOG.replace("GeForce RTX 4070", "H100 80GB HBM3").encode()).cause == (
+        "system-not-ready-fabric-manager"
+    )
+
+
+def test_a_gpu_that_a_table_cuts_has_the_name_of_the_better_source() -> None:
+    cut, spoken, warned = (
+        Gpus(gpus=(Gpu(name=name),), source=source, trust=trust)
+        for name, source, trust in (
+            ("NVIDIA GeForce ...", "nvidia-smi", SURE),
+            ("GeForce RTX 5080", "a sentence", GUESS),
+            ("NVIDIA GeForce RTX 5080", "torch's warning", HINT),
+        )
+    )
+    for order in ([cut, spoken, warned], [warned, spoken, cut]):
+        gpus, _ = choose_gpus(order)
+        assert [gpu.name for gpu in gpus or ()] == ["NVIDIA GeForce RTX 5080"]
 
 
 @pytest.mark.parametrize("way", HARMLESS, ids=lambda way: way.__name__)

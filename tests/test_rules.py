@@ -282,8 +282,8 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     (
         "system-not-ready-fabric-manager",
         E,
-        gpu(fabric_state="in_progress"),
-        gpu(fabric_state="completed"),
+        gpu(name="NVIDIA H100 80GB HBM3", fabric_state="in_progress"),
+        gpu(name="NVIDIA H100 80GB HBM3", fabric_state="completed"),
     ),
     # --- the devices ---
     ("uvm-missing", E, changed(code(999), driver={"uvm_loaded": False}), code(999)),

@@ -7,6 +7,7 @@ repetition, so that a line costs time in proportion to its length.
 from __future__ import annotations
 
 import html
+import json
 import re
 
 from gpusetup.report.decode import without_mojibake
@@ -131,7 +132,7 @@ def _entity(found: re.Match[str]) -> str:
 def _bare(line: str) -> str:
     """One line without the prefixes that quoting and logging put before it."""
     if line.startswith('{"log"') and (packed := JSON_LOG.match(line)):
-        line = packed.group(1).replace('\\"', '"').replace("\\t", " ").replace("\\u003c", "<")
+        line = _unpacked(packed.group(1))
     if "\t" in line:
         line = line.expandtabs(8)
     for _ in range(PREFIXES_A_LINE):
@@ -140,6 +141,18 @@ def _bare(line: str) -> str:
             break
         line = line.lstrip()[found.end() :] if line[:1] in " " else line[found.end() :]
     return line.rstrip()
+
+
+def _unpacked(text: str) -> str:
+    r"""What stands in a JSON string; as it is where it is none.
+
+    >>> _unpacked(r"D:\\tmp"), _unpacked("cut \\")
+    ('D:\\tmp', 'cut \\')
+    """
+    try:
+        return str(json.loads(f'"{text}"'))
+    except ValueError:
+        return text
 
 
 # --- wraps ----------------------------------------------------------------------------------------

@@ -131,7 +131,8 @@ def lsmod(text: Text) -> Iterator[Fact]:
         "nouveau": "driver.nouveau_loaded",
     }
     for number, line in enumerate(text.lines):
-        if line[:2] in ("nv", "no") and (found := MODULE.match(line)):
+        bare = line.lstrip()
+        if bare[:2] in ("nv", "no") and (found := MODULE.match(bare)):
             source = f"lsmod, line {number + 1}"
             yield Claim(subject=subjects[found.group(1)], value=True, source=source)
 
@@ -141,7 +142,8 @@ NODE = re.compile(r"^(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,2
 
 def nodes(text: Text) -> Iterator[Fact]:
     for line in text.lines:
-        if line[:1] == "c" and (found := NODE.match(line.strip())):
+        bare = line.strip()
+        if bare[:1] == "c" and (found := NODE.match(bare)):
             mode = found.group(1)
             yield DeviceNode(path=found.group(2), mode=mode)
 

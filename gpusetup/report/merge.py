@@ -141,8 +141,8 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, tuple[Readin
     )
     if not full:
         return (() if lists else None), readings
-    base = max(full, key=lambda one: one.trust)
-    others = [gpu for one in full if one is not base for gpu in one.gpus]
+    base, *rest = sorted(full, key=lambda one: -one.trust)
+    others = [gpu for one in rest for gpu in one.gpus]
     gpus = (_with_others(gpu, place, others) for place, gpu in enumerate(base.gpus[:GPUS_KEPT]))
     return tuple(_possible(gpu) for gpu in gpus), readings
 
