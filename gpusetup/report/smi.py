@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from gpusetup.model import Event
+from gpusetup.model import Event, Gpu
 from gpusetup.probe.smi_csv import GPU_LINE, is_header, parse_csv, parse_list
 from gpusetup.probe.smi_log import GPU_HEAD, ROOT, parse_query, parse_xml
 from gpusetup.probe.smi_table import FIRST, SMI_VERSION, parse_table
@@ -174,7 +174,7 @@ def csv(text: Text) -> Iterator[Fact]:
 
 def _rows(lines: tuple[str, ...], commas: int) -> Iterator[str]:
     for line in lines:
-        odd = line.count(",") != commas or "=" in line or is_header(line)
+        odd = line.count(",") != commas or "=" in line or ": " in line or is_header(line)
         if line.strip() and odd and "GPU is lost" not in line:
             return
         if line.strip():
@@ -240,7 +240,15 @@ def _facts(smi: Smi, source: str, gpus_trust: int) -> Iterator[Fact]:
     if smi.persistence is not None:
         yield Claim(subject="driver.persistence", value=smi.persistence, source=source)
     if smi.gpus:
-        yield Gpus(gpus=smi.gpus, source=source, trust=gpus_trust)
+        yield Gpus(gpus=_each_once(smi.gpus), source=source, trust=gpus_trust)
+
+
+def _each_once(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """A table without its banner that was pasted twice has each GPU twice: its slot is its own."""
+    slots: dict[str, Gpu] = {}
+    for place, gpu in enumerate(gpus):
+        slots.setdefault(gpu.pci_bus_id or f"#{place}", gpu)
+    return tuple(slots.values())
 
 
 def _source(what: str, line: int) -> str:
