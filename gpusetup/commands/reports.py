@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import re
 import sys
@@ -26,6 +27,7 @@ BLOCK = MIB
 KEPT = 2 * MIB
 """How much of the middle of a long log is kept."""
 SAME_KEPT = 3
+NAMES_AT_ONCE = 5000
 TELLING = re.compile(
     rb"(?i:error|fail|warn|cuda|nvrm|xid|nvidia|torch|gpu|nccl|dll|driver|python|glibc|killed|version)"
 )
@@ -110,6 +112,7 @@ class ReportAnswer(DoctorAnswer):
 
 def answer_folder(folder: str, out: Console, catalog: Catalog) -> int:
     """One line for each file of a folder, by name; 1 where one is not healthy."""
+    check_folder(folder)
     codes: set[int] = set()
     lines = lines_of(folder, catalog, codes, json=out.json or out.output is not None)
     if out.output:
@@ -130,16 +133,30 @@ def opened(path: str) -> TextIO:
         ) from problem
 
 
-def files(folder: str) -> list[str]:
-    """The names of the files in a folder, sorted; hidden ones and folders are left out."""
+def check_folder(folder: str) -> None:
+    """Before anything is written. Raises BadInput."""
     try:
-        with os.scandir(folder) as entries:
-            names = [e.name for e in entries if not e.name.startswith(".") and e.is_file()]
+        os.scandir(folder).close()
     except NotADirectoryError as problem:
         raise BadInput(f"{folder} is no folder", hint="`--report FILE` reads one") from problem
     except OSError as problem:
         raise BadInput(f"{folder} cannot be read: {problem.strerror}") from problem
-    return sorted(names)
+
+
+def files(folder: str) -> Iterator[str]:
+    """The names of the files in a folder, sorted; hidden ones and folders are left out.
+
+    Some at a time, so that a folder of any size takes the same memory: it is listed for each batch.
+    """
+    last = ""
+    while batch := heapq.nsmallest(NAMES_AT_ONCE, (n for n in _names(folder) if n > last)):
+        yield from batch
+        last = batch[-1]
+
+
+def _names(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        yield from (e.name for e in entries if not e.name.startswith(".") and e.is_file())
 
 
 def lines_of(folder: str, catalog: Catalog, codes: set[int], *, json: bool) -> Iterator[str]:

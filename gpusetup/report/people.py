@@ -90,7 +90,8 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
         return
     flat = text.flat[:READ]
     counted = [one for pattern in COUNTED for one in pattern.finditer(flat)][:50]
-    found = [*counted, *SPOKEN.finditer(flat), *CALLED.finditer(flat)][:100]
+    called = CALLED.finditer(flat) if _is_foreign(flat, text.low) else ()
+    found = [*counted, *SPOKEN.finditer(flat), *called][:100]
     names = {re.sub(r"\s", "", one.group("name")).lower() for one in found}
     if len(names) == 1:
         one = found[0]
@@ -98,6 +99,14 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
         if 0 < count <= MOST:
             gpus = (Gpu(name=one.group("name")),) * count
             yield Gpus(gpus=gpus, source=text.source(one.start()), trust=GUESS)
+
+
+FOREIGN = ("grafik", "graphique", "placa", "tarjeta", "scheda", "karta", "eine", "une ", "uma ", "una ")  # fmt: skip
+"""What `CALLED` needs of plain letters."""
+
+
+def _is_foreign(flat: str, low: str) -> bool:
+    return not flat.isascii() or any(word in low for word in FOREIGN)
 
 
 MOST = 16
