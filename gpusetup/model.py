@@ -497,13 +497,32 @@ class Evidence(Value):
     text: str
 
 
+class Alternative(Value):
+    """Another way to the same end, whole in itself."""
+
+    title: str
+    """What follows the word "or": `the same by pip`."""
+    commands: tuple[str, ...]
+
+
 class Fix(Value):
+    """A way out."""
+
     text: str
     commands: tuple[str, ...] = ()
+    """The way, in order, to be pasted as one block; what must come first comes first."""
+    alternatives: tuple[Alternative, ...] = ()
     needs_root: bool = False
     needs_reboot: bool = False
     min_driver: str | None = None
     python: str | None = None
+
+
+def typed(fix: Fix | None) -> tuple[str, ...]:
+    """Every line that a fix gives to type, the other ways' too."""
+    if fix is None:
+        return ()
+    return (*fix.commands, *(line for other in fix.alternatives for line in other.commands))
 
 
 class Finding(Value):

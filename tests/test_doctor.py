@@ -20,7 +20,7 @@ from gpusetup.cli import main
 from gpusetup.codec import json_schema
 from gpusetup.commands.doctor_answer import document
 from gpusetup.commands.doctor_deep import failed_checks, verified
-from gpusetup.model import Driver, Event, Evidence, Finding, Fix, Severity, Snapshot
+from gpusetup.model import Driver, Event, Evidence, Finding, Fix, Severity, Snapshot, typed
 from gpusetup.render.console import Console
 from gpusetup.render.markdown import LINES, doctor_markdown, escaped
 from gpusetup.render.text import doctor_screen
@@ -137,13 +137,13 @@ def test_commands_are_never_wrapped(width: int) -> None:
     lines = [line.strip() for line in screen(laptop, width).splitlines()]
     root = answer_for(laptop).findings[0]
     assert root.fix is not None
-    for command in root.fix.commands:
+    for command in typed(root.fix):
         assert command in lines
 
 
 def test_prose_keeps_to_the_width() -> None:
     machine = machine_named("rtx3050-laptop")
-    commands = {c for f in answer_for(machine).findings if f.fix for c in f.fix.commands}
+    commands = {c for f in answer_for(machine).findings if f.fix for c in typed(f.fix)}
     for line in screen(machine, 80).splitlines():
         assert len(line) <= 80 or line.strip() in commands
 

@@ -256,14 +256,18 @@ def test_an_unknown_driver_gets_the_lowest_cuda_that_serves_the_gpu() -> None:
 def test_the_commands_name_this_interpreter_this_index_and_this_installer() -> None:
     way = fix(changed(torch=CPU_TORCH), "torch-cpu-build")
     assert way.commands[0] == "gpusetup install --python /home/me/env/bin/python"
-    assert way.commands[1].startswith("/home/me/env/bin/python -m pip install")
-    assert "--index-url https://download.pytorch.org/whl/cu130" in way.commands[1]
-    assert "torch==2.15.0+cu130" in way.commands[1]
+    assert way.alternatives[0].commands[0].startswith("/home/me/env/bin/python -m pip install")
+    assert "--index-url https://download.pytorch.org/whl/cu130" in way.alternatives[0].commands[0]
+    assert "torch==2.15.0+cu130" in way.alternatives[0].commands[0]
 
 
 def test_an_environment_of_uv_gets_uvs_commands() -> None:
     way = fix(changed(torch=replace(CPU_TORCH, installer="uv")), "torch-cpu-build")
-    assert way.commands[1].startswith("uv pip install --python /home/me/env/bin/python")
+    assert (
+        way.alternatives[0]
+        .commands[0]
+        .startswith("uv pip install --python /home/me/env/bin/python")
+    )
 
 
 def test_an_environment_of_conda_gets_condas_commands() -> None:
@@ -271,7 +275,7 @@ def test_an_environment_of_conda_gets_condas_commands() -> None:
         torch=replace(CPU_TORCH, installer="conda"), python={"manager": "conda", "prefix": "/c/env"}
     )
     way = fix(machine, "torch-cpu-build")
-    assert way.commands[1].startswith("conda install")
+    assert way.alternatives[0].commands[0].startswith("conda install")
     assert "--installer conda" in way.commands[0]
 
 
@@ -314,7 +318,7 @@ def test_an_unknown_distribution_gets_the_download_page_and_no_invented_command(
 def test_an_old_driver_gets_its_floor_and_the_build_that_needs_no_update() -> None:
     way = fix(changed(driver={"version": "550.54.14", "cuda": "12.4"}), "driver-too-old")
     assert way.min_driver == CATALOG.driver_floor("13.0", "linux")
-    assert "https://download.pytorch.org/whl/cu126" in way.commands[1]
+    assert "https://download.pytorch.org/whl/cu126" in way.alternatives[0].commands[0]
     assert not way.needs_reboot
 
 

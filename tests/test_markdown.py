@@ -58,7 +58,7 @@ def test_no_cuda_build_is_named_for_another_makers_gpu() -> None:
 
 def test_what_is_done_by_hand_stands_apart_from_gpusetup() -> None:
     lines = reply(changed(torch=Torch(installed=False)))
-    hand = lines.index("or by hand:")
+    hand = lines.index("or the same by pip:")
     assert lines[hand - 2].startswith("gpusetup install") and lines[hand + 1] == "```sh"
     assert lines[hand + 2].startswith(("python -m pip install", "uv pip install", "/"))
 

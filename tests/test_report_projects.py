@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Finding
+from gpusetup.model import Finding, typed
 from gpusetup.report.read import read_report
 from gpusetup.rules.judge import diagnose
 
@@ -76,7 +76,7 @@ def root_of(text: str) -> Finding:
 
 def commands_for(text: str) -> str:
     fix = root_of(text).fix
-    return "\n".join(fix.commands) if fix else ""
+    return "\n".join(typed(fix)) if fix else ""
 
 
 CUDNN = "Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object file: No such file or directory"

@@ -181,7 +181,8 @@ def test_a_torch_older_than_the_catalog_is_installed_from_its_own_page() -> None
 def test_a_text_of_uv_is_answered_with_uv() -> None:
     solver = "  × No solution found when resolving dependencies:\n  ╰─▶ Because torch==2.4.1 needs"
     text = f"$ cd /home/x/.venv/\n{solver} triton==3.0.0 and you require triton==3.1.0"
-    assert commands(text) and all(one.startswith("uv ") for one in commands(text))
+    assert commands(text)[0].startswith("gpusetup install")
+    assert (fix := root(text).fix) and fix.alternatives[0].commands[0].startswith("uv pip ")
 
 
 def test_a_command_line_of_uv_is_one_and_a_remark_is_none() -> None:
@@ -241,8 +242,10 @@ def test_commands_that_exclude_each_other_are_told_apart() -> None:
         "compile PyTorch (12.1)."
     )
     fix = root(text).fix
-    assert fix and "(the first 2 commands). Or keep nvcc" in fix.text
-    assert fix.commands[2].startswith("gpusetup install")
+    assert fix and fix.commands[0].startswith("export CUDA_HOME=")
+    (other,) = fix.alternatives
+    assert other.title.startswith("keep nvcc and install torch ")
+    assert other.commands[0].startswith("gpusetup install")
 
 
 def test_a_second_way_is_not_taken_before_the_first() -> None:
@@ -278,7 +281,7 @@ def test_what_comes_after_an_install_is_no_part_of_doing_it_by_hand() -> None:
         "RTX 4090\nptxas /tmp/x, line 6; error   : PTX .version 7.4 does not support .target sm_89"
     )
     lines = doctor_markdown(answer(text)).splitlines()
-    hand = lines.index("or by hand:")
+    hand = lines.index("or the same by pip:")
     blocks = "\n".join(lines[hand:]).split("```")
     assert "TRITON_PTXAS_PATH" not in blocks[1] and "torch==" in blocks[1]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpusetup.model import Finding
+from gpusetup.model import Finding, Fix, typed
 from gpusetup.render.console import plain
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 LINES = 25
 LONGEST = 300
 EVIDENCE_SHOWN = 4
-COMMANDS_SHOWN = 5
 SPECIAL = re.compile(r"[\\`*\[\]<>#|~@&$]|(?<![^\W_])_|_(?![^\W_])|^[-+=]")
 """What acts as Markdown inside a line (an underscore only at the edge of a word), or begins one."""
 
@@ -74,10 +73,12 @@ def doctor_markdown(answer: DoctorAnswer) -> str:
     """Cause, evidence, commands, machine, and what to report if that does not help."""
     root = next((finding for finding in answer.findings if finding.root), None)
     first = root or next((one for one in answer.findings if one.fix and one.fix.text), None)
+    machine, language = list(_machine(answer, first)), _shell(answer)
     lines = [*_verdict(answer, root)]
     if first is not None:
-        lines += [*(() if root else _named(first)), *_root(first)]
-    lines += _machine(answer, first)
+        lines += () if root else _named(first)
+        lines += _root(first, language, LINES - len(lines) - len(machine) - 2)
+    lines += machine
     room = LINES - len(lines) - 3
     others = _others(answer, first)[: max(room, 0)]
     lines += [*([""] if others and lines[-1].startswith("`") else []), *others]
@@ -127,49 +128,45 @@ def _named(finding: Finding) -> Iterator[str]:
     yield f"{finding.severity.value} {finding.id}: {escaped(finding.title)}"
 
 
-def _root(root: Finding) -> Iterator[str]:
+def _root(root: Finding, language: str, room: int) -> Iterator[str]:
+    """The evidence, the whole way out, and as many other ways as there is room for."""
+    way = list(_way(root.fix, language)) if root.fix else []
+    shown = max(1, min(EVIDENCE_SHOWN, room - len(way) - 3))
     if root.evidence:
-        yield ""
-        yield from fenced(
-            [f"{one.source}: {one.text}"[:LONGEST] for one in root.evidence[:EVIDENCE_SHOWN]]
-        )
-    if root.fix:
-        rights = [
-            word
-            for word, needed in (
-                ("administrator rights", root.fix.needs_root),
-                ("a reboot", root.fix.needs_reboot),
-            )
-            if needed
-        ]
-        yield ""
-        yield prose(root.fix.text) + (f" (needs {' and '.join(rights)})" if rights else "")
-        yield from _commands(root.fix.commands[:COMMANDS_SHOWN])
+        evidence = ["", *fenced([f"{e.source}: {e.text}"[:LONGEST] for e in root.evidence[:shown]])]
+        room -= len(evidence)
+        yield from evidence
+    yield from way
+    yield from _other_ways(root.fix, language, room - len(way)) if root.fix else ()
 
 
-def _commands(commands: tuple[str, ...]) -> Iterator[str]:
-    """What to type; what does by hand the same as `gpusetup install` stands in a block of its own.
+def _way(fix: Fix, language: str) -> Iterator[str]:
+    """What to do, and what to type in one block that is never cut."""
+    needed = (("administrator rights", fix.needs_root), ("a reboot", fix.needs_reboot))
+    rights = [word for word, is_needed in needed if is_needed]
+    yield ""
+    yield prose(fix.text) + (f" (needs {' and '.join(rights)})" if rights else "")
+    yield from fenced(list(fix.commands), language) if fix.commands else ()
 
-    >>> list(_commands(("gpusetup install", "pip install torch==2.5.1")))[2:5]
-    ['```', 'or by hand:', '```sh']
+
+def _other_ways(fix: Fix, language: str, room: int) -> Iterator[str]:
+    """Each in a block of its own, whole or not at all.
+
+    >>> from gpusetup.model import Alternative
+    >>> other = Alternative(title="the same by pip", commands=("pip install torch==2.5.1",))
+    >>> list(_other_ways(Fix(text="", alternatives=(other,)), "sh", 9))
+    ['or the same by pip:', '```sh', 'pip install torch==2.5.1', '```']
     """
-    ours = [i + 1 for i, one in enumerate(commands) if one.startswith("gpusetup install")]
-    first = ours[0] if ours else len(commands)
-    last = first
-    while last < len(commands) and _is_by_hand(commands[last]):
-        last += 1
-    head, hand, rest = commands[:first], commands[first:last], commands[last:]
-    if not hand:
-        head, rest = commands, ()
-    for label, block in (("", head), ("or by hand:", hand), ("", rest)):
-        if block:
-            yield from (label,) if label else ()
-            yield from fenced(list(block), "sh")
+    for other in fix.alternatives:
+        lines = [f"or {prose(other.title)}:", *fenced(list(other.commands), language)]
+        room -= len(lines)
+        if room < 0:
+            return
+        yield from lines
 
 
-def _is_by_hand(command: str) -> bool:
-    """Whether a command is an installer's, of the torch that gpusetup would install."""
-    return "torch==" in command or command.startswith(("conda install", "mamba install"))
+def _shell(answer: DoctorAnswer) -> str:
+    return "powershell" if answer.snapshot.os.family == "windows" else "sh"
 
 
 FAMILIES = {"linux": "Linux", "windows": "Windows", "macos": "macOS"}
@@ -206,8 +203,7 @@ def _fits(answer: DoctorAnswer, shown: Finding | None) -> Iterator[str]:
     founded = founded and machine.torch.version is not None
     if chosen is None or not chosen.torch or not founded:
         return
-    named = shown.fix.commands[:COMMANDS_SHOWN] if shown and shown.fix else ()
-    if not any(f"torch=={chosen.torch}" in command for command in named):
+    if f"torch=={chosen.torch}" not in "\n".join(typed(shown.fix if shown else None)):
         yield f"fits: torch {chosen.torch} from {chosen.index_url or chosen.backend}"
 
 

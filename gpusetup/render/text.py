@@ -142,6 +142,10 @@ def way_out(fix: Fix) -> Iterator[RenderableType]:
     if fix.commands:
         yield Text()
         yield from map(command_line, fix.commands)
+    for other in fix.alternatives:
+        yield Text()
+        yield indented(f"Or {other.title}:")
+        yield from map(command_line, other.commands)
 
 
 def needs(fix: Fix) -> str:
@@ -169,6 +173,14 @@ def in_short(finding: Finding) -> Iterator[RenderableType]:
     if finding.fix and not finding.explained_by:
         yield indented(finding.fix.text + needs(finding.fix), by=4, style="dim")
         yield from (command_line(command, by=6) for command in finding.fix.commands)
+        yield from others_in_short(finding.fix)
+
+
+def others_in_short(fix: Fix) -> Iterator[RenderableType]:
+    """The other ways, where none stands before them."""
+    for other in () if fix.commands else fix.alternatives:
+        yield indented(f"Or {other.title}:", by=4, style="dim")
+        yield from (command_line(command, by=6) for command in other.commands)
 
 
 # --- the machine ---------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Event, Evidence, Finding, Fix, Request, parsed
+from gpusetup.model import Alternative, Event, Evidence, Finding, Fix, Request, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
@@ -24,6 +24,7 @@ from gpusetup.rules.case import (
     whole_number,
     with_cuda,
 )
+from gpusetup.value import replace
 
 SLOW_SECONDS = 5.0
 
@@ -182,15 +183,29 @@ def _driver_or_torch(case: Case, floor: str | None) -> Fix:
         return newer
     other = f"torch {build.torch} from {build.backend}"
     if not _is_about_torch(case):
-        other = f"the program's build for an older CUDA (where it uses torch, {other})"
+        return _driver_or_program(case, newer, other)
+    update = Alternative(title=_lowered(newer.text), commands=newer.commands)
     return Fix(
-        text=f"{newer.text}. Or keep the driver and install {other}, which it serves: the commands "
-        "below",
+        text=f"Keep the driver and install {other}, which it serves"
+        + ("" if newer.commands else f". Or {_lowered(newer.text)}"),
         commands=ways.install_commands(case),
-        needs_root=False,
-        needs_reboot=False,
+        alternatives=(*ways.by_hand(case), *((update,) if update.commands else ())),
         min_driver=floor,
     )
+
+
+def _driver_or_program(case: Case, newer: Fix, other: str) -> Fix:
+    """A program that is no torch has builds of its own for an older CUDA."""
+    keep = Alternative(
+        title=f"keep the driver and, where the program uses torch, install {other}",
+        commands=ways.install_commands(case),
+    )
+    text = f"{newer.text}. Or take the program's build for an older CUDA"
+    return replace(newer, text=text, alternatives=(keep,))
+
+
+def _lowered(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _is_about_torch(case: Case) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Event, Evidence, Finding, Fix, parsed
+from gpusetup.model import Alternative, Event, Evidence, Finding, Fix, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
@@ -21,6 +21,7 @@ from gpusetup.rules.case import (
 from gpusetup.rules.compiled import forget
 from gpusetup.rules.distributions import OWNER, PIN_THEIR_TORCH, PYG, distribution_of
 from gpusetup.rules.messages import Message, said
+from gpusetup.value import replace
 
 MESSAGES: tuple[Message, ...] = (
     Message(
@@ -113,9 +114,10 @@ def _without_cuda(case: Case, heard: tuple[Event, ...]) -> Finding:
         detail="Every CUDA build of torch has that library, no CPU build does; an extension finds "
         "it only in a process that has imported torch.",
         evidence=told(heard),
-        fix=Fix(
+        fix=replace(
+            way,
             text="See which torch is there. " + way.text,
-            commands=(ways.command(case, "python", *ASK_TORCH), *way.commands),
+            commands=(ways.command(case, ways.python(case), *ASK_TORCH), *way.commands),
         ),
     )
 
@@ -194,16 +196,21 @@ def toolkit_mismatch(case: Case) -> Iterator[Finding]:
 def _one_cuda(case: Case, nvcc: str | None, torch: str | None) -> Fix:
     """Either nvcc of torch's CUDA, or torch of nvcc's."""
     build = case.resolution.build
-    commands = _toolkit_home(case, torch)
     text = f"Build with nvcc {torch or 'of the same CUDA'}: let CUDA_HOME name that toolkit"
     same = bool(build and nvcc and build.cuda == ".".join(nvcc.split(".")[:2]))
-    if build is not None and same:
-        text += (
-            f" (the first {len(commands)} commands). Or keep nvcc and install torch {build.torch} "
-            f"from {build.backend} (the others)"
+    other = (
+        Alternative(
+            title=f"keep nvcc and install torch {build.torch} from {build.backend}",
+            commands=ways.install_commands(case),
         )
-        commands = (*commands, *ways.install_commands(case))
-    return Fix(text=text, commands=commands)
+        if build is not None and same
+        else None
+    )
+    return Fix(
+        text=text,
+        commands=_toolkit_home(case, torch),
+        alternatives=(other,) if other else (),
+    )
 
 
 def _toolkit_home(case: Case, cuda: str | None) -> tuple[str, ...]:

@@ -64,8 +64,9 @@ def resolver_conflict(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Loosen the pin that the message names last; take torch, torchvision, "
                 "torchaudio and triton from one index and let torch choose the versions of what it "
-                "depends on, as these commands do",
-                commands=ways.install_commands(case)[1:] or ("gpusetup resolve --explain",),
+                "depends on, as this command does",
+                commands=ways.install_commands(case),
+                alternatives=ways.by_hand(case),
             ),
         )
 

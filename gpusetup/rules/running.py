@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.model import (
+    Alternative,
     Capability,
     Event,
     Evidence,
@@ -31,6 +32,7 @@ from gpusetup.rules.case import (
     with_cuda,
 )
 from gpusetup.rules.messages import Message, said
+from gpusetup.value import replace
 
 MESSAGES: tuple[Message, ...] = (
     Message(
@@ -306,20 +308,20 @@ def jit_arch_rejected(case: Case) -> Iterator[Finding]:
     compiler, arch = values.get("compiler") or "the run-time compiler", values.get("arch")
     triton = "ptxas" in compiler.lower() or "triton" in compiler.lower()
     way = ways.install_torch(case, "Take a torch with a newer CUDA, whose compiler knows it. ")
-    newer = "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas"
+    newer = ("export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",)
     if triton and not _is_newer_cuda(case):
-        way = Fix(text=f"Let Triton use a newer toolkit's ptxas{_first_with(arch)}", commands=())
-    or_triton = triton and bool(way.commands)
+        text = f"Let Triton use a newer toolkit's ptxas{_first_with(arch)}"
+        way = Fix(text=text, commands=newer if on(case, "linux") else ())
+    elif triton and on(case, "linux"):
+        other = Alternative(title="let Triton use a newer toolkit's ptxas", commands=newer)
+        way = replace(way, alternatives=(*way.alternatives, other))
     yield error(
         "jit-arch-rejected",
         f"{compiler} does not know the architecture {arch or 'of this GPU'}",
         detail="Kernels that were compiled beforehand may work; what is compiled at run time "
         "(fusers, jiterator, torch.compile) does not.",
         evidence=told(heard),
-        fix=Fix(
-            text=way.text + ("; or let Triton use a newer toolkit's ptxas" if or_triton else ""),
-            commands=(*way.commands, *((newer,) if triton and on(case, "linux") else ())),
-        ),
+        fix=way,
     )
 
 

@@ -85,7 +85,10 @@ def _clean_install(case: Case) -> Fix:
     way = ways.install_torch(case)
     remove = ways.pip(case, "uninstall", "-y", "torch")
     return replace(
-        way, text=f"Remove what is left of it. {way.text}", commands=(remove, *way.commands)
+        way,
+        text=f"Remove what is left of it. {way.text}",
+        commands=(remove, *way.commands),
+        alternatives=ways.by_hand(case, remove),
     )
 
 
@@ -115,6 +118,7 @@ def two_torch_installs(case: Case) -> Iterator[Finding]:
         fix=Fix(
             text="Remove torch until none is left, then install one",
             commands=(*(remove for _ in versions), *ways.install_commands(case)),
+            alternatives=ways.by_hand(case, *(remove for _ in versions)),
         ),
     )
 
@@ -142,6 +146,10 @@ def mixed_conda_pip(case: Case) -> Iterator[Finding]:
     remove = ways.command(
         case, "conda", "remove", *(("--prefix", prefix) if prefix else ()), "--force", "pytorch"
     )
+    first = (
+        *((remove,) if conda or case.snapshot.conda.prefix else ()),
+        ways.command(case, ways.python(case), "-m", "pip", "uninstall", "-y", "torch"),
+    )
     yield error(
         "mixed-conda-pip",
         f"conda installed torch {conda} and pip installed torch {pip} over it"
@@ -154,11 +162,8 @@ def mixed_conda_pip(case: Case) -> Iterator[Finding]:
         ),
         fix=Fix(
             text="Remove both, then install one, by one installer",
-            commands=(
-                *((remove,) if conda or case.snapshot.conda.prefix else ()),
-                ways.command(case, ways.python(case), "-m", "pip", "uninstall", "-y", "torch"),
-                *ways.install_commands(case),
-            ),
+            commands=(*first, *ways.install_commands(case)),
+            alternatives=ways.by_hand(case, *first),
         ),
     )
 

@@ -6,7 +6,7 @@ types: quoted for the shell of that system.
 
 from __future__ import annotations
 
-from gpusetup.model import Capability, Fix, Request, TorchBuild, parsed
+from gpusetup.model import Alternative, Capability, Fix, Request, TorchBuild, parsed
 from gpusetup.rules.case import Case, gpus, in_container, nvidia_on_pci, on, one_of
 from gpusetup.shell import shell_line
 
@@ -94,11 +94,19 @@ def python(case: Case) -> str:
 
 
 def install_commands(case: Case) -> tuple[str, ...]:
-    """`gpusetup install` for this target, then the plain commands that do the same."""
+    """`gpusetup install` for this target; into an environment of its own where it may not be."""
     if target_refuses(case):
         return (command(case, "gpusetup", "install", "--venv", ".venv"),)
-    plain = case.commands.get(case.installer) or ()
-    return (gpusetup_install(case), *(command(case, *argv) for argv in plain))
+    return (gpusetup_install(case),)
+
+
+def by_hand(case: Case, *first: str) -> tuple[Alternative, ...]:
+    """The same by this environment's own installer, after what must come first."""
+    plain = () if target_refuses(case) else case.commands.get(case.installer) or ()
+    typed = tuple(command(case, *argv) for argv in plain)
+    if not typed:
+        return ()
+    return (Alternative(title=f"the same by {case.installer}", commands=(*first, *typed)),)
 
 
 def target_refuses(case: Case) -> bool:
@@ -132,12 +140,13 @@ def install_torch(case: Case, why: str = "") -> Fix:
     if build is None:
         return _nothing_fits(case)
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
-    how = "`gpusetup install` does it and proves it, the other commands do the same by hand"
+    how = "`gpusetup install` does it and proves it"
     if target_refuses(case):
         how = "into an environment of its own, because this one may not be changed"
     return Fix(
         text=f"{why}Install torch {build.torch} from {where}: {how}",
         commands=install_commands(case),
+        alternatives=by_hand(case),
     )
 
 
