@@ -31,8 +31,11 @@ SAME_WORD = {
 """Spellings of one thing; "" drops the word."""
 
 PARTS = re.compile(
-    r"max-?q|\d+\s?g(?:i?b)?\b|(?<![a-z])[gr]tx(?=\d)|\d+(?=(?:ti|super)\b)|[a-z0-9]+"
+    r"max-?q|\d+\s?g(?:i?b)?\b|(?<![a-z])[gr]tx(?=a?\d)|\d+(?=(?:ti|super)\b)|[a-z0-9]+"
 )
+
+WRITTEN_CAPABILITY = re.compile(r"(sm|compute|cc|arch)?[\s_-]*(\d{1,2}\.\d|\d{2,3})[af]?")
+"""`sm_86`, `sm86`, `8.6`, `compute_90a`, `cc 8.6`; bare digits may also be a part of a name."""
 
 
 class GpuRow(Value):
@@ -144,19 +147,32 @@ def one_memory(rows: Iterable[GpuRow]) -> int | None:
 
 
 def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
-    """A GPU as somebody writes it: a name, or `sm_86`, `8.6`.
+    """A GPU as somebody writes it: a name, `sm_86`, `sm86`, `8.6`, or `86` where none is called so.
 
     Raises UsageError for an unknown name and for a name of several capabilities.
     """
-    if re.fullmatch(r"(sm_|compute_)?\d+\.?\d[af]?", text.strip().lower()) and (
-        "_" in text or "." in text
-    ):
-        found = Capability.parse(text)
+    if found := capability_written(text, rows):
         return Gpu(name=found.sm, compute_capability=found)
     hits = rows_named(text, rows)
     shared = one_capability(text, hits)
     name = hits[0].smi_names[0] if len(hits) == 1 and hits[0].smi_names else text.strip()
     return Gpu(name=name, compute_capability=shared, memory_total_bytes=one_memory(hits))
+
+
+def capability_written(text: str, rows: Sequence[GpuRow]) -> Capability | None:
+    """The capability that a text is; None where it is (or may be) a name.
+
+    >>> str(capability_written("sm86", ())), capability_written("RTX 4090", ())
+    ('8.6', None)
+    """
+    hit = WRITTEN_CAPABILITY.fullmatch(text.strip().lower())
+    if hit is None:
+        return None
+    found = Capability.parse(hit[2])
+    if hit[1] or "." in hit[2]:
+        return found
+    known = any(row.capability == found for row in rows)
+    return found if known and not rows_or_none(text, rows) else None
 
 
 JETPACK_L4T = {"4": "R32", "5": "R35", "6": "R36", "7": "R38"}

@@ -72,7 +72,32 @@ def test_a_text_that_names_nothing_is_refused(text: str) -> None:
         CATALOG.gpus_named(text)
 
 
-@pytest.mark.parametrize("text", ["sm_86", "SM_86", "8.6", "compute_86"])
+@pytest.mark.parametrize("text", ["RTX A6000", "rtxa6000", "A6000", "nvidia rtx a6000"])
+def test_the_series_may_stand_without_a_blank(text: str) -> None:
+    assert named(text) == ["RTX A6000"]
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [("rtx4090", "GeForce RTX 4090"), ("3080Ti", "GeForce RTX 3080 Ti"), ("gtx1080ti", None)],
+)
+def test_a_name_without_blanks_is_that_gpu(text: str, row: str | None) -> None:
+    row = row or "GeForce GTX 1080 Ti"
+    (expected,) = {r.capability for r in CATALOG.gpus if r.name == row}
+    assert gpu_described(text, CATALOG.gpus).compute_capability == expected
+    assert row in named(text)
+
+
+def test_digits_that_a_gpu_is_called_by_are_its_name() -> None:
+    assert gpu_described("4090", CATALOG.gpus).name != "sm_4090"
+    with pytest.raises(UsageError):
+        gpu_described("87654", CATALOG.gpus)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["sm_86", "SM_86", "8.6", "compute_86", "sm86", "SM86", "86", "cc8.6", "sm 8.6", "sm-86"],
+)
 def test_a_capability_always_works(text: str) -> None:
     gpu = gpu_described(text, CATALOG.gpus)
     assert (gpu.name, str(gpu.compute_capability)) == ("sm_86", "8.6")
