@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
-from gpusetup.gpus import GpuRow, one_capability, one_memory, rows_named, rows_or_none
+from gpusetup.gpus import (
+    GpuRow,
+    one_capability,
+    one_memory,
+    rows_named,
+    rows_or_none,
+    tokens,
+)
 from gpusetup.kernels import release
 from gpusetup.model import Capability, Gpu, Reading, Snapshot, TorchBuild, parsed
 from gpusetup.value import Value, replace
@@ -61,6 +68,24 @@ class Retired(Value):
     minor: int | None = None
 
 
+class FirstDriver(Value):
+    """The first driver that knows an architecture, or one product where a later one is needed.
+
+    A branch alone (`570`) means every driver of it, on Windows too.
+    """
+
+    architecture: str
+    capability: Capability
+    linux: str
+    windows: str | None = None
+    gpu: str | None = None
+    """The product's name, in words that its full name holds."""
+    source: str
+
+    def on(self, family: str) -> str:
+        return self.windows if self.windows and family == "windows" else self.linux
+
+
 class Catalog(Value):
     as_of: str
     builds: tuple[TorchBuild, ...]
@@ -72,6 +97,7 @@ class Catalog(Value):
     other_backends: Mapping[str, tuple[str, ...]]
     """Index labels that exist but are not fitted to NVIDIA GPUs: ROCm, XPU, older torch's."""
     retired: tuple[Retired, ...]
+    first_drivers: tuple[FirstDriver, ...] = ()
 
     def is_newer_gpu(self, capability: Capability) -> bool:
         """Whether a GPU is newer than every one that the catalog knows."""
@@ -118,6 +144,12 @@ class Catalog(Value):
                 return row.last_branch
         return None
 
+    def first_driver(self, gpu: Gpu, family: str = "linux") -> str | None:
+        """The least driver that knows a GPU: a branch (`570`), for some products a version."""
+        rows = (row for row in self.first_drivers if row.capability == gpu.compute_capability)
+        known = (row.on(family) for row in rows if row.gpu is None or _names(row.gpu, gpu.name))
+        return max(known, key=parsed, default=None)
+
     def gpus_named(self, text: str) -> tuple[GpuRow, ...]:
         """The GPUs that a text names; UsageError with the nearest names when there is none."""
         return rows_named(text, self.gpus)
@@ -152,6 +184,11 @@ class Catalog(Value):
                 needs = row.torchvision_needs or f"=={row.torch}"
                 return torch_version.partition("+")[0] in SpecifierSet(needs)
         return None
+
+
+def _names(product: str, name: str) -> bool:
+    """Whether a GPU's name holds all words of a product's: `B200` is not in `GB200`."""
+    return tokens(product) <= tokens(name)
 
 
 def index_url(backend: str, root: str = INDEX_ROOT) -> str:

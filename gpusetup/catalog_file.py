@@ -10,7 +10,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from gpusetup.catalog import Branch, Catalog, Channel, Floor, Release, Retired, cuda_of
+from gpusetup.catalog import (
+    Branch,
+    Catalog,
+    Channel,
+    FirstDriver,
+    Floor,
+    Release,
+    Retired,
+    cuda_of,
+)
 from gpusetup.codec import from_json
 from gpusetup.gpus import GpuRow
 from gpusetup.model import Capability, TorchBuild
@@ -43,6 +52,7 @@ def read_catalog(raw: bytes) -> Catalog:
             row.backend: tuple(row.torch.split()) for row in document.other_backends.rows
         },
         retired=document.retired.rows,
+        first_drivers=document.first_drivers.rows,
     )
     return replace(catalog, builds=_builds(document, catalog))
 
@@ -114,6 +124,7 @@ class _Document(Value):
     toolkits: _Group[Floor]
     branches: _Group[Branch]
     retired: _Group[Retired]
+    first_drivers: _Group[FirstDriver]
     gpus: _Group[GpuRow]
     gpu_names: _Group[_Names]
 

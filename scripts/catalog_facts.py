@@ -42,6 +42,86 @@ RANGES = {
 }
 """Boards inside the ranges of the facts' families that the full table lacks."""
 
+MATRIX = "CUDA Toolkit, Driver, and Architecture Matrix"
+FEATURES_12_9 = "CUDA Features Archive, 12.9: compiler targets sm_103 and sm_121"
+FIRST_DRIVERS: Row = {
+    "as_of": "2026-11-20",
+    "certainty": "sourced: the driver of the first CUDA toolkit that compiles for the "
+    "architecture; a product's own row where its maker names a later driver",
+    "source": [
+        "https://docs.nvidia.com/datacenter/tesla/drivers/"
+        "cuda-toolkit-driver-and-architecture-matrix.html",
+        "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ (table of toolkit drivers)",
+        "https://docs.nvidia.com/cuda/archive/12.9.1/cuda-features-archive/",
+        "https://docs.nvidia.com/datacenter/tesla/tesla-release-notes-570-133-20/",
+        "https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html",
+        "https://docs.nvidia.com/dgx/dgx-spark-porting-guide/porting/dependencies.html",
+        "https://docs.nvidia.com/dgx/dgxgb300nvl72-release-notes/package-contents.html",
+    ],
+    "rows": [
+        {"architecture": "Pascal", "capability": "6.0", "linux": "367", "source": MATRIX},
+        {"architecture": "Pascal", "capability": "6.1", "linux": "367", "source": MATRIX},
+        {"architecture": "Volta", "capability": "7.0", "linux": "384", "source": MATRIX},
+        {"architecture": "Turing", "capability": "7.5", "linux": "410", "source": MATRIX},
+        {"architecture": "Ampere", "capability": "8.0", "linux": "450", "source": MATRIX},
+        {"architecture": "Ampere", "capability": "8.6", "linux": "455", "source": MATRIX},
+        {"architecture": "Ada Lovelace", "capability": "8.9", "linux": "520", "source": MATRIX},
+        {"architecture": "Hopper", "capability": "9.0", "linux": "520", "source": MATRIX},
+        {"architecture": "Blackwell", "capability": "10.0", "linux": "570", "source": MATRIX},
+        {"architecture": "Blackwell", "capability": "12.0", "linux": "570", "source": MATRIX},
+        {
+            "architecture": "Blackwell Ultra",
+            "capability": "10.3",
+            "linux": "575",
+            "source": FEATURES_12_9,
+        },
+        {
+            "architecture": "Blackwell",
+            "capability": "12.1",
+            "linux": "575",
+            "source": FEATURES_12_9,
+        },
+        {
+            "architecture": "Blackwell",
+            "capability": "11.0",
+            "linux": "580",
+            "source": "CUDA Features Archive, 13.0: sm_110",
+        },
+        {
+            "architecture": "Blackwell",
+            "capability": "10.0",
+            "gpu": "B200",
+            "linux": "570.133.20",
+            "windows": "572.83",
+            "source": "GPU Operator platform support: HGX B200 requires 570.133.20",
+        },
+        {
+            "architecture": "Blackwell",
+            "capability": "12.0",
+            "gpu": "RTX PRO 6000 Blackwell Server",
+            "linux": "575.57.08",
+            "windows": "576.57",
+            "source": "GPU Operator platform support: 575.57.08 or later is required",
+        },
+        {
+            "architecture": "Blackwell Ultra",
+            "capability": "10.3",
+            "gpu": "GB300",
+            "linux": "580",
+            "source": "DGX GB300 release notes: every release has a driver of R580",
+        },
+        {
+            "architecture": "Blackwell",
+            "capability": "12.1",
+            "gpu": "GB10",
+            "linux": "580",
+            "source": "DGX Spark porting guide: CUDA toolkit 13.0 at least",
+        },
+    ],
+}
+"""The first driver of every architecture. A branch (`570`) counts on Windows too: its numbers run
+a little higher inside the same branch; an exact version has its Windows number beside it."""
+
 CONDA_FORGE_126 = "5.0 6.0 7.0 7.5 8.0 8.6 9.0"
 """conda-forge's CUDA 12.6 builds (torch 2.5 and 2.6): inferred from the 12.8/12.9 list."""
 
@@ -79,6 +159,7 @@ def catalog_of(facts: Facts) -> Row:
                 {"architecture": "Volta", "major": 7, "minor": 0, "last_branch": 580},
             ],
         ),
+        "first_drivers": FIRST_DRIVERS,
         "gpus": _group(
             facts,
             "capability sourced; clocks and memory from a database",

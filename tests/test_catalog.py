@@ -11,7 +11,8 @@ from described_machines import machine
 from gpusetup.catalog import with_catalog
 from gpusetup.catalog_file import DATA, load_catalog, read_catalog
 from gpusetup.errors import BadInput
-from gpusetup.kernels import release
+from gpusetup.gpus import gpu_described
+from gpusetup.kernels import JETSON, release
 from gpusetup.model import Capability, Gpu, Os, Snapshot, Torch, parsed
 
 CATALOG = load_catalog()
@@ -20,7 +21,7 @@ DOCUMENT = json.loads(DATA.read_text(encoding="utf-8"))
 
 def test_every_group_of_rows_has_its_date_its_certainty_and_its_sources() -> None:
     groups = [group for group in DOCUMENT.values() if isinstance(group, dict)]
-    assert len(groups) == 9
+    assert len(groups) == 10
     for group in groups:
         assert re.fullmatch(r"\d{4}-\d\d-\d\d", group["as_of"])
         assert group["certainty"] and group["source"] and group["rows"]
@@ -190,3 +191,46 @@ def test_branches_and_toolkits_agree() -> None:
     for toolkit in CATALOG.toolkits:
         served = CATALOG.driver_cuda(toolkit.linux)
         assert served is not None and release(served) >= release(toolkit.cuda), toolkit
+
+
+@pytest.mark.parametrize(
+    ("gpu", "linux", "windows"),
+    [
+        ("GeForce GTX 1080 Ti", "367", "367"),
+        ("Tesla V100-SXM2-16GB", "384", "384"),
+        ("Tesla T4", "410", "410"),
+        ("NVIDIA A100-SXM4-80GB", "450", "450"),
+        ("NVIDIA GeForce RTX 3090", "455", "455"),
+        ("NVIDIA GeForce RTX 4090", "520", "520"),
+        ("NVIDIA H100 PCIe", "520", "520"),
+        ("NVIDIA GeForce RTX 5090", "570", "570"),
+        ("NVIDIA B200", "570.133.20", "572.83"),
+        ("NVIDIA GB200", "570", "570"),
+        ("NVIDIA B300 SXM6 AC", "575", "575"),
+        ("NVIDIA GB300", "580", "580"),
+        ("NVIDIA GB10", "580", "580"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "575.57.08", "576.57"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "570", "570"),
+        ("NVIDIA Thor", "580", "580"),
+        ("Orin (nvgpu)", None, None),
+    ],
+)
+def test_every_gpu_has_the_first_driver_that_knows_it(
+    gpu: str, linux: str | None, windows: str | None
+) -> None:
+    named = gpu_described(gpu, CATALOG.gpus)
+    assert CATALOG.first_driver(named) == linux
+    assert CATALOG.first_driver(named, "windows") == windows
+
+
+def test_every_first_driver_is_of_a_branch_that_serves_its_gpu_and_names_a_source() -> None:
+    for row in CATALOG.first_drivers:
+        assert row.source and parsed(row.linux).major >= 367, row
+        last = CATALOG.last_branch(row.capability)
+        assert last is None or parsed(row.linux).major <= last, row
+
+
+def test_every_desktop_capability_from_pascal_on_has_a_first_driver() -> None:
+    known = {row.capability for row in CATALOG.first_drivers}
+    apart = {c for c in JETSON if c != Capability(11, 0)}
+    assert {g.capability for g in CATALOG.gpus if g.capability.major >= 6} - apart == known

@@ -532,3 +532,46 @@ def test_advice_is_true(snapshot: Snapshot, asked: Request) -> None:
     assert advice.gives == f"torch {after[0]} ({after[1]})"
     if found.build is not None:
         assert parsed(after[0]) > parsed(found.build.torch)
+
+
+# --- the first driver of a GPU ------------------------------------------------------------------
+
+
+def test_a_gpu_that_came_after_the_driver_is_the_reason() -> None:
+    found = resolve(machine("RTX 5090", driver="550.54.14"), ANY, CATALOG)
+    said = "RTX 5090 needs NVIDIA driver 570 or newer, found 550.54.14"
+    assert found.build is None
+    assert said in reasons(found, "2.9.0")["cu128"]
+    assert found.advice is not None and found.advice.change == "driver"
+
+
+def test_windows_numbers_of_a_branch_count_as_the_branch() -> None:
+    assert chosen(machine("RTX 5090", driver="572.16", os="windows", libc=None)) is not None
+    assert chosen(machine("RTX 5090", driver="566.36", os="windows", libc=None)) is None
+    assert chosen(machine("B200", driver="572.61", os="windows", libc=None)) is None
+
+
+def test_a_gpu_that_the_driver_itself_listed_is_known_to_it() -> None:
+    listed = machine("B200", driver="570.124.06")
+    assert listed.gpus is not None
+    seen = replace(listed, gpus=(replace(listed.gpus[0], uuid="GPU-1", nvml_index=0),))
+    assert chosen(listed) is None
+    assert chosen(seen) == ("2.13.0", "cu129")
+
+
+def test_without_the_newer_gpu_there_is_a_build() -> None:
+    both = machine("RTX 3090", "RTX 5090", driver="550.54.14")
+    found = resolve(both, ANY, CATALOG)
+    assert found.build is None and found.advice is not None
+    assert all("RTX 3090 needs" not in r.reason for r in found.rejections)
+
+
+def test_a_gpu_on_the_bus_that_the_driver_does_not_list_is_judged_by_its_name() -> None:
+    device = PciDevice(vendor="nvidia", bus_id="0000:01:00.0", name="GB202 [GeForce RTX 5090]")
+    bare = replace(machine(driver="550.54.14"), gpus=(), pci_devices=(device,))
+    assert "GeForce RTX 5090 needs" in reasons(resolve(bare, ANY, CATALOG), "2.9.0")["cu128"]
+
+
+def test_the_driver_of_an_unknown_host_is_named_for_the_gpu_too() -> None:
+    found = resolve(machine("B200", driver=None), Request(torch="2.9.1"), CATALOG)
+    assert any("570.133.20 or newer" in note for note in found.notes)

@@ -75,11 +75,12 @@ def _changes(situation: Situation, catalog: Catalog, *, answered: bool) -> Itera
 
 
 def _drivers(situation: Situation, catalog: Catalog) -> Iterator[Change]:
-    """Every floor above the present driver, lowest first."""
+    """Every floor above the present driver, and what the GPUs need, lowest first."""
     if situation.driver is None and situation.driver_cuda is None:
         return
     now = parsed(situation.driver or "0")
     floors = {build.driver_floor for build in in_scope(situation, catalog) if build.driver_floor}
+    floors |= {first for _, first in situation.first_drivers}
     for floor in sorted(floors, key=parsed):
         cuda = catalog.driver_cuda(floor, situation.family)
         if parsed(floor) > now and cuda is not None:

@@ -79,6 +79,17 @@ def driver_reaches(build: TorchBuild, situation: Situation) -> str | None:
     return f"needs NVIDIA driver {floor}, found {situation.driver}"
 
 
+def driver_knows_every_gpu(build: TorchBuild, situation: Situation) -> str | None:
+    """A driver that came before a GPU does not start it, whatever the build."""
+    if build.cuda is None or situation.driver is None:
+        return None
+    here = {gpu.name for gpu in situation.gpus}
+    for name, first in situation.first_drivers:
+        if name in here and version(situation.driver) < version(first):
+            return f"{name} needs NVIDIA driver {first} or newer, found {situation.driver}"
+    return None
+
+
 def covers_every_gpu(build: TorchBuild, situation: Situation) -> str | None:
     if build.cuda is None:
         return None
@@ -100,6 +111,7 @@ FITS = (
     libc_reaches,
     macos_reaches,
     driver_reaches,
+    driver_knows_every_gpu,
     covers_every_gpu,
     has_a_gpu,
     uses_the_gpu,

@@ -8,7 +8,7 @@ from typing import Literal
 from gpusetup.catalog import Catalog
 from gpusetup.errors import UsageError
 from gpusetup.gpus import gpu_described
-from gpusetup.model import Container, CudaApi, Driver, Os, Python, Reading, Snapshot
+from gpusetup.model import Container, CudaApi, Driver, Gpu, Os, Python, Reading, Snapshot
 from gpusetup.value import Value, replace
 
 Family = Literal["linux", "windows", "macos"]
@@ -37,7 +37,7 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
         python = Python(version=given.python.rstrip("t"), free_threaded=given.python.endswith("t"))
         changed = replace(changed, python=python)
     if given.driver is not None:
-        gpus = changed.gpus or None
+        gpus = tuple(_unlisted(gpu) for gpu in changed.gpus or ()) or None
         changed = replace(
             _without_driver(changed),
             driver=Driver(version=given.driver),
@@ -48,6 +48,11 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
         gpus = tuple(gpu_described(text, catalog.gpus) for text in given.gpus)
         changed = replace(changed, gpus=gpus, pci_devices=None)
     return replace(changed, origin="composed", readings=(*changed.readings, *_readings(given)))
+
+
+def _unlisted(gpu: Gpu) -> Gpu:
+    """A GPU that another driver is to list than the one that did."""
+    return replace(gpu, uuid=None, nvml_index=None)
 
 
 def _other_system(snapshot: Snapshot, given: Description) -> Snapshot:

@@ -44,6 +44,8 @@ class Situation(Value):
     trusts_cuda: bool
     """Whether the driver's CUDA decides instead of its version (cuda-compat lifts it)."""
     gpus: tuple[Gpu, ...]
+    first_drivers: tuple[tuple[str, str], ...]
+    """GPUs that no driver listed, and the first driver that knows each: `("RTX 5090", "570")`."""
     presence: Literal["some", "none", "unknown"]
     """Whether there is an NVIDIA GPU; `none` only where a source said so."""
     torch: SpecifierSet | None
@@ -74,6 +76,7 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
         or snapshot.container.cuda_compat_path is not None
         or snapshot.os.jetson is not None,
         gpus=gpus,
+        first_drivers=first_drivers(snapshot, catalog),
         presence=_presence(snapshot, gpus),
         torch=torch,
         torch_text=request.torch,
@@ -105,6 +108,28 @@ def _gpus(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
         return tuple(_named(gpu, catalog) for gpu in visible_gpus(snapshot) or present)
     nvidia = (device for device in snapshot.pci_devices or () if device.vendor == "nvidia")
     return tuple(_named(Gpu(name=_board(device.name)), catalog) for device in nvidia)
+
+
+def first_drivers(snapshot: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:
+    """The GPUs that no driver listed, each with the first driver that knows it.
+
+    A GPU that a driver listed is known to it; the driver of a Jetson is numbered apart.
+    """
+    if snapshot.os.jetson:
+        return ()
+    family = "windows" if snapshot.os.wsl else snapshot.os.family or "linux"
+    found = ((gpu.name, catalog.first_driver(gpu, family)) for gpu in _unlisted(snapshot, catalog))
+    return tuple(dict.fromkeys((name, first) for name, first in found if first))
+
+
+def _unlisted(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
+    """GPUs that are only named, or seen on the PCI bus by a driver that lists none."""
+    named = tuple(
+        gpu for gpu in snapshot.gpus or () if not (gpu.uuid or gpu.nvml_index is not None)
+    )
+    if snapshot.gpus:
+        return tuple(_named(gpu, catalog) for gpu in named if not gpu.lost)
+    return tuple(gpu for gpu in _gpus(snapshot, catalog) if gpu.compute_capability)
 
 
 def _board(pci_name: str | None) -> str:

@@ -45,6 +45,9 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
         needed = next((e.values["cuda"] for e in said if e.values.get("cuda")), None)
     short = bool(driver.version and floor and parsed(driver.version) < parsed(floor))
     short = short and not _serves_anyway(case, needed)
+    if unknown := _unknown_gpu(case):
+        yield _too_old_for_gpu(case, *unknown, floor if short else None)
+        return
     if short and not said and _is_past_its_last_driver(case, floor):
         return  # no driver for this GPU reaches it: the wheel is too new for the GPU
     if short or said:
@@ -58,6 +61,35 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
         )
     elif _no_build_for(case):
         yield _no_torch_for_this_driver(case)
+
+
+def _unknown_gpu(case: Case) -> tuple[str, str] | None:
+    """The GPU that came after this driver, and the first driver that knows it."""
+    version = case.snapshot.driver.version
+    newest = _newest_of(case)
+    return newest if version and parsed(version) < parsed(newest[1]) else None
+
+
+def _newest_of(case: Case) -> tuple[str, str]:
+    """Of the GPUs that no driver listed the one that needs the newest, and that driver."""
+    from gpusetup.resolver.situation import first_drivers
+
+    found = first_drivers(case.snapshot, case.catalog)
+    return max(found, key=lambda row: parsed(row[1]), default=("", "0"))
+
+
+def _too_old_for_gpu(case: Case, gpu: str, first: str, floor: str | None) -> Finding:
+    """The driver does not know the GPU; `floor` is what the installed torch needs besides."""
+    torch = case.snapshot.torch
+    needed = max((first, floor or first), key=parsed)
+    also = f"torch {torch.version} needs driver {floor} or newer." if floor else ""
+    return error(
+        "driver-too-old",
+        f"{gpu} needs NVIDIA driver {first} or newer{_found(case)}",
+        detail=f"A driver of an older branch does not start this GPU. {also}".strip(),
+        evidence=_driver_and_torch(case),
+        fix=ways.driver(case, f"Update the driver to {needed} or newer", needed),
+    )
 
 
 def _found(case: Case) -> str:
@@ -277,9 +309,13 @@ def floor_for_the_other_host(case: Case) -> Iterator[Finding]:
         return
     floor = case.catalog.driver_floor(needed, case.snapshot.os.family or "linux")
     if floor:
+        gpu, first = _newest_of(case)
+        later = parsed(first) > parsed(floor)
+        who = gpu if later else f"torch {case.snapshot.torch.version}"
+        floor = first if later else floor
         yield note(
             "driver-to-expect",
-            f"torch {case.snapshot.torch.version} needs driver {floor} or newer on that host",
+            f"{who} needs driver {floor} or newer on that host",
             fix=Fix(text="Check it with `--for-driver VERSION`", min_driver=floor),
         )
 
