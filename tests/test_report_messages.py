@@ -11,8 +11,9 @@ import pytest
 from report_messages import MESSAGES
 
 from gpusetup.catalog_file import load_catalog
+from gpusetup.messages.row import row
 from gpusetup.report.kinds import KINDS
-from gpusetup.report.messages import EVENTS_A_ROW, row, said
+from gpusetup.report.messages import EVENTS_A_ROW, said
 from gpusetup.report.read import ROWS, read_report
 from gpusetup.report.text import ATTEMPTS, text_of
 from gpusetup.rules.judge import diagnose

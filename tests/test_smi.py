@@ -536,7 +536,7 @@ def test_the_kernel_log_gives_typed_events() -> None:
     assert [(event.kind, dict(event.values)) for event in parse_kernel_log(log)] == [
         ("nvrm-api-mismatch", {"client": "535.129.03"}),
         ("xid", {"bus_id": "0000:61:00", "number": "119"}),
-        ("gpu-init-failed", {"bus_id": "0000:98:00.0"}),
+        ("gpu-init-failed", {"bus_id": "0000:98:00.0", "code": "0x62:0x55:1860"}),
         ("gpu-fell-off-bus", {"bus_id": "0000:65:00.0"}),
-        ("module-key-rejected", {}),
+        ("module-key-rejected", {"module": "nvidia"}),
     ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from gpusetup.messages.row import compiled
 from gpusetup.model import DeviceNode, Disk, Event, Gpu, Package, PciDevice
-from gpusetup.report.messages import compiled
 from gpusetup.report.text import Text
 from gpusetup.value import Value
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from gpusetup.report.kind import kinds
 
 DRIVER = kinds(
-    ("xid", "bus_id number", "NVRM: Xid (PCI:...): N"),
-    ("sxid", "bus_id number", "nvidia-nvswitch: SXid (PCI:...): N, fatal"),
+    (
+        "xid",
+        "bus_id bus_ids number recovery",
+        "NVRM: Xid (PCI:...): N; of Xid 154 what the driver recommends: OS Reboot",
+    ),
+    ("sxid", "bus_id bus_ids number", "nvidia-nvswitch: SXid (PCI:...): N, fatal"),
     (
         "nvrm-api-mismatch",
         "client kernel",

@@ -6,7 +6,7 @@ DeepSpeed, nvcc's host check, Triton 1 to 3 (build.py, driver.py), torch/_induct
 
 from __future__ import annotations
 
-from gpusetup.report.messages import row
+from gpusetup.messages.row import row
 
 ROWS = (
     row(

@@ -6,7 +6,7 @@ kube-scheduler, kubelet and the NVIDIA device plugin; the entry script of NVIDIA
 
 from __future__ import annotations
 
-from gpusetup.report.messages import row
+from gpusetup.messages.row import row
 
 ROWS = (
     row("container-no-gpu", "nvidia driver was not detected"),

@@ -6,7 +6,7 @@ Triton, NVRTC, ptxas, the accelerate, transformers and vLLM checks of precision.
 
 from __future__ import annotations
 
-from gpusetup.report.messages import row
+from gpusetup.messages.row import row
 
 CAPABILITY = r"(?P<capability>\d{1,2}\.\d)"
 BETWEEN = (

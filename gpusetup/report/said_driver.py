@@ -6,7 +6,7 @@ envycontrol, prime-select, nv-fabricmanager.
 
 from __future__ import annotations
 
-from gpusetup.report.messages import row
+from gpusetup.messages.row import row
 from gpusetup.report.said_kernel import KERNEL
 
 DRIVER = (

@@ -6,7 +6,7 @@ on torch's C++ symbols, pip's resolver, Python's import system of 3.6 to 3.14.
 
 from __future__ import annotations
 
-from gpusetup.report.messages import row
+from gpusetup.messages.row import row
 from gpusetup.report.paths import STDLIB as MODULES
 from gpusetup.report.said_libraries import TORCH_LIBRARY
 

@@ -6,7 +6,7 @@ conda 4 to 25, libmamba, pixi's rattler, poetry's chooser.
 
 from __future__ import annotations
 
-from gpusetup.report.messages import row
+from gpusetup.messages.row import row
 
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl"
 HOST = r"(?P<host>[\w.-]+\.[a-z]{2,10})"

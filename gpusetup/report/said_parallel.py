@@ -6,7 +6,7 @@ Sources: torch/utils/data (signal handling), torch's shared memory manager, NCCL
 
 from __future__ import annotations
 
-from gpusetup.report.messages import row
+from gpusetup.messages.row import row
 
 HOW = (
     "(?P<how>Connection (?:refused|timed out|reset by peer)|No route to host|Network is unreachable"

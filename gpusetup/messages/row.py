@@ -1,0 +1,97 @@
+"""One message of one program: a kind of event, a few letters to look for, a pattern near them.
+
+A row costs one search for its letters where they are absent; its pattern is compiled when they are
+there. The named groups of a pattern become the event's values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+
+from gpusetup.value import Value
+
+AROUND = 160
+GATHERED = 16
+"""How many values one event gathers: no node has more GPUs."""
+
+
+class Row(Value):
+    """One message of one program, in its versions."""
+
+    kind: str
+    needle: str
+    """Letters, lower case, that every form of the message has."""
+    pattern: str = ""
+    """Near the needle; "" where the needle says it all. Letter case does not count."""
+    values: Mapping[str, str] = {}
+    """What the message says without naming it."""
+    unless: str = ""
+    """A pattern that, close to the message, says that something else is meant."""
+    by: str = ""
+    """The one value that tells events apart, where others only repeat them (which GPU says it)."""
+    gathers: str = ""
+    """The value of which an event keeps all that repeat it: `bus_id` becomes `bus_ids`."""
+
+
+def row(
+    kind: str,
+    needle: str,
+    pattern: str = "",
+    *,
+    unless: str = "",
+    by: str = "",
+    gathers: str = "",
+    **values: str,
+) -> Row:
+    return Row(
+        kind=kind,
+        needle=needle,
+        pattern=pattern,
+        unless=unless,
+        by=by,
+        gathers=gathers,
+        values=values,
+    )
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+def found_in(window: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
+    """Where a row's message stands in a piece of text, and its values."""
+    pattern = compiled(one.pattern or re.escape(one.needle))
+    for found in pattern.finditer(window):
+        if one.unless and _is_meant_otherwise(one.unless, window, found):
+            continue
+        named = {name: value.strip() for name, value in found.groupdict().items() if value}
+        yield found.start(), found.end(), {**one.values, **named}
+
+
+def _is_meant_otherwise(unless: str, window: str, found: re.Match[str]) -> bool:
+    around = window[max(found.start() - AROUND, 0) : found.end() + AROUND]
+    return compiled(unless).search(around) is not None
+
+
+Key = tuple[tuple[str, str], ...]
+
+
+def key_of(one: Row, values: Mapping[str, str]) -> Key:
+    """What makes two messages of a row the same event."""
+    return ((one.by, values.get(one.by, "")),) if one.by else tuple(values.items())
+
+
+def gathered(one: Row, values: Mapping[str, str], repeated: Iterable[str]) -> dict[str, str]:
+    """An event's values with all that its repetitions say of the value that the row gathers.
+
+    >>> one = row("xid", "xid", by="number", gathers="bus_id")
+    >>> gathered(one, {"number": "79", "bus_id": "0000:05:00"}, ["0000:05:00", "0000:86:00"])
+    {'number': '79', 'bus_id': '0000:05:00', 'bus_ids': '0000:05:00 0000:86:00'}
+    """
+    each = list(dict.fromkeys(repeated))[:GATHERED]
+    if not one.gathers or len(each) < 2:
+        return dict(values)
+    return {**values, f"{one.gathers}s": " ".join(each)}
