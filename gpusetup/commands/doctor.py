@@ -177,9 +177,10 @@ def for_host(
 ) -> Snapshot:
     """This environment as it will stand on another host: its GPUs and driver are the named ones."""
     from gpusetup.gpus import gpu_described
+    from gpusetup.resolver.spelled import driver_named
 
-    if driver and not driver.replace(".", "").isdigit():
-        raise UsageError(f"{driver!r} is no NVIDIA driver version", hint="such as `580.95.05`")
+    if driver:
+        driver = driver_named(driver, catalog, snapshot.os.family)
     hidden = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
     kept = {name: value for name, value in snapshot.environment.items() if name not in hidden}
     replaced = ("gpus", "driver", "cuda_api", "pci_devices", "devices")

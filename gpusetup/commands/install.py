@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.commands.common import add_backend_options, add_machine_options, gather
 from gpusetup.commands.install_parts import (
     agreed,
     new_job,
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--torch", metavar="SPEC", help="a version or specifier: 2.5.1, '>=2.6,<2.9'"
     )
-    parser.add_argument("--backend", default="auto", help="auto, cpu, cu124, ... (default: auto)")
+    add_backend_options(parser)
     parser.add_argument(
         "--installer",
         default="auto",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.commands.common import add_backend_options, add_machine_options, gather
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model import Request, Resolution, Snapshot
 from gpusetup.render.console import Console, plain
+from gpusetup.resolver.spelled import architecture_named, python_named, system_named
 from gpusetup.value import replace
 
 if TYPE_CHECKING:
@@ -38,15 +39,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a GPU's name or sm_86; repeatable",
     )
-    group.add_argument("--os", choices=("linux", "windows", "macos"))
-    group.add_argument("--machine", choices=("x86_64", "aarch64", "amd64", "arm64"))
+    group.add_argument("--os", type=system_named, choices=("linux", "windows", "macos"))
+    group.add_argument("--machine", type=architecture_named, choices=("x86_64", "aarch64"))
     group.add_argument(
-        "--python", dest="python_version", metavar="3.11", help="its Python, or 3.13t"
+        "--python",
+        dest="python_version",
+        type=python_named,
+        metavar="3.11",
+        help="its Python, or 3.13t",
     )
     group.add_argument("--glibc", metavar="2.35", help="its C library (Linux)")
     wish = parser.add_argument_group("request")
     wish.add_argument("--torch", metavar="SPEC", help="2.5.1, or a specifier such as '>=2.6,<2.9'")
-    wish.add_argument("--backend", default="auto", help="auto, cpu, cu124, ...")
+    add_backend_options(wish)
     wish.add_argument("--installer", choices=("uv", "pip", "conda"))
     wish.add_argument("--format", choices=FORMATS, default="text", help="what to print (text)")
     wish.add_argument("--explain", action="store_true", help="give the reason for every row")
@@ -68,7 +73,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
     catalog = load_catalog()
     installer = "conda" if options.format == "conda" else options.installer or "auto"
-    request = Request(torch=options.torch, backend=options.backend.lower(), installer=installer)
+    request = Request(torch=options.torch, backend=options.backend, installer=installer)
     check_request(request, catalog)
     _check_format(options)
     snapshot = described(gather(options, out), _description(options), catalog)

@@ -77,18 +77,21 @@ class Plan(Value):
 
 
 def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
-    """Sort the words; torch always, and without words the companions that are there already.
+    """Sort the words; torch always, and where nothing else is named the companions that are there.
 
     >>> asked_for(["torchvision", "numpy>=2"], {})
     Asked(family=('torch', 'torchvision'), packages=('numpy>=2',), torch=None)
     >>> asked_for([], {"torchaudio": "2.5.1"}).family
     ('torch', 'torchaudio')
+    >>> asked_for(["torch==2.5.1"], {"torchaudio": "2.6.0"})
+    Asked(family=('torch', 'torchaudio'), packages=(), torch='==2.5.1')
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
     torch: str | None = None
     family, packages = {"torch"}, []
     for word in words:
+        _refuse_what_is_no_package(word)
         try:
             asked = Requirement(word)
         except InvalidRequirement as problem:
@@ -107,13 +110,34 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
                 f"{word!r}: the version of {name} follows from torch's",
                 hint=f"`gpusetup install {name} --torch VERSION`",
             )
-    if not words:
+    if family == {"torch"} and not packages:
         family.update(name for name in COMPANIONS if name in installed)
     return Asked(
         family=tuple(name for name in FAMILY if name in family),
         packages=tuple(packages),
         torch=torch,
     )
+
+
+NO_PACKAGES = (
+    (r"v?(\d+(?:\.\d+)+\S*)", "a version", r"--torch \1"),
+    (r"([<>=!~].*)", "a specifier", r"--torch '\1'"),
+    (r"(cu\d{2,3}|cuda[\d.]*|cpu|rocm[\d.]*|xpu)", "a backend", r"--backend \1"),
+    (r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)", "in conda's words", r"'\1==\2'"),
+    (r"pytorch([\s<>=!~\[;@].*)?", "conda's name of torch", r"'torch\1'"),
+)
+"""Pattern -> what such a word is, and what was probably meant."""
+
+
+def _refuse_what_is_no_package(word: str) -> None:
+    """A word that no index has, or that is somebody else's package there (`pytorch`).
+
+    >>> _refuse_what_is_no_package("torch==2.5.1")
+    """
+    for pattern, what, meant in NO_PACKAGES:
+        if found := re.fullmatch(pattern, word):
+            way = f"did you mean `gpusetup install {found.expand(meant)}`?"
+            raise UsageError(f"{word!r} is no package: it is {what}", hint=way)
 
 
 def _refuse_more_than_a_version(word: str, asked: Requirement) -> None:

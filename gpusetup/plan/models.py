@@ -23,6 +23,10 @@ USUAL = (
 )  # fmt: skip
 """Parameters -> layers and hidden width as published models have them (Pythia, GPT-2, Llama)."""
 
+FEWEST = 1000
+"""Fewer parameters are no model, but a number whose unit was left out."""
+USUAL_BILLIONS = 100
+"""Up to here people mean billions (8, 70), beyond it millions (124, 355)."""
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 
 
@@ -62,11 +66,27 @@ def count(text: str) -> int:
     """
     hit = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmbgt]?)", text.strip().lower().replace("_", ""))
     value = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
+    if meant := _unit_left_out(text):
+        raise UsageError(
+            f"{text!r} is no number of parameters", hint=f"did you mean `--params {meant}`?"
+        )
     if not 1 <= value <= 10**14:
         raise UsageError(
             f"{text!r} is no number of parameters", hint="write it as 124M or 7B (1 to 100T)"
         )
     return value
+
+
+def _unit_left_out(text: str) -> str | None:
+    """What a bare small number, or one of bytes, was probably meant to be.
+
+    >>> _unit_left_out("8"), _unit_left_out("8 GB"), _unit_left_out("124"), _unit_left_out("4096")
+    ('8B', '8B', '124M', None)
+    """
+    hit = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(gi?b)?", text.strip().lower())
+    if hit is None or float(hit[1]) >= FEWEST or not float(hit[1]):
+        return None
+    return f"{hit[1]}{'B' if hit[2] or float(hit[1]) <= USUAL_BILLIONS else 'M'}"
 
 
 def model_of_size(parameters: int, *, text: bool) -> Shape:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gpusetup.catalog import Catalog, Same, index_url
+from gpusetup.catalog import Catalog, Same, cuda_of, index_url
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.kernels import served_by
 from gpusetup.model import (
@@ -144,10 +144,13 @@ def check_request(request: Request, catalog: Catalog) -> None:
 def _nearest_backends(backend: str, catalog: Catalog) -> str:
     import difflib
 
+    if backend in ("cuda", "gpu", "nvidia"):
+        return "`auto` chooses the CUDA build that fits; one of them is named as cu126 or cu130"
     # Of several equally near labels the newest are the ones that people mean.
     empty = {backend for backend, torches in catalog.other_backends.items() if not torches}
     known = sorted(set(catalog.backends) - empty, key=lambda b: (len(b), b), reverse=True)
-    near = difflib.get_close_matches(backend, known, 3, 0.5) or ["cpu", "cu126", "cu130"]
+    begun = [b for b in known if b.startswith(backend) or b == f"rocm{cuda_of(backend)}"]
+    near = begun or difflib.get_close_matches(backend, known, 3, 0.5) or ["cpu", "cu126", "cu130"]
     return f"the nearest: {', '.join(near)}"
 
 

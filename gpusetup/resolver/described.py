@@ -9,6 +9,7 @@ from gpusetup.catalog import Catalog
 from gpusetup.errors import UsageError
 from gpusetup.gpus import gpu_described
 from gpusetup.model import Container, CudaApi, Driver, Gpu, Os, Python, Reading, Snapshot
+from gpusetup.resolver.spelled import driver_named
 from gpusetup.value import Value, replace
 
 Family = Literal["linux", "windows", "macos"]
@@ -31,6 +32,9 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
     if given == Description():
         return snapshot
     _check(given, snapshot)
+    if given.driver is not None:
+        family = given.os or snapshot.os.family
+        given = replace(given, driver=driver_named(given.driver, catalog, family))
     changed = _other_system(snapshot, given)
     changed = replace(changed, python=replace(changed.python, executable=None, prefix=None))
     if given.python is not None:
@@ -75,7 +79,6 @@ def _without_driver(snapshot: Snapshot) -> Snapshot:
 
 def _check(given: Description, snapshot: Snapshot) -> None:
     for value, pattern, what, example in (
-        (given.driver, r"\d{2,4}(\.\d+){0,3}", "NVIDIA driver version", "580.95.05"),
         (given.python, r"\d+\.\d+(\.\d+)?t?", "Python version", "3.11 or 3.13t"),
         (given.glibc, r"\d+\.\d+", "glibc version", "2.35"),
     ):

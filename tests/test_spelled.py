@@ -1,0 +1,168 @@
+"""Values as people write them: read as meant, or refused with what was probably meant."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusetup.catalog_file import load_catalog
+from gpusetup.cli import main
+from gpusetup.errors import UsageError
+from gpusetup.install.plan import asked_for
+from gpusetup.resolver.spelled import backend_label, driver_named, python_named
+
+CATALOG = load_catalog()
+LAPTOP = ("--from", "rtx3050-laptop")
+
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--cuda", "12.4"),
+        ("--cuda=12.4.1",),
+        ("--cuda", "cu124"),
+        ("--backend", "12.4"),
+        ("--backend", "CU124"),
+        ("--backend", "cuda12.4"),
+        ("--backend", "cuda-12.4"),
+        ("--backend", "124"),
+        ("--backend", "cu124", "--cuda", "12.4"),
+    ],
+)
+def test_a_cuda_version_is_its_label_in_resolve_and_install(
+    words: tuple[str, ...], capsys: Said
+) -> None:
+    assert main(["resolve", *LAPTOP, "--torch", "2.5.1", *words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["backend"] == "cu124"
+    assert main(["install", *LAPTOP, "--dry-run", "--torch", "2.5.1", *words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["after"]["torch"] == "2.5.1+cu124"
+
+
+def test_two_backends_are_refused(capsys: Said) -> None:
+    assert main(["resolve", *LAPTOP, "--backend", "cpu", "--cuda", "12.4"]) == 2
+    assert "name two backends: cpu and cu124" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("backend", "near"),
+    [("12", "cu12"), ("13", "cu13"), ("6.4", "rocm6.4"), ("gpu", "`auto`"), ("CUDA", "`auto`")],
+)
+def test_a_backend_that_names_none_is_answered_with_what_may_be_meant(
+    backend: str, near: str, capsys: Said
+) -> None:
+    assert main(["resolve", *LAPTOP, "--backend", backend]) == 2
+    assert near in capsys.readouterr().err.partition("hint:")[2]
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_some_label_and_every_label_is_its_own(text: str) -> None:
+    label = backend_label(text)
+    assert backend_label(label) == label
+    assert all(backend_label(known) == known for known in CATALOG.backends)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("580.95.05", "580.95.05"),
+        ("R550", "550"),
+        ("v535.183.01", "535.183.01"),
+        ("NVIDIA driver 550.54.14", "550.54.14"),
+        ("32.0.15.8129", "581.29"),
+        ("31.0.101.5186", "151.86"),
+        ("304.137", "304.137"),
+    ],
+)
+def test_a_driver_is_read_in_its_spellings(text: str, version: str) -> None:
+    assert driver_named(text, CATALOG) == version
+
+
+@pytest.mark.parametrize("text", ["12.4", "cu124", "CUDA 12.4", "cuda-12.4"])
+@pytest.mark.parametrize("option", [("resolve", "--driver"), ("doctor", "--for-driver")])
+def test_a_cuda_version_is_no_driver(option: tuple[str, str], text: str, capsys: Said) -> None:
+    command, name = option
+    assert main([command, *LAPTOP, name, text]) == 2
+    said = capsys.readouterr().err
+    assert f"{text!r} is a version of CUDA, not of an NVIDIA driver" in said
+    assert "`gpusetup resolve --cuda 12.4` asks for a build of it" in said
+    assert "the first driver with CUDA 12.4 is `55" in said
+
+
+@given(st.text(max_size=20))
+def test_any_driver_is_a_version_or_refused(text: str) -> None:
+    try:
+        version = driver_named(text, CATALOG)
+    except UsageError as problem:
+        assert problem.hint
+    else:
+        assert version.replace(".", "").isdigit()
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("--os", "Win", "--machine", "x64", "--python", "cp311"), "cu130"),
+        (("--os", "ubuntu", "--machine", "amd64", "--python", "py3.11"), "cu130"),
+    ],
+)
+def test_systems_machines_and_pythons_have_many_names(
+    words: tuple[str, ...], what: str, capsys: Said
+) -> None:
+    argv = ["resolve", *LAPTOP, *words, "--gpu", "3080Ti", "--driver", "580.95", "--json"]
+    assert main(argv) == 0
+    assert json.loads(capsys.readouterr().out)["backend"] == what
+
+
+def test_an_unreadable_python_stays_as_it_is() -> None:
+    assert python_named("three") == "three"
+
+
+def test_torch_with_a_version_moves_its_companions_as_the_option_does(capsys: Said) -> None:
+    plans = []
+    for words in (["torch==2.5.1"], ["--torch", "2.5.1"]):
+        assert main(["install", *LAPTOP, "--dry-run", "--json", *words]) == 0
+        plans.append(capsys.readouterr().out)
+    assert plans[0] == plans[1]
+    assert json.loads(plans[0])["after"]["torchvision"] == "0.20.1+cu124"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["torch", "2.5.1"], "gpusetup install --torch 2.5.1"),
+        ([">=2.6"], "gpusetup install --torch '>=2.6'"),
+        (["torch", "cu124"], "gpusetup install --backend cu124"),
+        (["pytorch"], "gpusetup install 'torch'"),
+        (["pytorch==2.5.1"], "gpusetup install 'torch==2.5.1'"),
+        (["pytorch=2.5.1"], "gpusetup install 'torch==2.5.1'"),
+        (["numpy=2.1"], "gpusetup install 'numpy==2.1'"),
+    ],
+)
+def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
+    words: list[str], meant: str
+) -> None:
+    with pytest.raises(UsageError) as told:
+        asked_for(words, {})
+    assert f"did you mean `{meant}`?" in (told.value.hint or "")
+
+
+@pytest.mark.parametrize("word", ["torch==2.5.1", "numpy", "pytorch-lightning", "cuda-python>=12"])
+def test_packages_are_left_alone(word: str) -> None:
+    found = asked_for([word], {})
+    assert found.torch == "==2.5.1" or word in found.packages
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("8", "8B"), ("1.5", "1.5B"), ("70", "70B"), ("8GB", "8B"), ("124", "124M")]
+)
+def test_a_bare_number_of_parameters_is_answered_with_its_unit(
+    text: str, meant: str, capsys: Said
+) -> None:
+    argv = ["plan", "--params", text, "--context", "1024", "--gpu", "A100 80GB"]
+    assert main(argv) == 2
+    assert f"did you mean `--params {meant}`?" in capsys.readouterr().err
