@@ -27,6 +27,26 @@ class ErrorAnswer(Value):
     exit: int
 
 
+class Offer(Value):
+    """A build beside the answer: the newest that fits, or what the installed torch would become."""
+
+    torch: str
+    torchvision: str | None = None
+    torchaudio: str | None = None
+    backend: str
+    index_url: str | None = None
+
+
+class Keeps(Offer):
+    """What `install` would make of the torch that is installed."""
+
+    installed: str
+    """Its version, as printed: `2.5.1+cpu`."""
+    how: Literal["kept", "same-version", "nearest-newer", "newest", "refused"]
+    """`kept`: it serves the machine; `same-version`: that version from another index; else the next
+    that fits; `refused`: it would go to another maker's GPUs or to the CPU, so that it stays."""
+
+
 class ResolveAnswer(Value):
     """Also the `resolution` of doctor. `torch` is null when nothing fits."""
 
@@ -44,6 +64,8 @@ class ResolveAnswer(Value):
     advice: Advice | None = None
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     notes: tuple[str, ...] = ()
+    keeps: Keeps | None = None
+    """By the least change: null without an installed torch, and where nothing fits."""
     catalog_as_of: str = ""
 
 
@@ -55,6 +77,9 @@ class DoctorAnswer(Value):
     """How sure the root is; null where there is none."""
     findings: tuple[Finding, ...]
     resolution: ResolveAnswer | None
+    """What `install` would do: the least change that cures the machine."""
+    newest: Offer | None = None
+    """The newest that fits, which `install --upgrade` would take; null where nothing fits."""
     snapshot: Snapshot
     catalog_as_of: str
 

@@ -241,6 +241,8 @@ class Package(Value):
     location: str | None = None
     intact: bool | None = None
     """False where its files are not all there (a cut install)."""
+    requires: tuple[str, ...] = ()
+    """What it asks of the torch family, as its METADATA says: `torch==2.5.1`."""
 
 
 class Torch(Value):

@@ -242,8 +242,11 @@ def test_the_document_is_the_contracts(capsys: pytest.CaptureFixture[str]) -> No
     assert code == 1
     assert next(iter(document)) == "schema" and document["schema"] == "gpusetup.doctor/1"
     assert document["cause"] == "torch-cpu-build"
-    assert document["resolution"]["torch"] == "2.15.0"
-    assert document["resolution"]["backend"] == "cu130"
+    assert (document["resolution"]["torch"], document["resolution"]["backend"]) == (
+        "2.5.1",
+        "cu124",
+    )
+    assert (document["newest"]["torch"], document["newest"]["backend"]) == ("2.15.0", "cu130")
     jsonschema.validate(document, json_schema(DoctorAnswer))
 
 

@@ -632,7 +632,7 @@ def messages() -> Iterator[Message]:
               wanted=Wanted(backend="cu121")), "cu130"),
         # No GPU of this kind is in the installed build, nor in any other of that release.
         (text(torch=Torch(version="1.13.1+cu117", cuda="11.7", backend="cu117"),
-              gpus=(RTX_5090,)), "cu130"),
+              gpus=(RTX_5090,)), "cu128"),
         # A wheel that x86_64 has and "this platform" has not: aarch64.
         (text(event("no-wheel-for-platform", requirement="torch==2.8.0+cu128"), os=Os(),
               wanted=Wanted(torch="==2.8.0", backend="cu128")), "cu129"),

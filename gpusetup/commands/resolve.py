@@ -13,6 +13,7 @@ from gpusetup.resolver.spelled import architecture_named, python_named, system_n
 from gpusetup.value import replace
 
 if TYPE_CHECKING:
+    from gpusetup.answers import Keeps
     from gpusetup.catalog import Catalog
     from gpusetup.resolver.described import Description
 
@@ -82,18 +83,40 @@ def run(options: argparse.Namespace, out: Console) -> int:
         catalog = _refreshed(catalog, options, out)
     resolution = resolve(snapshot, request, catalog)
     resolution = replace(resolution, notes=(*resolution.notes, *_age(catalog)))
-    show = _screen if options.format == "text" else _file
-    show(resolution, snapshot, options, out)
+    if options.format == "text":
+        _screen(resolution, snapshot, options, out, request, catalog)
+    else:
+        _file(resolution, snapshot, options, out)
     return 0 if resolution.build else Unsatisfiable.exit_code
 
 
+def keeps_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Keeps | None:
+    """What `install` would make of the installed torch, whatever torch was asked for here."""
+    from gpusetup.resolver.least import least_change
+    from gpusetup.resolver.offer import kept
+
+    decision = least_change(snapshot, replace(request, torch=None), catalog)
+    return kept(decision, snapshot.torch.version)
+
+
+def _is_elsewhere(options: argparse.Namespace) -> bool:
+    """Whether the described system or Python is another than the one whose torch was read."""
+    return bool(options.os or options.machine or options.python_version or options.glibc)
+
+
 def _screen(
-    resolution: Resolution, snapshot: Snapshot, options: argparse.Namespace, out: Console
+    resolution: Resolution,
+    snapshot: Snapshot,
+    options: argparse.Namespace,
+    out: Console,
+    request: Request,
+    catalog: Catalog,
 ) -> None:
     from gpusetup.render.resolution import resolution_text
     from gpusetup.resolver import to_answer
 
-    answer = to_answer(resolution, snapshot)
+    keeps = None if _is_elsewhere(options) else keeps_of(snapshot, request, catalog)
+    answer = to_answer(resolution, snapshot, keeps=keeps)
     installer = options.installer or "uv"
     text = resolution_text(answer, snapshot, installer=installer, explain=options.explain)
     out.answer(answer, plain(text))

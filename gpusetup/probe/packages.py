@@ -13,6 +13,7 @@ from gpusetup.model import Event, Package
 from gpusetup.probe.paths import join
 from gpusetup.probe.system import System, exists, list_or_empty, read_or_none
 from gpusetup.probe.target import Target
+from gpusetup.value import replace
 
 WATCHED = frozenset(
     "torch torchvision torchaudio torchtext torchdata torchcodec torchao functorch "  # noqa: SIM905
@@ -80,8 +81,48 @@ def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterable[Pa
     for name in names:
         if name.endswith(".egg-link"):
             yield from _egg_link(system, folder, name)
-        elif (match := _INFO.match(name)) and is_watched(normalised(match["name"])):
-            yield _package(system, folder, name, normalised(match["name"]), match["version"])
+        elif match := _INFO.match(name):
+            yield from _distribution(system, folder, name, normalised(match["name"]), match)
+
+
+def _distribution(
+    system: System, folder: str, info: str, name: str, match: re.Match[str]
+) -> Iterable[Package]:
+    """One that is watched, or that says which torch it takes."""
+    requires = () if name.startswith("nvidia-") else required_family(system, folder, info)
+    if requires or is_watched(name):
+        found = _package(system, folder, info, name, match["version"])
+        yield replace(found, requires=requires)
+
+
+def required_family(system: System, folder: str, info: str) -> tuple[str, ...]:
+    """What a distribution's METADATA asks of the torch family."""
+    if not info.endswith(".dist-info"):
+        return ()
+    return parse_required(read_or_none(system, join(folder, info, "METADATA")) or "")
+
+
+_REQUIRED = re.compile(r"^Requires-Dist: *(torch(?:vision|audio)?\b *[^\w\s.-][^\r\n]*)", re.M)
+
+
+def parse_required(metadata: str) -> tuple[str, ...]:
+    """The requirements on the torch family that name a version, those of extras left out.
+
+    >>> parse_required("Requires-Dist: torch==2.5.1\\nRequires-Dist: torch-x>1\\n\\nText")
+    ('torch==2.5.1',)
+    >>> parse_required("Requires-Dist: torch (>=2) ; extra == 'all'\\nRequires-Dist: torch\\n")
+    ()
+    """
+    if "Requires-Dist: torch" not in metadata:
+        return ()
+    head = metadata.replace("\r\n", "\n").partition("\n\n")[0]
+    found = (match[1].strip() for match in _REQUIRED.finditer(head))
+    return tuple(need for need in found if _names_a_version(need))
+
+
+def _names_a_version(need: str) -> bool:
+    asked, _, marker = need.partition(";")
+    return "extra" not in marker and any(sign in asked for sign in "<>=~!")
 
 
 def _package(system: System, folder: str, info: str, name: str, version: str) -> Package:

@@ -48,6 +48,23 @@ def _answer(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
         yield _line("serves", f"{served.gpu} ({served.compute_capability}) by {served.by}")
     if answer.fallbacks:
         yield _line("fallbacks", ", then ".join(choice.backend for choice in answer.fallbacks))
+    if line := keeps_line(answer):
+        yield _line("keeps", line)
+
+
+def keeps_line(answer: ResolveAnswer) -> str | None:
+    """What `install` makes of the torch that is installed, where that is not the answer itself."""
+    keeps = answer.keeps
+    if keeps is None or (keeps.torch, keeps.backend) == (answer.torch, answer.backend):
+        return None
+    if keeps.how == "kept":
+        return f"torch {keeps.installed} serves this machine: `gpusetup install` leaves it"
+    if keeps.how == "refused":
+        return f"torch {keeps.installed}, unless `gpusetup install --backend` names another"
+    return (
+        f"torch {keeps.torch} from {keeps.backend} (now {keeps.installed}): `gpusetup install`; "
+        "the newest: `--upgrade`"
+    )
 
 
 def _driver(snapshot: Snapshot) -> str:

@@ -213,6 +213,7 @@ def machine_rows(answer: DoctorAnswer) -> Iterator[tuple[str, str]]:
         yield "container", str(machine.container.kind)
     if machine.origin != "report" or machine.gpus or machine.driver.version:
         yield "fits here", fits_line(answer)
+        yield from (("newest", line) for line in (newest_line(answer),) if line)
     yield "catalog", answer.catalog_as_of
 
 
@@ -256,6 +257,14 @@ def fits_line(answer: DoctorAnswer) -> str:
         (("torchvision", chosen.torchvision), ("torchaudio", chosen.torchaudio))
     )
     return joined(f"torch {chosen.torch} from {chosen.backend}", *companions)
+
+
+def newest_line(answer: DoctorAnswer) -> str | None:
+    """The newest that fits, in one line, where it is another than the one prescribed."""
+    newest, chosen = answer.newest, answer.resolution
+    if newest is None or chosen is None or chosen.torch in (None, newest.torch):
+        return None
+    return f"torch {newest.torch} from {newest.backend}: `gpusetup install --upgrade`"
 
 
 def _named_companions(pairs: Iterable[tuple[str, str | None]]) -> Iterator[str]:

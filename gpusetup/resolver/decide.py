@@ -28,6 +28,7 @@ from gpusetup.model import (
 )
 from gpusetup.resolver.advice import best_change
 from gpusetup.resolver.choice import best_build, in_scope, preference
+from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.constraints import fits, why_not
 from gpusetup.resolver.notes import notes_on
 from gpusetup.resolver.situation import (
@@ -42,7 +43,8 @@ from gpusetup.resolver.situation import (
 from gpusetup.value import replace
 
 if TYPE_CHECKING:
-    from gpusetup.answers import ResolveAnswer
+    from gpusetup.answers import Keeps, ResolveAnswer
+    from gpusetup.install.wish import Wish
 
 
 def resolve(snapshot: Snapshot, request: Request, catalog: Catalog) -> Resolution:
@@ -88,11 +90,19 @@ def _decided(situation: Situation, known: Same) -> Resolution:
     )
 
 
-def to_answer(resolution: Resolution, snapshot: Snapshot) -> ResolveAnswer:
-    """The public document of a resolution, with the commands of every installer."""
+def to_answer(
+    resolution: Resolution,
+    snapshot: Snapshot,
+    packages: tuple[str, ...] = FAMILY,
+    keeps: Keeps | None = None,
+) -> ResolveAnswer:
+    """The public document of a resolution, with the commands of every installer.
+
+    `packages` are torch and what comes along with it; of what is not torch's family conda is not
+    told, because pip installed it.
+    """
     from gpusetup.answers import ResolveAnswer
     from gpusetup.install import INSTALLERS
-    from gpusetup.install.wish import Wish
 
     build = resolution.build
     shared = {
@@ -104,9 +114,9 @@ def to_answer(resolution: Resolution, snapshot: Snapshot) -> ResolveAnswer:
     }
     if build is None:
         return ResolveAnswer(torch=None, **shared)  # type: ignore[arg-type]
-    wish = Wish(python=snapshot.python.executable, conda_prefix=_conda_prefix(snapshot))
     commands = {}
     for name, steps in INSTALLERS.items():
+        wish = _wish(snapshot, packages, by_conda=name == "conda")
         try:
             commands[name] = tuple(step.argv for step in steps(resolution, wish))
         except Unsatisfiable:
@@ -121,7 +131,18 @@ def to_answer(resolution: Resolution, snapshot: Snapshot) -> ResolveAnswer:
         served=resolution.served,
         fallbacks=resolution.fallbacks,
         commands=commands,
+        keeps=keeps,
         **shared,  # type: ignore[arg-type]
+    )
+
+
+def _wish(snapshot: Snapshot, packages: tuple[str, ...], *, by_conda: bool) -> Wish:
+    from gpusetup.install.wish import Wish
+
+    return Wish(
+        python=snapshot.python.executable,
+        packages=tuple(name for name in packages if name in FAMILY) if by_conda else packages,
+        conda_prefix=_conda_prefix(snapshot),
     )
 
 

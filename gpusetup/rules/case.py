@@ -31,6 +31,7 @@ from gpusetup.value import Value
 
 if TYPE_CHECKING:
     from gpusetup.catalog import Catalog
+    from gpusetup.resolver.least import Decision
 
 NOTHING_CHOSEN = Resolution(build=None)
 GIB = 1 << 30
@@ -42,6 +43,8 @@ class Case(Value):
     snapshot: Snapshot
     catalog: Catalog
     resolution: Resolution = NOTHING_CHOSEN
+    decision: Decision | None = None
+    """How `resolution` was decided: what stays, what changes, the newest beside it."""
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     """Installer -> the argument lists that install `resolution`."""
     installer: str = "pip"

@@ -47,13 +47,14 @@ from gpusetup.rules.case import (
     serving,
 )
 from gpusetup.rules.precedence import EXPLAINS, LOSSES, ORDER
-from gpusetup.rules.request import chosen_request, resolution_for
+from gpusetup.rules.request import chosen_request, decision_for
 from gpusetup.rules.wording import once
 from gpusetup.value import Value, replace
 
 if TYPE_CHECKING:
     from gpusetup.answers import ResolveAnswer
     from gpusetup.catalog import Catalog
+    from gpusetup.resolver.least import Decision
 
 RULES: tuple[Rule, ...] = (
     *container.RULES,
@@ -96,6 +97,8 @@ class Diagnosis(Value):
     findings: tuple[Finding, ...]
     """The root first, then by severity; a consequence names what explains it."""
     resolution: Resolution
+    decision: Decision | None = None
+    """How that was decided, and the newest beside it."""
     snapshot: Snapshot
     """What was judged: the machine, completed from the catalog."""
     answer: ResolveAnswer
@@ -122,6 +125,7 @@ def diagnose(
         cause=root.id if root else rootless,
         findings=tuple(sorted(marked, key=_reading_order)),
         resolution=case.resolution,
+        decision=case.decision,
         snapshot=case.snapshot,
         answer=answer,
         confidence=confidence_in(root, findings),
@@ -145,17 +149,20 @@ def build_case(
     """What the rules are given, and the resolution as a document."""
     from gpusetup.catalog import with_catalog
     from gpusetup.resolver import to_answer
+    from gpusetup.resolver.companions import moved_with
 
     machine = with_catalog(snapshot, catalog)
     if request is None:
-        asked, resolution = chosen_request(machine, catalog)
+        asked, decision = chosen_request(machine, catalog)
     else:
-        asked, resolution = request, resolution_for(machine, catalog, request)
-    answer = to_answer(resolution, machine)
+        asked, decision = request, decision_for(machine, catalog, request)
+    resolution = decision.resolution
+    answer = to_answer(resolution, machine, moved_with(machine, resolution.build))
     case = Case(
         snapshot=machine,
         catalog=catalog,
         resolution=resolution,
+        decision=decision,
         commands=answer.commands,
         installer=installer_of(machine),
         request=asked,

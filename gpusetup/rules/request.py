@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model import Request, Resolution, Snapshot, parsed
+from gpusetup.model import Request, Snapshot, parsed
 from gpusetup.value import replace
 
 if TYPE_CHECKING:
     from gpusetup.catalog import Catalog
+    from gpusetup.resolver.least import Decision
 
 
-def resolution_for(machine: Snapshot, catalog: Catalog, request: Request) -> Resolution:
-    """The build for a request, for the Python that is shown to be wanted."""
-    from gpusetup.resolver import resolve
+def decision_for(machine: Snapshot, catalog: Catalog, request: Request) -> Decision:
+    """What `install` would do for a request, for the Python that is shown to be wanted."""
+    from gpusetup.resolver.least import least_change
 
     if machine.wanted.python:
         machine = replace(machine, python=replace(machine.python, version=machine.wanted.python))
-    return resolve(machine, request, catalog)
+    return least_change(machine, request, catalog)
 
 
-def chosen_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Resolution]:
-    """What the machine or the text asks for, and its build.
+def chosen_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decision]:
+    """What the machine or the text asks for, and what `install` would do for it.
 
     A text often asks for what does not exist for its machine, which is why it was written: then the
     request is loosened, its backend first, its torch last.
@@ -29,10 +30,10 @@ def chosen_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Resolu
     machine = on_its_platform(machine, catalog)
     requests = wanted_requests(machine, catalog)
     for request in requests[:-1]:
-        resolution = resolution_for(machine, catalog, request)
-        if resolution.build is not None:
-            return request, resolution
-    return requests[-1], resolution_for(machine, catalog, requests[-1])
+        decision = decision_for(machine, catalog, request)
+        if decision.resolution.build is not None:
+            return request, decision
+    return requests[-1], decision_for(machine, catalog, requests[-1])
 
 
 def wanted_requests(machine: Snapshot, catalog: Catalog) -> tuple[Request, ...]:

@@ -96,7 +96,8 @@ def python(case: Case) -> str:
 def install_commands(case: Case) -> tuple[str, ...]:
     """`gpusetup install` for this target; into an environment of its own where it may not be."""
     if target_refuses(case):
-        return (command(case, "gpusetup", "install", "--venv", ".venv"),)
+        words = ("gpusetup", "install", "--venv", ".venv", *_named(case), *_host(case))
+        return (command(case, *words),)
     return (gpusetup_install(case),)
 
 
@@ -121,10 +122,28 @@ def gpusetup_install(case: Case) -> str:
         words += ["--python", case.snapshot.python.executable]
     if case.installer == "conda":
         words += ["--installer", "conda"]
+    return command(case, *words, *_named(case), *_host(case))
+
+
+def _named(case: Case) -> tuple[str, ...]:
+    """The build, where `install` by itself would take another one: it was asked for, it is for
+    another maker's GPUs than the installed one, or the environment is new."""
     build = chosen(case)
-    if build and case.request != Request():
-        words += ["--torch", build.torch, "--backend", build.backend]
-    return command(case, *words)
+    if build is None:
+        return ()
+    how = case.decision.how if case.decision else "first"
+    if case.request != Request() or how == "refused":
+        return ("--torch", build.torch, "--backend", build.backend)
+    anew = target_refuses(case) and how not in ("first", "newest")
+    return ("--torch", build.torch) if anew else ()
+
+
+def _host(case: Case) -> tuple[str, ...]:
+    """The host that was named in place of this one: `install` takes the same words."""
+    if not case.other_host:
+        return ()
+    named = (r for r in case.snapshot.readings if r.source in ("--for-gpu", "--for-driver"))
+    return tuple(word for r in named if r.value for word in (r.source, r.value))
 
 
 def chosen(case: Case) -> TorchBuild | None:

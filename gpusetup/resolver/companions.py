@@ -1,0 +1,120 @@
+"""What stands beside torch in the target and must move with it, or cannot. Pure.
+
+Companions are torchvision, torchaudio, and every installed distribution whose METADATA names the
+torch that it takes (`Requires-Dist: torch==2.5.1`); the probe reads those without a network.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from gpusetup.model import Package, Snapshot, TorchBuild
+from gpusetup.value import Value
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+
+
+class Companion(Value):
+    """An installed distribution that does not take the torch that is to come."""
+
+    name: str
+    version: str
+    needs: str | None = None
+    """The requirement that no longer holds; None: it has no release for that torch."""
+
+
+def normalized(name: str) -> str:
+    return name.replace("_", "-").replace(".", "-").lower()
+
+
+def installed(machine: Snapshot) -> dict[str, Package]:
+    """What is installed, by name; of two of one name the first, which is imported."""
+    found: dict[str, Package] = {}
+    for package in machine.packages or ():
+        found.setdefault(normalized(package.name), package)
+    return found
+
+
+def family_there(machine: Snapshot) -> tuple[str, ...]:
+    """torch, and those of its companions that the target holds."""
+    there = installed(machine)
+    return tuple(name for name in FAMILY if name == "torch" or name in there)
+
+
+def versions_of(build: TorchBuild) -> dict[str, str]:
+    """The versions of the family that belong to a build."""
+    known = {"torch": build.torch, "torchvision": build.torchvision, "torchaudio": build.torchaudio}
+    return {name: version for name, version in known.items() if version}
+
+
+def without_release(machine: Snapshot, build: TorchBuild) -> tuple[Companion, ...]:
+    """torchvision or torchaudio that is there, and of which no release belongs to a build."""
+    there, known = installed(machine), versions_of(build)
+    return tuple(
+        Companion(name=name, version=there[name].version)
+        for name in FAMILY[1:]
+        if name in there and name not in known
+    )
+
+
+def pinned(machine: Snapshot, build: TorchBuild) -> tuple[Companion, ...]:
+    """The other installed distributions that take another torch than a build's."""
+    comes = versions_of(build)
+    moved = {name: comes[name] for name in family_there(machine) if name in comes}
+    return tuple(
+        Companion(name=name, version=package.version, needs=need)
+        for name, package in installed(machine).items()
+        if name not in FAMILY and (need := _broken(package, moved, machine)) is not None
+    )
+
+
+def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
+    """torch and what moves with it, by name; a text shows no whole target, so the whole family."""
+    if machine.packages is None or machine.origin == "report":
+        return FAMILY
+    others = pinned(machine, build) if build is not None else ()
+    return (*family_there(machine), *(one.name for one in others))
+
+
+def _broken(package: Package, moved: Mapping[str, str], machine: Snapshot) -> str | None:
+    """The first requirement of a distribution that the new versions do not meet."""
+    for text, asked in _requirements(package):
+        version = moved.get(normalized(asked.name))
+        if version is None or (asked.marker and not asked.marker.evaluate(_environment(machine))):
+            continue
+        if not asked.specifier.contains(version, prereleases=True):
+            return text
+    return None
+
+
+def _requirements(package: Package) -> Iterator[tuple[str, Requirement]]:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for text in package.requires:
+        try:
+            yield text, Requirement(text)
+        except InvalidRequirement:
+            continue
+
+
+SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "macos": ("darwin", "")}
+
+
+def _environment(machine: Snapshot) -> dict[str, str]:
+    """The markers' variables on that machine, as far as they are known; no extra is chosen."""
+    platform, system = SYSTEMS.get(machine.os.family or "", (sys.platform, ""))
+    version = machine.python.version or ".".join(map(str, sys.version_info[:3]))
+    known = {
+        "extra": "",
+        "python_version": ".".join(version.split(".")[:2]),
+        "python_full_version": version,
+        "sys_platform": platform,
+        "platform_system": system or "Darwin",
+        "platform_machine": machine.os.machine or "",
+    }
+    return {name: value for name, value in known.items() if value or name == "extra"}

@@ -1,0 +1,116 @@
+"""The torch that is installed, as a build, and whether it serves the machine as it is. Pure."""
+
+from __future__ import annotations
+
+from gpusetup.catalog import Catalog, cuda_of, index_url
+from gpusetup.kernels import served_by
+from gpusetup.model import Resolution, Served, Snapshot, Torch, TorchBuild
+from gpusetup.resolver.constraints import covers_every_gpu, driver_reaches
+from gpusetup.resolver.situation import Situation
+from gpusetup.value import replace
+
+MAKERS = {"cu": "nvidia", "rocm": "amd", "xpu": "intel"}
+"""How a backend begins -> who made the GPUs that it is for."""
+
+
+def maker_of(backend: str | None) -> str | None:
+    """Whose GPUs a backend is for; None for the CPU's and for what is unknown.
+
+    >>> maker_of("cu124"), maker_of("rocm6.4"), maker_of("xpu"), maker_of("cpu")
+    ('nvidia', 'amd', 'intel', None)
+    """
+    words = (backend or "").lower()
+    return next((maker for start, maker in MAKERS.items() if words.startswith(start)), None)
+
+
+def public(version: str | None) -> str:
+    """A version without its local label.
+
+    >>> public("2.5.1+cu124")
+    '2.5.1'
+    """
+    return (version or "").partition("+")[0]
+
+
+def backend_of(torch: Torch) -> str | None:
+    """The backend of the installed torch: as read, else from its label or its CUDA."""
+    if torch.backend:
+        return torch.backend
+    label = (torch.version or "").partition("+")[2].lower()
+    if label == "cpu" or cuda_of(label) or maker_of(label):
+        return label
+    return "cu" + "".join(torch.cuda.split(".")[:2]) if torch.cuda else None
+
+
+def held_build(machine: Snapshot, situation: Situation, catalog: Catalog) -> TorchBuild | None:
+    """The installed torch as a build: the catalog's row, else what was read of it; None: none.
+
+    A nightly, a vendor's or one's own build has no row: its companions are not known then.
+    """
+    torch = machine.torch
+    backend = backend_of(torch)
+    if not torch.version or torch.installed is False or backend is None:
+        return None
+    floors = "windows" if situation.wsl else situation.family
+    row = catalog.row_of(torch.version, backend, situation.family, situation.machine)
+    if row is not None:
+        floor = catalog.driver_floor(row.cuda, floors) if row.cuda else None
+        return replace(row, driver_floor=floor)
+    cuda = torch.cuda or cuda_of(backend)
+    kernels = torch.kernels or ()
+    return TorchBuild(
+        torch=public(torch.version),
+        backend=backend,
+        cuda=cuda,
+        os="linux" if situation.family == "linux" else situation.family,  # type: ignore[arg-type]
+        machine=situation.machine,
+        pythons=(),
+        kernels=tuple(k for k in kernels if k.startswith("sm_")),
+        ptx=tuple(k for k in kernels if k.startswith("compute_")),
+        driver_floor=catalog.driver_floor(cuda, floors) if cuda else None,
+        labelled="+" in torch.version,
+    )
+
+
+def serves(build: TorchBuild, machine: Snapshot, situation: Situation) -> bool:
+    """Whether the installed build does what it can on this machine, as far as is known.
+
+    An accelerator build on a machine without such a GPU serves nothing; a CPU build serves a
+    machine that has no NVIDIA GPU; what is not known is not held against it.
+    """
+    if machine.torch.cuda_available:
+        return True
+    maker = maker_of(build.backend)
+    if maker in ("amd", "intel"):
+        return situation.presence != "some" and maker in _vendors(machine)
+    if maker is None:
+        return situation.presence == "none" or situation.family == "macos"
+    if situation.presence == "none":
+        return False
+    known = bool(build.kernels or build.ptx)
+    reasons = (
+        driver_reaches(build, situation),
+        covers_every_gpu(build, situation) if known else None,
+    )
+    return not any(reasons)
+
+
+def _vendors(machine: Snapshot) -> frozenset[str]:
+    return frozenset(device.vendor for device in machine.pci_devices or ())
+
+
+def as_it_is(build: TorchBuild, situation: Situation, notes: tuple[str, ...] = ()) -> Resolution:
+    """The installed build as a resolution: nothing is chosen, nothing is in its place."""
+    served = tuple(
+        Served(gpu=gpu.name, compute_capability=gpu.compute_capability, by=by)
+        for gpu in situation.gpus
+        if gpu.compute_capability is not None
+        and (by := served_by(build, gpu.compute_capability, situation.driver_cuda)) is not None
+    )
+    return Resolution(
+        build=build,
+        index_url=index_url(build.backend),
+        served=served,
+        notes=notes,
+        catalog_as_of=situation.catalog_as_of,
+    )

@@ -1,0 +1,183 @@
+"""What `install` would do to the torch of a machine: as little as cures it. Pure.
+
+torch that serves the machine stays. A wrong build becomes the same version from the right index,
+where that exists and fits; else the nearest newer version that fits; else the newest that fits.
+From a build for one maker's GPUs it never goes to another maker's, nor to the CPU's, unless a
+backend is named. `doctor` prescribes this, `install` does it, `resolve` says it of what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from gpusetup.catalog import Catalog
+from gpusetup.model import Request, Resolution, Snapshot, TorchBuild, parsed
+from gpusetup.resolver.choice import in_scope, preference
+from gpusetup.resolver.constraints import fits
+from gpusetup.resolver.decide import resolve
+from gpusetup.resolver.held import as_it_is, held_build, maker_of, public, serves
+from gpusetup.resolver.situation import (
+    CONDA_CHANNELS,
+    WHEELS,
+    Situation,
+    is_allowed,
+    label_of,
+    situation_of,
+)
+from gpusetup.value import Value, replace
+
+How = Literal[
+    "kept", "same-version", "nearest-newer", "newest", "upgrade", "first", "refused", "nothing"
+]
+"""What becomes of torch: it stays; it changes, and by which rule; it was not there; it would go to
+another maker's GPUs or to the CPU, which nobody asked for; nothing fits."""
+
+
+class Decision(Value):
+    """What `install` would do, and what the newest would be."""
+
+    how: How
+    resolution: Resolution
+    """What the environment holds afterwards; of a refusal what naming the backend would give."""
+    newest: Resolution
+    held: TorchBuild | None = None
+    """The torch that is installed, as a build."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether torch itself is exchanged or comes."""
+        return self.how not in ("kept", "refused", "nothing")
+
+
+def least_change(
+    machine: Snapshot, request: Request, catalog: Catalog, *, upgrade: bool = False
+) -> Decision:
+    """The decision for a machine and a request; `upgrade` asks for the newest that fits."""
+    upgrade = upgrade or (request.torch or "").strip().lower() == "latest"
+    newest = resolve(machine, request, catalog)
+    situation = situation_of(machine, request, catalog)
+    held = held_build(machine, situation, catalog)
+    if held is None:
+        return _first(machine, newest)
+    told = Decision(how="nothing", resolution=newest, newest=newest, held=held)
+    if _stays(held, machine, situation, newest, upgrade=upgrade):
+        return replace(told, how="kept", resolution=_kept(held, machine, situation, catalog))
+    chosen = newest if upgrade else nearest(held.torch, machine, request, catalog)
+    if chosen.build is None:
+        return replace(told, resolution=chosen)
+    if crosses(held.backend, chosen.build.backend) and not _is_named(request):
+        nothing_here = situation.presence == "none"
+        left = _kept(held, machine, situation, catalog) if nothing_here else chosen
+        return replace(told, how="refused", resolution=left)
+    how = "upgrade" if upgrade else _how(held.torch, chosen.build.torch, newest)
+    return replace(told, how=how, resolution=chosen)
+
+
+def _first(machine: Snapshot, newest: Resolution) -> Decision:
+    return Decision(
+        how="nothing" if newest.build is None else "first", resolution=newest, newest=newest
+    )
+
+
+def _how(held: str, chosen: str, newest: Resolution) -> How:
+    if parsed(held).public == parsed(chosen).public:
+        return "same-version"
+    is_newest = newest.build is not None and newest.build.torch == chosen
+    return "newest" if is_newest or parsed(chosen) < parsed(held) else "nearest-newer"
+
+
+def _is_named(request: Request) -> bool:
+    """Whether the request says whose GPUs are meant."""
+    return request.backend != "auto" or label_of(request.torch) is not None
+
+
+def crosses(held: str | None, chosen: str | None) -> bool:
+    """Whether a change leaves the GPUs of one maker for another's, or for the CPU.
+
+    >>> crosses("cu130", "cpu"), crosses("rocm6.4", "cu130"), crosses("cpu", "cu130")
+    (True, True, False)
+    """
+    maker = maker_of(held)
+    return maker is not None and maker_of(chosen) != maker
+
+
+# --- what stays ----------------------------------------------------------------------------------
+
+
+def _stays(
+    held: TorchBuild,
+    machine: Snapshot,
+    situation: Situation,
+    newest: Resolution,
+    *,
+    upgrade: bool,
+) -> bool:
+    """Whether the installed torch is what is asked for, and serves."""
+    if situation.backend not in ("auto", held.backend) or not _is_asked(held, situation):
+        return False
+    if upgrade and not _is_newest(held, newest):
+        return False
+    if situation.backend == held.backend and situation.presence != "some":
+        return True
+    if situation.backend == "cpu":
+        return True
+    return serves(held, machine, situation)
+
+
+def _is_asked(held: TorchBuild, situation: Situation) -> bool:
+    return situation.torch is None or is_allowed(public(held.torch), situation)
+
+
+def _is_newest(held: TorchBuild, newest: Resolution) -> bool:
+    """Whether nothing newer fits: an upgrade never goes back."""
+    return newest.build is None or parsed(newest.build.torch) <= parsed(public(held.torch))
+
+
+def _kept(
+    held: TorchBuild, machine: Snapshot, situation: Situation, catalog: Catalog
+) -> Resolution:
+    exact = Request(torch=f"=={public(held.torch)}", backend=held.backend)
+    known = resolve(machine, exact, catalog)
+    if known.build is not None:
+        return replace(known, fallbacks=())
+    return as_it_is(held, situation)
+
+
+# --- what comes in its place ---------------------------------------------------------------------
+
+
+def nearest(held: str, machine: Snapshot, request: Request, catalog: Catalog) -> Resolution:
+    """The same version on a backend that fits, else the nearest newer, else the newest that fits.
+
+    `conda` of the answer is chosen by the same rule from conda's own channels.
+    """
+    situation = situation_of(machine, request, catalog)
+    build = _nearest_build(held, situation, catalog)
+    if build is None:
+        return resolve(machine, request, catalog)
+    label = label_of(request.torch)
+    exact = replace(request, torch=f"=={build.torch}" + (f"+{label}" if label else ""))
+    found = resolve(machine, exact, catalog)
+    if situation.channels != WHEELS:
+        return found
+    by_conda = replace(situation, channels=CONDA_CHANNELS)
+    return replace(found, conda=_nearest_build(held, by_conda, catalog))
+
+
+def _nearest_build(held: str, situation: Situation, catalog: Catalog) -> TorchBuild | None:
+    fitting = [build for build in in_scope(situation, catalog) if fits(build, situation)]
+    torch = nearest_version(held, (build.torch for build in fitting))
+    same = (build for build in fitting if build.torch == torch)
+    return min(same, key=preference(situation), default=None)
+
+
+def nearest_version(held: str, versions: Iterable[str]) -> str | None:
+    """The version itself, else the next newer, else the newest of them all.
+
+    >>> nearest_version("2.5.1", ["2.4.0", "2.6.0", "2.7.0"]), nearest_version("2.5.1", ["2.4.0"])
+    ('2.6.0', '2.4.0')
+    """
+    known = sorted(set(versions), key=parsed)
+    own = parsed(public(held))
+    return next((one for one in known if parsed(one) >= own), known[-1] if known else None)

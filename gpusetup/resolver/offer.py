@@ -1,0 +1,40 @@
+"""A decision in the public documents: the newest beside the answer, and what is kept. Pure."""
+
+from __future__ import annotations
+
+from gpusetup.answers import Keeps, Offer
+from gpusetup.model import Resolution
+from gpusetup.resolver.least import Decision
+
+
+def offered(resolution: Resolution) -> Offer | None:
+    """A resolution in short; None where nothing fits."""
+    build = resolution.build
+    if build is None:
+        return None
+    return Offer(
+        torch=build.torch,
+        torchvision=build.torchvision,
+        torchaudio=build.torchaudio,
+        backend=build.backend,
+        index_url=resolution.index_url,
+    )
+
+
+def kept(decision: Decision, version: str | None) -> Keeps | None:
+    """What becomes of the installed torch; None where there is none, or nothing fits."""
+    how, build = decision.how, decision.resolution.build
+    held = decision.held if how == "refused" else build
+    if version is None or build is None or held is None:
+        return None
+    if how == "first" or how == "upgrade" or how == "nothing":
+        return None
+    return Keeps(
+        torch=held.torch,
+        torchvision=held.torchvision,
+        torchaudio=held.torchaudio,
+        backend=held.backend,
+        index_url=decision.resolution.index_url if how != "refused" else None,
+        installed=version,
+        how=how,
+    )
