@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import os
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -32,6 +33,7 @@ COMMANDS = {
     "snapshot": "prints the redacted record of this machine",
     "schema": "prints the JSON schema of a command's answer",
     "completion": "prints a completion script for your shell",
+    "help": "prints the help of a command",
 }
 """Command -> what it does, in one line."""
 
@@ -54,20 +56,64 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise UsageError(message, hint=f"{self._meant(message)}`{self.prog} --help` shows all")
+        known = [name.strip(" ')") for name in message.partition("(choose from")[2].split(",")]
+        wrong = re.search(r"invalid choice: '([^']*)'", message)
+        if wrong and message.startswith("argument COMMAND"):
+            raise no_such_command(wrong[1])
+        meant = _nearest(wrong[1], known) if wrong else None
+        raise UsageError(message, hint=_hint(f"`{meant}`" if meant else None, self.prog))
 
-    def _meant(self, message: str) -> str:
-        """The name that was probably meant, of those that argparse's message is about."""
-        from difflib import get_close_matches
+    def refuse(self, unknown: Sequence[str]) -> None:
+        """Refuse what this command does not take, with its own options of that meaning."""
+        option = next((word for word in unknown if word.startswith("-")), None)
+        if option is None:
+            words = " ".join(unknown)
+            raise UsageError(f"`{self.prog}` takes no {words!r}", hint=self._meant_word(unknown[0]))
+        name = option.partition("=")[0]
+        raise UsageError(f"`{self.prog}` has no option `{name}`", hint=self._meant_option(name))
 
-        wrong = re.search(r"invalid choice: '([^']*)'|unrecognized arguments: (\S+)", message)
-        if wrong is None:
-            return ""
-        known = re.findall(r"'([^']+)'", message.partition("(choose from")[2])
-        if wrong[2]:
-            known = [name for action in self._actions for name in action.option_strings]
-        near = get_close_matches(wrong[1] or wrong[2], known, 1)
-        return f"did you mean `{near[0]}`? " if near else ""
+    def _meant_option(self, name: str) -> str:
+        from gpusetup.commands.meant import option_line, options_meant
+
+        if name in self._option_string_actions:
+            return f"options stand after the command: `{self.prog} {name}`"
+        lines = {option_line(action): action.help for action in options_meant(name, self._actions)}
+        own = "`gpusetup --version` is about gpusetup itself; " if name == "--version" else ""
+        if len(lines) < 2:
+            return own + _hint(f"`{next(iter(lines))}`" if lines else None, self.prog)
+        width = max(map(len, lines))
+        listed = "".join(
+            f"\n  {line:{width}}  {text or ''}".rstrip() for line, text in lines.items()
+        )
+        return f"{own}did you mean one of these?{listed}\n`{self.prog} --help` shows all"
+
+    def _meant_word(self, word: str) -> str:
+        """A requirement, a version, a file or a GPU where only options are taken."""
+        from gpusetup.commands.meant import word_meant
+
+        named = word_meant(word, self._option_string_actions)
+        return _hint(f"`{named[0]} {shlex.quote(named[1])}`" if named else None, self.prog)
+
+
+def _hint(meant: str | None, prog: str) -> str:
+    return f"{f'did you mean {meant}? ' if meant else ''}`{prog} --help` shows all"
+
+
+def _nearest(word: str, known: Sequence[str]) -> str | None:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, 1)), None)
+
+
+def no_such_command(word: str) -> UsageError:
+    """A word that is no command, with the command of that meaning."""
+    from gpusetup.commands.meant import command_meant
+
+    meant = command_meant(word)
+    return UsageError(
+        f"gpusetup has no command {word!r}",
+        hint=_hint(f"`gpusetup {meant}`" if meant else None, "gpusetup"),
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,19 +153,19 @@ def _run(words: list[str], out: Console) -> int:
     parser = build_parser(words[0] if words and words[0] in COMMANDS else None)
     options, unknown = parser.parse_known_args(words)  # type: ignore[no-untyped-call]
     if unknown:
-        asked = parser if options.command is None else _child(parser, options.command)
-        asked.error(f"unrecognized arguments: {' '.join(unknown)}")
+        asked = parser if options.command is None else child_of(parser, options.command)
+        asked.refuse(unknown)
     if options.command is None:
         out.text(parser.format_help())
         return 0
-    _refuse_empty(_child(parser, options.command), options)
+    _refuse_empty(child_of(parser, options.command), options)
     out.configure(json=options.json, output=options.output, verbose=options.verbose)
     module = command(options.command)
     code: int = module.run(options, out)
     return code
 
 
-def _child(parser: Parser, name: str) -> Parser:
+def child_of(parser: Parser, name: str) -> Parser:
     """A command's own parser, whose options a mistyped one is compared with."""
     kinds = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     found: Parser = kinds.choices[name]
@@ -147,7 +193,7 @@ def build_parser(only: str | None = None) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
     )
-    parser.add_argument("--version", action="version", version=f"gpusetup {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"gpusetup {__version__}")
     kinds = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name in COMMANDS if only is None else (only,):
         module = command(name)
