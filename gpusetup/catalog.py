@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
+from gpusetup.catalog_companions import Companion
 from gpusetup.gpus import (
     GpuRow,
     one_capability,
@@ -98,6 +99,8 @@ class Catalog(Value):
     """Index labels that exist but are not fitted to NVIDIA GPUs: ROCm, XPU, older torch's."""
     retired: tuple[Retired, ...]
     first_drivers: tuple[FirstDriver, ...] = ()
+    companions: tuple[Companion, ...] = ()
+    """Those that serve more than the torch that they were released with."""
 
     def is_newer_gpu(self, capability: Capability) -> bool:
         """Whether a GPU is newer than every one that the catalog knows."""
@@ -173,17 +176,6 @@ class Catalog(Value):
     def release_of(self, torch_version: str) -> Release | None:
         public = torch_version.partition("+")[0]
         return next((row for row in self.releases if row.torch == public), None)
-
-    def torchvision_fits(self, torchvision_version: str, torch_version: str) -> bool | None:
-        """Whether a torchvision belongs to a torch; None where the catalog does not know it."""
-        from packaging.specifiers import SpecifierSet
-
-        public = torchvision_version.partition("+")[0]
-        for row in self.releases:
-            if row.torchvision == public:
-                needs = row.torchvision_needs or f"=={row.torch}"
-                return torch_version.partition("+")[0] in SpecifierSet(needs)
-        return None
 
 
 def _names(product: str, name: str) -> bool:

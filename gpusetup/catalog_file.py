@@ -20,6 +20,7 @@ from gpusetup.catalog import (
     Retired,
     cuda_of,
 )
+from gpusetup.catalog_companions import Companion, beside
 from gpusetup.codec import from_json
 from gpusetup.gpus import GpuRow
 from gpusetup.model import Capability, TorchBuild
@@ -53,8 +54,21 @@ def read_catalog(raw: bytes) -> Catalog:
         },
         retired=document.retired.rows,
         first_drivers=document.first_drivers.rows,
+        companions=document.companions.rows,
     )
-    return replace(catalog, builds=_builds(document, catalog))
+    return _with_companions(replace(catalog, builds=_builds(document, catalog)))
+
+
+def _with_companions(catalog: Catalog) -> Catalog:
+    """The builds of releases without a torchaudio of their own, with the one that serves them."""
+    bare = {row.torch for row in catalog.releases if row.torchaudio is None}
+    builds = (
+        replace(build, torchaudio=beside(catalog, "torchaudio", build))
+        if build.torch in bare
+        else build
+        for build in catalog.builds
+    )
+    return replace(catalog, builds=tuple(builds))
 
 
 class _Build(Value):
@@ -125,6 +139,7 @@ class _Document(Value):
     branches: _Group[Branch]
     retired: _Group[Retired]
     first_drivers: _Group[FirstDriver]
+    companions: _Group[Companion]
     gpus: _Group[GpuRow]
     gpu_names: _Group[_Names]
 

@@ -122,6 +122,66 @@ FIRST_DRIVERS: Row = {
 """The first driver of every architecture. A branch (`570`) counts on Windows too: its numbers run
 a little higher inside the same branch; an exact version has its Windows number beside it."""
 
+ON_LINUX = ("linux-x86_64", "linux-aarch64")
+COMPANIONS: Row = {
+    "as_of": "2026-11-20",
+    "certainty": "verified where the wheel's METADATA and its check of CUDA were read, "
+    "else as each row says",
+    "source": [
+        "PyPI wheels: METADATA, version.py, torchaudio/_extension/utils.py, "
+        "torchvision/extension.py",
+        "https://docs.pytorch.org/audio/2.11.0/installation.html",
+        "https://github.com/pytorch/audio/releases/tag/v2.11.1",
+    ],
+    "rows": [
+        {
+            "name": "torchaudio",
+            "version": "2.11.0",
+            "torch": ">=2.11.0",
+            "cuda": "release",
+            "built_with": "2.11.0",
+            "unlabelled": {**dict.fromkeys(ON_LINUX, "cu130"), "windows-x86_64": "cpu"},
+            "released": "2026-03-23",
+            "status": "verified",
+            "source": "its METADATA asks for no torch; at import it compares CUDA 13.0 with 13.2",
+        },
+        {
+            "name": "torchaudio",
+            "version": "2.11.1",
+            "torch": ">=2.11.0",
+            "declares": "torch>=2.11",
+            "cuda": "major",
+            "released": "2026-10-28",
+            "status": "sourced",
+            "source": "release notes; no index was read: which backends have it is not known",
+        },
+        {
+            "name": "torchvision",
+            "version": "0.29.1",
+            "torch": ">=2.14.0",
+            "declares": "torch>=2.14.0",
+            "cuda": "major",
+            "built_with": "2.14.1",
+            "unlabelled": {"linux-x86_64": "cu130"},
+            "status": "verified",
+            "source": "its METADATA; torchvision/extension.py compares CUDA's major",
+        },
+        {
+            "name": "torchvision",
+            "version": "0.29.2",
+            "torch": ">=2.14.0",
+            "declares": "torch>=2.14.0",
+            "cuda": "major",
+            "built_with": "2.15.0",
+            "unlabelled": {**dict.fromkeys(ON_LINUX, "cu132"), "windows-x86_64": "cpu"},
+            "released": "2026-10-28",
+            "status": "verified",
+            "source": "its METADATA; torchvision/extension.py compares CUDA's major",
+        },
+    ],
+}
+"""Companions on torch's stable ABI: they serve later torch too."""
+
 CONDA_FORGE_126 = "5.0 6.0 7.0 7.5 8.0 8.6 9.0"
 """conda-forge's CUDA 12.6 builds (torch 2.5 and 2.6): inferred from the 12.8/12.9 list."""
 
@@ -160,6 +220,7 @@ def catalog_of(facts: Facts) -> Row:
             ],
         ),
         "first_drivers": FIRST_DRIVERS,
+        "companions": COMPANIONS,
         "gpus": _group(
             facts,
             "capability sourced; clocks and memory from a database",

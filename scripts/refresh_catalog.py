@@ -8,7 +8,9 @@
 The base is the catalog in the repository. With `--facts` it is made anew from the document
 (see `catalog_facts.py`); without, the torch index is asked which wheels it has, and builds that
 the catalog lacks are added with the kernels of the newest release of the same backend, marked
-`inferred` until somebody reads the wheel. An index that cannot be reached changes nothing.
+`inferred` until somebody reads the wheel; and what the METADATA of the newest torchvision and
+torchaudio declares is read there (`refresh_companions.py`). An index that cannot be reached
+changes nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from catalog_facts import catalog_of
+from refresh_companions import with_companions
 
 from gpusetup.model import Capability, TorchBuild, parsed
 
@@ -110,6 +113,8 @@ def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
             if build is not None:
                 add(document, build)
                 document["as_of"] = datetime.date.today().isoformat()
+    if with_companions(document, root, backends_to_ask(catalog)):
+        document["companions"]["as_of"] = datetime.date.today().isoformat()
     return document
 
 

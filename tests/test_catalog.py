@@ -9,6 +9,7 @@ import pytest
 from described_machines import machine
 
 from gpusetup.catalog import with_catalog
+from gpusetup.catalog_companions import Name, serves_backend, serves_torch
 from gpusetup.catalog_file import DATA, load_catalog, read_catalog
 from gpusetup.errors import BadInput
 from gpusetup.gpus import gpu_described
@@ -21,7 +22,7 @@ DOCUMENT = json.loads(DATA.read_text(encoding="utf-8"))
 
 def test_every_group_of_rows_has_its_date_its_certainty_and_its_sources() -> None:
     groups = [group for group in DOCUMENT.values() if isinstance(group, dict)]
-    assert len(groups) == 10
+    assert len(groups) == 11
     for group in groups:
         assert re.fullmatch(r"\d{4}-\d\d-\d\d", group["as_of"])
         assert group["certainty"] and group["source"] and group["rows"]
@@ -60,11 +61,74 @@ def test_releases_run_from_1_13_to_2_15_and_each_has_a_cpu_build_everywhere() ->
 
 def test_companions_end_and_become_a_range() -> None:
     assert [r.torch for r in CATALOG.releases if r.torchaudio][-1] == "2.11.0"
-    assert CATALOG.torchvision_fits("0.20.1+cpu", "2.5.1+cu124") is True
-    assert CATALOG.torchvision_fits("0.20.1", "2.6.0") is False
-    assert CATALOG.torchvision_fits("0.29.2", "2.14.1") is True
-    assert CATALOG.torchvision_fits("0.29.2", "2.13.0") is False
-    assert CATALOG.torchvision_fits("0.1", "2.13.0") is None
+    assert serves_torch(CATALOG, "torchvision", "0.20.1+cpu", "2.5.1+cu124") is True
+    assert serves_torch(CATALOG, "torchvision", "0.20.1", "2.6.0") is False
+    assert serves_torch(CATALOG, "torchvision", "0.29.2", "2.14.1") is True
+    assert serves_torch(CATALOG, "torchvision", "0.29.2", "2.13.0") is False
+    assert serves_torch(CATALOG, "torchvision", "0.1", "2.13.0") is None
+
+
+@pytest.mark.parametrize(
+    ("version", "torch", "serves"),
+    [
+        ("2.11.0", "2.11.0", True),
+        ("2.11.0+cu130", "2.15.0+cu130", True),
+        ("2.11.1", "2.14.1", True),
+        ("2.11.0", "2.10.0", False),
+        ("2.10.0", "2.13.0", False),
+        ("2.5.0", "2.5.1", True),
+        ("99.0", "2.15.0", None),
+    ],
+)
+def test_torchaudio_serves_its_torch_and_from_2_11_every_later_one(
+    version: str, torch: str, serves: bool | None
+) -> None:
+    assert serves_torch(CATALOG, "torchaudio", version, torch) is serves
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "backend", "platform", "serves"),
+    [
+        ("torchaudio", "2.11.1+cu130", "cu132", None, True),
+        ("torchaudio", "2.11.1+cu129", "cu130", None, False),
+        ("torchaudio", "2.11.0+cu130", "cu132", None, False),
+        ("torchaudio", "2.11.0+cu130", "cu130", None, True),
+        ("torchaudio", "2.11.0", "cu126", "linux-x86_64", False),
+        ("torchaudio", "2.11.0", "cu130", "linux-aarch64", True),
+        ("torchaudio", "2.11.0", "cu130", "windows-x86_64", None),
+        ("torchaudio", "2.11.0", "cu126", None, None),
+        ("torchvision", "0.29.2+cu130", "cu132", None, True),
+        ("torchvision", "0.29.2", "cu126", "linux-x86_64", False),
+        ("torchvision", "0.20.1+cu121", "cu124", None, False),
+        ("torchvision", "0.29.2+cpu", "cu130", None, False),
+        ("torchaudio", "2.9.0+rocm6.4", "rocm6.4", None, True),
+        ("torchaudio", "2.9.0+git1234", "cu130", None, None),
+    ],
+)
+def test_a_companions_cuda_is_judged_as_it_judges_it_itself(
+    name: Name, version: str, backend: str, platform: str | None, serves: bool | None
+) -> None:
+    assert serves_backend(CATALOG, name, version, backend, platform) is serves
+
+
+def test_a_later_torch_gets_the_torchaudio_that_its_index_has() -> None:
+    def beside(torch: str, backend: str, family: str = "linux", on: str = "x86_64") -> str | None:
+        row = CATALOG.row_of(torch, backend, family, on)
+        assert row is not None
+        return row.torchaudio
+
+    assert beside("2.15.0", "cu130") == beside("2.13.0", "cu129") == "2.11.0"
+    assert beside("2.14.1", "cu126", "windows") == beside("2.15.0", "cpu") == "2.11.0"
+    assert beside("2.15.0", "cu132") is None
+    assert beside("2.10.0", "cu130") == "2.10.0"
+
+
+def test_rows_of_companions_agree_with_their_releases() -> None:
+    for row in CATALOG.companions:
+        if row.name == "torchvision":
+            release = next(r for r in CATALOG.releases if r.torchvision == row.version)
+            assert release.torchvision_needs == row.torch and release.torch == row.built_with
+        assert row.status == "verified" or row.built_with is None, row
 
 
 @pytest.mark.parametrize(

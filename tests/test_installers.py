@@ -62,11 +62,16 @@ def test_a_mirror_replaces_the_root_and_a_wheelhouse_every_index() -> None:
         assert "--no-index --find-links /wheels" in line and "://" not in line
 
 
-def test_a_companion_that_was_never_released_is_left_out() -> None:
-    assert pins(resolution(T4).build, FAMILY) == (  # type: ignore[arg-type]
-        "torch==2.15.0+cu130",
-        "torchvision==0.29.2+cu130",
+def test_a_companion_that_no_index_is_known_to_have_is_left_out() -> None:
+    newest = resolution(machine("T4", driver="595.58.03")).build
+    assert pins(newest, FAMILY) == (  # type: ignore[arg-type]
+        "torch==2.15.0+cu132",
+        "torchvision==0.29.2+cu132",
     )
+
+
+def test_a_torchaudio_on_the_stable_abi_follows_a_later_torch() -> None:
+    assert pins(resolution(T4).build, FAMILY)[-1] == "torchaudio==2.11.0+cu130"  # type: ignore[arg-type]
 
 
 def test_wheels_without_a_label_are_pinned_without_one_and_reinstalled() -> None:

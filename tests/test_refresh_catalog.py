@@ -73,3 +73,30 @@ def test_an_index_that_cannot_be_asked_changes_nothing(tmp_path: Path) -> None:
     done = refresh("--index-root", "http://127.0.0.1:9", home=tmp_path)
     assert done.returncode == 0 and done.stdout == ""
     assert "not asked: http://127.0.0.1:9/cpu/torch/" in done.stderr
+
+
+@pytest.mark.parametrize("beside", (True, False))
+def test_what_a_companion_declares_is_read_from_its_wheel_on_the_index(
+    beside: bool, tmp_path: Path
+) -> None:
+    tag = "py3-none-manylinux_2_28_x86_64"
+    asked = {"2.11.1+cu132": ["torch>=2.11"], "2.12.0+cu132": ["torch>=2.14"]}
+    with index_server(tmp_path / "index") as index:
+        index.metadata = beside
+        for version, asks in asked.items():
+            wheel = build_wheel(tmp_path / "w", "torchaudio", version, tag=tag, requires=asks)
+            index.add("whl/cu132", wheel)
+        done = refresh("--index-root", index.index_root, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = [line for line in done.stdout.splitlines() if '"version": "2.12.0"' in line]
+    assert '"torch": ">=2.14"' in row and '"declares": "torch>=2.14"' in row
+    assert '"seen": {"linux-x86_64": "cu132"}' in row and '"inferred"' in row
+
+
+def test_a_companion_seen_on_an_index_is_prescribed_there(script) -> None:  # type: ignore[no-untyped-def]
+    document = json.loads(DATA.read_text(encoding="utf-8"))
+    row = next(r for r in document["companions"]["rows"] if r["version"] == "2.11.1")
+    row["seen"] = {"linux-x86_64": "cu130 cu132"}
+    catalog = read_catalog(script.written(document).encode())
+    build = catalog.row_of("2.15.0", "cu132", "linux", "x86_64")
+    assert build is not None and build.torchaudio == "2.11.1"

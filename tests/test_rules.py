@@ -452,6 +452,30 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         ),
     ),
     (
+        "torchaudio-mismatch",
+        E,
+        changed(
+            torch={"version": "2.13.0+cu130", "cuda": "13.0", "backend": "cu130"},
+            packages=packages(("torchaudio", "2.10.0")),
+        ),
+        changed(
+            torch={"version": "2.13.0+cu130", "cuda": "13.0", "backend": "cu130"},
+            packages=packages(("torchaudio", "2.11.0+cu130")),
+        ),
+    ),
+    (
+        "torchaudio-mismatch",
+        E,
+        changed(
+            torch={"version": "2.13.0+cu132", "cuda": "13.2", "backend": "cu132"},
+            packages=packages(("torchaudio", "2.11.0+cu130")),
+        ),
+        changed(
+            torch={"version": "2.13.0+cu132", "cuda": "13.2", "backend": "cu132"},
+            packages=packages(("torchaudio", "2.11.1+cu130")),
+        ),
+    ),
+    (
         "ld-library-path-conflict",
         W,
         changed(events=event("foreign-library", folder="/usr/local/cuda/lib64")),
@@ -759,3 +783,26 @@ def test_every_cause_is_the_root_of_some_machine_or_text() -> None:
 def test_a_healthy_machine_has_no_finding_at_all() -> None:
     assert judged(HEALTHY).findings == ()
     assert judged(HEALTHY).cause == "ok"
+
+
+def test_a_torchaudio_that_no_index_has_for_this_cuda_brings_the_same_torch_of_another() -> None:
+    machine = changed(
+        torch={"version": "2.13.0+cu132", "cuda": "13.2", "backend": "cu132"},
+        packages=packages(("torchvision", "0.28.0+cu132"), ("torchaudio", "2.11.0+cu130")),
+    )
+    finding = next(f for f in judged(machine).findings if f.id == "torchaudio-mismatch")
+    assert "built for cu130, torch for cu132" in finding.title
+    assert finding.fix is not None
+    assert finding.fix.commands[0].endswith(
+        "/cu130 torch==2.13.0+cu130 torchvision==0.28.0+cu130 torchaudio==2.11.0+cu130"
+    )
+
+
+def test_an_unlabelled_torchaudio_of_the_default_index_is_of_cuda_13_0_on_linux() -> None:
+    machine = changed(
+        torch={"version": "2.13.0+cu126", "cuda": "12.6", "backend": "cu126"},
+        packages=packages(("torchaudio", "2.11.0")),
+    )
+    finding = next(f for f in judged(machine).findings if f.id == "torchaudio-mismatch")
+    assert "built for cu130, torch for cu126" in finding.title
+    assert finding.fix is not None and "torchaudio==2.11.0+cu126" in finding.fix.commands[0]

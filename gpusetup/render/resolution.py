@@ -40,7 +40,7 @@ def _answer(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
     if answer.index_url:
         yield _line("index", answer.index_url)
     yield _line("torchvision", answer.torchvision or "none for it")
-    yield _line("torchaudio", answer.torchaudio or "none was released for it")
+    yield _line("torchaudio", answer.torchaudio or "none is known for it")
     yield _line("Python", answer.python or "unknown")
     if answer.driver_floor:
         yield _line("driver", f"{_driver(snapshot)}; {answer.driver_floor} or newer is needed")

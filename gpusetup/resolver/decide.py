@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpusetup.catalog import Catalog, Same, cuda_of, index_url
+from gpusetup.catalog_companions import beside
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.kernels import served_by
 from gpusetup.model import (
@@ -235,7 +236,9 @@ def _elsewhere(situation: Situation, catalog: Catalog, *, any_here: bool) -> Ite
 
 
 def _with_companions(build: TorchBuild, snapshot: Snapshot, catalog: Catalog) -> TorchBuild:
-    """The build without a torchvision that refuses this very Python (3.14.1)."""
+    """The build without what refuses this very Python: a torchvision (3.14.1), a torchaudio."""
+    audio = beside(catalog, "torchaudio", build, python_tag(snapshot))
+    build = replace(build, torchaudio=audio)
     row = catalog.release_of(build.torch)
     excluded = row.torchvision_excludes if row else None
     if excluded is None or excluded != snapshot.python.version:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.catalog import Catalog
-from gpusetup.model import Resolution, Snapshot, parsed
+from gpusetup.model import Resolution, Snapshot, TorchBuild, parsed
 from gpusetup.resolver.choice import best_build
 from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation, is_allowed
 from gpusetup.value import replace
@@ -169,6 +169,29 @@ def torchvision_left_out(
     )
 
 
+def torchaudio_left_out(
+    found: Resolution, _: Situation, snapshot: Snapshot, catalog: Catalog
+) -> str | None:
+    """An installed torchaudio that cannot follow: no index is known to have one for this build."""
+    here = any(package.name == "torchaudio" for package in snapshot.packages or ())
+    build = found.build
+    if build is None or build.torchaudio or not here:
+        return None
+    others = sorted({b.backend for b in catalog.builds if _has_torchaudio(b, build)})
+    way = f": it is known for {', '.join(others)} (`--backend`)" if others else ""
+    return f"no torchaudio is known for torch {build.torch} {build.backend}{way}"
+
+
+def _has_torchaudio(other: TorchBuild, build: TorchBuild) -> bool:
+    same = (other.torch, other.os, other.machine, other.channel) == (
+        build.torch,
+        build.os,
+        build.machine,
+        build.channel,
+    )
+    return same and other.torchaudio is not None and other.cuda is not None
+
+
 def other_vendor(
     _: Resolution, situation: Situation, snapshot: Snapshot, __: Catalog
 ) -> str | None:
@@ -224,6 +247,7 @@ NOTES: tuple[Note, ...] = (
     guessed,
     jetson,
     torchvision_left_out,
+    torchaudio_left_out,
     other_vendor,
     conda_instead,
     conda_older,

@@ -1,0 +1,144 @@
+"""What the live index says of torchvision and torchaudio: which backends list them, and what the
+METADATA of each wheel declares of torch."""
+
+from __future__ import annotations
+
+import email
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import requests
+from packaging.requirements import InvalidRequirement, Requirement
+
+from gpusetup.errors import Blocked
+from gpusetup.install.index import IndexPage, ask_index
+from gpusetup.install.ranged import RangedFile, metadata_in
+from gpusetup.install.wheels import Wheel, parsed_name
+from gpusetup.model import parsed
+
+Row = dict[str, Any]
+NAMES = ("torchvision", "torchaudio")
+SECONDS = 20.0
+PARTIAL_CONTENT = 206
+PLATFORMS = {
+    "manylinux": "linux",
+    "linux": "linux",
+    "win": "windows",
+    "macosx": "macos",
+}
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def with_companions(document: dict[str, Any], root: str, backends: Iterable[str]) -> bool:
+    """Put what the indexes say into the rows of companions; whether anything changed."""
+    rows = document["companions"]["rows"]
+    before = repr(rows)
+    for backend in backends:
+        for name in NAMES:
+            page = _page(root, backend, name)
+            for wheel in _newest(page.files if page else ()):
+                _note(rows, name, backend, wheel)
+    return repr(rows) != before
+
+
+def _page(root: str, backend: str, name: str) -> IndexPage | None:
+    try:
+        return ask_index(root, backend, name)
+    except Blocked as problem:
+        print(f"not asked: {problem.message}", file=sys.stderr)
+        return None
+
+
+def _newest(wheels: Iterable[Wheel]) -> list[Wheel]:
+    """The wheels of the newest final release."""
+    final = [w for w in wheels if not parsed(w.version).is_prerelease]
+    newest = max((parsed(w.version).release for w in final), default=())
+    return [w for w in final if parsed(w.version).release == newest]
+
+
+def _note(rows: list[Row], name: str, backend: str, wheel: Wheel) -> None:
+    """One wheel: the row of its release, made where it is new, says where it was seen."""
+    public = wheel.version.partition("+")[0]
+    row = next((r for r in rows if (r["name"], r["version"]) == (name, public)), None)
+    if row is None or "declares" not in row:
+        declared = declared_torch(read_metadata(wheel))
+        if declared is None:
+            return
+        row = row or _new_row(rows, name, public, declared)
+        if row is None:
+            return
+        row["declares"] = declared
+    for platform in platforms_of(wheel):
+        here = set(row.setdefault("seen", {}).get(platform, "").split())
+        row["seen"][platform] = " ".join(sorted(here | {backend}))
+
+
+def _new_row(rows: list[Row], name: str, public: str, declared: str) -> Row | None:
+    """A row for a release that serves more than one torch; None for one that is pinned."""
+    spec = declared.removeprefix("torch")
+    if not spec or spec.startswith("=="):
+        return None
+    like = next((r for r in reversed(rows) if r["name"] == name), {"cuda": "label"})
+    row = {"name": name, "version": public, "torch": spec, "cuda": like["cuda"]}
+    row |= {"status": "inferred", "source": "its METADATA on the index; CUDA as the row before"}
+    rows.append(row)
+    return row
+
+
+def declared_torch(metadata: str | None) -> str | None:
+    """What a wheel asks of torch: `torch>=2.11`, "" for nothing; None where it was not read.
+
+    >>> declared_torch("Name: a\\nRequires-Dist: torch (>=2.14.0)\\n\\n")
+    'torch>=2.14.0'
+    """
+    if metadata is None:
+        return None
+    for text in email.message_from_string(metadata).get_all("Requires-Dist", []):
+        try:
+            asked = Requirement(text)
+        except InvalidRequirement:
+            continue
+        if asked.name == "torch":
+            return f"torch{asked.specifier}"
+    return ""
+
+
+def read_metadata(wheel: Wheel) -> str | None:
+    """The METADATA of a wheel from beside it, else from inside it by a few ranged requests."""
+    try:
+        if wheel.metadata_url:
+            answer = requests.get(wheel.metadata_url, timeout=SECONDS)
+            if answer.ok:
+                return answer.text
+        file = RangedFile.opened(lambda part: _part(wheel.url, part))
+        return metadata_in(file) if file else None
+    except (requests.RequestException, OSError, ValueError, StopIteration) as problem:
+        print(f"METADATA of {wheel.filename} was not read: {problem}", file=sys.stderr)
+        return None
+
+
+def _part(url: str, part: str) -> tuple[bytes, int] | None:
+    answer = requests.get(url, headers={"Range": f"bytes={part}"}, timeout=SECONDS)
+    total = answer.headers.get("Content-Range", "").rpartition("/")[2]
+    if answer.status_code != PARTIAL_CONTENT or not total.isdigit():
+        return None
+    return answer.content, int(total)
+
+
+def platforms_of(wheel: Wheel) -> set[str]:
+    """The platforms of a wheel in the catalog's words: `linux-x86_64`."""
+    named = parsed_name(wheel.filename)
+    found = set()
+    for tag in named[2] if named else ():
+        family = next(
+            (ours for start, ours in PLATFORMS.items() if tag.platform.startswith(start)), ""
+        )
+        machine = next((m for m in _machines() if tag.platform.endswith(m)), "")
+        if family and machine:
+            found.add(f"{family}-{MACHINES.get(machine, machine)}")
+    return found
+
+
+def _machines() -> Mapping[str, None]:
+    return dict.fromkeys(("x86_64", "aarch64", *MACHINES))
