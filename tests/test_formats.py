@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import rattler
 import yaml
@@ -143,17 +144,94 @@ def test_the_project_is_toml_whose_index_serves_the_family_alone(name: str) -> N
     assert project["tool"]["uv"]["sources"] == {n: {"index": index["name"]} for n in names}
 
 
+TEXT = {"type": "string", "minLength": 1}
+PLATFORM = {"enum": ["linux-64", "linux-aarch64", "win-64", "osx-arm64", "osx-64"]}
+PIXI_FORM = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["workspace", "dependencies", "pypi-dependencies"],
+    "properties": {
+        "workspace": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["name", "channels", "platforms", "requires-pixi"],
+            "properties": {
+                "name": TEXT,
+                "channels": {"type": "array", "items": TEXT, "minItems": 1},
+                "requires-pixi": TEXT,
+                "platforms": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": {
+                        "anyOf": [
+                            PLATFORM,
+                            {
+                                "type": "object",
+                                "additionalProperties": False,
+                                "required": ["platform", "cuda"],
+                                "properties": {"platform": PLATFORM, "cuda": TEXT},
+                            },
+                        ]
+                    },
+                },
+            },
+        },
+        "dependencies": {"type": "object", "additionalProperties": TEXT},
+        "pypi-dependencies": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["version", "index"],
+                "properties": {"version": TEXT, "index": TEXT},
+            },
+        },
+    },
+}
+"""The tables and keys that we write, as pixi 0.71's manifest has them (its documentation of
+2026-06: platforms are names or tables with `cuda`; `[system-requirements]` is deprecated)."""
+
+
+def pixi(name: str) -> dict[str, Any]:
+    return tomllib.loads(written("pixi", MACHINES[name]))
+
+
 @pytest.mark.parametrize("name", sorted(MACHINES))
-def test_the_pixi_file_is_toml_with_versions_that_its_parsers_read(name: str) -> None:
-    project = tomllib.loads(written("pixi", MACHINES[name]))
+def test_the_pixi_file_has_the_form_of_pixi_0_71(name: str) -> None:
+    project = pixi(name)
+    jsonschema.validate(project, PIXI_FORM)
+    assert rattler.VersionSpec(project["workspace"]["requires-pixi"]).matches(
+        rattler.Version("0.71.0")
+    )
+    assert not rattler.VersionSpec(project["workspace"]["requires-pixi"]).matches(
+        rattler.Version("0.70.2")
+    )
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_pixis_own_parsers_read_what_the_file_names(name: str) -> None:
+    project = pixi(name)
     (platform,) = project["workspace"]["platforms"]
-    assert platform in ("linux-64", "linux-aarch64", "win-64", "osx-arm64")
+    subdir, cuda = (
+        (platform, None) if isinstance(platform, str) else (platform["platform"], platform["cuda"])
+    )
+    assert str(rattler.Subdir(subdir)) == subdir
+    assert (cuda is None) == (name in ("mac", "none"))
+    if cuda:
+        given = rattler.VirtualPackageOverrides()
+        given.cuda = rattler.Override.string(cuda)
+        found = [p.into_generic() for p in rattler.VirtualPackage.detect(overrides=given)]
+        assert [str(p.version) for p in found if p.name.normalized == "__cuda"] == [cuda]
     rattler.MatchSpec(f"python {project['dependencies']['python']}")
     for package, row in project["pypi-dependencies"].items():
         Requirement(f"{package}{row['version']}")
         assert row["index"].startswith("https://download.pytorch.org/whl/")
-    if "system-requirements" in project:
-        rattler.Version(project["system-requirements"]["cuda"])
+
+
+def test_the_form_refuses_what_pixi_deprecates() -> None:
+    old = {**pixi("t4"), "system-requirements": {"cuda": "12"}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(old, PIXI_FORM)
 
 
 @pytest.mark.parametrize("torch", [None, "2.5.1", "2.3.1"])
@@ -174,12 +252,19 @@ def test_the_conda_environment_is_yaml_of_match_specs(name: str, torch: str | No
 def test_a_newer_cuda_than_the_drivers_own_is_no_system_requirement() -> None:
     project = tomllib.loads(written("pixi", machine("V100", driver="535.183.01", python="3.12")))
     assert project["pypi-dependencies"]["torch"]["version"] == "==2.14.1+cu126"
-    assert project["system-requirements"]["cuda"] == "12.6"
+    assert cuda_of(project) == "12.6"
     told = machine("V100", driver="535.183.01", python="3.12")
     from gpusetup.catalog import with_catalog
 
     filled = with_catalog(told, CATALOG)
-    assert tomllib.loads(written("pixi", filled))["system-requirements"]["cuda"] == "12.2"
+    assert cuda_of(tomllib.loads(written("pixi", filled))) == "12.2"
+
+
+def cuda_of(project: dict[str, Any]) -> str:
+    """What a pixi project asks of the machine."""
+    (platform,) = project["workspace"]["platforms"]
+    asked: str = platform["cuda"]
+    return asked
 
 
 @pytest.mark.parametrize("name", ["laptop", "t4", "grace", "none"])

@@ -28,6 +28,9 @@ PIXI_PLATFORMS = {
     ("macos", "x86_64"): "osx-64",
 }
 
+PIXI = "0.71"
+"""The first whose platforms carry what they need (released 2026-06-24)."""
+
 DEFAULT_PYTHON = "3.12"
 """What a file names where the machine's Python is unknown (it has wheels since torch 2.2)."""
 
@@ -89,26 +92,25 @@ def uv_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
 
 
 def pixi_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
-    """A `pixi.toml`: Python from conda-forge, torch's wheels from torch's own index."""
+    """A `pixi.toml`: Python from conda-forge, torch's wheels from torch's own index.
+
+    The CUDA that the machine must have stands with its platform, as pixi has it since 0.71 (its
+    `[system-requirements]` is deprecated); an older pixi says so by `requires-pixi`.
+    """
     build = chosen_build(resolution)
     python = _ordinary(_python(snapshot, build), "this file names Python by its version alone")
     rows = []
     for pin in pins(build, FAMILY):
         name, _, version = pin.partition("==")
         rows.append(f'{name} = {{ version = "=={version}", index = "{resolution.index_url}" }}')
-    cuda = (
-        ["", "[system-requirements]", f'cuda = "{_virtual_cuda(build, snapshot)}"']
-        if build.cuda
-        else []
-    )
     return "\n".join(
         (
             _head(resolution, snapshot),
             "[workspace]",
             'name = "torch-project"',
             'channels = ["conda-forge"]',
-            f'platforms = ["{PIXI_PLATFORMS[build.os, build.machine]}"]',
-            *cuda,
+            f'requires-pixi = ">={PIXI}"',
+            f"platforms = [{_pixi_platform(build, snapshot)}]",
             "",
             "[dependencies]",
             f'python = "{python}.*"',
@@ -208,6 +210,13 @@ def _marker(build: TorchBuild) -> str:
         ("macos", "aarch64"): "arm64",
     }.get((build.os, build.machine), build.machine)
     return f"sys_platform == '{system}' and platform_machine == '{machine}'"
+
+
+def _pixi_platform(build: TorchBuild, snapshot: Snapshot) -> str:
+    name = f'"{PIXI_PLATFORMS[build.os, build.machine]}"'
+    if not build.cuda:
+        return name
+    return f'{{ platform = {name}, cuda = "{_virtual_cuda(build, snapshot)}" }}'
 
 
 def _virtual_cuda(build: TorchBuild, snapshot: Snapshot) -> str:
