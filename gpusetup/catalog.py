@@ -69,6 +69,16 @@ class Retired(Value):
     minor: int | None = None
 
 
+class Dropped(Value):
+    """From which torch on a library that it carries leaves an architecture out, and which."""
+
+    architecture: str
+    major: int
+    from_torch: str
+    because: str
+    source: str
+
+
 class FirstDriver(Value):
     """The first driver that knows an architecture, or one product where a later one is needed.
 
@@ -99,6 +109,7 @@ class Catalog(Value):
     """Index labels that exist but are not fitted to NVIDIA GPUs: ROCm, XPU, older torch's."""
     retired: tuple[Retired, ...]
     first_drivers: tuple[FirstDriver, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
     companions: tuple[Companion, ...] = ()
     """Those that serve more than the torch that they were released with."""
 
@@ -152,6 +163,14 @@ class Catalog(Value):
         rows = (row for row in self.first_drivers if row.capability == gpu.compute_capability)
         known = (row.on(family) for row in rows if row.gpu is None or _names(row.gpu, gpu.name))
         return max(known, key=parsed, default=None)
+
+    def why_dropped(self, capability: Capability, torch_version: str) -> str | None:
+        """Why a torch does not serve a GPU, beyond the kernels of its own."""
+        public = parsed(torch_version.partition("+")[0])
+        for row in self.dropped:
+            if row.major == capability.major and public >= parsed(row.from_torch):
+                return row.because
+        return None
 
     def gpus_named(self, text: str) -> tuple[GpuRow, ...]:
         """The GPUs that a text names; UsageError with the nearest names when there is none."""

@@ -14,6 +14,7 @@ from gpusetup.catalog import (
     Branch,
     Catalog,
     Channel,
+    Dropped,
     FirstDriver,
     Floor,
     Release,
@@ -54,6 +55,7 @@ def read_catalog(raw: bytes) -> Catalog:
         },
         retired=document.retired.rows,
         first_drivers=document.first_drivers.rows,
+        dropped=document.dropped.rows,
         companions=document.companions.rows,
     )
     return _with_companions(replace(catalog, builds=_builds(document, catalog)))
@@ -139,6 +141,7 @@ class _Document(Value):
     branches: _Group[Branch]
     retired: _Group[Retired]
     first_drivers: _Group[FirstDriver]
+    dropped: _Group[Dropped]
     companions: _Group[Companion]
     gpus: _Group[GpuRow]
     gpu_names: _Group[_Names]

@@ -122,6 +122,24 @@ FIRST_DRIVERS: Row = {
 """The first driver of every architecture. A branch (`570`) counts on Windows too: its numbers run
 a little higher inside the same branch; an exact version has its Windows number beside it."""
 
+DROPPED: Row = {
+    "as_of": "2026-11-20",
+    "certainty": "sourced",
+    "source": [
+        "https://docs.nvidia.com/deeplearning/cudnn/backend/latest/reference/support-matrix.html",
+        "PyPI METADATA of torch 2.4.0: nvidia-cudnn-cu12==9.1.0.70; of 2.3.1: 8.9.2.26",
+    ],
+    "rows": [
+        {
+            "architecture": "Kepler",
+            "major": 3,
+            "from_torch": "2.4.0",
+            "because": "torch 2.4 and later carry cuDNN 9, which has no kernels for Kepler",
+            "source": "cuDNN's support matrix begins with Maxwell (5.0) from 9.0 on",
+        }
+    ],
+}
+
 ON_LINUX = ("linux-x86_64", "linux-aarch64")
 COMPANIONS: Row = {
     "as_of": "2026-11-20",
@@ -220,6 +238,7 @@ def catalog_of(facts: Facts) -> Row:
             ],
         ),
         "first_drivers": FIRST_DRIVERS,
+        "dropped": DROPPED,
         "companions": COMPANIONS,
         "gpus": _group(
             facts,

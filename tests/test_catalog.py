@@ -22,7 +22,7 @@ DOCUMENT = json.loads(DATA.read_text(encoding="utf-8"))
 
 def test_every_group_of_rows_has_its_date_its_certainty_and_its_sources() -> None:
     groups = [group for group in DOCUMENT.values() if isinstance(group, dict)]
-    assert len(groups) == 11
+    assert len(groups) == 12
     for group in groups:
         assert re.fullmatch(r"\d{4}-\d\d-\d\d", group["as_of"])
         assert group["certainty"] and group["source"] and group["rows"]

@@ -575,3 +575,14 @@ def test_a_gpu_on_the_bus_that_the_driver_does_not_list_is_judged_by_its_name() 
 def test_the_driver_of_an_unknown_host_is_named_for_the_gpu_too() -> None:
     found = resolve(machine("B200", driver=None), Request(torch="2.9.1"), CATALOG)
     assert any("570.133.20 or newer" in note for note in found.notes)
+
+
+def test_kepler_ends_with_torch_2_3_because_of_the_cudnn_of_the_next() -> None:
+    found = resolve(machine("Tesla K80", driver="470.256.02"), ANY, CATALOG)
+    assert found.build is not None
+    assert (found.build.torch, found.build.backend) == ("2.3.1", "cu118")
+    said = "carry cuDNN 9, which has no kernels for Kepler"
+    assert said in reasons(found, "2.4.0")["cu118"]
+    assert said not in reasons(found, "2.3.1")["cu121"]
+    pascal = resolve(machine("GTX 1080 Ti"), ANY, CATALOG)
+    assert all("Kepler" not in r.reason for r in pascal.rejections)

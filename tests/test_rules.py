@@ -806,3 +806,14 @@ def test_an_unlabelled_torchaudio_of_the_default_index_is_of_cuda_13_0_on_linux(
     finding = next(f for f in judged(machine).findings if f.id == "torchaudio-mismatch")
     assert "built for cu130, torch for cu126" in finding.title
     assert finding.fix is not None and "torchaudio==2.11.0+cu126" in finding.fix.commands[0]
+
+
+def test_a_kepler_beside_a_later_torch_is_told_of_cudnn() -> None:
+    machine = changed(
+        gpus=(replace(HEALTHY.gpus[0], name="Tesla K80", compute_capability=Capability(3, 7)),),  # type: ignore[index]
+        driver={"version": "470.256.02", "cuda": "11.4"},
+        torch={"version": "2.5.1+cu118", "cuda": "11.8", "backend": "cu118", "kernels": None},
+    )
+    finding = next(f for f in judged(machine).findings if f.id == "arch-too-old-for-wheel")
+    assert "carry cuDNN 9, which has no kernels for Kepler" in finding.detail
+    assert finding.fix is not None and "torch 2.3.1 from cu118" in finding.fix.text

@@ -6,7 +6,7 @@ All of them hold jointly. A reason names what the build needs and what was found
 from __future__ import annotations
 
 from gpusetup.kernels import release, served_by
-from gpusetup.model import TorchBuild
+from gpusetup.model import Gpu, TorchBuild
 from gpusetup.resolver.situation import Situation, is_allowed, version
 
 
@@ -102,7 +102,17 @@ def covers_every_gpu(build: TorchBuild, situation: Situation) -> str | None:
     if not missed:
         return None
     has = " ".join((*build.kernels, *build.ptx))
-    return f"has no kernel for {', '.join(missed)}: it carries {has}"
+    also = _why_dropped(build, tuple(missed.values()), situation)
+    return f"has no kernel for {', '.join(missed)}: it carries {has}{also}"
+
+
+def _why_dropped(build: TorchBuild, gpus: tuple[Gpu, ...], situation: Situation) -> str:
+    """What a library beside torch leaves out, where that is known."""
+    majors = {gpu.compute_capability.major for gpu in gpus if gpu.compute_capability}
+    for row in situation.dropped:
+        if row.major in majors and version(build.torch) >= version(row.from_torch):
+            return f" ({row.because})"
+    return ""
 
 
 ASKED = (is_asked_torch, is_asked_backend)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.catalog import Catalog, Channel
+from gpusetup.catalog import Catalog, Channel, Dropped
 from gpusetup.errors import UsageError
 from gpusetup.gpus import l4t_of, one_capability, rows_or_none
 from gpusetup.model import Gpu, Request, Snapshot, parsed, visible_gpus
@@ -46,6 +46,8 @@ class Situation(Value):
     gpus: tuple[Gpu, ...]
     first_drivers: tuple[tuple[str, str], ...]
     """GPUs that no driver listed, and the first driver that knows each: `("RTX 5090", "570")`."""
+    dropped: tuple[Dropped, ...]
+    """What libraries of later torch leave out, of the architectures that are here."""
     presence: Literal["some", "none", "unknown"]
     """Whether there is an NVIDIA GPU; `none` only where a source said so."""
     torch: SpecifierSet | None
@@ -77,6 +79,7 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
         or snapshot.os.jetson is not None,
         gpus=gpus,
         first_drivers=first_drivers(snapshot, catalog),
+        dropped=_dropped(gpus, catalog),
         presence=_presence(snapshot, gpus),
         torch=torch,
         torch_text=request.torch,
@@ -120,6 +123,11 @@ def first_drivers(snapshot: Snapshot, catalog: Catalog) -> tuple[tuple[str, str]
     family = "windows" if snapshot.os.wsl else snapshot.os.family or "linux"
     found = ((gpu.name, catalog.first_driver(gpu, family)) for gpu in _unlisted(snapshot, catalog))
     return tuple(dict.fromkeys((name, first) for name, first in found if first))
+
+
+def _dropped(gpus: tuple[Gpu, ...], catalog: Catalog) -> tuple[Dropped, ...]:
+    majors = {gpu.compute_capability.major for gpu in gpus if gpu.compute_capability}
+    return tuple(row for row in catalog.dropped if row.major in majors)
 
 
 def _unlisted(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:

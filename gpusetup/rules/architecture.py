@@ -32,6 +32,7 @@ from gpusetup.rules.case import (
     told,
 )
 from gpusetup.rules.torch_build import version_evidence
+from gpusetup.rules.wording import sentence
 
 
 def arch_not_in_wheel(case: Case) -> Iterator[Finding]:
@@ -120,14 +121,18 @@ def _unserved(case: Case, id: str, concerned: tuple[Gpu, ...]) -> Finding:
         f"torch {torch.version or 'here'} has no kernels for {names} ({capability.sm}): the GPU is "
         f"{side} than what it was built for",
         detail="What works on a CPU fails on the GPU with `no kernel image is available for "
-        "execution "
-        "on the device`.",
+        f"execution on the device`.{_and_dropped(case, capability)}",
         evidence=(
             shown(case, "torch.kernels", f"kernels: {' '.join(torch.kernels or ())}"),
             shown(case, "gpus", f"{gpu.name}: compute capability {capability}"),
         ),
         fix=_other_wheel(case),
     )
+
+
+def _and_dropped(case: Case, capability: Capability) -> str:
+    because = case.catalog.why_dropped(capability, case.snapshot.torch.version or "0")
+    return f" {sentence(because)}." if because else ""
 
 
 TORCH_ITSELF = ("torch", "aten", "c10", "functorch")
