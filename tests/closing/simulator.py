@@ -1,0 +1,226 @@
+"""What typed commands leave behind: `paste(world, commands)`, as one block in one shell.
+
+A command that this file does not know is refused by its name: the test that pastes it fails.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath, PureWindowsPath
+
+from closing import drivers, surroundings
+from closing.condas import conda
+from closing.own import gpusetup
+from closing.pips import pip_or_uv
+from closing.seen import answering
+from closing.shells import Refused, Typed, read_line
+from closing.world import World
+from gpusetup.value import replace
+
+Effect = Callable[[World, Typed], World]
+
+
+def paste(world: World, commands: Sequence[str]) -> World:
+    """The world after a block of commands; Refused by the first that fails."""
+    for line in commands:
+        for typed in read_line(line, world.os.family):
+            try:
+                world = typed_in(world, typed)
+            except Refused as problem:
+                raise Refused(f"`{line}`: {problem}") from problem
+    return world
+
+
+LOOKS = ("nvidia-smi", "ldconfig", "ls", "dmesg", "grep", "journalctl", "lspci", "findstr",
+         "nvidia-bug-report.sh")  # fmt: skip
+CHANGES = ("--gpu-reset", "-mig", "mig", "-c", "-pl", "-pm")
+
+
+def acts(command: str) -> bool:
+    """Whether a command changes anything, rather than showing it.
+
+    >>> acts("sudo dmesg | grep -i nvrm"), acts("sudo nvidia-smi -i 0 -c DEFAULT")
+    (False, True)
+    """
+    words = command.removeprefix("sudo ").split()
+    looks = words[0] in LOOKS and (words[0] != "ldconfig" or "-p" in words)
+    return not looks or bool(set(words) & set(CHANGES))
+
+
+def typed_in(world: World, typed: Typed) -> World:
+    words = typed.words
+    if words[0] == "sudo":
+        words = words[2:] if words[1] in ("-E", "-H") else words[1:]
+    if world.os.family == "windows" and words[0].startswith("$env:"):
+        if len(words) != 3 or words[1] != "=":
+            raise Refused(f"no assignment: {' '.join(words)}")
+        return surroundings.set_variable(world, words[0].removeprefix("$env:"), words[2])
+    program = _program(words[0], world)
+    effect = EFFECTS.get(program)
+    if effect is None:
+        raise Refused(f"the simulator does not know {program}")
+    return effect(world, Typed((program, *words[1:]), typed.piped_from))
+
+
+def _program(word: str, world: World) -> str:
+    path = PureWindowsPath(word) if world.os.family == "windows" else PurePosixPath(word)
+    name = path.name.removesuffix(".exe")
+    if re.fullmatch(r"(?:python|py)(?:3(?:\.\d+)?)?", name):
+        own = world.snapshot.python.executable
+        if path.parent != type(path)(".") and word != own:
+            raise Refused(f"{word} is not the interpreter {own}")
+        return "python"
+    return name
+
+
+# --- the programs -------------------------------------------------------------------------------
+
+
+def nothing(world: World, typed: Typed) -> World:
+    """A program that only shows something, or whose effect no snapshot shows."""
+    return world
+
+
+def python(world: World, typed: Typed) -> World:
+    words = typed.words[1:]
+    if words[:2] == ("-m", "pip") and len(words) > 2:
+        return pip_or_uv(world, "pip", words[2], words[3:])
+    if words[:2] == ("-m", "venv"):
+        return surroundings.new_environment(world, words[-1], None, by="venv")
+    if words[:1] == ("-c",):
+        return world
+    raise Refused(f"the simulator does not know python {' '.join(words[:2])}")
+
+
+def pip(world: World, typed: Typed) -> World:
+    return pip_or_uv(world, "pip", typed.words[1], typed.words[2:])
+
+
+def uv(world: World, typed: Typed) -> World:
+    words = typed.words[1:]
+    if words[:1] == ("pip",) and len(words) > 1:
+        _same_target(world, words)
+        return pip_or_uv(world, "uv", words[1], words[2:])
+    if words[:1] == ("venv",):
+        place = words.index("--python") + 1 if "--python" in words else 0
+        named = [w for n, w in enumerate(words[1:], 1) if not w.startswith("-") and n != place]
+        version = words[place] if place else None
+        folder = named[0] if named else ".venv"
+        return surroundings.new_environment(world, folder, version, by="uv")
+    if words[:2] == ("cache", "clean"):
+        roomy = tuple(replace(d, free_bytes=64 << 30) for d in world.snapshot.disks)
+        return world.showing(disks=roomy)
+    raise Refused(f"the simulator does not know uv {' '.join(words[:2])}")
+
+
+def _same_target(world: World, words: Sequence[str]) -> None:
+    if "--python" in words and words[words.index("--python") + 1] not in (
+        world.snapshot.python.executable,
+        world.snapshot.python.prefix,
+    ):
+        raise Refused(f"{words[words.index('--python') + 1]} is not the judged interpreter")
+
+
+def conda_or_mamba(world: World, typed: Typed) -> World:
+    return conda(world, typed.words[1], typed.words[2:])
+
+
+def system_packages(world: World, typed: Typed) -> World:
+    return drivers.package_tool(world, typed.words[0], typed.words[1:])
+
+
+def export(world: World, typed: Typed) -> World:
+    for word in typed.words[1:]:
+        name, _, value = word.partition("=")
+        old = world.snapshot.environment.get(name, "")
+        world = surroundings.set_variable(world, name, value.replace(f"${name}", old))
+    return world
+
+
+def unset(world: World, typed: Typed) -> World:
+    for name in typed.words[1:]:
+        world = surroundings.set_variable(world, name, None)
+    return world
+
+
+def remove_item(world: World, typed: Typed) -> World:
+    for word in typed.words[1:]:
+        if not word.lower().startswith("env:"):
+            return surroundings.deleted(world, typed.words[1:])
+        world = surroundings.set_variable(world, word[4:], None)
+    return world
+
+
+def nvidia_smi(world: World, typed: Typed) -> World:
+    words = typed.words[1:]
+    if "--gpu-reset" in words or "-r" in words:
+        return drivers.reset(world, words)
+    if "-mig" in words or "mig" in words:
+        return drivers.mig(world, words)
+    if "-c" in words:
+        return drivers.compute_mode(world, words)
+    return world
+
+
+def systemctl(world: World, typed: Typed) -> World:
+    if any("fabricmanager" in word for word in typed.words):
+        gpus = tuple(
+            replace(gpu, fabric_state="completed") if gpu.fabric_state else gpu
+            for gpu in world.snapshot.gpus or ()
+        )
+        return answering(world.having(fabric_down=False).showing(gpus=gpus))
+    if "reboot" in typed.words:
+        return drivers.reboot(world)
+    return world
+
+
+def tee(world: World, typed: Typed) -> World:
+    """What is written into a file under /etc: of interest is nouveau's blacklist."""
+    blacklist = any("blacklist nouveau" in word for word in typed.piped_from)
+    return world.having(nouveau_blacklisted=world.nouveau_blacklisted or blacklist)
+
+
+def containers(world: World, typed: Typed) -> World:
+    if typed.words[1] in ("run", "exec"):
+        return surroundings.container_run(world, typed.words[2:])
+    if typed.words[1] == "restart":
+        return surroundings.with_gpus(world)
+    raise Refused(f"the simulator does not know {' '.join(typed.words[:2])}")
+
+
+SHOW_ONLY = (
+    "ldconfig", "ls", "dmesg", "grep", "journalctl", "lspci", "nvidia-bug-report.sh", "findstr",
+    "echo", "printf", "cat", "uname", "which", "where", "Get-Command", "nvidia-ctk", "dkms",
+    "akmods", "update-initramfs", "dracut", "mkinitcpio", "ulimit", "source", "sleep", "modinfo",
+    "newgrp", "mkdir", "cd",
+)  # fmt: skip
+
+EFFECTS: dict[str, Effect] = {
+    **dict.fromkeys(SHOW_ONLY, nothing),
+    **dict.fromkeys(drivers.TOOLS, system_packages),
+    **dict.fromkeys(("conda", "mamba", "micromamba"), conda_or_mamba),
+    **dict.fromkeys(("docker", "podman", "apptainer", "singularity"), containers),
+    "python": python,
+    "pip": pip,
+    "uv": uv,
+    "gpusetup": lambda world, typed: gpusetup(world, typed.words[1:], typed_in),
+    "export": export,
+    "unset": unset,
+    "Remove-Item": remove_item,
+    "setx": lambda world, typed: surroundings.set_variable(world, *typed.words[1:3]),
+    "rm": lambda world, typed: surroundings.deleted(world, typed.words[1:]),
+    "mv": lambda world, typed: surroundings.deleted(world, typed.words[1:2]),
+    "nvidia-smi": nvidia_smi,
+    "systemctl": systemctl,
+    "tee": tee,
+    "reboot": lambda world, typed: drivers.reboot(world),
+    "modprobe": lambda world, typed: drivers.modprobe(world, typed.words[1:]),
+    "nvidia-modprobe": lambda world, typed: answering(drivers.with_uvm_node(world)),
+    "usermod": lambda world, typed: drivers.may_open(world),
+    "mokutil": lambda world, typed: world.having(
+        key_enrolled=world.key_enrolled or "--import" in typed.words
+    ),
+    "wsl": lambda world, typed: surroundings.wsl(world, typed.words[1:]),
+}
+"""Program -> what it leaves."""

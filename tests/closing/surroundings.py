@@ -1,0 +1,166 @@
+"""What stands around a process: variables of its shell, its container, WSL, its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from closing.seen import answering, importing, loaded
+from closing.shells import Refused
+from closing.world import DriverPackage, World
+from gpusetup.model import Conda, Container, DeviceNode, Os, Package, Python
+from gpusetup.value import replace
+
+HOST_DRIVER = DriverPackage(version="570.211.01", open=True, signed=True)
+"""The driver of a container's host that shows none."""
+
+
+def set_variable(world: World, name: str, value: str | None) -> World:
+    """A variable set, or forgotten where `value` is None, in the shell that runs programs next."""
+    environment = {k: v for k, v in world.snapshot.environment.items() if k != name}
+    if value is not None:
+        environment[name] = value
+    world = world.showing(environment=environment)
+    if name == "LD_LIBRARY_PATH":
+        world = _libraries_found(world, (value or "").split(":"))
+    if name in ("PYTHONPATH", "PYTHONNOUSERSITE"):
+        world = importing(world)
+    return answering(world)
+
+
+def _libraries_found(world: World, folders: Sequence[str]) -> World:
+    """The loader looks into these folders first: what was found in others is the system's now."""
+    machine = world.snapshot
+    compat, path = machine.container.cuda_compat_path, machine.driver.libcuda_path or ""
+    if compat and compat not in folders:
+        container = replace(machine.container, cuda_compat_path=None)
+        world = world.showing(container=container)
+    if path.startswith(("/usr/local", "/opt")) and path.rpartition("/")[0] not in folders:
+        world = with_own_libcuda(world)
+    return world.without_events("foreign-library", "library-conflict", "libcuda-stub")
+
+
+def with_own_libcuda(world: World) -> World:
+    """The driver's own libcuda is the first that is found."""
+    driver = world.snapshot.driver
+    own = f"/usr/lib/x86_64-linux-gnu/libcuda.so.{driver.library_version or driver.version}"
+    changed = world.having(stale_libcuda=None)
+    return changed.showing(driver=replace(driver, libcuda_path=own))
+
+
+def deleted(world: World, paths: Sequence[str]) -> World:
+    """`rm` or `mv` of files: a copy of libcuda that is gone is not found any more."""
+    stale = world.snapshot.driver.libcuda_path or ""
+    gone = [path for path in paths if not path.startswith("-")]
+    if any(stale == path or stale.startswith(path.rstrip("*/") or "?") for path in gone):
+        return answering(with_own_libcuda(world))
+    return world
+
+
+# --- containers ---------------------------------------------------------------------------------
+
+TAKES_NEXT = ("-e", "--env", "-v", "--gpus", "--device", "--name", "--shm-size", "--runtime")
+
+
+def container_run(world: World, words: Sequence[str]) -> World:
+    """The container started anew: the same image, with what its options give it."""
+    options, rest = _options(words)
+    if not rest:
+        raise Refused("docker run: no image")
+    if rest[0].startswith("ubuntu:"):
+        world = fresh_ubuntu(world)
+    if any(o.startswith("--shm-size") for o in options):
+        memory = replace(world.snapshot.memory, shm_total_bytes=8 << 30, shm_free_bytes=8 << 30)
+        world = world.showing(memory=memory)
+    gives = any(o.startswith(("--gpus", "--device=nvidia.com", "--nv")) for o in options)
+    return with_gpus(world) if gives else world
+
+
+def _options(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    options, rest = [], list(words)
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word in TAKES_NEXT and rest:
+            word = f"{word}={rest.pop(0)}"
+        options.append(word)
+    return options, rest
+
+
+def with_gpus(world: World) -> World:
+    """What the container toolkit mounts: the host's driver and its nodes."""
+    if not world.hardware:
+        raise Refused("docker: could not select device driver with capabilities: [[gpu]]")
+    environment = {
+        name: value
+        for name, value in world.snapshot.environment.items()
+        if name not in ("NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES")
+    }
+    container = replace(world.snapshot.container, nvidia_requested=True)
+    if container.kind in (None, "none"):
+        container = Container(kind="docker", nvidia_requested=True)
+    world = world.without_events("container-nvml-lost", "container-capability-missing")
+    world = world.showing(container=container, environment=environment)
+    return loaded(world, world.on_disk or HOST_DRIVER)
+
+
+def fresh_ubuntu(world: World) -> World:
+    """The image `ubuntu:24.04`: its own libc and its own, managed Python without pip."""
+    os = Os(family="linux", id="ubuntu", name="Ubuntu 24.04.3 LTS", version="24.04",
+            kernel=world.os.kernel, machine=world.os.machine, libc="glibc 2.39",
+            wsl=False)  # fmt: skip
+    python = Python(version="3.12.3", executable="/usr/bin/python3", prefix="/usr", bits=64,
+                    manager="system", externally_managed=True, has_pip=False,
+                    site_packages="/usr/lib/python3/dist-packages")  # fmt: skip
+    world = world.showing(os=os, python=python, packages=(), conda=Conda(), disks=())
+    return importing(world.showing(events=(), environment={"PATH": "/usr/bin"}))
+
+
+def wsl(world: World, words: Sequence[str]) -> World:
+    """`wsl --update`, `--shutdown`: Windows gives its driver to the machine that starts anew."""
+    if "--shutdown" not in words:
+        return world
+    world = world.without_events("wsl-driver", "child-failed", "no-nvidia-driver")
+    driver = replace(
+        world.snapshot.driver,
+        version=world.snapshot.driver.version or "581.80",
+        cuda=None,
+        library_version="580.95.05",
+        libcuda_path="/usr/lib/wsl/lib/libcuda.so.1",
+        library_found=True,
+        nvml_code=0,
+    )
+    bridge = DeviceNode(path="/dev/dxg", readable=True, writable=True)
+    return answering(world.showing(driver=driver, devices=(bridge,), gpus=world.hardware))
+
+
+# --- environments -------------------------------------------------------------------------------
+
+
+def new_environment(world: World, folder: str, version: str | None, *, by: str) -> World:
+    """An environment that nothing is in yet; from now on it is the target."""
+    python = world.snapshot.python
+    windows = world.os.family == "windows"
+    inner = "Scripts\\python.exe" if windows else "bin/python"
+    join = "\\" if windows else "/"
+    own = ".".join((python.version or "").split(".")[:2])
+    made = Python(
+        version=python.version if version in (None, own) else f"{version}.1",
+        executable=f"{folder}{join}{inner}",
+        prefix=folder,
+        manager="uv" if by == "uv" else "venv",
+        chosen_by=".venv",
+        bits=python.bits if version is None else 64,
+        free_threaded=bool(python.free_threaded) if version is None else version.endswith("t"),
+        externally_managed=False,
+        has_pip=by != "uv",
+        site_packages=f"{folder}{join}lib",
+        site_writable=True,
+    )
+    seed: tuple[Package, ...] = ()
+    environment = {
+        name: value
+        for name, value in world.snapshot.environment.items()
+        if name not in ("CONDA_PREFIX", "PYTHONPATH")
+    } | {"VIRTUAL_ENV": folder}
+    world = world.showing(python=made, packages=seed, environment=environment, conda=Conda())
+    of_packages = ("package-incomplete", "pip-leftover", "foreign-library", "install-unfinished")
+    return importing(world.without_events(*of_packages)).having(shells=(*world.shells, folder))

@@ -1,0 +1,121 @@
+"""The advice holds: pasted into a simulated machine, a fix ends its cause and leaves no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from closing.compose import machine
+from closing.faults import cpu_build
+from closing.rounds import OUTSIDE, Outcome, alternatives_hold, closing
+from closing.rows import HOSTS
+from closing.shells import Refused
+from closing.simulator import paste
+from closing.variants import variants
+from closing.world import World, world_of
+
+from gpusetup.catalog_file import load_catalog
+from gpusetup.snapshot import example_machines, load_snapshot, machine_named
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = sorted(path.parent for path in (ROOT / "tests" / "machines").glob("*/snapshot.json"))
+VARIANTS = dict(variants())
+LEAST_VARIANTS = 300
+
+
+OPEN = pytest.mark.xfail(strict=False, reason="some fixes do not close yet")
+
+
+@OPEN
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_the_fix_of_every_recorded_machine_closes(folder: Path) -> None:
+    assert complaints(world_of(load_snapshot(folder / "snapshot.json"))) == []
+
+
+@OPEN
+@pytest.mark.parametrize("name", example_machines())
+def test_the_fix_of_every_example_machine_closes(name: str) -> None:
+    assert complaints(world_of(machine_named(name))) == []
+
+
+@OPEN
+def test_the_fixes_of_all_composed_variants_close() -> None:
+    open_ones = {name: said for name, world in VARIANTS.items() if (said := complaints(world))}
+    print(f"{len(VARIANTS)} composed variants, {len(open_ones)} of them do not close")
+    assert len(VARIANTS) >= LEAST_VARIANTS
+    assert open_ones == {}
+
+
+def complaints(world: World) -> list[str]:
+    """What speaks against the advice for one machine: its way, its other ways, where it ends."""
+    outcome = closing(world)
+    said = [outcome.failure] if outcome.failure else []
+    return [*said, *where_it_ends(outcome), *alternatives_hold(world)]
+
+
+def where_it_ends(outcome: Outcome) -> list[str]:
+    if outcome.failure or outcome.ends == "ok" or outcome.ends in OUTSIDE:
+        return []
+    return [f"ends in words: {outcome.ends}"]
+
+
+# --- the simulator itself -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def cpu_machine() -> World:
+    row = load_catalog().row_of("2.5.1", "cu124", "linux", "x86_64")
+    return cpu_build(machine(HOSTS[0], "NVIDIA GeForce RTX 3090", row))
+
+
+PYTHON = "/home/user/project/.venv/bin/python"
+CU124 = "--index-url https://download.pytorch.org/whl/cu124"
+
+
+def versions(world: World) -> dict[str, str]:
+    return {p.name: p.version for p in world.snapshot.packages or ()}
+
+
+def test_a_release_without_its_label_is_satisfied_by_the_cpu_build(cpu_machine: World) -> None:
+    after = paste(cpu_machine, [f"{PYTHON} -m pip install torch==2.5.1 {CU124}"])
+    assert versions(after)["torch"] == "2.5.1+cpu"
+
+
+def test_an_exact_label_replaces_the_cpu_build_and_leaves_its_companions(
+    cpu_machine: World,
+) -> None:
+    after = paste(cpu_machine, [f"{PYTHON} -m pip install --no-deps torch==2.5.1+cu124 {CU124}"])
+    assert versions(after)["torch"] == "2.5.1+cu124"
+    assert versions(after)["torchvision"] == "0.20.1+cpu"
+    assert after.snapshot.torch.cuda == "12.4"
+
+
+def test_a_companion_brings_the_torch_that_it_requires(cpu_machine: World) -> None:
+    after = paste(cpu_machine, [f"{PYTHON} -m pip install torchvision==0.21.0"])
+    assert versions(after)["torch"].startswith("2.6.0")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "frobnicate --all",
+        f"{PYTHON} -m pip install torch>=2.6",
+        f"{PYTHON} -m pip install torch==2.5.1+cu999 {CU124}",
+        f"{PYTHON} -m pip install --frob torch",
+        "/usr/bin/python3 -m pip install torch",
+        "uv pip install -y torch",
+        "sudo dnf install akmod-nvidia",
+        "sudo apt install nvidia-driver-999",
+    ],
+)
+def test_what_a_shell_or_a_program_would_refuse_is_refused(cpu_machine: World, line: str) -> None:
+    with pytest.raises(Refused):
+        paste(cpu_machine, [line])
+
+
+def test_a_path_with_a_blank_needs_the_call_operator_in_powershell() -> None:
+    world = machine(HOSTS[13], "NVIDIA GeForce RTX 3090", None)
+    assert " " in (world.snapshot.python.executable or "")
+    with pytest.raises(Refused, match="PowerShell prints a string"):
+        paste(world, [f'"{world.snapshot.python.executable}" -m pip list'])
+    paste(world, [f"& '{world.snapshot.python.executable}' -m pip list"])
