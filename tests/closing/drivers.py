@@ -1,32 +1,61 @@
-"""Drivers and the kernel: what each distribution's package tool, a reboot or modprobe leaves."""
+"""Drivers by distribution: what its package tool takes from which repository, and leaves.
+
+A package that no enabled repository has is not found; a tool that asks takes the next pasted line
+for its answer (`simulator.paste` refuses that); what dkms or akmods builds is signed by the
+machine's own key, which Secure Boot takes once it is enrolled.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from closing import facts
-from closing.seen import answering, loaded, nodes, rejected, serves
+from closing.kernel import staged
+from closing.seen import answering, serves
 from closing.shells import Refused
-from closing.world import DriverPackage, World, healthy
+from closing.world import DriverPackage, World
 from gpusetup.value import replace
 
+UBUNTU = ("ubuntu", "linuxmint", "zorin", "elementary", "neon")
+RHEL = ("rhel", "rocky", "almalinux", "centos", "ol", "amzn")
+SUSE = ("opensuse", "opensuse-leap", "opensuse-tumbleweed", "sles")
+ARCH = ("arch", "manjaro", "endeavouros", "cachyos")
+FEDORA = ("fedora", "nobara")
+DEBIAN = ("debian", "kali")
+
 TOOLS = {
-    "apt": ("ubuntu", "debian", "pop", "linuxmint", "kali", "zorin", "elementary", "neon"),
-    "apt-get": ("ubuntu", "debian", "pop", "linuxmint"),
-    "ubuntu-drivers": ("ubuntu", "linuxmint", "zorin", "elementary", "neon"),
-    "dnf": ("fedora", "nobara", "rhel", "rocky", "almalinux", "centos", "ol", "amzn"),
-    "zypper": ("opensuse", "opensuse-leap", "opensuse-tumbleweed", "sles"),
-    "pacman": ("arch", "manjaro", "endeavouros", "cachyos"),
+    "apt": (*UBUNTU, *DEBIAN, "pop"),
+    "apt-get": (*UBUNTU, *DEBIAN, "pop"),
+    "ubuntu-drivers": UBUNTU,
+    "dnf": (*FEDORA, *RHEL),
+    "crb": RHEL,
+    "subscription-manager": ("rhel",),
+    "zypper": SUSE,
+    "pacman": ARCH,
+    "mhwd": ("manjaro",),
+    "kmodgenca": FEDORA,
+    "nixos-rebuild": ("nixos",),
     "apk": ("alpine",),
 }
 """Package tool -> the distributions (os-release ID) that have it."""
 
-VERBS = {"apt": ("install", "purge", "remove", "update", "full-upgrade"), "pacman": ("-S", "-Rs",
-         "-Syu", "-Sy"), "zypper": ("install", "refresh", "addrepo", "remove", "ar", "in"),
-         "dnf": ("install", "remove", "config-manager", "module", "update", "upgrade", "swap",
-                 "clean", "makecache"),
-         "apk": ("add",), "ubuntu-drivers": ("install", "list", "devices")}  # fmt: skip
+INSTALLS = {"apt": "install", "apt-get": "install", "dnf": "install", "zypper": "install",
+            "pacman": "-S", "apk": "add"}  # fmt: skip
+REMOVES = ("purge", "remove", "-Rs", "-Rns")
+YES = ("-y", "--yes", "--noconfirm", "--assumeyes", "--non-interactive", "-n")
+
+
+def asks(tool: str, words: Sequence[str]) -> bool:
+    """Whether a call asks before it does it.
+
+    >>> asks("apt", ("install", "gcc")), asks("apt", ("install", "-y", "gcc"))
+    (True, False)
+    """
+    if tool == "apk" or set(words) & set(YES):
+        return False
+    return any(w.startswith(INSTALLS.get(tool, "?")) or w in REMOVES for w in words)
 
 
 def package_tool(world: World, tool: str, words: Sequence[str]) -> World:
@@ -34,18 +63,14 @@ def package_tool(world: World, tool: str, words: Sequence[str]) -> World:
     name = (world.os.id or "").lower()
     if name not in TOOLS[tool]:
         raise Refused(f"{tool}: command not found on {name or 'this system'}")
-    plain = [w for w in words if w not in ("-y", "--yes", "--noconfirm", "--needed", "-n")]
-    verb = plain[0] if plain else ""
-    if verb not in VERBS.get(tool, VERBS["apt"]):
-        raise Refused(f"{tool} knows no {verb}")
-    names = [w for w in plain[1:] if not w.startswith("-")]
-    if verb in ("purge", "remove", "-Rs"):
-        return _removed(world, names)
-    if tool == "ubuntu-drivers" and verb == "install":
+    plain = [word for word in words if not (word.startswith("-") and not word.startswith("-S"))]
+    if set(words) & set(REMOVES):
+        return _removed(world, plain)
+    if tool in ("ubuntu-drivers", "mhwd") and set(words) & {"install", "--auto"}:
         return staged(world, recommended(world))
-    if verb not in ("install", "-S", "-Syu", "add", "in"):
-        return world
-    return _fabric(_driver(world, tool, names), names)
+    if tool in INSTALLS and plain and plain[0].startswith(INSTALLS[tool]):
+        return installed(world, plain[1:])
+    return repository(world, tool, words)
 
 
 def _removed(world: World, names: Sequence[str]) -> World:
@@ -59,7 +84,7 @@ def _removed(world: World, names: Sequence[str]) -> World:
 
 
 def recommended(world: World) -> DriverPackage:
-    """What `ubuntu-drivers install` takes: the newest branch that serves, signed by Canonical."""
+    """What `ubuntu-drivers` and `mhwd` take: the newest that serves, signed by the distribution."""
     for branch in ("580", "570", "535", "470"):
         for opened in (True, False):
             package = DriverPackage(facts.NEWEST_OF_BRANCH[branch], opened, signed=True)
@@ -68,199 +93,136 @@ def recommended(world: World) -> DriverPackage:
     raise Refused("ubuntu-drivers: no driver for this GPU")
 
 
-NAMES = (
-    (r"nvidia-driver-(\d{3})(-server)?(-open)?", "ubuntu"),
-    (r"nvidia-(?:headless|utils|dkms)-(\d{3})()(-open)?", "ubuntu"),
-    (r"system76-driver-nvidia()()()", "pop"),
-    (r"nvidia-driver()()()", "debian"),
-    (r"(?:nvidia-open-kernel-dkms|nvidia-open)()()()", "debian"),
-    (r"akmod-nvidia(?:-(\d{3})xx)?()(-open)?", "fedora"),
-    (r"kmod-nvidia()()(-open)-dkms", "rhel"),
-    (r"kmod-nvidia-latest-dkms()()()", "rhel"),
-    (r"nvidia-open(?:-(\d{3}))?()()", "rhel"),
-    (r"cuda-drivers(?:-(\d{3}))?()()", "rhel"),
-    (r"nvidia-open-dkms()()()", "arch"),
-    (r"nvidia-(\d{3})xx-dkms()()", "arch"),
-    (r"nvidia-open-driver-G06-signed[\w-]*()()()", "suse"),
-    (r"nvidia-driver-G06-kmp[\w-]*()()()", "suse"),
-    (r"nvidia-open-driver-G07-signed[\w-]*()()()", "suse"),
+# --- repositories -------------------------------------------------------------------------------
+
+MAKES_KNOWN = (
+    (r"epel", "epel"),
+    (r"rpmfusion-nonfree-release", "rpmfusion"),
+    (r"developer\.download\.nvidia\.com.*\.repo", "nvidia"),
+    (r"cuda-keyring", "nvidia"),
+    (r"download\.nvidia\.com/(?:opensuse|suse)", "nvidia"),
+    (r"nvidia-driver:(?:latest-dkms|open-dkms)", "stream open"),
+    (r"nvidia-driver:580-dkms", "stream 580"),
 )
-"""What a package's name says of its driver: branch, server, open."""
-
-ALWAYS_OPEN = ("nvidia-open", "system76-driver-nvidia")
-
-BRANCHES_PACKAGED = {"ubuntu": ("470", "535", "550", "570", "580", "590"), "arch": ("470", "580"),
-                     "fedora": ("470", "580"), "rhel": ("570", "575", "580", "590")}  # fmt: skip
+"""A word of a command -> the repository that it makes known."""
 
 
-def _driver(world: World, tool: str, names: Sequence[str]) -> World:
-    for name in names:
-        bare = name.partition("=")[0].rstrip("*")
-        for pattern, distribution in NAMES:
-            found = re.fullmatch(pattern, bare)
-            if found and _sold_by(world, distribution):
-                branch = found.group(1) or facts.NEWEST_PACKAGE[distribution]
-                if found.group(1) and branch not in BRANCHES_PACKAGED.get(distribution, (branch,)):
-                    raise Refused(f"E: Unable to locate package {name}")
-                opened = bool(found.group(3)) or bare.startswith(ALWAYS_OPEN)
-                opened = opened or (distribution == "suse" and "open" in bare)
-                exact = re.search(r"=(\d+\.\d+(?:\.\d+)?)", name)
-                version = exact.group(1) if exact else facts.NEWEST_OF_BRANCH[branch]
-                signed = "signed" in bare
-                return staged(world, DriverPackage(version, opened, signed))
+def repository(world: World, tool: str, words: Sequence[str]) -> World:
+    """`update`, `config-manager`, `module enable`, `addrepo`: what can be installed afterwards."""
+    if "enable" in words and any(w.startswith("nvidia-driver:") for w in words):
+        stream = next(w for w in words if w.startswith("nvidia-driver:"))
+        if "nvidia" not in world.repositories:
+            raise Refused(f"dnf: no module {stream}: its repository is not known")
+    return known(world, words)
+
+
+def known(world: World, words: Sequence[str]) -> World:
+    new = {name for pattern, name in MAKES_KNOWN for word in words if re.search(pattern, word)}
+    return world.having(repositories=world.repositories | new)
+
+
+def written(world: World, text: str, path: str) -> World:
+    """A file under /etc: sources of apt, and what makes akmods build the open modules."""
+    if "sources.list.d" in path and "non-free" in text:
+        return world.having(repositories=world.repositories | {"non-free"})
+    if "_with_kmod_nvidia_open" in text:
+        return world.having(repositories=world.repositories | {"open macro"})
     return world
 
 
-FAMILIES = {"rocky": "rhel", "almalinux": "rhel", "centos": "rhel", "ol": "rhel", "amzn": "rhel",
-            "linuxmint": "ubuntu", "zorin": "ubuntu", "manjaro": "arch", "endeavouros": "arch",
-            "cachyos": "arch", "opensuse-leap": "suse", "opensuse-tumbleweed": "suse",
-            "sles": "suse", "opensuse": "suse", "nobara": "fedora", "kali": "debian"}  # fmt: skip
+# --- packages -----------------------------------------------------------------------------------
 
 
-def family(world: World) -> str:
-    name = (world.os.id or "").lower()
-    return FAMILIES.get(name, name)
+@dataclass(frozen=True)
+class Row:
+    """What a package's name says of the driver in it."""
+
+    pattern: str
+    distributions: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    """The repositories that must be known."""
+    branch: str | None = None
+    """The branch; None where the name says it, or the newest."""
+    open: bool = False
+    signed: bool = False
+    building: bool = False
+    """Whether the module is built after the install, in the background."""
 
 
-def _sold_by(world: World, distribution: str) -> bool:
-    own = family(world)
-    return own == distribution or (own in ("rhel", "fedora") and distribution == "rhel")
+NEWEST = "595"
+
+ROWS = (
+    Row(r"nvidia-driver-(?P<branch>\d{3})(?:-server)?", (*UBUNTU, "pop")),
+    Row(r"nvidia-driver-(?P<branch>\d{3})(?:-server)?-open", (*UBUNTU, "pop"), open=True),
+    Row(r"system76-driver-nvidia", ("pop",), branch="580", open=True),
+    Row(r"nvidia-driver", DEBIAN, ("non-free",), branch="of the release"),
+    Row(r"nvidia-open", DEBIAN, ("nvidia",), branch=NEWEST, open=True),
+    Row(r"cuda-drivers-(?P<branch>\d{3})", (*DEBIAN, *RHEL), ("nvidia",)),
+    Row(r"akmod-nvidia", FEDORA, ("rpmfusion",), branch=NEWEST, building=True),
+    Row(r"akmod-nvidia-(?P<branch>\d{3})xx", FEDORA, ("rpmfusion",), building=True),
+    Row(r"kmod-nvidia-open-dkms", RHEL, ("nvidia", "epel"), branch=NEWEST, open=True),
+    Row(r"kmod-nvidia-latest-dkms", RHEL, ("nvidia", "epel"), branch="of the stream"),
+    Row(r"nvidia-open", RHEL, ("nvidia",), branch=NEWEST, open=True),
+    Row(r"nvidia-open-dkms", ARCH, branch=NEWEST, open=True),
+    Row(r"nvidia-open-driver-G0[67]-signed[\w-]*", SUSE, ("nvidia",), branch=NEWEST, open=True,
+        signed=True),
+    Row(r"nvidia-driver-G06-kmp[\w-]*", SUSE, ("nvidia",), branch="580"),
+)  # fmt: skip
+
+UBUNTU_HAS = ("470", "535", "550", "570", "580", "590")
+OF_THE_RELEASE = {"11": "470", "12": "535", "13": "550"}
+"""Debian's release -> the branch in its own packages."""
 
 
-def _fabric(world: World, names: Sequence[str]) -> World:
+def installed(world: World, names: Sequence[str]) -> World:
+    """A call of `install` with these names: a driver among them is staged."""
+    world = known(world, names)
+    fabric(world, names)
+    for name in names:
+        for row in ROWS:
+            found = re.fullmatch(row.pattern, name.partition("=")[0])
+            if found and (world.os.id or "") in row.distributions:
+                package = _package(world, row, found, name)
+                signed = row.signed or any("linux-modules-nvidia" in n for n in names)
+                world = world.having(building=row.building)
+                return staged(world, DriverPackage(package, _is_open(world, row), signed))
+    return world
+
+
+def _package(world: World, row: Row, found: re.Match[str], name: str) -> str:
+    lacking = [need for need in row.needs if need not in world.repositories]
+    if lacking:
+        raise Refused(f"no package {name}: {', '.join(lacking)} is not known to the package tool")
+    branch = row.branch or found.group("branch")
+    if branch == "of the release":
+        branch = OF_THE_RELEASE.get((world.os.version or "").partition(".")[0], "550")
+    if branch == "of the stream":
+        branch = "580" if "stream 580" in world.repositories else NEWEST
+    if world.os.id in UBUNTU and branch not in UBUNTU_HAS:
+        raise Refused(f"E: Unable to locate package {name}")
+    exact = re.search(r"=(\d+\.\d+(?:\.\d+)?)", name)
+    return exact.group(1) if exact else facts.NEWEST_OF_BRANCH[branch]
+
+
+def _is_open(world: World, row: Row) -> bool:
+    return row.open or (row.building and "open macro" in world.repositories)
+
+
+def fabric(world: World, names: Sequence[str]) -> None:
     """A Fabric Manager of another version than the driver does not start the fabric."""
     for name in names:
-        found = re.fullmatch(r"nvidia-fabric-?manager-(\d+)(?:=([\d.]+)\*?|[\d.]*)?", name)
-        if found:
-            exact = (name.rpartition("=")[2] if "=" in name else name.rpartition("-")[2]).rstrip(
-                "*"
-            )
+        if re.match(r"nvidia-fabric-?manager-\d", name):
+            exact = name.rpartition("=" if "=" in name else "-")[2].rstrip("*")
             if exact != world.snapshot.driver.version:
                 raise Refused(f"{name} is not of driver {world.snapshot.driver.version}")
-    return world
 
 
-def staged(world: World, package: DriverPackage) -> World:
-    """On disk: the libraries are the new ones, the kernel runs what it ran until it loads anew."""
-    world = world.having(on_disk=package)
-    driver = world.snapshot.driver
-    if driver.module_loaded and driver.version:
-        code = 18 if driver.version != package.version else driver.nvml_code
-        changed = replace(driver, library_version=package.version, nvml_code=code)
-        return answering(world.showing(driver=changed))
-    changed = replace(
-        driver,
-        library_found=True,
-        library_version=package.version,
-        module_version=package.version,
-        module_loaded=False,
-    )
-    return world.showing(driver=changed)
+AUR = re.compile(r"nvidia-(\d{3})xx-utils")
 
 
-# --- the kernel ---------------------------------------------------------------------------------
-
-
-def reboot(world: World) -> World:
-    """All that lives in memory is gone; what is on disk is loaded."""
-    if world.snapshot.container.kind not in (None, "none"):
-        raise Refused("reboot: a container does not reboot its host")
-    lasting = {"VIRTUAL_ENV", "PATH", "CONDA_PREFIX", "HOME"}
-    world = world.showing(environment={
-        name: value
-        for name, value in world.snapshot.environment.items()
-        if name in lasting or name not in world.shells
-    })  # fmt: skip
-    held = any(d.driver == "nouveau" for d in world.snapshot.pci_devices or ())
-    if held and world.on_disk is None:
-        return world
-    hardware = tuple(healthy(gpu) for gpu in world.hardware)
-    fabric = world.fabric_down and "nvidia-fabricmanager" not in world.shells
-    return loaded(world.having(hardware=hardware, fabric_down=fabric))
-
-
-def modprobe(world: World, words: Sequence[str]) -> World:
-    name = words[-1].replace("-", "_")
-    driver = world.snapshot.driver
-    if name == "nvidia_uvm":
-        if "-r" in words:
-            return world.showing(driver=replace(driver, uvm_loaded=False))
-        changed = replace(driver, uvm_loaded=True)
-        return answering(with_uvm_node(world.having(uvm_is_bad=False).showing(driver=changed)))
-    if name != "nvidia":
-        return world
-    held = any(d.driver == "nouveau" for d in world.snapshot.pci_devices or ())
-    if world.on_disk is None or held:
-        raise Refused("modprobe: FATAL: Module nvidia not found, or another driver holds the GPU")
-    if rejected(world, world.on_disk):
-        raise Refused("modprobe: ERROR: could not insert 'nvidia': Key was rejected by service")
-    return world if driver.module_loaded else loaded(world)
-
-
-def with_uvm_node(world: World) -> World:
-    if world.snapshot.devices is None:
-        return world
-    have = {node.path for node in world.snapshot.devices}
-    new = tuple(n for n in nodes(1) if "uvm" in n.path and n.path not in have)
-    return world.showing(devices=(*world.snapshot.devices, *new))
-
-
-def may_open(world: World) -> World:
-    """After joining the groups and logging in again."""
-    if world.snapshot.devices is None:
-        return world
-    opened = tuple(replace(n, readable=True, writable=True) for n in world.snapshot.devices)
-    gpus = world.snapshot.gpus or world.hardware
-    return answering(world.showing(devices=opened, gpus=gpus))
-
-
-def reset(world: World, words: Sequence[str]) -> World:
-    """`nvidia-smi --gpu-reset -i LIST`, by index, bus id or UUID; all GPUs where none is named."""
-    chosen = _after(words, "-i", "--id")
-    names = set(chosen.split(",")) if chosen else None
-    gpus = world.snapshot.gpus or ()
-    after = tuple(
-        healthy(gpu) if names is None or names & {str(n), gpu.pci_bus_id, gpu.uuid} else gpu
-        for n, gpu in enumerate(gpus)
-    )
-    kinds = ("xid", "ecc-error", "gpu-requires-reset", "hardware-error")
-    cleared = world if any(gpu.ecc_uncorrected for gpu in after) else world.without_events(*kinds)
-    return answering(cleared.showing(gpus=after))
-
-
-def _after(words: Sequence[str], *names: str) -> str | None:
-    for place, word in enumerate(words):
-        if word in names and place + 1 < len(words):
-            return words[place + 1]
-        if word.startswith(tuple(f"{name}=" for name in names)):
-            return word.partition("=")[2]
-    return None
-
-
-def compute_mode(world: World, words: Sequence[str]) -> World:
-    chosen = _after(words, "-i")
-    mode = (_after(words, "-c", "--compute-mode") or "").upper()
-    if mode not in ("0", "DEFAULT"):
-        raise Refused(f"nvidia-smi: compute mode {mode}")
-    gpus = tuple(
-        replace(gpu, compute_mode="Default")
-        if chosen is None or {str(n), gpu.pci_bus_id or ""} & set(chosen.split(","))
-        else gpu
-        for n, gpu in enumerate(world.snapshot.gpus or ())
-    )
-    return answering(world.showing(gpus=gpus))
-
-
-def mig(world: World, words: Sequence[str]) -> World:
-    """Instances created (`mig -cgi`), or the mode switched off (`-mig 0`)."""
-    create = "mig" in words
-    chosen = set((_after(words, "-i") or "").split(",")) - {""}
-    gpus = []
-    for n, gpu in enumerate(world.snapshot.gpus or ()):
-        if chosen and not chosen & {str(n), gpu.pci_bus_id or ""}:
-            gpus.append(gpu)
-        elif create:
-            gpus.append(replace(gpu, mig_instances=gpu.mig_instances or (f"MIG-{n + 1:04d}",)))
-        else:
-            gpus.append(replace(gpu, mig_enabled=False, mig_instances=()))
-    return answering(world.showing(gpus=tuple(gpus)))
+def makepkg(world: World, folder: str) -> World:
+    """`makepkg -si` in a clone from the AUR: utils and dkms of an old branch."""
+    found = AUR.fullmatch(folder.rstrip("/").rpartition("/")[2])
+    if found is None or world.os.id not in ARCH:
+        raise Refused(f"makepkg: nothing to build in {folder}")
+    return staged(world, DriverPackage(facts.NEWEST_OF_BRANCH[found.group(1)], open=False))

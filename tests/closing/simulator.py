@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 
-from closing import drivers, surroundings
+from closing import drivers, kernel, surroundings
 from closing.condas import conda
 from closing.own import gpusetup
 from closing.pips import pip_or_uv
@@ -23,13 +23,32 @@ Effect = Callable[[World, Typed], World]
 
 def paste(world: World, commands: Sequence[str]) -> World:
     """The world after a block of commands; Refused by the first that fails."""
-    for line in commands:
+    for place, line in enumerate(commands, 1):
         for typed in read_line(line, world.os.family):
+            if place < len(commands) and asks(typed):
+                raise Refused(f"`{line}` asks, and takes the next pasted line for the answer")
             try:
                 world = typed_in(world, typed)
             except Refused as problem:
                 raise Refused(f"`{line}`: {problem}") from problem
     return world
+
+
+def asks(typed: Typed) -> bool:
+    """Whether a program asks before it acts: what is pasted after it would be its answer.
+
+    >>> asks(Typed(("sudo", "apt", "install", "gcc"))), asks(Typed(("gpusetup", "install")))
+    (True, True)
+    """
+    words = typed.words[1:] if typed.program == "sudo" else typed.words
+    program, rest = words[0], set(words[1:])
+    if program in drivers.TOOLS:
+        return drivers.asks(program, words[1:])
+    if program in ("gpusetup", "conda", "mamba"):
+        changes = rest & {"install", "remove", "uninstall"} and "--recover" not in rest
+        return bool(changes) and not rest & {"--yes", "-y"}
+    by_pip = words[1:3] == ("-m", "pip") or program == "pip"
+    return by_pip and "uninstall" in rest and not rest & {"-y", "--yes"}
 
 
 LOOKS = ("nvidia-smi", "ldconfig", "ls", "dmesg", "grep", "journalctl", "lspci", "findstr",
@@ -155,11 +174,11 @@ def remove_item(world: World, typed: Typed) -> World:
 def nvidia_smi(world: World, typed: Typed) -> World:
     words = typed.words[1:]
     if "--gpu-reset" in words or "-r" in words:
-        return drivers.reset(world, words)
+        return kernel.reset(world, words)
     if "-mig" in words or "mig" in words:
-        return drivers.mig(world, words)
+        return kernel.mig(world, words)
     if "-c" in words:
-        return drivers.compute_mode(world, words)
+        return kernel.compute_mode(world, words)
     return world
 
 
@@ -171,13 +190,14 @@ def systemctl(world: World, typed: Typed) -> World:
         )
         return answering(world.having(fabric_down=False).showing(gpus=gpus))
     if "reboot" in typed.words:
-        return drivers.reboot(world)
+        return kernel.reboot(world)
     return world
 
 
 def tee(world: World, typed: Typed) -> World:
     """What is written into a file under /etc: of interest is nouveau's blacklist."""
     blacklist = any("blacklist nouveau" in word for word in typed.piped_from)
+    world = drivers.written(world, " ".join(typed.piped_from), typed.words[-1])
     return world.having(nouveau_blacklisted=world.nouveau_blacklisted or blacklist)
 
 
@@ -192,7 +212,7 @@ def containers(world: World, typed: Typed) -> World:
 SHOW_ONLY = (
     "ldconfig", "ls", "dmesg", "grep", "journalctl", "lspci", "nvidia-bug-report.sh", "findstr",
     "echo", "printf", "cat", "uname", "which", "where", "Get-Command", "nvidia-ctk", "dkms",
-    "akmods", "update-initramfs", "dracut", "mkinitcpio", "ulimit", "source", "sleep", "modinfo",
+    "update-initramfs", "dracut", "mkinitcpio", "ulimit", "source", "sleep", "modinfo",
     "newgrp", "mkdir", "cd",
 )  # fmt: skip
 
@@ -214,10 +234,13 @@ EFFECTS: dict[str, Effect] = {
     "nvidia-smi": nvidia_smi,
     "systemctl": systemctl,
     "tee": tee,
-    "reboot": lambda world, typed: drivers.reboot(world),
-    "modprobe": lambda world, typed: drivers.modprobe(world, typed.words[1:]),
-    "nvidia-modprobe": lambda world, typed: answering(drivers.with_uvm_node(world)),
-    "usermod": lambda world, typed: drivers.may_open(world),
+    "cd": lambda world, typed: world.having(folder=typed.words[1]),
+    "makepkg": lambda world, typed: drivers.makepkg(world, world.folder),
+    "akmods": lambda world, typed: world.having(building=False),
+    "reboot": lambda world, typed: kernel.reboot(world),
+    "modprobe": lambda world, typed: kernel.modprobe(world, typed.words[1:]),
+    "nvidia-modprobe": lambda world, typed: answering(kernel.with_uvm_node(world)),
+    "usermod": lambda world, typed: kernel.may_open(world),
     "mokutil": lambda world, typed: world.having(
         key_enrolled=world.key_enrolled or "--import" in typed.words
     ),

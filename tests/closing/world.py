@@ -32,6 +32,12 @@ class World:
     hardware: tuple[Gpu, ...] = ()
     """The NVIDIA GPUs that are really there, whether a driver shows them or not."""
     on_disk: DriverPackage | None = None
+    repositories: frozenset[str] = frozenset()
+    """What the package tool was told of, beyond the distribution's own."""
+    building: bool = False
+    """Whether the kernel module on disk is still being built."""
+    folder: str = ""
+    """The folder that the shell stands in, where it left its own."""
     key_enrolled: bool = False
     nouveau_blacklisted: bool = False
     fabric_down: bool = False
