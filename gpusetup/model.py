@@ -173,6 +173,17 @@ class CudaApi(Value):
     version: str | None = None
 
 
+class GpuProcess(Value):
+    """A process that holds a GPU's memory."""
+
+    pid: int | None = None
+    name: str | None = None
+    """Its program, without folders and arguments."""
+    kind: str | None = None
+    """`C` computes, `G` draws, `C+G` does both; as nvidia-smi writes it."""
+    memory_bytes: int | None = None
+
+
 class Gpu(Value):
     """One NVIDIA GPU (or, where `mig_of` is set, one MIG instance of it)."""
 
@@ -187,16 +198,29 @@ class Gpu(Value):
     visible: bool | None = None
     """False where CUDA_VISIBLE_DEVICES hides it; None where nothing says."""
     mig_enabled: bool | None = None
+    mig_pending: bool | None = None
+    """MIG after the next reset, where it will be another than now."""
     mig_instances: tuple[str, ...] = ()
+    mig_count: int | None = None
+    """How many instances a source counts; most outputs of nvidia-smi name none by UUID."""
     compute_mode: str | None = None
     """`Default`, `Exclusive_Process`, `Prohibited`."""
     ecc_enabled: bool | None = None
     ecc_uncorrected: int | None = None
     retired_pending: bool | None = None
     remap_failed: bool | None = None
+    remapped_rows: int | None = None
+    """Rows of memory that were replaced for errors that could not be corrected."""
+    retired_pages: int | None = None
+    """Pages of memory that are no longer used (before Ampere)."""
+    sram_threshold_exceeded: bool | None = None
+    recovery_action: str | None = None
+    """What the driver recommends: `none`, `gpu_reset`, `node_reboot`, `drain_p2p`,
+    `drain_and_reset`, `recover_imex_domain`, `bus_reset`, `system_reboot`."""
     temperature_celsius: int | None = None
     power_watts: float | None = None
     power_limit_watts: float | None = None
+    power_limit_default_watts: float | None = None
     throttle_reasons: tuple[str, ...] | None = None
     """`sw_power_cap`, `hw_thermal_slowdown`, … ; () when none is active."""
     utilization_percent: int | None = None
@@ -209,6 +233,18 @@ class Gpu(Value):
     licensed: bool | None = None
     fabric_state: str | None = None
     """NVSwitch systems: `completed`, `in_progress`, `not_started`; None elsewhere."""
+    fabric_status: str | None = None
+    """How the GPU's registration with the fabric went: `success`, or the error's name."""
+    fabric_faults: tuple[str, ...] | None = None
+    """`bandwidth_degraded`, `route_unhealthy`, `no_partition`…; () when the fabric is healthy."""
+    nvlinks_active: int | None = None
+    nvlinks_inactive: tuple[int, ...] | None = None
+    """The numbers of the links that carry nothing."""
+    nvlink_errors: int | None = None
+    """Replays, CRC errors and recoveries of all links since the driver was loaded."""
+    nvlink_recoveries: int | None = None
+    """How often a link had to be trained anew."""
+    processes: tuple[GpuProcess, ...] | None = None
     driver_model: str | None = None
     """Windows: `WDDM`, `TCC`, `MCDM`."""
     lost: bool | None = None

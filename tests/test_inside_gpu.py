@@ -31,6 +31,40 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     return asked
 
 
+NOT_THERE = (
+    "mig_instances", "retired_pages", "sram_threshold_exceeded", "power_limit_default_watts",
+    "recovery_action", "nvlinks_active", "nvlinks_inactive", "nvlink_errors", "nvlink_recoveries",
+)  # fmt: skip
+"""What the stand-in's healthy GPU does not tell."""
+
+
+def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask) -> None:
+    ill = {
+        "recovery_action": 4, "sram_exceeded": 1, "nvlinks": "1101", "nvlink_crc_flit": 7,
+        "nvlink_recovery": 2, "retired_single": 3, "retired_double": 1, "remapped_rows": 5,
+        "power_limit_default_mw": 500000, "mig_next": 1, "fabric_health": 0x29A,
+        "processes": "4711:1073741824",
+    }  # fmt: skip
+    more = {"process__4711": "/opt/env/bin/python3"}
+    device = ask("read_nvml", ({**A100, **ill},), **more)["devices"][0]
+    assert {name: device[name] for name in (*NOT_THERE[1:], "mig_pending", "remapped_rows")} == {
+        "retired_pages": 4,
+        "sram_threshold_exceeded": True,
+        "power_limit_default_watts": 500.0,
+        "recovery_action": "drain_and_reset",
+        "nvlinks_active": 3,
+        "nvlinks_inactive": [2],
+        "nvlink_errors": 9,
+        "nvlink_recoveries": 2,
+        "mig_pending": True,
+        "remapped_rows": 5,
+    }
+    assert device["fabric_faults"] == ["route_unhealthy", "incorrect_sysguid"]
+    assert device["processes"] == [
+        {"pid": 4711, "kind": "C", "name": "python3", "memory_bytes": 1 << 30}
+    ]
+
+
 def test_nvml_tells_everything_about_a_healthy_gpu(ask) -> None:
     answer = ask("read_nvml")
     seconds = answer.pop("seconds")
@@ -74,8 +108,14 @@ def test_nvml_tells_everything_about_a_healthy_gpu(ask) -> None:
         "fabric_state": "completed",
         "driver_model": None,
         "display_active": False,
+        "mig_pending": None,
+        "remapped_rows": 0,
+        "fabric_status": "success",
+        "fabric_faults": None,
+        "processes": [],
         "lost": False,
-        "problems": [{"field": "mig_instances", "code": 3, "text": "Not Supported"}],
+        **dict.fromkeys(NOT_THERE[1:]),
+        "problems": [{"field": name, "code": 3, "text": "Not Supported"} for name in NOT_THERE],
     }
 
 

@@ -16,17 +16,24 @@ The answer (keys are always there once NVML was asked; null: see the `problems` 
         "pcie_generation": 4, "pcie_generation_max": 4, "pcie_width": 16, "pcie_width_max": 16,
         "virtualization": "none|passthrough|vgpu|host_vgpu|host_vsga", "licensed": null,
         "fabric_state": "completed|in_progress|not_started", "driver_model": "WDDM|TCC|MCDM",
-        "display_active": false, "lost": false,
+        "display_active": false, "mig_pending": null, "remapped_rows": 0, "retired_pages": null,
+        "sram_threshold_exceeded": false, "power_limit_default_watts": 400.0,
+        "recovery_action": "none|gpu_reset|node_reboot|...", "fabric_status": "success",
+        "fabric_faults": ["route_unhealthy"], "nvlinks_active": 12, "nvlinks_inactive": [],
+        "nvlink_errors": 0, "nvlink_recoveries": 0, "processes": [{"pid": 4711, "kind": "C",
+        "name": "python3", "memory_bytes": 31000000000}], "lost": false,
         "problems": [{"field": "ecc_enabled", "code": 3, "text": "Not Supported"}]}],
      "problems": [...]}
 
 The keys of a device are the fields of `gpusetup.model.Gpu`, but for `index` and `persistence`.
-Without the binding: {"problem": "..."}. Python 3.8 syntax; imports the standard library and pynvml.
+Without the binding: {"problem": "..."}. Python 3.8 syntax; imports the standard library, pynvml
+and the neighbour `nvml_health`.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import sys
@@ -196,6 +203,15 @@ def plain(function: str, convert: Callable[[Any], Any] = text) -> Callable[[Any,
     return lambda nvml, handle: convert(getattr(nvml, function)(handle))
 
 
+def neighbour(name: str) -> Any:
+    """A file beside this one, also under `-I`."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    try:
+        return importlib.import_module(name)
+    finally:
+        del sys.path[0]
+
+
 FIELDS = (
     ("name", plain("nvmlDeviceGetName")),
     ("uuid", plain("nvmlDeviceGetUUID")),
@@ -225,6 +241,7 @@ FIELDS = (
     ("fabric_state", fabric_state),
     ("driver_model", driver_model),
     ("display_active", plain("nvmlDeviceGetDisplayActive", bool)),
+    *neighbour("nvml_health").FIELDS,
 )
 
 SYSTEM_FIELDS = (

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpusetup.model import Capability, Driver, Event, Gpu, Reading
+from gpusetup.model import Capability, Driver, Event, Gpu, GpuProcess, Reading
 from gpusetup.probe.side import UNNAMED, GpuSide, told, told_gpus
 from gpusetup.probe.system import System
 
 SOURCE = "nvml"
-NOT_SUPPORTED = 3
-"""NVML_ERROR_NOT_SUPPORTED: this GPU does not have it; no trouble."""
+NOT_SUPPORTED = (3, 13)
+"""NVML: this GPU does not have it, this driver does not know it; no trouble."""
 PLAIN_FIELDS = (
     "uuid",
     "pci_bus_id",
@@ -36,8 +36,19 @@ PLAIN_FIELDS = (
     "fabric_state",
     "driver_model",
     "display_active",
+    "mig_pending",
+    "remapped_rows",
+    "retired_pages",
+    "sram_threshold_exceeded",
+    "power_limit_default_watts",
+    "recovery_action",
+    "fabric_status",
+    "nvlinks_active",
+    "nvlink_errors",
+    "nvlink_recoveries",
     "lost",
 )
+LISTS = ("throttle_reasons", "fabric_faults", "nvlinks_inactive")
 
 
 def read_nvml(system: System, limit: float) -> GpuSide:
@@ -109,26 +120,36 @@ def library_version(nvml_version: str | None) -> str | None:
 
 def gpu_of(device: Mapping[str, Any]) -> Gpu:
     capability = device.get("compute_capability")
-    reasons = device.get("throttle_reasons")
+    instances = device.get("mig_instances")
+    held = device.get("processes")
     return Gpu(
         name=device.get("name") or UNNAMED,
         nvml_index=device.get("index"),
         compute_capability=Capability.parse(capability) if capability else None,
-        mig_instances=tuple(device.get("mig_instances") or ()),
-        throttle_reasons=None if reasons is None else tuple(reasons),
-        **{field: device.get(field) for field in PLAIN_FIELDS},
+        mig_instances=tuple(instances or ()),
+        mig_count=None if instances is None else len(instances),
+        processes=None if held is None else tuple(GpuProcess(**one) for one in held),
+        **dict(_kept(device)),
     )
+
+
+def _kept(device: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The fields that are kept as they are told."""
+    yield from ((field, device.get(field)) for field in PLAIN_FIELDS)
+    for name in LISTS:
+        told = device.get(name)
+        yield name, None if told is None else tuple(told)
 
 
 def problems_of(answer: Mapping[str, Any]) -> tuple[Reading, ...]:
     """Why a value is null; what a GPU does not have goes into one line."""
     where = f"gpus[{answer['index']}]" if "index" in answer else "driver"
     problems = answer.get("problems") or ()
-    absent = [problem["field"] for problem in problems if problem["code"] == NOT_SUPPORTED]
+    absent = [problem["field"] for problem in problems if problem["code"] in NOT_SUPPORTED]
     failed = tuple(
         Reading(subject=f"{where}.{problem['field']}", source=SOURCE, problem=problem["text"])
         for problem in problems
-        if problem["code"] != NOT_SUPPORTED
+        if problem["code"] not in NOT_SUPPORTED
     )
     if not absent:
         return failed

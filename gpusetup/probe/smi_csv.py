@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpusetup.model import Capability, Gpu
+from gpusetup.model import Capability, Gpu, GpuProcess
 from gpusetup.probe import smi_values as values
+from gpusetup.probe.smi_fields import fabric_state, fabric_status
 from gpusetup.probe.smi_values import Smi
+from gpusetup.value import replace
 
 QUERY = (
     "index",
@@ -71,11 +73,23 @@ COLUMNS: dict[str, tuple[str, Callable[[str | None], Any]]] = {
     "ecc.mode.current": ("ecc_enabled", values.flag),
     "ecc.errors.uncorrected.volatile.total": ("ecc_uncorrected", values.integer),
     "retired_pages.pending": ("retired_pending", values.flag),
+    "remapped_rows.uncorrectable": ("remapped_rows", values.integer),
+    "remapped_rows.pending": ("retired_pending", values.flag),
+    "remapped_rows.failure": ("remap_failed", values.flag),
+    "power.draw.instant": ("power_watts", values.number),
+    "power.draw.average": ("power_watts", values.number),
+    "enforced.power.limit": ("power_limit_watts", values.number),
+    "power.default_limit": ("power_limit_default_watts", values.number),
+    "gpu_recovery_action": ("recovery_action", values.recovery_action),
+    "fabric.state": ("fabric_state", fabric_state),
+    "fabric.status": ("fabric_status", fabric_status),
     "mig.mode.current": ("mig_enabled", values.flag),
     "compute_mode": ("compute_mode", values.compute_mode),
     "display_active": ("display_active", values.flag),
     "driver_model.current": ("driver_model", values.driver_model),
 }
+PROCESS_COLUMNS = ("pid", "process_name", "used_gpu_memory", "used_memory")
+RETIRED = ("retired_pages.single_bit_ecc.count", "retired_pages.double_bit.count")
 REFUSED = re.compile(r'Field "([^"]+)" is not a valid field to query')
 
 
@@ -107,21 +121,32 @@ def parse_csv(text: str) -> Smi:
     kept = [values.flag(row.get("persistence_mode")) for row in rows]
     return Smi(
         driver_version=next((version for version in versions if version), None),
-        gpus=tuple(gpu_of(row) for row in rows),
+        gpus=with_processes(rows) if "pid" in header else tuple(gpu_of(row) for row in rows),
         persistence=all(kept) if kept and None not in kept else None,
         nvml_code=0,
         complete=all(len(row) == len(header) for row in rows),
     )
 
 
+PLAIN = ("index", "name", "uuid", "count", "serial", "timestamp", "pid", "pstate")
+OTHER = ("driver_version", "vbios_version", "mig.mode.pending")
+FIELD = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?: \[[\w%/]+\])?")
+
+
 def is_header(line: str) -> bool:
-    """Known columns, two at least.
+    """Names of fields only, and one of them known; a plain word alone is none.
 
     >>> is_header("index, name, driver_version"), is_header("0, NVIDIA L4, 580.95.05")
     (True, False)
+    >>> is_header("memory.total [MiB]"), is_header("name"), is_header("timestamp, power.draw [W]")
+    (True, False, True)
     """
-    names = [name.partition(" [")[0].strip() for name in line.split(",")]
-    return sum(name in COLUMNS or name == "driver_version" for name in names) >= 2
+    cells = [name.strip() for name in line.split(",")]
+    names = [cell.partition(" [")[0] for cell in cells]
+    known = [n for n in names if n in COLUMNS or n in OTHER or n in PROCESS_COLUMNS]
+    if not all(map(FIELD.fullmatch, cells)):
+        return len(known) >= 2 and len(known) * 2 >= len(names)
+    return bool(known) and (len(cells) > 1 or names[0] not in PLAIN)
 
 
 def _row(header: list[str], line: str) -> dict[str, str]:
@@ -134,8 +159,30 @@ def gpu_of(row: Mapping[str, str]) -> Gpu:
         for column, (field, read) in COLUMNS.items()
         if column in row and (value := read(row[column])) is not None
     }
+    pages = [count for name in RETIRED if (count := values.integer(row.get(name))) is not None]
+    if pages:
+        known["retired_pages"] = sum(pages)
+    wanted, now = values.flag(row.get("mig.mode.pending")), known.get("mig_enabled")
+    if wanted is not None and now is not None and wanted != now:
+        known["mig_pending"] = wanted
     lost = any(values.says_lost(text) for text in row.values())
     return Gpu(**{"name": "unknown", **known, "lost": lost or None})
+
+
+def with_processes(rows: list[dict[str, str]]) -> tuple[Gpu, ...]:
+    """`--query-compute-apps`: one line a process; a GPU for all that name the same one.
+
+    >>> apps = with_processes([{"gpu_bus_id": "00000000:01:00.0", "pid": "7"}, {"pid": "8"}])
+    >>> [(gpu.pci_bus_id, len(gpu.processes)) for gpu in apps]
+    [('00000000:01:00.0', 1), (None, 1)]
+    """
+    gpus: dict[Gpu, list[GpuProcess]] = {}
+    for row in rows:
+        used = row.get("used_gpu_memory") or row.get("used_memory")
+        if (row.get("pid") or "").isdecimal():
+            process = values.process("C", row["pid"], row.get("process_name"), used)
+            gpus.setdefault(gpu_of(row), []).append(process)
+    return tuple(replace(gpu, processes=tuple(held)) for gpu, held in gpus.items())
 
 
 GPU_LINE = re.compile(r"GPU (\d+): (.+?)(?: \(UUID: ([\w-]+)\)?)?\s*$")
@@ -165,3 +212,4 @@ def _add_instance(gpus: list[dict[str, Any]], uuid: str) -> None:
     if gpus:
         gpus[-1]["mig_instances"] = (*gpus[-1].get("mig_instances", ()), uuid)
         gpus[-1]["mig_enabled"] = True
+        gpus[-1]["mig_count"] = len(gpus[-1]["mig_instances"])

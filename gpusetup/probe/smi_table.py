@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gpusetup.model import Gpu
+from gpusetup.model import Gpu, GpuProcess
 from gpusetup.probe import smi_values as values
 from gpusetup.probe.smi_values import Smi
 from gpusetup.value import replace
@@ -66,7 +66,7 @@ def parse_table(text: str) -> Smi:
     ('11.0', 'Tesla K20m', 23)
     """
     banner = parse_banner(text) or Smi()
-    rows = list(gpu_rows(text))
+    rows = with_lists(text, list(gpu_rows(text)))
     error = None if rows else values.parse_error(text)
     if error is not None:
         return replace(
@@ -106,6 +106,42 @@ def gpu_rows(text: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
+PROCESS = re.compile(
+    r"^[\s|>]{0,12}(?P<gpu>\d{1,3})\s+(?:(?:\d+|N/A)\s+(?:\d+|N/A)\s+)?(?P<pid>\d{1,10})\s+"
+    r"(?P<kind>(?:M\+)?[CG](?:\+[CG])?)\s+(?P<name>\S.{0,300}?)\s{1,120}"
+    r"(?P<used>\d{1,12}\s?MiB|N/A)\s{0,9}\|?\s{0,9}$"
+)
+"""With the ids of a MIG instance from 450 on, without them before."""
+INSTANCE = re.compile(
+    r"^[\s|>]{0,12}(?P<gpu>\d{1,3})\s+\d{1,3}\s+\d{1,3}\s+\d{1,3}\s*\|\s*\d+\s?MiB\s*/"
+)
+
+
+def with_lists(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The GPUs with the MIG instances and the processes of the lists below them."""
+    instances = _numbers(INSTANCE, text)
+    running = [hit for line in text.splitlines() if (hit := PROCESS.match(line))]
+    below = text.partition("MIG devices:")[2]
+    whole = "No MIG devices found" in below or "Processes:" in below
+    none_runs = "No running processes found" in text
+    for row in rows:
+        index = str(row["nvml_index"])
+        if row.get("mig_enabled") and (whole or index in instances):
+            row["mig_count"] = instances.count(index)
+        held = tuple(process_of(hit) for hit in running if hit["gpu"] == index)
+        if held or none_runs:
+            row["processes"] = held
+    return rows
+
+
+def _numbers(pattern: re.Pattern[str], text: str) -> list[str]:
+    return [hit["gpu"] for line in text.splitlines() if (hit := pattern.match(line))]
+
+
+def process_of(hit: re.Match[str]) -> GpuProcess:
+    return values.process(hit["kind"], hit["pid"], hit["name"], hit["used"])
+
+
 def is_end(line: str) -> bool:
     return "Processes:" in line or "MIG devices:" in line
 
@@ -130,7 +166,12 @@ def next_line(cells: list[str]) -> dict[str, Any]:
     state = STATE.search(cells[0])
     if state is None:
         mode = values.flag(cells[-1]) if len(cells) == 3 and not cells[0].strip() else None
-        return {} if mode is None else {"mig_enabled": mode}
+        waits = cells[-1].strip().endswith("*")
+        return (
+            {}
+            if mode is None
+            else {"mig_enabled": mode, **({"mig_pending": not mode} if waits else {})}
+        )
     memory = MEMORY.search(cells[1]) if len(cells) > 1 else None
     load = LOAD.search(cells[2]) if len(cells) > 2 else None
     row = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.model import Gpu
+from gpusetup.model import Gpu, GpuProcess
 from gpusetup.value import Value
 
 
@@ -214,6 +214,51 @@ def throttle_mask(text: str | None) -> tuple[str, ...] | None:
     except ValueError:
         return None
     return tuple(name for bit, name in THROTTLE_BITS if mask & bit)
+
+
+RECOVERY_ACTIONS = (
+    ("none", "none"),
+    ("drain and reset", "drain_and_reset"),
+    ("drain p2p and reset", "drain_and_reset"),
+    ("drain p2p", "drain_p2p"),
+    ("imex", "recover_imex_domain"),
+    ("bus reset", "bus_reset"),
+    ("system reboot", "system_reboot"),
+    ("reboot", "node_reboot"),
+    ("reset", "gpu_reset"),
+    ("flr", "gpu_reset"),
+)
+"""Words in nvidia-smi's and the kernel's names -> NVML's; the first that is there counts."""
+
+
+def recovery_action(text: str | None) -> str | None:
+    """What the driver recommends, by one name; `None` is a word of its own here.
+
+    >>> recovery_action("Reset"), recovery_action("Node Reboot Required"), recovery_action("N/A")
+    ('gpu_reset', 'node_reboot', None)
+    """
+    low = (text or "").strip().lower()
+    return next((name for words, name in RECOVERY_ACTIONS if words in low), None)
+
+
+def program(text: str | None) -> str | None:
+    """A process by its program's name: folders and arguments are its owner's.
+
+    >>> program("/opt/x/bin/python3 train.py --token s"), program("...oft/msedge.exe"), program("-")
+    ('python3', 'msedge.exe', None)
+    """
+    known = (cell(text) or "").strip("-").replace("\\", "/")
+    first = known if known.lower().endswith(".exe") else known.split(" ")[0]
+    return first.rpartition("/")[2].strip()[:PROGRAM_KEPT] or None
+
+
+PROGRAM_KEPT = 64
+
+
+def process(kind: str | None, pid: str | None, name: str | None, used: str | None) -> GpuProcess:
+    """A process from its cells."""
+    size = memory(used)
+    return GpuProcess(pid=integer(pid), name=program(name), kind=cell(kind), memory_bytes=size)
 
 
 def dotted(text: str | None) -> str | None:

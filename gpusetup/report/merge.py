@@ -37,7 +37,9 @@ LARGEST = 1 << 50
 NUMBERS = (
     "memory_total_bytes", "memory_used_bytes", "nvml_index", "cuda_index", "ecc_uncorrected",
     "temperature_celsius", "power_watts", "power_limit_watts", "utilization_percent",
-    "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max",
+    "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max", "mig_count",
+    "remapped_rows", "retired_pages", "power_limit_default_watts", "nvlinks_active",
+    "nvlink_errors", "nvlink_recoveries",
 )  # fmt: skip
 
 PARTS: dict[str, Any] = {
@@ -142,8 +144,11 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, tuple[Readin
     if not full:
         return (() if lists else None), readings
     base, *rest = sorted(full, key=lambda one: -one.trust)
-    others = [gpu for one in rest for gpu in one.gpus]
-    gpus = (_with_others(gpu, place, others) for place, gpu in enumerate(base.gpus[:GPUS_KEPT]))
+    others = [(place, gpu) for one in rest for place, gpu in enumerate(one.gpus)]
+    kept = base.gpus[:GPUS_KEPT]
+    gpus = (
+        _with_others(gpu, place, others, alone=len(kept) == 1) for place, gpu in enumerate(kept)
+    )
     return tuple(_possible(gpu) for gpu in gpus), readings
 
 
@@ -157,13 +162,35 @@ def _possible(gpu: Gpu) -> Gpu:
     return replace(gpu, **absurd) if absurd else gpu
 
 
-def _with_others(gpu: Gpu, place: int, others: list[Gpu]) -> Gpu:
-    """From lists of the same machine: the same name, or a name that the table cut with dots."""
-    same = [other for other in others if _same(gpu, other) and _index(other) in (None, place)]
+def _with_others(gpu: Gpu, place: int, others: list[tuple[int, Gpu]], *, alone: bool) -> Gpu:
+    """From lists of the same machine: the same GPU by its UUID, slot or number, else by its name."""
+    same = [other for at, other in others if _meant(gpu, place, other, at, alone=alone)]
     if not same:
         return gpu
     whole = replace(gpu, name=_whole_name(gpu.name, same))
     return first_known((whole, *(replace(other, name=whole.name) for other in same)))
+
+
+def _meant(gpu: Gpu, place: int, other: Gpu, at: int, *, alone: bool) -> bool:
+    """Whether two lists speak of one GPU."""
+    if not _same(gpu, other):
+        return False
+    for here, there in ((gpu.uuid, other.uuid), (_slot(gpu), _slot(other))):
+        if here and there:
+            return here == there
+    if _index(other) is not None:
+        return _index(other) == place
+    return alone or (other.name != "unknown" and at == place)
+
+
+def _slot(gpu: Gpu) -> str | None:
+    """A bus address in its short form: nvidia-smi writes the domain with eight digits or four.
+
+    >>> _slot(Gpu(name="T4", pci_bus_id="00000000:3B:00.0"))
+    '0:3b:00.0'
+    """
+    domain, colon, rest = (gpu.pci_bus_id or "").lower().partition(":")
+    return f"{domain.lstrip('0') or '0'}:{rest}" if colon and ":" in rest else None
 
 
 def _index(gpu: Gpu) -> int | None:

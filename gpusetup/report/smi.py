@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from gpusetup.model import Event, Gpu
 from gpusetup.probe.smi_csv import GPU_LINE, is_header, parse_csv, parse_list
 from gpusetup.probe.smi_log import GPU_HEAD, ROOT, parse_query, parse_xml
+from gpusetup.probe.smi_nvlink import ALL_INACTIVE, parse_nvlink
 from gpusetup.probe.smi_table import FIRST, SMI_VERSION, parse_table
 from gpusetup.probe.smi_values import Smi, parse_error
-from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Fact, Gpus
+from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Gpus
 from gpusetup.report.text import Text
 
 LINES_OF_A_TABLE = 400
@@ -37,7 +38,7 @@ def nvidia_smi(text: Text) -> Iterator[Fact]:
     """The facts of all its outputs, and its errors."""
     if not any(word in text.low for word in WORDS):
         return
-    for reader in (tables, logs, xml, csv, lists, errors):
+    for reader in (tables, logs, xml, csv, nvlink, lists, errors):
         yield from reader(text)
 
 
@@ -159,26 +160,58 @@ def xml(text: Text) -> Iterator[Fact]:
     yield from _facts(parse_xml("\n".join(lines)), _source("nvidia-smi -q -x", start), SURE)
 
 
+CSV_WORDS = (
+    "driver_version", "memory.", "uuid", "name,", "pci.", "index,", "power.", "temperature.",
+    "remapped_rows.", "retired_pages.", "pid,", "query-gpu",
+)  # fmt: skip
+CSVS = 8
+ASKED = re.compile(r"--query-gpu=(?P<fields>[\w.,]{2,2000})\s.*\bnoheader\b")
+
+
 def csv(text: Text) -> Iterator[Fact]:
-    """From a header on, as long as the lines have as many fields."""
-    if not any(word in text.low for word in ("driver_version", "memory.", "uuid", "name,", "pci.")):
+    """From each header on, as long as the lines have as many fields."""
+    if not any(word in text.low for word in CSV_WORDS):
         return
-    for start, line in enumerate(text.lines):
-        if "," in line and is_header(line):
-            rows = list(_rows(text.lines[start + 1 :], line.count(",")))
-            if rows:
-                smi = parse_csv("\n".join((line, *rows)))
-                yield from _facts(smi, _source("nvidia-smi CSV", start), SURE)
-            return
+    for start, header in islice(_headers(text.lines), CSVS):
+        rows = list(_rows(text.lines[start + 1 :], header.count(",")))
+        smi = parse_csv("\n".join((header, *rows))) if rows else None
+        if smi and smi.gpus != ():
+            trust = SURE if any(gpu.name != "unknown" for gpu in smi.gpus or ()) else GUESS
+            yield from _facts(smi, _source("nvidia-smi CSV", start), trust)
+
+
+def _headers(lines: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Lines that head a CSV; of a command that asks for none, the fields that it names.
+
+    >>> list(_headers(("$ nvidia-smi --query-gpu=name,uuid --format=csv,noheader", "NVIDIA L4, G")))
+    [(0, 'name, uuid')]
+    """
+    for number, line in enumerate(lines):
+        asked = ASKED.search(line) if "--query-gpu" in line else None
+        if asked:
+            yield number, ", ".join(asked["fields"].strip(",").split(","))
+        elif ("," in line or "." in line or "_" in line) and is_header(line.strip()):
+            yield number, line.strip()
 
 
 def _rows(lines: tuple[str, ...], commas: int) -> Iterator[str]:
     for line in lines:
-        odd = line.count(",") != commas or "=" in line or ": " in line or is_header(line)
+        odd = line.count(",") != commas or "=" in line or ": " in line or is_header(line.strip())
         if line.strip() and odd and "GPU is lost" not in line:
+            return
+        if not line.strip() and not commas:
             return
         if line.strip():
             yield line
+
+
+def nvlink(text: Text) -> Iterator[Fact]:
+    """`nvidia-smi nvlink -s` and `-e`."""
+    if "link 0: " not in text.low and ALL_INACTIVE not in text.low:
+        return
+    start = next((n for n, line in enumerate(text.lines) if GPU_LINE.match(line.strip())), 0)
+    lines = text.lines[start : start + LINES_OF_A_LOG]
+    yield from _facts(parse_nvlink("\n".join(lines)), _source("nvidia-smi nvlink", start), GUESS)
 
 
 LISTED = re.compile(r"^\s*GPU \d+: .{3,80}\((?:UUID|\.\.\.)")

@@ -78,7 +78,8 @@ def libraries() -> Path:
     cc = compiler()
     if cc is None or sys.platform != "linux":
         pytest.skip("the stand-in libraries need Linux and a C compiler")
-    sources = b"".join((HERE / name).read_bytes() for name in ("state.h", *LIBRARIES.values()))
+    files = ("state.h", "health.c", *LIBRARIES.values())
+    sources = b"".join((HERE / name).read_bytes() for name in files)
     mark = hashlib.sha256(sources).hexdigest()[:12]
     folder = Path(tempfile.gettempdir()) / f"gpusetup-standin-{os.getuid()}-{mark}"
     folder.mkdir(mode=0o700, exist_ok=True)

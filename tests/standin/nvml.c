@@ -176,6 +176,7 @@ NUMBER(nvmlDeviceGetMinorNumber, "minor")
 EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *now, unsigned int *next) {
     nvmlReturn_t code = number(device, "mig_mode", now);
     *next = *now;
+    number(device, "mig_next", next);
     return code;
 }
 EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index,
@@ -199,6 +200,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int 
                                               unsigned int *uncorrected, unsigned int *pending,
                                               unsigned int *failed) {
     *corrected = *uncorrected = 0;
+    number(device, "remapped_rows", uncorrected);
     *pending = 0;
     number(device, "remap_pending", pending);
     return number(device, "remap_failed", failed);
@@ -267,6 +269,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, fabric_t *f
     unsigned int state = 0;
     nvmlReturn_t code = number(device, "fabric", &state);
     fabric->state = (unsigned char)state;
+    fabric->status = 0;
+    fabric->health = 0;
+    number(device, "fabric_status", (unsigned int *)&fabric->status);
+    number(device, "fabric_health", &fabric->health);
     return code;
 }
 typedef struct {
@@ -357,6 +363,8 @@ EXPORT nvmlReturn_t nvmlEventSetWait_v2(void *events, event_t *event, unsigned i
     event->data = xid;
     return OK;
 }
+
+#include "health.c"
 
 /* What other monitors ask, so that they are timed beside ours without their error paths. */
 #define PAIR(call, first) \
