@@ -280,15 +280,22 @@ def _with_kernels(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
 
 
 def _rows_of(snapshot: Snapshot, catalog: Catalog, public: str) -> tuple[TorchBuild, ...]:
-    """The rows of the installed torch on this platform, as far as that is known."""
+    """The rows of the installed torch on this platform, as far as that is known.
+
+    conda's channels build for other architectures than the wheels are built for.
+    """
     backend, on = snapshot.torch.backend, snapshot.os
-    return tuple(
+    rows = tuple(
         row
         for row in catalog.builds
-        if (row.torch, row.backend, row.channel) == (public, backend, "pytorch")
+        if (row.torch, row.backend) == (public, backend)
         and on.family in (None, row.os)
         and on.machine in (None, row.machine)
     )
+    wheels = tuple(row for row in rows if row.channel == "pytorch")
+    if snapshot.torch.installer != "conda":
+        return wheels
+    return tuple(row for row in rows if row.channel != "pytorch") or wheels
 
 
 def _with_gpus(snapshot: Snapshot, catalog: Catalog) -> Snapshot:

@@ -236,6 +236,13 @@ def test_a_snapshot_is_completed_with_readings_that_say_so() -> None:
     assert said["gpu Unheard-of 9000"][2] == "No GPU is called 'Unheard-of 9000'"
 
 
+def test_a_torch_of_conda_has_the_architectures_of_its_channel() -> None:
+    torch = Torch(version="2.13.0", backend="cu129", installer="conda")
+    on = Os(family="linux", machine="x86_64")
+    by_conda = with_catalog(Snapshot(os=on, torch=torch), CATALOG)
+    assert "sm_60" in (by_conda.torch.kernels or ())
+
+
 def test_what_a_source_answered_is_not_overwritten() -> None:
     snapshot = machine("T4")
     told = Snapshot(

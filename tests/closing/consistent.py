@@ -106,6 +106,8 @@ def _served(world: World, gpu: object) -> bool:
     capability = gpu.compute_capability  # type: ignore[attr-defined]
     public = (torch.version or "").partition("+")[0]
     rows = [r for r in load_catalog().builds if (r.torch, r.backend) == (public, torch.backend)]
+    by_conda = torch.installer == "conda"
+    rows = [r for r in rows if (r.channel != "pytorch") is by_conda]
     here = [r for r in rows if (r.os, r.machine) == (on.family, on.machine)]
     if capability is None or not here:
         return True

@@ -8,7 +8,7 @@ from itertools import cycle, islice
 
 from packaging.version import Version
 
-from closing import facts, faults
+from closing import facts, faults, troubles
 from closing.compose import build_for, driver_for, machine
 from closing.faults import Fault
 from closing.rows import DRIVERS, GPUS, HOSTS, INSTALLERS, Host
@@ -19,44 +19,52 @@ from gpusetup.model import TorchBuild
 LINUX = tuple(host for host in HOSTS if not host.windows_driver)
 BARE = tuple(host for host in LINUX if host.container.kind == "none")
 MODERN = tuple(name for name in GPUS if "K80" not in name)
+BLACKWELL = ("NVIDIA GeForce RTX 5090", "NVIDIA B200")
+NEW = (*BLACKWELL * 4,)
+WSL = tuple(host for host in HOSTS if host.os.wsl)
+DOCKER = tuple(host for host in HOSTS if host.container.kind == "docker")
+IN_WSL: tuple[Fault, ...] = (troubles.linux_driver_in_wsl, troubles.wsl_without_bridge)
+IN_DOCKER: tuple[Fault, ...] = (
+    troubles.without_compute, troubles.nvml_lost, troubles.container_without_gpu,
+)  # fmt: skip
 SERVERS = ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 PCIe", "Tesla V100-SXM2-16GB", "NVIDIA L40S")
 
 OF_THE_ENVIRONMENT: tuple[Fault, ...] = (
     faults.cpu_build, faults.cpu_build_alone, faults.torchvision_left, faults.torchaudio_left,
     faults.companions_left, faults.torchvision_of_cpu, faults.torch_missing, faults.torch_cut,
     faults.torch_gone_companions_left, faults.installed_twice, faults.install_interrupted,
-    faults.rocm_build, faults.xpu_build, faults.hidden, faults.hidden_by_minus_one,
+    faults.rocm_build, faults.xpu_build, troubles.hidden, troubles.hidden_by_minus_one,
 )  # fmt: skip
 ON_LINUX: tuple[Fault, ...] = (
-    faults.conda_and_pip, faults.of_the_system, faults.not_writable, faults.hidden_by_a_number,
+    faults.conda_and_pip, faults.of_the_system, faults.not_writable, troubles.hidden_by_a_number,
 )  # fmt: skip
 PINNED: tuple[Fault, ...] = (faults.cpu_build_beside_xformers, faults.torch_cut_beside_xformers)
 BY_CONDA: tuple[Fault, ...] = (faults.conda_cpu_build, faults.conda_empty)
 OF_THE_DRIVER: tuple[Fault, ...] = (
-    faults.no_driver, faults.no_driver_under_secure_boot, faults.nouveau,
-    faults.module_not_loaded, faults.key_rejected, faults.updated_without_reboot,
+    troubles.no_driver, troubles.no_driver_under_secure_boot, troubles.nouveau,
+    troubles.module_not_loaded, troubles.key_rejected, troubles.updated_without_reboot,
 )  # fmt: skip
-OF_THE_NODES: tuple[Fault, ...] = (faults.uvm_unloaded, faults.uvm_bad, faults.nodes_closed)
+OF_THE_NODES: tuple[Fault, ...] = (troubles.uvm_unloaded, troubles.uvm_bad, troubles.nodes_closed)
 OF_THE_GPUS: tuple[Fault, ...] = (
-    faults.lost, faults.ecc, faults.ecc_on_two, faults.prohibited, faults.all_prohibited,
+    troubles.lost, troubles.ecc, troubles.ecc_on_two, troubles.prohibited, troubles.all_prohibited,
 )  # fmt: skip
 OF_THE_BOUNDARY: tuple[Fault, ...] = (
-    faults.container_without_gpu, faults.podman_without_gpu, faults.compat_in_front,
-    faults.stale_libcuda,
+    troubles.container_without_gpu, troubles.podman_without_gpu, troubles.compat_in_front,
+    troubles.stale_libcuda,
 )  # fmt: skip
-OF_OTHER_MAKERS: tuple[Fault, ...] = (faults.amd, faults.intel, faults.no_gpu_at_all)
+OF_OTHER_MAKERS: tuple[Fault, ...] = (troubles.amd, troubles.intel, troubles.no_gpu_at_all)
 OF_PYTHON: tuple[Fault, ...] = (
     faults.python_of_32_bits, faults.python_too_old, faults.python_too_new,
 )  # fmt: skip
 TOGETHER: tuple[tuple[Fault, Fault], ...] = (
-    (faults.cpu_build, faults.hidden),
-    (faults.companions_left, faults.hidden),
-    (faults.cpu_build, faults.no_driver),
-    (faults.torch_missing, faults.no_driver),
-    (faults.torch_cut, faults.uvm_unloaded),
-    (faults.torchvision_left, faults.nodes_closed),
-    (faults.cpu_build, faults.updated_without_reboot),
-    (faults.installed_twice, faults.hidden),
+    (faults.cpu_build, troubles.hidden),
+    (faults.companions_left, troubles.hidden),
+    (faults.cpu_build, troubles.no_driver),
+    (faults.torch_missing, troubles.no_driver),
+    (faults.torch_cut, troubles.uvm_unloaded),
+    (faults.torchvision_left, troubles.nodes_closed),
+    (faults.cpu_build, troubles.updated_without_reboot),
+    (faults.installed_twice, troubles.hidden),
 )
 """Two independent causes, cured one after the other."""
 
@@ -70,9 +78,14 @@ def variants() -> Iterator[tuple[str, World]]:
     yield from _each(OF_THE_DRIVER, BARE, GPUS)
     yield from _each(OF_THE_NODES, BARE, MODERN[:5])
     yield from _each(OF_THE_GPUS, BARE, SERVERS, count=4)
-    yield from _each((faults.mig_empty,), BARE, SERVERS[:2])
-    yield from _each((faults.fabric_down,), BARE[:4], SERVERS[:1], count=8)
+    yield from _each((troubles.mig_empty,), BARE, SERVERS[:2])
+    yield from _each((troubles.fabric_down,), BARE[:4], SERVERS[:1], count=8)
     yield from _each(OF_THE_BOUNDARY, LINUX, MODERN[:4])
+    yield from _each((troubles.driver_before_the_gpu,), BARE, NEW)
+    yield from _each((troubles.closed_module,), BARE, (BLACKWELL[0],) * 6)
+    yield from _each(IN_WSL, WSL, MODERN[:3])
+    yield from _each(IN_DOCKER, DOCKER, MODERN[:3])
+    yield from _each((troubles.stub_in_front,), LINUX, MODERN[:4])
     yield from _each(OF_OTHER_MAKERS, BARE, MODERN[:3])
     yield from _each(OF_PYTHON, HOSTS, MODERN[:3])
     yield from _builds_of_another_gpu()
@@ -92,7 +105,8 @@ def _each(
             found = healthy(host, gpu, installer, count, number)
             if found is not None:
                 own = found.snapshot.torch.version
-                yield f"{fault.__name__}: {own}, {gpu} on {host.name} by {installer}", fault(found)
+                name = f"{fault.__name__}: {own}, {gpu} on {host.name} by {installer}"
+                yield name, fault(found)
         next(turn)  # so that the next fault meets other pairs
 
 
