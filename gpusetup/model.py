@@ -511,6 +511,8 @@ class Resolution(Value):
 
     build: TorchBuild | None
     index_url: str | None = None
+    index_root: str | None = None
+    """The mirror that commands and files name instead of torch's own index."""
     served: tuple[Served, ...] = ()
     fallbacks: tuple[Choice, ...] = ()
     rejections: tuple[Rejection, ...] = ()

@@ -225,12 +225,7 @@ def test_a_newer_torch_on_the_index_is_chosen_and_called_inferred(
 
 def test_a_build_that_the_index_does_not_list_is_gone_and_others_stay() -> None:
     page = parse_page("http://i/", "text/html", f'<a href="torch-2.14.1+cu130-{LINUX}.whl">x</a>')
-    from gpusetup.install.index import IndexPage
-
-    missing = IndexPage(url="http://i/cu132/torch/", missing="answers 404")
-    fresh = merged(
-        CATALOG, {"cu130": IndexPage(url="http://i/", files=page), "cu132": missing}, "2027-01-02"
-    )
+    fresh = merged(CATALOG, seen_builds(page, "cu130"), frozenset({"cu130"}), "2027-01-02")
     assert fresh.row_of("2.15.0", "cu130", "linux", "x86_64") is None
     assert fresh.row_of("2.14.1", "cu130", "linux", "x86_64") is not None
     assert fresh.row_of("2.15.0", "cu132", "linux", "x86_64") is not None

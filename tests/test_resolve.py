@@ -92,7 +92,7 @@ WRONG = [
     (("--format", "conda", "--installer", "pip"), "exclude each other", None),
     (("--format", "uv", "--installer", "conda"), "made of wheels", None),
     (("--format", "uv", "--json"), "exclude each other", None),
-    (("--index-root", "http://mirror"), "`--refresh`", None),
+    (("--index-root", "mirror"), "is no http or https URL", None),
     (("--from", "no-such-machine"), "no-such-machine", None),
 ]
 
@@ -157,3 +157,45 @@ def test_refresh_asks_the_index_and_a_dead_one_is_exit_3(
     assert (answer["torch"], answer["backend"]) == ("2.16.0", "cu130")
     assert main(["resolve", *LAPTOP, "--refresh", "--index-root", root]) == 3
     assert "the connection is refused" in capsys.readouterr().err
+
+
+MIRROR = "https://mirror.example/whl"
+
+
+@pytest.mark.parametrize("form", ("text", "command", "requirements", "uv", "pixi", "dockerfile"))
+def test_a_mirror_stands_in_everything_that_is_printed(
+    form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["resolve", *LAPTOP, "--format", form, "--index-root", MIRROR + "/"]) == 0
+    named = capsys.readouterr().out
+    monkeypatch.setenv("GPUSETUP_INDEX_ROOT", MIRROR)
+    assert main(["resolve", *LAPTOP, "--format", form]) == 0
+    assert named == capsys.readouterr().out
+    assert f"{MIRROR}/cu130" in named and "download.pytorch.org" not in named
+
+
+def test_a_mirrors_password_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    root = "https://me:secret@mirror.example/whl"
+    assert main(["resolve", *LAPTOP, "--index-root", root, "--json"]) == 0
+    said = capsys.readouterr().out
+    answer = json.loads(said)
+    assert "secret" not in said and answer["index_url"] == f"{MIRROR}/cu130"
+    assert {choice["index_url"] for choice in answer["fallbacks"]} == {f"{MIRROR}/cu132"}
+    assert any("left out" in note for note in answer["notes"])
+
+
+def test_what_a_refresh_saw_is_used_afterwards_for_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    tag = "cp311-cp311-manylinux_2_28_x86_64"
+    asked = ["resolve", *there("--gpu", "T4"), "--json"]
+    with index_server(tmp_path / "index") as index:
+        index.add("whl/cu130", build_wheel(tmp_path / "w", "torch", "2.16.0+cu130", tag=tag))
+        asked += ["--index-root", index.index_root]
+        assert main([*asked, "--refresh"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert main(asked) == 0
+    assert json.loads(capsys.readouterr().out)["torch"] == first["torch"] == "2.16.0"
+    assert main(asked[:-2]) == 0
+    assert json.loads(capsys.readouterr().out)["torch"] == "2.15.0"

@@ -192,7 +192,7 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
         request = use_wheelhouse(job, where, options.wheelhouse, request)
     elif conda_is_meant(options, snapshot):
         return by_conda(options, out, job, where, snapshot, asked)
-    resolution = resolved(snapshot, request)
+    resolution = resolved(snapshot, request, out, options.index_root)
     if options.download:
         return download(options, out, job, where, resolution, asked, snapshot)
     versions = versions_of(resolution, asked.family)

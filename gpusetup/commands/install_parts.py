@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpusetup.errors import Unsatisfiable, UsageError
 
 if TYPE_CHECKING:
+    from gpusetup.catalog import Catalog
     from gpusetup.install.log import Log
     from gpusetup.install.plan import Asked, Plan
     from gpusetup.install.prepare import Where
@@ -54,11 +55,13 @@ def request_of(options: argparse.Namespace, asked: Asked, *, by_conda: bool = Fa
     )
 
 
-def resolved(snapshot: Snapshot, request: Request) -> Resolution:
-    from gpusetup.catalog_file import load_catalog
+def resolved(
+    snapshot: Snapshot, request: Request, out: Console | None = None, root: str | None = None
+) -> Resolution:
+    """What fits, by the catalog and by what `resolve --refresh` last saw of this index."""
     from gpusetup.resolver import check_request, resolve
 
-    catalog = load_catalog()
+    catalog = known_catalog(snapshot, out, root)
     check_request(request, catalog)
     resolution = resolve(snapshot, request, catalog)
     if resolution.build is None:
@@ -69,6 +72,18 @@ def resolved(snapshot: Snapshot, request: Request) -> Resolution:
             hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
         )
     return resolution
+
+
+def known_catalog(snapshot: Snapshot, out: Console | None, root: str | None) -> Catalog:
+    """The catalog, for this machine with what its index listed when it was last asked."""
+    from gpusetup.catalog import INDEX_ROOT
+    from gpusetup.catalog_file import load_catalog
+    from gpusetup.install.prepare import index_root_of
+    from gpusetup.install.refreshed import with_kept
+
+    if snapshot.origin != "live" or out is None:
+        return load_catalog()
+    return with_kept(load_catalog(), index_root_of(root, os.environ, INDEX_ROOT), out.talk)
 
 
 def after_of(resolution: Resolution, asked: Asked) -> dict[str, str]:

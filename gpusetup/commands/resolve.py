@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from gpusetup.catalog import INDEX_ROOT
 from gpusetup.commands.common import add_backend_options, add_machine_options, gather
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model import Request, Resolution, Snapshot
@@ -62,40 +63,52 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="ask the live index for builds newer than the catalog",
     )
     wish.add_argument(
-        "--index-root", metavar="URL", help="the index to ask, instead of torch's own"
+        "--index-root",
+        metavar="URL",
+        help="a mirror of https://download.pytorch.org/whl to ask and to print "
+        "(or GPUSETUP_INDEX_ROOT)",
     )
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
+    import os
+
     from gpusetup.catalog import with_catalog
-    from gpusetup.catalog_file import load_catalog
+    from gpusetup.install.prepare import index_root_of
+    from gpusetup.install.wheels import without_credentials
     from gpusetup.resolver import check_request, resolve
     from gpusetup.resolver.described import described
+    from gpusetup.resolver.offer import at_root
 
-    catalog = load_catalog()
+    root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
+    catalog = _catalog(options, root, out)
     installer = "conda" if options.format == "conda" else options.installer or "auto"
     request = Request(torch=options.torch, backend=options.backend, installer=installer)
     check_request(request, catalog)
     _check_format(options)
     snapshot = described(gather(options, out), _description(options), catalog)
     snapshot = with_catalog(snapshot, catalog)
-    if options.refresh:
-        catalog = _refreshed(catalog, options, out)
-    resolution = resolve(snapshot, request, catalog)
-    resolution = replace(resolution, notes=(*resolution.notes, *_age(catalog)))
+    shown = without_credentials(root)
+    resolution = at_root(resolve(snapshot, request, catalog), shown)
+    resolution = replace(
+        resolution, notes=(*resolution.notes, *_age(catalog), *_left_out(root, shown))
+    )
     if options.format == "text":
-        _screen(resolution, snapshot, options, out, request, catalog)
+        _screen(resolution, snapshot, options, out, request, catalog, shown)
     else:
         _file(resolution, snapshot, options, out)
     return 0 if resolution.build else Unsatisfiable.exit_code
 
 
-def keeps_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Keeps | None:
+def keeps_of(
+    snapshot: Snapshot, request: Request, catalog: Catalog, root: str = INDEX_ROOT
+) -> Keeps | None:
     """What `install` would make of the installed torch, whatever torch was asked for here."""
     from gpusetup.resolver.least import least_change
-    from gpusetup.resolver.offer import kept
+    from gpusetup.resolver.offer import at_root, kept
 
     decision = least_change(snapshot, replace(request, torch=None), catalog)
+    decision = replace(decision, resolution=at_root(decision.resolution, root))
     return kept(decision, snapshot.torch.version)
 
 
@@ -111,11 +124,12 @@ def _screen(
     out: Console,
     request: Request,
     catalog: Catalog,
+    root: str,
 ) -> None:
     from gpusetup.render.resolution import resolution_text
     from gpusetup.resolver import to_answer
 
-    keeps = None if _is_elsewhere(options) else keeps_of(snapshot, request, catalog)
+    keeps = None if _is_elsewhere(options) else keeps_of(snapshot, request, catalog, root)
     answer = to_answer(resolution, snapshot, keeps=keeps)
     installer = options.installer or "uv"
     text = resolution_text(answer, snapshot, installer=installer, explain=options.explain)
@@ -148,8 +162,6 @@ def _description(options: argparse.Namespace) -> Description:
 
 
 def _check_format(options: argparse.Namespace) -> None:
-    if options.index_root and not options.refresh:
-        raise UsageError("`--index-root` is what `--refresh` asks: it goes with it")
     if options.format == "text":
         return
     if options.json:
@@ -171,11 +183,22 @@ def _age(catalog: Catalog) -> tuple[str, ...]:
     return (note,) if note else ()
 
 
-def _refreshed(catalog: Catalog, options: argparse.Namespace, out: Console) -> Catalog:
-    import os
+def _left_out(root: str, shown: str) -> tuple[str, ...]:
+    return () if root == shown else ("the index's user and password are left out of what is shown",)
 
-    from gpusetup.catalog import INDEX_ROOT
-    from gpusetup.install.live import refreshed
 
-    root = options.index_root or os.environ.get("GPUSETUP_INDEX_ROOT") or INDEX_ROOT
-    return refreshed(catalog, root, out.talk)
+def _catalog(options: argparse.Namespace, root: str, out: Console) -> Catalog:
+    """The catalog: with what the index lists now, or listed when it was last asked."""
+    from datetime import date
+
+    from gpusetup.catalog_file import load_catalog
+    from gpusetup.install.live import ask_root, merged
+    from gpusetup.install.refreshed import keep, with_kept
+
+    catalog = load_catalog()
+    if not options.refresh:
+        return catalog if options.machine_from else with_kept(catalog, root, out.talk)
+    asked, today = ask_root(catalog, root, out.talk), date.today().isoformat()
+    if keep(asked, today):
+        out.talk("kept for `gpusetup install`, until the catalog is newer")
+    return merged(catalog, asked.rows, frozenset(asked.answered), today)

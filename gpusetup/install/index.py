@@ -52,7 +52,11 @@ def ask_index(root: str, backend: str, project: str, *, cache: Path | None = Non
 
     Raises Blocked where the index could not be asked or answered no index page.
     """
-    url = f"{index_url(backend, root)}/{project}/"
+    return ask_page(f"{index_url(backend, root)}/{project}/", cache=cache)
+
+
+def ask_page(url: str, *, cache: Path | None = None) -> IndexPage:
+    """The wheels of one page, as `ask_index`."""
     folder = cache or cache_folder()
     page = _answer(url, _read(folder, url))
     if isinstance(page, int):

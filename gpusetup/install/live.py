@@ -7,19 +7,23 @@ release on the same backend: inferred, and each says so. Builds that the index n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import Literal
 
 from gpusetup.catalog import Catalog, Release, cuda_of
 from gpusetup.errors import Blocked
-from gpusetup.install.index import IndexPage, ask_index
-from gpusetup.install.wheels import Wheel
+from gpusetup.install.index import IndexPage, ask_index, ask_page
+from gpusetup.install.wheels import Wheel, without_credentials
 from gpusetup.kernels import release
 from gpusetup.model import TorchBuild, parsed
 from gpusetup.value import Value, replace
 
+LABEL = re.compile(r"cu\d{2,4}")
+MOST_LABELS = 16
+"""How many labels that nobody knows are asked for: an index may list any number."""
+MOST_AT_ONCE = 8
 RECENT = 3
 """Of how many of the newest releases the backends are asked for."""
 
@@ -48,24 +52,60 @@ class Seen(Value):
         return self.torch, self.backend, self.os, self.machine
 
 
+class Asked(Value):
+    """What an index said: every build that it lists, and the backends whose pages were read."""
+
+    rows: tuple[Seen, ...]
+    answered: tuple[str, ...]
+    root: str
+
+
 def refreshed(
     catalog: Catalog, root: str, notify: Callable[[str], None], *, today: date | None = None
 ) -> Catalog:
     """The catalog with what the index lists now. Raises Blocked where it cannot be asked."""
-    backends = backends_to_ask(catalog)
-    notify(f"asking {root} for {', '.join(backends)}")
+    asked = ask_root(catalog, root, notify)
+    return merged(
+        catalog, asked.rows, frozenset(asked.answered), (today or date.today()).isoformat()
+    )
+
+
+def ask_root(catalog: Catalog, root: str, notify: Callable[[str], None]) -> Asked:
+    """What every backend's page lists: the recent ones', and those that the root itself names."""
+    backends = tuple(sorted({*backends_to_ask(catalog), *listed_labels(catalog, root)}))
+    notify(f"asking {without_credentials(root)} for {', '.join(backends)}")
 
     def asked(backend: str) -> IndexPage:
         return ask_index(root, backend, "torch")
 
-    with ThreadPoolExecutor(len(backends)) as pool:
+    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
         pages = dict(zip(backends, pool.map(asked, backends), strict=True))
     if all(page.missing for page in pages.values()):
         raise Blocked(
-            f"{root} has no index of torch: {next(iter(pages.values())).missing}",
+            f"{without_credentials(root)} has no index of torch: "
+            f"{next(iter(pages.values())).missing}",
             hint="name the right one: `--index-root URL`",
         )
-    return merged(catalog, pages, (today or date.today()).isoformat())
+    found = (row for backend, page in pages.items() for row in seen_builds(page.files, backend))
+    answered = tuple(backend for backend, page in pages.items() if not page.missing)
+    return Asked(rows=tuple(found), answered=answered, root=root)
+
+
+def listed_labels(catalog: Catalog, root: str) -> tuple[str, ...]:
+    """The CUDA labels that the index lists and the catalog lacks: by the page of all torch wheels.
+
+    An index without such a page names none, and one that does not answer is asked by backend.
+    """
+    try:
+        page = ask_page(f"{root.rstrip('/')}/torch/")
+    except Blocked:
+        return ()
+    known = {*catalog.backends} - {
+        b for b, torches in catalog.other_backends.items() if not torches
+    }
+    found = {wheel.version.partition("+")[2].partition(".")[0] for wheel in page.files}
+    fresh = {label for label in found if LABEL.fullmatch(label) and label not in known}
+    return tuple(sorted(fresh, reverse=True)[:MOST_LABELS])
 
 
 def backends_to_ask(catalog: Catalog) -> tuple[str, ...]:
@@ -82,10 +122,9 @@ def backends_to_ask(catalog: Catalog) -> tuple[str, ...]:
     return tuple(sorted(known | waiting))
 
 
-def merged(catalog: Catalog, pages: Mapping[str, IndexPage], today: str) -> Catalog:
-    """The catalog with the builds of these pages; pages that are missing change nothing."""
-    seen = {s.key: s for backend, page in pages.items() for s in seen_builds(page.files, backend)}
-    answered = {backend for backend, page in pages.items() if not page.missing}
+def merged(catalog: Catalog, rows: Iterable[Seen], answered: frozenset[str], today: str) -> Catalog:
+    """The catalog with these builds; a backend whose page was not read changes nothing."""
+    seen = {row.key: row for row in rows}
     kept = [
         replace(build, pythons=seen[key].pythons) if key in seen else build
         for build in catalog.builds
@@ -186,7 +225,8 @@ def new_build(seen: Seen, catalog: Catalog) -> TorchBuild | None:
 
 
 def _nearest(seen: Seen, catalog: Catalog) -> TorchBuild | None:
-    """The build that tells most: the same backend's newest, else the family's highest CUDA."""
+    """The build that tells most: the same backend's newest, else the family's highest CUDA, else
+    the highest of all (a CUDA major that the catalog does not know)."""
     rows = [
         b
         for b in catalog.builds
@@ -196,8 +236,11 @@ def _nearest(seen: Seen, catalog: Catalog) -> TorchBuild | None:
     if same:
         return max(same, key=lambda b: parsed(b.torch))
     cuda = cuda_of(seen.backend)
-    family = [b for b in rows if cuda and b.cuda and release(b.cuda)[0] == release(cuda)[0]]
-    return max(family, key=lambda b: (parsed(b.torch), release(b.cuda or "0")), default=None)
+    with_cuda = [b for b in rows if cuda and b.cuda]
+    family = [b for b in with_cuda if release(b.cuda or "0")[0] == release(cuda or "0")[0]]
+    newer = release(cuda or "0") > max((release(b.cuda or "0") for b in with_cuda), default=(0, 0))
+    among = family or (with_cuda if newer else [])
+    return max(among, key=lambda b: (parsed(b.torch), release(b.cuda or "0")), default=None)
 
 
 def _following(torch: str, catalog: Catalog) -> Release:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 
+from gpusetup.catalog import INDEX_ROOT
 from gpusetup.catalog_file import load_catalog
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install import INSTALLERS
@@ -37,7 +38,8 @@ DEFAULT_PYTHON = "3.12"
 
 def command(resolution: Resolution, snapshot: Snapshot, installer: str) -> str:
     """The steps as lines for the machine's shell."""
-    wish = Wish(python=snapshot.python.executable)
+    root = resolution.index_root or INDEX_ROOT
+    wish = Wish(python=snapshot.python.executable, index_root=root)
     steps = INSTALLERS[installer](resolution, wish)
     return "".join(f"{shell_line(step.argv, snapshot.os.family)}\n" for step in steps)
 
@@ -144,7 +146,8 @@ def dockerfile(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     build = _linux_build(chosen_build(resolution))
     python = _ordinary(_python(snapshot, build), "there is no official image of it")
     linux = Resolution(build=build, index_url=resolution.index_url)
-    steps = INSTALLERS["pip"](linux, Wish(python="python"))
+    root = resolution.index_root or INDEX_ROOT
+    steps = INSTALLERS["pip"](linux, Wish(python="python", index_root=root))
     installs = " \\\n && ".join(
         shlex.join((*step.argv[:4], "--no-cache-dir", *step.argv[4:])) for step in steps
     )

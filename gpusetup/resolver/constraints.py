@@ -74,9 +74,22 @@ def driver_reaches(build: TorchBuild, situation: Situation) -> str | None:
             return None
         return f"needs a driver for CUDA {build.cuda}, found one for {situation.driver_cuda}"
     floor = build.driver_floor
-    if floor is None or situation.driver is None or version(situation.driver) >= version(floor):
+    if floor is None:
+        return _driver_serves(build.cuda, situation)
+    if situation.driver is None or version(situation.driver) >= version(floor):
         return None
     return f"needs NVIDIA driver {floor}, found {situation.driver}"
+
+
+def _driver_serves(cuda: str, situation: Situation) -> str | None:
+    """For a CUDA of which no floor is known: the driver's own has to be of that major."""
+    own = situation.driver_cuda
+    if own is None or release(own)[0] >= release(cuda)[0]:
+        return None
+    return (
+        f"needs a driver for CUDA {cuda}, which is newer than the catalog of "
+        f"{situation.catalog_as_of}; found one for {own}"
+    )
 
 
 def driver_knows_every_gpu(build: TorchBuild, situation: Situation) -> str | None:

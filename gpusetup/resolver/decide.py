@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gpusetup.catalog import Catalog, Same, cuda_of, index_url
+from gpusetup.catalog import INDEX_ROOT, Catalog, Same, cuda_of, index_url
 from gpusetup.catalog_companions import beside
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.kernels import served_by
@@ -117,7 +117,7 @@ def to_answer(
         return ResolveAnswer(torch=None, **shared)  # type: ignore[arg-type]
     commands = {}
     for name, steps in INSTALLERS.items():
-        wish = _wish(snapshot, packages, by_conda=name == "conda")
+        wish = _wish(resolution, snapshot, packages, by_conda=name == "conda")
         try:
             commands[name] = tuple(step.argv for step in steps(resolution, wish))
         except Unsatisfiable:
@@ -137,10 +137,13 @@ def to_answer(
     )
 
 
-def _wish(snapshot: Snapshot, packages: tuple[str, ...], *, by_conda: bool) -> Wish:
+def _wish(
+    resolution: Resolution, snapshot: Snapshot, packages: tuple[str, ...], *, by_conda: bool
+) -> Wish:
     from gpusetup.install.wish import Wish
 
     return Wish(
+        index_root=resolution.index_root or INDEX_ROOT,
         python=snapshot.python.executable,
         packages=tuple(name for name in packages if name in FAMILY) if by_conda else packages,
         conda_prefix=_conda_prefix(snapshot),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from gpusetup.answers import Keeps, Offer
+from gpusetup.catalog import INDEX_ROOT, index_url
 from gpusetup.model import Resolution
 from gpusetup.resolver.least import Decision
+from gpusetup.value import replace
 
 
 def offered(resolution: Resolution) -> Offer | None:
@@ -37,4 +39,20 @@ def kept(decision: Decision, version: str | None) -> Keeps | None:
         index_url=decision.resolution.index_url if how != "refused" else None,
         installed=version,
         how=how,
+    )
+
+
+def at_root(resolution: Resolution, root: str) -> Resolution:
+    """The resolution with a mirror's addresses instead of those of torch's own index."""
+    build = resolution.build
+    if root == INDEX_ROOT or build is None or build.channel != "pytorch":
+        return resolution
+    return replace(
+        resolution,
+        index_root=root,
+        index_url=index_url(build.backend, root),
+        fallbacks=tuple(
+            replace(choice, index_url=index_url(choice.backend, root))
+            for choice in resolution.fallbacks
+        ),
     )
