@@ -239,7 +239,7 @@ def killed_in(phase: str, venv: Path, install: Install, monkeypatch: pytest.Monk
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
-@pytest.mark.parametrize("phase", ["moving", "installing", "verifying", "keeping"])
+@pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying", "keeping"])
 def test_recovery_after_each_phase(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:
@@ -368,7 +368,7 @@ def test_who_is_asked_to_end_puts_the_former_state_back(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
 ) -> None:
     """`kill`, a closed terminal, in the middle of the switch."""
-    from gpusetup.install import run as running
+    from gpusetup.install import switch
 
     before = state_of(venv)
 
@@ -377,7 +377,7 @@ def test_who_is_asked_to_end_puts_the_former_state_back(
         os.kill(os.getpid(), ending)
         time.sleep(60)
 
-    monkeypatch.setattr(running, "run_step", told_to_end)
+    monkeypatch.setattr(switch, "place", told_to_end)
     assert install("--python", str(venv), *WANTED).exit == 130
     assert state_of(venv) == before
     assert not (venv / ".gpusetup").exists()

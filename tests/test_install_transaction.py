@@ -19,11 +19,11 @@ from gpusetup.install.layout import (
     Layout,
     covering,
     distributions,
-    files_of,
     need_breaks,
     new_entries,
     wheel_paths,
 )
+from gpusetup.install.owned import files_of
 from gpusetup.install.transaction import (
     Journal,
     begin,
@@ -155,7 +155,7 @@ def test_somebody_elses_file_that_a_wheel_would_overwrite_is_kept_too(tmp_path: 
     before = state_of(tmp_path / "env")
     wheel = build_wheel(tmp_path, "torch", "1.0", files={"torch/__init__.py": "theirs"})
     store = tmp_path / "env/.gpusetup"
-    journal = prepare(layout, ["torch"], [wheel], {"torch": "1.0"})
+    journal = prepare(layout, ["torch"], wheel_paths(wheel, layout), {"torch": "1.0"})
     begin(store, journal)
     move_aside(store, journal)
     unpack(wheel, layout)

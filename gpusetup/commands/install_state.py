@@ -81,6 +81,7 @@ def _interrupted(folder: Path, journal: Journal) -> str:
 
 WHILE = {
     "making": "the environment was being made",
+    "staging": "the new files were being unpacked beside it",
     "moving": "the former files were being moved aside",
     "installing": "the new files were being installed",
     "verifying": "the new state was being verified",

@@ -26,9 +26,17 @@ def scheme() -> dict[str, object]:
         "platlib": paths["platlib"],
         "scripts": paths["scripts"],
         "data": paths["data"],
+        "headers": headers(in_environment, paths["include"]),
         "externally_managed": marker if os.path.exists(marker) and not in_environment else None,
         "has_pip": importlib.util.find_spec("pip") is not None,
     }
+
+
+def headers(in_environment: bool, include: str) -> str:
+    """As pip and uv decide: an environment shares its base's `include`, so it has one beside."""
+    if not in_environment:
+        return include
+    return os.path.join(sys.prefix, "include", "site", "python%d.%d" % sys.version_info[:2])
 
 
 if __name__ == "__main__":

@@ -16,10 +16,9 @@ from gpusetup.install.run import (
     Outcome,
     fetch_all,
     make_environment,
-    putting_back,
     stoppable,
-    switch,
 )
+from gpusetup.install.switch import putting_back, switch
 from gpusetup.install.transaction import STORE, Journal, begin, read_journal
 from gpusetup.install.wheels import Wheel
 from gpusetup.probe.system import System
@@ -89,7 +88,7 @@ def _staged(job: Job, where: Where, plan: Plan) -> tuple[Plan, tuple[Path, ...]]
         plan = with_rest(job, where, replace(plan, venv=None))
         job.agree(plan)
     wheels = fetched(job, plan.wheels)
-    check_room(job.environ, where.layout, wheels, plan.before)
+    check_room(where.layout, wheels, plan.before)
     return plan, wheels
 
 

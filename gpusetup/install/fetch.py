@@ -23,6 +23,7 @@ from gpusetup.install.house import (
     digest_of,
     is_here,
     is_kept,
+    is_whole,
     keep_mark,
     kept_mark,
     local_path,
@@ -186,9 +187,11 @@ class Fetcher:
 
     def _fetched(self, wheel: Wheel, path: Path, progress: Progress) -> Path:
         if is_kept(wheel, path):
-            self._log(f"kept: {path}")
-            touch_note(path)
-            return path
+            if is_whole(wheel, path):
+                self._log(f"kept: {path}")
+                touch_note(path)
+                return path
+            self._log(f"damaged: {path}; again")
         part = path.with_name(f"{path.name}.part")
         digest = self._whole(wheel, part, progress)
         part.replace(path)

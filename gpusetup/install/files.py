@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpusetup.errors import BadInput
+from gpusetup.install.durable import sync_folder, sync_tree
 
 BUSY_TRIES = 20
 BUSY_SECONDS = 0.1
@@ -47,21 +48,6 @@ def refuse_newer(raw: bytes, kind: str, *, what: str) -> None:
         )
 
 
-def sync_folder(folder: Path) -> None:
-    """Have a folder's entries on disk, where the system can (Windows and some network filesystems
-    cannot)."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as problem:
-        if problem.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
-            raise
-    finally:
-        os.close(handle)
-
-
 def rename(source: Path, destination: Path) -> None:
     """Rename; where that is refused, copy, and only then delete.
 
@@ -84,7 +70,9 @@ def _copied(source: Path, destination: Path) -> None:
         shutil.copytree(source, part, symlinks=True)
     else:
         shutil.copy2(source, part, follow_symlinks=False)
+    sync_tree(destination.parent)
     part.rename(destination)
+    sync_folder(destination.parent)
     remove(source)
 
 
@@ -119,7 +107,9 @@ def _copied_back(kept: Path, gone: Path, path: Path) -> None:
         shutil.copytree(kept, part, symlinks=True)
     else:
         shutil.copy2(kept, part, follow_symlinks=False)
+    sync_tree(path.parent)
     part.rename(path)
+    sync_folder(path.parent)
     kept.rename(gone)
 
 

@@ -104,6 +104,18 @@ def is_kept(wheel: Wheel, path: Path) -> bool:
     return bool(note.get("url") == without_credentials(wheel.url))
 
 
+def is_whole(wheel: Wheel, path: Path) -> bool:
+    """Whether the bytes of a kept wheel are those that were checked when it came."""
+    if is_here(wheel, path):
+        return True
+    try:
+        noted = json.loads(_note(path).read_text(encoding="utf-8")).get("sha256")
+        wanted = wheel.sha256.lower() if wheel.sha256 else noted
+        return bool(digest_of(path, again=True) == wanted)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
 def note_kept(wheel: Wheel, path: Path, digest: str) -> None:
     found = path.stat()
     note = {
@@ -180,11 +192,11 @@ def copy_here(source: Path, part: Path) -> None:
 _DIGESTS: dict[tuple[int, int, int, int], str] = {}
 
 
-def digest_of(path: Path) -> str:
-    """The sha256 of a file, computed once as long as the file stays as it is."""
+def digest_of(path: Path, *, again: bool = False) -> str:
+    """The sha256 of a file, computed once as long as the file seems to stay as it is."""
     found = path.stat()
     key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-    if key not in _DIGESTS:
+    if again or key not in _DIGESTS:
         digest = hashlib.sha256()
         with path.open("rb") as file:
             while chunk := file.read(CHUNK):

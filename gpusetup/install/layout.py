@@ -5,7 +5,6 @@ Reads names only; nothing is imported and nothing is changed here.
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import zipfile
@@ -13,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser
 from pathlib import Path
 
-from gpusetup.errors import Blocked
 from gpusetup.value import Value
 
 
@@ -29,6 +27,8 @@ class Layout(Value):
     platlib: str
     scripts: str
     data: str
+    headers: str = ""
+    """Where a distribution's C headers go, in a folder of its name."""
     implementation: str = "cpython"
     free_threaded: bool = False
     externally_managed: str | None = None
@@ -73,32 +73,32 @@ def distributions_in(library: str) -> Iterator[Distribution]:
         if match := INFO.fullmatch(entry):
             path = os.path.join(library, entry)
             yield Distribution(name=normalized(match[1]), version=match[2], info=path)
+        elif entry.endswith(".egg-link"):
+            name = normalized(entry.removesuffix(".egg-link"))
+            version = _version_of_sources(os.path.join(library, entry), name)
+            yield Distribution(name=name, version=version, info=os.path.join(library, entry))
 
 
-INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:dist|egg)-info")
+INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:(?:dist|egg)-info|egg)")
+
+
+def _version_of_sources(link: str, name: str) -> str:
+    """What the sources say to which `setup.py develop` has linked; "0" where they say nothing."""
+    try:
+        with open(link, "rb") as file:
+            sources = os.fsdecode(file.readline(4096).strip())
+        infos = [e for e in _names(sources) if e.endswith(".egg-info")]
+        mine = [e for e in infos if normalized(e.removesuffix(".egg-info")) == name]
+        text = Path(sources, mine[0], "PKG-INFO").read_text(encoding="utf-8", errors="replace")
+    except (OSError, IndexError, ValueError):
+        return "0"
+    found = re.search(r"(?m)^Version:\s*(\S+)", text)
+    return found[1] if found else "0"
 
 
 def versions(installed: Iterable[Distribution]) -> dict[str, str]:
     """Name -> version of what is installed."""
     return {one.name: one.version for one in installed}
-
-
-def files_of(one: Distribution, layout: Layout) -> frozenset[str]:
-    """The paths that its RECORD lists, inside the target's folders; `Blocked` where it has none."""
-    record = Path(one.info, "RECORD")
-    try:
-        text = record.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise Blocked(
-            f"{one.name} {one.version} in {layout.prefix} keeps no list of its files "
-            f"({record.name} is missing), so it could not be put back.",
-            hint=f"remove it by what installed it, or use another environment: `--venv DIR` "
-            f"({problem.strerror})",
-        ) from problem
-    library, roots = os.path.dirname(one.info), layout.roots
-    names = (row[0] for row in csv.reader(text.splitlines()) if row)
-    paths = (os.path.normpath(os.path.join(library, name)) for name in names)
-    return frozenset(path for path in paths if any(_below(path, root) for root in roots))
 
 
 def covering(paths: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
@@ -168,6 +168,7 @@ class WheelContent(Value):
     """Its metadata folder: `torch-2.13.0+cpu.dist-info`."""
     pure: bool
     scripts: tuple[str, ...]
+    """Its console scripts."""
 
 
 def read_content(wheel: Path) -> WheelContent:
@@ -203,30 +204,39 @@ def content_of(wheel: Path) -> WheelContent:
     return _CONTENTS[key]
 
 
-def wheel_paths(wheel: Path, layout: Layout) -> frozenset[str]:
-    """Where the files of a wheel go, its console scripts among them."""
-    content = content_of(wheel)
-    folders = {
+def folders_of(layout: Layout, name: str) -> dict[str, str]:
+    """Where each kind of a wheel's files goes that has the distribution's name."""
+    headers = layout.headers or os.path.join(layout.data, "include")
+    return {
         "purelib": layout.purelib,
         "platlib": layout.platlib,
         "scripts": layout.scripts,
         "data": layout.data,
-        "headers": os.path.join(layout.data, "include"),
+        "headers": os.path.join(headers, name),
     }
+
+
+def places_of(content: WheelContent, layout: Layout) -> dict[str, tuple[str, str]]:
+    """Name in the wheel -> its kind (`purelib`, `data`, ...) and where it goes."""
+    folders = folders_of(layout, content.info.partition("-")[0])
     data = f"{content.info.removesuffix('.dist-info')}.data/"
-    root = layout.purelib if content.pure else layout.platlib
-    placed = {
-        os.path.join(layout.scripts, f"{name}{end}")
-        for name in content.scripts
-        for end in SCRIPT_ENDS
-    }
+    own = "purelib" if content.pure else "platlib"
+    placed = {}
     for name in content.names:
+        kind, rest = own, name
         if name.startswith(data):
             kind, _, rest = name.removeprefix(data).partition("/")
-            placed.add(os.path.join(folders.get(kind, root), os.path.normpath(rest)))
-        else:
-            placed.add(f"{root}{os.sep}{name.replace('/', os.sep)}")
-    return frozenset(placed)
+        if kind in folders and rest:
+            placed[name] = (kind, os.path.join(folders[kind], os.path.normpath(rest)))
+    return placed
+
+
+def wheel_paths(wheel: Path, layout: Layout) -> frozenset[str]:
+    """Where the files of a wheel go, its console scripts among them."""
+    content = content_of(wheel)
+    named = (f"{name}{end}" for name in content.scripts for end in SCRIPT_ENDS)
+    scripts = (os.path.join(layout.scripts, name) for name in named)
+    return frozenset((*scripts, *(path for _, path in places_of(content, layout).values())))
 
 
 SCRIPT_ENDS = ("",) if os.name == "posix" else (".exe", "-script.py")
@@ -316,10 +326,6 @@ def _needs(one: Distribution) -> Iterator[str]:
     for line in text.partition("\n\n")[0].splitlines():
         if line.startswith("Requires-Dist:"):
             yield line.partition(":")[2].strip()
-
-
-def _below(path: str, folder: str) -> bool:
-    return path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def _names(folder: str) -> list[str]:

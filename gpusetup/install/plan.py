@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked, Unreached, UsageError
 from gpusetup.install.inuse import User
+from gpusetup.install.journal import STAGING, STORE
 from gpusetup.install.layout import Layout, normalized
 from gpusetup.install.page import ACCEPT, parse_page
 from gpusetup.install.wheels import Wheel, best, without_credentials
@@ -301,24 +303,30 @@ def shortage(rooms: Iterable[Room]) -> Room | None:
     return next((r for r in disks.values() if r.needed_bytes + SPARE_BYTES > r.free_bytes), None)
 
 
-def switch_steps(plan: Plan, layout: Layout, program: str, house: str) -> tuple[Step, ...]:
-    """The commands that change the environment: one, offline, from the wheelhouse."""
-    exact = tuple(f"{wheel.name}=={wheel.version}" for wheel in plan.wheels)
-    offline = ("--no-index", "--no-deps", "--find-links", house, *exact)
+def switch_steps(plan: Plan, layout: Layout, program: str, prefix: str) -> tuple[Step, ...]:
+    """The command that unpacks the wheels: one, offline, each by its hash, into a folder of the
+    environment `prefix` from which they are renamed to their places once they are compared."""
+    stage = os.path.join(prefix, STORE, STAGING)
+    root, links, wanted, cache = (
+        os.path.join(stage, name) for name in ("root", "links", "wheels.txt", "cache")
+    )
+    asked = ("--no-index", "--no-deps", "--find-links", links, "--require-hashes", "-r", wanted)
     if plan.installer == "pip":
-        argv = (layout.python, "-m", "pip", "install", "--no-warn-script-location", *offline)
+        quiet = ("--no-warn-script-location", "--no-compile", "--no-cache-dir")
+        where = ("--ignore-installed", "--prefix", root)
+        argv: tuple[str, ...] = (layout.python, "-m", "pip", "install", *quiet, *where, *asked)
     else:
-        argv = (
-            program,
-            "pip",
-            "install",
-            "--no-config",
-            "--python",
-            layout.python,
-            "--offline",
-            *offline,
-        )
-    return (Step(argv=argv, title="install from the wheelhouse"),)
+        ours = ("--no-config", "--offline", "--cache-dir", cache, "--link-mode", "hardlink")
+        there = ("--python", layout.python, "--prefix", root)
+        argv = (program, "pip", "install", *ours, *there, *asked)
+    temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.path.join(stage, "tmp"))
+    return (
+        Step(
+            argv=argv,
+            title="unpack the checked wheels beside the environment",
+            environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
+        ),
+    )
 
 
 def venv_step(program: str, folder: str, base: str, *, seed: bool) -> Step:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +12,8 @@ from pathlib import Path
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.install.house import check_here, is_here, is_kept
 from gpusetup.install.inuse import users_of
-from gpusetup.install.layout import Layout, distributions, files_of, requirers, versions
+from gpusetup.install.layout import Layout, distributions, requirers, versions
+from gpusetup.install.owned import at_links, files_of_all, refuse_shared
 from gpusetup.install.plan import (
     UNPACKED_FACTOR,
     Asked,
@@ -169,7 +170,7 @@ def finished(job: Job, where: Where, plan: Plan) -> Plan:
     rest = None if plan.rest is None else _sized(job, plan.rest)
     plan = replace(plan, rest=rest, family=_changing(plan.family, installed))
     target = where.layout if where.venv is None else replace(where.layout, python=where.python)
-    steps = switch_steps(plan, target, job.uv, str(job.house))
+    steps = switch_steps(plan, target, job.uv, plan.target)
     if where.venv is not None:
         seed = plan.installer == "pip"
         steps = (venv_step(job.uv, where.venv, where.layout.python, seed=seed), *steps)
@@ -285,12 +286,9 @@ def missing_bytes(job: Job, plan: Plan) -> int:
 
 
 def check_room_before(job: Job, plan: Plan) -> None:
-    """Room for what will be fetched and, by its usual growth, unpacked: in the target, and in uv's
-    cache where that lies on another disk."""
+    """Room for what will be fetched and, by its usual growth, unpacked in the target."""
     unpacked = int(sum(wheel.size_bytes or 0 for wheel in plan.wheels) * UNPACKED_FACTOR)
-    target, cache = room(plan.target, unpacked), room(uv_cache(job.environ), unpacked)
-    others = () if plan.installer == "pip" or cache.disk == target.disk else (cache,)
-    require_room((room(str(job.house), missing_bytes(job, plan)), target, *others))
+    require_room((room(str(job.house), missing_bytes(job, plan)), room(plan.target, unpacked)))
 
 
 def check_places(job: Job, where: Where, installer: str) -> None:
@@ -325,11 +323,10 @@ def unwritable(folder: str) -> str | None:
     return None if os.access(there, os.W_OK | os.X_OK) else f"{there} is not writable for this user"
 
 
-def check_leaving(layout: Layout, leaving: Container[str]) -> None:
+def check_leaving(layout: Layout, leaving: Iterable[str]) -> None:
     """`Blocked` where what leaves could not be put back: told before anything is fetched."""
-    for one in distributions(layout):
-        if one.name in leaving:
-            files_of(one, layout)
+    gone, files = files_of_all(leaving, layout)
+    refuse_shared(at_links(files, layout.roots)[1], gone, layout)
 
 
 def base_interpreter() -> str:

@@ -38,9 +38,10 @@ class Receipt(Value):
     verdict: Mapping[str, Any] | None = None
 
 
-def receipt_wheel(wheel: Wheel) -> ReceiptWheel:
+def receipt_wheel(wheel: Wheel, sha256: str) -> ReceiptWheel:
+    """`sha256` is of the file that was unpacked and whose content is in the environment."""
     url = shared(without_credentials(wheel.url))
-    return ReceiptWheel(name=wheel.name, version=wheel.version, url=url, sha256=wheel.sha256)
+    return ReceiptWheel(name=wheel.name, version=wheel.version, url=url, sha256=sha256)
 
 
 def shareable(step: DoneStep) -> DoneStep:

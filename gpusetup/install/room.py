@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gpusetup.errors import Blocked
-from gpusetup.install.layout import Layout, content_of, distributions, files_of
+from gpusetup.install.layout import Layout, content_of
+from gpusetup.install.owned import files_of_all
 from gpusetup.install.plan import Room, shortage
-from gpusetup.install.tools import uv_cache
 from gpusetup.install.wheels import in_words
 
 
-def check_room(
-    environ: Mapping[str, str], layout: Layout, wheels: Sequence[Path], leaving: Iterable[str]
-) -> None:
-    """The unpacked wheels must fit on the target's disk, and in uv's cache on another one.
+def check_room(layout: Layout, wheels: Sequence[Path], leaving: Iterable[str]) -> None:
+    """The unpacked wheels must fit on the target's disk.
 
     On an overlay what leaves is counted too: a folder of a lower layer is copied, not renamed.
     """
     unpacked = sum(content_of(path).unpacked_bytes for path in wheels)
     copied = bytes_of_files(layout, leaving) if is_overlay(layout.prefix) else 0
-    target = room(layout.purelib, unpacked + copied)
-    cache = room(uv_cache(environ), unpacked)
-    require_room((target,) if cache.disk == target.disk else (target, cache))
+    require_room((room(layout.purelib, unpacked + copied),))
 
 
 def room(path: str, needed_bytes: int) -> Room:
@@ -39,8 +35,7 @@ def room(path: str, needed_bytes: int) -> Room:
 
 def bytes_of_files(layout: Layout, names: Iterable[str]) -> int:
     """What the files of installed distributions hold."""
-    leaving = (one for one in distributions(layout) if one.name in set(names))
-    paths = (Path(path) for one in leaving for path in files_of(one, layout))
+    paths = map(Path, files_of_all(names, layout)[1])
     return sum(path.lstat().st_size for path in paths if os.path.lexists(path))
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -17,25 +16,11 @@ from typing import Any
 from gpusetup.answers import DoneStep
 from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.install.fetch import Fetcher, NeedsLogin, Progress
-from gpusetup.install.house import WORKPLACE, drop_unused
-from gpusetup.install.layout import Layout
+from gpusetup.install.house import WORKPLACE
 from gpusetup.install.lock import ending_with_us, outliving_us
 from gpusetup.install.log import Log
-from gpusetup.install.plan import Plan, switch_steps
-from gpusetup.install.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
+from gpusetup.install.plan import Plan
 from gpusetup.install.tools import asking_environment, complaint, switching_environment
-from gpusetup.install.transaction import (
-    NEXT_RECEIPT,
-    RECEIPT,
-    STORE,
-    Journal,
-    begin,
-    enter,
-    keep,
-    move_aside,
-    prepare,
-    put_back,
-)
 from gpusetup.install.wheels import DEFAULT_INDEX, Wheel
 from gpusetup.model import Step
 from gpusetup.run import Output, run
@@ -188,99 +173,9 @@ def make_environment(job: Job, step: Step, folder: str) -> None:
         raise complaint(f"{folder} cannot be made", said)
 
 
-def switch(
-    job: Job,
-    plan: Plan,
-    layout: Layout,
-    wheels: Sequence[Path],
-    *,
-    verify: bool,
-    made: Journal | None = None,
-) -> Outcome:
-    """Change the environment, prove it, keep it or bring the former state back.
-
-    `made` is the journal of an environment that was made for this. The caller holds the lock.
-    """
-    job.log.line("switch begins")
-    store = Path(layout.prefix, STORE)
-    journal = prepare(layout, plan.after, wheels, plan.after)
-    journal = replace(journal, keep=job.keep)
-    if made is not None:
-        journal = replace(journal, venv=True, existed=made.existed)
-    begin(store, journal)
-    with putting_back(job, store, journal):
-        move_aside(store, journal)
-        journal = enter(store, journal, "installing")
-        _install(job, plan, layout)
-        journal = enter(store, journal, "verifying")
-        job.log.line("switch ends")
-        verdict = prove(job, layout.python, plan.device, torch_of(plan)) if verify else None
-    if verdict is not None and verdict.get("verdict") != "passed":
-        restore(job, store, journal)
-        return Outcome(kept=False, verdict=verdict)
-    with putting_back(job, store, journal):
-        write_receipt(store / NEXT_RECEIPT, _receipt(job, plan, journal, verdict))
-    _kept(store, journal)
-    if job.own_house:
-        for name in drop_unused(job.house, time.time()):
-            job.log.line(f"dropped from the cache: {name}")
-    return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
-
-
-def _kept(store: Path, journal: Journal) -> None:
-    with undisturbed():
-        try:
-            keep(store, journal)
-        except OSError as problem:
-            raise Blocked(
-                f"The new state is there, but {problem.filename}: {problem.strerror}",
-                hint="mend that, then `gpusetup install --recover` ends the installation",
-            ) from problem
-
-
-@contextmanager
-def putting_back(job: Job, store: Path, journal: Journal) -> Iterator[None]:
-    """Where the block fails, the former state comes back, and the hint says so."""
-    try:
-        yield
-    except OSError as problem:
-        restore(job, store, journal)
-        where = f"{problem.filename}: " if problem.filename else ""
-        raise Blocked(f"{where}{problem.strerror or problem}", hint=PUT_BACK) from problem
-    except BaseException:
-        restore(job, store, journal)
-        raise
-
-
-PUT_BACK = "the former state was put back"
-
-
 def torch_of(plan: Plan) -> str | None:
     """The version of torch that verify has to find."""
     return plan.after.get("torch") or None
-
-
-def _install(job: Job, plan: Plan, layout: Layout) -> None:
-    for step in switch_steps(plan, layout, job.uv, str(job.house)):
-        job.say("Installing ...")
-        said = run_step(job, step)
-        if not said.ok:
-            problem = complaint("the installation failed", said)
-            raise type(problem)(problem.message, hint=PUT_BACK)
-
-
-def restore(job: Job, store: Path, journal: Journal) -> None:
-    """Put the former state back; a Ctrl-C waits until it is done."""
-    job.say("Putting the former state back ...")
-    job.log.line("put back")
-    with undisturbed():
-        try:
-            put_back(store, journal)
-        except OSError as problem:
-            raise Blocked(
-                f"The former state could not be put back: {problem.filename}: {problem.strerror}",
-                hint="mend that, then `gpusetup install --recover`; nothing is lost until then",
-            ) from problem
 
 
 @contextmanager
@@ -351,20 +246,6 @@ def parse_verdict(said: Output) -> dict[str, Any]:
         "detail": f"{how} {detail}".strip(),
     }
     return {"schema": "gpusetup.verify/1", "verdict": "failed", "checks": [check]}
-
-
-def _receipt(job: Job, plan: Plan, journal: Journal, verdict: Mapping[str, Any] | None) -> Receipt:
-    return Receipt(
-        installed_at=now(),
-        python=shareable(DoneStep(argv=(plan.python,))).argv[0],
-        backend=plan.choice.backend,
-        installer=plan.installer,
-        before=journal.before,
-        after=plan.after,
-        wheels=tuple(receipt_wheel(wheel) for wheel in plan.wheels),
-        steps=tuple(shareable(step) for step in job.done),
-        verdict=None if verdict is None else {"verdict": verdict["verdict"]},
-    )
 
 
 def naming_log(problem: GpuSetupError, log: Log) -> GpuSetupError:

@@ -3,11 +3,13 @@
 Everything that will leave or be made is written to a journal first, and every phase is noted there
 before it begins. Moving aside is a rename on the same filesystem, so it costs no second copy of
 gigabytes. From the journal alone `recover` brings a killed transaction to the former or to the new
-state, and may itself be killed and run again.
+state, and may itself be killed and run again. What a phase relies on is on the disk before that
+phase is noted, so that this holds after a power cut as well.
 
 The store, `.gpusetup` in the target's prefix:
 
     journal.json       an unfinished transaction
+    staging/           what is unpacked there before the switch
     former-1f2e3d4c/   what was moved aside
     undo.json          what `--undo` brings back from there, once the transaction is done
     conda-undo.json    in its place, where the last installation was conda's
@@ -24,107 +26,129 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from gpusetup import __version__
-from gpusetup.errors import BadInput, Blocked
-from gpusetup.install.files import (
-    bring_back,
-    bytes_in,
-    merge,
-    move_once,
-    refuse_newer,
-    remove,
-    rename,
-    sync_folder,
-    write_safely,
+from gpusetup.errors import Blocked
+from gpusetup.install.durable import sync_folder, sync_folders, sync_tree
+from gpusetup.install.files import bring_back, bytes_in, merge, move_once, remove, rename
+from gpusetup.install.journal import (
+    CONDA_UNDO,
+    JOURNAL,
+    NEXT_RECEIPT,
+    RECEIPT,
+    STAGING,
+    STORE,
+    UNDO,
+    Journal,
+    Move,
+    Phase,
+    Unreadable,
+    read_journal,
+    write_journal,
 )
 from gpusetup.install.layout import (
     Distribution,
     Layout,
     covering,
     distributions,
-    files_of,
     new_entries,
     those_there,
     versions,
-    wheel_paths,
 )
-from gpusetup.value import Value, replace
+from gpusetup.install.owned import at_links, files_of_all, refuse_shared
+from gpusetup.value import replace
 
-STORE = ".gpusetup"
-"""The folder in the target's prefix."""
-JOURNAL, UNDO, RECEIPT, NEXT_RECEIPT = "journal.json", "undo.json", "receipt.json", "receipt.next"
-CONDA_UNDO = "conda-undo.json"
-
-Phase = Literal[
-    "making", "moving", "installing", "verifying", "keeping", "restoring", "undoing", "returning"
+__all__ = [
+    "CONDA_UNDO",
+    "JOURNAL",
+    "NEXT_RECEIPT",
+    "RECEIPT",
+    "STORE",
+    "UNDO",
+    "Journal",
+    "Move",
+    "Phase",
+    "Unreadable",
+    "read_journal",
+    "write_journal",
 ]
 
 
-class Move(Value):
-    """A path of the environment, and the name under which it is kept in the store."""
-
-    path: str
-    kept: str
-
-
-class Journal(Value):
-    """What a transaction does to an environment; enough to end it either way."""
-
-    schema: Literal["gpusetup.journal/1"] = "gpusetup.journal/1"
-    gpusetup: str = __version__
-    phase: Phase = "moving"
-    prefix: str = ""
-    """Where the environment was when this was written."""
-    former: str = "former"
-    """The folder of the store that keeps what was moved aside."""
-    moves: tuple[Move, ...] = ()
-    made: tuple[str, ...] = ()
-    """Paths that were not there before and will be."""
-    away: tuple[Move, ...] = ()
-    """What an undo takes out."""
-    before: Mapping[str, str] = {}
-    after: Mapping[str, str] = {}
-    venv: bool = False
-    """Whether the whole environment is made here, so that putting back takes it away."""
-    existed: bool = True
-    """Whether its folder was there, empty."""
-    keep: bool = True
-    """Whether what was there is kept for `--undo`."""
+def first_journal(layout: Layout, *, keep: bool, made: Journal | None = None) -> Journal:
+    """The journal while the wheels are unpacked: nothing is changed yet. `made` is that of an
+    environment which was made for it."""
+    return Journal(
+        phase="staging",
+        prefix=layout.prefix,
+        former=f"former-{secrets.token_hex(4)}",
+        keep=keep,
+        venv=made is not None,
+        existed=made is None or made.existed,
+    )
 
 
 def prepare(
-    layout: Layout, leaving: Iterable[str], wheels: Iterable[Path], after: Mapping[str, str]
+    layout: Layout, leaving: Iterable[str], coming: Iterable[str], after: Mapping[str, str]
 ) -> Journal:
-    """The journal of replacing the distributions named in `leaving` by wheels. Changes nothing.
+    """The journal of replacing the distributions named in `leaving` by the files that come.
+    Changes nothing.
 
-    A file that a wheel would overwrite although nothing that leaves owns it is moved aside too.
+    A file that would be overwritten although nothing that leaves owns it is moved aside too; where
+    files would go behind a symbolic link, the link is.
     """
-    gone = tuple(one for one in distributions(layout) if one.name in set(leaving))
-    files = frozenset[str]().union(*(files_of(one, layout) for one in gone))
-    made = frozenset[str]().union(*(wheel_paths(wheel, layout) for wheel in wheels))
-    overwritten = those_there(made - files)
-    away = covering(files | overwritten, layout.roots)
+    gone, files = files_of_all(leaving, layout)
+    made = frozenset(coming)
+    leave, links = at_links(files, layout.roots)
+    arrive, more_links = at_links(made, layout.roots)
+    refuse_shared(links | more_links, gone, layout)
+    overwritten = those_there(arrive - leave)
+    away = covering(leave | overwritten, layout.roots)
     return Journal(
         prefix=layout.prefix,
         former=f"former-{secrets.token_hex(4)}",
         moves=_numbered(away, ""),
-        made=_not_there_after(made, away),
+        made=_not_there_after(made, away, _bytecode_ends(layout)),
         before={one.name: one.version for one in gone},
         after=dict(after),
     )
+
+
+def continued(first: Journal, journal: Journal) -> Journal:
+    """A journal as the next one of the transaction that `first` began."""
+    return replace(
+        journal,
+        former=first.former,
+        keep=first.keep,
+        venv=first.venv,
+        existed=first.existed,
+    )
+
+
+def _bytecode_ends(layout: Layout) -> tuple[str, ...]:
+    """How an interpreter calls the bytecode of `x.py`: `x` and one of these."""
+    tag = f"{layout.implementation}-{''.join(layout.version.split('.')[:2])}"
+    names = (tag, f"{tag}t") if layout.free_threaded else (tag,)
+    return tuple(f".{name}{level}.pyc" for name in names for level in ("", ".opt-1", ".opt-2"))
 
 
 def _numbered(paths: Iterable[str], prefix: str) -> tuple[Move, ...]:
     return tuple(Move(path=path, kept=f"{prefix}{number:05d}") for number, path in enumerate(paths))
 
 
-def _not_there_after(made: Iterable[str], away: tuple[str, ...]) -> tuple[str, ...]:
+def _not_there_after(
+    made: Iterable[str], away: tuple[str, ...], ends: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """The topmost new entries once `away` has been moved; bytecode of new files among them."""
     leaving = set(away)
     fresh = [path for path in made if not _inside(path, leaving)]
-    sources = {os.path.dirname(path) for path in fresh if path.endswith(".py")}
-    caches = {os.path.join(folder, "__pycache__") for folder in sources}
-    return new_entries({*fresh, *(caches - those_there(caches))})
+    sources = [path for path in fresh if path.endswith(".py")]
+    caches = {os.path.join(os.path.dirname(path), "__pycache__") for path in sources}
+    there = those_there(caches)
+    bytecode = {
+        os.path.join(folder, "__pycache__", f"{name.removesuffix('.py')}{end}")
+        for folder, name in map(os.path.split, sources)
+        if os.path.join(folder, "__pycache__") in there
+        for end in ends
+    }
+    return new_entries({*fresh, *(caches - there), *(bytecode - those_there(bytecode))})
 
 
 def _inside(path: str, folders: set[str]) -> bool:
@@ -152,63 +176,6 @@ def begin(store: Path, journal: Journal) -> None:
         ) from problem
 
 
-def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
-    """Replace the journal in one step, on disk before this returns."""
-    from gpusetup.codec import to_json
-
-    write_safely(store / name, to_json(journal, indent=1))
-
-
-def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
-    """The journal of an unfinished transaction; None where there is none."""
-    from gpusetup.codec import from_json
-
-    path = store / name
-    try:
-        raw = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    refuse_newer(raw, "gpusetup.journal/1", what=str(path))
-    try:
-        journal = from_json(raw, Journal, what=str(path))
-    except BadInput as problem:
-        raise Unreadable(problem.message, hint=UNREADABLE.get(name)) from problem
-    return moved_along(journal, str(store.parent))
-
-
-class Unreadable(BadInput):
-    """A journal that somebody has spoiled."""
-
-
-UNREADABLE = {
-    UNDO: "`gpusetup install --forget` drops what was kept",
-    JOURNAL: "copy away the folders former-* beside it, they hold what was moved aside; then "
-    "remove the file, and the environment is taken as it is",
-}
-
-
-def moved_along(journal: Journal, prefix: str) -> Journal:
-    """The journal of an environment that is called otherwise now: moved, or seen from outside
-    of the container that it was made in."""
-    former = journal.prefix
-    if former in ("", prefix):
-        return journal
-
-    def along(path: str) -> str:
-        return prefix + path[len(former) :] if path.startswith(former + os.sep) else path
-
-    def all_of(moves: tuple[Move, ...]) -> tuple[Move, ...]:
-        return tuple(Move(path=along(move.path), kept=move.kept) for move in moves)
-
-    return replace(
-        journal,
-        prefix=prefix,
-        moves=all_of(journal.moves),
-        away=all_of(journal.away),
-        made=tuple(map(along, journal.made)),
-    )
-
-
 def enter(store: Path, journal: Journal, phase: Phase) -> Journal:
     """Note in the journal that a phase begins."""
     entered = replace(journal, phase=phase)
@@ -220,6 +187,13 @@ def move_aside(store: Path, journal: Journal) -> None:
     """Move everything that leaves into the store."""
     for move in journal.moves:
         rename(Path(move.path), store / journal.former / move.kept)
+    sync_folders(folders_changed(store, journal))
+
+
+def folders_changed(store: Path, journal: Journal) -> set[str]:
+    """The folders whose entries a transaction changes."""
+    paths = (*journal.made, *(move.path for move in (*journal.moves, *journal.away)))
+    return {*map(os.path.dirname, paths), str(store / journal.former)}
 
 
 # --- the ends of a transaction -------------------------------------------------------------------
@@ -240,6 +214,7 @@ def put_back(store: Path, journal: Journal) -> None:
     for move in journal.moves:
         bring_back(store / journal.former / move.kept, Path(move.path))
     remove(store / NEXT_RECEIPT)
+    sync_folders(folders_changed(store, journal))
     forget(store)
 
 
@@ -252,6 +227,7 @@ def take_away(store: Path) -> None:
 
 def keep(store: Path, journal: Journal) -> None:
     """The new state stays; what was moved aside is kept for one undo, or dropped."""
+    sync_tree(store)
     journal = enter(store, journal, "keeping")
     fresh, receipt = store / NEXT_RECEIPT, store / RECEIPT
     if fresh.exists():
@@ -263,6 +239,7 @@ def keep(store: Path, journal: Journal) -> None:
     else:
         (store / UNDO).unlink(missing_ok=True)
     (store / CONDA_UNDO).unlink(missing_ok=True)
+    sync_folders((str(store), str(store / journal.former)))
     forget(store)
 
 
@@ -281,6 +258,7 @@ def drop_leftovers(store: Path) -> None:
     for folder in store.glob("former*"):
         if folder.name not in named:
             remove(folder)
+    remove(store / STAGING)
     for left in store.glob("*.new"):
         remove(left)
     with contextlib.suppress(OSError):
@@ -327,9 +305,10 @@ def undo_known(store: Path, layout: Layout) -> Journal:
 def undo_journal(store: Path, layout: Layout) -> Journal:
     """The journal of an undo: with every path that it takes out."""
     undo = undo_known(store, layout)
-    now_there = tuple(one for one in distributions(layout) if one.name in undo.before)
-    files = frozenset[str]().union(*(files_of(one, layout) for one in now_there))
-    return replace(undo, away=_numbered(covering(files, layout.roots), "new-"))
+    gone, files = files_of_all(undo.before, layout)
+    leave, links = at_links(files, layout.roots)
+    refuse_shared(links, gone, layout)
+    return replace(undo, away=_numbered(covering(leave, layout.roots), "new-"))
 
 
 def undo(store: Path, journal: Journal) -> None:
@@ -338,6 +317,7 @@ def undo(store: Path, journal: Journal) -> None:
     for move in journal.away:
         move_once(Path(move.path), store / journal.former / move.kept)
     (store / RECEIPT).unlink(missing_ok=True)
+    sync_folders((*folders_changed(store, journal), str(store)))
     bring_in(store, enter(store, journal, "returning"))
 
 
@@ -348,6 +328,7 @@ def bring_in(store: Path, journal: Journal) -> None:
     former = store / journal.former / RECEIPT
     if former.exists():
         former.replace(store / RECEIPT)
+    sync_folders((*folders_changed(store, journal), str(store)))
     (store / UNDO).unlink(missing_ok=True)
     forget(store)
 
@@ -368,6 +349,7 @@ def forget_undo(store: Path) -> int:
 
 ENDINGS: dict[Phase, tuple[Callable[[Path, Journal], None], Literal["former", "new"]]] = {
     "making": (put_back, "former"),
+    "staging": (put_back, "former"),
     "moving": (put_back, "former"),
     "installing": (put_back, "former"),
     "verifying": (put_back, "former"),

@@ -1,0 +1,181 @@
+"""Changes the environment: unpacks beside it, moves aside, renames into place, proves, keeps.
+
+Until the first rename nothing of the environment is touched; whatever fails afterwards puts the
+former state back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gpusetup.answers import DoneStep
+from gpusetup.errors import Blocked
+from gpusetup.install.durable import sync_folders, sync_tree
+from gpusetup.install.house import drop_unused
+from gpusetup.install.layout import Layout, distributions
+from gpusetup.install.owned import pth_without
+from gpusetup.install.plan import Plan, switch_steps
+from gpusetup.install.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
+from gpusetup.install.run import Job, Outcome, prove, run_step, torch_of, undisturbed
+from gpusetup.install.stage import (
+    digest,
+    place,
+    prepare_stage,
+    require_installed,
+    unpacked,
+    with_edited,
+)
+from gpusetup.install.staged import Staged
+from gpusetup.install.tools import complaint
+from gpusetup.install.transaction import (
+    NEXT_RECEIPT,
+    RECEIPT,
+    STORE,
+    Journal,
+    begin,
+    continued,
+    enter,
+    first_journal,
+    keep,
+    move_aside,
+    prepare,
+    put_back,
+)
+
+
+def switch(
+    job: Job,
+    plan: Plan,
+    layout: Layout,
+    wheels: Sequence[Path],
+    *,
+    verify: bool,
+    made: Journal | None = None,
+) -> Outcome:
+    """Change the environment, prove it, keep it or bring the former state back.
+
+    `made` is the journal of an environment that was made for this. The caller holds the lock.
+    """
+    store = Path(layout.prefix, STORE)
+    journal = first_journal(layout, keep=job.keep, made=made)
+    begin(store, journal)
+    with putting_back(job, store, journal):
+        staged = _staged(job, plan, layout, wheels, store)
+        job.log.line("switch begins")
+        coming = staged.targets.values()
+        ready = continued(journal, prepare(layout, plan.after, coming, plan.after))
+        journal = enter(store, ready, "moving")
+    with putting_back(job, store, journal):
+        journal = _renamed(job, store, journal, staged)
+        job.log.line("switch ends")
+        verdict = prove(job, layout.python, plan.device, torch_of(plan)) if verify else None
+    if verdict is not None and verdict.get("verdict") != "passed":
+        restore(job, store, journal)
+        return Outcome(kept=False, verdict=verdict)
+    with putting_back(job, store, journal):
+        digests = [digest(*pair) for pair in zip(plan.wheels, wheels, strict=True)]
+        receipt = _receipt(job, plan, journal, verdict, digests)
+        write_receipt(store / NEXT_RECEIPT, receipt)
+    _kept(store, journal)
+    if job.own_house:
+        for name in drop_unused(job.house, time.time()):
+            job.log.line(f"dropped from the cache: {name}")
+    return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
+
+
+def _staged(job: Job, plan: Plan, layout: Layout, wheels: Sequence[Path], store: Path) -> Staged:
+    """Everything that comes, unpacked beside the environment, compared, and on the disk."""
+    folder = prepare_stage(store, plan.wheels, wheels)
+    _unpack(job, plan, layout)
+    staged = unpacked(folder, wheels, layout)
+    leaving = (one for one in distributions(layout) if one.name in plan.after)
+    staged = with_edited(staged, pth_without(leaving), folder)
+    sync_tree(folder)
+    return staged
+
+
+def _renamed(job: Job, store: Path, journal: Journal, staged: Staged) -> Journal:
+    """What leaves is aside and what comes in its place; both on the disk."""
+    job.say("Installing ...")
+    move_aside(store, journal)
+    journal = enter(store, journal, "installing")
+    tops = (*journal.made, *(move.path for move in journal.moves))
+    sync_folders(place(staged.targets, tops))
+    require_installed(staged.records)
+    return enter(store, journal, "verifying")
+
+
+def _kept(store: Path, journal: Journal) -> None:
+    with undisturbed():
+        try:
+            keep(store, journal)
+        except OSError as problem:
+            raise Blocked(
+                f"The new state is there, but {problem.filename}: {problem.strerror}",
+                hint="mend that, then `gpusetup install --recover` ends the installation",
+            ) from problem
+
+
+def _unpack(job: Job, plan: Plan, layout: Layout) -> None:
+    for step in switch_steps(plan, layout, job.uv, layout.prefix):
+        job.say("Unpacking ...")
+        said = run_step(job, step)
+        if not said.ok:
+            raise complaint("the wheels cannot be unpacked", said)
+
+
+@contextmanager
+def putting_back(job: Job, store: Path, journal: Journal) -> Iterator[None]:
+    """Where the block fails, the former state comes back, and the hint says so."""
+    try:
+        yield
+    except OSError as problem:
+        restore(job, store, journal)
+        where = f"{problem.filename}: " if problem.filename else ""
+        hint = "nothing was changed" if journal.phase == "staging" else PUT_BACK
+        raise Blocked(f"{where}{problem.strerror or problem}", hint=hint) from problem
+    except BaseException:
+        restore(job, store, journal)
+        raise
+
+
+PUT_BACK = "the former state was put back"
+
+
+def restore(job: Job, store: Path, journal: Journal) -> None:
+    """Put the former state back; a Ctrl-C waits until it is done."""
+    if journal.venv or journal.phase != "staging":
+        job.say("Putting the former state back ...")
+    job.log.line("put back")
+    with undisturbed():
+        try:
+            put_back(store, journal)
+        except OSError as problem:
+            raise Blocked(
+                f"The former state could not be put back: {problem.filename}: {problem.strerror}",
+                hint="mend that, then `gpusetup install --recover`; nothing is lost until then",
+            ) from problem
+
+
+def _receipt(
+    job: Job,
+    plan: Plan,
+    journal: Journal,
+    verdict: Mapping[str, Any] | None,
+    digests: Sequence[str],
+) -> Receipt:
+    return Receipt(
+        installed_at=now(),
+        python=shareable(DoneStep(argv=(plan.python,))).argv[0],
+        backend=plan.choice.backend,
+        installer=plan.installer,
+        before=journal.before,
+        after=plan.after,
+        wheels=tuple(map(receipt_wheel, plan.wheels, digests)),
+        steps=tuple(shareable(step) for step in job.done),
+        verdict=None if verdict is None else {"verdict": verdict["verdict"]},
+    )

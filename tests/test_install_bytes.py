@@ -1,0 +1,309 @@
+"""The file that was checked is the file that is installed, whatever caches and mirrors hold."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from index_server import build_wheel, sha256_of
+from installing import (
+    TAG,
+    TORCH,
+    Install,
+    World,
+    enter,
+    installer,
+    needs_linux,
+    new_world,
+    run_uv,
+    state_of,
+)
+
+pytestmark = needs_linux
+
+WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
+NOISE = {"torch/lib/libtorch.so": random.Random(5).randbytes(200_000)}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        world.add_default("filelock", "3.20.0")
+        world.add_default("typing-extensions", "4.15.0")
+        yield world
+
+
+@pytest.fixture
+def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
+    return installer(world, capsys)
+
+
+def site_of(venv: Path) -> Path:
+    return next(venv.glob("lib/python*/site-packages"))
+
+
+def other_torch(world: World, folder: str, *, build: str = "") -> Path:
+    """A wheel of the same name and version with other bytes, as another mirror has it."""
+    files = {"torch/__init__.py": "other = True\n"}
+    wheel = build_wheel(world.folder / folder, "torch", f"{TORCH}+cpu", tag=TAG, files=files)
+    if build:
+        name = wheel.name.replace("+cpu-", f"+cpu-{build}-")
+        return wheel.rename(wheel.with_name(name))
+    return wheel
+
+
+def house(world: World) -> Path:
+    folder = world.folder / "cache/gpusetup/wheels"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def uv_took(world: World, wheel: Path) -> None:
+    """uv has installed this wheel before: its cache holds it."""
+    world.fill(world.venv("elsewhere"), wheel)
+
+
+def uv_took_from_a_mirror(world: World, wheel: Path) -> None:
+    world.index.add("mirror", wheel)
+    mirror = ("--default-index", f"{world.index.url}/mirror")
+    words = ("pip", "install", "--quiet", "--no-deps", *mirror, f"torch=={TORCH}+cpu")
+    run_uv(world, *words, "--python", str(world.venv("elsewhere")))
+
+
+def damage_uv_cache(world: World, wheel: Path) -> None:
+    """Every unpacked file of uv's cache has other bytes."""
+    uv_took_from_a_mirror(world, wheel)
+    spoiled = [p for p in (world.folder / "uv-cache").rglob("torch/*.py") if p.is_file()]
+    assert spoiled
+    for path in spoiled:
+        path.write_text("raise SystemExit('damaged')\n")
+
+
+def damage_house(world: World, wheel: Path) -> None:
+    """A kept wheel with a flipped byte: its size and time are as noted."""
+    kept = house(world) / wheel.name
+    found = kept.stat()
+    raw = bytearray(kept.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    kept.write_bytes(raw)
+    os.utime(kept, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+Trap = Callable[[World, Path], object]
+TRAPS: dict[str, Trap] = {
+    "uv has another file of this version": lambda world, _: uv_took(
+        world, other_torch(world, "mirror")
+    ),
+    "uv has it from another index": lambda world, _: uv_took_from_a_mirror(
+        world, other_torch(world, "mirror")
+    ),
+    "uv has one with a build tag": lambda world, _: uv_took(
+        world, other_torch(world, "mirror", build="9")
+    ),
+    "a build tag lies in our cache": lambda world, _: other_torch(
+        world, "cache/gpusetup/wheels", build="9"
+    ),
+    "a better platform lies in our cache": lambda world, _: other_torch(
+        world, "cache/gpusetup/wheels"
+    ).rename(house(world) / f"torch-{TORCH}+cpu-{TAG.replace('linux', 'manylinux_2_17')}.whl"),
+    "uv's cache is damaged": damage_uv_cache,
+}
+
+
+@pytest.mark.parametrize("by", ["uv", "pip"])
+@pytest.mark.parametrize("trap", TRAPS.values(), ids=TRAPS.keys())
+def test_other_files_of_the_same_version_are_not_taken(
+    world: World, install: Install, trap: Trap, by: str
+) -> None:
+    wheel = world.add_torch("cpu", files=NOISE)
+    house(world)
+    trap(world, wheel)
+    venv = world.venv() if by == "uv" else world.venv_with_pip()
+    said = install("--python", str(venv), *WANTED, "--installer", by)
+    assert said.exit == 0, said.err
+    check_installed(venv, wheel)
+
+
+@pytest.mark.parametrize("hashes", [True, False])
+def test_a_damaged_wheel_of_our_cache_is_fetched_again(
+    world: World, install: Install, hashes: bool
+) -> None:
+    world.index.hashes = hashes
+    wheel = world.add_torch("cpu", files=NOISE)
+    assert install("--venv", "first", *WANTED).exit == 0
+    damage_house(world, wheel)
+    said = install("--venv", "second", *WANTED)
+    assert said.exit == 0, said.err
+    check_installed(Path("second"), wheel)
+    assert world.index.asked_for("GET /whl/cpu/torch/*.whl") == 2
+
+
+def check_installed(venv: Path, wheel: Path) -> None:
+    """Byte for byte what the wheel holds, and the receipt says which file it was."""
+    site = site_of(venv)
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if not name.endswith("/RECORD"):
+                assert (site / name).read_bytes() == archive.read(name), name
+    receipt = json.loads((venv / ".gpusetup/receipt.json").read_text())
+    hashes = {row["name"]: row["sha256"] for row in receipt["wheels"]}
+    assert hashes["torch"] == sha256_of(wheel)
+    assert None not in hashes.values()
+    assert not list(site.glob("*/direct_url.json")), (
+        "`pip freeze` would name a path of this machine"
+    )
+    assert [p.name for p in (venv / ".gpusetup").iterdir() if p.name == "staging"] == []
+
+
+# --- what was unpacked is compared ----------------------------------------------------------------
+
+
+def spoiled_stage(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object]) -> None:
+    """The installer ends well, but what it left is not what the wheel holds."""
+    from gpusetup.install import switch
+
+    honest = switch.unpacked
+
+    def unpacked(folder: Path, *words: object) -> object:
+        spoil(next(folder.glob("root/lib/python*/site-packages")))
+        return honest(folder, *words)
+
+    monkeypatch.setattr(switch, "unpacked", unpacked)
+
+
+SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "another byte": (
+        lambda site: (site / "torch/version.py").write_text("x"),
+        "torch/version.py of torch",
+    ),
+    "a file is missing": (lambda site: (site / "torch/version.py").unlink(), "was not unpacked"),
+    "a file too many": (
+        lambda site: (site / "sitecustomize.py").write_text("evil"),
+        "no wheel holds: .*sitecustomize.py",
+    ),
+    "a link in place of a file": (
+        lambda site: (
+            (site / "torch/version.py").unlink(),
+            (site / "torch/version.py").symlink_to("/etc/hostname"),
+        ),
+        "what is no file",
+    ),
+    "a FIFO": (lambda site: os.mkfifo(site / "torch/pipe"), "what is no file"),
+    "no metadata": (
+        lambda site: next(site.glob("torch-*.dist-info/RECORD")).unlink(),
+        "was not unpacked below",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "cause"), SPOILED.values(), ids=SPOILED.keys())
+def test_what_differs_from_its_wheel_never_reaches_the_environment(
+    world: World,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: Callable[[Path], object],
+    cause: str,
+) -> None:
+    import re
+
+    world.add_torch("cpu", files=NOISE)
+    world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
+    before = state_of(venv)
+    spoiled_stage(monkeypatch, spoil)
+    said = install("--python", str(venv), *WANTED)
+    assert said.exit == 4, said.err
+    assert re.search(cause, said.err), said.err
+    assert "hint: nothing was changed" in said.err
+    assert state_of(venv) == before
+    assert not (venv / ".gpusetup").exists()
+
+
+def test_a_file_of_two_wheels_is_one_of_them(world: World, install: Install) -> None:
+    """As old nvidia wheels, which all had `nvidia/__init__.py`."""
+    world.add_torch("cpu", files={"nvidia/__init__.py": "a\n"}, requires=("cublas",))
+    world.add_default("cublas", "1.0", files={"nvidia/__init__.py": "b\n", "nvidia/x.so": "x"})
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert (site_of(Path("env")) / "nvidia/__init__.py").read_text() in ("a\n", "b\n")
+
+
+# --- every scheme of a wheel ----------------------------------------------------------------------
+
+FLAT = f"torch-{TORCH}+cpu.data"
+DATA = {
+    f"{FLAT}/scripts/convert": "#!python\nprint('converted')\n",
+    f"{FLAT}/scripts/plain.sh": "#!/bin/sh\necho plain\n",
+    f"{FLAT}/data/share/man/man1/torch.1": "manual\n",
+    f"{FLAT}/data/etc/torch.conf": "x = 1\n",
+    f"{FLAT}/headers/torch.h": "int x;\n",
+    f"{FLAT}/headers/deep/more.h": "int y;\n",
+    f"{FLAT}/purelib/torch/pure.py": "pure = 1\n",
+    f"{FLAT}/platlib/torch/plat.py": "plat = 1\n",
+}
+
+
+@pytest.mark.parametrize("by", ["uv", "pip"])
+def test_every_scheme_goes_where_the_installer_alone_would_put_it(
+    world: World, install: Install, by: str
+) -> None:
+    wheel = world.add_torch("cpu", files=DATA)
+    venv = world.venv() if by == "uv" else world.venv_with_pip()
+    world.fill(venv, world.wheel("torch", "2.0.0"))
+    before = state_of(venv)
+    assert install("--python", str(venv), *WANTED, "--installer", by).exit == 0
+    mine = state_of(venv)
+    assert install("--python", str(venv), "--undo", "--yes").exit == 0
+    assert state_of(venv) == before
+    assert not (venv / "include").exists() or "include" in before
+    others = [
+        *(world.folder / "wheels").glob("filelock-3.20*"),
+        *(world.folder / "wheels").glob("typing*"),
+    ]
+    by_itself(world, venv, by, wheel, *others)
+    assert without_notes(state_of(venv)) == without_notes(mine)
+    words = (str(venv / "bin/python"), str(venv / "bin/convert"))
+    ran = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert ran.stdout == "converted\n"
+    for record in site_of(venv).glob("*.dist-info/RECORD"):
+        rows = [line.split(",")[0] for line in record.read_text().splitlines()]
+        lost = [row for row in rows if "direct_url" not in row]
+        assert [row for row in lost if not (site_of(venv) / row).exists()] == []
+
+
+def by_itself(world: World, venv: Path, by: str, *wheels: Path) -> None:
+    if by == "uv":
+        world.fill(venv, *wheels)
+        return
+    words = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile")
+    subprocess.run(
+        [str(venv / "bin/python"), *words, "--disable-pip-version-check", *map(str, wheels)],
+        check=True,
+    )
+
+
+def without_notes(state: dict[str, str]) -> dict[str, str]:
+    """Apart from what only an installation from a path leaves, and from the lists that name it."""
+    left_out = ("direct_url.json", "/RECORD", "uv_cache.json", "uv_build.json")
+    return {name: value for name, value in state.items() if not name.endswith(left_out)}
+
+
+def test_digests_of_the_receipt_are_of_the_installed_lists(world: World, install: Install) -> None:
+    """Who asks later whether the environment is what was installed has the wheel's own list."""
+    wheel = world.add_torch("cpu", files=NOISE)
+    assert install("--venv", "env", *WANTED).exit == 0
+    record = next(site_of(Path("env")).glob("torch-*.dist-info/RECORD")).read_text()
+    rows = {row.split(",")[0]: row.split(",")[1] for row in record.splitlines()}
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith("/RECORD"))
+        for line in archive.read(name).decode().splitlines():
+            path, digest, _ = line.split(",")
+            assert path.endswith("/RECORD") or rows[path] == digest
+    assert hashlib.sha256(wheel.read_bytes()).hexdigest() == sha256_of(wheel)
