@@ -332,7 +332,7 @@ ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (102, "cudaErrorDeviceNotLicensed", ("valid grid license", "cuda_error_device_not_licensed")),
     (200, "cudaErrorInvalidKernelImage", ("device kernel image is invalid",)),
     (209, "cudaErrorNoKernelImageForDevice", ("no kernel image is available",)),
-    (214, "cudaErrorECCUncorrectable", ("uncorrectable ecc error", "cuda_error_ecc_uncorrectable")),
+    (214, "cudaErrorECCUncorrectable", ("uncorrectable ecc error encountered", "cuda_error_ecc_uncorrectable")),
     (217, "cudaErrorPeerAccessUnsupported", ("peer access is not supported",)),
     (220, "cudaErrorNvlinkUncorrectable", ("uncorrectable nvlink error",)),
     (222, "cudaErrorUnsupportedPtxVersion", ("compiled with an unsupported toolchain",)),

@@ -80,7 +80,7 @@ TOOLS = (
     row(
         "ecc-error",
         "ecc",
-        r"uncorrectable (?:DRAM )?ECC error|double.bit ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
+        r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
     ),
     row(
         "module-key-rejected",

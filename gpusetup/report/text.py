@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from gpusetup.report.clean import cleaned
+from gpusetup.report.helps import without_help
 from gpusetup.report.mentions import blanked, mentions
 from gpusetup.value import Value
 
@@ -82,7 +83,7 @@ def text_of(raw: str) -> Text:
     >>> text.flat, text.line_at(20)
     ('Found no NVIDIA driver on your system', 1)
     """
-    lines = cleaned(raw)
+    lines = without_help(cleaned(raw))
     parts = [SPACES.sub(" ", line).strip() for line in lines]
     starts, place = [], 0
     for part in parts:
