@@ -455,6 +455,84 @@ def test_two_at_once_fetch_a_wheel_once(world: World) -> None:
 # --- a terminal ----------------------------------------------------------------------------------
 
 
+def at_a_terminal(
+    world: World, *words: str, answer: str = "y", base: str = sys.executable
+) -> tuple[int, str]:
+    """Exit code and screen of `gpusetup install` where every question gets this answer; `base` is
+    what new environments are made from."""
+    argv = [*words, *(word for word in WANTED if word != "--yes")]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ["PYTHONPATH"] = str(ROOT)
+        root = ("--index-root", world.index.index_root)
+        program = (
+            "import sys; from gpusetup.install import prepare; from gpusetup.cli import main; "
+            f"prepare.base_interpreter = lambda: {base!r}; sys.exit(main(sys.argv[1:]))"
+        )
+        os.execv(sys.executable, [sys.executable, "-c", program, "install", *argv, *root])
+    said, answered = b"", 0
+    while chunk := _read(terminal):
+        said += chunk
+        if said.count(ASKED) > answered:
+            answered += 1
+            os.write(terminal, f"{answer}\n".encode())
+    os.close(terminal)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return code, said.decode("utf-8", "replace")
+
+
+ASKED = b"Proceed? [y/N]"
+
+
+@pytest.mark.parametrize(("program", "there"), [("uv", False), ("uv", True), ("pip", True)])
+@pytest.mark.parametrize("told", [True, False])
+def test_the_question_is_asked_once(world: World, program: str, there: bool, told: bool) -> None:
+    """New and old environments, whether or not the index says what torch requires: what only comes
+    in addition is shown, and not asked about again."""
+    world.index.metadata = world.index.ranges = told
+    world.add_torch("cpu")
+    target = ("--python", str(world.venv_with_pip())) if there else ("--venv", "env")
+    code, text = at_a_terminal(world, *target, "--installer", program)
+    assert code == 0, text
+    assert text.count(ASKED.decode()) == 1
+    before = text.partition(ASKED.decode())[0]
+    assert ("filelock 3.20.0" in before) == told, text
+    assert "filelock 3.20.0" in text
+
+
+@pytest.mark.parametrize("has_pip", [True, False])
+def test_what_pip_will_fetch_into_a_new_environment_stands_before_the_question(
+    world: World, has_pip: bool
+) -> None:
+    """The base's pip is asked, or uv where the base has none."""
+    world.add_torch("cpu")
+    base = world.venv_with_pip() if has_pip else world.venv("without")
+    words = ("--venv", "new", "--installer", "pip")
+    code, text = at_a_terminal(world, *words, answer="n", base=str(base / "bin/python"))
+    assert code == 1 and text.count(ASKED.decode()) == 1
+    assert "filelock 3.20.0" in text.partition(ASKED.decode())[0]
+    assert not Path("new").exists()
+
+
+def test_what_moves_and_was_not_shown_is_asked_about(world: World) -> None:
+    world.index.metadata = world.index.ranges = False
+    world.fill(venv := world.venv(), world.wheel("filelock", "3.0.0"))
+    world.add_torch("cpu", requires=("filelock>=3.20",))
+    code, text = at_a_terminal(world, "--python", str(venv))
+    assert code == 0, text
+    first, second, _ = text.split(ASKED.decode())
+    assert "asked again only where that moves what is installed" in first
+    assert "filelock 3.20.0 (now 3.0.0)" in second
+
+
+def test_every_version_that_moves_stands_before_the_question(world: World) -> None:
+    world.fill(venv := world.venv(), world.wheel("filelock", "3.0.0"))
+    world.add_torch("cpu", requires=("filelock>=3.20",))
+    code, text = at_a_terminal(world, "--python", str(venv), answer="n")
+    assert code == 1 and text.count(ASKED.decode()) == 1
+    assert "filelock 3.20.0 (now 3.0.0)" in text.partition(ASKED.decode())[0]
+
+
 @pytest.mark.parametrize("answer", ["y", "n", ""])
 def test_at_a_terminal_it_asks_and_shows_what_comes_in(world: World, answer: str) -> None:
     world.add_torch("cpu", files={"torch/lib/x.so": random.Random(5).randbytes(3_000_000)})

@@ -259,9 +259,11 @@ def _shown(job: Job, plan: Plan) -> str:
 
 
 def agree_to(options: argparse.Namespace, out: Console, job: Job, plan: Plan) -> None:
-    """Show a plan that is known in full only now; ask again where somebody is asked."""
+    """Show a plan that is known in full only now; ask again only where it moves what is there and
+    was not shown with the first question."""
     out.talk(_shown(job, plan))
-    if not options.yes and not agreed():
+    moved = {wheel.name for wheel in plan.rest or ()} & set(plan.before)
+    if moved and not options.yes and not agreed():
         raise Unsatisfiable("Declined", hint="nothing was changed")
 
 

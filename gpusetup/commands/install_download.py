@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.answers import InstallAnswer
-from gpusetup.errors import Unsatisfiable
 from gpusetup.install.room import room
 from gpusetup.install.wheelhouse import newest_torch, wheels_in, write_manifest
 from gpusetup.install.wheels import in_words, target_tags
@@ -41,7 +40,7 @@ def download(
     snapshot: Snapshot,
 ) -> int:
     """Fetch all that a new environment needs into a folder, with a manifest; change nothing."""
-    from gpusetup.commands.install_parts import agreed, planned, refused
+    from gpusetup.commands.install_parts import planned, refused
     from gpusetup.install.carry import fetched
     from gpusetup.install.prepare import with_rest
     from gpusetup.install.receipt import now
@@ -59,8 +58,6 @@ def download(
         fetched(job, plan.family)
         plan = _as_download(with_rest(job, fresh, plan), folder)
         out.talk(_shown(plan))
-        if not options.yes and not agreed():
-            raise Unsatisfiable("Declined", hint="the wheels of torch stay in the folder")
     files = fetched(job, plan.wheels)
     for left in folder.glob(".*.whl.json"):
         left.unlink()

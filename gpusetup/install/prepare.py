@@ -156,11 +156,9 @@ def make_plan(
 def with_rest(job: Job, where: Where, plan: Plan) -> Plan:
     """The plan with what else is fetched, where that can be known now; then the steps."""
     rest = None
-    # A new environment has no pip to ask before it is made.
-    if not (plan.installer == "pip" and where.venv):
-        with _links(job, plan.family) as folder:
-            if folder is not None:
-                rest = ask_rest(job, where, plan, folder)
+    with _links(job, plan.family) as folder:
+        if folder is not None:
+            rest = ask_rest(job, where, plan, folder)
     return finished(job, where, replace(plan, rest=rest))
 
 
@@ -199,8 +197,10 @@ def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ..
         sources = ("--no-index", *sources)
         environment = {**switching_environment(job.environ), "UV_OFFLINE": "1", "UV_NO_CONFIG": "1"}
         environment |= temporary(links.parent)
-    if plan.installer == "pip":
-        found = ask_pip(where.layout, plan.family, plan.packages, sources, environment)
+    fresh = where.venv is not None
+    # A new environment has no pip to ask before it is made: its base's is asked, else uv.
+    if plan.installer == "pip" and (where.layout.has_pip or not fresh):
+        found = ask_pip(where.layout, plan.family, plan.packages, sources, environment, fresh=fresh)
     else:
         found = _by_uv(job, where, plan, sources, environment)
     named = located(found, job.wheels)

@@ -143,8 +143,11 @@ def ask_pip(
     packages: Sequence[str],
     sources: Sequence[str],
     environment: Mapping[str, str],
+    *,
+    fresh: bool = False,
 ) -> tuple[Wheel, ...]:
-    """The wheels that the target's pip would fetch beyond the family."""
+    """The wheels that the target's pip would fetch beyond the family; `fresh`: the base's pip, for
+    an environment that is still to be made."""
     import json
 
     if not layout.has_pip:
@@ -166,6 +169,7 @@ def ask_pip(
                 ":all:",
             ),
             *("--report", str(report), "--log", str(log), *sources),
+            *(("--ignore-installed",) if fresh else ()),
             *(*pins(family), *packages),
         )
         said = run(argv, timeout=ASK_SECONDS, environment=environment)

@@ -29,7 +29,8 @@ def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> st
         lines.append(f"         if an index has no such wheel: {rest}")
     lines += ["", "Fetch", *_wheel_lines(plan.wheels, plan.before, kept)]
     if plan.rest is None:
-        lines.append("  and what torch requires, from your default index (its wheel will tell)")
+        lines.append("  and what torch requires, from your default index (its wheel will tell;")
+        lines.append("  asked again only where that moves what is installed)")
     lines.append("")
     lines += _room(plan, kept, free_bytes)
     lines += [
