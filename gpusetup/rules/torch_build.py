@@ -23,6 +23,7 @@ from gpusetup.rules.case import (
     is_report,
     on,
     one_of,
+    package,
     says_nothing_else,
     shown,
     told,
@@ -172,11 +173,17 @@ def jetson_fix(case: Case) -> Fix:
     if row is None:
         return Fix(text="Install the torch wheel that NVIDIA publishes for this board's JetPack")
     jetpack, python, folder = row
-    only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", folder)
+    only_there = (ways.anew(case), "--no-deps", "--no-index", "--find-links", folder)
+    left = tuple(name for name in ("torchvision", "torchaudio") if package(case, name))
+    why = (
+        f". {' and '.join(left)} cannot follow: that folder has none, and those of another torch "
+        "do not load beside it; build them from source where a program needs them"
+    )
     return Fix(
         text=f"Install NVIDIA's wheel for {jetpack}{_other_than(case, python)}, then what it "
-        "depends on",
+        f"depends on{why if left else ''}",
         commands=(
+            *((ways.pip(case, "uninstall", "-y", *left),) if left else ()),
             ways.pip(case, "install", *only_there, "torch"),
             ways.pip(case, "install", "torch"),
         ),

@@ -139,6 +139,12 @@ def index_of(asked: Asked) -> str:
     return label_of(urls[0]) if urls else DEFAULT_INDEX
 
 
+JETSON_WHEELS = {
+    "36": ("2.5.0a0+872d972e41.nv24.8", "cu126"),
+    "35": ("2.1.0a0+41361538.nv23.6", "cu114"),
+}
+"""L4T release -> NVIDIA's own torch for it, and the CUDA of that JetPack."""
+
 JETSON_FOLDERS = ("developer.download.nvidia.com/compute/redist/jp/", "pypi.jetson-ai-lab")
 
 
@@ -211,7 +217,7 @@ def put(world: World, wheel: Wheel, by: str) -> World:
         name=wheel.name,
         version=wheel.version,
         installer=by,
-        channel=wheel.backend if "+" not in wheel.version else None,
+        channel=wheel.backend,
         location=world.snapshot.python.site_packages,
         intact=True,
         requires=(f"torch{wheel.torch}",) if wheel.torch else (),
@@ -258,4 +264,7 @@ def jetson_wheel(world: World, wanted: Requirement) -> Wheel:
     have = ".".join((world.snapshot.python.version or "").split(".")[:2])
     if python != have:
         raise Refused(f"No matching distribution found for {wanted}: it is for Python {python}")
-    return Wheel(wanted.name, "2.5.0+jetson", "cu126" if release == "36" else "cu114")
+    if wanted.name != "torch":
+        raise Refused(f"No matching distribution found for {wanted}: the folder has torch alone")
+    version, backend = JETSON_WHEELS[release]
+    return Wheel("torch", version, backend)

@@ -191,10 +191,11 @@ def importing(world: World) -> World:
     backend = backend_of(last, world)
     public = last.version.partition("+")[0]
     labelled = last.installer not in CONDA and world.os.family != "macos" and backend
+    own = "+" in last.version or not labelled
     return world.showing(
         torch=Torch(
             installed=True,
-            version=f"{public}+{backend}" if labelled else public,
+            version=last.version if own else f"{public}+{backend}",
             backend=backend,
             cuda=cuda_of_label(backend),
             debug=False,
@@ -212,11 +213,12 @@ def cuda_of_label(backend: str | None) -> str | None:
 def backend_of(package: Package, world: World) -> str | None:
     """By its label, conda's build string, or what it was taken from."""
     label = package.version.partition("+")[2]
-    if label:
+    if label.startswith(BACKENDS):
         return label
     build = re.search(r"cuda(\d+)[._]?(\d)", package.build or "")
     if build:
         return f"cu{build.group(1)}{build.group(2)}"
-    if "cpu" in (package.build or ""):
-        return "cpu"
-    return package.channel if (package.channel or "").startswith(("cu", "cpu")) else "cpu"
+    return package.channel if (package.channel or "").startswith(BACKENDS) else "cpu"
+
+
+BACKENDS = ("cu1", "cpu", "rocm", "xpu")

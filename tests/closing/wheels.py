@@ -79,10 +79,10 @@ def _requires(name: str, row: TorchBuild) -> str | None:
 
 
 def default_backend(world: World, torch: str) -> str:
-    """The build on the default index: for Linux on x86_64 a CUDA build, elsewhere the CPU's."""
-    if world.os.family != "linux" or world.os.machine != "x86_64":
-        return "cpu"
+    """The build on the default index: a CUDA one for Linux (aarch64 from 2.11), else the CPU's."""
     version = Version(torch).release[:2]
+    if world.os.family != "linux" or (world.os.machine != "x86_64" and version < (2, 11)):
+        return "cpu"
     return str(by_threshold(facts.PYPI_BACKEND, (version[0], version[1])))
 
 
