@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import total_ordering
 from typing import TYPE_CHECKING, Literal
 
+from gpusetup.shell import Line
 from gpusetup.value import Value
 
 if TYPE_CHECKING:
@@ -542,14 +543,14 @@ class Alternative(Value):
 
     title: str
     """What follows the word "or": `the same by pip`."""
-    commands: tuple[str, ...]
+    commands: tuple[Line, ...]
 
 
 class Fix(Value):
     """A way out."""
 
     text: str
-    commands: tuple[str, ...] = ()
+    commands: tuple[Line, ...] = ()
     """The way, in order, to be pasted as one block; what must come first comes first."""
     alternatives: tuple[Alternative, ...] = ()
     needs_root: bool = False
@@ -558,7 +559,7 @@ class Fix(Value):
     python: str | None = None
 
 
-def typed(fix: Fix | None) -> tuple[str, ...]:
+def typed(fix: Fix | None) -> tuple[Line, ...]:
     """Every line that a fix gives to type, the other ways' too."""
     if fix is None:
         return ()

@@ -1,43 +1,252 @@
-"""An argument list as one types it: quoted for the shell of the system it is meant for."""
+"""What one types, word for word: argument lists and settings, quoted for one shell.
+
+Every command that an answer shows is a `Line`, and only this file makes one: of words, each of
+which is quoted here, or of a text that stands in our own source. So no value of a machine or of a
+report can act in the shell of whoever pastes it.
+
+bash: POSIX quoting, `$'…'` for what cannot be printed. PowerShell: 'single quotes', in which only
+quotes (the curly ones too) are doubled; a quoted program needs `&` (about_Quoting_Rules,
+about_Operators). cmd: "double quotes"; a word with `"` or `%` is escaped by `^` throughout.
+"""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
+from itertools import groupby
+from typing import Literal, NewType
 
-NEEDS_QUOTES = frozenset(' \t&|<>^"')
-"""What cmd and PowerShell would not take as part of a word."""
+Line = NewType("Line", str)
+Shell = Literal["bash", "powershell", "cmd"]
 
 
-def shell_line(argv: Sequence[str], family: str | None) -> str:
+def shell_for(family: str | None) -> Shell:
+    """The shell in which a system's answers are written."""
+    return "powershell" if family == "windows" else "bash"
+
+
+def shell_line(argv: Sequence[str], family: str | None) -> Line:
     """A command as the system's own shell takes it.
 
     >>> shell_line(("C:/my py/python.exe", "-m", "pip"), "windows")
-    '"C:/my py/python.exe" -m pip'
+    "& 'C:/my py/python.exe' -m pip"
     >>> shell_line(("/my py/python", "-m", "pip"), "linux")
     "'/my py/python' -m pip"
     """
-    if family == "windows":
-        return " ".join(_for_windows(word) for word in argv)
-    return " ".join(_for_posix(word) for word in argv)
+    return line(argv, shell_for(family))
 
+
+def line(argv: Sequence[str], shell: Shell) -> Line:
+    """An argument list as one line of a shell."""
+    words = [word(one, shell) for one in argv]
+    if words and shell == "powershell" and not A_COMMAND.fullmatch(words[0]):
+        words.insert(0, "&")
+    if words and shell == "bash" and acts_as_the_first_word(words[0]):
+        words[0] = f"'{words[0]}'"
+    return Line(" ".join(words))
+
+
+def word(text: str, shell: Shell) -> str:
+    """One argument, so that the shell hands on exactly this text."""
+    return {"bash": _for_bash, "powershell": _for_powershell, "cmd": _for_cmd}[shell](text)
+
+
+def setting(name: str, value: str, shell: Shell) -> Line:
+    """How a variable is set for this shell and what it starts.
+
+    >>> setting("CUDA_HOME", "/opt/my cuda", "bash")
+    "export CUDA_HOME='/opt/my cuda'"
+    >>> setting("CUDA_HOME", "C:/my cuda", "powershell")
+    "$env:CUDA_HOME = 'C:/my cuda'"
+    """
+    _must_be_a_name(name)
+    if shell == "bash":
+        return Line(f"export {name}={_for_bash(value)}" if value else f"export {name}=")
+    if shell == "powershell":
+        return Line(f"$env:{name} = {_in_single_quotes(value)}")
+    return Line(f"set {_for_cmd(f'{name}={value}', always=True)}")
+
+
+def unsetting(name: str, shell: Shell) -> Line:
+    """How a variable is taken out of this shell.
+
+    >>> [unsetting("A", shell) for shell in ("bash", "powershell", "cmd")]
+    ['unset A', 'Remove-Item Env:A', 'set "A="']
+    """
+    _must_be_a_name(name)
+    rows = {"bash": f"unset {name}", "powershell": f"Remove-Item Env:{name}"}
+    return Line(rows.get(shell, f'set "{name}="'))
+
+
+def putting_first(name: str, folder: str, shell: Shell) -> Line:
+    """How a folder is put before the others of a list like PATH.
+
+    >>> putting_first("PATH", "/usr/local/cuda/bin", "bash")
+    'export PATH=/usr/local/cuda/bin"${PATH:+:$PATH}"'
+    """
+    _must_be_a_name(name)
+    if shell == "bash":
+        return Line(f'export {name}={_for_bash(folder)}"${{{name}:+:${name}}}"')
+    if shell == "powershell":
+        return Line(f"$env:{name} = {_in_single_quotes(folder + ';')} + $env:{name}")
+    return Line(f"set {_for_cmd(f'{name}={folder};', always=True)}%{name}%")
+
+
+def lines(*texts: str) -> tuple[Line, ...]:
+    """Lines that stand in our own source, word for word (a test looks that they do)."""
+    return tuple(Line(text) for text in texts)
+
+
+def filled(pattern: str, **values: str) -> Line:
+    """A line of bash that stands in our source, with one quoted word in each `{place}`.
+
+    >>> filled("echo {text} | sudo tee {file}", text="a b", file="/etc/x.conf")
+    "echo 'a b' | sudo tee /etc/x.conf"
+    """
+    return Line(pattern.format_map({name: _for_bash(value) for name, value in values.items()}))
+
+
+def more(before: Line, words: Sequence[str], family: str | None) -> Line:
+    """A command with some more words.
+
+    >>> more(lines("gpusetup install")[0], ("--yes",), "linux")
+    'gpusetup install --yes'
+    """
+    return Line(" ".join((before, *(word(one, shell_for(family)) for one in words))))
+
+
+def sets_a_variable(line: str) -> bool:
+    """Whether a line changes a variable of the shell that it is typed into.
+
+    >>> sets_a_variable("unset A"), sets_a_variable("$env:A = 'x'"), sets_a_variable("sudo reboot")
+    (True, True, False)
+    """
+    return line.startswith(("export ", "unset ", "$env:", "Remove-Item Env:", "set "))
+
+
+RESERVED = frozenset(
+    ("if", "then", "elif", "else", "fi", "for", "do", "done", "while", "until")
+) | frozenset(("case", "esac", "in", "function", "select", "time", "coproc"))
+
+
+def acts_as_the_first_word(quoted: str) -> bool:
+    """Whether bash takes an unquoted word, where a program stands, for something else.
+
+    >>> acts_as_the_first_word("A=b"), acts_as_the_first_word("time"), acts_as_the_first_word("ls")
+    (True, True, False)
+    """
+    return quoted in RESERVED or bool(re.match(r"[A-Za-z_][A-Za-z0-9_]*\+?=", quoted))
+
+
+def _must_be_a_name(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError(f"not a variable's name: {name!r}")
+
+
+# --- bash ----------------------------------------------------------------------------------------
 
 ACTS_IN_DOUBLE_QUOTES = frozenset('"$`\\!')
 
 
-def _for_posix(word: str) -> str:
+def _for_bash(text: str) -> str:
     """
-    >>> print(_for_posix("print('a')"))
-    "print('a')"
+    >>> print(_for_bash("print('a')"), _for_bash("~/my env/x"), _for_bash("a\\nb"))
+    "print('a')" ~/'my env/x' $'a\\nb'
     """
-    if "'" in word and not ACTS_IN_DOUBLE_QUOTES & set(word):
-        return f'"{word}"'
-    return shlex.quote(word)
+    if not text.isprintable():
+        return "$'" + "".join(map(_in_c_quotes, text)) + "'"
+    if text.startswith("~/") and len(text) > 2:
+        return "~/" + shlex.quote(text[2:])
+    if "'" in text and not ACTS_IN_DOUBLE_QUOTES & set(text):
+        return f'"{text}"'
+    return shlex.quote(text)
 
 
-def _for_windows(word: str) -> str:
+def _in_c_quotes(character: str) -> str:
+    if character in "'\\":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
+    if named:
+        return named
+    code = ord(character)
+    # A lone surrogate stands for a byte that was no UTF-8 (PEP 383).
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\U{code:08x}"
+
+
+# --- PowerShell ----------------------------------------------------------------------------------
+
+BARE_IN_POWERSHELL = re.compile(r"[A-Za-z0-9_./\\:][A-Za-z0-9_./\\:=+-]*|--?[A-Za-z][A-Za-z0-9-]*")
+"""What PowerShell takes as one plain word: no operator, comma, brace, `$`, `@`, `#` or quote."""
+
+A_COMMAND = re.compile(r"[A-Za-z.~\\/][A-Za-z0-9_./\\:+-]*")
+"""What PowerShell takes as a program's name without `&`: no quote, and no number in front."""
+
+SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
+"""All of these end a text in single quotes, and each is doubled to stand for itself."""
+
+
+def _for_powershell(text: str) -> str:
     """
-    >>> _for_windows('torch>=2.6')
-    '"torch>=2.6"'
+    >>> print(_for_powershell("torch>=2.6"), _for_powershell("it's"), _for_powershell("a.b"))
+    'torch>=2.6' 'it''s' a.b
     """
-    return word if word and not NEEDS_QUOTES & set(word) else '"' + word.replace('"', '\\"') + '"'
+    if BARE_IN_POWERSHELL.fullmatch(text):
+        return text
+    return _in_single_quotes(_for_a_program(text))
+
+
+def _in_single_quotes(text: str) -> str:
+    if not text.isprintable():
+        return "(" + " + ".join(_parts(text)) + ")"
+    return "'" + "".join(c * 2 if c in SINGLE_QUOTES else c for c in text) + "'"
+
+
+def _parts(text: str) -> list[str]:
+    """
+    >>> _parts("a" + chr(10) + "b")
+    ["'a'", '[char]10', "'b'"]
+    """
+    found = [] if text[0].isprintable() else ["''"]
+    for printable, piece in groupby(text, str.isprintable):
+        if printable:
+            found.append(_in_single_quotes("".join(piece)))
+            continue
+        units = "".join(piece).encode("utf-16-le", "surrogatepass")
+        codes = (int.from_bytes(units[i : i + 2], "little") for i in range(0, len(units), 2))
+        found += [f"[char]{code}" for code in codes]
+    return found
+
+
+def _for_a_program(text: str) -> str:
+    """A program of Windows splits its own command line: `"` and a backslash at the end of a word
+    are escaped for that, as PowerShell before 7.3 does not (about_Parsing, "Passing arguments").
+
+    >>> print(_for_a_program('say "x"'), _for_a_program("C:/my dir" + chr(92)))
+    say \\"x\\" C:/my dir\\\\
+    """
+    escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)
+    return re.sub(r"(\\+)$", r"\1\1", escaped)
+
+
+# --- cmd -----------------------------------------------------------------------------------------
+
+BARE_IN_CMD = re.compile(r"[A-Za-z0-9_./\\:+@-]+")
+
+
+def _for_cmd(text: str, always: bool = False) -> str:
+    """
+    >>> print(_for_cmd("torch>=2.6"), _for_cmd("a.b"), _for_cmd('100% "x"'))
+    "torch>=2.6" a.b ^"100^% \\^"x\\^"^"
+    """
+    if BARE_IN_CMD.fullmatch(text) and not always:
+        return text
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    if not set('"%') & set(text):
+        return f'"{text}"' if always else f'"{_for_a_program(text)}"'
+    quoted = f'"{_for_a_program(text)}"'
+    return re.sub(r'([()%!^"<>&|])', r"^\1", quoted)

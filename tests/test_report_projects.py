@@ -116,7 +116,7 @@ def test_libc10_cuda_is_missing_where_torch_is_a_cpu_build() -> None:
 def test_architectures_to_build_are_those_of_the_gpu_that_is_known() -> None:
     said = "in _get_cuda_arch_flags\nIndexError: list index out of range\n"
     assert "get_device_capability" in commands_for(said)
-    assert 'TORCH_CUDA_ARCH_LIST="8.6"' in commands_for(f"{said}GPU 0: NVIDIA A40")
+    assert "TORCH_CUDA_ARCH_LIST=8.6" in commands_for(f"{said}GPU 0: NVIDIA A40")
 
 
 def test_flash_attention_names_the_gpu_that_is_too_old() -> None:
@@ -301,7 +301,7 @@ def test_an_old_release_may_lack_the_kernel_itself_where_its_cuda_is_unknown() -
 
 def test_what_was_built_in_a_working_copy_is_built_there_again() -> None:
     said = "ImportError: {}/nms_cuda.cpython-36m-x86_64-linux-gnu.so: undefined symbol: _ZN6caffe28TypeMetaE"
-    assert commands_for(said.format("/srv/pcdet/ops")).endswith("--no-cache-dir -e .")
+    assert "--no-cache-dir -e ." in commands_for(said.format("/srv/pcdet/ops"))
     assert "--no-binary nms-cuda" in commands_for(said.format("/srv/lib/python3.6/site-packages"))
 
 

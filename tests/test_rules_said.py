@@ -661,7 +661,7 @@ def test_the_driver_that_a_refusal_asks_for(machine: Snapshot, floor: str) -> No
 def test_an_extension_is_built_anew_for_the_gpu_that_is_there() -> None:
     machine = text(event("no-kernel-image", module="detectron2._C"), gpus=(GTX_1080_TI,))
     root = judged(machine).findings[0]
-    assert root.fix is not None and 'export TORCH_CUDA_ARCH_LIST="6.1"' in root.fix.commands
+    assert root.fix is not None and "export TORCH_CUDA_ARCH_LIST=6.1" in root.fix.commands
 
 
 def test_a_companion_is_taken_from_the_index_of_its_torch_by_each_installer() -> None:
@@ -693,11 +693,14 @@ def test_a_release_without_wheels_for_this_python_gets_one_that_it_has(
     assert root.fix.python == python and f"--python {python}" in root.fix.commands[0]
 
 
-def test_values_from_a_text_are_quoted_in_commands() -> None:
-    machine = text(event("build-isolation-no-torch", package="x; rm -rf ~"))
-    root = judged(machine).findings[0]
-    assert root.fix is not None
-    assert any("'x; rm -rf ~'" in command for command in root.fix.commands)
+def test_a_value_that_is_no_name_is_left_out_of_commands() -> None:
+    for package in ("x; rm -rf ~", "--index-url=http://evil.example", "$(id)"):
+        root = judged(text(event("build-isolation-no-torch", package=package))).findings[0]
+        assert root.fix is not None and not any(package in line for line in root.fix.commands)
+    root = judged(text(event("build-isolation-no-torch", package="flash-attn"))).findings[0]
+    assert root.fix is not None and root.fix.commands[-1].endswith(
+        "--no-build-isolation flash-attn"
+    )
 
 
 def test_a_root_beside_another_error_is_only_likely() -> None:
@@ -798,9 +801,9 @@ def test_the_driver_for_a_gpu_that_this_one_drops_is_named(driver: str, named: s
 
 @pytest.mark.parametrize(
     ("kernel", "command"),
-    [("6.8.1-300.fc40.x86_64", "sudo dnf install kernel-devel-6.8.1-300.fc40.x86_64"),
-     ("6.12.9-zen1-1-zen", "sudo pacman -S linux-zen-headers"),
-     ("6.1.0-13-cloud-amd64", "sudo apt install linux-headers-6.1.0-13-cloud-amd64"),
+    [("6.8.1-300.fc40.x86_64", "sudo dnf install -y kernel-devel-6.8.1-300.fc40.x86_64"),
+     ("6.12.9-zen1-1-zen", "sudo pacman -S --noconfirm linux-zen-headers"),
+     ("6.1.0-13-cloud-amd64", "sudo apt install -y linux-headers-6.1.0-13-cloud-amd64"),
      ("6.9.0-mine", "sudo reboot")],
 )  # fmt: skip
 def test_headers_are_named_after_whose_kernel_it_is(kernel: str, command: str) -> None:

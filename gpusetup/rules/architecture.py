@@ -97,7 +97,7 @@ def _other_wheel(case: Case) -> Fix:
     return Fix(
         text="No wheel in the catalog serves this GPU: use the CPU build, another GPU, or a torch "
         "built from source",
-        commands=(ways.command(case, "gpusetup", "install", "--backend", "cpu"),),
+        commands=(ways.gpusetup(case, "--backend", "cpu"),),
     )
 
 
@@ -241,18 +241,15 @@ def _no_kernel(case: Case, id: str, heard: tuple[Event, ...]) -> Finding:
         fix = _rebuild(case, module)
     elif id == "no-kernel-image":
         title = "torch, or an extension beside it, has no kernel for this GPU"
+        compute = "import torch; print((torch.ones(9, device='cuda') * 2).sum().item())"
+        ask = ways.command(case, ways.python(case), "-c", compute)
+        title_of_ask = "see first which of them: a number means that torch works, and that an "
+        title_of_ask += "extension beside it must be built anew"
         fix = Fix(
-            text="See which of them: torch works if the first command prints a number; then build "
-            "the extension anew, else install a torch made for this GPU",
-            commands=(
-                ways.command(
-                    case,
-                    ways.python(case),
-                    "-c",
-                    "import torch; print((torch.ones(9, device='cuda') * 2).sum().item())",
-                ),
-                ways.gpusetup_install(case),
-            ),
+            text="Install a torch made for this GPU; where torch itself works, build the extension "
+            "anew",
+            commands=(ways.gpusetup_install(case),),
+            alternatives=ways.look(title_of_ask, ask),
         )
     else:
         side = "newer" if id == "arch-too-new-for-wheel" else "older"

@@ -8,6 +8,8 @@ from gpusetup.model import Fix, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import Case, cuda_needed, on
 from gpusetup.rules.companions import public
+from gpusetup.rules.plausible import is_a_name
+from gpusetup.shell import Line, filled
 from gpusetup.value import replace
 
 
@@ -20,11 +22,9 @@ def for_whoever_asks(case: Case, library: str, module: str | None) -> Fix:
     if module:
         return Fix(
             text=f"Install the current {module}, which finds the CUDA libraries that torch brings; "
-            "torch itself must be a CUDA build (the last command prints its CUDA)",
-            commands=(
-                ways.pip(case, "install", "--upgrade", module),
-                ways.command(case, "python", "-c", "import torch; print(torch.version.cuda)"),
-            ),
+            "torch itself must be a CUDA build",
+            commands=(ways.pip(case, "install", "--upgrade", module),) if is_a_name(module) else (),
+            alternatives=ways.look("see which CUDA torch has", ways.ask_torch(case)),
         )
     needed = cuda_needed(case.snapshot.torch)
     if needed and (of := RUNTIME.match(library)) and of.group(1) != needed[: len(of.group(1))]:
@@ -46,11 +46,7 @@ def _for_another_cuda(case: Case, of: str, needed: str) -> Fix:
     return Fix(
         text=f"Not torch asks for it, which is built for CUDA {needed}, but something built for "
         f"CUDA {of} (the traceback names its file): install its build for CUDA {needed}",
-        commands=(
-            ways.command(
-                case, "python", "-c", "import torch; print(torch.__version__, torch.version.cuda)"
-            ),
-        ),
+        alternatives=ways.look("see which CUDA torch has", ways.ask_torch(case)),
     )
 
 
@@ -66,7 +62,11 @@ def _two_cudnn(case: Case) -> Fix:
         text="A program built for cuDNN 8 asks for it (CTranslate2 before 4.5, onnxruntime-gpu "
         "before 1.19, torch before 2.4); torch from 2.4 on brings cuDNN 9. Update that program, or "
         "where torch itself is the older one, install it anew with its libraries",
-        commands=(ways.command(case, "python", "-c", ask), ways.pip(case, "list")),
+        alternatives=ways.look(
+            "see which versions there are",
+            ways.command(case, ways.python(case), "-c", ask),
+            ways.pip(case, "list"),
+        ),
     )
 
 
@@ -80,7 +80,8 @@ def _for_ctranslate2(case: Case) -> Fix:
     text = "CTranslate2 (faster-whisper) brings no cuDNN: before 4.5 it asks for version 8, from "
     text += "4.5 on for version 9, the one of torch 2.4 and newer. Update it, and let it find the "
     text += "libraries of the wheels"
-    find: tuple[str, ...] = (f'export LD_LIBRARY_PATH="$({ways.python(case)} -c "{folders}")"',)
+    pattern = 'export LD_LIBRARY_PATH="$({python} -c {code})"'
+    find: tuple[Line, ...] = (filled(pattern, python=ways.python(case), code=folders),)
     if on(case, "windows"):
         text += r": put nvidia\cudnn\bin and nvidia\cublas\bin of site-packages first on PATH"
         find = ()

@@ -22,6 +22,8 @@ from gpusetup.rules.case import (
     told,
     warning,
 )
+from gpusetup.rules.plausible import is_a_path
+from gpusetup.shell import Line, filled, putting_first
 
 
 def triton_missing_windows(case: Case) -> Iterator[Finding]:
@@ -53,43 +55,68 @@ def _triton_missing(case: Case) -> Finding:
         "does not import, or the driver that it asks for the GPU does not answer.",
         evidence=told(events(case, "triton-missing-windows")),
         fix=Fix(
-            text="See why it does not import, then install the version that torch requires",
-            commands=(
-                "python -c 'import triton'",
-                ways.pip(case, "install", "--force-reinstall", "--no-deps", "triton"),
-                ways.pip(case, "check"),
+            text="Install the version that torch requires",
+            commands=_the_required_triton(case),
+            alternatives=ways.look(
+                "see first why it does not import",
+                ways.command(case, ways.python(case), "-c", "import triton"),
             ),
         ),
+    )
+
+
+REQUIRED = (
+    "import importlib.metadata as m; "
+    "print(next(r.split(';')[0].strip() for r in m.requires('torch') if 'triton' in r))"
+)
+"""Prints the requirement that the installed torch names: `triton==3.5.0`."""
+
+
+def _the_required_triton(case: Case) -> tuple[Line, ...]:
+    """Triton as torch's own metadata asks for it, by this environment's installer."""
+    by_pip = '{python} -m pip install --force-reinstall --no-deps "$({python} -c {code})"'
+    by_uv = 'uv pip install --python {python} --reinstall --no-deps "$({python} -c {code})"'
+    pattern = by_uv if case.installer == "uv" else by_pip
+    return (filled(pattern, python=ways.python(case), code=REQUIRED),)
+
+
+LIBRARIES = {"ubuntu": "x86_64-linux-gnu", "debian": "x86_64-linux-gnu", "pop": "x86_64-linux-gnu"}
+
+
+def _libcuda_named(case: Case) -> tuple[Line, ...]:
+    """The two variables that name the folder of the driver's libcuda to Triton and its linker."""
+    path = case.snapshot.driver.libcuda_path or ""
+    family = ways.distribution(case) or ""
+    folder = "/usr/lib/x86_64-linux-gnu" if family in LIBRARIES else "/usr/lib64"
+    if case.snapshot.os.wsl:
+        folder = "/usr/lib/wsl/lib"
+    if path.startswith("/") and is_a_path(path):
+        folder = path.rpartition("/")[0] or "/"
+    return (
+        ways.setting(case, "TRITON_LIBCUDA_PATH", folder),
+        putting_first("LIBRARY_PATH", folder, "bash"),
     )
 
 
 TRITON_LACKS = {
     "libcuda": (
         "the linker finds no libcuda.so",
-        "Make the link libcuda.so beside the driver's libcuda.so.1, or name its folder",
-        (
-            "ldconfig -p | grep libcuda",
-            "export TRITON_LIBCUDA_PATH=/usr/lib/x86_64-linux-gnu",
-            "export LIBRARY_PATH=/usr/lib/x86_64-linux-gnu:$LIBRARY_PATH",
-        ),
+        "Name the folder of the driver's libcuda.so.1, or make the link libcuda.so beside it",
     ),
     "cuda.h": (
         "the compiler finds no cuda.h",
         "Install Triton anew (it brings cuda.h), or let CUDA_HOME name a toolkit",
-        (),
     ),
     "ptxas": (
         "Triton finds no ptxas",
         "Install Triton anew (its wheel brings ptxas), or let TRITON_PTXAS_PATH name a toolkit's",
-        (),
     ),
     "python.h": (
         "the compiler finds no Python.h",
         "Install the headers of this Python",
-        (),
     ),
 }
-"""What the helper's build lacks -> what that is, what to do, commands."""
+"""What the helper's build lacks -> what that is, and what to do."""
 
 PYTHON_HEADERS = {
     "ubuntu": "python3-dev",
@@ -106,23 +133,32 @@ def triton_build_failed(case: Case) -> Iterator[Finding]:
     if not said:
         return
     lacks = said[0].values.get("lacks", "").lower().removesuffix(".so").replace("-lcuda", "libcuda")
-    what, text, commands = TRITON_LACKS.get(
-        lacks, ("its C code does not compile", "Read the compiler's first error above", ())
+    what, text = TRITON_LACKS.get(
+        lacks, ("its C code does not compile", "Read the compiler's first error above")
     )
     if lacks == "python.h" and on(case, "windows"):
         text = (
             "An embedded Python comes without headers: copy the folders include and libs of a full "
             "Python of the same version beside its python.exe"
         )
-    headers = PYTHON_HEADERS.get(ways.distribution(case) or "")
-    if lacks == "python.h" and headers:
-        commands = ways.system_package(case, headers)
+    commands = _what_brings(case, lacks)
     yield error(
         "triton-build-failed",
         f"Triton cannot build its helper: {what}",
         evidence=told(said),
         fix=Fix(text=text, commands=commands, needs_root=lacks == "python.h" and bool(commands)),
     )
+
+
+def _what_brings(case: Case, lacks: str) -> tuple[Line, ...]:
+    if on(case, "windows"):
+        return ()
+    if lacks == "libcuda":
+        return _libcuda_named(case)
+    if lacks in ("cuda.h", "ptxas"):
+        return _the_required_triton(case)
+    headers = PYTHON_HEADERS.get(ways.distribution(case) or "")
+    return ways.system_package(case, headers) if lacks == "python.h" and headers else ()
 
 
 def triton_no_compiler(case: Case) -> Iterator[Finding]:
@@ -157,7 +193,7 @@ def stale_cuda_path(case: Case) -> Iterator[Finding]:
             evidence=(Evidence(source="environment", text=f"{name}={kit.home}"),),
             fix=Fix(
                 text=f"Unset {name}, or let it name the toolkit that is installed",
-                commands=(f"Remove-Item Env:{name}" if on(case, "windows") else f"unset {name}",),
+                commands=ways.unset(case, name),
             ),
         )
 

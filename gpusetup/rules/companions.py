@@ -25,6 +25,7 @@ from gpusetup.rules.case import (
     told,
     warning,
 )
+from gpusetup.rules.plausible import exactly
 
 
 def torchvision_mismatch(case: Case) -> Iterator[Finding]:
@@ -184,6 +185,7 @@ def incomplete_packages(case: Case) -> Iterator[Finding]:
     ]
     if told_of:
         names = ", ".join(e.values.get("name", "?") for e in told_of)
+        exact = exactly((e.values.get("name"), e.values.get("version")) for e in told_of)
         yield warning(
             "package-incomplete",
             f"Installed only in part: {names}",
@@ -196,9 +198,11 @@ def incomplete_packages(case: Case) -> Iterator[Finding]:
                         "install",
                         ways.anew(case),
                         "--no-deps",
-                        *(f"{e.values.get('name')}=={e.values.get('version')}" for e in told_of),
+                        *exact,
                     ),
-                ),
+                )
+                if exact
+                else (),
             ),
         )
 

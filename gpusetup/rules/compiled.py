@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Capability, Event, Finding, Fix, parsed
+from gpusetup.model import Alternative, Capability, Event, Finding, Fix, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import Case, cuda_errors, cuda_needed, error, events, gpus, on, told
 from gpusetup.rules.distributions import distribution_of
 from gpusetup.rules.messages import Message, said
+from gpusetup.rules.plausible import is_a_build_cache, is_a_source
+from gpusetup.shell import Line, lines
 
 WHERE = "python -c 'import torch; print(torch.__version__, torch.version.cuda)'"
+WHICH_CUDA = "see which CUDA torch and nvcc have"
 
 MESSAGES: tuple[Message, ...] = (
     Message(
@@ -20,7 +23,7 @@ MESSAGES: tuple[Message, ...] = (
         detail="torch.utils.cpp_extension.load looks for the program on PATH when it is called.",
         text="Install it into this environment, and start from a shell in which the environment is "
         "active",
-        commands=("pip install ninja", "ninja --version"),
+        commands=("pip install ninja",),
     ),
     Message(
         kind="torch-header-gone",
@@ -30,7 +33,8 @@ MESSAGES: tuple[Message, ...] = (
         detail="torch 1.11 removed the headers of THC; ATen and c10 took their place.",
         text="Take the package's newer release or another fork of it; else build it in an "
         "environment with the torch that it was written for (1.10 or older)",
-        commands=(WHERE,),
+        look=(WHERE,),
+        see="see which torch is there",
     ),
     Message(
         kind="backport-in-the-way",
@@ -48,13 +52,13 @@ def compiled_messages(case: Case) -> Iterator[Finding]:
 
 
 NAMES = {
-    "mmcv": ("mmcv", "python -m mim install mmcv"),
-    "groundingdino": ("GroundingDINO", ""),
-    "MultiScaleDeformableAttention": ("Deformable DETR's operator", ""),
-    "MinkowskiEngineBackend": ("MinkowskiEngine", ""),
-    "tinycudann_bindings": ("tiny-cuda-nn", ""),
+    "mmcv": "mmcv",
+    "groundingdino": "GroundingDINO",
+    "MultiScaleDeformableAttention": "Deformable DETR's operator",
+    "MinkowskiEngineBackend": "MinkowskiEngine",
+    "tinycudann_bindings": "tiny-cuda-nn",
 }
-"""A module -> the name people know, and a command of its own that brings the compiled part."""
+"""A module -> the name people know."""
 
 
 def extension_not_built(case: Case) -> Iterator[Finding]:
@@ -64,7 +68,7 @@ def extension_not_built(case: Case) -> Iterator[Finding]:
         return
     values = max(heard, key=lambda event: len(event.values)).values
     module, cache = values.get("module", "An extension"), values.get("cache")
-    name = NAMES.get(module, (module, ""))[0]
+    name = NAMES.get(module, module)
     yield error(
         "extension-not-built",
         f"The compiled part of {name} is not there",
@@ -75,26 +79,28 @@ def extension_not_built(case: Case) -> Iterator[Finding]:
     )
 
 
-def forget(case: Case, cache: str) -> str:
-    """The command that deletes a folder of torch's build cache."""
+def forget(case: Case, cache: str) -> tuple[Line, ...]:
+    """The command that deletes a folder of torch's build cache; none for any other folder."""
+    if not is_a_build_cache(cache):
+        return ()
     if on(case, "windows"):
-        return f'Remove-Item -Recurse -Force "{cache}"'
-    return ways.command(case, "rm", "-rf", cache)
+        return (ways.command(case, "Remove-Item", "-Recurse", "-Force", cache),)
+    return (ways.command(case, "rm", "-rf", cache),)
 
 
 def _build_again(case: Case, cache: str) -> Fix:
     return Fix(
         text="torch keeps half a build there: delete it and run again; the first error of the "
         "compiler that then shows is the reason",
-        commands=(forget(case, cache),),
+        commands=forget(case, cache),
     )
 
 
 def _with_operators(case: Case, module: str, name: str) -> Fix:
-    own = NAMES.get(module, ("", ""))[1]
     if module == "mmcv":
         uninstall = ways.pip(case, "uninstall", "-y", "mmcv", "mmcv-lite", "mmcv-full")
         mim = ways.pip(case, "install", "--upgrade", "openmim")
+        own = ways.command(case, ways.python(case), "-m", "mim", "install", "mmcv")
         return Fix(
             text="Install the mmcv with operators, a wheel made for this torch and CUDA (mim finds "
             "it; mmcv-lite has none)",
@@ -105,31 +111,30 @@ def _with_operators(case: Case, module: str, name: str) -> Fix:
     if module.endswith("_plugin"):
         return _build_on_call(case)
     source = distribution_of(module)
-    build = ("--no-build-isolation", "--no-cache-dir", "--force-reinstall", "--no-deps")
-    known = source is not None and module not in NAMES
+    build = ("--no-build-isolation", "--no-cache-dir", ways.anew(case), "--no-deps")
+    known = source is not None and module not in NAMES and is_a_source(source)
     return Fix(
         text=f"Build {name} anew where nvcc is of torch's CUDA and a GPU is seen (else name its "
         "architecture in TORCH_CUDA_ARCH_LIST), and read what the build says",
-        commands=(
-            WHERE,
-            "nvcc --version",
-            *((ways.pip(case, "install", *build, source or ""),) if known else ()),
-        ),
+        commands=(ways.pip(case, "install", *build, source or ""),) if known else (),
+        alternatives=_which_cuda(case),
     )
+
+
+def _which_cuda(case: Case) -> tuple[Alternative, ...]:
+    return ways.look(WHICH_CUDA, ways.ask_torch(case), *lines("nvcc --version"))
 
 
 def _build_on_call(case: Case) -> Fix:
     """A plugin that torch.utils.cpp_extension builds on the first call, into its cache."""
-    cache = (
-        r"$env:LOCALAPPDATA\torch_extensions"
-        if on(case, "windows")
-        else "~/.cache/torch_extensions"
-    )
-    clear = f'Remove-Item -Recurse -Force "{cache}"' if on(case, "windows") else f"rm -rf {cache}"
+    clear = lines("rm -rf ~/.cache/torch_extensions")
+    if on(case, "windows"):
+        clear = lines(r'Remove-Item -Recurse -Force "$env:LOCALAPPDATA\torch_extensions"')
     return Fix(
         text="torch builds it on the first call: empty its cache, have one toolkit of torch's CUDA "
         "first on PATH, and run again; the compiler's first error is the reason",
-        commands=(WHERE, "nvcc --version", clear),
+        commands=clear,
+        alternatives=_which_cuda(case),
     )
 
 
@@ -145,10 +150,11 @@ def _spconv(case: Case) -> Fix:
         c for c in SPCONV if c.partition(".")[0] == major and parsed(c) <= parsed(needed or "")
     ]
     name = f"spconv-cu{fitting[-1].replace('.', '')}" if fitting else None
-    install = (ways.pip(case, "install", name),) if name else (WHERE,)
+    install = (ways.pip(case, "install", name),) if name else ()
     return Fix(
         text="Install the wheel made for torch's CUDA (spconv-cuXXX; any of its major serves)",
         commands=(ways.pip(case, "uninstall", "-y", "spconv", "cumm"), *install),
+        alternatives=() if name else ways.look(WHICH_CUDA, ways.ask_torch(case)),
     )
 
 
@@ -158,7 +164,8 @@ def build_without_gpu(case: Case) -> Iterator[Finding]:
     if not heard:
         return
     named = ways.build_for(case)
-    ask = "python -c 'import torch; print(torch.cuda.get_device_capability())'"
+    code = "import torch; print(torch.cuda.get_device_capability())"
+    ask = ways.command(case, ways.python(case), "-c", code)
     yield error(
         "build-without-gpu",
         "An extension is built where torch sees no GPU: it cannot tell for which architecture",
@@ -167,8 +174,9 @@ def build_without_gpu(case: Case) -> Iterator[Finding]:
         evidence=told(heard),
         fix=Fix(
             text="Name the architectures of the GPUs that shall run it"
-            + ("" if named else " (the command prints it, where the GPU is)"),
-            commands=named or (ask,),
+            + ("" if named else " in TORCH_CUDA_ARCH_LIST"),
+            commands=named,
+            alternatives=() if named else ways.look("have the host of the GPU print it", ask),
         ),
     )
 
@@ -202,13 +210,16 @@ def cxx_standard(case: Case) -> Iterator[Finding]:
     title, text = (
         part.format(needs=needs.replace("1z", "17")) for part in CXX.get(who, CXX["build"])
     )
-    ask = {"build": (WHERE,), "compiler": ("g++ --version",), "nvcc": ("nvcc --version",)}
+    ask = {"compiler": lines("g++ --version"), "nvcc": lines("nvcc --version")}
     yield error(
         "cxx-standard-too-old",
         title,
         detail="torch's headers need C++14 from 1.5 on and C++17 from 2.1 on.",
         evidence=told(heard),
-        fix=Fix(text=text, commands=ask.get(who, (WHERE,))),
+        fix=Fix(
+            text=text,
+            alternatives=ways.look("see which one is used", *ask.get(who, (ways.ask_torch(case),))),
+        ),
     )
 
 
@@ -217,8 +228,9 @@ def kernel_image_invalid(case: Case) -> Iterator[Finding]:
     heard = cuda_errors(case, 200)
     if not heard:
         return
-    clear = () if on(case, "windows") else ("rm -rf ~/.triton/cache ~/.nv/ComputeCache",)
-    ask = () if on(case, "windows") else ("env | grep -E 'PTXAS|CUDA_HOME'",)
+    clear = lines("rm -rf ~/.triton/cache ~/.nv/ComputeCache")
+    if on(case, "windows"):
+        clear = lines(r'Remove-Item -Recurse -Force "$env:USERPROFILE\.triton\cache"')
     yield error(
         "kernel-image-invalid",
         "The driver cannot load a compiled kernel: its image is invalid (error 200)",
@@ -229,7 +241,10 @@ def kernel_image_invalid(case: Case) -> Iterator[Finding]:
             text="Empty the caches of compiled kernels and let Triton use its own ptxas (unset "
             "TRITON_PTXAS_PATH); if it stays, update the driver, or install the Triton that torch "
             "requires",
-            commands=(*ask, *clear, ways.pip(case, "check")),
+            commands=(*ways.unset(case, "TRITON_PTXAS_PATH"), *clear),
+            alternatives=ways.look(
+                "see whether Triton is the one that torch requires", ways.pip(case, "check")
+            ),
         ),
     )
 
@@ -267,11 +282,12 @@ def _other_attention(case: Case, heard: tuple[Event, ...], *, turing: bool) -> F
         "flash_attn: false or no --flash-attn in trainers; the package itself may go"
     )
     older = ways.pip(case, "install", "--no-build-isolation", "flash-attn<2")
-    if turing:
-        text += "; or its last series 1, which serves Turing"
     return Fix(
         text=text,
-        commands=(ways.pip(case, "uninstall", "-y", "flash-attn"), *((older,) if turing else ())),
+        commands=(ways.pip(case, "uninstall", "-y", "flash-attn"),),
+        alternatives=ways.look("take its last series 1, which serves Turing", older)
+        if turing
+        else (),
     )
 
 

@@ -20,7 +20,6 @@ from gpusetup.rules.case import (
     is_cuda_build,
     is_report,
     note,
-    on,
     problems,
     shown,
     told,
@@ -30,6 +29,7 @@ from gpusetup.rules.case import (
 from gpusetup.rules.container_start import NOTHING, container_facts, container_no_gpu
 from gpusetup.rules.driver import nvml_said
 from gpusetup.rules.driver_state import NVML_UNKNOWN
+from gpusetup.shell import Line, lines
 
 HIDE = "CUDA_VISIBLE_DEVICES"
 
@@ -46,9 +46,8 @@ def cuda_visible_devices_hidden(case: Case) -> Iterator[Finding]:
             detail=_what_it_may_name(case),
             evidence=(Evidence(source="environment", text=f"{HIDE}={value}"),),
             fix=Fix(
-                text=f"Unset {HIDE} in this shell, and where it is set (shell profile, service, "
-                "job script)",
-                commands=unset(case, HIDE),
+                text=f"Unset {HIDE}, here and where it is set (shell profile, service, job script)",
+                commands=ways.unset(case, HIDE),
             ),
         )
 
@@ -75,11 +74,6 @@ def _what_it_may_name(case: Case) -> str:
     return f"This machine has {count} GPU(s): it may name 0 to {count - 1}, or their UUIDs."
 
 
-def unset(case: Case, name: str) -> tuple[str, ...]:
-    """How a shell of this system forgets a variable."""
-    return (f"Remove-Item Env:{name}",) if on(case, "windows") else (f"unset {name}",)
-
-
 def some_gpus_hidden(case: Case) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES leaves some GPUs and hides others."""
     hidden = [gpu for gpu in gpus(case) if gpu.visible is False]
@@ -93,11 +87,11 @@ def some_gpus_hidden(case: Case) -> Iterator[Finding]:
 
 
 RESTARTS = {
-    "docker": "docker restart CONTAINER",
-    "podman": "podman restart CONTAINER",
-    "kubernetes": "kubectl delete pod POD",
+    "docker": " (`docker restart` and its name)",
+    "podman": " (`podman restart` and its name)",
+    "kubernetes": " (`kubectl delete pod` and its name: its controller makes another)",
 }
-"""How a container is started anew; of a pod its controller makes another."""
+"""How a container is started anew."""
 
 
 def container_nvml_lost(case: Case) -> Iterator[Finding]:
@@ -107,6 +101,7 @@ def container_nvml_lost(case: Case) -> Iterator[Finding]:
     lost = driver.nvml_code == NVML_UNKNOWN and in_container(case) and not works
     if not (lost or events(case, "container-nvml-lost")):
         return
+    again = RESTARTS.get(case.snapshot.container.kind or "docker", "")
     yield error(
         "container-nvml-lost",
         "This container has lost its GPU: NVML answers Unknown Error",
@@ -119,14 +114,12 @@ def container_nvml_lost(case: Case) -> Iterator[Finding]:
             *container_facts(case),
         ),
         fix=Fix(
-            text="Restart the container. For good: on the host let docker use the cgroupfs driver "
-            '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or '
-            "give the "
-            "devices by name or by CDI",
-            commands=(
-                RESTARTS.get(case.snapshot.container.kind or "", RESTARTS["docker"]),
-                "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
-            ),
+            text=f"On the host make the links that keep the devices known, and start the container "
+            f"again{again}. Else let docker use the cgroupfs driver "
+            '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give '
+            "the devices by name or by CDI",
+            commands=lines("sudo nvidia-ctk system create-dev-char-symlinks --create-all"),
+            needs_root=True,
         ),
     )
 
@@ -151,10 +144,12 @@ def container_driver_capability_missing(case: Case) -> Iterator[Finding]:
                 shown(case, "driver.library_found", "libcuda.so.1 is not in the container"),
             ),
             fix=Fix(
-                text="Start it again with compute among the capabilities",
-                commands=(
+                text="Start it again with compute among the capabilities (`-e "
+                "NVIDIA_DRIVER_CAPABILITIES=compute,utility`), as the command does with a plain "
+                "image",
+                commands=lines(
                     "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility "
-                    "IMAGE nvidia-smi",
+                    "ubuntu nvidia-smi"
                 ),
             ),
         )
@@ -207,9 +202,8 @@ def wsl_driver(case: Case) -> Iterator[Finding]:
             ),
             fix=Fix(
                 text="Install or update the NVIDIA driver in Windows, update WSL, and start it "
-                "again (in "
-                "PowerShell); install no Linux driver inside WSL",
-                commands=("wsl --update", "wsl --shutdown"),
+                "again (open programs in it end); install no Linux driver inside WSL",
+                commands=lines("wsl.exe --update", "wsl.exe --shutdown"),
                 needs_root=True,
                 min_driver=case.catalog.driver_floor("12", "windows"),
             ),
@@ -228,8 +222,9 @@ def _wsl_1(case: Case) -> Finding:
         "This is WSL 1, which has no GPU",
         evidence=(shown(case, "os.kernel", f"kernel {case.snapshot.os.kernel}"),),
         fix=Fix(
-            text="Turn the distribution into WSL 2 (in PowerShell; the first command names it)",
-            commands=("wsl --list --verbose", "wsl --set-version DISTRIBUTION 2"),
+            text="In PowerShell turn the distribution into WSL 2: `wsl --set-version` with its "
+            "name and 2 (the command lists the names)",
+            commands=lines("wsl.exe --list --verbose"),
         ),
     )
 
@@ -278,15 +273,18 @@ def wsl_linux_driver(case: Case) -> Iterator[Finding]:
         )
 
 
-def _remove_linux_driver(case: Case) -> tuple[str, ...]:
-    rows = {
-        "ubuntu": "sudo apt purge '^libnvidia-.*' '^nvidia-.*'",
-        "debian": "sudo apt purge '^libnvidia-.*' '^nvidia-.*'",
-        "fedora": "sudo dnf remove '*nvidia*'",
-        "arch": "sudo pacman -Rs nvidia-utils",
-    }
-    found = rows.get(ways.distribution(case) or "")
-    return (found, "wsl.exe --shutdown") if found else ("wsl.exe --shutdown",)
+REMOVAL = {
+    "ubuntu": lines("sudo apt purge -y '^libnvidia-.*' '^nvidia-.*'"),
+    "debian": lines("sudo apt purge -y '^libnvidia-.*' '^nvidia-.*'"),
+    "fedora": lines("sudo dnf remove -y '*nvidia*'"),
+    "arch": lines("sudo pacman -Rs --noconfirm nvidia-utils"),
+}
+"""Distribution -> what removes the driver's packages."""
+
+
+def _remove_linux_driver(case: Case) -> tuple[Line, ...]:
+    found = REMOVAL.get(ways.distribution(case) or "", ())
+    return (*found, *lines("wsl.exe --shutdown"))
 
 
 RULES = (

@@ -22,6 +22,7 @@ from gpusetup.rules.case import (
     shown,
     told,
 )
+from gpusetup.shell import Line, lines
 
 NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 
@@ -79,12 +80,15 @@ def _no_device_given(case: Case, said: tuple[Event, ...]) -> Finding:
         "them.",
         evidence=(*told(said), *container_facts(case)),
         fix=Fix(
-            text="See which nodes and which choice the container has; then start it with all GPUs, "
-            "by CDI where the cgroup rules are in the way (rootless, cgroup v2)",
-            commands=(
-                "docker run --rm --gpus all IMAGE sh -c 'ls -l /dev/nvidia*; env | grep NVIDIA_'",
+            text="Give the GPUs by CDI, which the cgroup rules do not stop (rootless, cgroup v2); "
+            "the last command does it with a plain image",
+            commands=lines(
                 "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-                "docker run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi",
+                "docker run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
+            ),
+            alternatives=ways.look(
+                "see first which nodes and which choice a container gets",
+                *lines("docker run --rm --gpus all ubuntu sh -c 'ls -l /dev/nvidia*; env'"),
             ),
         ),
     )
@@ -92,10 +96,10 @@ def _no_device_given(case: Case, said: tuple[Event, ...]) -> Finding:
 
 WITH_VARIABLES = Fix(
     text="The nvidia runtime looks at two variables, which CUDA's images set and others do not: "
-    "name them in the command",
-    commands=(
+    "name them in the command, as this one does with a plain image",
+    commands=lines(
         "docker run --rm --gpus all -e NVIDIA_VISIBLE_DEVICES=all "
-        "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
+        "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility ubuntu nvidia-smi"
     ),
 )
 
@@ -163,16 +167,20 @@ def container_facts(case: Case) -> tuple[Evidence, ...]:
     return tuple(lines)
 
 
-START_WITH_GPU = {
+Start = tuple[str, tuple[Line, ...]]
+
+START_WITH_GPU: dict[str, Start] = {
     "docker": (
-        "Start it again with GPUs; the host needs the driver and the nvidia-container-toolkit",
-        ("docker run --rm --gpus all IMAGE nvidia-smi",),
+        "Start it again with `--gpus all`, as this command does with a plain image; the host needs "
+        "the driver and the nvidia-container-toolkit",
+        lines("docker run --rm --gpus all ubuntu nvidia-smi"),
     ),
     "podman": (
-        "Start it again with the GPUs' CDI device; the host needs the nvidia-container-toolkit",
-        (
+        "Start it again with `--device nvidia.com/gpu=all`, as the last command does with a plain "
+        "image; the host needs the nvidia-container-toolkit",
+        lines(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-            "podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi",
+            "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
         ),
     ),
     "kubernetes": (
@@ -181,14 +189,21 @@ START_WITH_GPU = {
         "the NVIDIA device plugin",
         (),
     ),
-    "singularity": ("Start it with --nv", ("apptainer exec --nv IMAGE nvidia-smi",)),
-    "lxc": ("Give the container the GPU", ("lxc config device add CONTAINER gpu gpu",)),
+    "singularity": (
+        "Start it with --nv, as this command does with a plain image",
+        lines("apptainer exec --nv docker://ubuntu nvidia-smi"),
+    ),
+    "lxc": (
+        "Give the container the GPU, on its host: `lxc config device add`, its name, then "
+        "`gpu gpu`",
+        (),
+    ),
 }
 """Kind of container -> what gives it a GPU, to be typed on the host."""
 
 
 def _start_with_gpu(case: Case) -> Fix:
     kind = case.snapshot.container.kind if in_container(case) else "docker"
-    elsewhere = ("Start the container with GPUs, on its host", ())
+    elsewhere: Start = ("Start the container with GPUs, on its host", ())
     text, commands = START_WITH_GPU.get(kind or "", elsewhere)
     return Fix(text=text, commands=commands)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpusetup.model import Event, Evidence, Finding, Fix
@@ -25,6 +26,8 @@ from gpusetup.rules.case import (
     told,
     whole_number,
 )
+from gpusetup.rules.plausible import is_a_path, is_a_version
+from gpusetup.shell import Line, filled, lines
 from gpusetup.value import Value
 
 
@@ -35,6 +38,9 @@ class Code(Value):
     title: str
     text: str
     linux: tuple[str, ...] = ()
+    """The way on Linux."""
+    look: tuple[str, ...] = ()
+    """What shows more there, and changes nothing."""
     needs_root: bool = False
     needs_reboot: bool = False
 
@@ -59,7 +65,11 @@ FABRIC = Code(
     title="The NVSwitch fabric is not ready (error 802): Fabric Manager does not run, or does "
     "not match",
     text="Install the Fabric Manager of exactly the driver's version, and start it",
-    linux=("sudo systemctl enable --now nvidia-fabricmanager", "nvidia-smi -q | grep -A 3 Fabric"),
+    linux=(
+        "sudo systemctl enable nvidia-fabricmanager",
+        "sudo systemctl restart nvidia-fabricmanager",
+    ),
+    look=("nvidia-smi -q | grep -A 3 Fabric",),
     needs_root=True,
 )
 
@@ -89,14 +99,15 @@ CODES: dict[int, Code] = {
         title="The GPU is busy, or in exclusive mode and taken by another process (error 46)",
         text="End the other process, or set the compute mode to default; where no process holds "
         "the GPU, reboot",
-        linux=("nvidia-smi", "sudo nvidia-smi -c DEFAULT"),
+        linux=("sudo nvidia-smi -c DEFAULT",),
+        look=("nvidia-smi",),
         needs_root=True,
     ),
     100: Code(
         id="cuda-sees-no-device",
         title="CUDA sees no device (error 100)",
         text="Look at CUDA_VISIBLE_DEVICES, the compute mode and MIG, and at what else is found",
-        linux=(
+        look=(
             "nvidia-smi -L",
             "nvidia-smi --query-gpu=compute_mode,mig.mode.current --format=csv",
         ),
@@ -106,7 +117,7 @@ CODES: dict[int, Code] = {
         title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
         text="Name only GPUs that `nvidia-smi -L` lists, and start no more processes than there "
         "are GPUs",
-        linux=("nvidia-smi -L",),
+        look=("nvidia-smi -L",),
     ),
     102: Code(
         id="vgpu-no-compute",
@@ -118,7 +129,8 @@ CODES: dict[int, Code] = {
         id="ecc-error",
         title="The GPU's memory has an error that ECC cannot correct (error 214)",
         text="Reset the GPU, or reboot; if it comes back, have the GPU replaced",
-        linux=("nvidia-smi -q -d ECC,ROW_REMAPPER", "sudo nvidia-smi --gpu-reset"),
+        linux=("sudo nvidia-smi --gpu-reset",),
+        look=("nvidia-smi -q -d ECC,ROW_REMAPPER",),
         needs_root=True,
         needs_reboot=True,
     ),
@@ -128,7 +140,8 @@ CODES: dict[int, Code] = {
         text="Usually device nodes are missing or forbidden, or a sandbox (cgroup, seccomp, "
         "limits) forbids "
         "the call",
-        linux=("ls -l /dev/nvidia*", "sudo nvidia-modprobe -u -c=0"),
+        linux=("sudo nvidia-modprobe -u -c=0",),
+        look=("ls -l /dev/nvidia*",),
         needs_root=True,
     ),
     800: Code(
@@ -136,7 +149,7 @@ CODES: dict[int, Code] = {
         title="The CUDA driver may not do what a program asks (error 800)",
         text="Start the container again: its rights to the device nodes are gone or were never "
         "given (cgroup rules, seccomp); outside of containers look at the nodes' owner and group",
-        linux=("ls -l /dev/nvidia*",),
+        look=("ls -l /dev/nvidia*",),
     ),
     801: Code(
         id="vgpu-no-compute",
@@ -150,7 +163,7 @@ CODES: dict[int, Code] = {
         title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
         text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied "
         "library); where the driver was updated and not loaded anew, reboot",
-        linux=("ldconfig -p | grep libcuda",),
+        look=("ldconfig -p | grep libcuda",),
         needs_root=True,
     ),
     804: Code(
@@ -176,7 +189,8 @@ UNKNOWN_LATER = Code(
     title="A CUDA call failed after CUDA had started: unknown error ({code})",
     text="Look for an Xid of that time in the kernel's log; without one run it again with "
     "CUDA_LAUNCH_BLOCKING=1, so that the failing call is the one that is named",
-    linux=("sudo dmesg -T | grep -i xid", "export CUDA_LAUNCH_BLOCKING=1"),
+    linux=("export CUDA_LAUNCH_BLOCKING=1",),
+    look=("sudo dmesg -T | grep -i xid",),
 )
 """999 of a program that saw its GPU: nothing keeps CUDA from starting."""
 
@@ -300,7 +314,7 @@ def _code_fix(case: Case, row: Code) -> Fix:
     if row is FABRIC:
         return _fabric_fix(case)
     compat = case.snapshot.container.cuda_compat_path
-    commands = row.linux if on(case, "linux") else ()
+    commands = lines(*row.linux) if on(case, "linux") else ()
     if row.id in ("forward-compat-unsupported", "libcuda-driver-mismatch") and compat:
         commands = _without_folder(case, compat)
     if row.id == "libcuda-stub":
@@ -309,26 +323,35 @@ def _code_fix(case: Case, row: Code) -> Fix:
     return Fix(
         text=row.text,
         commands=tuple(c for c in commands if not (inside and c == "sudo reboot")),
+        alternatives=ways.look("see first what there is", *ways.posix(case, *row.look)),
         needs_root=row.needs_root,
         needs_reboot=row.needs_reboot and not (inside and bool(compat)),
     )
 
 
-def _without_folder(case: Case, part: str) -> tuple[str, ...]:
-    """LD_LIBRARY_PATH without the folders that contain `part`."""
+def _without_folder(case: Case, part: str) -> tuple[Line, ...]:
+    """LD_LIBRARY_PATH without the folders that contain `part`, else the loader's own list."""
     named = case.snapshot.environment.get("LD_LIBRARY_PATH")
     if not named or part not in named:
-        return (
-            (f"sudo grep -rl {part} /etc/ld.so.conf.d", "sudo ldconfig")
-            if part.startswith("/")
-            else ()
-        )
+        return _out_of_the_loaders_list(part) if part.startswith("/") and is_a_path(part) else ()
     kept = [folder for folder in named.split(":") if folder and part not in folder]
     if not kept:
-        return ("unset LD_LIBRARY_PATH",)
-    import shlex
+        return ways.unset(case, "LD_LIBRARY_PATH")
+    return (ways.setting(case, "LD_LIBRARY_PATH", ":".join(kept)),)
 
-    return (f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}",)
+
+def _out_of_the_loaders_list(folder: str) -> tuple[Line, ...]:
+    """The line of the folder out of the loader's configuration.
+
+    >>> _out_of_the_loaders_list("/usr/local/cuda/compat")[0]
+    "sudo sed -i '\\\\#^/usr/local/cuda/compat/*$#d' /etc/ld.so.conf.d/*.conf"
+    """
+    exactly = re.sub(r"([\\.*^$\[\]#])", r"\\\1", folder.rstrip("/"))
+    start = "" if folder == "/stubs" else "^"
+    return (
+        filled("sudo sed -i {line} /etc/ld.so.conf.d/*.conf", line=rf"\#{start}{exactly}/*$#d"),
+        *lines("sudo ldconfig"),
+    )
 
 
 def fabric_not_completed(case: Case) -> Iterator[Finding]:
@@ -371,24 +394,29 @@ def fabric_suspected(case: Case) -> Iterator[Finding]:
 
 def _fabric_fix(case: Case) -> Fix:
     version = case.snapshot.driver.version
-    if not version:
-        return Fix(text=FABRIC.text, commands=FABRIC.linux, needs_root=True)
-    pattern = FABRIC_PACKAGE.get(ways.distribution(case) or "")
-    branch = version.partition(".")[0]
-    install = (pattern.format(branch=branch, version=version),) if pattern else ()
+    look = ways.look("see what the fabric says", *lines(*FABRIC.look))
+    if not version or not is_a_version(version):
+        return Fix(
+            text=FABRIC.text, commands=lines(*FABRIC.linux), alternatives=look, needs_root=True
+        )
+    row = FABRIC_PACKAGE.get(ways.distribution(case) or "")
+    package = row[1].format(branch=version.partition(".")[0], version=version) if row else ""
+    install = (filled(row[0], package=package),) if row else ()
     return Fix(
         text=f"Install nvidia-fabricmanager of exactly version {version}, and start it",
-        commands=(*install, *FABRIC.linux),
+        commands=(*install, *lines(*FABRIC.linux)),
+        alternatives=look,
         needs_root=True,
     )
 
 
+BY_APT = ("sudo apt install -y {package}", "nvidia-fabricmanager-{branch}={version}*")
 FABRIC_PACKAGE = {
-    "ubuntu": "sudo apt install 'nvidia-fabricmanager-{branch}={version}*'",
-    "debian": "sudo apt install 'nvidia-fabricmanager-{branch}={version}*'",
-    "rhel": "sudo dnf install nvidia-fabric-manager-{version}",
+    "ubuntu": BY_APT,
+    "debian": BY_APT,
+    "rhel": ("sudo dnf install -y {package}", "nvidia-fabric-manager-{version}"),
 }
-"""Distribution -> the command for the Fabric Manager of one driver version."""
+"""Distribution -> the command, and the package of the Fabric Manager of one driver version."""
 
 
 RULES = (

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.model import DeviceNode, Event, Finding, Fix, Gpu, visible_gpus
+from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
     asked_for_cuda,
-    chosen_by,
     cuda_errors,
     driver_answers,
     error,
@@ -23,7 +23,10 @@ from gpusetup.rules.case import (
     told,
     warning,
 )
+from gpusetup.rules.plausible import is_an_identifier
+from gpusetup.shell import Line, filled, lines
 
+HIDES = "CUDA_VISIBLE_DEVICES"
 UVM = "/dev/nvidia-uvm"
 
 INVALID_DEVICE = 101
@@ -41,19 +44,19 @@ def uvm_missing(case: Case) -> Iterator[Finding]:
     said = (*events(case, "uvm-missing"), *_module_not_found(case))
     if machine.os.wsl or not (said or proven):
         return
-    lines = list(told(said))
+    facts = list(told(said))
     if machine.driver.uvm_loaded is False:
-        lines.append(shown(case, "driver.uvm_loaded", "module nvidia_uvm is not loaded"))
+        facts.append(shown(case, "driver.uvm_loaded", "module nvidia_uvm is not loaded"))
     if no_node:
-        lines.append(shown(case, "devices", f"{UVM} is missing"))
-    commands: tuple[str, ...] = ("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0")
+        facts.append(shown(case, "devices", f"{UVM} is missing"))
+    commands = lines("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0")
     text = "Load nvidia_uvm and make its node"
     if in_container(case):
         commands, text = (), f"On the host load nvidia_uvm, and give the container {UVM}"
     yield error(
         "uvm-missing",
         "CUDA's unified memory module (nvidia_uvm) or its device node is missing",
-        evidence=tuple(lines),
+        evidence=tuple(facts),
         fix=Fix(text=text, commands=commands, needs_root=True),
     )
 
@@ -104,10 +107,12 @@ def device_permission(case: Case) -> Iterator[Finding]:
             text="Join the group that owns the nodes (ls -l names it) and log in again; a "
             "rootless container keeps the groups (--group-add keep-groups) and goes without the "
             "SELinux label (--security-opt label=disable)",
-            commands=(
-                "ls -l /dev/nvidia*",
+            commands=lines(
                 'sudo usermod -aG video "$USER"',
                 'sudo usermod -aG render "$USER"',
+            ),
+            alternatives=ways.look(
+                "see first which group owns the nodes", *lines("ls -l /dev/nvidia*")
             ),
             needs_root=True,
         ),
@@ -135,7 +140,7 @@ def mig_misconfigured(case: Case) -> Iterator[Finding]:
 
 
 def _mig_said(case: Case, said: tuple[Event, ...], sliced: list[Gpu]) -> Finding:
-    first = next((one for gpu in sliced for one in gpu.mig_instances), "MIG-UUID")
+    instances = tuple(one for gpu in sliced for one in gpu.mig_instances)
     return error(
         "mig-misconfigured",
         "MIG is on, and the process does not use exactly one MIG instance",
@@ -147,23 +152,30 @@ def _mig_said(case: Case, said: tuple[Event, ...], sliced: list[Gpu]) -> Finding
         fix=Fix(
             text="Name one instance (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES; or switch "
             "MIG off on every GPU, as administrator, with nothing running: sudo nvidia-smi -mig 0",
-            commands=("nvidia-smi -L", f"export CUDA_VISIBLE_DEVICES={first}"),
+            commands=_one_instance(case, instances),
+            alternatives=ways.look("see the instances", *lines("nvidia-smi -L")),
         ),
     )
 
 
+def _one_instance(case: Case, instances: tuple[str, ...]) -> tuple[Line, ...]:
+    """The setting that names the first instance whose name is known."""
+    named = [one for one in instances if is_an_identifier(one)]
+    return (ways.setting(case, HIDES, named[0]),) if named else ()
+
+
 def _mig_without_instances(case: Case, gpu: Gpu) -> Finding:
-    index = chosen_by(gpu) or "0"
+    index = ways.gpu_named(gpu)
     return error(
         "mig-misconfigured",
         f"{gpu.name} is in MIG mode and has no compute instance: CUDA sees nothing",
         evidence=(shown(case, "gpus", f"GPU {index}: MIG enabled, no instance"),),
         fix=Fix(
-            text="Create an instance (the first command), or switch MIG off (the second, with "
-            "nothing running on the GPU; then reset it)",
-            commands=(
-                f"sudo nvidia-smi mig -i {index} -cgi 0 -C",
-                f"sudo nvidia-smi -i {index} -mig 0",
+            text="Create an instance of the whole GPU",
+            commands=(filled("sudo nvidia-smi mig -i {gpu} -cgi 0 -C", gpu=index),),
+            alternatives=ways.look(
+                "switch MIG off, with nothing running on the GPU",
+                filled("sudo nvidia-smi -i {gpu} -mig 0", gpu=index),
             ),
             needs_root=True,
         ),
@@ -171,7 +183,6 @@ def _mig_without_instances(case: Case, gpu: Gpu) -> Finding:
 
 
 def _mig_to_choose(case: Case, gpu: Gpu) -> Finding:
-    first = next(iter(gpu.mig_instances), "MIG-...")
     make = error if case.snapshot.cuda_api.init_code else warning
     return make(
         "mig-misconfigured",
@@ -182,7 +193,7 @@ def _mig_to_choose(case: Case, gpu: Gpu) -> Finding:
         evidence=tuple(shown(case, "gpus", f"MIG instance {one}") for one in gpu.mig_instances[:3]),
         fix=Fix(
             text="Name one instance in CUDA_VISIBLE_DEVICES",
-            commands=(f"export CUDA_VISIBLE_DEVICES={first}",),
+            commands=_one_instance(case, gpu.mig_instances),
         ),
     )
 
@@ -218,7 +229,7 @@ def _prohibited(case: Case, gpu: Gpu) -> Finding:
 def _compute_mode_default(gpu: Gpu) -> Fix:
     return Fix(
         text="Set the compute mode to default",
-        commands=(f"sudo nvidia-smi -i {chosen_by(gpu) or 0} -c DEFAULT",),
+        commands=(filled("sudo nvidia-smi -i {gpu} -c DEFAULT", gpu=ways.gpu_named(gpu)),),
         needs_root=True,
     )
 
@@ -269,13 +280,15 @@ def vgpu_unlicensed(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Put the licence server's token (and gridd.conf) in place and start the "
                 "client again; in Kubernetes the operator takes both from the licensing ConfigMap",
-                commands=(
-                    "ls /etc/nvidia/ClientConfigToken",
-                    "sudo systemctl restart nvidia-gridd",
-                    "nvidia-smi -q | grep -i license",
-                )
-                if on(case, "linux")
-                else (),
+                commands=lines("sudo systemctl restart nvidia-gridd") if on(case, "linux") else (),
+                alternatives=ways.look(
+                    "see the token and the state of the licence",
+                    *ways.posix(
+                        case,
+                        "ls /etc/nvidia/ClientConfigToken",
+                        "nvidia-smi -q | grep -i license",
+                    ),
+                ),
                 needs_root=True,
             ),
         )

@@ -26,6 +26,8 @@ from gpusetup.rules.case import (
     shown,
     told,
 )
+from gpusetup.rules.plausible import is_a_kernel
+from gpusetup.shell import Line, filled, lines
 
 NVML_DRIVER_NOT_LOADED = 9
 NVML_LIBRARY_NOT_FOUND = 12
@@ -207,7 +209,7 @@ def _why_not_loaded(case: Case) -> str:
     return "Often after a kernel update for which no module was built."
 
 
-NOUVEAU_COMMANDS = (
+NOUVEAU_COMMANDS = lines(
     "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' "
     "| sudo tee /etc/modprobe.d/blacklist-nouveau.conf",
 )
@@ -227,17 +229,30 @@ def _load_fix(case: Case) -> Fix:
         text = "Enable the GPU in the Device Manager, or install its driver again"
         return Fix(text=text, needs_root=True, needs_reboot=True)
     held = [d.driver for d in nvidia_on_pci(case) if d.driver]
+    family = ways.distribution(case) or ""
     if _nouveau_holds_it(case, held):
-        rebuild = REBUILD_INITRD.get(ways.distribution(case) or "")
-        commands = (*NOUVEAU_COMMANDS, *((rebuild,) if rebuild else ()), "sudo reboot")
+        rebuild = REBUILD_INITRD.get(family)
+        anew = lines(rebuild) if rebuild else ()
+        commands = (*NOUVEAU_COMMANDS, *anew, *lines("sudo reboot"))
         text = "Keep nouveau from the GPU, rebuild the initial RAM disk and reboot"
         return Fix(text=text, commands=commands, needs_root=True, needs_reboot=True)
+    key = case.snapshot.os.secure_boot and not events(case, "module-not-found")
+    build = lines("sudo akmods --force" if family == "fedora" else "sudo dkms autoinstall")
+    if key and (enrolment := mok_command(case)):
+        return Fix(
+            text="Build the module for this kernel and enroll the key that signed it: the firmware "
+            "asks for it at the next start (Enroll MOK, with the password that mokutil asked for). "
+            "Afterwards `nvidia-smi` lists the GPU",
+            commands=(*build, *enrolment, *lines("sudo reboot")),
+            needs_root=True,
+            needs_reboot=True,
+        )
     return Fix(
-        text="Load the module; where modprobe does not find it, build it for this kernel, "
-        "then reboot",
-        commands=("sudo modprobe nvidia", "sudo dkms autoinstall", "sudo reboot"),
+        text="Build the module for this kernel, if it is not, and load it; `nvidia-smi` then lists "
+        "the GPU",
+        commands=(*build, *lines("sudo modprobe nvidia", "nvidia-smi")),
+        alternatives=ways.look("start the machine anew, which loads it", *lines("sudo reboot")),
         needs_root=True,
-        needs_reboot=True,
     )
 
 
@@ -274,7 +289,7 @@ def driver_build_failed(case: Case) -> Iterator[Finding]:
                 *_headers(kernel),
                 *(ways.compiler(case) if why == BUILD_LACKS["compiler"] else ()),
                 *ways.driver_commands(case),
-                "sudo reboot",
+                *lines("sudo reboot"),
             ),
             needs_root=True,
             needs_reboot=True,
@@ -283,27 +298,29 @@ def driver_build_failed(case: Case) -> Iterator[Finding]:
 
 
 HEADERS = (
-    (r"-zen\d", "sudo pacman -S linux-zen-headers"),
-    (r"-lts$", "sudo pacman -S linux-lts-headers"),
-    (r"-arch\d", "sudo pacman -S linux-headers"),
-    (r"\.(?:fc|el|amzn)\d", "sudo dnf install kernel-devel-{}"),
-    (r"\+deb|-(?:cloud-)?(?:amd|arm)64$", "sudo apt install linux-headers-{}"),
+    (r"-zen\d", "sudo pacman -S --noconfirm linux-zen-headers"),
+    (r"-lts$", "sudo pacman -S --noconfirm linux-lts-headers"),
+    (r"-arch\d", "sudo pacman -S --noconfirm linux-headers"),
+    (r"\.(?:fc|el|amzn)\d", "sudo dnf install -y kernel-devel-{kernel}"),
+    (r"\+deb|-(?:cloud-)?(?:amd|arm)64$", "sudo apt install -y linux-headers-{kernel}"),
     (
         r"-(?:generic|lowlatency|aws|azure|gcp|oracle|oem|nvidia\w*|raspi)(?:-64k)?$",
-        "sudo apt install linux-headers-{}",
+        "sudo apt install -y linux-headers-{kernel}",
     ),
 )
 """How distributions name their kernels, and where the headers of one are."""
 
 
-def _headers(kernel: str | None) -> tuple[str, ...]:
+def _headers(kernel: str | None) -> tuple[Line, ...]:
     """The command for the headers of a kernel, by whose kernel it is.
 
     >>> _headers("6.17.0-8-generic"), _headers("6.17.0-custom")
-    (('sudo apt install linux-headers-6.17.0-8-generic',), ())
+    (('sudo apt install -y linux-headers-6.17.0-8-generic',), ())
     """
-    known = (command for pattern, command in HEADERS if re.search(pattern, kernel or ""))
-    return tuple(command.format(kernel) for command in islice(known, 1))
+    if kernel is None or not is_a_kernel(kernel):
+        return ()
+    known = (command for pattern, command in HEADERS if re.search(pattern, kernel))
+    return tuple(filled(command, kernel=kernel) for command in islice(known, 1))
 
 
 def secure_boot_rejected(case: Case) -> Iterator[Finding]:
@@ -315,10 +332,10 @@ def secure_boot_rejected(case: Case) -> Iterator[Finding]:
             "Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
             evidence=told(said),
             fix=Fix(
-                text="Enroll the key that signed the module (the firmware asks at the next "
-                "start), or "
-                "switch Secure Boot off",
-                commands=(_mok_command(case), "sudo reboot"),
+                text="Enroll the key that signed the module: the firmware asks for it at the next "
+                "start (Enroll MOK, with the password that mokutil asked for); or switch Secure "
+                "Boot off in the firmware",
+                commands=(*mok_command(case), *lines("sudo reboot")),
                 needs_root=True,
                 needs_reboot=True,
             ),
@@ -330,10 +347,17 @@ def _of_nvidia(event: Event) -> bool:
     return "nvidia" in event.values.get("module", "nvidia")
 
 
-def _mok_command(case: Case) -> str:
-    ubuntu = ways.distribution(case) in ("ubuntu", "pop")
-    key = "/var/lib/shim-signed/mok/MOK.der" if ubuntu else "/var/lib/dkms/mok.pub"
-    return f"sudo mokutil --import {key}"
+KEYS = {
+    "ubuntu": "/var/lib/shim-signed/mok/MOK.der",
+    "pop": "/var/lib/shim-signed/mok/MOK.der",
+    "fedora": "/etc/pki/akmods/certs/public_key.der",
+}
+"""Where a distribution keeps the key that it signs modules with; dkms' own elsewhere."""
+
+
+def mok_command(case: Case) -> tuple[Line, ...]:
+    key = KEYS.get(ways.distribution(case) or "", "/var/lib/dkms/mok.pub")
+    return (filled("sudo mokutil --import {key}", key=key),)
 
 
 def hybrid_gpu_off(case: Case) -> Iterator[Finding]:
@@ -347,8 +371,8 @@ def hybrid_gpu_off(case: Case) -> Iterator[Finding]:
             f"The NVIDIA GPU is switched off by {tool or 'the hybrid graphics setting'}",
             evidence=told(said),
             fix=Fix(
-                text="Switch the NVIDIA GPU on, then log in again or reboot",
-                commands=commands,
+                text="Switch the NVIDIA GPU on and reboot",
+                commands=lines(*commands, "sudo reboot") if commands else (),
                 needs_root=True,
                 needs_reboot=True,
             ),

@@ -24,6 +24,7 @@ from gpusetup.rules.case import (
     whole_number,
     with_cuda,
 )
+from gpusetup.shell import lines
 from gpusetup.value import replace
 
 SLOW_SECONDS = 5.0
@@ -294,7 +295,7 @@ def driver_slow(case: Case) -> Iterator[Finding]:
             evidence=(shown(case, "driver.seconds", f"{seconds:.1f} s"),),
             fix=Fix(
                 text="Keep the driver loaded between programs",
-                commands=("sudo systemctl enable --now nvidia-persistenced",)
+                commands=lines("sudo systemctl enable --now nvidia-persistenced")
                 if on(case, "linux")
                 else (),
                 needs_root=True,

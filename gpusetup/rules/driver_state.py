@@ -14,10 +14,12 @@ from gpusetup.rules.case import (
     in_container,
     is_report,
     nvidia_on_pci,
+    on,
     shown,
     told,
 )
 from gpusetup.rules.driver import absent_here, nvml_said, on_the_bus
+from gpusetup.shell import Line, lines
 
 NVML_LIBRARY_MISMATCH = 18
 NVML_UNKNOWN = 999
@@ -64,7 +66,7 @@ def _mismatch_fix(case: Case) -> Fix:
     return Fix(
         text="Reboot the host, or unload and load the nvidia modules, so that the kernel module "
         f"and the libraries are of one version{inside if in_container(case) else ''}",
-        commands=("sudo reboot",),
+        commands=lines("sudo reboot"),
         needs_root=True,
         needs_reboot=True,
     )
@@ -83,7 +85,11 @@ def libcuda_missing(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Install the compute libraries of exactly this driver version (libnvidia-"
                 "compute, nvidia-driver-cuda-libs); in a container give it the capability compute",
-                commands=("ldconfig -p | grep libcuda", *ways.driver_commands(case)),
+                commands=ways.driver_commands(case),
+                alternatives=ways.look(
+                    "see first which libcuda the loader finds",
+                    *lines("ldconfig -p | grep libcuda"),
+                ),
                 needs_root=True,
             ),
         )
@@ -94,7 +100,9 @@ ADDRESS_SPACE = Fix(
     "virtual machine needs UEFI and 64-bit MMIO larger than the GPU's memory (VMware: "
     "pciPassthru.use64bitMMIO and 64bitMMIOSizeGB); else put pci=realloc on the kernel's command "
     "line",
-    commands=("sudo dmesg | grep -iE 'nvrm|BAR'",),
+    alternatives=ways.look(
+        "see what the kernel says of it", *lines("sudo dmesg | grep -iE 'nvrm|BAR'")
+    ),
     needs_root=True,
     needs_reboot=True,
 )
@@ -129,11 +137,20 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
             text="Shut the machine down fully and start it again; if that does not help, "
             "install the "
             "driver anew, in the flavour that the GPU needs",
-            commands=("sudo dmesg | grep -i nvrm", *ways.driver_commands(case)),
+            commands=_anew(case),
+            alternatives=ways.look(
+                "see first what the kernel says", *lines("sudo dmesg | grep -i nvrm")
+            ),
             needs_root=True,
             needs_reboot=True,
         ),
     )
+
+
+def _anew(case: Case) -> tuple[Line, ...]:
+    """The driver installed anew, and a start after it."""
+    install = ways.driver_commands(case) if on(case, "linux") else ()
+    return (*install, *lines("sudo reboot")) if install else ()
 
 
 def gpu_not_supported_by_driver(case: Case) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from gpusetup.model import Finding, Fix
 from gpusetup.rules import ways
 from gpusetup.rules.case import Case, error, events, on, told
 from gpusetup.rules.messages import Message, said
+from gpusetup.shell import Line, lines
 
 MESSAGES: tuple[Message, ...] = (
     Message(
@@ -33,11 +34,11 @@ MESSAGES: tuple[Message, ...] = (
         "missing, the GPU is unhealthy), taints keep the pod away, or other pods hold them all.",
         text="See what the nodes offer and who holds it; the device plugin must run on the node, "
         "with the runtime nvidia",
-        commands=(
+        look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
             "kubectl get pods -A -o wide | grep -i nvidia",
-            "kubectl describe pod POD",
         ),
+        see="see what the nodes offer, and whether the plugin runs",
     ),
     Message(
         kind="smi-banner-misread",
@@ -61,32 +62,63 @@ TOOLKIT_SOURCE = (
 )
 
 
-def toolkit_commands(case: Case) -> tuple[str, ...]:
-    """How the host gets the toolkit, once NVIDIA's repository is set up, and who then uses it."""
+LIBNVIDIA = "https://nvidia.github.io/libnvidia-container"
+KEYRING = "/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg"
+BY_APT = lines(
+    f"curl -fsSL {LIBNVIDIA}/gpgkey | sudo gpg --yes --dearmor -o {KEYRING}",
+    f"curl -fsSL {LIBNVIDIA}/stable/deb/nvidia-container-toolkit.list "
+    f"| sed 's#deb https://#deb [signed-by={KEYRING}] https://#g' "
+    "| sudo tee /etc/apt/sources.list.d/nvidia-container-toolkit.list",
+    "sudo apt update",
+)
+BY_DNF = lines(
+    f"curl -fsSL {LIBNVIDIA}/stable/rpm/nvidia-container-toolkit.repo "
+    "| sudo tee /etc/yum.repos.d/nvidia-container-toolkit.repo"
+)
+BY_ZYPPER = lines(
+    f"sudo zypper addrepo {LIBNVIDIA}/stable/rpm/nvidia-container-toolkit.repo",
+    "sudo zypper --gpg-auto-import-keys refresh",
+)
+REPOSITORY = {
+    "ubuntu": BY_APT,
+    "debian": BY_APT,
+    "pop": BY_APT,
+    "fedora": BY_DNF,
+    "rhel": BY_DNF,
+    "suse": BY_ZYPPER,
+}
+"""Distribution -> how it gets NVIDIA's repository (the toolkit's own guide, November 2026); Arch
+has the package itself."""
+
+
+def toolkit_commands(case: Case) -> tuple[Line, ...]:
+    """How the host gets the toolkit, from the repository on, and who then uses it."""
     if on(case, "windows"):
         return ON_WINDOWS
+    repository = REPOSITORY.get(ways.distribution(case) or "", ())
     package = ways.system_package(case, "nvidia-container-toolkit")
-    return (*package, *CONFIGURED.get(case.snapshot.container.kind or "", CONFIGURED["docker"]))
+    use = CONFIGURED.get(case.snapshot.container.kind or "", CONFIGURED["docker"])
+    return (*repository, *package, *use)
 
 
 WITH_WINDOWS = (
     "Docker Desktop brings the toolkit: use its WSL 2 engine (Settings, General; it has no GPU "
     "with Hyper-V or Windows containers), and update WSL, Docker Desktop and NVIDIA's driver"
 )
-ON_WINDOWS = ("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
+ON_WINDOWS = lines("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
 
 
 CONFIGURED = {
-    "docker": (
+    "docker": lines(
         "sudo nvidia-ctk runtime configure --runtime=docker",
         "sudo systemctl restart docker",
         "docker run --rm --gpus all ubuntu nvidia-smi",
     ),
-    "podman": (
+    "podman": lines(
         "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
         "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
     ),
-    "kubernetes": (
+    "kubernetes": lines(
         "sudo nvidia-ctk runtime configure --runtime=containerd",
         "sudo systemctl restart containerd",
         "kubectl get runtimeclass nvidia",
@@ -123,7 +155,7 @@ CGROUPS = ("cgroup", "BPF", "bpf_prog", "device rules")
 NO_CGROUPS = Fix(
     text="Update nvidia-container-toolkit; for an engine without root have it leave control groups "
     "alone, and restart that engine (one that runs as root then needs each device by --device)",
-    commands=(
+    commands=lines(
         "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
         "systemctl --user restart docker",
     ),
@@ -165,7 +197,10 @@ def _of_the_hook(case: Case, problem: str) -> Fix:
     return Fix(
         text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
         "and look at which GPUs and folders the container is given",
-        commands=("nvidia-smi -L", *toolkit_commands(case)),
+        commands=toolkit_commands(case),
+        alternatives=ways.look(
+            "see first whether the host's driver works", *lines("nvidia-smi -L")
+        ),
         needs_root=True,
     )
 

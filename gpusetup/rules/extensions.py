@@ -20,7 +20,10 @@ from gpusetup.rules.case import (
 )
 from gpusetup.rules.compiled import forget
 from gpusetup.rules.distributions import OWNER, PIN_THEIR_TORCH, PYG, distribution_of
+from gpusetup.rules.driver_ways import cuda_repository
 from gpusetup.rules.messages import Message, said
+from gpusetup.rules.plausible import is_a_name, is_a_path, is_a_source, is_a_version
+from gpusetup.shell import Line, lines
 from gpusetup.value import replace
 
 MESSAGES: tuple[Message, ...] = (
@@ -47,7 +50,8 @@ def build_isolation(case: Case) -> Iterator[Finding]:
         return
     package = next((e.values["package"] for e in heard if e.values.get("package")), None)
     there = case.snapshot.torch.version
-    build = (ways.pip(case, "install", "--no-build-isolation", package),) if package else ()
+    known = package is not None and is_a_name(package)
+    build = (ways.pip(case, "install", "--no-build-isolation", package or ""),) if known else ()
     yield error(
         "build-isolation-no-torch",
         f"{package or 'A package'} needs torch to build, and is built in an environment without it",
@@ -59,7 +63,7 @@ def build_isolation(case: Case) -> Iterator[Finding]:
             if there
             else "Install torch first, then build without isolation (--no-build-isolation)",
             commands=(
-                *(() if there else (ways.gpusetup_install(case),)),
+                *(() if there else (ways.unasked(case, ways.gpusetup_install(case)),)),
                 ways.pip(case, "install", "setuptools", "wheel", "ninja"),
                 *build,
             ),
@@ -98,6 +102,7 @@ def extension_abi_mismatch(case: Case) -> Iterator[Finding]:
             commands=_in_the_copy(case)
             if values.get("copy") and values.get("module") not in OWNER
             else _extension_anew(case, values.get("module"), torch),
+            alternatives=ways.look("see which torch is there", ways.ask_torch(case)),
         )
         if not values.get("cache")
         else _empty_cache(case, values["cache"]),
@@ -117,16 +122,19 @@ def _without_cuda(case: Case, heard: tuple[Event, ...]) -> Finding:
         fix=replace(
             way,
             text="See which torch is there. " + way.text,
-            commands=(ways.command(case, ways.python(case), *ASK_TORCH), *way.commands),
+            alternatives=(
+                *ways.look("see first which torch is there", ways.ask_torch(case)),
+                *way.alternatives,
+            ),
         ),
     )
 
 
-def _in_the_copy(case: Case) -> tuple[str, ...]:
+def _in_the_copy(case: Case) -> tuple[Line, ...]:
     """An extension that was built where its sources lie is no package of an index."""
     again = ("--no-build-isolation", "--no-cache-dir", "-e", ".")
     remove = "Remove-Item -Recurse -Force build" if on(case, "windows") else "rm -rf build"
-    return (ways.command(case, "python", *ASK_TORCH), remove, ways.pip(case, "install", *again))
+    return (*lines(remove), ways.pip(case, "install", *again))
 
 
 def _empty_cache(case: Case, cache: str) -> Fix:
@@ -134,7 +142,7 @@ def _empty_cache(case: Case, cache: str) -> Fix:
     return Fix(
         text="torch built it on the first call and keeps it there: delete it, so that the next "
         "call builds it for the torch and the sources of today",
-        commands=(forget(case, cache),),
+        commands=forget(case, cache),
     )
 
 
@@ -145,10 +153,11 @@ def _most_telling(heard: tuple[Event, ...]) -> Event:
 ASK_TORCH = ("-c", "import torch; print(torch.__version__, torch.version.cuda)")
 
 
-def _extension_anew(case: Case, module: str | None, torch: str | None) -> tuple[str, ...]:
+def _extension_anew(case: Case, module: str | None, torch: str | None) -> tuple[Line, ...]:
     source = distribution_of(module or "_")
-    if source is None:
-        return (ways.command(case, "python", *ASK_TORCH),)
+    if source is None or not is_a_source(source):
+        return ()
+    torch = torch if torch and is_a_version(torch) else None
     name = source.rpartition("/")[2].removesuffix(".git")
     label = (torch or "").partition("+")[2]
     remove = ways.pip(case, "uninstall", "-y", name)
@@ -156,7 +165,7 @@ def _extension_anew(case: Case, module: str | None, torch: str | None) -> tuple[
         # Its wheels pin their torch, so that with torch named the one that fits is found.
         only_there = (*ways.torch_index(case, label), name, f"torch=={torch}")
         return (remove, ways.pip(case, "install", *only_there))
-    if name in PYG and label:
+    if name in PYG and torch and label:
         page = f"https://data.pyg.org/whl/torch-{torch}.html"
         return (remove, ways.pip(case, "install", "--no-cache-dir", name, "-f", page))
     if name in PIN_THEIR_TORCH:
@@ -213,16 +222,20 @@ def _one_cuda(case: Case, nvcc: str | None, torch: str | None) -> Fix:
     )
 
 
-def _toolkit_home(case: Case, cuda: str | None) -> tuple[str, ...]:
-    if not cuda:
+def _toolkit_home(case: Case, cuda: str | None) -> tuple[Line, ...]:
+    if not cuda or not is_a_version(cuda):
         return ()
     minor = ".".join(cuda.split(".")[:2])
     if on(case, "windows"):
         home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{minor}"
-        return (f'$env:CUDA_HOME = "{home}"', rf'$env:PATH = "{home}\bin;$env:PATH"')
+        return (
+            ways.setting(case, "CUDA_HOME", home),
+            ways.first_on(case, "PATH", rf"{home}\bin"),
+        )
+    home = f"/usr/local/cuda-{minor}"
     return (
-        f"export CUDA_HOME=/usr/local/cuda-{minor}",
-        'export PATH="$CUDA_HOME/bin:$PATH"',
+        ways.setting(case, "CUDA_HOME", home),
+        ways.first_on(case, "PATH", f"{home}/bin"),
     )
 
 
@@ -259,8 +272,10 @@ def toolkit_lacks_architecture(case: Case) -> Iterator[Finding]:
         evidence=told(heard),
         fix=Fix(
             text=_toolkit_for(torch, first, gone if dropped else None),
-            commands=_toolkit_home(case, None if dropped else _best_toolkit(torch, first))
-            or (ways.command(case, "python", *ASK_TORCH), "nvcc --version"),
+            commands=_toolkit_home(case, None if dropped else _best_toolkit(torch, first)),
+            alternatives=ways.look(
+                "see which CUDA torch and nvcc have", ways.ask_torch(case), *lines("nvcc --version")
+            ),
         ),
     )
 
@@ -305,18 +320,6 @@ def toolkit_missing(case: Case) -> Iterator[Finding]:
     make = note if idle and case.snapshot.torch.cuda_available else error
     cuda = cuda_needed(case.snapshot.torch)
     minor = ".".join(cuda.split(".")[:2]) if cuda else None
-    conda = case.snapshot.conda.prefix or case.installer == "conda"
-    way = "conda" if conda else "apt" if ways.distribution(case) in ("ubuntu", "debian") else ""
-    rows = {
-        "conda": f"conda install -c nvidia cuda-toolkit={minor}",
-        "apt": f"sudo apt install cuda-toolkit-{(minor or '').replace('.', '-')}",
-    }
-    ask = () if minor else (ways.command(case, "python", *ASK_TORCH),)
-    home = (
-        ("export CUDA_HOME=$CONDA_PREFIX",)
-        if conda and not on(case, "windows")
-        else _toolkit_home(case, minor)
-    )
     named = case.snapshot.toolkit.home
     why = (
         f"CUDA_HOME names {named}, where no nvcc is"
@@ -331,9 +334,36 @@ def toolkit_missing(case: Case) -> Iterator[Finding]:
         fix=Fix(
             text=f"Install the CUDA toolkit {minor or 'of the CUDA that torch was built with'} and "
             "let CUDA_HOME name it; or look for a prebuilt wheel of the extension",
-            commands=(*((rows[way],) if way and minor else ask), *home, "nvcc --version"),
-            needs_root=way == "apt",
+            commands=toolkit_commands(case, minor) if minor else (),
+            alternatives=()
+            if minor
+            else ways.look("see which CUDA torch has", ways.ask_torch(case)),
+            needs_root=bool(minor) and not _by_conda(case),
         ),
+    )
+
+
+def _by_conda(case: Case) -> bool:
+    return bool(case.snapshot.conda.prefix) or case.installer == "conda"
+
+
+def toolkit_commands(case: Case, minor: str) -> tuple[Line, ...]:
+    """How the toolkit of one CUDA comes here, and the variable that names it to a build."""
+    if not is_a_version(minor):
+        return ()
+    if _by_conda(case):
+        prefix = case.snapshot.conda.prefix or ""
+        into = ("--prefix", prefix) if is_a_path(prefix) else ()
+        spec = f"cuda-toolkit={minor}"
+        home: tuple[Line, ...] = (ways.setting(case, "CUDA_HOME", prefix),) if into else ()
+        home = home or ways.posix(case, 'export CUDA_HOME="$CONDA_PREFIX"')
+        return (ways.command(case, "conda", "install", "-y", *into, "-c", "nvidia", spec), *home)
+    package = f"cuda-toolkit-{minor.replace('.', '-')}"
+    return (
+        *cuda_repository(ways.wanted_driver(case)),
+        *(ways.system_package(case, package) if on(case, "linux") else ()),
+        *_toolkit_home(case, minor),
+        *lines("nvcc --version"),
     )
 
 

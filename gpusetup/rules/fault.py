@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Event, Evidence, Finding, Fix, Gpu
+from gpusetup.model import Alternative, Event, Evidence, Finding, Fix, Gpu
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
-    chosen_by,
     cuda_errors,
     error,
     events,
@@ -20,6 +19,8 @@ from gpusetup.rules.case import (
     shown,
     told,
 )
+from gpusetup.rules.plausible import is_an_identifier
+from gpusetup.shell import Line, filled, lines
 
 XIDS: dict[str, tuple[str, ...]] = {
     "gpu-fell-off-bus": ("79",),
@@ -83,7 +84,7 @@ def gpu_fell_off_bus(case: Case) -> Iterator[Finding]:
                 text="Reboot (a full power-off is better); if it comes back: power cables and "
                 "supply, heat, "
                 "seating or riser, `pcie_aspm=off` on the kernel command line",
-                commands=("sudo reboot",) if on(case, "linux") else (),
+                commands=lines("sudo reboot") if on(case, "linux") else (),
                 needs_root=True,
                 needs_reboot=True,
             ),
@@ -98,17 +99,22 @@ def gsp_timeout(case: Case) -> Iterator[Finding]:
             "The GPU's system processor (GSP) does not answer",
             evidence=said,
             fix=Fix(
-                text="Update the driver and reboot; if it comes back on a closed-module driver, "
-                "switch the GSP firmware off (the second command) and reboot again",
-                commands=(
-                    "sudo reboot",
-                    "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee "
-                    "/etc/modprobe.d/nvidia-gsp.conf",
+                text="Reboot; if it comes back, update the driver",
+                commands=ways.posix(case, "sudo reboot"),
+                alternatives=ways.look(
+                    "switch the GSP firmware off, where it comes back and the kernel modules are "
+                    "the closed ones",
+                    *ways.posix(case, GSP_OFF, "sudo reboot"),
                 ),
                 needs_root=True,
                 needs_reboot=True,
             ),
         )
+
+
+GSP_OFF = (
+    "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee /etc/modprobe.d/nvidia-gsp.conf"
+)
 
 
 def hardware_fault(case: Case) -> Iterator[Finding]:
@@ -127,7 +133,8 @@ def hardware_fault(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Reboot; if it comes back, run NVIDIA's field diagnostic and have the GPU "
                 "replaced",
-                commands=_bug_report(case),
+                commands=ways.posix(case, "sudo reboot"),
+                alternatives=_bug_report(case),
                 needs_root=True,
                 needs_reboot=True,
             ),
@@ -156,9 +163,9 @@ def ecc_error(case: Case) -> Iterator[Finding]:
             text="Reset the GPU or reboot, so that bad rows are remapped; a GPU whose "
             "remapping failed "
             "must be replaced",
-            commands=(
-                "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
-                *(f"sudo nvidia-smi --gpu-reset -i {chosen_by(gpu) or 0}" for gpu in bad[:1]),
+            commands=_reset(tuple(map(ways.gpu_named, bad))) if bad else (),
+            alternatives=ways.look(
+                "see the counters", *lines("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
             ),
             needs_root=True,
             needs_reboot=True,
@@ -190,26 +197,38 @@ def gpu_hang(case: Case) -> Iterator[Finding]:
                 text="End the program and reset the GPU, or reboot (a GPU that drives a display "
                 "cannot be reset); update the driver. If other programs hang it too: take back "
                 "overclocking, look at power and heat, and have the GPU examined",
-                commands=(_reset(said[0].values.get("bus_id")), *_bug_report(case)),
+                commands=_reset(_addresses(said)),
+                alternatives=_bug_report(case),
                 needs_root=True,
                 needs_reboot=True,
             ),
         )
 
 
-def _bug_report(case: Case) -> tuple[str, ...]:
+def _bug_report(case: Case) -> tuple[Alternative, ...]:
     """The driver's script that gathers what its makers ask for; only the Linux driver has it."""
-    return () if on(case, "windows") or case.snapshot.os.wsl else ("sudo nvidia-bug-report.sh",)
+    if case.snapshot.os.wsl:
+        return ()
+    title = "gather first what NVIDIA asks for, where it comes back"
+    return ways.look(title, *ways.posix(case, "sudo nvidia-bug-report.sh"))
 
 
-def _reset(bus_id: str | None) -> str:
-    """The command that resets one GPU, named as nvidia-smi names it.
+def _addresses(said: tuple[Event, ...]) -> tuple[str, ...]:
+    """The GPUs that events name by their bus addresses, each once."""
+    named = (e.values.get("bus_id", "") for e in said)
+    whole = (bus if "." in bus else f"{bus}.0" for bus in named if is_an_identifier(bus))
+    return tuple(dict.fromkeys(whole))
 
-    >>> _reset("0000:0b:00")
-    'sudo nvidia-smi --gpu-reset -i 0000:0b:00.0'
+
+def _reset(named: tuple[str, ...]) -> tuple[Line, ...]:
+    """The command that resets GPUs, named as nvidia-smi names them; all where none is named.
+
+    >>> _reset(("0000:0b:00.0",))
+    ('sudo nvidia-smi --gpu-reset -i 0000:0b:00.0',)
     """
-    named = f" -i {bus_id}{'' if '.' in bus_id else '.0'}" if bus_id else ""
-    return f"sudo nvidia-smi --gpu-reset{named}"
+    if not named:
+        return lines("sudo nvidia-smi --gpu-reset")
+    return (filled("sudo nvidia-smi --gpu-reset -i {gpus}", gpus=",".join(named)),)
 
 
 def program_xid(case: Case) -> Iterator[Finding]:
@@ -222,12 +241,9 @@ def program_xid(case: Case) -> Iterator[Finding]:
             detail="A bad address, an illegal instruction, a kill; the GPU works on.",
             evidence=told(said),
             fix=Fix(
-                text="Start the program again; if it comes back, find the kernel that fails (the "
-                "sanitizer is slow, and names it)",
-                commands=(
-                    ways.setting(case, "CUDA_LAUNCH_BLOCKING", "1"),
-                    "compute-sanitizer --tool memcheck python SCRIPT",
-                ),
+                text="Start the program again; if it comes back, find the kernel that fails: with "
+                "this setting the traceback names it, and so does `compute-sanitizer`, slowly",
+                commands=(ways.setting(case, "CUDA_LAUNCH_BLOCKING", "1"),),
             ),
         )
 

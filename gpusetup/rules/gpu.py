@@ -16,12 +16,12 @@ from gpusetup.rules.case import (
     is_report,
     note,
     numbered,
-    on,
     shown,
     told,
     warning,
     whole_number,
 )
+from gpusetup.shell import lines
 
 # --- speed ---------------------------------------------------------------------------------------
 
@@ -39,14 +39,17 @@ HOT_CELSIUS = 90
 
 COOLING = Fix(
     text="Look at cooling, dust and power cables; on a laptop use the mains adapter",
-    commands=("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",),
+    alternatives=ways.look(
+        "see heat, power and what holds the clocks",
+        *lines("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"),
+    ),
 )
 
 
 POWER_LIMIT = Fix(
     text="Under load a GPU is meant to run at its power limit; raise the limit where card and "
-    "supply allow it",
-    commands=("nvidia-smi -q -d POWER", "sudo nvidia-smi -pl WATTS"),
+    "supply allow it: `sudo nvidia-smi -pl` and the watts",
+    alternatives=ways.look("see the limits that the card allows", *lines("nvidia-smi -q -d POWER")),
     needs_root=True,
 )
 
@@ -99,7 +102,10 @@ BUSY_PERCENT = 20
 SEATING = Fix(
     text="Seat the card anew, without riser, in the slot with all lanes; look at the slot's "
     "setting in the firmware",
-    commands=("nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv",),
+    alternatives=ways.look(
+        "see the link as it is",
+        *lines("nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv"),
+    ),
 )
 
 
@@ -157,7 +163,10 @@ def memory_taken(case: Case) -> Iterator[Finding]:
                 evidence=(
                     shown(case, "gpus", f"{numbered(gpu)}: {gib(used)} of {gib(total)} used"),
                 ),
-                fix=Fix(text="See which process holds it, and end it", commands=("nvidia-smi",)),
+                fix=Fix(
+                    text="End the process that holds it",
+                    alternatives=ways.look("see which one that is", *lines("nvidia-smi")),
+                ),
             )
 
 
@@ -229,14 +238,14 @@ def mixed_gpus(case: Case) -> Iterator[Finding]:
     """Several kinds of GPU in one machine: CUDA's order is not nvidia-smi's."""
     names = tuple(dict.fromkeys(gpu.name for gpu in visible_gpus(case.snapshot)))
     if len(names) > 1 and case.snapshot.environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        command = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
-        if on(case, "windows"):
-            command = "setx CUDA_DEVICE_ORDER PCI_BUS_ID"
         yield note(
             "gpu-order-differs",
             f"CUDA counts the fastest GPU first, nvidia-smi counts by PCI slot: {', '.join(names)}",
             evidence=(Evidence(source="environment", text="CUDA_DEVICE_ORDER is not PCI_BUS_ID"),),
-            fix=Fix(text="Let both count alike", commands=(command,)),
+            fix=Fix(
+                text="Let both count alike",
+                commands=(ways.setting(case, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
+            ),
         )
 
 

@@ -18,6 +18,7 @@ from gpusetup.rules.case import (
     shown,
     told,
 )
+from gpusetup.shell import Line
 
 
 def apple_silicon(case: Case) -> Iterator[Finding]:
@@ -201,14 +202,11 @@ def _nothing_listed(case: Case) -> Evidence:
     return shown(case, "pci_devices", "no display controller of NVIDIA on the PCI bus")
 
 
-def _cpu_commands(case: Case) -> tuple[str, ...]:
+def _cpu_commands(case: Case) -> tuple[Line, ...]:
     """How to get the CPU build, unless a torch that works on the CPU is there."""
     if case.snapshot.torch.installed or case.snapshot.torch.version:
         return ()
-    words = ["gpusetup", "install", "--backend", "cpu"]
-    if case.snapshot.python.executable:
-        words += ["--python", case.snapshot.python.executable]
-    return (ways.command(case, *words),)
+    return (ways.gpusetup(case, "--backend", "cpu"),)
 
 
 RULES = (apple_silicon, no_nvidia_gpu)

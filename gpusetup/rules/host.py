@@ -22,7 +22,7 @@ from gpusetup.rules.case import (
     told,
     warning,
 )
-from gpusetup.rules.container import unset
+from gpusetup.shell import lines
 
 INSTALL_BYTES = 8 * GIB
 """What a CUDA build of torch takes: 3 GiB of wheels and 5 GiB unpacked (2.9 on Linux)."""
@@ -91,15 +91,18 @@ def shm_too_small(case: Case) -> Iterator[Finding]:
             *((shown(case, "memory.shm_total_bytes", f"/dev/shm: {size}"),) if total else ()),
         ),
         fix=Fix(
-            text="Start the container with more shared memory, or use num_workers=0",
+            text="Start the container with more shared memory (`--shm-size=8g`; the command does "
+            "it with a plain image), or use num_workers=0",
             commands=SHM_OPTIONS.get(case.snapshot.container.kind or "docker", ()),
         ),
     )
 
 
 SHM_OPTIONS = {
-    "docker": ("docker run --shm-size=8g --gpus all IMAGE",),
-    "podman": ("podman run --shm-size=8g --device nvidia.com/gpu=all IMAGE",),
+    "docker": lines("docker run --rm --shm-size=8g --gpus all ubuntu df -h /dev/shm"),
+    "podman": lines(
+        "podman run --rm --shm-size=8g --device nvidia.com/gpu=all ubuntu df -h /dev/shm"
+    ),
 }
 
 
@@ -137,7 +140,7 @@ def memlock_low(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Lift the limit (docker: --ulimit memlock=-1; slurm and systemd: "
                 "LimitMEMLOCK=infinity)",
-                commands=("ulimit -l unlimited",),
+                commands=lines("ulimit -l unlimited"),
                 needs_root=True,
             ),
         )
@@ -200,7 +203,7 @@ def settings(case: Case) -> Iterator[Finding]:
             continue
         evidence = (Evidence(source="environment", text=f"{name}={value}"),)
         title = f"{name}={value or '(empty)'}: {effect}"
-        fix = Fix(text=f"Unset {name} unless you mean it", commands=unset(case, name))
+        fix = Fix(text=f"Unset {name} unless you mean it", commands=ways.unset(case, name))
         make = warning if severity == "warning" else note
         yield make(id, title, evidence=evidence, fix=fix)
 
@@ -216,7 +219,7 @@ def expandable_segments(case: Case) -> Iterator[Finding]:
                 f"{name} asks for expandable segments, which this platform does not have: it "
                 "is ignored",
                 evidence=(Evidence(source="environment", text=f"{name}={environment[name]}"),),
-                fix=Fix(text="Leave it out here", commands=unset(case, name)),
+                fix=Fix(text="Leave it out here", commands=ways.unset(case, name)),
             )
             return
 
@@ -233,7 +236,7 @@ def extra_index(case: Case) -> Iterator[Finding]:
                 evidence=(Evidence(source="environment", text=f"{name}={value}"),),
                 fix=Fix(
                     text=f"Unset {name}; gpusetup names the index for torch alone",
-                    commands=unset(case, name),
+                    commands=ways.unset(case, name),
                 ),
             )
 
@@ -251,7 +254,7 @@ def catalog_old(case: Case) -> Iterator[Finding]:
             f"The catalog is of {case.catalog.as_of}, {days} days old: there may be newer builds",
             fix=Fix(
                 text="Update gpusetup, or ask the live index",
-                commands=("gpusetup resolve --refresh",),
+                commands=lines("gpusetup resolve --refresh"),
             ),
         )
 
@@ -305,10 +308,12 @@ def child_failed(case: Case) -> Iterator[Finding]:
             "updated.",
             evidence=told(said),
             fix=Fix(
-                text="Look into the kernel log; reboot",
-                commands=("sudo dmesg | grep -iE 'nvrm|xid'", "sudo reboot")
-                if on(case, "linux")
-                else (),
+                text="Reboot",
+                commands=lines("sudo reboot") if on(case, "linux") else (),
+                alternatives=ways.look(
+                    "look first into the kernel's log",
+                    *(lines("sudo dmesg | grep -iE 'nvrm|xid'") if on(case, "linux") else ()),
+                ),
                 needs_root=True,
                 needs_reboot=True,
             ),

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from gpusetup.model import Finding, Fix
 from gpusetup.rules import ways
-from gpusetup.rules.case import Case, error, events, told, warning
+from gpusetup.rules.case import Case, error, events, on, told, warning
 from gpusetup.rules.messages import Message, said
 from gpusetup.rules.wheels import FAMILY
+from gpusetup.shell import Line, lines
 
 MESSAGES: tuple[Message, ...] = (
     Message(
@@ -21,7 +22,7 @@ MESSAGES: tuple[Message, ...] = (
         "being updated), or a lock file names another build.",
         text="Clear the installer's cache and download again; behind a proxy or mirror try another "
         "way. Do not switch the check off",
-        commands=("pip cache purge", "pip install --no-cache-dir torch"),
+        commands=("pip cache purge", "gpusetup install"),
     ),
     Message(
         kind="externally-managed",
@@ -103,7 +104,21 @@ def download_network_error(case: Case) -> Iterator[Finding]:
         evidence=told(heard),
         fix=Fix(
             text=f"{way}. Another source: `gpusetup install --index-root URL` takes a mirror",
-            commands=(f"curl -sSI https://{host}/",) if _is_host(host) else (),
+            alternatives=ways.look(
+                "see what the host answers",
+                *(
+                    (
+                        ways.command(
+                            case,
+                            "curl.exe" if on(case, "windows") else "curl",
+                            "-sSI",
+                            f"https://{host}/",
+                        ),
+                    )
+                    if _is_host(host)
+                    else ()
+                ),
+            ),
         ),
     )
 
@@ -128,7 +143,8 @@ def conda_cuda_virtual_missing(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="On a host without a GPU (an image build, a login node) say which CUDA the "
                 "target serves; else install the driver",
-                commands=(ways.setting(case, "CONDA_OVERRIDE_CUDA", cuda), "conda info"),
+                commands=(ways.setting(case, "CONDA_OVERRIDE_CUDA", cuda),),
+                alternatives=ways.look("see whether conda takes it", *lines("conda info")),
             ),
         )
 
@@ -151,7 +167,7 @@ def requirement_broken(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Install versions that fit each other; it matters only when that package is "
                 "used",
-                commands=(ways.pip(case, "check"),),
+                alternatives=ways.look("see what does not fit", ways.pip(case, "check")),
             ),
         )
 
@@ -188,7 +204,7 @@ SYSTEM_PACKAGES = {
 }
 
 
-def _holder(case: Case, library: str) -> tuple[str, ...]:
+def _holder(case: Case, library: str) -> tuple[Line, ...]:
     family = ways.distribution(case) or ""
     name = SYSTEM_PACKAGES.get(library, {}).get(family)
     return ways.system_package(case, name) if name else ()

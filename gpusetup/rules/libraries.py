@@ -24,6 +24,8 @@ from gpusetup.rules.companions import public
 from gpusetup.rules.driver import DRIVER_LIBRARIES
 from gpusetup.rules.messages import Message
 from gpusetup.rules.messages import said as spoken
+from gpusetup.rules.plausible import exactly, is_a_path
+from gpusetup.shell import Line
 from gpusetup.value import replace
 
 
@@ -76,8 +78,8 @@ def _own_libraries_first(case: Case, clash: tuple[Event, ...]) -> Fix:
             text="Let the environment's own libstdc++ be found first (in conda install it; it is "
             "newer than the system's)",
             commands=(
-                ways.command(case, "conda", "install", "-c", "conda-forge", "libstdcxx-ng"),
-                "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib",
+                ways.command(case, "conda", "install", "-y", "-c", "conda-forge", "libstdcxx-ng"),
+                *ways.posix(case, 'export LD_LIBRARY_PATH="$CONDA_PREFIX/lib"'),
             ),
         )
     if shared := _in_one_folder(case):
@@ -88,10 +90,13 @@ def _own_libraries_first(case: Case, clash: tuple[Event, ...]) -> Fix:
             "remove their DLLs from Windows\\System32"
         )
     again = ways.install_torch(case).commands if not _foreign_folder(case) else ()
-    text = "Take foreign folders out of LD_LIBRARY_PATH for torch"
-    if again:
-        text += "; where that does not help, two installs lie over each other: install torch anew"
-    return Fix(text=text, commands=("unset LD_LIBRARY_PATH", *again))
+    return Fix(
+        text="Take foreign folders out of LD_LIBRARY_PATH for torch",
+        commands=ways.unset(case, "LD_LIBRARY_PATH"),
+        alternatives=ways.look(
+            "install torch anew, where two installs lie over each other", *again
+        ),
+    )
 
 
 ONE_FOLDER = ("nvidia-cudnn", "nvidia-nccl", "nvidia-cusparselt", "nvidia-nvshmem")
@@ -112,7 +117,7 @@ def _in_one_folder(case: Case) -> tuple[Package, Package] | None:
 
 
 def _one_of_two(case: Case, own: Package, other: Package) -> Fix:
-    exact = f"{own.name}=={own.version}"
+    (exact,) = exactly(((own.name, own.version),)) or (own.name,)
     return Fix(
         text=f"{other.name} and {own.name} lie in one folder: remove both, and install {own.name} "
         "anew",
@@ -150,12 +155,12 @@ def libcuda_stub(case: Case) -> Iterator[Finding]:
     )
 
 
-def _without_stubs(case: Case) -> tuple[str, ...]:
+def _without_stubs(case: Case) -> tuple[Line, ...]:
     named = case.snapshot.environment.get("LD_LIBRARY_PATH", "")
     kept = [folder for folder in named.split(":") if folder and "/stubs" not in folder]
     if not kept:
-        return ("unset LD_LIBRARY_PATH",)
-    return (ways.command(case, "export", "LD_LIBRARY_PATH=" + ":".join(kept)),)
+        return ways.unset(case, "LD_LIBRARY_PATH")
+    return (ways.setting(case, "LD_LIBRARY_PATH", ":".join(kept)),)
 
 
 def cuda_lib_missing(case: Case) -> Iterator[Finding]:
@@ -192,11 +197,9 @@ def _asked_by(said: tuple[Event, ...]) -> str | None:
 
 
 def _reinstall(case: Case, cut: list[Package]) -> Fix:
-    exact = tuple(f"{p.name}=={p.version}" for p in cut)
-    return Fix(
-        text="Install these packages anew",
-        commands=(ways.pip(case, "install", ways.anew(case), "--no-deps", *exact),),
-    )
+    exact = exactly((p.name, p.version) for p in cut)
+    again = (ways.pip(case, "install", ways.anew(case), "--no-deps", *exact),) if exact else ()
+    return Fix(text="Install these packages anew", commands=again)
 
 
 def cuda_libraries_mixed(case: Case) -> Iterator[Finding]:
@@ -258,6 +261,12 @@ MKL_BROKE = "2024.1"
 """MKL without iJIT_NotifyEvent; conda builds of torch before 2.4 link against it."""
 
 
+def _there(case: Case) -> tuple[str, ...]:
+    """The environment as conda's programs name it; none where it is the active one."""
+    prefix = case.snapshot.conda.prefix or ""
+    return ("--prefix", prefix) if is_a_path(prefix) else ()
+
+
 def mkl_version_mismatch(case: Case) -> Iterator[Finding]:
     mkl = package(case, "mkl")
     torch = case.snapshot.torch
@@ -274,7 +283,7 @@ def mkl_version_mismatch(case: Case) -> Iterator[Finding]:
         evidence=(*told(said), *((shown(case, "packages", have),) if mkl else ())),
         fix=Fix(
             text="Install an older MKL in this environment, or take torch from pip",
-            commands=(ways.command(case, "conda", "install", "mkl<2024.1"),),
+            commands=(ways.command(case, "conda", "install", "-y", *_there(case), "mkl<2024.1"),),
         ),
     )
 
@@ -288,10 +297,8 @@ DLLS = (
         detail="Mostly the runtime of Visual C++ (msvcp140, vcruntime140_1), for torch 2.4.0 also "
         "libomp140.x86_64.dll; error 1114 comes from an outdated runtime too.",
         text="Install the current Visual C++ runtime (x64), then torch anew (2.4.1 or newer)",
-        commands=(
-            "winget install Microsoft.VCRedist.2015+.x64",
-            "gpusetup install",
-        ),
+        windows=("winget install Microsoft.VCRedist.2015+.x64",),
+        then=("gpusetup install",),
         needs_root=True,
     ),
     Message(
@@ -302,7 +309,7 @@ DLLS = (
         "is a process.",
         text="Let Windows manage the page file, or enlarge it on a disk with room (System, "
         "Advanced, Performance, Virtual memory), and start again; use fewer workers",
-        commands=("SystemPropertiesPerformance.exe",),
+        windows=("SystemPropertiesPerformance.exe",),
         needs_root=True,
     ),
 )

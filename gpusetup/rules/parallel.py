@@ -19,8 +19,8 @@ MESSAGES: tuple[Message, ...] = (
         "runs out; every worker holds a copy of what the dataset keeps.",
         text="Use fewer workers (num_workers=0 shows the real error), a smaller prefetch_factor, "
         "or give the job more memory",
-        commands=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
-        windows=(),
+        look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
+        see="see what was ended, and for want of what",
     ),
     Message(
         kind="nccl-unavailable",
@@ -35,8 +35,10 @@ MESSAGES: tuple[Message, ...] = (
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
         plain="Two NCCL ranks use the same GPU",
         text="Start at most one process a GPU, and choose the device from LOCAL_RANK before NCCL "
-        "starts: torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
-        commands=("nvidia-smi -L", "torchrun --nproc_per_node=gpu TRAIN.py"),
+        "starts: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])); `torchrun "
+        "--nproc-per-node=gpu` starts one a GPU",
+        look=("nvidia-smi -L",),
+        see="see how many GPUs there are",
     ),
     Message(
         kind="nccl-no-socket-interface",
@@ -45,7 +47,9 @@ MESSAGES: tuple[Message, ...] = (
         plain="NCCL finds no network interface that it may use",
         text="Unset NCCL_SOCKET_IFNAME (also where a script sets it), or let it name an interface "
         "of this machine; `lo` serves for a single node",
-        commands=("ip -brief addr", "unset NCCL_SOCKET_IFNAME"),
+        commands=("unset NCCL_SOCKET_IFNAME",),
+        look=("ip -brief addr",),
+        see="see the interfaces of this machine",
     ),
     Message(
         kind="nccl-p2p-failure",
@@ -54,8 +58,9 @@ MESSAGES: tuple[Message, ...] = (
         detail="GeForce cards, virtual machines, an IOMMU or ACS on the PCIe bridges forbid it.",
         text="Let NCCL go through memory instead, and switch off custom all-reduce kernels of the "
         "serving program (vLLM: --disable-custom-all-reduce)",
-        commands=("export NCCL_P2P_DISABLE=1", "nvidia-smi topo -p2p r"),
-        windows=('$env:NCCL_P2P_DISABLE = "1"',),
+        commands=("export NCCL_P2P_DISABLE=1",),
+        look=("nvidia-smi topo -p2p r",),
+        see="see which pairs of GPUs have it",
     ),
     Message(
         kind="nccl-shm-error",
@@ -64,7 +69,9 @@ MESSAGES: tuple[Message, ...] = (
         plain="NCCL cannot create or attach its segment of shared memory",
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
         "remove segments that dead processes left; NCCL_SHM_DISABLE=1 does without, slower",
-        commands=("df -h /dev/shm", "ls -ld /dev/shm", "sudo chmod 1777 /dev/shm"),
+        commands=("sudo chmod 1777 /dev/shm",),
+        look=("df -h /dev/shm", "ls -ld /dev/shm"),
+        see="see how large it is, and who may write",
         needs_root=True,
     ),
     Message(
@@ -75,7 +82,6 @@ MESSAGES: tuple[Message, ...] = (
         "with an error of its own shows why.",
         text="Look at the log of every rank for the first error; log what NCCL does",
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
-        windows=(),
     ),
 )
 
@@ -98,8 +104,9 @@ UNREACHED = Message(
     plain="NCCL cannot reach another rank through the network interface that it took",
     text="Let NCCL_SOCKET_IFNAME name the interface of the network that joins the machines (NCCL "
     "may have taken a bridge or lo), open the ports between them, and see that the other rank runs",
-    commands=("ip -brief addr", "export NCCL_SOCKET_IFNAME=INTERFACE NCCL_DEBUG=INFO"),
-    windows=(),
+    commands=("export NCCL_DEBUG=INFO",),
+    look=("ip -brief addr",),
+    see="see the interfaces of this machine",
 )
 
 UNEXPLAINED = Message(
@@ -110,7 +117,6 @@ UNEXPLAINED = Message(
     detail="This is what every rank says; the reason stands in NCCL's own lines.",
     text="Run it again with NCCL's own log, and read the first line with WARN",
     commands=("export NCCL_DEBUG=INFO",),
-    windows=('$env:NCCL_DEBUG = "INFO"',),
 )
 
 RULES = (nccl_error,)

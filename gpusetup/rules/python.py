@@ -18,6 +18,7 @@ from gpusetup.rules.case import (
     told,
     warning,
 )
+from gpusetup.shell import lines
 
 
 def python_32bit(case: Case) -> Iterator[Finding]:
@@ -72,10 +73,11 @@ def _same_platform(case: Case, family: str, machine: str) -> bool:
 
 def _other_python(case: Case, why: str = "") -> Fix:
     good = good_python(case)
-    command = ways.command(case, "gpusetup", "install", "--venv", ".venv")
+    folder = ways.fresh(case, good)
+    command = ways.command(case, "gpusetup", "install", "--venv", folder)
     return Fix(
         text=f"{why}Make an environment with Python {good} and install there",
-        commands=(ways.command(case, "uv", "venv", "--python", good, ".venv"), command),
+        commands=(ways.command(case, "uv", "venv", "--python", good, folder), command),
         python=good,
     )
 
@@ -148,17 +150,18 @@ def glibc_too_old(case: Case) -> Iterator[Finding]:
             _glibc_title(said, found, needed),
             evidence=(*told(said), *((shown(case, "os.libc", libc),) if libc else ())),
             fix=Fix(
-                text="Use a newer distribution, or a container with one (a system's glibc is not "
-                "replaced)",
-                commands=(f"docker run --rm {_with_gpus(case)}-it ubuntu:24.04",),
+                text="Use a newer distribution, or a container with one, as this command starts "
+                "(a system's glibc is not replaced)",
+                commands=lines("docker run --rm --gpus all -it ubuntu:24.04")
+                if _has_gpus(case)
+                else lines("docker run --rm -it ubuntu:24.04"),
             ),
         )
 
 
-def _with_gpus(case: Case) -> str:
-    """What gives a container the GPUs: docker refuses it where there are none."""
-    without = has_nvidia(case) is False or case.snapshot.torch.backend == "cpu"
-    return "" if without else "--gpus all "
+def _has_gpus(case: Case) -> bool:
+    """Whether a container may ask for GPUs: docker refuses it where there are none."""
+    return has_nvidia(case) is not False and case.snapshot.torch.backend != "cpu"
 
 
 GLIBC_FILES = ("libc.so", "libm.so", "libpthread.so", "libdl.so", "librt.so", "ld-linux")

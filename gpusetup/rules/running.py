@@ -32,6 +32,7 @@ from gpusetup.rules.case import (
     with_cuda,
 )
 from gpusetup.rules.messages import Message, said
+from gpusetup.shell import Line, lines
 from gpusetup.value import replace
 
 MESSAGES: tuple[Message, ...] = (
@@ -43,7 +44,6 @@ MESSAGES: tuple[Message, ...] = (
         'DataLoader(multiprocessing_context="spawn"), VLLM_WORKER_MULTIPROC_METHOD=spawn), or '
         "touch CUDA only in the children",
         commands=("export VLLM_WORKER_MULTIPROC_METHOD=spawn",),
-        windows=(),
     ),
     Message(
         kind="host-out-of-memory",
@@ -52,8 +52,8 @@ MESSAGES: tuple[Message, ...] = (
         detail="That is the computer's memory (or the container's limit), not the GPU's.",
         text="Load less at once (fewer workers, memory-mapped or sharded weights), or give the job "
         "or the container more memory",
-        commands=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
-        windows=(),
+        look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
+        see="see what was ended, and for want of what",
     ),
     Message(
         kind="tf32-enabled",
@@ -91,9 +91,8 @@ OTHERS: tuple[Message, ...] = (
         title="{library} cannot be loaded: no room in the static TLS block",
         plain="A library cannot be loaded: no room in the static TLS block",
         detail="The order of imports decides who gets the room (mostly libgomp on aarch64).",
-        text="Import torch first, or load the library before everything else",
-        commands=("python -c 'import torch; import PROGRAM'",),
-        windows=(),
+        text="Import torch first in the program, or load the library before everything else "
+        "(LD_PRELOAD)",
     ),
     Message(
         kind="open-files",
@@ -102,7 +101,6 @@ OTHERS: tuple[Message, ...] = (
         text="Raise the limit, or share through files: "
         'torch.multiprocessing.set_sharing_strategy("file_system")',
         commands=("ulimit -n 65535",),
-        windows=(),
     ),
     Message(
         kind="port-in-use",
@@ -110,9 +108,11 @@ OTHERS: tuple[Message, ...] = (
         title="The port on which the ranks meet ({port}) is in use",
         plain="The port on which the ranks meet is in use",
         detail="Another run, or what is left of one, listens there.",
-        text="Give this run another port, or end what listens there",
-        commands=("torchrun --master-port 29501 TRAIN.py", "ss -ltnp"),
-        windows=("torchrun --master-port 29501 TRAIN.py", "netstat -ano"),
+        text="Give this run another port (`torchrun --master-port 29501`), or end what listens "
+        "there",
+        commands=("export MASTER_PORT=29501",),
+        look=("ss -ltnp",),
+        see="see what listens",
     ),
     Message(
         kind="path-too-long",
@@ -122,10 +122,11 @@ OTHERS: tuple[Message, ...] = (
         "names.",
         text="Switch long paths on (as administrator, then start the program anew), or let the "
         "caches and the environment lie in a short folder",
-        commands=(
+        windows=(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
             "-Name LongPathsEnabled -Value 1",
-            '$env:TORCHINDUCTOR_CACHE_DIR = "C:\\ti"; $env:TRITON_CACHE_DIR = "C:\\tr"',
+            "$env:TORCHINDUCTOR_CACHE_DIR = 'C:\\ti'",
+            "$env:TRITON_CACHE_DIR = 'C:\\tr'",
         ),
         needs_root=True,
     ),
@@ -138,8 +139,11 @@ OTHERS: tuple[Message, ...] = (
         "it; else another cuBLAS or cuDNN stands before torch's own.",
         text="See whether the memory is full; run it once with every kernel waited for, so that "
         "the first failure shows; unset LD_LIBRARY_PATH",
-        commands=("nvidia-smi", "export CUDA_LAUNCH_BLOCKING=1", "unset LD_LIBRARY_PATH"),
-        windows=("nvidia-smi", '$env:CUDA_LAUNCH_BLOCKING = "1"'),
+        commands=("export CUDA_LAUNCH_BLOCKING=1",),
+        other=("unset LD_LIBRARY_PATH",),
+        other_title="take other CUDA libraries out of the way",
+        look=("nvidia-smi",),
+        see="see whether the memory is full",
         severity=Severity.WARNING,
     ),
     Message(
@@ -150,8 +154,9 @@ OTHERS: tuple[Message, ...] = (
         "between processes. A hypervisor can allow unified memory to a vGPU (enable_uvm).",
         text="Run it once with every kernel waited for, so that the call shows; then do without "
         "that feature of the program, or have it allowed to the virtual machine",
-        commands=("nvidia-smi -q | grep -i virtualization", "export CUDA_LAUNCH_BLOCKING=1"),
-        windows=("nvidia-smi", '$env:CUDA_LAUNCH_BLOCKING = "1"'),
+        commands=("export CUDA_LAUNCH_BLOCKING=1",),
+        look=("nvidia-smi -q | grep -i virtualization",),
+        see="see whether the GPU is a virtual one",
         severity=Severity.WARNING,
     ),
     Message(
@@ -159,7 +164,7 @@ OTHERS: tuple[Message, ...] = (
         id="compiler-missing",
         title="A package must be compiled, and there is no C++ compiler for it",
         text="Install the Build Tools of Visual Studio (with C++), or take a wheel of the package",
-        commands=("winget install Microsoft.VisualStudio.2022.BuildTools",),
+        windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
         needs_root=True,
     ),
 )
@@ -205,7 +210,8 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
                 text="Lower the batch size (with gradient accumulation), the input's size or the "
                 "precision (bfloat16, float16); end other programs on the GPU"
                 + _allocator_hint(case),
-                commands=("nvidia-smi", *_allocator(case)),
+                commands=_allocator(case),
+                alternatives=ways.look("see what else holds memory", *lines("nvidia-smi")),
             ),
         )
 
@@ -253,10 +259,10 @@ def _allocator_hint(case: Case) -> str:
     return "" if _no_segments(case) else "; against fragmentation use expandable segments"
 
 
-def _allocator(case: Case) -> tuple[str, ...]:
+def _allocator(case: Case) -> tuple[Line, ...]:
     if _no_segments(case):
         return ()
-    return ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",)
+    return (ways.setting(case, "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),)
 
 
 def ptx_unsupported(case: Case) -> Iterator[Finding]:
@@ -274,9 +280,9 @@ def ptx_unsupported(case: Case) -> Iterator[Finding]:
         evidence=(*told(heard), *_driver_line(case)),
         fix=_newer_driver(
             case,
-            f"Install or build the extension with CUDA {cuda} or older"
+            f"install or build the extension with CUDA {cuda} or older"
             if cuda
-            else "Install or "
+            else "install or "
             "build the extension with an older CUDA, or with binary kernels for this GPU",
         ),
     )
@@ -291,10 +297,7 @@ def _driver_line(case: Case) -> tuple[Evidence, ...]:
 
 def _newer_driver(case: Case, instead: str) -> Fix:
     way = ways.driver(case, "Update the driver")
-    return Fix(
-        text=f"{instead} (TORCH_CUDA_ARCH_LIST or its wheel's tag). Or: {way.text}",
-        commands=way.commands,
-    )
+    return replace(way, text=f"{way.text}. Or {instead} (TORCH_CUDA_ARCH_LIST or its wheel's tag)")
 
 
 def jit_arch_rejected(case: Case) -> Iterator[Finding]:
@@ -308,7 +311,7 @@ def jit_arch_rejected(case: Case) -> Iterator[Finding]:
     compiler, arch = values.get("compiler") or "the run-time compiler", values.get("arch")
     triton = "ptxas" in compiler.lower() or "triton" in compiler.lower()
     way = ways.install_torch(case, "Take a torch with a newer CUDA, whose compiler knows it. ")
-    newer = ("export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",)
+    newer = (ways.setting(case, "TRITON_PTXAS_PATH", "/usr/local/cuda/bin/ptxas"),)
     if triton and not _is_newer_cuda(case):
         text = f"Let Triton use a newer toolkit's ptxas{_first_with(arch)}"
         way = Fix(text=text, commands=newer if on(case, "linux") else ())

@@ -29,6 +29,7 @@ from gpusetup.rules.case import (
     told,
     warning,
 )
+from gpusetup.shell import lines
 
 
 def torch_cpu_build(case: Case) -> Iterator[Finding]:
@@ -208,8 +209,9 @@ def torch_sees_no_gpu(case: Case) -> Iterator[Finding]:
             "torch.cuda.is_available() is False",
             evidence=(*told(said), *((line,) if asked else ())),
             fix=Fix(
-                text="Ask torch for the reason: this raises it",
-                commands=(
+                text="Ask torch for the reason",
+                alternatives=ways.look(
+                    "have torch raise it",
                     ways.command(case, ways.python(case), "-c", "import torch; torch.cuda.init()"),
                 ),
             ),
@@ -218,10 +220,10 @@ def torch_sees_no_gpu(case: Case) -> Iterator[Finding]:
 
 def _hidden_from_one_program(case: Case, said: tuple[Event, ...]) -> Finding:
     """A program finds none where torch itself sees its GPU: the program chooses its devices."""
-    find = (
+    find = lines(
         "findstr /s CUDA_VISIBLE_DEVICES *.py"
         if on(case, "windows")
-        else ("grep -rn CUDA_VISIBLE_DEVICES .")
+        else "grep -rn CUDA_VISIBLE_DEVICES ."
     )
     return error(
         "torch-sees-no-gpu",
@@ -229,7 +231,10 @@ def _hidden_from_one_program(case: Case, said: tuple[Event, ...]) -> Finding:
         "CUDA_VISIBLE_DEVICES",
         detail="A number in it that no GPU has hides every GPU (with one GPU only 0 is right).",
         evidence=told(said),
-        fix=Fix(text="Find where it is set, and name a GPU that is there", commands=(find,)),
+        fix=Fix(
+            text="Find where it is set, and name a GPU that is there",
+            alternatives=ways.look("look for it in this folder", *find),
+        ),
     )
 
 
@@ -244,7 +249,9 @@ def _two_pythons(case: Case, said: tuple[Event, ...]) -> Finding:
         fix=Fix(
             text="Ask in both places which Python and which torch answer; where they are the same, "
             "compare CUDA_VISIBLE_DEVICES",
-            commands=(ways.command(case, "python", "-c", asked),),
+            alternatives=ways.look(
+                "ask one of them, and then the other", ways.command(case, "python", "-c", asked)
+            ),
         ),
     )
 
@@ -260,7 +267,8 @@ def gpu_check_failed(case: Case) -> Iterator[Finding]:
             evidence=told(said),
             fix=Fix(
                 text="See the checks one by one",
-                commands=(
+                alternatives=ways.look(
+                    "run them by themselves",
                     ways.command(case, "gpusetup", "verify", "--python", ways.python(case), "-v"),
                 ),
             ),

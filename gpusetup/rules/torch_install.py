@@ -14,7 +14,6 @@ from gpusetup.rules.case import (
     Case,
     error,
     events,
-    on,
     packages,
     shown,
     told,
@@ -31,7 +30,9 @@ def install_unfinished(case: Case) -> Iterator[Finding]:
     said = events(case, "install-unfinished")
     if said:
         values = said[0].values
-        recover = ways.command(case, "gpusetup", "install", "--python", ways.python(case))
+        recover = ways.command(
+            case, "gpusetup", "install", "--python", ways.python(case), "--recover"
+        )
         yield error(
             "install-unfinished",
             f"An installation into {values.get('prefix', 'this environment')} was interrupted",
@@ -40,7 +41,7 @@ def install_unfinished(case: Case) -> Iterator[Finding]:
             evidence=told(said),
             fix=Fix(
                 text="End it: the environment becomes exactly the former or exactly the new one",
-                commands=(f"{recover} --recover",),
+                commands=(recover,),
             ),
         )
 
@@ -195,19 +196,11 @@ def torch_outside_target(case: Case) -> Iterator[Finding]:
         fix=Fix(
             text="Leave that folder out of the path"
             + (": unset PYTHONPATH" if by == "PYTHONPATH" else ": set PYTHONNOUSERSITE=1"),
-            commands=_unset(case, "PYTHONPATH")
+            commands=ways.unset(case, "PYTHONPATH")
             if by == "PYTHONPATH"
-            else _set(case, "PYTHONNOUSERSITE"),
+            else (ways.setting(case, "PYTHONNOUSERSITE", "1"),),
         ),
     )
-
-
-def _unset(case: Case, name: str) -> tuple[str, ...]:
-    return (f"Remove-Item Env:{name}",) if on(case, "windows") else (f"unset {name}",)
-
-
-def _set(case: Case, name: str) -> tuple[str, ...]:
-    return (ways.setting(case, name, "1"),)
 
 
 RULES = (

@@ -6,12 +6,12 @@ types: quoted for the shell of that system.
 
 from __future__ import annotations
 
-from gpusetup.model import Alternative, Capability, Fix, Request, TorchBuild, parsed
-from gpusetup.rules.case import Case, gpus, in_container, nvidia_on_pci, on, one_of
-from gpusetup.shell import shell_line
-
-OPEN_MODULE_FROM = Capability(7, 5)
-"""Turing: the first that NVIDIA's open kernel modules drive; Blackwell needs them."""
+from gpusetup import shell
+from gpusetup.model import Alternative, Capability, Fix, Gpu, Request, TorchBuild, parsed
+from gpusetup.rules.case import Case, chosen_by, gpus, in_container, nvidia_on_pci, on, one_of
+from gpusetup.rules.driver_ways import WAYS, Wanted, asks_for_a_key, at_least, nixos_line
+from gpusetup.rules.plausible import is_a_path, is_an_identifier
+from gpusetup.shell import Line, filled, lines, shell_line
 
 GOOD_BRANCH = 580
 """Serves Maxwell to Blackwell and CUDA 13; packaged by every distribution named below."""
@@ -41,18 +41,19 @@ FAMILY_OF = {
     "opensuse-leap": "suse",
     "opensuse": "suse",
     "sles": "suse",
+    "nixos": "nixos",
 }
 """os-release ID -> whose package commands it takes."""
 
 INSTALL = {
-    "ubuntu": "sudo apt install {}",
-    "pop": "sudo apt install {}",
-    "debian": "sudo apt install {}",
-    "fedora": "sudo dnf install {}",
-    "rhel": "sudo dnf install {}",
-    "arch": "sudo pacman -S {}",
-    "suse": "sudo zypper install {}",
-    "alpine": "sudo apk add {}",
+    "ubuntu": "sudo apt install -y {name}",
+    "pop": "sudo apt install -y {name}",
+    "debian": "sudo apt install -y {name}",
+    "fedora": "sudo dnf install -y {name}",
+    "rhel": "sudo dnf install -y {name}",
+    "arch": "sudo pacman -S --noconfirm {name}",
+    "suse": "sudo zypper install -y {name}",
+    "alpine": "sudo apk add {name}",
 }
 
 COMPILER = {"arch": "gcc", "alpine": "build-base", "ubuntu": "build-essential"}
@@ -67,33 +68,48 @@ def distribution(case: Case) -> str | None:
     return FAMILY_OF.get(name) or (name if name in INSTALL else None)
 
 
-def command(case: Case, *argv: str) -> str:
+def command(case: Case, *argv: str) -> Line:
     """An argument list as one types it on this machine."""
     return shell_line(argv, case.snapshot.os.family)
 
 
-def setting(case: Case, name: str, value: str) -> str:
+def posix(case: Case, *texts: str) -> tuple[Line, ...]:
+    """Lines of our own for systems with a POSIX shell; none on Windows."""
+    return () if on(case, "windows") else lines(*texts)
+
+
+def setting(case: Case, name: str, value: str) -> Line:
     """How a shell of this system sets a variable: PowerShell on Windows, whose `set` sets none."""
-    return f'$env:{name} = "{value}"' if on(case, "windows") else f"export {name}={value}"
+    return shell.setting(name, value, shell.shell_for(case.snapshot.os.family))
 
 
-def build_for(case: Case) -> tuple[str, ...]:
+def unset(case: Case, name: str) -> tuple[Line, ...]:
+    """How a shell of this system forgets a variable."""
+    return (shell.unsetting(name, shell.shell_for(case.snapshot.os.family)),)
+
+
+def first_on(case: Case, name: str, folder: str) -> Line:
+    """How a folder is put before the others of a list like PATH."""
+    return shell.putting_first(name, folder, shell.shell_for(case.snapshot.os.family))
+
+
+def build_for(case: Case) -> tuple[Line, ...]:
     """The line that names the GPUs' architectures to an extension build; none of unknown GPUs."""
     listed = sorted({g.compute_capability for g in gpus(case) if g.compute_capability})
     arches = ";".join(map(str, listed))
-    value = arches if on(case, "windows") else f'"{arches}"'
-    return (setting(case, "TORCH_CUDA_ARCH_LIST", value),) if listed else ()
+    return (setting(case, "TORCH_CUDA_ARCH_LIST", arches),) if listed else ()
 
 
 def python(case: Case) -> str:
-    """The target interpreter as one types it."""
-    return case.snapshot.python.executable or "python"
+    """The target interpreter, where what was read can be one; else the one on PATH."""
+    named = case.snapshot.python.executable
+    return named if named and is_a_path(named) else "python"
 
 
 # --- torch --------------------------------------------------------------------------------------
 
 
-def install_commands(case: Case) -> tuple[str, ...]:
+def install_commands(case: Case) -> tuple[Line, ...]:
     """`gpusetup install` for this target; into an environment of its own where it may not be."""
     if target_refuses(case):
         words = ("gpusetup", "install", "--venv", ".venv", *_named(case), *_host(case))
@@ -101,7 +117,7 @@ def install_commands(case: Case) -> tuple[str, ...]:
     return (gpusetup_install(case),)
 
 
-def by_hand(case: Case, *first: str) -> tuple[Alternative, ...]:
+def by_hand(case: Case, *first: Line) -> tuple[Alternative, ...]:
     """The same by this environment's own installer, after what must come first."""
     plain = () if target_refuses(case) else case.commands.get(case.installer) or ()
     typed = tuple(command(case, *argv) for argv in plain)
@@ -116,10 +132,10 @@ def target_refuses(case: Case) -> bool:
     return bool(python.externally_managed) or python.site_writable is False
 
 
-def gpusetup_install(case: Case) -> str:
+def gpusetup_install(case: Case) -> Line:
     words = ["gpusetup", "install"]
-    if case.snapshot.python.executable:
-        words += ["--python", case.snapshot.python.executable]
+    if (executable := python(case)) != "python":
+        words += ["--python", executable]
     if case.installer == "conda":
         words += ["--installer", "conda"]
     return command(case, *words, *_named(case), *_host(case))
@@ -144,6 +160,44 @@ def _host(case: Case) -> tuple[str, ...]:
         return ()
     named = (r for r in case.snapshot.readings if r.source in ("--for-gpu", "--for-driver"))
     return tuple(word for r in named if r.value for word in (r.source, r.value))
+
+
+def gpusetup(case: Case, *more: str) -> Line:
+    """`gpusetup install` with some options of its own, into this target if it may be changed."""
+    executable = python(case)
+    if target_refuses(case):
+        where: tuple[str, ...] = ("--venv", ".venv")
+    else:
+        where = ("--python", executable) if executable != "python" else ()
+    return command(case, "gpusetup", "install", *where, *more)
+
+
+def unasked(case: Case, install: Line) -> Line:
+    """`gpusetup install` before other lines: its question would take the next one for an answer."""
+    return shell.more(install, ("--yes",), case.snapshot.os.family)
+
+
+def gpu_named(gpu: Gpu) -> str:
+    """What `nvidia-smi -i` takes for a GPU."""
+    named = chosen_by(gpu) or "0"
+    return named if is_an_identifier(named) else "0"
+
+
+def fresh(case: Case, python: str) -> str:
+    """A folder for a new environment with that Python: not the one that the target is."""
+    prefix = (case.snapshot.python.prefix or "").replace("\\", "/").rstrip("/")
+    return f".venv-{python}" if prefix.endswith("/.venv") else ".venv"
+
+
+def ask_torch(case: Case) -> Line:
+    """What prints the target's torch and its CUDA."""
+    ask = "import torch; print(torch.__version__, torch.version.cuda)"
+    return command(case, python(case), "-c", ask)
+
+
+def look(title: str, *commands: Line) -> tuple[Alternative, ...]:
+    """What shows more and changes nothing; none where there is nothing to type."""
+    return (Alternative(title=title, commands=commands),) if commands else ()
 
 
 def chosen(case: Case) -> TorchBuild | None:
@@ -185,14 +239,14 @@ def _nothing_fits(case: Case) -> Fix:
     return Fix(
         text=f"{text}. Make an environment with that Python",
         commands=(
-            command(case, "uv", "venv", "--python", advice.to, ".venv"),
-            command(case, "gpusetup", "install", "--venv", ".venv"),
+            command(case, "uv", "venv", "--python", advice.to, fresh(case, advice.to)),
+            command(case, "gpusetup", "install", "--venv", fresh(case, advice.to)),
         ),
         python=advice.to,
     )
 
 
-def pip(case: Case, *words: str) -> str:
+def pip(case: Case, *words: str) -> Line:
     """A pip command for the target: `uv pip` where uv installs there."""
     if case.installer == "uv":
         verb, *rest = words
@@ -220,13 +274,13 @@ def anew(case: Case) -> str:
 # --- system packages, drivers -------------------------------------------------------------------
 
 
-def system_package(case: Case, name: str) -> tuple[str, ...]:
+def system_package(case: Case, name: str) -> tuple[Line, ...]:
     """The command that installs a system package; () where the package tool is not known."""
     pattern = INSTALL.get(distribution(case) or "")
-    return (pattern.format(name),) if pattern else ()
+    return (filled(pattern, name=name),) if pattern else ()
 
 
-def compiler(case: Case) -> tuple[str, ...]:
+def compiler(case: Case) -> tuple[Line, ...]:
     return system_package(case, COMPILER.get(distribution(case) or "", "gcc"))
 
 
@@ -243,32 +297,25 @@ def branch(case: Case, floor: str | None) -> int:
     return min(wanted, last) if last else wanted
 
 
-NEWEST_PACKAGED = {"debian": 550}
-"""The newest branch in a distribution's own packages, where that is old (Debian 13: 550.163)."""
+def wanted_driver(case: Case, floor: str | None = None) -> Wanted:
+    """The driver that this machine's GPUs and the floor ask for."""
+    os = case.snapshot.os
+    return Wanted(
+        branch=branch(case, floor),
+        at_least=at_least(floor),
+        capability=lowest_capability(case),
+        id=(os.id or "").lower(),
+        version=os.version or "",
+        machine=os.machine or "x86_64",
+        kernel=os.kernel or "",
+        secure_boot=bool(os.secure_boot),
+    )
 
 
-def driver_commands(case: Case, floor: str | None = None) -> tuple[str, ...]:
+def driver_commands(case: Case, floor: str | None = None) -> tuple[Line, ...]:
     """How this distribution installs a driver; () where only a download page does it."""
-    number = branch(case, floor)
-    if floor and parsed(floor).major > NEWEST_PACKAGED.get(distribution(case) or "", number):
-        return ()
-    lowest = lowest_capability(case)
-    flavour = "-open" if lowest and lowest >= OPEN_MODULE_FROM else ""
-    if distribution(case) == "ubuntu" and lowest is None:
-        return ("sudo ubuntu-drivers install",)
-    rows = {
-        "ubuntu": (f"sudo apt install nvidia-driver-{number}{flavour}",),
-        "pop": ("sudo apt install system76-driver-nvidia",),
-        "debian": ("sudo apt install linux-headers-amd64 nvidia-driver firmware-misc-nonfree",),
-        "fedora": ("sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda",),
-        "rhel": (f"sudo dnf install nvidia-driver-cuda kmod-nvidia{flavour or '-latest'}-dkms",),
-        "arch": ("sudo pacman -S linux-headers nvidia-open-dkms nvidia-utils",),
-        "suse": (
-            "sudo zypper install nvidia-open-driver-G06-signed-kmp-default "
-            "nvidia-compute-utils-G06",
-        ),
-    }
-    return rows.get(distribution(case) or "", ())
+    way = WAYS.get(distribution(case) or "")
+    return way(wanted_driver(case, floor)) if way else ()
 
 
 def driver(case: Case, text: str, floor: str | None = None) -> Fix:
@@ -280,18 +327,38 @@ def driver(case: Case, text: str, floor: str | None = None) -> Fix:
     commands = driver_commands(case, floor) if on(case, "linux") else ()
     if not commands:
         text = f"{text}. Download it from {DRIVER_SITE}"
-    loaded = must_reboot(case)
-    start = "sudo reboot" if loaded else "sudo modprobe nvidia"
-    then = "reboot" if loaded else "load it (or reboot)"
-    if on(case, "windows"):
-        then = "restart where its installer asks for that"
+    want = wanted_driver(case, floor)
+    family = distribution(case) or ""
+    key = bool(commands) and asks_for_a_key(family, want)
+    loaded = must_reboot(case) or key or family == "nixos"
+    start = lines("sudo reboot") if loaded else lines("sudo modprobe nvidia", "nvidia-smi")
     return Fix(
-        text=f"{text}, then {then}",
-        commands=(*commands, start) if commands else (),
+        text=f"{text}{_in_nixos(case, want)}, then {_and_then(case, loaded, key)}",
+        commands=(*commands, *start) if commands else (),
         min_driver=floor,
         needs_root=True,
         needs_reboot=loaded,
     )
+
+
+def _in_nixos(case: Case, want: Wanted) -> str:
+    if distribution(case) != "nixos":
+        return ""
+    return f": add `{nixos_line(want.is_open)}` to /etc/nixos/configuration.nix"
+
+
+def _and_then(case: Case, loaded: bool, key: bool) -> str:
+    """What follows the packages, and how one sees that it worked."""
+    if on(case, "windows"):
+        return "restart where its installer asks for that"
+    if key:
+        return (
+            "reboot: the firmware asks for the new key (Enroll MOK) with the password that "
+            "`mokutil` asked for. Afterwards `nvidia-smi` lists the GPU"
+        )
+    if loaded:
+        return "reboot; afterwards `nvidia-smi` lists the GPU"
+    return "load it (or reboot); `nvidia-smi` lists the GPU"
 
 
 def must_reboot(case: Case) -> bool:

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from gpusetup.model import Event, Finding, Fix, TorchBuild, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import Case, error, events, shown, told
+from gpusetup.rules.plausible import is_a_version
 from gpusetup.rules.python import good_python, no_platform_way, python_tag
+from gpusetup.shell import Line
 
 LAST_PYTHON = (
     ("1.4", "3.7"),
@@ -260,10 +262,7 @@ def other_python(case: Case, version: str | None, label: str | None = None) -> F
         text += f"; or loosen the pin: this Python has torch {build.torch} ({build.backend})"
     return Fix(
         text=f"{text}. The Python must be a 64-bit one",
-        commands=(
-            ways.command(case, "uv", "venv", "--python", python, ".venv"),
-            _install_there(case, version, label),
-        ),
+        commands=_anew(case, python, version, label),
         python=python,
     )
 
@@ -276,16 +275,26 @@ ASK_PYTHON = (
 OLD_WHEELS = "https://download.pytorch.org/whl/torch_stable.html"
 
 
-def _install_there(case: Case, version: str | None, label: str | None) -> str:
-    """The command that installs a torch into `.venv`; one older than the catalog from its page."""
-    into = ("gpusetup", "install", "--venv", ".venv")
-    if version is None:
+def _anew(case: Case, python: str, version: str | None, label: str | None) -> tuple[Line, ...]:
+    """A new environment with that Python, and the torch in it."""
+    if not is_a_version(python):
+        return ()
+    folder = ways.fresh(case, python)
+    make = ways.command(case, "uv", "venv", "--python", python, folder)
+    return (make, _install_there(case, folder, version, label))
+
+
+def _install_there(case: Case, folder: str, version: str | None, label: str | None) -> Line:
+    """The command that installs a torch there; one older than the catalog from its page."""
+    into = ("gpusetup", "install", "--venv", folder)
+    if version is None or not is_a_version(version):
         return ways.command(case, *into)
     if _rows(case, version, None):
         backend = ("--backend", label) if label and _rows(case, version, label) else ()
         return ways.command(case, *into, "--torch", version, *backend)
+    label = label if label and is_a_version(f"{version}+{label}") else None
     exact = f"torch=={version}+{label}" if label else f"torch=={version}"
-    where = ("--python", ".venv", "--find-links", OLD_WHEELS)
+    where = ("--python", folder, "--find-links", OLD_WHEELS)
     return ways.command(case, "uv", "pip", "install", *where, exact)
 
 
@@ -295,11 +304,11 @@ def _whole_python(case: Case, version: str, label: str | None) -> Fix:
     return Fix(
         text=f"torch {version} has a wheel for a 64-bit CPython {tag}, so the one that the "
         "installer runs in is of another kind (32 bits, ARM, PyPy, a musl system) or another "
-        "version: the first command shows it. Make an environment with a 64-bit one",
-        commands=(
-            ways.command(case, "python", "-c", ASK_PYTHON),
-            ways.command(case, "uv", "venv", "--python", tag, ".venv"),
-            _install_there(case, version, label),
+        "version. Make an environment with a 64-bit one",
+        commands=_anew(case, tag, version, label),
+        alternatives=ways.look(
+            "see first what the installer runs in",
+            ways.command(case, ways.python(case), "-c", ASK_PYTHON),
         ),
         python=tag,
     )
@@ -387,10 +396,7 @@ def _for_this_wheel(case: Case, wheel: str, id: str) -> Fix:
     return Fix(
         text=f"This file is for Python {python}{has}, 64 bits: make an environment with that, or "
         "let the installer choose the file for yours",
-        commands=(
-            ways.command(case, "uv", "venv", "--python", python, ".venv"),
-            *ways.install_commands(case),
-        ),
+        commands=_anew(case, python, None, None),
         python=python,
     )
 

@@ -1,0 +1,331 @@
+"""How each distribution installs the NVIDIA driver: one function a family, as its own guide says.
+
+Every one is the whole way from a bare system: repositories, the packages in the flavour that the
+GPU needs, the wait for the module, the key where Secure Boot is on. Looked up in November 2026.
+No line but the key's asks anything: what is pasted after a question would be its answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from gpusetup.model import Capability, parsed
+from gpusetup.shell import Line, filled, lines
+from gpusetup.value import Value
+
+OPEN_FROM = Capability(7, 5)
+"""Turing: the first that NVIDIA's open kernel modules drive (their README)."""
+ONLY_OPEN_FROM = Capability(10, 0)
+"""Blackwell: no closed module drives it."""
+LAST_CLOSED = 580
+"""The last branch with closed modules for GPUs before Turing (NVIDIA's UNIX driver archive)."""
+
+NVIDIA_REPOS = "https://developer.download.nvidia.com/compute/cuda/repos"
+
+
+class Wanted(Value):
+    """A driver, and the system that it is for."""
+
+    branch: int
+    capability: Capability | None
+    """The lowest of the GPUs; None where it is not known."""
+    id: str
+    """os-release's ID."""
+    version: str
+    """os-release's VERSION_ID, or ""."""
+    machine: str
+    kernel: str
+    secure_boot: bool
+    at_least: int = 0
+    """The branch that is needed for certain, or 0."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.capability is None or self.capability >= OPEN_FROM
+
+    @property
+    def only_open(self) -> bool:
+        return self.capability is not None and self.capability >= ONLY_OPEN_FROM
+
+    @property
+    def major(self) -> str:
+        return self.version.partition(".")[0]
+
+
+Way = Callable[[Wanted], tuple[Line, ...]]
+
+
+def ubuntu(want: Wanted) -> tuple[Line, ...]:
+    """Ubuntu Server documentation, "NVIDIA drivers installation": `ubuntu-drivers`, or apt with
+    the modules that Canonical has signed, which Secure Boot takes without a key of one's own."""
+    if want.capability is None:
+        return lines("sudo apt update", "sudo ubuntu-drivers install")
+    name = f"{want.branch}-open" if want.is_open else f"{want.branch}"
+    update = lines("sudo apt update")
+    if not want.secure_boot:
+        return (*update, filled("sudo apt install -y {driver}", driver=f"nvidia-driver-{name}"))
+    signed = 'sudo apt install -y {driver} {modules}-"$(uname -r)"'
+    modules = f"linux-modules-nvidia-{name}"
+    return (*update, filled(signed, driver=f"nvidia-driver-{name}", modules=modules))
+
+
+def pop(_: Wanted) -> tuple[Line, ...]:
+    """System76's support pages: one package that follows the release."""
+    return lines("sudo apt update", "sudo apt install -y system76-driver-nvidia")
+
+
+PACKAGED_IN_DEBIAN = {"11": 470, "12": 535, "13": 550}
+"""Debian's release -> the branch in its own packages (packages.debian.org, nvidia-driver)."""
+
+NON_FREE = (
+    'echo "deb http://mirror.example/debian $(. /etc/os-release; echo $VERSION_CODENAME) '
+    'contrib non-free non-free-firmware" | sudo tee /etc/apt/sources.list.d/nvidia-non-free.list'
+)
+
+
+def debian(want: Wanted) -> tuple[Line, ...]:
+    """Debian's wiki, NvidiaGraphicsDrivers: contrib and non-free; NVIDIA's own repository (its
+    Driver Installation Guide, r580) where Debian's packages are too old."""
+    packaged = PACKAGED_IN_DEBIAN.get(want.major, 550)
+    needed = max(want.at_least, 570 if want.only_open else 0)
+    headers = f"linux-headers-{'arm64' if want.machine == 'aarch64' else 'amd64'}"
+    free = () if want.id == "kali" else lines(NON_FREE)
+    if needed > packaged:
+        theirs = _from_nvidia(want)
+        return (*free, *theirs, *_key_of_dkms(want)) if theirs else ()
+    driver = "sudo apt install -y {headers} nvidia-driver firmware-misc-nonfree"
+    return (
+        *free,
+        *lines("sudo apt update"),
+        filled(driver, headers=headers),
+        *_key_of_dkms(want),
+    )
+
+
+def _from_nvidia(want: Wanted) -> tuple[Line, ...]:
+    driver = "nvidia-open" if want.is_open else f"cuda-drivers-{LAST_CLOSED}"
+    repository = cuda_repository(want)
+    if not repository:
+        return ()
+    return (
+        *repository,
+        filled('sudo apt install -y "linux-headers-$(uname -r)" {driver}', driver=driver),
+    )
+
+
+def cuda_repository(want: Wanted) -> tuple[Line, ...]:
+    """NVIDIA's own repository, for drivers and toolkits (its CUDA Installation Guide); () where it
+    has none for this system."""
+    machine = "sbsa" if want.machine == "aarch64" else "x86_64"
+    if want.id in ("ubuntu", "debian"):
+        release = want.version.replace(".", "") if want.id == "ubuntu" else want.major
+        known = release in ("2204", "2404", "2604", "12", "13")
+        return _by_keyring(f"{want.id}{release}", machine) if known else ()
+    if want.id in ("rocky", "almalinux", "rhel", "centos", "ol") and want.major in RHEL:
+        repo = f"{NVIDIA_REPOS}/rhel{want.major}/{machine}/cuda-rhel{want.major}.repo"
+        return (filled("sudo dnf config-manager --add-repo {repo}", repo=repo),)
+    return ()
+
+
+RHEL = ("8", "9", "10")
+KEYRING = "cuda-keyring_1.1-1_all.deb"
+
+
+def _by_keyring(system: str, machine: str) -> tuple[Line, ...]:
+    return (
+        filled("wget {url}", url=f"{NVIDIA_REPOS}/{system}/{machine}/{KEYRING}"),
+        filled("sudo apt install -y {file}", file=f"./{KEYRING}"),
+        *lines("sudo apt update"),
+    )
+
+
+FUSION = (
+    "https://mirrors.rpmfusion.org/{0}/fedora/rpmfusion-{0}-release-$(rpm -E %fedora).noarch.rpm"
+)
+"""RPM Fusion's Configuration page."""
+
+
+def fedora(want: Wanted) -> tuple[Line, ...]:
+    """RPM Fusion, Howto/NVIDIA and Howto/Secure Boot: the key before the module is built; `akmods
+    --force` builds it and ends when it is built; 580xx is the branch for GPUs before Turing."""
+    legacy = "" if want.is_open else "-580xx"
+    key = lines(
+        "sudo dnf install -y akmods mokutil openssl",
+        "sudo kmodgenca -a",
+        "sudo mokutil --import /etc/pki/akmods/certs/public_key.der",
+    )
+    return (
+        *lines(f'sudo dnf install -y "{FUSION.format("free")}" "{FUSION.format("nonfree")}"'),
+        *(key if want.secure_boot else ()),
+        *(lines(OPEN_MACRO) if want.only_open else ()),
+        filled("sudo dnf install -y {module} {cuda}",
+               module=f"akmod-nvidia{legacy}", cuda=f"xorg-x11-drv-nvidia{legacy}-cuda"),
+        *lines("sudo akmods --force", "modinfo -F version nvidia"),
+    )  # fmt: skip
+
+
+OPEN_MACRO = "echo '%_with_kmod_nvidia_open 1' | sudo tee /etc/rpm/macros.nvidia-kmod"
+"""What makes RPM Fusion's akmod build the open modules (Howto/NVIDIA, "Kernel Open")."""
+
+
+def rhel(want: Wanted) -> tuple[Line, ...]:
+    """NVIDIA's Driver Installation Guide r580, chapter on RHEL and its kin: EPEL (for dkms), the
+    repository, the headers, the module stream (RHEL 8 and 9; 10 has none), the compute packages."""
+    if want.id == "amzn":
+        return _amazon(want)
+    if want.major not in RHEL:
+        return ()
+    stream = "open-dkms" if want.is_open else f"{LAST_CLOSED}-dkms"
+    enable = filled("sudo dnf module enable -y {stream}", stream=f"nvidia-driver:{stream}")
+    module = "kmod-nvidia-open-dkms" if want.is_open else "kmod-nvidia-latest-dkms"
+    return (
+        *_epel(want),
+        *cuda_repository(want),
+        *lines("sudo dnf install -y kernel-devel-matched kernel-headers"),
+        *(() if want.major == "10" else (enable,)),
+        filled("sudo dnf install -y nvidia-driver-cuda {module}", module=module),
+        *_key_of_dkms(want),
+    )
+
+
+def _epel(want: Wanted) -> tuple[Line, ...]:
+    """Fedora's EPEL page: RHEL itself, Oracle Linux, and those that carry the release package."""
+    release = want.major
+    if want.id == "rhel":
+        page = f"https://dl.fedoraproject.org/pub/epel/epel-release-latest-{release}.noarch.rpm"
+        builder = f"codeready-builder-for-rhel-{release}-{want.machine}-rpms"
+        return (
+            filled("sudo subscription-manager repos --enable {builder}", builder=builder),
+            filled("sudo dnf install -y {page}", page=page),
+        )
+    if want.id == "ol":
+        builder = f"ol{release}_codeready_builder"
+        return (
+            filled("sudo dnf install -y {epel}", epel=f"oracle-epel-release-el{release}"),
+            filled("sudo dnf config-manager --enable {builder}", builder=builder),
+        )
+    return lines("sudo dnf install -y epel-release dnf-plugins-core", "sudo crb enable")
+
+
+def _amazon(want: Wanted) -> tuple[Line, ...]:
+    """NVIDIA's guide, chapter on Amazon Linux 2023; for Amazon Linux 2 there is none."""
+    if want.major != "2023" or not want.is_open:
+        return ()
+    machine = "sbsa" if want.machine == "aarch64" else "x86_64"
+    repo = f"{NVIDIA_REPOS}/amzn2023/{machine}/cuda-amzn2023.repo"
+    return (
+        filled("sudo dnf config-manager --add-repo {repo}", repo=repo),
+        *lines(
+            'sudo dnf install -y "kernel-devel-$(uname -r)" kernel-modules-extra',
+            "sudo dnf module enable -y nvidia-driver:open-dkms",
+            "sudo dnf install -y nvidia-open",
+        ),
+    )
+
+
+ZYPPER = "sudo zypper install -y --auto-agree-with-licenses"
+
+
+def suse(want: Wanted) -> tuple[Line, ...]:
+    """The SUSE maintainer's page on the G07 packages (2026-02-22): signed open modules for Turing
+    and later, which Secure Boot takes; G06 with a closed module for what is older."""
+    folder = _suse_folder(want)
+    if folder is None:
+        return ()
+    signed = "nvidia-open-driver-G07-signed-kmp-meta nvidia-compute-utils-G07"
+    closed = "nvidia-driver-G06-kmp-default nvidia-compute-utils-G06"
+    return (
+        filled(
+            "sudo zypper addrepo --refresh {url} nvidia",
+            url=f"https://download.nvidia.com/{folder}/",
+        ),
+        *lines(
+            "sudo zypper --gpg-auto-import-keys refresh",
+            f"{ZYPPER} {signed if want.is_open else closed}",
+        ),
+    )
+
+
+def _suse_folder(want: Wanted) -> str | None:
+    major, _, minor = want.version.partition(".")
+    if want.id == "opensuse-tumbleweed":
+        return "opensuse/tumbleweed"
+    if not re.fullmatch(r"1[5-9](\.\d)?", want.version):
+        return None
+    if want.id == "sles":
+        return f"suse/sle{major}" + (f"sp{minor}" if major == "15" else "")
+    return f"opensuse/leap/{want.version}"
+
+
+ARCH_KERNELS = (("-lts", "linux-lts"), ("-zen", "linux-zen"), ("-hardened", "linux-hardened"))
+"""The end of a kernel's name -> its package, whose headers dkms needs."""
+
+
+def arch(want: Wanted) -> tuple[Line, ...]:
+    """Arch's news of December 2025: from 590 on the open modules only; GPUs before Turing take
+    nvidia-580xx-dkms, which the AUR builds from nvidia-580xx-utils."""
+    if want.id == "manjaro":
+        return lines("sudo mhwd --auto pci nonfree 0300")
+    kernel = next((name for end, name in ARCH_KERNELS if end in want.kernel), "linux")
+    kernel = "linux-cachyos" if "cachyos" in want.kernel else kernel
+    headers = f"{kernel}-headers"
+    if want.is_open:
+        return (
+            filled("sudo pacman -Syu --needed --noconfirm {headers} nvidia-open-dkms nvidia-utils",
+                   headers=headers),
+            *_key_of_dkms(want),
+        )  # fmt: skip
+    return (
+        filled("sudo pacman -Syu --needed --noconfirm base-devel git {headers}", headers=headers),
+        *lines(
+            "git clone https://aur.archlinux.org/nvidia-580xx-utils.git",
+            "cd nvidia-580xx-utils && makepkg -si --noconfirm",
+        ),
+        *_key_of_dkms(want),
+    )
+
+
+def nixos(_: Wanted) -> tuple[Line, ...]:
+    """NixOS' manual: the driver is a line of the configuration (`nixos_lines`)."""
+    return lines("sudo nixos-rebuild boot")
+
+
+def nixos_line(is_open: bool) -> str:
+    """The NixOS manual and wiki, "NVIDIA": what /etc/nixos/configuration.nix needs."""
+    return (
+        "nixpkgs.config.allowUnfree = true; hardware.graphics.enable = true; "
+        'services.xserver.videoDrivers = [ "nvidia" ]; '
+        f"hardware.nvidia.open = {'true' if is_open else 'false'};"
+    )
+
+
+def _key_of_dkms(want: Wanted) -> tuple[Line, ...]:
+    """dkms signs what it builds with a key of its own, which the firmware must be shown once."""
+    return lines("sudo mokutil --import /var/lib/dkms/mok.pub") if want.secure_boot else ()
+
+
+WAYS: dict[str, Way] = {
+    "ubuntu": ubuntu,
+    "pop": pop,
+    "debian": debian,
+    "fedora": fedora,
+    "rhel": rhel,
+    "suse": suse,
+    "arch": arch,
+    "nixos": nixos,
+}
+"""A family of distributions -> its way."""
+
+ENROLS = ("debian", "fedora", "rhel", "arch")
+"""Where the module is signed with a key that is made on the machine."""
+
+
+def asks_for_a_key(family: str, want: Wanted) -> bool:
+    """Whether the firmware asks for a new key at the next start."""
+    return want.secure_boot and family in ENROLS and want.id not in ("manjaro", "amzn")
+
+
+def at_least(floor: str | None) -> int:
+    """The branch of a version; 0 without one."""
+    return parsed(floor).major if floor else 0

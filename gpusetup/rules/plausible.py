@@ -1,0 +1,97 @@
+"""What may stand in a command: a value that was read is used only if it looks like what it is.
+
+Quoting keeps a value from acting in the shell; here it is kept from acting on the program: no
+option (`--index-url=…`) for a name, no control code in a path, no sentence for a version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+
+def is_a_name(text: str) -> bool:
+    """A distribution's name, by PEP 508.
+
+    >>> is_a_name("flash-attn"), is_a_name("--index-url=x"), is_a_name("a b")
+    (True, False, False)
+    """
+    return len(text) <= 100 and bool(
+        re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", text)
+    )
+
+
+def is_a_version(text: str) -> bool:
+    """A version, with its local label.
+
+    >>> is_a_version("2.5.1+cu124"), is_a_version("580.95.05"), is_a_version("x; rm -rf ~")
+    (True, True, False)
+    """
+    return len(text) <= 60 and bool(re.fullmatch(r"[0-9][A-Za-z0-9.+!_-]*", text))
+
+
+def is_a_path(text: str) -> bool:
+    """A path that can be read aloud: printable, no option, no quote, of a sensible length.
+
+    >>> is_a_path("/opt/my env/bin/python"), is_a_path("-c"), is_a_path("C:/a\\"b"), is_a_path("")
+    (True, False, False, False)
+    """
+    return (
+        0 < len(text) <= 500
+        and text.isprintable()
+        and text[0] not in "-="
+        and not set(text) & set('"`$|<>;&*?!')
+    )
+
+
+def is_a_source(text: str) -> bool:
+    """What pip installs: a name, or a repository that our own table names.
+
+    >>> is_a_source("flash-attn"), is_a_source("git+https://github.com/NVIDIA/apex.git")
+    (True, True)
+    """
+    return is_a_name(text) or bool(re.fullmatch(r"git\+https://github\.com/[\w.-]+/[\w.-]+", text))
+
+
+def exactly(pairs: Iterable[tuple[str | None, str | None]]) -> tuple[str, ...]:
+    """Exact requirements of what is a name and a version.
+
+    >>> exactly((("numpy", "2.1.0"), ("--pre", "1"), ("x", None)))
+    ('numpy==2.1.0',)
+    """
+    return tuple(
+        f"{name}=={version}"
+        for name, version in pairs
+        if name and version and is_a_name(name) and is_a_version(version)
+    )
+
+
+def is_a_build_cache(text: str) -> bool:
+    """A folder that may be deleted: one of torch's own build cache, named whole.
+
+    >>> is_a_build_cache("/home/u/.cache/torch_extensions/py310_cu118/fused_adam")
+    True
+    >>> is_a_build_cache("/home/u"), is_a_build_cache("/x/torch_extensions/../..")
+    (False, False)
+    """
+    parts = text.replace("\\", "/").split("/")
+    below = parts[parts.index("torch_extensions") + 1 :] if "torch_extensions" in parts else []
+    return is_a_path(text) and any(below) and ".." not in parts
+
+
+def is_a_kernel(text: str) -> bool:
+    """What `uname -r` prints.
+
+    >>> is_a_kernel("6.17.0-8-generic"), is_a_kernel("6.17 $(x)")
+    (True, False)
+    """
+    return len(text) <= 80 and bool(re.fullmatch(r"[0-9][A-Za-z0-9._+~-]*", text))
+
+
+def is_an_identifier(text: str) -> bool:
+    """A UUID, a bus address, an interface, an image: one word.
+
+    >>> is_an_identifier("MIG-41b-7"), is_an_identifier("0000:01:00.0"), is_an_identifier("-i")
+    (True, True, False)
+    """
+    return len(text) <= 120 and bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", text))
