@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -38,6 +39,12 @@ with open({log!r}, "a") as file:
     file.write(json.dumps([words, listed]) + chr(10))
 if "broken" in {name!r}:
     sys.exit("PackagesNotFoundError: the packages are not available")
+if "--dry-run" in words:
+    was = {{"name": "zlib", "version": "1.3", "build_string": "0"}}
+    now = [dict(was, version="1.3.1"), {{"name": "pytorch-gpu", "version": "2.5.1", "build": "c"}}]
+    print("conda is busy" if "mute" in {name!r} else json.dumps(
+        {{"success": True, "dry_run": True, "actions": {{"UNLINK": [was], "LINK": now}}}}))
+    sys.exit()
 if "slow" in {name!r}:
     pathlib.Path({log!r} + ".began").touch()
     time.sleep(float(os.environ.get("SLOW_SECONDS", "0")))
@@ -110,10 +117,41 @@ def test_the_recipe_is_run_as_it_was_shown(
     assert said.exit == 0, said.err
     assert [s["argv"] for s in said.answer["steps"]] == [s["argv"] for s in shown.answer["steps"]]
     assert said.answer["after"] == {"pytorch-gpu": "2.5.1 cuda126"}
-    ((words, listed),) = asked(world)
+    (planning, _), (words, listed) = asked(world)
+    assert planning == [*words, "--dry-run", "--json"]  # type: ignore[misc]
     assert [str(path), *words] == said.answer["steps"][0]["argv"]  # type: ignore[misc]
     assert words[:4] == ["install", "--yes", "--prefix", str(environment)]  # type: ignore[index]
     assert listed is None
+
+
+@pytest.mark.parametrize("kind", ["", "mute"])
+def test_the_versions_that_conda_would_move_stand_before_the_question(
+    world: World,
+    install: Install,
+    environment: Path,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program(world, "conda", kind)
+    target = ("--python", str(environment / "bin/python"))
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    said = install(*WORDS, *target)
+    assert said.exit == 1, said.err
+    assert said.err.count("Proceed? [y/N]") == 1
+    shown = said.err.partition("Proceed?")[0]
+    if kind:
+        assert "conda did not say which versions move" in shown
+    else:
+        assert "zlib 1.3.1 0 (now 1.3 0)" in shown
+        assert "in addition: pytorch-gpu 2.5.1" in shown
+    assert not (environment / "conda-meta" / "pytorch-gpu.json").exists()
+
+
+class Terminal(io.StringIO):
+    """What somebody types."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 REVISION = ["--channel", "https://c/conda-forge", "--revision", "0"]

@@ -34,6 +34,7 @@ from gpusetup.install.conda_history import (
     records,
     undo_known,
 )
+from gpusetup.install.conda_plan import Move, moves_of
 from gpusetup.install.inuse import users_of
 from gpusetup.install.plan import device_to_prove
 from gpusetup.install.transaction import STORE
@@ -69,8 +70,9 @@ def by_conda(
     prefix, program = conda_prefix(snapshot), conda_program(os.environ)
     resolution = resolved(snapshot, request_of(options, asked, by_conda=True))
     steps = conda_steps(resolution, (*asked.family, *asked.packages), prefix, program)
-    text = steps_text(prefix, resolution, steps, users_of(where.layout.libraries))
+    users = users_of(where.layout.libraries)
     if options.dry_run:
+        text = steps_text(prefix, resolution, steps, users, _moves(program, steps))
         out.answer(_planned(job, prefix, resolution, asked, steps), text)
         return 0
     if program is None:
@@ -80,10 +82,16 @@ def by_conda(
         )
     needs_cuda_to_be_seen(resolution, snapshot, os.environ)
     tell_if_held(Path(prefix, STORE), out)
-    out.talk(text)
+    moves = () if options.yes else _moves(program, steps)
+    out.talk(steps_text(prefix, resolution, steps, users, moves))
     if refused(options, out):
         return 1
     return _carried_out(options, out, job, snapshot, resolution, prefix, steps)
+
+
+def _moves(program: str | None, steps: tuple[Step, ...]) -> tuple[Move, ...] | None:
+    """What conda would change, by its own plan; () where there is no conda to ask."""
+    return moves_of(steps, os.environ) if program else ()
 
 
 def _planned(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpusetup.answers import InstallAnswer
+from gpusetup.install.conda_plan import Move
 from gpusetup.install.inuse import User
 from gpusetup.install.log import shared
 from gpusetup.install.plan import Plan
@@ -119,15 +120,30 @@ def described_text(answer: InstallAnswer, resolution: Resolution, steps: Iterabl
 
 
 def steps_text(
-    target: str, resolution: Resolution, steps: Iterable[Step], users: Iterable[User] = ()
+    target: str,
+    resolution: Resolution,
+    steps: Iterable[Step],
+    users: Iterable[User] = (),
+    moves: Iterable[Move] | None = (),
 ) -> str:
-    """The steps of an installer that plans for itself (conda)."""
+    """The steps of an installer that plans for itself (conda); `moves` None: it did not say."""
     build = resolution.build
     what = f"torch {build.torch} ({build.backend}) from {build.channel}" if build else ""
-    lines = [f"Target   {target}", f"Install  {what}", *in_use_lines(users)]
+    lines = [f"Target   {target}", f"Install  {what}", *_move_lines(moves), *in_use_lines(users)]
     lines += ["Steps", *(f"  {command(step)}" for step in steps)]
     lines += [f"Note     {note}" for note in resolution.notes]
     return plain("\n".join(lines)) + "\n"
+
+
+def _move_lines(moves: Iterable[Move] | None) -> list[str]:
+    """What conda would move: each change of what is there, then what comes in addition."""
+    if moves is None:
+        return ["Moves    conda did not say which versions move; its own log will"]
+    known = tuple(moves)
+    changed = [f"  {m.name} {m.then or 'is removed'} (now {m.now})" for m in known if m.now]
+    added = ", ".join(f"{m.name} {(m.then or '').partition(' ')[0]}" for m in known if not m.now)
+    lines = changed + ([f"  in addition: {added}"] if added else [])
+    return ["Moves", *lines] if lines else []
 
 
 ENDINGS = {
