@@ -25,12 +25,17 @@ def without_logins(text: str) -> str:
 
 
 def shared(text: str) -> str:
-    """Text without the credentials of URLs, and with the home folder as `~`.
+    """Text without passwords and tokens, and with home folders as `~`; servers keep their names.
 
-    >>> shared("GET https://me:secret@mirror.example/whl")
-    'GET https://mirror.example/whl'
+    >>> shared("GET https://me:secret@mirror.example/whl token=abc /home/alice/x")
+    'GET https://mirror.example/whl token=<secret> ~/x'
     """
-    return without_logins(text).replace(str(Path.home()), "~")
+    from gpusetup.redaction.places import hide_homes
+    from gpusetup.redaction.secrets import hide_secrets
+
+    home = str(Path.home())
+    text = text.replace(home, "~") if len(home) > 1 else text
+    return hide_homes(hide_secrets(without_logins(text)))
 
 
 class Log:

@@ -23,7 +23,7 @@ class ReceiptWheel(Value):
 
 
 class Receipt(Value):
-    """Carries no credentials and no home folder, so that it may be shared."""
+    """Written without credentials, servers, users and home folders, so that it may be shared."""
 
     schema: Literal["gpusetup.receipt/1"] = "gpusetup.receipt/1"
     gpusetup: str = __version__
@@ -50,9 +50,10 @@ def shareable(step: DoneStep) -> DoneStep:
 
 
 def write_receipt(path: Path, receipt: Receipt) -> None:
-    from gpusetup.codec import to_json
+    from gpusetup.codec import to_json, to_plain
+    from gpusetup.redaction import redact_document
 
-    write_safely(path, to_json(receipt, indent=2) + "\n")
+    write_safely(path, to_json(redact_document(to_plain(receipt)), indent=2) + "\n")
 
 
 def now() -> str:

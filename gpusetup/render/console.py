@@ -107,17 +107,21 @@ class Console:
             self.talk(plain(text))
 
     def fail(self, problem: GpuSetupError) -> int:
-        """Report what ended the command; its exit code."""
+        """Report what ended the command; its exit code. What was typed may hold a password."""
+        from gpusetup.redaction.secrets import hide_logins, hide_secrets
+
+        message = hide_secrets(hide_logins(problem.message))
+        hint = hide_secrets(hide_logins(problem.hint)) if problem.hint else problem.hint
         if self.json:
             from gpusetup.answers import ErrorAnswer
 
             self.output = None
-            answer = ErrorAnswer(message=problem.message, hint=problem.hint, exit=problem.exit_code)
+            answer = ErrorAnswer(message=message, hint=hint, exit=problem.exit_code)
             self.answer(answer)
         else:
-            self.talk(f"error: {plain(problem.message)}")
-            if problem.hint:
-                self.talk(f"\nhint: {plain(problem.hint)}")
+            self.talk(f"error: {plain(message)}")
+            if hint:
+                self.talk(f"\nhint: {plain(hint)}")
         if self.verbose:
             self._trace()
         return problem.exit_code

@@ -1,8 +1,8 @@
 """Takes out of a snapshot what says who and where somebody is, before it is shared.
 
-Two gates. The first is an allow-list: only the known environment variables pass. The second
-goes over every text that is left: home folders become `~`, GPU UUIDs become aliases, addresses
-of unknown servers, names of users and hosts, long secrets and serial numbers lose themselves.
+Two gates. The first is an allow-list: only the known environment variables pass. The second goes
+over every text that is left, one subject a file: `places` (home folders become `~`, unknown ones
+`dir-1`), `secrets`, `network` (servers and addresses) and `people`. GPU UUIDs become aliases.
 """
 
 from __future__ import annotations
@@ -11,34 +11,32 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpusetup.catalog_file import load_catalog
 from gpusetup.codec import from_plain, to_plain
 from gpusetup.model import Snapshot
 from gpusetup.probe.environment import is_kept
-from gpusetup.probe.packages import CONDA_WATCHED, WATCHED
-from gpusetup.value import Value, fields
+from gpusetup.redaction.network import (
+    HOST_VARIABLES,
+    hide_addresses,
+    hide_hosts,
+    hide_urls,
+    servers,
+)
+from gpusetup.redaction.people import hide_people
+from gpusetup.redaction.places import hide_folders, hide_homes, people_in
+from gpusetup.redaction.secrets import hide_keys, hide_secrets
+from gpusetup.redaction.words import names_pattern, vocabulary
+from gpusetup.value import Value
 
-AS_IT_IS = frozenset({"schema", "origin", "family", "taken_at", "compute_capability"})
+AS_IT_IS = frozenset(
+    {"schema", "origin", "family", "taken_at", "installed_at", "compute_capability", "sha256"}
+)
 """Fields of a closed vocabulary or shape, which carry nothing of their own."""
 FREE_NAMES = "values"
 """The mapping whose keys readers choose; the names of all others are the record's own."""
 _VERSION = re.compile(r"\d[\w.+!-]{0,40}")
-
-COMMON_NAMES = frozenset(
-    "root user users admin administrator ubuntu debian fedora centos rocky "  # noqa: SIM905
-    "nvidia jetson jovyan torch pytorch python cuda conda docker container host hostname "
-    "localhost localdomain linux windows macos darwin gpu cpu system runner workspace home test "
-    "app dev local default public none self venv nobody model data tmp var opt usr lib bin live "
-    "report driver kernel module pip uv mamba pixi arch opensuse alpine".split()
-)
-"""Names that say nothing about a person, and whose replacement would spoil the record."""
-
-PUBLIC_HOSTS = ("pytorch.org", "nvidia.com", "anaconda.org", "127.0.0.1", "localhost")
-"""Servers that may stay in an address."""
 
 
 class Private(Value):
@@ -96,6 +94,8 @@ def _walk(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
 def _text(value: str, scrub: Callable[[str], str], key: str) -> str:
     if key in AS_IT_IS or (key.endswith("version") and _VERSION.fullmatch(value)):
         return value
+    if key in HOST_VARIABLES:
+        return scrub(servers(value))
     return "<secret>" if is_secret_key(key) else scrub(value)
 
 
@@ -118,67 +118,6 @@ _GPU = re.compile(
     rf"\b(GPU|MIG)-({_UUID}|[0-9a-fA-F]{{8}}[-0-9a-fA-F]*|[0-9a-fA-F]{{4,7}})(?![0-9a-zA-Z])"
 )
 _ALIAS = re.compile(r"\d{4}")
-_NAME = r"[^\\/:*?\"'<>|;,\r\n\s]+"
-_HOMES = (
-    re.compile(
-        rf"(?:[A-Za-z]:)?(?:\\\\|\\)Users(?:\\\\|\\)([^\\/:*?\"'<>|;\r\n]+?(?=[\\/;\"']|$)|{_NAME})"
-    ),
-    re.compile(rf"(?:[A-Za-z]:)?(?<![\w.~])(?:/[\w.-]+)*?/(?:home|Users)/({_NAME})"),
-    re.compile(r"(?<![\w./~-])/(root)(?![\w-])"),
-)
-"""Home folders of anybody, on any system; the name is the group."""
-
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"-----BEGIN [A-Z ]+-----.*?(-----END [A-Z ]+-----|\Z)", re.S), "<secret>"),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), r"\1 <secret>"),
-    (
-        re.compile(
-            r"(?i)([\w-]*(?:password|passwd|pwd|token|secret|api[_-]?key|credentials?"
-            r"|serial(?:[ _-]?(?:number|no))?)"
-            r"[\"']?\s*[=:]\s*[\"']?)(?!<secret>)[^\s\"',;&]+"
-        ),
-        r"\1<secret>",
-    ),
-    (
-        re.compile(
-            r"(?i)\b(user(?:name)?|login|host(?:name)?|computername)(\s*[=:]\s*)(?!<)[^\s\"',;]+"
-        ),
-        r"\1\2<private>",
-    ),
-    (
-        re.compile(
-            r"\b(gh[opsu]_|github_pat_|glpat-|hf_|sk-|xox[abp]-|npm_|AKIA|ASIA|AIza|pypi-|eyJ)"
-            r"[\w.-]{8,}"
-        ),
-        "<secret>",
-    ),
-    (re.compile(r"(?<=://)[^/\s@]+@"), ""),
-    (re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)*(?=[\s:,;>)\]]|$)"), "<user>@<host>"),
-    (re.compile(rf"\b{_UUID}\b"), "<uuid>"),
-    (re.compile(r"\b[0-9a-fA-F]{20,}\b"), "<hex>"),
-    (re.compile(r"\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b"), "<mac>"),
-    (
-        re.compile(r"\b(?=[\w+-]*[A-Z])(?=[\w+-]*[a-z])(?=[\w+-]*\d)[A-Za-z0-9+-]{32,}={0,2}"),
-        "<secret>",
-    ),
-    (
-        re.compile(
-            r"^(\w{3} +\d+ [\d:]{8}|\d{4}-\d\d-\d\dT[\d:.+-]+Z?) [\w.-]+ (?=[\w.-]+(\[\d+\])?: )",
-            re.M,
-        ),
-        r"\1 <host> ",
-    ),
-)
-"""What is a secret or a name by its shape, whoever's it is -> what stands there instead."""
-
-_ADDRESS = re.compile(r"(?<=://)(\[[0-9a-fA-F:]+\]|[\w.-]+)")
-_BYTE = r"\d{1,3}"
-_IPV4 = re.compile(
-    rf"(?<![\w.])(?:(?:10\.{_BYTE}|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.{_BYTE}){{2}}(?![\w.])"
-    rf"|(?!127\.0\.0\.1|0\.0\.0\.0)(?:{_BYTE}\.){{3}}{_BYTE}(?=:\d))"
-)
-"""Private addresses, and any other with a port; four numbers alone may be a version."""
-_SHARE = re.compile(r"(?<![\w\\:])\\\\([\w.-]+)(?=\\)")
 
 
 class Scrubber(Value):
@@ -186,32 +125,53 @@ class Scrubber(Value):
 
     homes: tuple[str, ...]
     pattern: re.Pattern[str] | None
-    uuids: tuple[str, ...]
+    uuids: tuple[str, ...] = ()
     """The GPUs' own, in the snapshot's order: the first becomes `GPU-0001`."""
+    folders: bool = True
+    """Whether unknown folders below private places lose their names too."""
     aliases: dict[str, str] = {}
+    named: dict[str, str] = {}
+    """Unknown folders -> what stands for them."""
 
     @classmethod
     def of(cls, plain: Mapping[str, Any], private: Private) -> Scrubber:
         """The scrubber for one snapshot: its GPUs are counted, its home folders name the people."""
-        texts = tuple(_texts(plain))
-        found = (m[1] for text in texts for pattern in _HOMES for m in pattern.finditer(text))
+        uuids = tuple(str(gpu["uuid"]) for gpu in plain.get("gpus") or () if gpu.get("uuid"))
+        return cls.for_texts(_texts(plain), private, uuids=uuids)
+
+    @classmethod
+    def for_texts(
+        cls,
+        texts: Iterable[str],
+        private: Private,
+        *,
+        uuids: tuple[str, ...] = (),
+        folders: bool = True,
+    ) -> Scrubber:
+        """The scrubber for texts that belong together: the people whom they show are known."""
+        found = (name for text in texts for piece in pieces(text) for name in people_in(piece))
         homes = tuple(sorted(private.homes, key=len, reverse=True))
         last = (re.split(r"[\\/]", home)[-1] for home in homes)
-        uuids = tuple(str(gpu["uuid"]) for gpu in plain.get("gpus") or () if gpu.get("uuid"))
         pattern = names_pattern((*private.names, *found, *last), vocabulary())
-        return cls(homes=homes, pattern=pattern, uuids=uuids)
+        return cls(homes=homes, pattern=pattern, uuids=uuids, folders=folders)
 
     def text(self, text: str) -> str:
+        """The text without its private parts; a hostile one costs time in proportion."""
+        return "".join(map(self._piece, pieces(hide_keys(text))))
+
+    def _piece(self, text: str) -> str:
         for home in self.homes:
             text = re.sub(re.escape(home) + r"(?![\w-])", "~", text)
-        for pattern in _HOMES:
-            text = pattern.sub("~", text)
-        text = _GPU.sub(self._alias, text)
-        for pattern, instead in _RULES:
-            text = pattern.sub(instead, text)
-        text = _ADDRESS.sub(_public, text)
-        text = _SHARE.sub(r"\\\\<host>", _IPV4.sub("<address>", text))
+        text = _GPU.sub(self._alias, hide_urls(hide_homes(text)))
+        text = hide_people(hide_addresses(hide_secrets(text)))
+        text = re.sub(rf"\b{_UUID}\b", "<uuid>", text)
+        if self.folders:
+            text = hide_folders(text, self._folder)
+        text = hide_hosts(text)
         return self.pattern.sub("<private>", text) if self.pattern else text
+
+    def _folder(self, name: str) -> str:
+        return self.named.setdefault(name, f"dir-{len(self.named) + 1}")
 
     def _alias(self, match: re.Match[str]) -> str:
         kind, number = match[1], match[2]
@@ -229,27 +189,41 @@ class Scrubber(Value):
         return self.aliases.setdefault(whole, f"{kind}-{len(self.aliases) + 1:04d}")
 
 
-@cache
-def vocabulary() -> frozenset[str]:
-    """Words that a record is made of: a host called `h100` or `triton` tells nothing."""
-    models = " ".join(row.name for row in load_catalog().gpus)
-    own = frozenset(part.name for part in fields(Snapshot))
-    return COMMON_NAMES | own | WATCHED | CONDA_WATCHED | frozenset(models.lower().split())
+LONGEST = 4000
+"""No pattern sees more characters than this at once."""
+MOST = 1 << 16
+"""What a record needs of one text."""
 
 
-def names_pattern(
-    names: Iterable[str], known: frozenset[str] = COMMON_NAMES
-) -> re.Pattern[str] | None:
-    """A pattern that finds the names as whole words, the longest first; None without any.
+def pieces(text: str) -> Iterable[str]:
+    """A text in pieces of lines, or of words where a line is long; of one endless word nothing.
 
-    >>> names_pattern(["root", "al", "alice"]).sub("<private>", "alice alices root")
-    '<private> alices root'
+    >>> [len(piece) for piece in pieces("a " * 3000)]
+    [4000, 2000]
     """
-    telling = {n for n in names if len(n) > 2 and n.lower() not in known and not n.isdigit()}
-    if not telling:
-        return None
-    words = "|".join(re.escape(name) for name in sorted(telling, key=len, reverse=True))
-    return re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.I)
+    if len(text) > MOST:
+        text = text[:MOST] + " <cut>"
+    while len(text) > LONGEST:
+        cut = max(text.rfind("\n", 0, LONGEST), 0) or text.rfind(" ", 0, LONGEST)
+        if cut <= 0:
+            ends = re.search(r"\s", text)
+            yield "<long>"
+            text = text[ends.start() :] if ends else ""
+            continue
+        yield text[: cut + 1]
+        text = text[cut + 1 :]
+    yield text
+
+
+def redact_document(plain: Any, private: Private | None = None) -> Any:
+    """A plain document (a receipt's) as it may be shared; folders keep their names.
+
+    >>> redact_document({"url": "https://me:sesame@mirror.example/whl/cu124", "sha256": "ab" * 32})
+    {'url': 'https://<host>/whl/cu124', 'sha256': 'abababababababababababababababababababababababababababababababab'}
+    """
+    person = private_here() if private is None else private
+    scrub = Scrubber.for_texts(_texts(plain), person, folders=False)
+    return _walk(plain, scrub.text)
 
 
 def _texts(value: Any) -> Iterable[str]:
@@ -262,9 +236,3 @@ def _texts(value: Any) -> Iterable[str]:
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _texts(inner)
-
-
-def _public(match: re.Match[str]) -> str:
-    host = match[1].lower()
-    known = any(host == public or host.endswith("." + public) for public in PUBLIC_HOSTS)
-    return match[1] if known else "<host>"

@@ -1,0 +1,212 @@
+"""Servers and addresses: what a text says of somebody's network.
+
+What everybody uses stays (`download.pytorch.org`, `127.0.0.1`); of other addresses the way behind
+the server stays as far as it is made of known words (`/whl/cu124`, a wheel's name).
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+
+PUBLIC_HOSTS = ("pytorch.org", "nvidia.com", "anaconda.org", "conda.anaconda.org", "localhost")
+"""Servers that may stay in an address."""
+HOST, ADDRESS = "<host>", "<address>"
+
+HOST_VARIABLES = frozenset(
+    "NO_PROXY no_proxy PIP_TRUSTED_HOST MASTER_ADDR KUBERNETES_SERVICE_HOST HTTP_PROXY HTTPS_PROXY "  # noqa: SIM905
+    "http_proxy https_proxy ALL_PROXY all_proxy UV_INSECURE_HOST".split()
+)
+"""Variables whose whole value names servers."""
+
+# --- URLs -----------------------------------------------------------------------------------------
+
+_URL = re.compile(
+    r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^/\s@\"'<>]*@)*"
+    r"(?P<host>\[[0-9a-fA-F:.%]+\]|<[\w-]+>|[^\s/:?#\"'`<>(){}|\\,;\[\]]*)(?P<port>:\d{1,5})?"
+    r"(?P<path>(?:/(?:<[\w-]+>|[^\s?#\"'`<>(){}|\\,;])*)?)(?P<query>\?[^\s\"'`<>(){}|\\#]*)?(?P<mark>#[^\s\"'`<>(){}|\\]*)?"
+)  # fmt: skip
+_KNOWN_SEGMENT = re.compile(
+    r"(?:simple|whl|pypi|packages?|repository|artifactory|api|index|nightly|test|stable|v\d|conda|channels?"
+    r"|conda-forge|main|defaults|linux-(?:64|aarch64)|win-64|noarch|cu\d{2,3}|cpu|xpu|rocm[\d.]+|wheels?|python|proxy|download"
+    r"|torch\w*|triton|numpy|nvidia[\w-]*|[\w.+%-]+\.(?:whl|tar\.gz|conda|tar\.bz2|html?|json|metadata)|<[\w-]+>|)",
+    re.I,
+)  # fmt: skip
+
+
+def hide_urls(text: str) -> str:
+    """Text whose URLs name no private server, nobody's password, no private way.
+
+    >>> hide_urls("GET https://me:p@ss@pypi.lab.example:8443/team-x/simple/torch/?sig=abc done")
+    'GET https://<host>/<path>/simple/torch/?<query> done'
+    """
+    return _URL.sub(_hidden, text) if "://" in text else text
+
+
+def _hidden(match: re.Match[str]) -> str:
+    scheme, host, path = match["scheme"], match["host"], match["path"] or ""
+    if scheme.lower() == "file://" and host in ("", "~"):
+        return f"{scheme}{host}{path}"  # a path: the rules of folders read it
+    if is_public(host):
+        kept = host + (match["port"] or "")
+    else:
+        kept, path = HOST, "/".join(map(_segment, path.split("/")))
+    query = "?<query>" if match["query"] and len(match["query"]) > 1 else match["query"] or ""
+    mark = match["mark"] or ""
+    if mark and not re.fullmatch(r"#(?:sha256=)?[\w.-]{0,64}", mark):
+        mark = "#<mark>"
+    return f"{scheme}{kept}{path}{query}{mark}"
+
+
+def _segment(segment: str) -> str:
+    return segment if _KNOWN_SEGMENT.fullmatch(segment) else "<path>"
+
+
+def is_public(host: str) -> bool:
+    """Whether a server's name tells nothing of anybody."""
+    low = host.lower().rstrip(".").strip("[]")
+    if low in ("127.0.0.1", "::1", "0.0.0.0", "") or low.startswith("<"):
+        return True
+    return any(low == public or low.endswith("." + public) for public in PUBLIC_HOSTS)
+
+
+# --- addresses --------------------------------------------------------------------------------------
+
+_QUAD = re.compile(
+    r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
+)
+_VERSION_BEFORE = re.compile(
+    r"(?i)(?:[=~<>!]=\s*v?|[\w-]*(?:cu\d\d|cudnn|cublas\w*|curand|cufft|cusparse\w*|cusolver|nccl|cupti|nvrtc|npp|nvjpeg|driver|version|ver|build"
+    r"|windows|windows nt|release|microsoft|toolkit|cuda|tensorrt|torch|python|nvidia[\w-]*)[ :=v-]{1,3})$"
+)  # fmt: skip
+_SIX = re.compile(
+    r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?:%\w+)?(?![\w:])(?:/\d{1,3})?"
+)  # fmt: skip
+_MAC = re.compile(
+    r"(?<![\w:-])(?:(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
+    r"|(?:[0-9a-fA-F]{2}[:-]){7,19}[0-9a-fA-F]{2})(?![\w:-])"
+)  # fmt: skip
+"""Of Ethernet and of InfiniBand (GUID, hardware address)."""
+
+
+def hide_addresses(text: str) -> str:
+    """Text without addresses of a network.
+
+    >>> hide_addresses("10.1.2.3:29500 fe80::1%eth0 0c:42:a1:00:11:22 0000:65:00.0 cublas 12.4.5.8")
+    '<address> <address> <mac> 0000:65:00.0 cublas 12.4.5.8'
+    """
+    text = _MAC.sub("<mac>", text)
+    text = _SIX.sub(_six, text) if text.count(":") > 1 else text
+    return _QUAD.sub(lambda match: _four(match, text), text)
+
+
+def _six(match: re.Match[str]) -> str:
+    written = match[0].partition("/")[0].partition("%")[0]
+    try:
+        known = IPv6Address(written)
+    except (AddressValueError, ValueError):
+        return match[0]
+    groups = [part for part in written.split(":") if part]
+    if (
+        known.is_loopback
+        or known.is_unspecified
+        or (len(groups) < 2 and not written.endswith("::1"))
+    ):
+        return match[0]
+    return ADDRESS
+
+
+def _four(match: re.Match[str], text: str) -> str:
+    """An address, unless it is no address, this machine, or stands where a version stands."""
+    bare = match[0].removesuffix(match["more"]) if match["more"] else match[0]
+    try:
+        known = IPv4Address(bare)
+    except AddressValueError:
+        return match[0]
+    if known.is_loopback or known.is_unspecified:
+        return match[0]
+    if not match["more"] and _VERSION_BEFORE.search(
+        text[max(match.start() - 40, 0) : match.start()]
+    ):
+        return match[0]
+    if not match["more"] and bare.split(".")[0] in _LIBRARY_MAJORS and not known.is_private:
+        return match[0]
+    return ADDRESS
+
+
+_LIBRARY_MAJORS = ("0", "1", "2", "3", "4", "5", "6", "7", "9", "11", "12", "13")
+"""Libraries of CUDA have versions of four numbers that begin so; an address rarely does."""
+
+# --- names of servers ---------------------------------------------------------------------------------
+
+_ENDINGS = (
+    "com|net|org|edu|gov|mil|int|eu|uk|de|fr|nl|ch|es|se|fi|dk|pl|cz|ru|cn|jp|kr|au|nz|ca|br|be|ie|il|tw|hk|za|tr|gr|pt|ua|ro|hu|sg|mx|ar|cl"
+    "|lan|internal|intranet|corp|localdomain|cluster|svc|example|invalid|private|priv|onion|info|biz"
+)  # fmt: skip
+_UNSURE = "io|ai|dev|app|cloud|in|it|at|no|us|to|home|local|test|tech|site|xyz|me|co|cc|sh|hpc|compute|lab|labs|univ|uni"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_NAME = re.compile(
+    rf"(?<![\w./\\@%$~-])\.?(?:(?:{_LABEL}\.){{1,8}}(?:{_ENDINGS})|(?:{_LABEL}\.){{2,8}}(?:{_UNSURE})|(?:[a-z]*\d+|[a-z0-9]+-[a-z0-9-]+)\.(?:{_UNSURE}))"
+    r"\.?(?::\d{1,5})?(?![\w-]|\.\w|\()"
+)  # fmt: skip
+_WITH_PORT = re.compile(
+    r"(?<![\w./\\:@\[<-])(?!localhost|cuda|device|line|sm_|compute_|port|gpu|rank|step|epoch|pid|\w+\.(?:py|c|cc|cpp|cu|cuh|h|hpp|so|rs|go|js|sh|ya?ml|json|toml|txt|md|log|pyx|f90)\b)"
+    r"(?:[A-Za-z][\w-]{0,40}\d[\w-]{0,22}|[A-Za-z]\w{0,30}-[\w-]{1,40}|(?:[A-Za-z][\w-]{0,62}\.){1,8}[\w-]{1,62})(?=:\d{4,5}(?![\d:.]))", re.I
+)  # fmt: skip
+_SAID = re.compile(
+    r"(?i)\b(host(?:name)?|server|node(?:name)?|machine|computer(?: ?name)?|domain|workstation|headnode|nodelist|master_addr)"
+    r"(?:(\s*[=:]\s*[\"'\[]?)(?!<|localhost|none|null|true|false|\d+\b|not\b|no\b|yes\b|the\b|unknown)|(\s+(?:(?:is|named|called)\s+)?[\"'\[]?)(?!<|cuda|libcuda|gpu)(?=[a-z][\w.-]*[\d-]))([\w.-]+)(?![(])"
+)
+_REACHED = re.compile(
+    r"(?i)\b(ssh|scp|rsync|ping|telnet|sftp|mosh|connect(?:ed|ing)? to|reach|resolve(?: host)?|resolving|lookup)"
+    r"(\s+(?:host\s+)?[\"'\[(]?)(?!<|-|the\b|a\b|to\b|this\b|any\b|host\b|server\b|localhost|http|gpu|cuda|nvidia)((?=[\w.-]*[\d.-])[A-Za-z][\w.-]*\w)(?!\s*\()"
+)
+_LOG_HOST = re.compile(
+    r"(?:^|(?<=[\s\"'(>|]))((?:\w{3} +\d+ [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.+-]+Z?) )[\w.-]+ (?=[\w.-]+(?:\[\d+\])?: )",
+    re.M,
+)
+_SHARE = re.compile(r"(?<![\w\\:])(\\\\|//)(?!wsl[.$])(?!<)([\w.-]+)(?=[\\/]\w)")
+_SLURM = re.compile(
+    r"\b(SLURMD?_\w*(?:USER|ACCOUNT|NODELIST|NODENAME|HOST|JOB_NAME|DIR|ADDR|ADDRESS|PARTITION|CLUSTER_NAME|COMMENT|IPADDR|QOS|RESERVATION|UID|GID)\w*)"
+    r"(\s*[=:]\s*)(?!<)[^\s;\"']+"
+)  # fmt: skip
+
+
+def hide_hosts(text: str) -> str:
+    """Text without names of servers that are not everybody's.
+
+    >>> hide_hosts("[c10d] gpu-07.hpc.uni.example:29500 failed, node042:29500 too; see torch.cuda.is_available")
+    '[c10d] <host> failed, <host>:29500 too; see torch.cuda.is_available'
+    """
+    text = _SLURM.sub(r"\1\2<private>", text)
+    text = _LOG_HOST.sub(rf"\1{HOST} ", text)
+    text = _SHARE.sub(rf"\1{HOST}", text)
+    text = _NAME.sub(_named, text)
+    text = _WITH_PORT.sub(HOST, text)
+    text = _SAID.sub(lambda said: f"{said[1]}{said[2] or said[3]}{HOST}", text)
+    return _REACHED.sub(rf"\1\2{HOST}", text)
+
+
+def _named(match: re.Match[str]) -> str:
+    return match[0] if is_public(match[0].lstrip(".").partition(":")[0]) else HOST
+
+
+def servers(value: str) -> str:
+    """The value of a variable that lists servers: what is everybody's stays.
+
+    >>> servers("localhost,127.0.0.1,.corp.example,10.0.0.0/8,git.corp")
+    'localhost,127.0.0.1,<host>,<address>,<host>'
+    """
+    return ",".join(_server(one) for one in re.split(r"\s*,\s*", hide_addresses(hide_urls(value))))
+
+
+def _server(one: str) -> str:
+    name = re.sub(r":\d+$", "", one.rpartition("@")[2])
+    kept = (
+        not name
+        or "://" in one
+        or one.startswith("<")
+        or name in ("*", "127.0.0.0/8")
+        or is_public(name)
+    )
+    return one if kept else HOST

@@ -1,0 +1,164 @@
+"""Folders: a home becomes `~`, and of the ways below a private place only known words stay.
+
+`/home/N`, `/Users/N`, `C:\\Users\\N`, `/data/users/N`, `/scratch/N`, `/afs/.../N`, `~N`: sites lay out
+homes as they like, so this is an allow-list. Below a system's own folders (`/usr`, `C:\\Windows`)
+everything stays; elsewhere a folder with an unknown name is `dir-1`, the same one everywhere: a word that every shell
+takes as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+SOMEONE = "someone"
+_NAME = r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+"
+_SPACED = (
+    r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+(?: [^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+){1,2}(?=[\\/])"
+)
+_WHO = rf"(?P<who>(?!<){_SPACED}|(?!<){_NAME})"
+_INITIAL = r"(?:(?P<first>[a-z0-9])[\\/](?:(?P=first)[a-z0-9][\\/])?(?=(?P=first)))?"
+"""Sites with many people: `/home/a/alice`, `/afs/cell/user/a/al/alice`."""
+_SEP = r"[\\/]{1,4}"
+
+HOMES = (
+    re.compile(rf"(?:[A-Za-z]:|(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{1,12}}?|){_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}", re.I),
+    re.compile(rf"(?:[A-Za-z]:|(?<![\w.~-]))(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?{_SEP}homes?\d{{0,3}}{_SEP}{_INITIAL}{_WHO}"),
+    re.compile(rf"(?:[A-Za-z]:|(?<![\w.~-]))(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+){_SEP}{_INITIAL}{_WHO}"),
+    re.compile(r"(?<![\w./~-])/(?P<who>root)(?![\w-])"),
+    re.compile(r"(?<![\w./\\~-])~(?P<who>[A-Za-z_][\w.-]*)(?=[\\/\s:;,)\"']|$)"),
+)  # fmt: skip
+"""Home folders of anybody; the name is the group `who`."""
+
+_OF_PEOPLE = re.compile(
+    rf"(?P<way>(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{0,12}}?/(?:\w*scratch[\w-]*|nobackup|work\d*|projects?|groups?|gpfs[\w-]*|lustre[\w-]*|beegfs|ceph\w*|nfs[\w-]*|fsx"
+    rf"|netapp|media|run/media|Volumes|mnt|data\d*|storage|vast|weka|efs|shared|team|teams|research|spool/cron|(?:spool|var)/mail)/{_INITIAL})(?!<|home|users?/){_WHO}"
+)  # fmt: skip
+"""Where sites keep what belongs to people beside their homes; the name is the group `who`."""
+
+# --- ways -----------------------------------------------------------------------------------------
+
+SYSTEM_ROOTS = frozenset(
+    "usr opt lib lib64 lib32 bin sbin etc proc sys dev var run boot snap nix gnu System Library "  # noqa: SIM905
+    "Applications private app workspace workspaces content kaggle root databricks conda "
+    "miniconda3 usr-local windows winnt programdata".split()
+)
+WINDOWS_ROOTS = re.compile(r"(?i)[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|programdata|python\d*|tools|(?:mini|ana)conda\d?)(?:[\\/]|$)")  # fmt: skip
+
+KNOWN = frozenset(
+    "someone project projects src source code dev work repo repos git workspace env envs venv venvs .venv "  # noqa: SIM905
+    ".env .virtualenvs virtualenvs miniconda miniconda3 anaconda anaconda3 miniforge3 mambaforge "
+    "micromamba mamba conda .conda .mamba .pixi pixi default pkgs .cache cache caches .local local "
+    ".pyenv pyenv versions shims .config config share state lib lib64 libs bin sbin include etc "
+    "scripts site-packages dist-packages pip uv tools tool python cpython http http-v2 wheels wheel "
+    "archive-v0 builds-v0 simple-v15 wheels-v5 huggingface hub torch_extensions triton inductor "
+    "torchinductor nvidia cuda cudnn cublas nccl nvjitlink cusparse cusolver cusparselt cufft "
+    "curand cuda_runtime cuda_nvrtc nvrtc cupti nvtx compat stubs extras targets x86_64-linux "
+    "sbsa-linux x86_64-linux-gnu aarch64-linux-gnu compute utils ops csrc core internal _internal "
+    "distributed data models model datasets dataset checkpoints logs log output outputs runs test "
+    "tests examples docs build dist tmp temp home users user user.venv appdata roaming programs "
+    "microsoft windowsapps windows desktop documents downloads onedrive jovyan ubuntu runner app "
+    "application scratch mnt storage shared media volumes nfs lustre gpfs ssd hdd nvme disk "
+    "jupyter notebooks kernels ipykernel spark library frameworks python.framework current "
+    "resources contents lib-dynload whl simple encodings importlib multiprocessing asyncio ".split()
+)
+"""Names of folders that say nothing of a person or a project."""
+_SHAPED = re.compile(
+    r"(?i)(?:python|py|cp|pypy|cpython|cuda|cudnn|torch|driver|nvidia|v|r|rocm|gcc|g)?-?\d[\d.x_-]*t?(?:-(?:linux|macos|windows)[\w.-]*)?"
+    r"|(?:cu|sm_|rocm|dir-)\d+|~|\.{1,2}|<[\w-]+>|\*|[0-9a-f]{1,3}"
+    r"|[\w.+-]+\.(?:so(?:\.[\d.]+)?|py[cdiox]?|dll|dylib|exe|whl|egg|egg-link|dist-info|egg-info|pth|json|toml|ya?ml|txt|cfg|ini|log|cu|cuh|c|cc|cpp|h|hpp|hip|sh|bat|ps1|lock|md|tar\.gz|zip|conda|a|lib|bin|safetensors|pt|ckpt|ipynb|html|metadata)"
+)  # fmt: skip
+
+_PART = r"(?:<[\w-]+>|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+)"
+_SLASHED = re.compile(
+    rf"(?<![\w.:>/~}}\\-])(?:~|[A-Za-z]:(?=/))?(?:/+{_PART})+/?|(?<![\w.:>/~}}\\-])~(?:/+{_PART})+"
+)
+_WORDED = r"(?:<[\w-]+>|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+(?: [^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+){0,3}(?=\\)|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+)"
+_BACKED = re.compile(rf"(?<![\w>/\\])(?:~|[A-Za-z]:)(?:\\{{1,2}}{_WORDED})+\\?|(?<![\w>:\\])\\\\(?:<[\w-]+>|[\w.$-]+)(?:\\{_WORDED})+")  # fmt: skip
+
+Alias = Callable[[str], str]
+"""The name of a folder -> what stands for it."""
+
+
+def people_in(text: str) -> Iterator[str]:
+    """The names of people that the home folders of a text show."""
+    for pattern in HOMES:
+        yield from (match["who"] for match in pattern.finditer(text))
+        text = pattern.sub("~", text)  # `/home/user/project`: the folder `user` is no second home
+    yield from (m["who"] for m in _OF_PEOPLE.finditer(text) if not is_known(m["who"]))
+
+
+def hide_homes(text: str) -> str:
+    """Text whose home folders are `~`, and whose people's folders have no name.
+
+    >>> hide_homes("/data/users/alice/x C:\\\\Users\\\\Jane Doe\\\\x /scratch/alice/y /mnt/data/x")
+    '~/x ~\\\\x /scratch/someone/y /mnt/data/x'
+    """
+    for pattern in HOMES:
+        text = pattern.sub("~", text)
+    return _OF_PEOPLE.sub(_of_somebody, text)
+
+
+def _of_somebody(match: re.Match[str]) -> str:
+    return match[0] if is_known(match["who"]) else f"{match['way']}{SOMEONE}"
+
+
+def is_known(name: str) -> bool:
+    """Whether a folder's name says nothing of a person or a project.
+
+    >>> is_known("site-packages"), is_known("python3.11"), is_known("acme-fraud")
+    (True, True, False)
+    """
+    from gpusetup.redaction.words import vocabulary
+
+    low = name.lower()
+    return low in KNOWN or low in vocabulary() or _SHAPED.fullmatch(name) is not None
+
+
+def hide_folders(text: str, alias: Alias) -> str:
+    """Text in whose private ways every unknown folder has an alias.
+
+    >>> hide_folders("~/acme/.venv/bin/python /usr/lib/acme /data/acme/torch", lambda name: "dir-1")
+    '~/dir-1/.venv/bin/python /usr/lib/acme /data/dir-1/torch'
+    """
+    text = _SLASHED.sub(lambda match: _slashed(match[0], alias), text)
+    return _BACKED.sub(lambda match: _backed(match[0], alias), text)
+
+
+def _slashed(way: str, alias: Alias) -> str:
+    parts = way.split("/")
+    if parts[0] == "" and (len(parts) < 3 or _is_system(parts)):
+        return way
+    if re.match(r"[A-Za-z]:", parts[0]) and WINDOWS_ROOTS.match(way):
+        return way
+    return "/".join(_parts(parts, alias))
+
+
+def _is_system(parts: list[str]) -> bool:
+    first = next((part for part in parts if part), "")
+    return first in SYSTEM_ROOTS or first.lower() in SYSTEM_ROOTS
+
+
+def _backed(way: str, alias: Alias) -> str:
+    if WINDOWS_ROOTS.match(way):
+        return way
+    parts = re.split(r"(\\+)", way)
+    return "".join(_parts(parts, alias))
+
+
+PACKAGES = ("site-packages", "dist-packages")
+"""Below these stand packages that everybody may have."""
+
+
+def _parts(parts: list[str], alias: Alias) -> Iterator[str]:
+    inside = False
+    for part in parts:
+        plain = inside or part.startswith("\\")
+        yield part if plain else _part(part, alias)
+        inside = inside or part.lower() in PACKAGES
+
+
+def _part(part: str, alias: Alias) -> str:
+    if not part or re.fullmatch(r"[A-Za-z]:", part) or is_known(part):
+        return part
+    return alias(part)

@@ -1,0 +1,158 @@
+"""What is a secret by its shape or by the word before it, whoever's it is.
+
+Rows of patterns: tokens as their issuers print them (looked up in the issuers' documentation and in
+secret scanners' public rules, as of 2026-11), values behind a telling word, and last, any long word
+that looks drawn by lot. The tails are open on purpose: a token of another length is a token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+Rule = tuple[re.Pattern[str], str]
+
+SECRET = "<secret>"
+
+ISSUERS = (
+    ("GitHub", r"gh[opsur]_[\w]{8,}|github_pat_\w{8,}"),
+    ("GitLab", r"(?:gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas|ffct)-|GR1348941)[\w.-]{8,}"),
+    ("Hugging Face", r"(?:hf|api_org)_[A-Za-z0-9]{8,}"),
+    ("OpenAI, Anthropic, OpenRouter, DeepSeek", r"sk-[\w-]{8,}"),
+    ("Stripe, Clerk, Paystack", r"(?:sk|rk|pk|whsec)_(?:(?:live|test|prod)_)?[A-Za-z0-9+/=]{10,}"),
+    ("SendGrid", r"SG\.[\w-]{6,}\.[\w-]{6,}"),
+    ("Slack", r"xox[a-z](?:\.xox[a-z])?-[\w-]{8,}|xapp-[\w-]{8,}"),
+    ("Docker Hub", r"dckr_(?:pat|oat)_[\w-]{8,}"),
+    ("npm", r"npm_[A-Za-z0-9]{8,}"),
+    ("PyPI", r"pypi-[\w-]{12,}"),
+    ("AWS", r"(?:A3T[A-Z0-9]|ABIA|ACCA|AGPA|AIDA|AIPA|AKIA|ANPA|ANVA|AROA|ASCA|ASIA)[A-Z0-9]{8,}"),
+    ("Google", r"AIza[\w-]{8,}|ya29\.[\w.-]{8,}|GOCSPX-[\w-]{8,}|1//0[\w-]{20,}"),
+    ("Azure", r"[\w~.-]{3}\d?8?Q~[\w~.-]{20,}"),
+    ("DigitalOcean", r"do[opr]_v1_\w{8,}"),
+    ("Databricks", r"dapi[0-9a-f]{8,}(?:-\d)?"),
+    ("HashiCorp", r"hv[sbr]\.[\w-]{8,}|\w{14}\.atlasv1\.[\w=-]{8,}"),
+    ("Weights & Biases", r"wandb_v\d_[\w-]{8,}"),
+    ("Replicate, Groq, xAI, Perplexity", r"r8_\w{8,}|gsk_\w{8,}|xai-\w{8,}|pplx-\w{8,}"),
+    ("Shopify, Square", r"shp(?:at|ca|pa|ss)_\w{8,}|sq0[a-z]{3}-[\w-]{8,}"),
+    ("Grafana, New Relic, Datadog", r"gl(?:c|sa)_\w{8,}|NR(?:AK|JS|II)-\w{8,}"),
+    ("Telegram, Discord", r"\d{8,10}:[\w-]{30,}|[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{25,}"),
+    ("Tailscale, Fly, Vercel", r"tskey-[\w-]{8,}|fo1_\w{8,}|FlyV1 \S{8,}|vc[pkira]_\w{8,}"),
+    ("Linear, Notion, Figma", r"lin_(?:api|oauth)_\w{8,}|ntn_\w{8,}|fig[dou]r?_[\w-]{8,}"),
+    ("Cloudflare, Artifactory", r"AKC[A-Za-z0-9]{20,}|cmVmd[A-Za-z0-9]{20,}"),
+    ("Twilio, Mailgun, Mailchimp", r"(?:AC|SK)[0-9a-f]{32}|key-[0-9a-f]{32}|[0-9a-f]{32}-us\d{1,2}"),
+    ("Age, Ansible, Pulumi, Sentry", r"AGE-SECRET-KEY-\w{8,}|pul-\w{8,}|sntr[yu]s?_[\w+/=-]{8,}"),
+    ("NVIDIA NGC", r"nvapi-[\w-]{8,}"),
+    ("JSON Web Token", r"eyJ[\w-]{6,}(?:\.[\w=-]*){0,4}"),
+    ("password hashes", r"\$(?:1|2[aby]|5|6|y|argon2id?)\$[\w./$,=+-]{8,}"),
+    ("SSH fingerprints", r"SHA256:[\w+/=]{20,}|(?:MD5:)?(?:[0-9a-f]{2}:){15}[0-9a-f]{2}"),
+)  # fmt: skip
+"""Who issues a token -> its shape."""
+
+_STRONG = (
+    r"(?:password|passwd|passphrase|passcode|pwd|secrets?|token|credentials?|api[_-]?key|access[_-]?key(?:[_-]?id)?"
+    r"|account[_-]?key|private[_-]?key|encryption[_-]?key|secret[_-]?key|signing[_-]?key|license[_-]?key"
+    r"|shared[_-]?access[_-]?(?:key|signature)|session[_-]?id|serial(?:[ _-]?(?:number|no))?)"
+)
+"""Words that say it in the middle of a name too: `PGPASSWORD`, `_authToken`."""
+_WEAK = r"(?:pass|pw|pin|auth|authorization|cookie|signature|sig|sessid|webhook|dsn)"
+_WORDS = rf"(?:{_STRONG}|{_WEAK})"
+_QUOTED = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
+_VALUE = rf"(?:{_QUOTED}|[^\s\"',;&<>]+)"
+_KEY = rf"(?:(?<![\w.-])[\w.-]{{0,60}}?{_STRONG}|(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{1,30}}[_.-]){{0,4}}{_WEAK})"
+_LOGS_IN = re.compile(
+    r"\b(?:curl|wget|docker|podman|skopeo|buildah|mysql|smbclient|http|svn)\b[^\n]*"
+)
+_LOGIN = re.compile(r"(?<=\s)(-(?:u|U|p|-user|-password)(?:=|\s+|(?=\w)))(?![-<])\S+")
+
+RULES: tuple[Rule, ...] = (
+    (
+        re.compile(r"\b(?:ssh-\w+|ecdsa-[\w-]+|sk-(?:ssh|ecdsa)[\w@.-]+)\s+AAAA[\w+/=]+[^\n\"']*"),
+        SECRET,
+    ),
+    (re.compile(r"(?i)\b(authorization|cookie|set-cookie)(\s*:\s*)(?![\s<])[^\r\n\"']+"), rf"\1\2{SECRET}"),
+    (re.compile(r"(?i)\b(bearer|basic|negotiate|digest)\s+(?=[\w.~+/=-]*[\d=/+._-])[\w.~+/=-]{8,}"), rf"\1 {SECRET}"),
+    (re.compile(rf"(?i)(?<![\w-])(--?(?:[a-z]{{1,30}}[-_]){{0,4}}{_WORDS})(\s+)(?![-<|&]){_VALUE}"), rf"\1\2{SECRET}"),
+    (re.compile(rf"(?i)(\bmachine\s+)\S+(\s+login\s+)\S+((?:\s+account\s+\S+)?\s+password\s+){_VALUE}"), rf"\1<host>\2<private>\3{SECRET}"),
+    (re.compile(rf"(?i)({_KEY}[\"']?\s*(?:=>|[=:])\s*)(?!<|[\"']<secret>){_VALUE}"), rf"\1{SECRET}"),
+    (re.compile(rf"(?i)(\b(?:password|passphrase|passwd|api key|secret key|access token)\s+(?:is|was|=)\s+)(?!<){_VALUE}"), rf"\1{SECRET}"),
+    (re.compile(r"(?<![A-Za-z0-9_-])(?:" + "|".join(shape for _, shape in ISSUERS) + ")"), SECRET),
+    (re.compile(r"\b[0-9a-fA-F]{20,}\b"), "<hex>"),
+)  # fmt: skip
+"""In this order: a pattern -> what stands there instead."""
+
+_WORD = re.compile(r"[A-Za-z0-9+/=_.~-]{16,}")
+_PIECE = re.compile(r"[A-Za-z0-9]{16,}")
+_MANGLED = re.compile(r"_*Z[A-Z]")
+_BUILD = re.compile(r"(?:(?:cuda|cpu|gpu|mkl|generic|np|cu)\d*)*py\d+\w*")
+CHANGES = 6
+"""So often does the class of a letter change in a word that was drawn by lot, at the least."""
+
+
+def without_lots(text: str) -> str:
+    """Text in which long words that look drawn by lot are replaced.
+
+    >>> without_lots("key q7Rt2mXa9LpZ4kVe8s of torch-2.5.1-cp311-manylinux_2_28_x86_64")
+    'key <secret> of torch-2.5.1-cp311-manylinux_2_28_x86_64'
+    >>> without_lots("undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb")
+    'undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb'
+    """
+    return _WORD.sub(_replaced, text)
+
+
+def _replaced(match: re.Match[str]) -> str:
+    word = match[0]
+    if _MANGLED.match(word) or not any(is_drawn(piece) for piece in _pieces(word)):
+        return word
+    if "/" in word:  # base64 and a path look alike: the pieces of a path are judged one by one
+        return "/".join(_one(part) for part in word.split("/"))
+    return _one(word)
+
+
+def _one(word: str) -> str:
+    return SECRET if any(is_drawn(piece) for piece in _pieces(word)) else word
+
+
+def _pieces(word: str) -> Iterator[str]:
+    return (match[0] for match in _PIECE.finditer(word))
+
+
+def is_drawn(piece: str) -> bool:
+    """Whether letters and digits alternate as in no word.
+
+    >>> is_drawn("q7Rt2mXa9LpZ4kVe8s"), is_drawn("NvidiaGeForceRtx4090"), is_drawn("cuda124py311h5aa0d8f")
+    (True, False, False)
+    """
+    if _BUILD.fullmatch(piece):
+        return False
+    kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in piece]
+    changes = [pair for pair in pairwise(kinds) if pair[0] != pair[1]]
+    return len(changes) >= CHANGES and sum("d" in pair for pair in changes) >= 3
+
+
+_BLOCK = re.compile(r"-----BEGIN [A-Z0-9 ]{1,60}-----.*?(?:-----END [A-Z0-9 ]{1,60}-----|\Z)", re.S)
+
+
+def hide_keys(text: str) -> str:
+    """Text without keys and certificates that stand on several lines."""
+    return _BLOCK.sub(SECRET, text) if "-----BEGIN " in text else text
+
+
+_LOGIN_OF_URL = re.compile(r"(?<=://)[^/\s\"'<>]{0,300}@")
+
+
+def hide_logins(text: str) -> str:
+    """Text whose URLs carry no user and no password.
+
+    >>> hide_logins("`--index-root ftp://me:p@ss@mirror.example/whl` is no http or https URL")
+    '`--index-root ftp://mirror.example/whl` is no http or https URL'
+    """
+    return _LOGIN_OF_URL.sub("", text)
+
+
+def hide_secrets(text: str) -> str:
+    """Text without what is a secret by its shape or by the word before it."""
+    text = _LOGS_IN.sub(lambda line: _LOGIN.sub(rf"\1{SECRET}", line[0]), text)
+    for pattern, instead in RULES:
+        text = pattern.sub(instead, text)
+    return without_lots(text)

@@ -1,0 +1,44 @@
+"""Words that a record is made of: they say nothing about a person."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+from gpusetup.catalog_file import load_catalog
+from gpusetup.model import Snapshot
+from gpusetup.probe.packages import CONDA_WATCHED, WATCHED
+from gpusetup.value import fields
+
+COMMON_NAMES = frozenset(
+    "root user users admin administrator ubuntu debian fedora centos rocky "  # noqa: SIM905
+    "nvidia jetson jovyan torch pytorch python cuda conda docker container host hostname "
+    "localhost localdomain linux windows macos darwin gpu cpu system runner workspace home test "
+    "app dev local default public none self venv nobody model data tmp var opt usr lib bin live "
+    "report driver kernel module pip uv mamba pixi arch opensuse alpine".split()
+)
+"""Names that say nothing about a person, and whose replacement would spoil the record."""
+
+
+@cache
+def vocabulary() -> frozenset[str]:
+    """Words that a record is made of: a host called `h100` or `triton` tells nothing."""
+    models = " ".join(row.name for row in load_catalog().gpus)
+    own = frozenset(part.name for part in fields(Snapshot))
+    return COMMON_NAMES | own | WATCHED | CONDA_WATCHED | frozenset(models.lower().split())
+
+
+def names_pattern(
+    names: Iterable[str], known: frozenset[str] = COMMON_NAMES
+) -> re.Pattern[str] | None:
+    """A pattern that finds the names as whole words, the longest first; None without any.
+
+    >>> names_pattern(["root", "al", "alice"]).sub("<private>", "alice alices root")
+    '<private> alices root'
+    """
+    telling = {n for n in names if len(n) > 2 and n.lower() not in known and not n.isdigit()}
+    if not telling:
+        return None
+    words = "|".join(re.escape(name) for name in sorted(telling, key=len, reverse=True))
+    return re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.I)

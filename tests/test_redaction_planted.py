@@ -1,0 +1,60 @@
+"""Secrets of every kind, planted in every place that may hold a text, are not in what is shared."""
+
+from __future__ import annotations
+
+import pytest
+from planted_secrets import PLANTED, STAYS, VARIABLES
+
+from gpusetup.model import Disk, Event, Package, Python, Reading, Snapshot, Torch, Wanted
+from gpusetup.redaction import Private, Scrubber, redact
+from gpusetup.snapshot import dump_snapshot
+
+
+def planted(text: str) -> Snapshot:
+    """A snapshot that has a text in every place that may hold free text."""
+    return Snapshot(
+        python=Python(executable=text, prefix=text, site_packages=text, others=(text,)),
+        torch=Torch(location=text, import_error=text),
+        packages=(Package(name="torch", version="2.5.1", location=text, channel=text),),
+        disks=(Disk(subject="tmp", path=text),),
+        environment={"LD_LIBRARY_PATH": text, "PIP_INDEX_URL": text},
+        wanted=Wanted(source=text),
+        events=(Event(kind="xid", values={"path": text, text: text}, source=text, text=text),),
+        readings=(Reading(subject="x", source=text, value=text, problem=f"failed: {text}"),),
+    )
+
+
+def shared(snapshot: Snapshot) -> str:
+    return dump_snapshot(redact(snapshot, Private()))
+
+
+def test_there_are_many() -> None:
+    assert len(PLANTED) + len(VARIABLES) >= 150
+
+
+@pytest.mark.parametrize(("text", "secret"), PLANTED)
+def test_what_is_planted_is_not_shared(text: str, secret: str) -> None:
+    seen = shared(planted(text))
+    assert secret not in seen.replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize(("text", "secret"), PLANTED)
+def test_inside_a_sentence_it_is_not_shared_either(text: str, secret: str) -> None:
+    seen = shared(planted(f'He said: "{text}", and then (see {text}) it failed.'))
+    assert secret not in seen.replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize(("name", "value", "secret"), VARIABLES)
+def test_a_variable_shares_no_secret(name: str, value: str, secret: str) -> None:
+    assert secret not in shared(Snapshot(environment={name: value}))
+
+
+@pytest.mark.parametrize("text", STAYS)
+def test_what_the_record_is_for_stays(text: str) -> None:
+    assert Scrubber.for_texts((text,), Private()).text(text) == text
+
+
+@pytest.mark.parametrize(("text", "secret"), PLANTED)
+def test_what_is_shared_can_be_shared_again(text: str, secret: str) -> None:
+    once = Scrubber.for_texts((text,), Private()).text(text)
+    assert Scrubber.for_texts((once,), Private()).text(once) == once, secret
