@@ -79,8 +79,11 @@ class Parser(argparse.ArgumentParser):
             return f"options stand after the command: `{self.prog} {name}`"
         lines = {option_line(action): action.help for action in options_meant(name, self._actions)}
         own = "`gpusetup --version` is about gpusetup itself; " if name == "--version" else ""
+        if not lines:
+            known = ", ".join(n for n in self._option_string_actions if n.startswith("--"))
+            return f"it takes {known}; `{self.prog} --help` explains them"
         if len(lines) < 2:
-            return own + _hint(f"`{next(iter(lines))}`" if lines else None, self.prog)
+            return own + _hint(f"`{next(iter(lines))}`", self.prog)
         width = max(map(len, lines))
         listed = "".join(
             f"\n  {line:{width}}  {text or ''}".rstrip() for line, text in lines.items()

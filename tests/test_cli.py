@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
         (["docter"], "did you mean `gpusetup doctor`? `gpusetup --help` shows all"),
         (["doctor", "--frm", "x"], "did you mean `--from MACHINE`? `gpusetup doctor --help` shows"),
         (["verify", "--level", "quik"], "did you mean `quick`?"),
-        (["resolve", "--nothing-like-it"], "hint: `gpusetup resolve --help` shows all"),
+        (["resolve", "--zzyzx"], "hint: it takes --help, --from, --driver, --gpu, --os, "),
+        (["resolve", "zzyzx"], "hint: `gpusetup resolve --help` shows all"),
     ],
 )
 def test_a_mistyped_word_is_answered_with_the_nearest(
