@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from closing import facts
 from closing.consistent import required_torch
-from closing.rows import BUILDS, DRIVERS, PYTHONS, WINDOWS_DRIVERS, Host
-from closing.seen import importing, nodes, serves
+from closing.rows import ARM, BUILDS, DRIVERS, PYTHONS, WINDOWS_DRIVERS, Host
+from closing.seen import answering, importing, nodes, serves
 from closing.world import DriverPackage, World, gpu_named, named, world_of
 from gpusetup.catalog_file import load_catalog
 from gpusetup.kernels import served_by
 from gpusetup.model import (
+    Capability,
     Cpu,
     CudaApi,
     DeviceNode,
@@ -160,6 +161,38 @@ def _nodes(host: Host, count: int) -> tuple[DeviceNode, ...]:
     if host.os.wsl:
         return (DeviceNode(path="/dev/dxg", readable=True, writable=True),)
     return nodes(count)
+
+
+def jetson(row: tuple[str, str, str, str, str]) -> World:
+    """A Jetson with the wheels of servers from the default index: CPU builds."""
+    release, name, driver, cuda, python = row
+    capability = Capability(11, 0) if "Thor" in name else Capability(8, 7)
+    gpu = Gpu(name=name, compute_capability=capability, nvml_index=0, cuda_index=0, visible=True)
+    base = machine(ARM, "NVIDIA GH200 480GB", None)
+    snapshot = base.snapshot
+    return importing(
+        world_of(
+            replace(
+                snapshot,
+                os=replace(snapshot.os, jetson=release, id="ubuntu"),
+                python=replace(snapshot.python, version=python),
+                driver=Driver(version=driver, cuda=cuda, library_version=driver,
+                              library_found=True, module_loaded=True, uvm_loaded=True, nvml_code=0),
+                gpus=(gpu,),
+                pci_devices=(),
+                packages=(package("torch", "2.4.1+cpu", "pip", snapshot.python.site_packages),),
+            )
+        )
+    )  # fmt: skip
+
+
+def with_gpu(world: World, name: str) -> World:
+    """One more GPU of another kind."""
+    count = len(world.hardware)
+    more = (*world.hardware, gpu_named(name, count))
+    bus = (*(world.snapshot.pci_devices or ()), _on_bus(more[-1]))
+    world = world.having(hardware=more)
+    return answering(world.showing(gpus=more, pci_devices=bus, devices=nodes(count + 1)))
 
 
 # --- packages -----------------------------------------------------------------------------------

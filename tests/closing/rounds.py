@@ -131,7 +131,7 @@ def alternatives_hold(world: World) -> list[str]:
             found.append(f"{title}: a command fails: {problem}")
             continue
         problem_left = left_behind(root, before, judged(after), world, after) if root else None
-        if commands and problem_left:
+        if any(map(acts, commands)) and problem_left:
             found.append(f"{title}: {problem_left}")
     return found
 

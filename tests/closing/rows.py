@@ -65,6 +65,20 @@ HOSTS = (
     _linux("Docker", "ubuntu", "24.04", "2.39", container=DOCKER),
 )
 
+ARM = Host(
+    name="Ubuntu 24.04 on aarch64",
+    os=Os(family="linux", id="ubuntu", name="Ubuntu 24.04", version="24.04", kernel="6.8.0",
+          machine="aarch64", libc="glibc 2.39", wsl=False),
+)  # fmt: skip
+ARM_GPUS = ("NVIDIA GH200 480GB", "NVIDIA GB10", "NVIDIA H100 PCIe", "NVIDIA B200")
+
+JETSONS = (
+    ("R36.4.0", "Orin (nvgpu)", "540.4.0", "12.6", "3.10.12"),
+    ("R35.4.1", "Orin (nvgpu)", "35.4.1", "11.4", "3.8.10"),
+    ("R38.2.0", "NVIDIA Thor", "580.00", "13.0", "3.12.3"),
+)
+"""L4T, what its driver calls the GPU, driver, CUDA, the system's Python."""
+
 GPUS = (
     "NVIDIA GeForce RTX 3090",
     "NVIDIA GeForce GTX 1080 Ti",

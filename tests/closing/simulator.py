@@ -201,6 +201,16 @@ def tee(world: World, typed: Typed) -> World:
     return world.having(nouveau_blacklisted=world.nouveau_blacklisted or blacklist)
 
 
+def sed(world: World, typed: Typed) -> World:
+    """A line taken out of the loader's configuration: its folder is not looked into any more."""
+    compat = world.snapshot.container.cuda_compat_path
+    folders = [compat or "", (world.snapshot.driver.libcuda_path or "").rpartition("/")[0]]
+    named = [f for f in folders if f and any(f in word for word in typed.words)]
+    if not named or not any("/etc/ld.so.conf" in word for word in typed.words):
+        return world
+    return surroundings.found_without(world, named)
+
+
 def containers(world: World, typed: Typed) -> World:
     if typed.words[1] in ("run", "exec"):
         return surroundings.container_run(world, typed.words[2:])
@@ -213,7 +223,7 @@ SHOW_ONLY = (
     "ldconfig", "ls", "dmesg", "grep", "journalctl", "lspci", "nvidia-bug-report.sh", "findstr",
     "echo", "printf", "cat", "uname", "which", "where", "Get-Command", "nvidia-ctk", "dkms",
     "update-initramfs", "dracut", "mkinitcpio", "ulimit", "source", "sleep", "modinfo",
-    "newgrp", "mkdir", "cd",
+    "newgrp", "mkdir", "wget", "git",
 )  # fmt: skip
 
 EFFECTS: dict[str, Effect] = {
@@ -230,6 +240,7 @@ EFFECTS: dict[str, Effect] = {
     "Remove-Item": remove_item,
     "setx": lambda world, typed: surroundings.set_variable(world, *typed.words[1:3]),
     "rm": lambda world, typed: surroundings.deleted(world, typed.words[1:]),
+    "sed": sed,
     "mv": lambda world, typed: surroundings.deleted(world, typed.words[1:2]),
     "nvidia-smi": nvidia_smi,
     "systemctl": systemctl,

@@ -47,6 +47,14 @@ def with_own_libcuda(world: World) -> World:
     return changed.showing(driver=replace(driver, libcuda_path=own))
 
 
+def found_without(world: World, folders: Sequence[str]) -> World:
+    """The loader's own configuration names these folders no more."""
+    if world.snapshot.container.cuda_compat_path in folders:
+        container = replace(world.snapshot.container, cuda_compat_path=None)
+        world = world.showing(container=container)
+    return answering(with_own_libcuda(world))
+
+
 def deleted(world: World, paths: Sequence[str]) -> World:
     """`rm` or `mv` of files: a copy of libcuda that is gone is not found any more."""
     stale = world.snapshot.driver.libcuda_path or ""

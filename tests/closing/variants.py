@@ -9,15 +9,17 @@ from itertools import cycle, islice
 from packaging.version import Version
 
 from closing import facts, faults, troubles
-from closing.compose import build_for, driver_for, machine
+from closing.compose import build_for, driver_for, jetson, machine, with_gpu
 from closing.faults import Fault
-from closing.rows import DRIVERS, GPUS, HOSTS, INSTALLERS, Host
+from closing.rows import ARM, ARM_GPUS, DRIVERS, GPUS, HOSTS, INSTALLERS, JETSONS, Host
 from closing.world import World, gpu_named
 from gpusetup.catalog_file import load_catalog
 from gpusetup.model import TorchBuild
 
 LINUX = tuple(host for host in HOSTS if not host.windows_driver)
 BARE = tuple(host for host in LINUX if host.container.kind == "none")
+SIGNING = tuple(host for host in BARE if host.os.id != "pop")
+"""Pop has no Secure Boot (its installer asks to switch it off)."""
 MODERN = tuple(name for name in GPUS if "K80" not in name)
 BLACKWELL = ("NVIDIA GeForce RTX 5090", "NVIDIA B200")
 NEW = (*BLACKWELL * 4,)
@@ -75,7 +77,7 @@ def variants() -> Iterator[tuple[str, World]]:
     yield from _each(ON_LINUX, LINUX, MODERN[:6])
     yield from _each(PINNED, BARE[:4], MODERN[:4])
     yield from _each(BY_CONDA, BARE, MODERN[:5])
-    yield from _each(OF_THE_DRIVER, BARE, GPUS)
+    yield from _each(OF_THE_DRIVER, SIGNING, GPUS)
     yield from _each(OF_THE_NODES, BARE, MODERN[:5])
     yield from _each(OF_THE_GPUS, BARE, SERVERS, count=4)
     yield from _each((troubles.mig_empty,), BARE, SERVERS[:2])
@@ -91,6 +93,8 @@ def variants() -> Iterator[tuple[str, World]]:
     yield from _builds_of_another_gpu()
     yield from _drivers_too_old()
     yield from _old_torch()
+    yield from _on_arm()
+    yield from _of_two_kinds()
     yield from _two_at_once()
 
 
@@ -146,6 +150,31 @@ def _drivers_too_old() -> Iterator[tuple[str, World]]:
 def _too_new(build: TorchBuild, driver: str) -> bool:
     floor = facts.FLOOR_OF_MAJOR[(build.cuda or "0").partition(".")[0]]["linux"]
     return Version(driver).release < floor
+
+
+def _on_arm() -> Iterator[tuple[str, World]]:
+    """Servers and Jetsons on aarch64."""
+    for fault in (faults.cpu_build, faults.torch_missing, faults.companions_left):
+        for turn, gpu in enumerate(ARM_GPUS):
+            found = healthy(ARM, gpu, INSTALLERS[turn], turn=turn)
+            if found is not None:
+                yield f"{fault.__name__}: {gpu} on {ARM.name}", fault(found)
+    for row in JETSONS:
+        yield f"jetson {row[0]}: a wheel of servers", jetson(row)
+        yield f"jetson {row[0]}: torch missing", faults.torch_missing(jetson(row))
+
+
+def _of_two_kinds() -> Iterator[tuple[str, World]]:
+    """Two GPUs, of which torch serves one; hidden, and with the build of the CPU."""
+    for old, new in (("NVIDIA GeForce GTX 1080 Ti", "NVIDIA GeForce RTX 3090"),
+                     ("Tesla V100-SXM2-16GB", "NVIDIA GeForce RTX 4090"),
+                     ("Tesla T4", "NVIDIA GeForce RTX 5090")):  # fmt: skip
+        for host in BARE[:3]:
+            build = build_for(host, gpu_named(new), DRIVERS[0], turn=0)
+            world = with_gpu(machine(host, new, build), old)
+            yield f"two kinds: {build and build.backend}, {old} and {new} on {host.name}", world
+            cpu = faults.cpu_build(world)
+            yield f"two kinds and a CPU build: {old} and {new} on {host.name}", cpu
 
 
 def _old_torch() -> Iterator[tuple[str, World]]:
