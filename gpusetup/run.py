@@ -77,10 +77,10 @@ def run(
     try:
         out, err = child.communicate(asked, timeout=timeout)
         code, trouble = child.returncode, None
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as late:
         kill_group(child)
-        out, err = _what_it_said(child)
-        code, trouble = None, f"no answer in {timeout:g} s"
+        out, err = _what_it_said(child, late)
+        code, trouble = None, no_answer_in(timeout)
     except BaseException:
         try:
             _interrupt(child, gently_seconds)
@@ -97,6 +97,33 @@ def run(
         problem=trouble,
         seconds=time.monotonic() - began,
     )
+
+
+def no_answer_in(seconds: float) -> str:
+    """What is said of a child that ran into its limit.
+
+    >>> no_answer_in(29.97)
+    'no answer in 30 s'
+    """
+    return f"no answer in {round(seconds, 1):g} s"
+
+
+ACCESS_VIOLATION = 0xC0000005
+"""What Windows gives as the exit code of a program that touched memory it has not."""
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words.
+
+    >>> how_it_ended(3), how_it_ended(-11), how_it_ended(0xC0000005)
+    ('exit 3', 'crashed with SIGSEGV', 'crashed with an access violation')
+    """
+    if code == ACCESS_VIOLATION:
+        return "crashed with an access violation"
+    if code >= 0:
+        return f"exit {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"crashed with {names.get(-code, f'signal {-code}')}"
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:
@@ -152,7 +179,7 @@ class Lines:
         try:
             line = self._told.get(timeout=max(0.0, timeout))
         except queue.Empty:
-            raise TimeoutError(f"no answer in {timeout:g} s") from None
+            raise TimeoutError(no_answer_in(timeout)) from None
         if line is None:
             self._told.put(None)
             raise EOFError(self.how_it_ended())
@@ -168,7 +195,7 @@ class Lines:
     def how_it_ended(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self._child.wait(GIVE_UP_SECONDS)
-            return f"crashed with {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+            return how_it_ended(code)
         return "closed its output"
 
     def end(self) -> None:
@@ -203,12 +230,15 @@ def end_children() -> None:
         kill_group(child)
 
 
-def _what_it_said(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+def _what_it_said(
+    child: subprocess.Popen[bytes], late: subprocess.TimeoutExpired
+) -> tuple[bytes, bytes]:
+    """All of it; of one that cannot be killed, what it had said until it was `late`."""
     try:
         return child.communicate(timeout=GIVE_UP_SECONDS)
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as later:
         for pipe in (child.stdout, child.stderr):
             if pipe is not None:
                 pipe.close()
         child.returncode = -signal.SIGTERM  # given up: no warning when it is collected
-        return b"", b""
+        return later.output or late.output or b"", later.stderr or late.stderr or b""

@@ -23,9 +23,9 @@ from standin import A100, RTX_3050
 
 from gpusetup import cli
 from gpusetup.codec import to_json
-from gpusetup.monitor import sample as sample_module
 from gpusetup.monitor import session as session_module
 from gpusetup.monitor.summary import summarise, tallied
+from gpusetup.probe import patience
 
 HERE = Path(__file__).resolve().parent
 OURS = (sys.executable, "-m", "gpusetup", "monitor")
@@ -242,9 +242,16 @@ def test_a_gpu_that_is_lost_is_said_once_and_the_others_go_on(machine) -> None:
 
 def test_a_driver_that_hangs_does_not_hang_us(machine, monkeypatch, capsys) -> None:
     machine(**{"nvml.hang": 1})
-    monkeypatch.setattr(sample_module, "FIRST_ANSWER_SECONDS", 0.5)
-    assert cli.main(["monitor", "--once", "--json"]) == 3
-    assert "no answer in 0.5 s" in documents(capsys.readouterr().out)[0]["message"]
+    assert cli.main(["monitor", "--once", "--json", "--timeout", "0.5"]) == 3
+    said = documents(capsys.readouterr().out)[0]["message"]
+    assert said == "No NVIDIA GPU can be watched (NVML: no answer in 0.5 s, in nvmlInit)"
+
+
+def test_a_driver_that_is_slow_is_waited_for_and_announced(machine, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(patience, "NOTICE_SECONDS", 0.2)
+    machine(**{"nvml.slow_ms": 700})
+    assert cli.main(["monitor", "--once", "--json"]) == 0
+    assert "waiting for NVML: up to 30 s (`--timeout` changes it)" in capsys.readouterr().err
 
 
 def test_a_driver_that_hangs_later_ends_the_watching_with_a_verdict(
@@ -261,9 +268,8 @@ def test_a_driver_that_hangs_later_ends_the_watching_with_a_verdict(
                 raise TimeoutError
             return self.left.pop(0)
 
-    monkeypatch.setattr(session_module, "PATIENCE_SECONDS", 0.01)
     said: list[str] = []
-    taken = list(session_module.watching(Stuck(), say=said.append))
+    taken = list(session_module.watching(Stuck(), say=said.append, patience=0.01))
     assert len(taken) == 5
     assert said == ["no sample in 0.01 s: the driver does not answer any more"]
 

@@ -14,7 +14,7 @@ from gpusetup.model import Torch
 from gpusetup.probe.packages import installed_packages, normalised, parse_conda_name
 from gpusetup.probe.system import LiveSystem, ReplaySystem
 from gpusetup.probe.target import Target, choose_target
-from gpusetup.probe.torch import TorchSide, backend_of, parse_version_file, read_torch
+from gpusetup.probe.torch import TorchSide, asked_itself, backend_of, parse_version_file, read_torch
 
 SITE, USER = "/env/lib/python3.11/site-packages", "/home/user/.local/lib/python3.11/site-packages"
 TARGET = Target(
@@ -251,7 +251,8 @@ def test_the_torch_of_this_environment_is_read_without_importing_it() -> None:
 @pytest.mark.slow
 def test_under_deep_torch_itself_is_asked() -> None:
     torch = pytest.importorskip("torch")
-    side = read_torch(LiveSystem(), choose_target(LiveSystem(), sys.executable), deep=True)
+    target = choose_target(LiveSystem(), sys.executable)
+    side = asked_itself(LiveSystem(), target, read_torch(LiveSystem(), target))
     assert side.torch.cuda_available is torch.cuda.is_available()
     assert side.torch.import_error is None
     assert side.readings[-1].value == f"torch {torch.__version__}"
@@ -260,7 +261,8 @@ def test_under_deep_torch_itself_is_asked() -> None:
 def test_a_torch_that_cannot_be_imported_says_why() -> None:
     machine = system({f"{SITE}/": "", **torch_files()}, facts={"cwd": "/proj"})
     machine.tape.ask["read_torch /env/bin/python"] = {"import_error": "OSError: libcudart.so.12"}
-    side = read_torch(ReplaySystem(machine.tape), TARGET, deep=True)
+    replayed = ReplaySystem(machine.tape)
+    side = asked_itself(replayed, TARGET, read_torch(replayed, TARGET))
     assert side.torch.import_error == "OSError: libcudart.so.12"
     assert side.torch.version == "2.5.1+cu124"
     assert side.readings[-1].problem == "OSError: libcudart.so.12"

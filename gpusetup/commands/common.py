@@ -51,6 +51,7 @@ def add_machine_options(parser: argparse.ArgumentParser, *, python: bool = True)
         action=_ListMachines,
         help="a snapshot file or an example machine instead of this machine; `list` lists them",
     )
+    add_timeout(group)
     if python:
         group.add_argument(
             "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
@@ -98,6 +99,33 @@ def add_backend_options(group: argparse._ActionsContainer) -> None:
     )
 
 
+def add_timeout(group: argparse._ActionsContainer) -> None:
+    """How long the driver may take to answer, all its libraries together."""
+    group.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        help="how long the driver's libraries may take to answer, together (30)",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0.1 to 3600")
+    return seconds
+
+
+def patience_of(options: argparse.Namespace) -> float:
+    """The limit that was asked for, in seconds, else the usual one."""
+    from gpusetup.probe.patience import LIMIT_SECONDS
+
+    return getattr(options, "timeout", None) or LIMIT_SECONDS
+
+
 def gather(
     options: argparse.Namespace, out: Console, *, deep: bool = False, need_target: bool = False
 ) -> Snapshot:
@@ -115,17 +143,25 @@ def gather(
         from gpusetup.snapshot import machine_named
 
         return machine_named(named)
-    return _live(out, python, deep=deep, need_target=need_target)
+    limit = patience_of(options)
+    return _live(out, python, deep=deep, need_target=need_target, limit=limit)
 
 
-def _live(out: Console, python: str | None, *, deep: bool, need_target: bool) -> Snapshot:
+def _live(
+    out: Console, python: str | None, *, deep: bool, need_target: bool, limit: float
+) -> Snapshot:
     from gpusetup.probe.machine import read_machine
     from gpusetup.probe.system import LiveSystem, RecordingSystem, System
 
     system: System = LiveSystem()
     recorder = RecordingSystem(system) if out.verbose else None
     snapshot = read_machine(
-        recorder or system, named=python, need_target=need_target, deep=deep, notify=out.talk
+        recorder or system,
+        named=python,
+        need_target=need_target,
+        deep=deep,
+        notify=out.talk,
+        limit=limit,
     )
     if recorder:
         _tell(recorder, out)

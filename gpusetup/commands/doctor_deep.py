@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from gpusetup.model import Event, Snapshot
@@ -13,13 +14,17 @@ VERIFY_SECONDS = 300.0
 def verified(snapshot: Snapshot, out: Console) -> tuple[Event, ...]:
     """What the quick level of verify, run by the target's interpreter, could not do, as events."""
     python = snapshot.python.executable
-    if not python or not snapshot.torch.installed or not snapshot.gpus:
+    silent = any(event.kind == "child-failed" for event in snapshot.events)
+    if silent or not python or not snapshot.torch.installed or not snapshot.gpus:
         return ()
     out.talk("verifying torch in the target")
+    from gpusetup.probe.system import HOLD_BACK
     from gpusetup.run import run as start
 
     folder = Path(__file__).resolve().parent.parent / "verify"
-    said = start((python, str(folder), "--level", "quick", "--json"), timeout=VERIFY_SECONDS)
+    held = (sys.executable, "-I", "-S", HOLD_BACK)
+    argv = (*held, python, str(folder), "--level", "quick", "--json")
+    said = start(argv, timeout=VERIFY_SECONDS)
     return failed_checks(said.stdout) or _died(said.exit, said.problem)
 
 

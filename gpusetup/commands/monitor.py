@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING
 
+from gpusetup.commands.common import add_timeout, patience_of
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console, plain
 
@@ -45,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="only this GPU, may be repeated; else CUDA_VISIBLE_DEVICES counts")  # fmt: skip
     add("--csv", metavar="FILE", help="also write one row a GPU and sample there")
     add("--html", metavar="FILE", help="also write one page with charts there, at the end")
+    add_timeout(parser)
     add("--replay", metavar="FILE", help="judge what `--json` recorded, instead of watching")
 
 
@@ -86,7 +88,7 @@ def checked(options: argparse.Namespace) -> None:
 
 def _alone(options: argparse.Namespace, out: Console) -> int:
     """Without a command: no GPU that can be watched is a no."""
-    source, problems = _opened(options.interval, 1 if options.once else 0)
+    source, problems = _opened(options, out, 1 if options.once else 0)
     if source is None:
         raise _no_gpu(problems)
     with closing(source):
@@ -96,14 +98,17 @@ def _alone(options: argparse.Namespace, out: Console) -> int:
         return _watch(source, options, out)
 
 
-def _opened(interval: float, count: int = 0) -> tuple[Source | None, tuple[SourceEnded, ...]]:
+def _opened(
+    options: argparse.Namespace, out: Console, count: int = 0
+) -> tuple[Source | None, tuple[SourceEnded, ...]]:
     """The child starts while the rest of us is still being imported."""
     from gpusetup.monitor.child import start_nvml
 
-    nvml = start_nvml(interval, count)
+    nvml = start_nvml(options.interval, count)
     from gpusetup.monitor.sample import open_source
+    from gpusetup.probe.patience import Patience
 
-    return open_source(nvml, interval)
+    return open_source(nvml, options.interval, Patience(patience_of(options), out.talk))
 
 
 def _watch(source: Source, options: argparse.Namespace, out: Console) -> int:
@@ -111,12 +116,17 @@ def _watch(source: Source, options: argparse.Namespace, out: Console) -> int:
     import signal
 
     from gpusetup.monitor.session import watching
+    from gpusetup.monitor.source import PATIENCE_SECONDS
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     with _recording(options, out) as recording:
         with recording.live(), suppress(KeyboardInterrupt):
-            recording.take(watching(source, seconds=options.seconds, say=recording.say))
+            patience = options.timeout or PATIENCE_SECONDS
+            samples = watching(
+                source, seconds=options.seconds, say=recording.say, patience=patience
+            )
+            recording.take(samples)
         recording.finish(source=source.name)
     return 0
 
@@ -128,10 +138,10 @@ def _recording(options: argparse.Namespace, out: Console) -> Recording:
 
 
 def _once(source: Source, options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.monitor.source import FIRST_ANSWER_SECONDS, SourceEnded
+    from gpusetup.monitor.source import SourceEnded
 
     try:
-        sample = source.next(FIRST_ANSWER_SECONDS)
+        sample = source.next(patience_of(options))
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
     if options.csv:
@@ -151,7 +161,7 @@ def _beside(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.monitor.session import Command, beside
 
     argv = tuple(options.after)
-    source, problems = _opened(options.interval)
+    source, problems = _opened(options, out)
     with ExitStack() as stack:
         if source is None:
             out.talk(plain(f"no GPU can be watched ({_told(problems)})"))

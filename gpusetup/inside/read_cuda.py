@@ -14,6 +14,10 @@ The answer:
                   "compute_capability": "8.0", "memory_total_bytes": 42949672960}],
      "problems": [{"field": "uuid", "code": 1, "text": "CUDA_ERROR_INVALID_VALUE"}]}
 
+Before that line stands one for each step and each part of the answer, in case that a call never
+comes back: {"step": "cuDeviceGetName", "gpu": 1} is the call that is made next, {"part": {...}}
+what is known so far ("device" is one of `devices`). A problem with a GPU's value has its `gpu`.
+
 `index` is CUDA's order after CUDA_VISIBLE_DEVICES. Under MIG the uuid begins with `MIG-` and the
 bus id is the whole GPU's. Python 3.8 syntax, standard library only.
 """
@@ -22,6 +26,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import sys
 import time
 import uuid as uuid_module
@@ -53,6 +58,7 @@ NAMES = {
     999: "CUDA_ERROR_UNKNOWN",
 }
 LIBRARIES = {"win32": "nvcuda.dll"}
+MOST_DEVICES = 256
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 """CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR."""
 
@@ -95,8 +101,24 @@ def loaded_file() -> str | None:
         return None
 
 
+def say(line: Answer) -> None:
+    """One line at once, whatever else is printed: nothing may wait in a buffer."""
+    os.write(1, (json.dumps(line) + "\n").encode())
+
+
+ASKED: Answer = {}
+"""{"gpu": 1} while that GPU is asked."""
+
+
+def called(library: Any, name: str, *arguments: Any) -> int:
+    """What a call returns; it is said before it is made."""
+    function = getattr(library, name)
+    say(dict(ASKED, step=name))
+    return int(function(*arguments))
+
+
 def call(library: Any, name: str, *arguments: Any) -> None:
-    code = getattr(library, name)(*arguments)
+    code = called(library, name, *arguments)
     if code:
         raise Failed(code)
 
@@ -143,9 +165,9 @@ def memory(library: Any, device: int) -> int:
 
 
 FIELDS = (
-    ("name", name),
-    ("uuid", uuid),
     ("pci_bus_id", pci_bus_id),
+    ("uuid", uuid),
+    ("name", name),
     ("compute_capability", compute_capability),
     ("memory_total_bytes", memory),
 )
@@ -156,17 +178,19 @@ def guarded(field: str, read: Callable[..., Any], problems: list[Answer], *argum
     try:
         return read(*arguments)
     except Failed as problem:
-        problems.append({"field": field, "code": problem.code, "text": str(problem)})
+        problems.append(dict(ASKED, field=field, code=problem.code, text=str(problem)))
     except AttributeError:
-        problems.append({"field": field, "code": None, "text": "this library has no such call"})
+        problems.append(dict(ASKED, field=field, code=None, text="this library has no such call"))
     return None
 
 
 def device(library: Any, index: int, problems: list[Answer]) -> Answer:
+    ASKED["gpu"] = index
     handle = guarded("device", number, problems, library, "cuDeviceGet", index)
     answer: Answer = {"index": index}
     for field, read in FIELDS if handle is not None else ():
         answer[field] = guarded(field, read, problems, library, handle)
+        say({"part": {"device": answer}})
     return answer
 
 
@@ -178,13 +202,28 @@ def initialised(library: Any, answer: Answer) -> bool:
     answer["version"] = dotted(
         guarded("version", number, answer["problems"], library, "cuDriverGetVersion") or 0
     )
-    answer["init"] = library.cuInit(0)
+    answer["init"] = called(library, "cuInit", 0)
     answer["init_name"] = NAMES.get(answer["init"], "error %d" % answer["init"])
     return bool(answer["init"] == 0)
 
 
+def listed(library: Any, answer: Answer) -> None:
+    """The GPUs; no list where CUDA cannot count them."""
+    problems = answer["problems"]
+    count = guarded("device_count", number, problems, library, "cuDeviceGetCount")
+    answer["device_count"] = count
+    say({"part": dict(answer)})
+    if count is None:
+        return
+    if count > MOST_DEVICES:
+        problems.append({"field": "device_count", "code": -1, "text": "%d GPUs" % count})
+        return
+    answer["devices"] = [device(library, index, problems) for index in range(count)]
+
+
 def main() -> Answer:
     answer: Answer = {"library": None, "load_error": None, "problems": []}
+    say({"step": "loading libcuda"})
     try:
         library = load()
     except OSError as problem:
@@ -194,15 +233,17 @@ def main() -> Answer:
     answer["library"] = path
     answer["stub"] = "/stubs/" in (path or "")
     answer["compat"] = "/compat" in (path or "")
+    say({"part": dict(answer)})
     began = time.monotonic()
-    if initialised(library, answer):
-        problems = answer["problems"]
-        count = guarded("device_count", number, problems, library, "cuDeviceGetCount")
-        answer["device_count"] = count
-        answer["devices"] = [device(library, index, problems) for index in range(count or 0)]
+    try:
+        if initialised(library, answer):
+            listed(library, answer)
+    except AttributeError:
+        answer["load_error"] = "%s has no cuInit" % (path or "libcuda")
     answer["seconds"] = round(time.monotonic() - began, 3)
     return answer
 
 
 if __name__ == "__main__":
-    print(json.dumps(main()))
+    say(main())
+    os._exit(0)  # the libraries' own ends may crash or hang, and nobody waits for them

@@ -25,6 +25,10 @@ The answer (keys are always there once NVML was asked; null: see the `problems` 
         "problems": [{"field": "ecc_enabled", "code": 3, "text": "Not Supported"}]}],
      "problems": [...]}
 
+Before that line stands one for each step and each part of the answer, in case that a call never
+comes back: {"step": "nvmlDeviceGetMemoryInfo", "gpu": 1} is the call that is made next, {"part":
+{"device": {...}}} what is known of a device so far, {"part": {"init": 0, "count": 2}} of the rest.
+
 The keys of a device are the fields of `gpusetup.model.Gpu`, but for `index` and `persistence`.
 Without the binding: {"problem": "..."}. Python 3.8 syntax; imports the standard library, pynvml
 and the neighbour `nvml_health`.
@@ -47,6 +51,9 @@ COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclu
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
 FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
 DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
+MOST_DEVICES = 256
+NOT_PLAUSIBLE = -1
+"""Our own code, beside NVML's: the call worked, and its answer cannot be."""
 LICENSE_LICENSED = 5
 """NVML_GRID_LICENSE_STATE_LICENSED."""
 
@@ -212,10 +219,14 @@ def neighbour(name: str) -> Any:
         del sys.path[0]
 
 
-FIELDS = (
-    ("name", plain("nvmlDeviceGetName")),
-    ("uuid", plain("nvmlDeviceGetUUID")),
+IDENTITY = (
     ("pci_bus_id", pci_bus_id),
+    ("uuid", plain("nvmlDeviceGetUUID")),
+    ("name", plain("nvmlDeviceGetName")),
+)
+"""What tells one GPU from another; asked first, so that it is known where a later call hangs."""
+FIELDS = (
+    *IDENTITY,
     ("memory_total_bytes", memory_total),
     ("memory_used_bytes", memory_used),
     ("compute_capability", compute_capability),
@@ -259,12 +270,18 @@ def ask(nvml: Any, fields: Fields, *arguments: Any) -> Answer:
     for name, read in fields:
         try:
             answer[name] = read(nvml, *arguments)
+        except UnicodeDecodeError:
+            answer[name] = None
+            problems.append({"field": name, "code": NOT_PLAUSIBLE, "text": "is no text"})
         except nvml.NVMLError as problem:
             answer[name] = None
             problems.append({"field": name, "code": problem.value, "text": str(problem)})
         except AttributeError as problem:
             answer[name] = None
             problems.append({"field": name, "code": None, "text": "this binding: %s" % problem})
+        except NotPlausible as problem:
+            answer[name] = None
+            problems.append({"field": name, "code": NOT_PLAUSIBLE, "text": str(problem)})
     answer["problems"] = problems
     return answer
 
@@ -279,14 +296,57 @@ def device(nvml: Any, index: int) -> Answer:
     except nvml.NVMLError as problem:
         trouble = [{"field": "handle", "code": problem.value, "text": str(problem)}]
         return {"index": index, "lost": lost(nvml, trouble), "problems": trouble}
-    answer = ask(nvml, FIELDS, handle)
-    answer["index"] = index
-    answer["lost"] = lost(nvml, answer["problems"])
+    answer: Answer = {"index": index}
+    problems: list[Answer] = []
+    for fields in (*((one,) for one in IDENTITY), FIELDS[len(IDENTITY) :]):
+        answer.update(ask(nvml, fields, handle))
+        problems += answer.pop("problems")
+        say({"part": {"device": answer}})
+    answer.update(lost=lost(nvml, problems), problems=problems)
     return answer
 
 
 def devices(nvml: Any) -> list[Answer]:
-    return [device(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    count = nvml.nvmlDeviceGetCount()
+    if count > MOST_DEVICES:
+        raise NotPlausible("%d GPUs are more than a machine has" % count)
+    say({"part": {"count": count}})
+    found: list[Answer] = []
+    for index in range(count):
+        nvml.gpu = index
+        found.append(device(nvml, index))
+    return found
+
+
+class NotPlausible(Exception):
+    """An answer that cannot be."""
+
+
+class Announced:
+    """The binding; each of its calls is said before it is made, so that one that never comes back
+    can be named.
+    """
+
+    def __init__(self, nvml: Any) -> None:
+        self._nvml = nvml
+        self.gpu: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._nvml, name)
+        if not name.startswith("nvml"):
+            return found
+
+        def call(*arguments: Any) -> Any:
+            say({"step": name} if self.gpu is None else {"step": name, "gpu": self.gpu})
+            return found(*arguments)
+
+        setattr(self, name, call)
+        return call
+
+
+def say(line: Answer) -> None:
+    """One line at once, whatever else is printed: nothing may wait in a buffer."""
+    os.write(1, (json.dumps(line) + "\n").encode())
 
 
 def binding() -> Any:
@@ -302,14 +362,18 @@ def binding() -> Any:
 
 def main() -> Answer:
     try:
-        nvml = binding()
+        nvml = Announced(binding())
     except ImportError as problem:
         return {"problem": "nvidia-ml-py cannot be imported: %s" % problem}
     began = time.monotonic()
     try:
         nvml.nvmlInit()
-        answer = ask(nvml, (*LIBRARY_FIELDS, *SYSTEM_FIELDS, ("devices", devices)))
-        answer.update(init=0, message="Success")
+        say({"part": {"init": 0, "message": "Success"}})
+        answer = ask(nvml, (*LIBRARY_FIELDS, *SYSTEM_FIELDS))
+        say({"part": answer})
+        listed = ask(nvml, (("devices", devices),))
+        listed["problems"] = answer["problems"] + listed["problems"]
+        answer.update(listed, init=0, message="Success")
     except nvml.NVMLError as problem:
         answer = ask(nvml, LIBRARY_FIELDS)
         answer.update(init=problem.value, message=str(problem))
@@ -318,4 +382,5 @@ def main() -> Answer:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main()))
+    say(main())
+    os._exit(0)  # the libraries' own ends may crash or hang, and nobody waits for them

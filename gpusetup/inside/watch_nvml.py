@@ -8,6 +8,9 @@ The first line says what there is (where `init` is not 0, nothing follows):
      "gpus": [{"index": 0, "mig_index": null, "mig_of": null, "name": "NVIDIA L40S",
                "uuid": "GPU-...", "lost": false, "problem": null}]}
 
+Before it stands a line for each call until then, said before it is made, in case that one never
+comes back: {"step": "nvmlDeviceGetHandleByIndex", "gpu": 1}.
+
 Then one line is read from stdin: the places in `gpus` to watch, as a JSON list. Then, each time:
 
     {"at": "2026-11-20T06:03:41.123Z", "seconds": 1.002, "gpus": [{
@@ -145,6 +148,7 @@ class Watched:
         return sorted(found.values(), key=lambda row: -(row["memory_bytes"] or 0))
 
 
+NAMES_OF_ONE: Fields = READ.IDENTITY[1:]
 NAMES: dict[int, str | None] = {}
 """What NVML calls a process; in a container it may not tell (pids are then the host's)."""
 
@@ -184,7 +188,7 @@ def graphics_processes(nvml: Any, handle: Any) -> list[Answer]:
 
 
 def identity(nvml: Any, index: int, handle: Any, **more: Any) -> Answer:
-    named = READ.ask(nvml, READ.FIELDS[:2], handle)
+    named = READ.ask(nvml, NAMES_OF_ONE, handle)
     trouble = [one for one in named.pop("problems") if one["code"] not in ABSENT]
     lost = any(one["code"] == LOST for one in trouble)
     problem = trouble[0]["text"] if trouble else None
@@ -196,6 +200,7 @@ def devices(nvml: Any) -> list[Watched]:
     """Every GPU, each followed by its MIG instances."""
     found: List[Watched] = []
     for index in range(nvml.nvmlDeviceGetCount()):
+        nvml.gpu = index
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
         except nvml.NVMLError as problem:
@@ -262,7 +267,8 @@ def main(arguments: list[str]) -> None:
     every = float(arguments[0])
     count = int(arguments[1]) if len(arguments) > 1 else 0
     try:
-        nvml = READ.binding()
+        plain = READ.binding()
+        nvml = READ.Announced(plain)
     except ImportError as problem:
         return say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
     try:
@@ -274,7 +280,7 @@ def main(arguments: list[str]) -> None:
     hello = {"init": 0, "message": "Success", "driver_version": driver}
     say(dict(hello, gpus=[gpu.identity for gpu in found]))
     chosen = json.loads(sys.stdin.readline() or "[]")
-    watch(nvml, [found[place] for place in chosen], every, count)
+    watch(plain, [found[place] for place in chosen], every, count)
     return None
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from gpusetup.run import Lines
 
-SCRIPT = Path(__file__).resolve().parent.parent / "inside" / "watch_nvml.py"
+INSIDE = Path(__file__).resolve().parent.parent / "inside"
+HOLD_BACK, SCRIPT = (str(INSIDE / name) for name in ("hold_back.py", "watch_nvml.py"))
 
 
 def start_nvml(interval: float, count: int = 0) -> Lines:
     """`inside/watch_nvml.py` in our own interpreter; `count` 0: until it is ended."""
-    return Lines((sys.executable, "-I", str(SCRIPT), f"{interval:g}", str(count)))
+    return Lines((sys.executable, "-I", HOLD_BACK, SCRIPT, f"{interval:g}", str(count)))

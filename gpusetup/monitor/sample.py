@@ -7,13 +7,15 @@ hang with it.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.codec import from_json
-from gpusetup.monitor.source import FIRST_ANSWER_SECONDS, Source, SourceEnded
+from gpusetup.monitor.source import Source, SourceEnded
 from gpusetup.monitor.values import GpuSample, Sample
-from gpusetup.run import Lines
+from gpusetup.probe.patience import Patience, place_of
+from gpusetup.run import Lines, no_answer_in
 from gpusetup.value import Value
 
 if TYPE_CHECKING:
@@ -37,11 +39,13 @@ class Nvml:
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
+        self._step: dict[str, Any] | None = None
         self.gpus: tuple[GpuSample, ...] = ()
 
-    def open(self) -> None:
+    def open(self, patience: Patience) -> None:
         """Wait for what there is. Raises SourceEnded where NVML does not answer."""
-        said = self._line(FIRST_ANSWER_SECONDS, final=True)
+        with patience.waiting_for("NVML"):
+            said = self._line(patience.left(), first=True)
         hello = from_json(said, Hello, what="the answer of watch_nvml")
         if hello.init != 0:
             raise SourceEnded("NVML", hello.message, blocked=hello.init in FORBIDDEN)
@@ -58,39 +62,57 @@ class Nvml:
     def close(self) -> None:
         self._lines.end()
 
-    def _line(self, timeout: float, *, final: bool = False) -> str:
+    def _line(self, timeout: float, *, first: bool = False) -> str:
+        """The next answer; of the steps before it the last is kept."""
         said: list[str] = []
+        until = time.monotonic() + timeout
         while True:
             try:
-                line = self._lines.next(timeout)
+                line = self._lines.next(until - time.monotonic())
             except TimeoutError as problem:
-                if final:
-                    raise SourceEnded("NVML", str(problem), blocked=True) from problem
+                if first:
+                    late = no_answer_in(timeout)
+                    raise SourceEnded("NVML", self._where(late), silent=True) from problem
                 raise
             except EOFError as problem:
-                raise SourceEnded("NVML", ": ".join((str(problem), *said[-1:]))) from problem
-            if line.startswith("{"):
+                ended = ": ".join((str(problem), *said[-1:]))
+                raise SourceEnded("NVML", self._where(ended)) from problem
+            if line.startswith(STEP):
+                self._step = json.loads(line)
+            elif line.startswith("{"):
                 return line
-            said.append(line)
+            else:
+                said.append(line)
+
+    def _where(self, problem: str) -> str:
+        return ", ".join((problem, *filter(None, (place_of(self._step),))))
 
 
-def open_source(nvml: Lines, interval: float) -> tuple[Source | None, tuple[SourceEnded, ...]]:
+STEP = '{"step"'
+
+
+def open_source(
+    nvml: Lines, interval: float, patience: Patience
+) -> tuple[Source | None, tuple[SourceEnded, ...]]:
     """The first source that answers, and why those before it did not.
 
-    `nvml` is the child that `start_nvml` started.
+    `nvml` is the child that `start_nvml` started. Where NVML hangs nvidia-smi is not asked, which
+    would hang with it.
     """
     problems: list[SourceEnded] = []
     for make in (lambda: Nvml(nvml), lambda: _smi(interval)):
         try:
-            return _opened(make()), tuple(problems)
+            return _opened(make(), patience), tuple(problems)
         except SourceEnded as problem:
             problems.append(problem)
+            if problem.silent:
+                break
     return None, tuple(problems)
 
 
-def _opened(source: Nvml | Smi) -> Source:
+def _opened(source: Nvml | Smi, patience: Patience) -> Source:
     try:
-        source.open()
+        source.open(patience)
     except BaseException:
         source.close()
         raise

@@ -90,16 +90,18 @@ def _has_terminal() -> bool:
     return False
 
 
-def watching(source: Source, *, seconds: float = 0.0, say: Say) -> Iterator[Sample]:
-    """Samples until the time is over, the source ends, or Ctrl-C."""
+def watching(
+    source: Source, *, seconds: float = 0.0, say: Say, patience: float = PATIENCE_SECONDS
+) -> Iterator[Sample]:
+    """Samples until the time is over, the source ends, or Ctrl-C; one may be `patience` late."""
     until = time.monotonic() + seconds if seconds else None
     while until is None or time.monotonic() < until:
-        left = PATIENCE_SECONDS if until is None else until - time.monotonic()
+        left = patience if until is None else until - time.monotonic()
         try:
-            yield source.next(max(0.0, min(PATIENCE_SECONDS, left)))
+            yield source.next(max(0.0, min(patience, left)))
         except TimeoutError:
             if until is None or time.monotonic() < until:
-                say(f"no sample in {PATIENCE_SECONDS:g} s: the driver does not answer any more")
+                say(f"no sample in {patience:g} s: the driver does not answer any more")
                 return
         except SourceEnded as problem:
             say(str(problem))

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpusetup.monitor.source import FIRST_ANSWER_SECONDS, SourceEnded
+from gpusetup.monitor.source import SourceEnded
 from gpusetup.monitor.values import GpuSample, Sample
 from gpusetup.probe import smi_values as values
+from gpusetup.probe.patience import Patience
 from gpusetup.probe.smi import find_smi
 from gpusetup.probe.smi_csv import refused_field
-from gpusetup.probe.system import LiveSystem
+from gpusetup.probe.system import LiveSystem, held_back
 from gpusetup.run import Lines
 
 # The column of nvidia-smi, the field of a sample, how its cell is read.
@@ -95,16 +96,17 @@ class Smi:
         self._began = time.monotonic()
         self.gpus: tuple[GpuSample, ...] = ()
 
-    def open(self) -> None:
-        self.gpus = self._asked_once()
+    def open(self, patience: Patience) -> None:
+        with patience.waiting_for(self.name):
+            self.gpus = self._asked_once(patience)
         if not self.gpus:
             raise SourceEnded(self.name, "lists no GPU")
 
-    def _asked_once(self) -> tuple[GpuSample, ...]:
+    def _asked_once(self, patience: Patience) -> tuple[GpuSample, ...]:
         """The first answer, without the fields that this nvidia-smi does not know."""
         for _ in FIELDS:
             argv = query(self._program, self._fields)
-            said = self._system.run(argv, FIRST_ANSWER_SECONDS)
+            said = self._system.run(argv, patience.left())
             if said.problem:
                 raise SourceEnded(self.name, said.problem)
             unknown = refused(said.stdout + said.stderr, self._fields)
@@ -120,7 +122,7 @@ class Smi:
         self._places = frozenset(places)
         self._began = time.monotonic()
         argv = query(self._program, self._fields)
-        self._lines = Lines((*argv, "-lms", str(self._milliseconds)))
+        self._lines = Lines(held_back((*argv, "-lms", str(self._milliseconds))))
 
     def next(self, timeout: float) -> Sample:
         """As many lines as there are GPUs."""

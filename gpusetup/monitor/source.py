@@ -7,18 +7,22 @@ from typing import Protocol
 
 from gpusetup.monitor.values import GpuSample, Sample
 
-FIRST_ANSWER_SECONDS = 15.0
-"""How long a driver may take to initialise: without persistence a few seconds a GPU."""
 PATIENCE_SECONDS = 10.0
-"""How long a sample may be late before its source is given up."""
+"""How long a sample may be late before its source is given up, where nobody says."""
 
 
 class SourceEnded(Exception):
-    """A source gives no more samples; the text says why. `blocked`: something stands in the way."""
+    """A source gives no more samples; the text says why.
 
-    def __init__(self, source: str, problem: str, *, blocked: bool = False) -> None:
+    `silent`: the driver did not answer in time; `blocked`: this or something else is in the way.
+    """
+
+    def __init__(
+        self, source: str, problem: str, *, blocked: bool = False, silent: bool = False
+    ) -> None:
         super().__init__(f"{source}: {problem}")
-        self.blocked = blocked
+        self.blocked = blocked or silent
+        self.silent = silent
 
 
 class Source(Protocol):

@@ -5,29 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpusetup.model import Capability, CudaApi, Driver, Gpu, Reading
-from gpusetup.probe.nvml import no_answer
+from gpusetup.model import Capability, CudaApi, Driver, Event, Gpu, Reading
+from gpusetup.probe.nvml import READ_FAILED, no_answer, so_far
 from gpusetup.probe.side import UNNAMED, GpuSide, told, told_gpus
 from gpusetup.probe.system import System
+from gpusetup.value import replace
 
 SOURCE = "libcuda"
 
 
 def read_cuda(system: System, limit: float) -> GpuSide:
-    return parse_cuda(system.ask("read_cuda", timeout=limit), limit)
+    return parse_cuda(system.ask("read_cuda", timeout=limit))
 
 
-def parse_cuda(answer: Mapping[str, Any], limit: float = 30) -> GpuSide:
+def parse_cuda(answer: Mapping[str, Any]) -> GpuSide:
     """The child's answer as values.
 
     >>> parse_cuda({"init": 804, "init_name": "CUDA_ERROR_COMPAT…"}).cuda_api.init_code
     804
     """
-    if "problem" in answer:
-        return no_answer(SOURCE, str(answer["problem"]), limit)
+    if "problem" not in answer:
+        return _side_of(answer)
+    silent = no_answer(SOURCE, answer)
+    before = _side_of(so_far(answer))
+    return replace(
+        before,
+        events=(*silent.events, *before.events),
+        readings=(*silent.readings, *before.readings),
+    )
+
+
+def _side_of(answer: Mapping[str, Any]) -> GpuSide:
     if answer.get("load_error"):
-        problem = str(answer["load_error"])
-        return GpuSide(readings=(Reading(subject="cuda_api", source=SOURCE, problem=problem),))
+        return _not_loaded(str(answer["load_error"]))
     api = CudaApi(
         init_code=answer.get("init"),
         init_name=answer.get("init_name"),
@@ -44,6 +54,7 @@ def parse_cuda(answer: Mapping[str, Any], limit: float = 30) -> GpuSide:
         driver=driver,
         cuda_api=api,
         gpus=gpus_of(answer),
+        events=failed_calls(answer),
         readings=(
             *told("cuda_api", SOURCE, api),
             *told("driver", SOURCE, driver),
@@ -51,6 +62,39 @@ def parse_cuda(answer: Mapping[str, Any], limit: float = 30) -> GpuSide:
             *oddities(answer),
         ),
     )
+
+
+def _not_loaded(problem: str) -> GpuSide:
+    """No libcuda, or none that one can start."""
+    return GpuSide(
+        events=(Event(kind="libcuda-not-loaded", source=SOURCE, text=problem),),
+        readings=(Reading(subject="cuda_api", source=SOURCE, problem=problem),),
+    )
+
+
+def failed_calls(answer: Mapping[str, Any]) -> tuple[Event, ...]:
+    """What CUDA should tell once it has started: how many GPUs, and of each what it is."""
+    devices = {one.get("index"): one for one in answer.get("devices") or ()}
+    return tuple(
+        Event(
+            kind=READ_FAILED if "gpu" in problem else "cuda-call-failed",
+            values={
+                "asked": SOURCE,
+                **{key: str(value) for key, value in problem.items() if key != "text"},
+                "problem": str(problem["text"]),
+                **_bus(devices.get(problem.get("gpu"))),
+            },
+            source=SOURCE,
+            text=f"{problem['field']}: {problem['text']}",
+        )
+        for problem in answer.get("problems") or ()
+        if problem["code"] is not None
+    )
+
+
+def _bus(device: Mapping[str, Any] | None) -> dict[str, str]:
+    bus = (device or {}).get("pci_bus_id")
+    return {"bus": bus} if bus else {}
 
 
 def gpus_of(answer: Mapping[str, Any]) -> tuple[Gpu, ...] | None:

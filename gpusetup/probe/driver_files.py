@@ -5,6 +5,7 @@ from __future__ import annotations
 import ntpath
 import posixpath
 import re
+from collections.abc import Mapping
 
 from gpusetup.model import Driver, Reading
 from gpusetup.probe.side import GpuSide, told
@@ -43,7 +44,7 @@ def read_libraries(system: System) -> GpuSide:
         reading = Reading(subject="driver.library_found", source=SOURCE, problem=problem)
         return GpuSide(driver=Driver(library_found=False), readings=(reading,))
     driver = driver_of(found)
-    return GpuSide(driver=driver, readings=told("driver", SOURCE, driver))
+    return GpuSide(driver=driver, libraries=found, readings=told("driver", SOURCE, driver))
 
 
 def driver_of(paths: tuple[str, ...]) -> Driver:
@@ -78,11 +79,21 @@ def _is_cuda(path: str) -> bool:
 
 def linux_libraries(system: System) -> tuple[str, ...]:
     """Each library's real file; the loader's cache is read where no usual folder has it."""
-    named = system.environ().get("LD_LIBRARY_PATH", "")
-    folders = (*(folder for folder in named.split(":") if folder), *LINUX_FOLDERS)
+    folders = (*named_folders(system.environ()), *LINUX_FOLDERS)
     found = (_first(system, name, folders) for name in LINUX_LIBRARIES)
     paths = tuple(path for path in found if path)
     return paths or tuple(_followed(system, path) for path in cached_paths(system))
+
+
+def named_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Where the loader looks first, because the environment says so.
+
+    >>> named_folders({"LD_PRELOAD": "/opt/mock/libnvidia-ml.so.1", "LD_LIBRARY_PATH": "/a::/b"})
+    ('/opt/mock', '/a', '/b')
+    """
+    preloaded = environ.get("LD_PRELOAD", "").replace(":", " ").split()
+    folders = environ.get("LD_LIBRARY_PATH", "").split(":")
+    return tuple(filter(None, (*map(posixpath.dirname, preloaded), *folders)))
 
 
 def _first(system: System, name: str, folders: tuple[str, ...]) -> str | None:

@@ -2,13 +2,15 @@
 
 The cheap sources (files) come first; they tell whether there is anything to ask. Then NVML and
 libcuda are asked in two children at the same time, and `nvidia-smi` where NVML is missing, where
-sources disagree, or under `deep`.
+sources disagree, or under `deep`. All of them share one deadline. CUDA is started only where a GPU
+or a device node is there: it would load modules and make nodes.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from gpusetup.model import CudaApi, Driver, Gpu, PciDevice, Reading
@@ -23,24 +25,21 @@ from gpusetup.probe.nvidia_proc import (
     read_proc_version,
 )
 from gpusetup.probe.nvml import read_nvml
+from gpusetup.probe.patience import LIMIT_SECONDS, Notify, Patience
 from gpusetup.probe.pci import read_pci, read_wmi
 from gpusetup.probe.side import (
     GpuSide,
-    Notify,
     bus_key,
     enriched,
     first_known,
     missing,
     same_gpu,
 )
-from gpusetup.probe.system import System
+from gpusetup.probe.system import System, exists
 from gpusetup.value import replace
 
 T = TypeVar("T")
-LIMIT_SECONDS = 30.0
-"""For each of NVML, libcuda and nvidia-smi: a big node without persistence mode may need it."""
-NOTICE_SECONDS = 3.0
-NOTICE = "waiting for {source}; without persistence mode this takes up to 30 s"
+Ask = Callable[[System, float], GpuSide]
 
 FILES: dict[str, tuple[Callable[[System], GpuSide], ...]] = {
     "linux": (
@@ -67,25 +66,81 @@ def read_gpu_side(
 ) -> GpuSide:
     """Everything about driver, CUDA and GPUs. `notify` hears of a wait; `limit` is in seconds."""
     files = tuple(read(system) for read in FILES[system.family])
+    questions = Questions(system, Patience(limit, notify))
     if not worth_asking(files):
         silent = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
-        asked = (_smi(system, limit),) if deep and system.family != "macos" else ()
+        asked = questions.ask("nvidia-smi") if deep and system.family != "macos" else ()
         return assembled(system, asked, (*files, *_after_nothing(system, deep), silent))
-    nvml, cuda = together(
-        noticed("NVML", notify, lambda: read_nvml(system, limit)),
-        noticed("libcuda", notify, lambda: read_cuda(system, limit)),
-    )
-    smi: tuple[GpuSide, ...] = ()
-    if deep or needs_smi(nvml, cuda, files):
-        smi = (noticed("nvidia-smi", notify, lambda: _smi(system, limit))(),)
+    asked = _asked(questions, files, deep)
     more = (read_modinfo(system),) if not _loaded(files) and system.family == "linux" else ()
-    return assembled(system, (nvml, cuda, *smi), (*files, *more, *_log(system, deep)))
+    return assembled(system, asked, (*files, *more, *_log(system, deep)))
+
+
+def _asked(questions: Questions, files: Sequence[GpuSide], deep: bool) -> tuple[GpuSide, ...]:
+    """NVML, libcuda and at times nvidia-smi, as far as they may be asked and there is time."""
+    cuda_too = may_start_cuda(files, questions.system)
+    first = ("NVML", *(("libcuda",) if cuda_too else ()), *(("nvidia-smi",) if deep else ()))
+    nvml, *others = questions.ask(*first)
+    if not cuda_too and nvml.gpus:
+        others.insert(0, *questions.ask("libcuda"))
+    elif not cuda_too:
+        others.insert(0, missing("cuda_api", "libcuda", NO_CUDA_WITHOUT_GPU))
+    if not deep and needs_smi(nvml, others[0], files):
+        others += questions.ask("nvidia-smi")
+    return (nvml, *others)
+
+
+NO_CUDA_WITHOUT_GPU = (
+    "not asked: no GPU and no device node is there, and starting CUDA could load modules and "
+    "make nodes"
+)
+NO_SECONDS_LEFT = 0.2
+
+
+class Questions:
+    """The driver's libraries and programs, asked of one machine under one deadline."""
+
+    def __init__(self, system: System, patience: Patience) -> None:
+        self.system = system
+        self._patience = patience
+
+    def ask(self, *sources: str) -> tuple[GpuSide, ...]:
+        """Ask at the same time; the answers in the order of the questions."""
+        return together(*(partial(self._one, source) for source in sources))
+
+    def _one(self, source: str) -> GpuSide:
+        left = self._patience.left()
+        if left < NO_SECONDS_LEFT:
+            spent = f"not asked: the {self._patience.limit:g} s were over"
+            return missing("driver", source.lower(), spent)
+        with self._patience.waiting_for(source):
+            return ASK[source](self.system, left)
 
 
 def _smi(system: System, limit: float) -> GpuSide:
     from gpusetup.probe.smi import read_smi
 
     return read_smi(system, limit)
+
+
+ASK: dict[str, Ask] = {"NVML": read_nvml, "libcuda": read_cuda, "nvidia-smi": _smi}
+
+
+TEGRA_NODES = ("/dev/nvhost-ctrl", "/dev/nvmap", "/dev/nvgpu")
+
+
+def may_start_cuda(files: Iterable[GpuSide], system: System) -> bool:
+    """Whether a GPU or a node is there, so that cuInit has nothing to load and to make.
+
+    Windows' CUDA makes nothing; WSL has /dev/dxg, a Jetson nodes of its own.
+    """
+    if system.family == "windows":
+        return True
+    there = any(
+        side.devices or side.gpus or any(d.vendor == "nvidia" for d in side.pci_devices or ())
+        for side in files
+    )
+    return there or any(exists(system, path) for path in TEGRA_NODES)
 
 
 def _log(system: System, deep: bool) -> tuple[GpuSide, ...]:
@@ -104,8 +159,7 @@ def _after_nothing(system: System, deep: bool) -> tuple[GpuSide, ...]:
 def worth_asking(files: Iterable[GpuSide]) -> bool:
     """Whether any file hints at an NVIDIA driver."""
     return any(
-        side.driver.library_found or side.driver.module_loaded or side.devices or side.gpus
-        for side in files
+        side.libraries or side.driver.module_loaded or side.devices or side.gpus for side in files
     )
 
 
@@ -114,35 +168,27 @@ def _loaded(files: Iterable[GpuSide]) -> bool:
 
 
 def needs_smi(nvml: GpuSide, cuda: GpuSide, files: Sequence[GpuSide]) -> bool:
-    """NVML has no answer, or sources differ about the driver or the number of GPUs."""
-    if nvml.driver.nvml_code != 0:
+    """NVML has no answer, or sources differ about the driver or the number of GPUs.
+
+    Where NVML hangs, nvidia-smi, which asks the same library, would hang with it.
+    """
+    if hung(nvml):
+        return False
+    if nvml.driver.nvml_code != 0 or nvml.gpus is None:
         return True
     versions = {side.driver.version for side in (nvml, *files)} - {None}
     counted = nvml.gpus is not None and cuda.gpus is not None
     return len(versions) > 1 or (counted and len(cuda.gpus or ()) > len(nvml.gpus or ()))
 
 
-def noticed(
-    source: str, notify: Notify | None, ask: Callable[[], GpuSide]
-) -> Callable[[], GpuSide]:
-    """The same question, with a word to the user when the answer takes long."""
-    if notify is None:
-        return ask
-
-    def asked() -> GpuSide:
-        timer = threading.Timer(NOTICE_SECONDS, notify, (NOTICE.format(source=source),))
-        timer.daemon = True
-        timer.start()
-        try:
-            return ask()
-        finally:
-            timer.cancel()
-
-    return asked
+def hung(side: GpuSide) -> bool:
+    return any(e.kind == "child-failed" and e.values.get("how") == "hung" for e in side.events)
 
 
 def together(*questions: Callable[[], GpuSide]) -> tuple[GpuSide, ...]:
     """Ask at the same time; the answers in the order of the questions."""
+    if len(questions) == 1:
+        return (questions[0](),)
     answers: dict[int, GpuSide | BaseException] = {}
 
     def ask(place: int) -> None:
@@ -168,6 +214,7 @@ def _answer(answer: GpuSide | BaseException) -> GpuSide:
 def assembled(system: System, asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> GpuSide:
     """One `GpuSide` out of all sources; `asked` are those that the driver answered."""
     sides = (*asked, *files)
+    asked = located(asked, files)
     gpus, why = members(asked, files, system.family)
     seen = with_visibility(gpus, asked, system.environ())
     return GpuSide(
@@ -200,6 +247,16 @@ def merged_driver(asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> Driver:
         library_found=True if mapped else known.library_found,
         seconds=max(taken, default=None),
     )
+
+
+def located(asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> tuple[GpuSide, ...]:
+    """The same answers; a GPU that could not say where it is gets the address that is left over."""
+    from gpusetup.probe.located import with_addresses
+
+    if all(gpu.pci_bus_id for side in asked for gpu in side.gpus or ()):
+        return tuple(asked)
+    known = [d.bus_id for side in files for d in side.pci_devices or () if d.vendor == "nvidia"]
+    return with_addresses(asked, known)
 
 
 Members = tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]

@@ -14,15 +14,17 @@ from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events, read_environment
 from gpusetup.probe.host import read_cpu, read_os
 from gpusetup.probe.memory import read_disks, read_memory
+from gpusetup.probe.patience import LIMIT_SECONDS, Notify
 from gpusetup.probe.python import read_python
+from gpusetup.probe.side import GpuSide
 from gpusetup.probe.system import System
 from gpusetup.probe.target import Target, choose_target
 from gpusetup.probe.toolkit import read_toolkit
-from gpusetup.probe.torch import TorchSide, read_torch
+from gpusetup.probe.torch import TorchSide, asked_itself, read_torch
 from gpusetup.probe.unfinished import unfinished_install
+from gpusetup.value import replace
 
 T = TypeVar("T")
-Notify = Callable[[str], None]
 
 
 class Beside(Generic[T]):
@@ -56,25 +58,29 @@ def read_machine(
     need_target: bool = False,
     deep: bool = False,
     notify: Notify | None = None,
+    limit: float = LIMIT_SECONDS,
 ) -> Snapshot:
     """Everything that the sources of this machine tell.
 
     Without `target` the contract's order chooses one, from `named` (`--python`) on; where there
     is none, `need_target` raises `Blocked`, else Python and torch are unknown and a reading says
-    why. `deep` also asks `nvidia-smi` and torch itself. `notify` hears of slow answers.
+    why. `deep` also asks `nvidia-smi`, and torch itself where the driver answers. `notify` hears of
+    slow answers; `limit` is how long the driver may take, in seconds.
     """
     from gpusetup.probe.gpu import read_gpu_side
 
     target, why_none = (target, ()) if target else _chosen(system, named, need_target)
-    gpu_call = Beside(lambda: read_gpu_side(system, deep=deep, notify=notify))
+    gpu_call = Beside(lambda: read_gpu_side(system, deep=deep, notify=notify, limit=limit))
     toolkit_call = Beside(lambda: read_toolkit(system))
-    torch_call = Beside(lambda: _torch_side(system, target, deep=deep))
+    torch_call = Beside(lambda: _torch_side(system, target))
     found_os, os_readings = read_os(system)
     python, python_readings = read_python(system, target)
     container, container_readings = read_container(system)
     conda, cpu, memory = read_conda(system, target), read_cpu(system), read_memory(system)
     disks, environment = read_disks(system, target), read_environment(system)
     torch, gpu = torch_call.result(), gpu_call.result()
+    if deep and target is not None:
+        torch = _asked_itself(system, target, torch, gpu)
     toolkit, toolkit_readings = toolkit_call.result()
     return Snapshot(
         taken_at=system.facts().get("now"),
@@ -117,10 +123,21 @@ def _chosen(
         return None, (Reading(subject="python", source="target", problem=problem.message),)
 
 
-def _torch_side(system: System, target: Target | None, *, deep: bool) -> TorchSide:
+def _torch_side(system: System, target: Target | None) -> TorchSide:
     if target is None:
         return TorchSide(torch=Torch(), packages=None)
-    return read_torch(system, target, deep=deep)
+    return read_torch(system, target)
+
+
+def _asked_itself(system: System, target: Target, torch: TorchSide, gpu: GpuSide) -> TorchSide:
+    """torch's own answer; it starts CUDA, and would hang where that hung already."""
+    if any(event.kind == "child-failed" for event in gpu.events):
+        silent = Reading(subject="torch", source="import torch", problem=DRIVER_IS_SILENT)
+        return replace(torch, readings=(*torch.readings, silent))
+    return asked_itself(system, target, torch)
+
+
+DRIVER_IS_SILENT = "not asked: the driver did not answer, and torch would wait for it"
 
 
 def _stale(system: System, target: Target | None) -> tuple[Event, ...]:

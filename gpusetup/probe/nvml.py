@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpusetup.model import Capability, Driver, Event, Gpu, GpuProcess, Reading
+from gpusetup.probe.patience import place_of
 from gpusetup.probe.side import UNNAMED, GpuSide, told, told_gpus
 from gpusetup.probe.system import System
 
@@ -51,47 +52,167 @@ PLAIN_FIELDS = (
 LISTS = ("throttle_reasons", "fabric_faults", "nvlinks_inactive")
 
 
+READ_FAILED = "gpu-read-failed"
+"""The kind of event for one value of one GPU that should be there and is not."""
+NAMED = ("handle", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability")
+MEASURED = ("temperature_celsius", "power_watts")
+"""What every GPU tells unless something is wrong with it; of a laptop some is not supported."""
+ABSENT = (NOT_SUPPORTED, 13, 21, 25, 26, None)
+"""Not supported, function not found, no data, deprecated, not ready; None: our binding's gap."""
+NOT_PLAUSIBLE = -1
+"""The call worked, and its answer cannot be (`inside/read_nvml.py` has the same number)."""
+PLAUSIBLE: dict[str, tuple[float, float]] = {
+    "memory_total_bytes": (64 << 20, 16 << 40),
+    "memory_used_bytes": (0, 16 << 40),
+    "temperature_celsius": (-40, 200),
+    "power_watts": (0, 20_000),
+    "power_limit_watts": (0, 20_000),
+    "utilization_percent": (0, 100),
+    "pcie_generation": (0, 16),
+    "pcie_generation_max": (0, 16),
+    "pcie_width": (0, 64),
+    "pcie_width_max": (0, 64),
+}
+"""Far beyond what any GPU has: a value outside is no measurement."""
+
+
 def read_nvml(system: System, limit: float) -> GpuSide:
-    return parse_nvml(system.ask("read_nvml", timeout=limit), limit)
+    return parse_nvml(system.ask("read_nvml", timeout=limit))
 
 
-def parse_nvml(answer: Mapping[str, Any], limit: float = 30) -> GpuSide:
+def parse_nvml(answer: Mapping[str, Any]) -> GpuSide:
     """The child's answer as values.
 
     >>> parse_nvml({"init": 9, "message": "Driver Not Loaded", "devices": None}).driver.nvml_code
     9
     """
-    if "problem" in answer:
-        return no_answer(SOURCE, str(answer["problem"]), limit)
-    devices = answer.get("devices")
-    gpus = None if devices is None else tuple(gpu_of(device) for device in devices)
-    driver = driver_of(answer)
+    silent = no_answer(SOURCE, answer) if "problem" in answer else GpuSide()
+    told_before = so_far(answer) if "problem" in answer else answer
+    devices = told_before.get("devices")
+    checked = None if devices is None else [plausible(device) for device in devices]
+    gpus = None if checked is None else tuple(gpu_of(device) for device in checked)
+    driver = driver_of({**told_before, "devices": checked})
+    problems = (told_before, *(checked or ()))
     return GpuSide(
         driver=driver,
         gpus=gpus,
+        events=(
+            *silent.events,
+            *(event for gpu in checked or () for event in failed_reads(gpu)),
+            *failed_calls(told_before),
+        ),
         readings=(
+            *silent.readings,
             *told("driver", SOURCE, driver),
             *(told_gpus(SOURCE, gpus) if gpus is not None else ()),
-            *(reading for gpu in (answer, *(devices or ())) for reading in problems_of(gpu)),
+            *(reading for gpu in problems for reading in problems_of(gpu)),
         ),
     )
 
 
-def no_answer(source: str, problem: str, limit: float) -> GpuSide:
+def so_far(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What a child had told before it hung or crashed; GPUs that it did not reach have no name.
+
+    >>> so_far({"parts": [{"init": 0}, {"count": 2}, {"device": {"index": 0}}]})["devices"]
+    [{'index': 0}, {'index': 1}]
+    """
+    parts = [part for part in answer.get("parts") or () if isinstance(part, Mapping)]
+    known: dict[str, Any] = {}
+    for part in parts:
+        known.update(part)
+    reached = {one["index"]: one for part in parts if (one := part.get("device"))}
+    count = known.get("count", known.get("device_count"))
+    if count is not None:
+        known["devices"] = [reached.get(index, {"index": index}) for index in range(count)]
+    return known
+
+
+def no_answer(source: str, answer: Mapping[str, Any]) -> GpuSide:
     """A child that crashed, hung or could not start: an event that rules can judge.
 
-    >>> no_answer("nvml", "crashed with SIGSEGV", 30).events[0].values["how"]
+    >>> no_answer("nvml", {"problem": "crashed with SIGSEGV"}).events[0].values["how"]
     'crashed'
-    >>> no_answer("nvml", "no answer in 30 s", 30).driver.seconds
-    30
     """
-    how = "crashed" if problem.startswith("crashed") else "failed"
-    how = "hung" if problem.startswith("no answer") else how
-    values = {"asked": source, "how": how, "problem": problem}
+    problem = str(answer["problem"])
+    step = answer.get("step")
+    values = {"asked": source, "how": _how(problem), "problem": problem}
+    if step:
+        values |= {key: str(value) for key, value in step.items()}
+    text = ", ".join((problem, *filter(None, (place_of(step),))))
     return GpuSide(
-        driver=Driver(seconds=limit if how == "hung" else None),
-        events=(Event(kind="child-failed", values=values, source=source, text=problem),),
-        readings=(Reading(subject="driver", source=source, problem=problem),),
+        events=(Event(kind="child-failed", values=values, source=source, text=text),),
+        readings=(Reading(subject="driver", source=source, problem=text),),
+    )
+
+
+def _how(problem: str) -> str:
+    """
+    >>> _how("no answer in 30 s"), _how("exit 3: "), _how("nvidia-ml-py cannot be imported")
+    ('hung', 'crashed', 'failed')
+    """
+    if problem.startswith("no answer"):
+        return "hung"
+    return "crashed" if problem.startswith(("crashed", "exit", "ended")) else "failed"
+
+
+def plausible(device: Mapping[str, Any]) -> dict[str, Any]:
+    """A device without the values that cannot be; each is a problem instead.
+
+    >>> plausible({"temperature_celsius": 4294967295})["problems"][0]["text"]
+    'not plausible: 4294967295'
+    """
+    known = {field: device.get(field) for field in PLAUSIBLE}
+    wrong = {field: value for field, value in known.items() if not _can_be(field, value)}
+    problems = tuple(
+        {"field": field, "code": NOT_PLAUSIBLE, "text": f"not plausible: {value}"}
+        for field, value in wrong.items()
+    )
+    return {
+        **device,
+        **dict.fromkeys(wrong),
+        "problems": (*(device.get("problems") or ()), *problems),
+    }
+
+
+def _can_be(field: str, value: float | None) -> bool:
+    low, high = PLAUSIBLE[field]
+    return value is None or low <= value <= high
+
+
+def failed_reads(device: Mapping[str, Any]) -> tuple[Event, ...]:
+    """What this GPU should tell and does not; one that is lost has a finding of its own."""
+    failed = {p["field"]: p for p in device["problems"] if p["code"] not in ABSENT}
+    if device.get("lost"):
+        return ()
+    return tuple(
+        Event(
+            kind=READ_FAILED,
+            values={
+                "asked": SOURCE,
+                "gpu": str(device.get("index")),
+                "field": field,
+                "code": str(problem["code"]),
+                "problem": str(problem["text"]),
+            },
+            source=SOURCE,
+            text=f"GPU {device.get('index')}: {field}: {problem['text']}",
+        )
+        for field, problem in failed.items()
+        if field in (*NAMED, *MEASURED) or problem["code"] == NOT_PLAUSIBLE
+    )
+
+
+def failed_calls(answer: Mapping[str, Any]) -> tuple[Event, ...]:
+    """NVML starts and cannot list the GPUs, or does not know its own driver's version."""
+    return tuple(
+        Event(
+            kind="nvml-call-failed",
+            values={"field": p["field"], "code": str(p["code"]), "problem": str(p["text"])},
+            source=SOURCE,
+            text=f"{p['field']}: {p['text']}",
+        )
+        for p in answer.get("problems") or ()
+        if answer.get("init") == 0 and p["code"] not in ABSENT
     )
 
 

@@ -6,13 +6,12 @@ that knows it; the readings of all sources are kept, so a disagreement stays vis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from gpusetup.model import CudaApi, DeviceNode, Driver, Event, Gpu, PciDevice, Reading
 from gpusetup.value import Value, fields, replace
 
-Notify = Callable[[str], None]
 T = TypeVar("T")
 UNNAMED = "unknown"
 """The name of a GPU that a source knows of without its name."""
@@ -28,6 +27,8 @@ class GpuSide(Value):
     devices: tuple[DeviceNode, ...] | None = None
     events: tuple[Event, ...] = ()
     readings: tuple[Reading, ...] = ()
+    libraries: tuple[str, ...] = ()
+    """The driver's libraries that lie where a program finds them."""
 
 
 def missing(subject: str, source: str, problem: str) -> GpuSide:

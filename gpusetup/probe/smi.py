@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 
 from gpusetup.model import Driver, Reading
 from gpusetup.probe.nvml import no_answer
+from gpusetup.probe.patience import Patience
 from gpusetup.probe.side import GpuSide, enriched, missing, told, told_gpus
 from gpusetup.probe.smi_csv import QUERY, parse_csv, refused_field
 from gpusetup.probe.smi_log import parse_xml
 from gpusetup.probe.smi_table import parse_table
 from gpusetup.probe.smi_values import Smi, parse_error
 from gpusetup.probe.system import System, exists
-from gpusetup.run import Output
+from gpusetup.run import Output, how_it_ended
 from gpusetup.value import replace
 
 SOURCE = "nvidia-smi"
@@ -46,21 +47,22 @@ def _places(system: System) -> tuple[str, ...]:
 
 
 def read_smi(system: System, limit: float) -> GpuSide:
-    """Everything that nvidia-smi says, its errors as values."""
+    """Everything that nvidia-smi says, its errors as values; `limit` is for all its answers."""
     program = find_smi(system)
     if program is None:
         return missing("driver", SOURCE, "no such program")
-    said = query(system, program, limit)
-    if said.problem:
-        return no_answer(SOURCE, said.problem, limit)
+    patience = Patience(limit)
+    said = query(system, program, patience)
+    if said.problem or (said.exit or 0) < 0:
+        return no_answer(SOURCE, {"problem": said.problem or how_it_ended(said.exit or 0)})
     csv = parsed_or_error(said, parse_csv)
     if csv.nvml_code or csv.gpus == ():
         return side_of((csv,), seconds=said.seconds)
-    xml_said = system.run((program, "-q", "-x"), limit)
+    xml_said = system.run((program, "-q", "-x"), patience.left())
     xml = _cut(xml_said) if xml_said.problem else parsed_or_error(xml_said, parse_xml)
     outputs = [csv, xml]
     if not xml.cuda_version and not xml_said.problem:
-        outputs.append(parsed_or_error(system.run((program,), limit), parse_table))
+        outputs.append(parsed_or_error(system.run((program,), patience.left()), parse_table))
     return side_of(outputs, seconds=max(said.seconds, xml_said.seconds))
 
 
@@ -68,12 +70,12 @@ def _cut(said: Output) -> Smi:
     return Smi(complete=False, problems=(said.problem or "no answer",))
 
 
-def query(system: System, program: str, limit: float) -> Output:
+def query(system: System, program: str, patience: Patience) -> Output:
     """The CSV; a field that this nvidia-smi does not know is left out (R470: `compute_cap`)."""
     fields = list(QUERY)
     for _ in range(FIELDS_GIVEN_UP):
         argv = (program, f"--query-gpu={','.join(fields)}", "--format=csv")
-        said = system.run(argv, limit)
+        said = system.run(argv, patience.left())
         unknown = refused_field(said.stdout + said.stderr)
         if unknown not in fields:
             return said

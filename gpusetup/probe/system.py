@@ -17,12 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-from gpusetup.run import Output, run
-from gpusetup.value import Record, Value
+from gpusetup.run import Output, how_it_ended, run
+from gpusetup.value import Record, Value, replace
 
 T = TypeVar("T")
 Family = Literal["linux", "windows", "macos"]
 INSIDE = Path(__file__).resolve().parent.parent / "inside"
+HOLD_BACK = str(INSIDE / "hold_back.py")
+ASK_THE_DRIVER = ("read_nvml", "read_cuda", "read_torch", "nvidia-smi", "nvidia-smi.exe")
+"""Scripts and programs that load the driver's libraries, which could change the machine."""
 READ_LIMIT_BYTES = 4 << 20
 
 
@@ -153,7 +156,8 @@ class LiveSystem:
         return shutil.which(name)
 
     def run(self, argv: Sequence[str], timeout: float) -> Output:
-        return run(argv, timeout=timeout)
+        said = run(held_back(argv), timeout=timeout)
+        return replace(said, argv=tuple(argv))
 
     def ask(
         self,
@@ -162,18 +166,58 @@ class LiveSystem:
         arguments: Sequence[str] = (),
         timeout: float = 10,
     ) -> Mapping[str, Any]:
-        import json
-
         isolated = () if python else ("-I", "-S") if script != "read_nvml" else ("-I",)
-        argv = (python or sys.executable, *isolated, str(INSIDE / f"{script}.py"), *arguments)
-        said = run(argv, timeout=timeout)
-        if said.problem:
-            return {"problem": said.problem}
+        before = (HOLD_BACK,) if script in ASK_THE_DRIVER else ()
+        file = str(INSIDE / f"{script}.py")
+        argv = (python or sys.executable, *isolated, *before, file, *arguments)
+        return answer_of(run(argv, timeout=timeout))
+
+
+def held_back(argv: Sequence[str]) -> tuple[str, ...]:
+    """The same program, started by `inside/hold_back.py` where it could change the machine.
+
+    >>> held_back(("modinfo", "nvidia"))
+    ('modinfo', 'nvidia')
+    """
+    words = tuple(argv)
+    if sys.platform != "linux" or os.path.basename(words[0]) not in ASK_THE_DRIVER:
+        return words
+    return (sys.executable, "-I", "-S", HOLD_BACK, *words)
+
+
+def answer_of(said: Output) -> dict[str, Any]:
+    """The last line that a script of `inside/` printed, or why it has none, and how far it came.
+
+    The lines before it say each `step` before it is tried, and each `part` of the answer.
+
+    >>> answer_of(Output(argv=(), exit=-11, stdout='{"step": "cuInit"}'))
+    {'problem': 'crashed with SIGSEGV', 'step': {'step': 'cuInit'}}
+    """
+    lines = _objects(said.stdout)
+    if lines and not lines[-1].keys() & {"step", "part"}:
+        return lines[-1]
+    problem = said.problem or _how_it_died(said)
+    more = {
+        "stderr": said.stderr[-2000:],
+        "step": next((line for line in reversed(lines) if "step" in line), None),
+        "parts": [line["part"] for line in lines if isinstance(line.get("part"), dict)],
+    }
+    return {"problem": problem, **{key: value for key, value in more.items() if value}}
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """The lines that are JSON objects: a library may print between them."""
+    import json
+
+    found: list[dict[str, Any]] = []
+    for line in text.splitlines():
         try:
-            answer = json.loads(said.stdout.strip().rpartition("\n")[2])
+            value = json.loads(line) if line.startswith("{") else None
         except ValueError:
-            return {"problem": _how_it_died(said), "stderr": said.stderr[-2000:]}
-        return answer if isinstance(answer, dict) else {"problem": "answered no object"}
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
 
 
 class Tape(Record):
@@ -321,11 +365,10 @@ def _played(shelf: Mapping[str, T | int], path: str) -> T:
 
 
 def _how_it_died(said: Output) -> str:
-    if said.exit is not None and said.exit < 0:
-        import signal
-
-        return f"crashed with {signal.Signals(-said.exit).name}"
-    return f"exit {said.exit}: {said.stderr.strip().rpartition(chr(10))[2][:200]}"
+    if said.exit:
+        last = said.stderr.strip().rpartition("\n")[2][:200]
+        return how_it_ended(said.exit) if said.exit < 0 else f"{how_it_ended(said.exit)}: {last}"
+    return "ended without an answer"
 
 
 def _facts() -> dict[str, Any]:

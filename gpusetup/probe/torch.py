@@ -35,13 +35,12 @@ class TorchSide(Value):
     readings: tuple[Reading, ...] = ()
 
 
-def read_torch(system: System, target: Target, *, deep: bool = False) -> TorchSide:
+def read_torch(system: System, target: Target) -> TorchSide:
     """The torch family of the target, and what stands in its way."""
     packages = installed_packages(system, target)
     torch, readings = _torch(system, target, packages)
     events = (*shadows(system, target), *leftovers(system, target), *incomplete(packages))
-    side = TorchSide(torch=torch, packages=packages, events=events, readings=readings)
-    return _asked(system, target, side) if deep and torch.installed else side
+    return TorchSide(torch=torch, packages=packages, events=events, readings=readings)
 
 
 def _torch(
@@ -167,7 +166,10 @@ def incomplete(packages: Iterable[Package] | None) -> Iterable[Event]:
 # --- torch's own answer, under --deep -------------------------------------------------------------
 
 
-def _asked(system: System, target: Target, side: TorchSide) -> TorchSide:
+def asked_itself(system: System, target: Target, side: TorchSide) -> TorchSide:
+    """With what the target's torch says of itself, where there is one."""
+    if not side.torch.installed:
+        return side
     answer = system.ask("read_torch", python=target.python, timeout=DEEP_SECONDS)
     problem = answer.get("problem") or answer.get("import_error")
     said = None if problem else f"torch {answer.get('version')}"

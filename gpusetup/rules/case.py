@@ -235,6 +235,10 @@ SPEAK_OF_A_GPU = ("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver")
 """Events of the kernel driver about one GPU: it is there, whatever else finds none."""
 
 
+NO_KERNEL_DRIVER = (9, 12, 13)
+"""NVML: not loaded, no library, an old library. With any other code a kernel driver spoke."""
+
+
 def has_nvidia(case: Case) -> bool | None:
     """Whether an NVIDIA GPU is there; None where no source could tell.
 
@@ -251,6 +255,8 @@ def has_nvidia(case: Case) -> bool | None:
     if events(case, "no-nvidia-gpu") and machine.driver.nvml_code is None:
         return False
     if machine.driver.version or machine.driver.module_loaded or machine.os.wsl:
+        return None
+    if machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER) or events(case, "child-failed"):
         return None
     if machine.pci_devices is not None or machine.gpus:
         return False

@@ -10,7 +10,6 @@ from gpusetup.rules import ways
 from gpusetup.rules.case import (
     GIB,
     Case,
-    driver_answers,
     error,
     events,
     gib,
@@ -289,37 +288,6 @@ def sources_disagree(case: Case) -> Iterator[Finding]:
             )
 
 
-SILENT = ("hung", "crashed")
-"""How a question to the driver ends when the driver is at fault; `failed` is a missing binding."""
-
-
-def child_failed(case: Case) -> Iterator[Finding]:
-    """A library of the driver crashed or hung when it was asked."""
-    children = tuple(e for e in events(case, "child-failed") if e.values.get("how") in SILENT)
-    said = (*children, *events(case, "driver-does-not-answer"))
-    if said:
-        how = said[0].values.get("how", "gets no answer")
-        what = said[0].values.get("asked", "the driver")
-        make = warning if driver_answers(case) else error
-        yield make(
-            "driver-does-not-answer",
-            f"Asking {what} {how}: {said[0].values.get('problem', '')}".rstrip(": "),
-            detail="A hung driver call is usually a GPU that stopped working, or a driver half "
-            "updated.",
-            evidence=told(said),
-            fix=Fix(
-                text="Reboot",
-                commands=lines("sudo reboot") if on(case, "linux") else (),
-                alternatives=ways.look(
-                    "look first into the kernel's log",
-                    *(lines("sudo dmesg | grep -iE 'nvrm|xid'") if on(case, "linux") else ()),
-                ),
-                needs_root=True,
-                needs_reboot=True,
-            ),
-        )
-
-
 RULES = (
     disk_full,
     shm_too_small,
@@ -330,5 +298,4 @@ RULES = (
     extra_index,
     catalog_old,
     sources_disagree,
-    child_failed,
 )

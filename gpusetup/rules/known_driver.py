@@ -194,12 +194,39 @@ FACTS: tuple[Fact, ...] = (
         title="asking the driver hung or crashed",
         means=(
             "A library of the driver crashed or did not come back: a GPU that stopped, or a"
-            " driver half updated."
+            " driver half updated. The finding names the call and the GPU where it stopped."
         ),
         proven_by="The child that asked ran into its time limit, or died by a signal",
-        not_when="driver-slow: it answered",
+        not_when="driver-slow: it answered within --timeout",
         way_out="Kernel log, reboot",
         source="gpusetup asks in children with a time limit",
+    ),
+    Fact(
+        id="gpu-does-not-answer",
+        title="one GPU fails to tell what it should",
+        means="The driver lists the GPU and cannot read it, or what it tells cannot be.",
+        proven_by="NVML's error for the GPU, its memory, temperature or power; CUDA's for its name",
+        not_when="gpu-fell-off-bus: NVML says that it is lost; a value that no GPU here has",
+        way_out="Kernel log, reset or reboot; leave the GPU out until then",
+        source="NVML API reference, nvmlReturn_t",
+    ),
+    Fact(
+        id="nvml-init-failed",
+        title="the driver's NVML does not start, or cannot list the GPUs",
+        means="The kernel driver is there and refuses; nvidia-smi and NCCL fail with it.",
+        proven_by="What nvmlInit or nvmlDeviceGetCount answers",
+        not_when="Codes that have a cause of their own: 4, 9, 12, 15, 16, 17, 18",
+        way_out="Kernel log, reboot",
+        source="NVML API reference, nvmlReturn_t",
+    ),
+    Fact(
+        id="cuda-misses-gpu",
+        title="CUDA does not see a GPU that the driver lists",
+        means="The GPU answers NVML, and CUDA leaves it out: it could not start it.",
+        proven_by="NVML's and CUDA's lists, no CUDA_VISIBLE_DEVICES and no MIG",
+        not_when="gpus-partly-hidden; gpu-fell-off-bus",
+        way_out="Kernel log, reset or reboot",
+        source="CUDA Driver API reference, cuDeviceGetCount",
     ),
     Fact(
         id="cuda-sees-no-device",

@@ -52,6 +52,8 @@ DRIVER = (
     "gpu-init-failed",
     "libcuda-missing",
     "driver-does-not-answer",
+    "nvml-init-failed",
+    "gpu-does-not-answer",
 )
 
 READINESS = (
@@ -72,6 +74,7 @@ READINESS = (
     "cuda-unknown-error",
     "cuda-sees-no-device",
     "cuda-init-failed",
+    "cuda-misses-gpu",
 )
 
 INSTALL = (
@@ -194,6 +197,9 @@ NO_DEVICE = ("cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed")
 
 NO_INIT = (*NO_DEVICE, "cuda-unknown-error", "os-call-failed", "cuda-init-failed")
 
+SILENCE = ("driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed", "cuda-misses-gpu")
+"""What asking a driver or a GPU ends with that something above it took away."""
+
 NO_DRIVER = (*NO_INIT, "uvm-missing", "nvml-mismatch", "libcuda-driver-mismatch", "driver-too-old")
 
 BROKEN_TORCH = ("torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing")
@@ -229,15 +235,17 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "wsl-driver": (*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
     "gpu-fell-off-bus": (
         *NO_INIT,
+        *SILENCE,
         "gpu-init-failed",
         "driver-not-loaded",
         "pcie-degraded",
         "gpu-hang",
         *KERNELS_FAIL,
     ),
-    "gsp-timeout": (*NO_INIT, "gpu-init-failed", "driver-slow", "gpu-hang"),
+    "gsp-timeout": (*NO_INIT, *SILENCE, "gpu-init-failed", "driver-slow", "gpu-hang"),
     "hardware-fault": (
         *NO_INIT,
+        *SILENCE,
         "gpu-init-failed",
         "gpu-hang",
         "compute-mode-exclusive",
@@ -252,11 +260,13 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "driver-build-failed": (*NO_DRIVER, "driver-not-loaded", "gpu-init-failed"),
     "driver-missing": (*NO_DRIVER, "driver-not-loaded", "container-hook-failed"),
     "driver-not-loaded": (*NO_DRIVER, "gpu-init-failed", "container-hook-failed"),
-    "nvml-mismatch": (*NO_INIT, "libcuda-driver-mismatch", "forward-compat-unsupported"),
+    "nvml-mismatch": (*NO_INIT, *SILENCE, "libcuda-driver-mismatch", "forward-compat-unsupported"),
     "gpu-not-supported-by-driver": (*NO_INIT, "gpu-init-failed", "driver-not-loaded"),
     "gpu-init-failed": (*NO_INIT, "uvm-missing"),
     "libcuda-missing": NO_INIT,
-    "driver-does-not-answer": NO_INIT,
+    "driver-does-not-answer": (*NO_INIT, "gpu-does-not-answer", "cuda-misses-gpu"),
+    "nvml-init-failed": NO_INIT,
+    "gpu-does-not-answer": (*NO_INIT, "cuda-misses-gpu"),
     "wsl-linux-driver": (*NO_INIT, "wsl-driver", "driver-not-loaded", "nvml-mismatch"),
     "device-permission": (*NO_INIT, "driver-not-loaded"),
     "uvm-missing": NO_INIT,

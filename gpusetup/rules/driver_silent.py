@@ -1,0 +1,305 @@
+"""A driver that was asked and did not answer: not at all, not of every GPU, or with an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpusetup.model import Event, Evidence, Finding, Fix, Gpu
+from gpusetup.rules.case import (
+    Case,
+    driver_answers,
+    error,
+    events,
+    gpus,
+    in_container,
+    is_cuda_build,
+    is_report,
+    on,
+    shown,
+    told,
+    warning,
+    whole_number,
+)
+from gpusetup.rules.driver import nvml_said
+from gpusetup.rules.nvml_codes import CODES, ELSEWHERE, ONE_GPU, OTHER
+
+SILENT = ("hung", "crashed")
+"""How a question to the driver ends when the driver is at fault; `failed` is a missing binding."""
+CALLED = {"nvml": "NVML", "libcuda": "CUDA's driver library (libcuda)", "nvidia-smi": "nvidia-smi"}
+
+
+# --- no answer at all ----------------------------------------------------------------------------
+
+
+def driver_does_not_answer(case: Case) -> Iterator[Finding]:
+    """A library of the driver crashed or hung when it was asked."""
+    asked = events(case, "child-failed")
+    children = tuple(event for event in asked if event.values.get("how") in SILENT)
+    said = events(case, "driver-does-not-answer")
+    if not children and not said:
+        return
+    make = error if children or not driver_answers(case) else warning
+    yield make(
+        "driver-does-not-answer",
+        _stopped(case, _most_telling(children)) if children else _said_so(said[0]),
+        detail="A driver call that hangs or crashes is mostly a GPU that stopped working, or a "
+        "driver half updated.",
+        evidence=(*told(children), *told(said)),
+        fix=_silent_fix(case, children),
+    )
+
+
+def _most_telling(children: Sequence[Event]) -> Event:
+    """The one that names a GPU, else the first."""
+    return next((one for one in children if one.values.get("gpu")), children[0])
+
+
+def _stopped(case: Case, event: Event) -> str:
+    values = event.values
+    problem = values.get("problem", "")
+    what = CALLED.get(values.get("asked", ""), "the driver")
+    step = f" in {values['step']}" if values.get("step") else ""
+    gpu = f" of {_named(case, event)}" if values.get("gpu") else ""
+    return f"{what} {'gave ' if values.get('how') == 'hung' else ''}{problem}{step}{gpu}"
+
+
+def _said_so(event: Event) -> str:
+    how = event.values.get("how", "gets no answer")
+    what = event.values.get("asked", "the driver")
+    return f"Asking {what} {how}: {event.values.get('problem', '')}".rstrip(": ")
+
+
+def _silent_fix(case: Case, children: Sequence[Event]) -> Fix:
+    hung = any(event.values.get("how") == "hung" for event in children)
+    longer = "; where it only needs long to start its GPUs, wait longer (--timeout 120)"
+    return Fix(
+        text=f"Look into the kernel log for the reason, then reboot{longer if hung else ''}",
+        commands=("sudo dmesg | grep -iE 'nvrm|xid'", "sudo reboot") if on(case, "linux") else (),
+        needs_root=True,
+        needs_reboot=True,
+    )
+
+
+# --- which GPU -----------------------------------------------------------------------------------
+
+
+def _gpu_of(case: Case, event: Event) -> Gpu | None:
+    """The GPU that an event speaks of, in NVML's order or in CUDA's."""
+    index = whole_number(event.values.get("gpu"))
+    order = "cuda_index" if event.values.get("asked") == "libcuda" else "nvml_index"
+    listed = (gpu for gpu in gpus(case) if index is not None and getattr(gpu, order) == index)
+    return next(listed, None)
+
+
+def _named(case: Case, event: Event) -> str:
+    gpu = _gpu_of(case, event)
+    if gpu is not None:
+        return in_full(gpu)
+    order = " in CUDA's order" if event.values.get("asked") == "libcuda" else ""
+    bus = f" ({event.values['bus']})" if event.values.get("bus") else ""
+    return f"GPU {event.values.get('gpu')}{order}{bus}"
+
+
+def in_full(gpu: Gpu) -> str:
+    """A GPU by number, address and name, as far as they are known.
+
+    >>> in_full(Gpu(name="NVIDIA L4", nvml_index=1, pci_bus_id="00000000:0F:00.0"))
+    'GPU 1 (00000000:0F:00.0, NVIDIA L4)'
+    >>> in_full(Gpu(name="unknown", nvml_index=1))
+    'GPU 1'
+    """
+    index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
+    known = (gpu.pci_bus_id, gpu.name if gpu.name.lower() not in ("", "unknown") else None)
+    more = ", ".join(part for part in known if part)
+    number = "GPU" if index is None else f"GPU {index}"
+    return f"{number} ({more})" if more else number
+
+
+# --- a GPU that does not answer beside others that do --------------------------------------------
+
+WHAT = {
+    "handle": "itself",
+    "device": "itself",
+    "memory_total_bytes": "its memory",
+    "memory_used_bytes": "its memory",
+    "temperature_celsius": "its temperature",
+    "power_watts": "its power",
+    "power_limit_watts": "its power limit",
+    "utilization_percent": "its utilisation",
+    "pci_bus_id": "its address",
+    "uuid": "its UUID",
+    "name": "its name",
+    "compute_capability": "its compute capability",
+}
+MEASURED = ("temperature_celsius", "power_watts")
+
+
+def gpu_does_not_answer(case: Case) -> Iterator[Finding]:
+    """A GPU fails to tell what it should."""
+    failed: dict[tuple[str, str], list[Event]] = {}
+    for event in events(case, "gpu-read-failed"):
+        key = (event.values.get("asked", ""), event.values.get("gpu", ""))
+        failed.setdefault(key, []).append(event)
+    for said in failed.values():
+        yield _failed_gpu(case, tuple(said))
+
+
+def _failed_gpu(case: Case, said: tuple[Event, ...]) -> Finding:
+    fields = tuple(event.values.get("field", "") for event in said)
+    asked = dict.fromkeys(WHAT.get(field, field) for field in fields)
+    why = dict.fromkeys(event.values.get("problem", "") for event in said)
+    codes = {whole_number(e.values.get("code")) for e in said if e.values.get("asked") == "nvml"}
+    row = next((CODES[code] for code in codes if code in CODES), ONE_GPU)
+    gap = all(field in MEASURED for field in fields) and _none_tells(case, said)
+    gpu = _named(case, said[0])
+    return (warning if gap else error)(
+        row.id,
+        f"{gpu} does not answer when it is asked for {' and '.join(asked)}: {', '.join(why)}",
+        detail=row.detail,
+        evidence=tuple(Evidence(source=e.source or "", text=f"{gpu}: {e.text}") for e in said[:3]),
+        fix=row.fix(case),
+    )
+
+
+def _none_tells(case: Case, said: tuple[Event, ...]) -> bool:
+    """Whether no other GPU has these values either: then this kind of GPU has none of them."""
+    own = _gpu_of(case, said[0])
+    others = [gpu for gpu in gpus(case) if gpu is not own]
+    fields = [event.values.get("field", "") for event in said]
+    return all(getattr(gpu, field, None) is None for gpu in others for field in fields)
+
+
+# --- NVML that does not start --------------------------------------------------------------------
+
+
+def nvml_init_failed(case: Case) -> Iterator[Finding]:
+    """NVML's own answer, live: each code has its cause."""
+    if is_report(case) or case.other_host:
+        return
+    failed = events(case, "nvml-call-failed")
+    if failed:
+        yield _cannot_tell(case, failed)
+    driver = case.snapshot.driver
+    code = driver.nvml_code
+    if code is None or code in ELSEWHERE or _of_a_container(case):
+        return
+    row = CODES.get(code, OTHER)
+    yield error(
+        row.id,
+        row.title.format(said=f"{driver.nvml_message or 'an error'} (code {code})"),
+        detail=row.detail,
+        evidence=nvml_said(case),
+        fix=row.fix(case),
+    )
+
+
+def _of_a_container(case: Case) -> bool:
+    """A rule of containers has this: the GPU was taken away from a running one."""
+    works = case.snapshot.cuda_api.init_code == 0
+    return in_container(case) and case.snapshot.driver.nvml_code == 999 and not works
+
+
+SYSTEM = {
+    "devices": "which GPUs there are",
+    "driver_version": "the driver's version",
+    "cuda_version": "the driver's CUDA version",
+    "nvml_version": "its own version",
+}
+
+
+def _cannot_tell(case: Case, failed: tuple[Event, ...]) -> Finding:
+    fields = (event.values.get("field", "") for event in failed)
+    what = " and ".join(dict.fromkeys(SYSTEM.get(field, field) for field in fields))
+    return error(
+        OTHER.id,
+        f"NVML starts and cannot tell {what}: {failed[0].values.get('problem', 'an error')}",
+        evidence=told(failed),
+        fix=OTHER.fix(case),
+    )
+
+
+# --- CUDA's library ------------------------------------------------------------------------------
+
+
+def libcuda_not_loaded(case: Case) -> Iterator[Finding]:
+    """NVML answers, and no libcuda is there to start CUDA with: server packages, a container."""
+    said = events(case, "libcuda-not-loaded")
+    if not said or case.snapshot.driver.nvml_code != 0 or case.snapshot.os.jetson:
+        return
+    make = error if is_cuda_build(case.snapshot.torch) else warning
+    yield make(
+        "libcuda-missing",
+        "The driver's libcuda is missing or does not load: NVML works, CUDA cannot start",
+        detail="The driver answers through another library. Server installs and containers at "
+        "times leave the compute libraries out.",
+        evidence=told(said),
+        fix=_libcuda_fix(case),
+    )
+
+
+def _libcuda_fix(case: Case) -> Fix:
+    if in_container(case):
+        return Fix(
+            text="Start the container again with compute among its driver capabilities",
+            commands=(
+                "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility "
+                "IMAGE nvidia-smi",
+            ),
+        )
+    version = case.snapshot.driver.version
+    return Fix(
+        text="Install the compute libraries of exactly this driver version"
+        f"{f' ({version})' if version else ''}: libnvidia-compute, nvidia-driver-cuda-libs; then "
+        "see that the loader finds libcuda.so.1",
+        commands=("ldconfig -p | grep libcuda",) if on(case, "linux") else (),
+        needs_root=True,
+    )
+
+
+def cuda_call_failed(case: Case) -> Iterator[Finding]:
+    """CUDA starts and cannot say how many GPUs there are."""
+    said = events(case, "cuda-call-failed")
+    if said and not case.other_host:
+        first = said[0].values
+        what = first.get("field", "devices").replace("_", " ")
+        yield error(
+            "cuda-init-failed",
+            f"CUDA fails when it is asked for its {what}: {first.get('problem', 'an error')}",
+            evidence=told(said),
+            fix=Fix(
+                text="Reboot; if it stays, install the driver anew",
+                commands=("sudo reboot",) if on(case, "linux") else (),
+                needs_root=True,
+                needs_reboot=True,
+            ),
+        )
+
+
+def cuda_misses_gpu(case: Case) -> Iterator[Finding]:
+    """A GPU that NVML lists and CUDA does not, though nothing hides it."""
+    machine = case.snapshot
+    missed = [gpu for gpu in gpus(case) if gpu.visible is False and not gpu.lost]
+    hidden = "CUDA_VISIBLE_DEVICES" in machine.environment
+    sliced = any(gpu.mig_enabled for gpu in gpus(case))
+    if not missed or hidden or sliced or machine.cuda_api.init_code != 0 or is_report(case):
+        return
+    yield error(
+        "cuda-misses-gpu",
+        f"CUDA does not see {' and '.join(map(in_full, missed[:4]))}, which the driver lists",
+        detail="Nothing hides it: CUDA_VISIBLE_DEVICES is not set, and MIG is off.",
+        evidence=(
+            shown(case, "gpus", f"NVML lists {len(gpus(case))}"),
+            shown(case, "cuda_api.device_count", f"CUDA sees {machine.cuda_api.device_count}"),
+        ),
+        fix=ONE_GPU.fix(case),
+    )
+
+
+RULES = (
+    driver_does_not_answer,
+    gpu_does_not_answer,
+    nvml_init_failed,
+    libcuda_not_loaded,
+    cuda_call_failed,
+    cuda_misses_gpu,
+)
