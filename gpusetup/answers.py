@@ -75,6 +75,8 @@ class DoctorAnswer(Value):
     """The id of the root cause, or `ok`, or `unknown`."""
     confidence: Literal["certain", "likely"] | None = None
     """How sure the root is; null where there is none."""
+    proof: str | None = None
+    """What `ok` rests on: what was seen, in one line; null where the cause is another."""
     findings: tuple[Finding, ...]
     resolution: ResolveAnswer | None
     """What `install` would do: the least change that cures the machine."""

@@ -31,6 +31,7 @@ from gpusetup.model import (
     DeviceNode,
     Disk,
     Driver,
+    Event,
     Package,
     PciDevice,
     Reading,
@@ -72,6 +73,13 @@ def packages(*pairs: tuple[str, str], installer: str = "pip") -> tuple[Package, 
 
 def code(number: int) -> Snapshot:
     return changed(cuda_api=CudaApi(init_code=number, init_name=f"CODE_{number}"))
+
+
+def failed_read(field: str, code: str) -> tuple[Event, ...]:
+    """GPU 0 does not tell a value: NVML answers with a code."""
+    return event(
+        "gpu-read-failed", asked="nvml", gpu="0", field=field, code=code, problem="Unknown Error"
+    )
 
 
 def xid(number: int) -> Snapshot:
@@ -247,7 +255,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     ("driver-slow", W, changed(driver={"seconds": 21.0}), changed(driver={"seconds": 1.9})),
     (
         "driver-does-not-answer",
-        W,
+        E,
         changed(
             events=event("child-failed", how="hung", asked="nvml", problem="no answer in 30 s")
         ),
@@ -259,6 +267,32 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(
             gpus=None, driver=Driver(), events=event("child-failed", how="crashed", asked="nvml")
         ),
+        HEALTHY,
+    ),
+    ("driver-does-not-answer", W, changed(events=event("driver-does-not-answer")), HEALTHY),
+    (
+        "gpu-does-not-answer",
+        E,
+        changed(events=failed_read("handle", "999")),
+        changed(events=event("gpu-is-well")),
+    ),
+    ("gpu-does-not-answer", W, changed(events=failed_read("power_watts", "999")), HEALTHY),
+    ("device-permission", E, changed(events=failed_read("handle", "4")), HEALTHY),
+    ("nvml-init-failed", E, changed(driver={"nvml_code": 999}), changed(driver={"nvml_code": 12})),
+    ("device-permission", E, changed(driver={"nvml_code": 4}), HEALTHY),
+    ("hardware-fault", E, changed(driver={"nvml_code": 16}), HEALTHY),
+    ("cuda-misses-gpu", E, changed(events=event("gpu-missed-by-cuda", gpu="0")), HEALTHY),
+    ("libcuda-missing", E, changed(events=event("libcuda-not-loaded")), HEALTHY),
+    (
+        "libcuda-missing",
+        W,
+        changed(events=event("libcuda-not-loaded"), torch=Torch(installed=False)),
+        HEALTHY,
+    ),
+    (
+        "cuda-init-failed",
+        E,
+        changed(events=event("cuda-call-failed", field="device_count")),
         HEALTHY,
     ),
     # --- what cuInit answers ---

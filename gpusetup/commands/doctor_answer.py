@@ -30,6 +30,7 @@ def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -
     return DoctorAnswer(
         cause=diagnosis.cause,
         confidence=diagnosis.confidence,
+        proof=diagnosis.proof,
         findings=tuple(f for f in diagnosis.findings if not only or f.id in only),
         resolution=diagnosis.answer,
         newest=offered(diagnosis.decision.newest) if diagnosis.decision else None,

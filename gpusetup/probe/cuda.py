@@ -27,7 +27,7 @@ def parse_cuda(answer: Mapping[str, Any]) -> GpuSide:
     if "problem" not in answer:
         return _side_of(answer)
     silent = no_answer(SOURCE, answer)
-    before = _side_of(so_far(answer))
+    before = _side_of(so_far(answer)) if answer.get("parts") else GpuSide()
     return replace(
         before,
         events=(*silent.events, *before.events),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from gpusetup.model import CudaApi, Driver, Gpu, PciDevice, Reading
+from gpusetup.model import CudaApi, Driver, Event, Gpu, PciDevice, Reading
 from gpusetup.probe.cuda import read_cuda
 from gpusetup.probe.driver_files import read_libraries
 from gpusetup.probe.nodes import read_nodes
@@ -32,6 +32,7 @@ from gpusetup.probe.side import (
     bus_key,
     enriched,
     first_known,
+    in_short,
     missing,
     same_gpu,
 )
@@ -223,7 +224,10 @@ def assembled(system: System, asked: Sequence[GpuSide], files: Sequence[GpuSide]
         gpus=seen,
         pci_devices=named(_first(side.pci_devices for side in sides), seen or ()),
         devices=_first(side.devices for side in sides),
-        events=tuple(event for side in sides for event in side.events),
+        events=(
+            *(event for side in sides for event in side.events),
+            *missed_by_cuda(seen or (), asked, system.environ()),
+        ),
         readings=(*(reading for side in sides for reading in side.readings), *why),
     )
 
@@ -309,6 +313,27 @@ def with_visibility(
         return gpus
     pairs = zip(gpus, states, strict=True)
     return tuple(replace(gpu, visible=state) for gpu, state in pairs)
+
+
+def missed_by_cuda(
+    gpus: Iterable[Gpu], asked: Sequence[GpuSide], environ: Mapping[str, str]
+) -> tuple[Event, ...]:
+    """GPUs that NVML lists and CUDA does not, where nothing hides them and none is cut by MIG."""
+    seen = tuple(gpus)
+    hidden = "CUDA_VISIBLE_DEVICES" in environ or any(gpu.mig_enabled for gpu in seen)
+    cuda = next((s for s in asked if s.cuda_api.init_code == 0 and s.gpus is not None), None)
+    if hidden or cuda is None or cuda.cuda_api.device_count != len(cuda.gpus or ()):
+        return ()
+    missed = (g for g in seen if g.visible is False and not g.lost and g.nvml_index is not None)
+    return tuple(
+        Event(
+            kind="gpu-missed-by-cuda",
+            values={"asked": "nvml", "gpu": str(gpu.nvml_index)},
+            source="libcuda",
+            text=f"not in CUDA's list: {in_short(gpu)}",
+        )
+        for gpu in missed
+    )
 
 
 def _is_listed(gpu: Gpu, listed: Sequence[Gpu]) -> bool | None:

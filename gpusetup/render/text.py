@@ -63,7 +63,9 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Text]:
         mark, style = MARKS[root.severity], STYLES[root.severity]
         yield Text.assemble((f"{mark} {root.id}", style), ": ", plain(root.title))
     elif answer.cause == "ok":
-        yield Text.assemble(("✓ ok", "bold green"), ": ", healthy(answer.snapshot))
+        yield Text.assemble(
+            ("✓ ok", "bold green"), ": ", plain(answer.proof or "nothing is to be mended")
+        )
     elif answer.cause == "unknown":
         yield Text.assemble(
             ("? unknown", "bold yellow"),
@@ -72,15 +74,6 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Text]:
     else:
         # `--only` left the root out.
         yield Text(answer.cause, style="bold")
-
-
-def healthy(machine: Snapshot) -> str:
-    """What works, in one line."""
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in machine.gpus or ())) or "the GPU"
-    if not (machine.gpus or machine.torch.version):
-        return "nothing of CUDA is to be mended"
-    torch = f"torch {machine.torch.version}" if machine.torch.version else "torch"
-    return plain(f"{torch} can use {names}")
 
 
 def in_full(finding: Finding) -> Iterator[RenderableType]:

@@ -277,19 +277,18 @@ def cuda_call_failed(case: Case) -> Iterator[Finding]:
 
 def cuda_misses_gpu(case: Case) -> Iterator[Finding]:
     """A GPU that NVML lists and CUDA does not, though nothing hides it."""
-    machine = case.snapshot
-    missed = [gpu for gpu in gpus(case) if gpu.visible is False and not gpu.lost]
-    hidden = "CUDA_VISIBLE_DEVICES" in machine.environment
-    sliced = any(gpu.mig_enabled for gpu in gpus(case))
-    if not missed or hidden or sliced or machine.cuda_api.init_code != 0 or is_report(case):
+    said = events(case, "gpu-missed-by-cuda")
+    if not said or case.other_host:
         return
+    count = case.snapshot.cuda_api.device_count
     yield error(
         "cuda-misses-gpu",
-        f"CUDA does not see {' and '.join(map(in_full, missed[:4]))}, which the driver lists",
+        f"CUDA does not see {' and '.join(_named(case, event) for event in said[:4])}, which the "
+        "driver lists",
         detail="Nothing hides it: CUDA_VISIBLE_DEVICES is not set, and MIG is off.",
         evidence=(
-            shown(case, "gpus", f"NVML lists {len(gpus(case))}"),
-            shown(case, "cuda_api.device_count", f"CUDA sees {machine.cuda_api.device_count}"),
+            shown(case, "gpus", f"the driver lists {len(gpus(case))}"),
+            shown(case, "cuda_api.device_count", f"CUDA sees {count}"),
         ),
         fix=ONE_GPU.fix(case),
     )

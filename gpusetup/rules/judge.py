@@ -14,7 +14,6 @@ from gpusetup.model import (
     Resolution,
     Severity,
     Snapshot,
-    visible_gpus,
 )
 from gpusetup.rules import (
     architecture,
@@ -39,15 +38,10 @@ from gpusetup.rules import (
 from gpusetup.rules.case import (
     Case,
     Rule,
-    driver_answers,
-    events,
-    gpus,
-    is_cuda_build,
-    is_report,
     note,
-    serving,
 )
 from gpusetup.rules.precedence import EXPLAINS, LOSSES, ORDER
+from gpusetup.rules.proof import proof, shown_healthy
 from gpusetup.rules.request import chosen_request, decision_for
 from gpusetup.rules.wording import once
 from gpusetup.value import Value, replace
@@ -61,12 +55,12 @@ RULES: tuple[Rule, ...] = (
     *container.RULES,
     *driver.RULES,
     *driver_state.RULES,
-    *driver_silent.RULES,
     *driver_age.RULES,
     *gpu_maker.RULES,
     *gpu.RULES,
     *cuda.RULES,
     *device.RULES,
+    *driver_silent.RULES,
     *fault.RULES,
     *torch_install.RULES,
     *torch_build.RULES,
@@ -105,6 +99,8 @@ class Diagnosis(Value):
     """What was judged: the machine, completed from the catalog."""
     answer: ResolveAnswer
     """The resolution as a document, with the commands of every installer."""
+    proof: str | None = None
+    """What `ok` rests on: what was seen, in one line."""
     confidence: Literal["certain", "likely"] | None = None
     """`likely` where an error stands beside the root that it does not explain."""
 
@@ -122,9 +118,12 @@ def diagnose(
     findings = linked(unique(found(rules_for(snapshot) if rules is None else rules, case)))
     root = root_of(findings)
     marked = (replace(f, root=True) if f is root else f for f in findings)
-    rootless = OK if shown_healthy(case, findings) else UNKNOWN
+    broken = any(finding.severity is Severity.ERROR for finding in findings)
+    rootless = OK if not broken and shown_healthy(case) else UNKNOWN
+    cause = root.id if root else rootless
     return Diagnosis(
-        cause=root.id if root else rootless,
+        cause=cause,
+        proof=proof(case) if cause == OK else None,
         findings=tuple(sorted(marked, key=_reading_order)),
         resolution=case.resolution,
         decision=case.decision,
@@ -235,52 +234,6 @@ _GRAVITY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 def _reading_order(finding: Finding) -> tuple[bool, int, int, str]:
     return (not finding.root, _GRAVITY[finding.severity], _rank(finding.id), finding.id)
-
-
-def shown_healthy(case: Case, findings: tuple[Finding, ...]) -> bool:
-    """Whether the snapshot shows a working stack: GPU, driver, and a torch with kernels for it."""
-    if any(finding.severity is Severity.ERROR for finding in findings):
-        return False
-    if events(case, "cuda-library-error", "cuda-call-not-supported"):
-        return False
-    if is_report(case) and said_healthy(case):
-        return True
-    questions = (gpu_is_shown, driver_is_shown, torch_is_shown)
-    return all(question(case) for question in questions)
-
-
-def said_healthy(case: Case) -> bool:
-    """Whether a text shows it: something computed, or all that it shows is in order."""
-    torch = case.snapshot.torch
-    computed = torch.cuda_available or events(case, "gpu-computes", "capability-warning")
-    ran = any(e.values.get("code") in KERNELS_RAN for e in events(case, "cuda-error"))
-    # A GPU that somebody only mentions, with its driver or without, has no index.
-    listed = any(gpu.nvml_index is not None or gpu.uuid for gpu in gpus(case))
-    only_a_driver = listed and torch.version is None and torch.installed is None
-    return bool(computed) or ran or only_a_driver
-
-
-KERNELS_RAN = ("710",)
-"""An assertion in a program's kernel: it ran, so that the stack under it works."""
-
-
-def gpu_is_shown(case: Case) -> bool:
-    return case.other_host or bool(visible_gpus(case.snapshot))
-
-
-def driver_is_shown(case: Case) -> bool:
-    return case.other_host or driver_answers(case)
-
-
-def torch_is_shown(case: Case) -> bool:
-    """A CUDA build whose kernels serve every visible GPU, as far as known; or its own word."""
-    torch = case.snapshot.torch
-    if torch.cuda_available:
-        return True
-    if not is_cuda_build(torch):
-        return False
-    known = [gpu for gpu in visible_gpus(case.snapshot) if gpu.compute_capability]
-    return torch.kernels is None or all(serving(case, gpu) for gpu in known)
 
 
 def installer_of(machine: Snapshot) -> str:

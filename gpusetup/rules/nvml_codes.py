@@ -28,9 +28,7 @@ class Answer(Value):
         )
 
 
-ON_THE_HOST = (
-    "Look at the GPU on the host of this container: its kernel log has the reason"
-)
+ON_THE_HOST = "Look at the GPU on the host of this container: its kernel log has the reason"
 LOG = "sudo dmesg | grep -iE 'nvrm|xid'"
 
 PERMISSION = Answer(
