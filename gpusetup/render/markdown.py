@@ -108,19 +108,9 @@ def _verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[str]:
     if root is not None:
         yield f"**{root.id}**: {escaped(root.title)}"
     elif answer.cause == "ok":
-        yield f"**ok**: {_in_order(answer)}"
+        yield f"**ok**: {escaped(answer.proof or 'healthy')}"
     else:
         yield f"**{escaped(answer.cause)}**: what was read does not say what is wrong"
-
-
-def _in_order(answer: DoctorAnswer) -> str:
-    """What is in order, as far as it was shown."""
-    machine = answer.snapshot
-    if not machine.gpus:
-        return "nothing of CUDA is to be mended"
-    if machine.torch.version is None and not machine.torch.cuda_available:
-        return "driver and GPU are in order, as far as this shows"
-    return "driver, GPU and torch fit each other"
 
 
 def _named(finding: Finding) -> Iterator[str]:
