@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpusetup.model import Event, Evidence, Finding, Fix, Gpu
+from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
     driver_answers,
@@ -21,7 +22,9 @@ from gpusetup.rules.case import (
     whole_number,
 )
 from gpusetup.rules.driver import nvml_said
-from gpusetup.rules.nvml_codes import CODES, ELSEWHERE, ONE_GPU, OTHER
+from gpusetup.rules.driver_state import compute_libraries
+from gpusetup.rules.nvml_codes import CODES, ELSEWHERE, LOG, ONE_GPU, OTHER
+from gpusetup.shell import lines
 
 SILENT = ("hung", "crashed")
 """How a question to the driver ends when the driver is at fault; `failed` is a missing binding."""
@@ -72,9 +75,11 @@ def _said_so(event: Event) -> str:
 def _silent_fix(case: Case, children: Sequence[Event]) -> Fix:
     hung = any(event.values.get("how") == "hung" for event in children)
     longer = "; where it only needs long to start its GPUs, wait longer (--timeout 120)"
+    linux = on(case, "linux")
     return Fix(
-        text=f"Look into the kernel log for the reason, then reboot{longer if hung else ''}",
-        commands=("sudo dmesg | grep -iE 'nvrm|xid'", "sudo reboot") if on(case, "linux") else (),
+        text=f"Reboot{longer if hung else ''}",
+        commands=lines("sudo reboot") if linux else (),
+        alternatives=ways.look("look first into the kernel's log", *LOG) if linux else (),
         needs_root=True,
         needs_reboot=True,
     )
@@ -238,21 +243,15 @@ def libcuda_not_loaded(case: Case) -> Iterator[Finding]:
 
 
 def _libcuda_fix(case: Case) -> Fix:
-    if in_container(case):
-        return Fix(
-            text="Start the container again with compute among its driver capabilities",
-            commands=(
-                "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility "
-                "IMAGE nvidia-smi",
-            ),
-        )
-    version = case.snapshot.driver.version
+    if not in_container(case):
+        return compute_libraries(case)
     return Fix(
-        text="Install the compute libraries of exactly this driver version"
-        f"{f' ({version})' if version else ''}: libnvidia-compute, nvidia-driver-cuda-libs; then "
-        "see that the loader finds libcuda.so.1",
-        commands=("ldconfig -p | grep libcuda",) if on(case, "linux") else (),
-        needs_root=True,
+        text="Start the container again with compute among its driver capabilities "
+        "(NVIDIA_DRIVER_CAPABILITIES=compute,utility; the command does it with a plain image)",
+        commands=lines(
+            "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility "
+            "ubuntu nvidia-smi"
+        ),
     )
 
 
@@ -268,7 +267,7 @@ def cuda_call_failed(case: Case) -> Iterator[Finding]:
             evidence=told(said),
             fix=Fix(
                 text="Reboot; if it stays, install the driver anew",
-                commands=("sudo reboot",) if on(case, "linux") else (),
+                commands=lines("sudo reboot") if on(case, "linux") else (),
                 needs_root=True,
                 needs_reboot=True,
             ),

@@ -82,17 +82,22 @@ def libcuda_missing(case: Case) -> Iterator[Finding]:
             detail="nvidia-smi talks to the kernel driver through another library. Server "
             "installs and containers at times leave the compute libraries out.",
             evidence=told(said),
-            fix=Fix(
-                text="Install the compute libraries of exactly this driver version (libnvidia-"
-                "compute, nvidia-driver-cuda-libs); in a container give it the capability compute",
-                commands=ways.driver_commands(case),
-                alternatives=ways.look(
-                    "see first which libcuda the loader finds",
-                    *lines("ldconfig -p | grep libcuda"),
-                ),
-                needs_root=True,
-            ),
+            fix=compute_libraries(case),
         )
+
+
+def compute_libraries(case: Case) -> Fix:
+    """The libraries of the driver that CUDA needs, where only the others are installed."""
+    return Fix(
+        text="Install the compute libraries of exactly this driver version (libnvidia-"
+        "compute, nvidia-driver-cuda-libs); in a container give it the capability compute",
+        commands=ways.driver_commands(case),
+        alternatives=ways.look(
+            "see first which libcuda the loader finds",
+            *lines("ldconfig -p | grep libcuda"),
+        ),
+        needs_root=True,
+    )
 
 
 ADDRESS_SPACE = Fix(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from gpusetup.model import Fix
+from gpusetup.rules import ways
 from gpusetup.rules.case import Case, in_container, on
+from gpusetup.shell import Line, lines
 from gpusetup.value import Value
 
 
@@ -14,56 +16,65 @@ class Answer(Value):
     title: str
     text: str
     detail: str = ""
-    linux: tuple[str, ...] = ()
+    linux: tuple[Line, ...] = ()
+    look: tuple[Line, ...] = ()
     needs_reboot: bool = False
 
     def fix(self, case: Case) -> Fix:
         """Inside a container there is nothing to do but to start it anew."""
         inside = in_container(case)
+        here = on(case, "linux") and not inside
         return Fix(
             text=ON_THE_HOST if inside and self.id != "device-permission" else self.text,
-            commands=self.linux if on(case, "linux") and not inside else (),
+            commands=self.linux if here else (),
+            alternatives=ways.look("look first at what the system says", *self.look)
+            if here
+            else (),
             needs_root=True,
             needs_reboot=self.needs_reboot and not inside,
         )
 
 
 ON_THE_HOST = "Look at the GPU on the host of this container: its kernel log has the reason"
-LOG = "sudo dmesg | grep -iE 'nvrm|xid'"
+LOG = lines("sudo dmesg | grep -iE 'nvrm|xid'")
+REBOOT = lines("sudo reboot")
 
 PERMISSION = Answer(
     id="device-permission",
     title="This user may not ask the driver: NVML answers {said}",
     text="Join the group that owns the nodes and log in again; in a container start it anew with "
     "its GPUs (--gpus all), whose device rules are gone or were never given",
-    linux=("ls -l /dev/nvidia*",),
+    look=lines("ls -l /dev/nvidia*"),
 )
 FAULT = Answer(
     id="hardware-fault",
     title="The driver finds a fault of the GPU: NVML answers {said}",
     text="Power the machine off and on; if it comes back have the GPU replaced",
-    linux=(LOG, "sudo reboot"),
+    linux=REBOOT,
+    look=LOG,
     needs_reboot=True,
 )
 NO_START = Answer(
     id="gpu-init-failed",
     title="The driver cannot start the GPU: NVML answers {said}",
     text="Power the machine off, look at the GPU's power cables and seating, and start it again",
-    linux=(LOG,),
+    look=LOG,
     needs_reboot=True,
 )
 LOST = Answer(
     id="gpu-fell-off-bus",
     title="A GPU has fallen off the PCI bus: NVML answers {said}",
     text="Power the machine off and on; if it comes back: power cables, heat, seating, riser",
-    linux=(LOG, "sudo reboot"),
+    linux=REBOOT,
+    look=LOG,
     needs_reboot=True,
 )
 GAVE_UP = Answer(
     id="driver-does-not-answer",
     title="NVML gave up waiting for the driver: it answers {said}",
-    text="Look into the kernel log for the reason, then reboot",
-    linux=(LOG, "sudo reboot"),
+    text="Reboot",
+    linux=REBOOT,
+    look=LOG,
     needs_reboot=True,
 )
 CODES: dict[int, Answer] = {
@@ -79,9 +90,9 @@ CODES: dict[int, Answer] = {
 OTHER = Answer(
     id="nvml-init-failed",
     title="The driver's NVML does not start: it answers {said}",
-    text="Look into the kernel log for the reason, then reboot; if it stays install the driver "
-    "anew",
-    linux=(LOG, "sudo reboot"),
+    text="Reboot; if it stays, install the driver anew",
+    linux=REBOOT,
+    look=LOG,
     needs_reboot=True,
 )
 """At NVML's start, what has no cause of its own."""
@@ -89,9 +100,9 @@ ONE_GPU = Answer(
     id="gpu-does-not-answer",
     title="A GPU does not answer",
     detail="The driver lists this GPU and cannot read it.",
-    text="Look into the kernel log for the reason, then reboot; until then leave this GPU out "
-    "(CUDA_VISIBLE_DEVICES)",
-    linux=(LOG, "sudo reboot"),
+    text="Reboot; until then leave this GPU out (CUDA_VISIBLE_DEVICES)",
+    linux=REBOOT,
+    look=LOG,
     needs_reboot=True,
 )
 """For one GPU, what has no cause of its own."""
