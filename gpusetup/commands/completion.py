@@ -23,5 +23,5 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
     from gpusetup.cli import build_parser
 
-    out.text(shtab.complete(build_parser(), options.shell))
+    out.script(shtab.complete(build_parser(), options.shell))
     return 0

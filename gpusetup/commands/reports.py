@@ -120,7 +120,7 @@ def answer_folder(folder: str, out: Console, catalog: Catalog) -> int:
             stream.writelines(f"{line}\n" for line in lines)
     else:
         for line in lines:
-            out.text(f"{line}\n")
+            (out.json_text if out.json else out.text)(f"{line}\n")
     return 1 if codes - {0} else 0
 
 

@@ -26,5 +26,5 @@ def run(options: argparse.Namespace, out: Console) -> int:
         return 0
     if options.about not in known:
         raise UsageError(f"No schema for {options.about!r}", hint=f"one of: {', '.join(known)}")
-    out.text((folder / f"{options.about}.json").read_text(encoding="utf-8"))
+    out.script((folder / f"{options.about}.json").read_text(encoding="utf-8"))
     return 0

@@ -36,5 +36,5 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
     snapshot = gather(options, out, deep=options.deep)
     shared = snapshot if options.keep_private else redact(snapshot)
-    out.text(to_json(shared) + "\n" if out.json else dump_snapshot(shared))
+    out.json_text(to_json(shared) + "\n" if out.json else dump_snapshot(shared))
     return 0

@@ -1,11 +1,13 @@
 """Where answers and talk leave the program: stdout for answers, stderr for talk.
 
 Prints under any encoding: what a terminal cannot show is replaced by its nearest ASCII. Foreign
-text (a path, a process name, a report's line) goes through `plain` on its way.
+text (a path, a process name, a report's line) goes through `plain` on its way, and all text through
+`harmless` at the end, so that no terminal and no CI runner obeys what somebody else wrote.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -34,6 +36,39 @@ def plain(text: str) -> str:
     )
 
 
+_OBEYED = re.compile(
+    r"(?P<colour>\x1b\[[\d;]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
+    r"|^[^\S\n]*::|##\[",
+    re.M,
+)
+"""What a terminal obeys (colours apart), and how a CI runner's commands begin on a line."""
+
+
+def harmless(text: str, *, colour: bool = False) -> str:
+    """Text that nobody obeys; colours stay where they are ours.
+
+    >>> harmless("a\\x1b[2Jb\\n::error::c ##[d]")
+    'a?[2Jb\\n: :error::c ## [d]'
+    """
+
+    def kept(match: re.Match[str]) -> str:
+        if match["colour"]:
+            return match[0] if colour else ""
+        return match[0].replace("::", ": :").replace("##[", "## [") if len(match[0]) > 1 else "?"
+
+    return _OBEYED.sub(kept, text)
+
+
+def harmless_json(text: str) -> str:
+    """The same for a JSON document, whose values stay what they are.
+
+    >>> harmless_json('"\\x9b2J ##[a]"')
+    '"\\\\u009b2J #\\\\u0023[a]"'
+    """
+    text = text.replace("##[", "#\\u0023[")
+    return re.sub(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]", lambda c: f"\\u{ord(c[0]):04x}", text)
+
+
 class Console:
     """The two streams of one run, and how answers are written."""
 
@@ -53,7 +88,7 @@ class Console:
         if self.json or text is None:
             from gpusetup.codec import to_json
 
-            self.text(to_json(document) + "\n")
+            self.json_text(to_json(document) + "\n")
         elif isinstance(text, str):
             self.text(text)
         else:
@@ -61,6 +96,17 @@ class Console:
 
     def text(self, text: str) -> None:
         """Write an answer's text to stdout or to `--output FILE`."""
+        self._write(harmless(text, colour=self.color and not self.output))
+
+    def json_text(self, text: str) -> None:
+        """Write a JSON document."""
+        self._write(harmless_json(text))
+
+    def script(self, text: str) -> None:
+        """Write what is ours to the letter: a completion script, a schema."""
+        self._write(text)
+
+    def _write(self, text: str) -> None:
         if self.output:
             try:
                 Path(self.output).write_text(text, encoding="utf-8")
@@ -98,7 +144,7 @@ class Console:
 
     def talk(self, text: str) -> None:
         """Say something to the person, on stderr."""
-        sys.stderr.write(_shown(text, sys.stderr) + "\n")
+        sys.stderr.write(_shown(harmless(text, colour=self.color), sys.stderr) + "\n")
         sys.stderr.flush()
 
     def debug(self, text: str) -> None:

@@ -12,6 +12,7 @@ import sys
 import threading
 from typing import Any, Dict, List, Optional, Tuple
 
+from .render import harmless
 from .values import CRASHED, Asked, Outcome
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -33,6 +34,7 @@ class Child:
         self.environment: Environment = ()
         self.process: Optional["subprocess.Popen[str]"] = None
         self.lines: "queue.Queue[str]" = queue.Queue()
+        self.relay: Optional[threading.Thread] = None
 
     def ask(
         self, name: str, device: str, limit_seconds: float, environment: Environment = ()
@@ -64,13 +66,17 @@ class Child:
             [sys.executable, *flags, HERE, "--worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             universal_newlines=True,
             encoding="utf-8",
+            errors="replace",
             env={**os.environ, **dict(environment)},
         )
         self.environment = environment
         self.lines = queue.Queue()
         threading.Thread(target=_listen, args=(self.process, self.lines), daemon=True).start()
+        self.relay = threading.Thread(target=_relay, args=(self.process,), daemon=True)
+        self.relay.start()
         asked = self.asked._asdict()
         self.say({"path": sys.path, "verbose": self.verbose, "asked": asked})
 
@@ -92,16 +98,37 @@ class Child:
         # One that sleeps in the driver cannot be killed: it is given up, not waited for.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=5)
+        if self.relay is not None:
+            self.relay.join(timeout=1)
         self.process = None
 
 
 def _listen(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> None:
-    """Hand on each line; an empty one says that the child has gone."""
+    """Hand on each answer; an empty one says that the child has gone.
+
+    What a `sitecustomize` prints before the worker has its stream is no answer.
+    """
     assert process.stdout is not None
     with process.stdout as answers:
         for line in answers:
-            lines.put(line)
+            if line.startswith("{"):
+                lines.put(line)
+            else:
+                _pass_on(line)
     lines.put("")
+
+
+def _pass_on(line: str) -> None:
+    sys.stderr.write(harmless(line.rstrip("\r\n")) + "\n")
+    sys.stderr.flush()
+
+
+def _relay(process: "subprocess.Popen[str]") -> None:
+    """Hand on what libraries say, as text that no terminal and no CI runner obeys."""
+    assert process.stderr is not None
+    with process.stderr as said:
+        for line in said:
+            _pass_on(line)
 
 
 def died(detail: str) -> Dict[str, Any]:

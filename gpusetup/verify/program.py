@@ -16,7 +16,7 @@ from .gathering import Heard, Hub, Spoke, who
 from .junit import as_junit
 from .launch import Rank, device_of, rank_in
 from .options import Options, read_options
-from .render import as_error, as_github, as_json, as_text
+from .render import as_error, as_github, as_json, as_text, harmless
 from .values import (
     CRASHED,
     FAILED,
@@ -291,6 +291,6 @@ def complain(stop: Stop, as_document: bool) -> int:
     if as_document:
         sys.stdout.write(as_error(stop))
     else:
-        sys.stderr.write(f"error: {stop.message}\n")
-        sys.stderr.write(f"\nhint: {stop.hint}\n" if stop.hint else "")
+        sys.stderr.write(harmless(f"error: {stop.message}") + "\n")
+        sys.stderr.write("\n" + harmless(f"hint: {stop.hint}") + "\n" if stop.hint else "")
     return stop.exit_code

@@ -87,7 +87,7 @@ def as_text(report: Report, verbose: bool = False) -> str:
     place = max(len(result.device) for result in report.results)
     lines += [_line(result, width, place, verbose) for result in report.results]
     lines += ["", f"verdict: {verdict(report)}{_blamed(report)}", *_advice(report)]
-    return "".join(plain(line) + "\n" for line in lines)
+    return "".join(harmless(line) + "\n" for line in lines)
 
 
 def known_lines(report: Report) -> List[str]:
@@ -189,3 +189,14 @@ def plain(text: str) -> str:
     'GPU\\\\x1b[2J'
     """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def harmless(line: str) -> str:
+    """One line that neither a terminal nor a CI runner obeys.
+
+    >>> harmless(" ::error::x ##[y]")
+    ' : :error::x ## [y]'
+    """
+    shown = plain(line).replace("##[", "## [")
+    start = len(shown) - len(shown.lstrip())
+    return shown[:start] + ": :" + shown[start + 2 :] if shown[start:].startswith("::") else shown

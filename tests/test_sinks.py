@@ -1,0 +1,94 @@
+"""What somebody else wrote is shown, never obeyed: by no terminal and by no CI runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpusetup.cli import main
+from gpusetup.model import Event, Reading, Snapshot
+from gpusetup.snapshot import dump_snapshot
+
+EVIL = "\x1b]0;owned\x07\x9b2J\u202e\n::error::owned\n  ::set-output name=x::y\n##[command]owned"
+
+
+def evil_machine(tmp_path: Path) -> str:
+    """A snapshot with control codes and CI commands wherever text may stand."""
+    machine = Snapshot(
+        origin="composed",
+        environment={"CUDA_VISIBLE_DEVICES": EVIL, "LD_LIBRARY_PATH": EVIL},
+        events=(Event(kind="xid", values={"code": "79", "pci": EVIL}, source=EVIL, text=EVIL),),
+        readings=(Reading(subject="driver", source=EVIL, problem=EVIL),),
+    )
+    path = tmp_path / "evil.json"
+    path.write_text(dump_snapshot(machine), encoding="utf-8")
+    return str(path)
+
+
+def is_harmless(text: str) -> bool:
+    lines = text.splitlines()
+    obeyed = any(line.lstrip().startswith("::") or "##[" in line for line in lines)
+    codes = any(ord(c) < 32 and c not in "\n\t" for c in text) or "\x9b" in text
+    return not obeyed and not codes and "\u202e" not in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["doctor", "--from"],
+        ["doctor", "--json", "--from"],
+        ["doctor", "--format", "markdown", "--from"],
+        ["resolve", "--from"],
+        ["resolve", "--json", "--from"],
+        ["resolve", "--format", "command", "--from"],
+        ["resolve", "--format", "dockerfile", "--from"],
+        ["resolve", "--format", "uv", "--from"],
+        ["install", "--dry-run", "--from"],
+        ["snapshot", "--keep-private", "--from"],
+        ["plan", "--model", "qwen3-8b", "--context", "8192", "--from"],
+    ],
+)
+def test_no_command_passes_on_what_is_obeyed(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([*words, evil_machine(tmp_path)])
+    said = capsys.readouterr()
+    assert said.out or said.err
+    assert is_harmless(said.out) and is_harmless(said.err)
+
+
+def test_a_json_document_keeps_its_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["doctor", "--json", "--from", evil_machine(tmp_path)])
+    document = json.loads(capsys.readouterr().out)
+    assert document["snapshot"]["environment"]["LD_LIBRARY_PATH"] == EVIL
+
+
+def test_an_error_about_a_hostile_option_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["resolve", "--gpu", EVIL])
+    assert is_harmless(capsys.readouterr().err)
+
+
+def test_what_torch_prints_under_verify_is_no_command_of_the_runner(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nif '--worker' in sys.orig_argv:\n"
+        "    print('::error::owned by stdout')\n"
+        "    print('\\x1b[2J ::error::owned by stderr', file=sys.stderr)\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "gpusetup.verify", "--device", "cpu", "--format", "github"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "owned by stderr" in done.stderr
+    assert is_harmless(done.stderr)
+    assert all("owned" not in line for line in done.stdout.splitlines() if line.startswith("::"))
