@@ -29,6 +29,7 @@ def test_both_commands_are_one_line_with_a_powershell_form_beside_it() -> None:
         assert shell.rstrip().endswith(last)
         assert power.replace(".exe", "").replace("python -m ", "").rstrip(" }\n").endswith(last)
         assert "&&" not in power, "Windows PowerShell 5.1 has no `&&`"
+        assert re.sub(r"[^{};]", "", power) == ";{;{}}", "a step stands inside the one before"
         assert shell.count("pip install") == power.count("pip install") == 1
 
 
