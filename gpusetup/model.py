@@ -539,7 +539,7 @@ class Evidence(Value):
 
 
 class Alternative(Value):
-    """Another way to the same end, whole in itself."""
+    """Another way to the same end, whole in itself; or, under `looks`, what shows more."""
 
     title: str
     """What follows the word "or": `the same by pip`."""
@@ -553,6 +553,8 @@ class Fix(Value):
     commands: tuple[Line, ...] = ()
     """The way, in order, to be pasted as one block; what must come first comes first."""
     alternatives: tuple[Alternative, ...] = ()
+    looks: tuple[Alternative, ...] = ()
+    """What shows more and changes nothing; each title is a sentence: `see the counters`."""
     needs_root: bool = False
     needs_reboot: bool = False
     min_driver: str | None = None
@@ -563,7 +565,8 @@ def typed(fix: Fix | None) -> tuple[Line, ...]:
     """Every line that a fix gives to type, the other ways' too."""
     if fix is None:
         return ()
-    return (*fix.commands, *(line for other in fix.alternatives for line in other.commands))
+    others = (*fix.alternatives, *fix.looks)
+    return (*fix.commands, *(line for other in others for line in other.commands))
 
 
 class Finding(Value):

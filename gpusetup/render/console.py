@@ -69,6 +69,15 @@ def harmless_json(text: str) -> str:
     return re.sub(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]", lambda c: f"\\u{ord(c[0]):04x}", text)
 
 
+def sentence(title: str) -> str:
+    """A title as the beginning of a sentence.
+
+    >>> sentence("see the counters")
+    'See the counters'
+    """
+    return title[:1].upper() + title[1:]
+
+
 class Console:
     """The two streams of one run, and how answers are written."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.model import Finding, Fix, typed
-from gpusetup.render.console import plain
+from gpusetup.render.console import plain, sentence
 
 if TYPE_CHECKING:
     from gpusetup.answers import DoctorAnswer
@@ -147,8 +147,10 @@ def _other_ways(fix: Fix, language: str, room: int) -> Iterator[str]:
     >>> list(_other_ways(Fix(text="", alternatives=(other,)), "sh", 9))
     ['or the same by pip:', '```sh', 'pip install torch==2.5.1', '```']
     """
-    for other in fix.alternatives:
-        lines = [f"or {prose(other.title)}:", *fenced(list(other.commands), language)]
+    titled = [(f"or {prose(other.title)}:", other.commands) for other in fix.alternatives]
+    titled += [(f"{prose(sentence(look.title))}:", look.commands) for look in fix.looks]
+    for title, commands in titled:
+        lines = [title, *fenced(list(commands), language)]
         room -= len(lines)
         if room < 0:
             return

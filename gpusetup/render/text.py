@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpusetup.model import Evidence, Finding, Fix, Gpu, Severity, Snapshot
-from gpusetup.render.console import plain
+from gpusetup.render.console import plain, sentence
 
 if TYPE_CHECKING:
     from gpusetup.answers import DoctorAnswer
@@ -135,10 +135,12 @@ def way_out(fix: Fix) -> Iterator[RenderableType]:
     if fix.commands:
         yield Text()
         yield from map(command_line, fix.commands)
-    for other in fix.alternatives:
+    titled = [(f"Or {other.title}:", other.commands) for other in fix.alternatives]
+    titled += [(f"{sentence(look.title)}:", look.commands) for look in fix.looks]
+    for title, commands in titled:
         yield Text()
-        yield indented(f"Or {other.title}:")
-        yield from map(command_line, other.commands)
+        yield indented(title)
+        yield from map(command_line, commands)
 
 
 def needs(fix: Fix) -> str:
@@ -170,10 +172,12 @@ def in_short(finding: Finding) -> Iterator[RenderableType]:
 
 
 def others_in_short(fix: Fix) -> Iterator[RenderableType]:
-    """The other ways, where none stands before them."""
-    for other in () if fix.commands else fix.alternatives:
-        yield indented(f"Or {other.title}:", by=4, style="dim")
-        yield from (command_line(command, by=6) for command in other.commands)
+    """The other ways, where none stands before them; else what shows more."""
+    titled = [(f"Or {other.title}:", other.commands) for other in fix.alternatives]
+    titled = titled or [(f"{sentence(look.title)}:", look.commands) for look in fix.looks]
+    for title, commands in () if fix.commands else titled:
+        yield indented(title, by=4, style="dim")
+        yield from (command_line(command, by=6) for command in commands)
 
 
 # --- the machine ---------------------------------------------------------------------------------

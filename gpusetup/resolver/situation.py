@@ -60,7 +60,7 @@ class Situation(Value):
 def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situation:
     """Snapshot and request as the constraints read them."""
     torch = _asked_torch(request.torch)
-    gpus = _gpus(snapshot, catalog)
+    gpus = gpus_to_serve(snapshot, catalog)
     driver = snapshot.driver
     return Situation(
         family=snapshot.os.family or "linux",
@@ -104,7 +104,7 @@ def _cuda_of_driver(version: str | None, snapshot: Snapshot, catalog: Catalog) -
     return catalog.driver_cuda(version, snapshot.os.family or "linux") if version else None
 
 
-def _gpus(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
+def gpus_to_serve(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     """The GPUs to serve: the visible ones; all where a variable hides every one; else PCI's."""
     present = tuple(gpu for gpu in snapshot.gpus or () if not gpu.lost)
     if present:
@@ -137,7 +137,7 @@ def _unlisted(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     )
     if snapshot.gpus:
         return tuple(_named(gpu, catalog) for gpu in named if not gpu.lost)
-    return tuple(gpu for gpu in _gpus(snapshot, catalog) if gpu.compute_capability)
+    return tuple(gpu for gpu in gpus_to_serve(snapshot, catalog) if gpu.compute_capability)
 
 
 def _board(pci_name: str | None) -> str:

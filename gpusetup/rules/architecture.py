@@ -249,7 +249,7 @@ def _no_kernel(case: Case, id: str, heard: tuple[Event, ...]) -> Finding:
             text="Install a torch made for this GPU; where torch itself works, build the extension "
             "anew",
             commands=(ways.gpusetup_install(case),),
-            alternatives=ways.look(title_of_ask, ask),
+            looks=ways.look(title_of_ask, ask),
         )
     else:
         side = "newer" if id == "arch-too-new-for-wheel" else "older"

@@ -24,7 +24,7 @@ def for_whoever_asks(case: Case, library: str, module: str | None) -> Fix:
             text=f"Install the current {module}, which finds the CUDA libraries that torch brings; "
             "torch itself must be a CUDA build",
             commands=(ways.pip(case, "install", "--upgrade", module),) if is_a_name(module) else (),
-            alternatives=ways.look("see which CUDA torch has", ways.ask_torch(case)),
+            looks=ways.look("see which CUDA torch has", ways.ask_torch(case)),
         )
     needed = cuda_needed(case.snapshot.torch)
     if needed and (of := RUNTIME.match(library)) and of.group(1) != needed[: len(of.group(1))]:
@@ -46,7 +46,7 @@ def _for_another_cuda(case: Case, of: str, needed: str) -> Fix:
     return Fix(
         text=f"Not torch asks for it, which is built for CUDA {needed}, but something built for "
         f"CUDA {of} (the traceback names its file): install its build for CUDA {needed}",
-        alternatives=ways.look("see which CUDA torch has", ways.ask_torch(case)),
+        looks=ways.look("see which CUDA torch has", ways.ask_torch(case)),
     )
 
 
@@ -62,7 +62,7 @@ def _two_cudnn(case: Case) -> Fix:
         text="A program built for cuDNN 8 asks for it (CTranslate2 before 4.5, onnxruntime-gpu "
         "before 1.19, torch before 2.4); torch from 2.4 on brings cuDNN 9. Update that program, or "
         "where torch itself is the older one, install it anew with its libraries",
-        alternatives=ways.look(
+        looks=ways.look(
             "see which versions there are",
             ways.command(case, ways.python(case), "-c", ask),
             ways.pip(case, "list"),

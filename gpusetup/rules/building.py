@@ -57,7 +57,7 @@ def _triton_missing(case: Case) -> Finding:
         fix=Fix(
             text="Install the version that torch requires",
             commands=_the_required_triton(case),
-            alternatives=ways.look(
+            looks=ways.look(
                 "see first why it does not import",
                 ways.command(case, ways.python(case), "-c", "import triton"),
             ),

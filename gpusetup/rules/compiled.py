@@ -117,7 +117,7 @@ def _with_operators(case: Case, module: str, name: str) -> Fix:
         text=f"Build {name} anew where nvcc is of torch's CUDA and a GPU is seen (else name its "
         "architecture in TORCH_CUDA_ARCH_LIST), and read what the build says",
         commands=(ways.pip(case, "install", *build, source or ""),) if known else (),
-        alternatives=_which_cuda(case),
+        looks=_which_cuda(case),
     )
 
 
@@ -134,7 +134,7 @@ def _build_on_call(case: Case) -> Fix:
         text="torch builds it on the first call: empty its cache, have one toolkit of torch's CUDA "
         "first on PATH, and run again; the compiler's first error is the reason",
         commands=clear,
-        alternatives=_which_cuda(case),
+        looks=_which_cuda(case),
     )
 
 
@@ -154,7 +154,7 @@ def _spconv(case: Case) -> Fix:
     return Fix(
         text="Install the wheel made for torch's CUDA (spconv-cuXXX; any of its major serves)",
         commands=(ways.pip(case, "uninstall", "-y", "spconv", "cumm"), *install),
-        alternatives=() if name else ways.look(WHICH_CUDA, ways.ask_torch(case)),
+        looks=() if name else ways.look(WHICH_CUDA, ways.ask_torch(case)),
     )
 
 
@@ -176,7 +176,7 @@ def build_without_gpu(case: Case) -> Iterator[Finding]:
             text="Name the architectures of the GPUs that shall run it"
             + ("" if named else " in TORCH_CUDA_ARCH_LIST"),
             commands=named,
-            alternatives=() if named else ways.look("have the host of the GPU print it", ask),
+            looks=() if named else ways.look("have the host of the GPU print it", ask),
         ),
     )
 
@@ -218,7 +218,7 @@ def cxx_standard(case: Case) -> Iterator[Finding]:
         evidence=told(heard),
         fix=Fix(
             text=text,
-            alternatives=ways.look("see which one is used", *ask.get(who, (ways.ask_torch(case),))),
+            looks=ways.look("see which one is used", *ask.get(who, (ways.ask_torch(case),))),
         ),
     )
 
@@ -242,7 +242,7 @@ def kernel_image_invalid(case: Case) -> Iterator[Finding]:
             "TRITON_PTXAS_PATH); if it stays, update the driver, or install the Triton that torch "
             "requires",
             commands=(*ways.unset(case, "TRITON_PTXAS_PATH"), *clear),
-            alternatives=ways.look(
+            looks=ways.look(
                 "see whether Triton is the one that torch requires", ways.pip(case, "check")
             ),
         ),
@@ -285,7 +285,7 @@ def _other_attention(case: Case, heard: tuple[Event, ...], *, turing: bool) -> F
     return Fix(
         text=text,
         commands=(ways.pip(case, "uninstall", "-y", "flash-attn"),),
-        alternatives=ways.look("take its last series 1, which serves Turing", older)
+        alternatives=ways.other("take its last series 1, which serves Turing", older)
         if turing
         else (),
     )

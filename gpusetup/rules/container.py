@@ -114,11 +114,14 @@ def container_nvml_lost(case: Case) -> Iterator[Finding]:
             *container_facts(case),
         ),
         fix=Fix(
-            text=f"On the host make the links that keep the devices known, and start the container "
-            f"again{again}. Else let docker use the cgroupfs driver "
-            '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give '
-            "the devices by name or by CDI",
-            commands=lines("sudo nvidia-ctk system create-dev-char-symlinks --create-all"),
+            text=f"Start the container again{again}. For good: on the host let docker use the "
+            'cgroupfs driver ("exec-opts": ["native.cgroupdriver=cgroupfs"] in '
+            "/etc/docker/daemon.json), or give the devices by name or by CDI",
+            alternatives=ways.other(
+                "keep it from coming back: on the host make the links that keep the devices known, "
+                "then start the container again",
+                *lines("sudo nvidia-ctk system create-dev-char-symlinks --create-all"),
+            ),
             needs_root=True,
         ),
     )

@@ -86,7 +86,7 @@ def _no_device_given(case: Case, said: tuple[Event, ...]) -> Finding:
                 "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
                 "docker run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
             ),
-            alternatives=ways.look(
+            looks=ways.look(
                 "see first which nodes and which choice a container gets",
                 *lines("docker run --rm --gpus all ubuntu sh -c 'ls -l /dev/nvidia*; env'"),
             ),

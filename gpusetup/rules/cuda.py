@@ -317,15 +317,33 @@ def _code_fix(case: Case, row: Code) -> Fix:
     commands = lines(*row.linux) if on(case, "linux") else ()
     if row.id in ("forward-compat-unsupported", "libcuda-driver-mismatch") and compat:
         commands = _without_folder(case, compat)
+    elif row.id == "libcuda-driver-mismatch":
+        commands = _without_the_stale(case)
     if row.id == "libcuda-stub":
         commands = _without_folder(case, "/stubs")
     inside = in_container(case)
     return Fix(
         text=row.text,
         commands=tuple(c for c in commands if not (inside and c == "sudo reboot")),
-        alternatives=ways.look("see first what there is", *ways.posix(case, *row.look)),
+        looks=ways.look("see first what there is", *ways.posix(case, *row.look)),
         needs_root=row.needs_root,
         needs_reboot=row.needs_reboot and not (inside and bool(compat)),
+    )
+
+
+def _without_the_stale(case: Case) -> tuple[Line, ...]:
+    """The loaded libcuda out of the way, where its name shows another driver's version."""
+    driver = case.snapshot.driver
+    path, version = driver.libcuda_path or "", driver.version or ""
+    stale = path.startswith("/") and is_a_path(path) and version and not path.endswith(version)
+    if not stale or not re.search(r"\.so\.\d+\.\d", path):
+        return ()
+    folder = path.rpartition("/")[0]
+    if folder in (case.snapshot.environment.get("LD_LIBRARY_PATH") or "").split(":"):
+        return _without_folder(case, folder)
+    return (
+        filled("sudo mv {path} {aside}", path=path, aside=f"{path}.stale"),
+        *lines("sudo ldconfig"),
     )
 
 
@@ -396,16 +414,14 @@ def _fabric_fix(case: Case) -> Fix:
     version = case.snapshot.driver.version
     look = ways.look("see what the fabric says", *lines(*FABRIC.look))
     if not version or not is_a_version(version):
-        return Fix(
-            text=FABRIC.text, commands=lines(*FABRIC.linux), alternatives=look, needs_root=True
-        )
+        return Fix(text=FABRIC.text, commands=lines(*FABRIC.linux), looks=look, needs_root=True)
     row = FABRIC_PACKAGE.get(ways.distribution(case) or "")
     package = row[1].format(branch=version.partition(".")[0], version=version) if row else ""
     install = (filled(row[0], package=package),) if row else ()
     return Fix(
         text=f"Install nvidia-fabricmanager of exactly version {version}, and start it",
         commands=(*install, *lines(*FABRIC.linux)),
-        alternatives=look,
+        looks=look,
         needs_root=True,
     )
 

@@ -111,9 +111,7 @@ def device_permission(case: Case) -> Iterator[Finding]:
                 'sudo usermod -aG video "$USER"',
                 'sudo usermod -aG render "$USER"',
             ),
-            alternatives=ways.look(
-                "see first which group owns the nodes", *lines("ls -l /dev/nvidia*")
-            ),
+            looks=ways.look("see first which group owns the nodes", *lines("ls -l /dev/nvidia*")),
             needs_root=True,
         ),
     )
@@ -153,7 +151,7 @@ def _mig_said(case: Case, said: tuple[Event, ...], sliced: list[Gpu]) -> Finding
             text="Name one instance (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES; or switch "
             "MIG off on every GPU, as administrator, with nothing running: sudo nvidia-smi -mig 0",
             commands=_one_instance(case, instances),
-            alternatives=ways.look("see the instances", *lines("nvidia-smi -L")),
+            looks=ways.look("see the instances", *lines("nvidia-smi -L")),
         ),
     )
 
@@ -173,7 +171,7 @@ def _mig_without_instances(case: Case, gpu: Gpu) -> Finding:
         fix=Fix(
             text="Create an instance of the whole GPU",
             commands=(filled("sudo nvidia-smi mig -i {gpu} -cgi 0 -C", gpu=index),),
-            alternatives=ways.look(
+            alternatives=ways.other(
                 "switch MIG off, with nothing running on the GPU",
                 filled("sudo nvidia-smi -i {gpu} -mig 0", gpu=index),
             ),
@@ -209,7 +207,7 @@ def compute_mode(case: Case) -> Iterator[Finding]:
                 "compute-mode-exclusive",
                 f"{gpu.name} is in mode {gpu.compute_mode}: one process at a time",
                 evidence=(shown(case, "gpus", f"{numbered(gpu)}: {gpu.compute_mode}"),),
-                fix=_compute_mode_default(gpu),
+                fix=_compute_mode_default(case, mode),
             )
 
 
@@ -222,14 +220,17 @@ def _prohibited(case: Case, gpu: Gpu) -> Finding:
         evidence=(shown(case, "gpus", f"{numbered(gpu)}: compute mode {gpu.compute_mode}"),),
         fix=Fix(text="Give the virtual machine a profile with compute (Q or C)")
         if virtual
-        else _compute_mode_default(gpu),
+        else _compute_mode_default(case, "prohibited"),
     )
 
 
-def _compute_mode_default(gpu: Gpu) -> Fix:
+def _compute_mode_default(case: Case, mode: str) -> Fix:
+    """For every GPU in that mode; `-c` takes one at a time, or all."""
+    in_it = [g for g in gpus(case) if (g.compute_mode or "").lower() == mode]
+    named = tuple(dict.fromkeys(map(ways.gpu_named, in_it)))
     return Fix(
         text="Set the compute mode to default",
-        commands=(filled("sudo nvidia-smi -i {gpu} -c DEFAULT", gpu=ways.gpu_named(gpu)),),
+        commands=tuple(filled("sudo nvidia-smi -i {gpu} -c DEFAULT", gpu=one) for one in named),
         needs_root=True,
     )
 
@@ -281,7 +282,7 @@ def vgpu_unlicensed(case: Case) -> Iterator[Finding]:
                 text="Put the licence server's token (and gridd.conf) in place and start the "
                 "client again; in Kubernetes the operator takes both from the licensing ConfigMap",
                 commands=lines("sudo systemctl restart nvidia-gridd") if on(case, "linux") else (),
-                alternatives=ways.look(
+                looks=ways.look(
                     "see the token and the state of the licence",
                     *ways.posix(
                         case,

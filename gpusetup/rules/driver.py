@@ -251,7 +251,7 @@ def _load_fix(case: Case) -> Fix:
         text="Build the module for this kernel, if it is not, and load it; `nvidia-smi` then lists "
         "the GPU",
         commands=(*build, *lines("sudo modprobe nvidia", "nvidia-smi")),
-        alternatives=ways.look("start the machine anew, which loads it", *lines("sudo reboot")),
+        alternatives=ways.other("start the machine anew, which loads it", *lines("sudo reboot")),
         needs_root=True,
     )
 

@@ -79,7 +79,7 @@ def _silent_fix(case: Case, children: Sequence[Event]) -> Fix:
     return Fix(
         text=f"Reboot{longer if hung else ''}",
         commands=lines("sudo reboot") if linux else (),
-        alternatives=ways.look("look first into the kernel's log", *LOG) if linux else (),
+        looks=ways.look("look first into the kernel's log", *LOG) if linux else (),
         needs_root=True,
         needs_reboot=True,
     )

@@ -92,7 +92,7 @@ def compute_libraries(case: Case) -> Fix:
         text="Install the compute libraries of exactly this driver version (libnvidia-"
         "compute, nvidia-driver-cuda-libs); in a container give it the capability compute",
         commands=ways.driver_commands(case),
-        alternatives=ways.look(
+        looks=ways.look(
             "see first which libcuda the loader finds",
             *lines("ldconfig -p | grep libcuda"),
         ),
@@ -105,9 +105,7 @@ ADDRESS_SPACE = Fix(
     "virtual machine needs UEFI and 64-bit MMIO larger than the GPU's memory (VMware: "
     "pciPassthru.use64bitMMIO and 64bitMMIOSizeGB); else put pci=realloc on the kernel's command "
     "line",
-    alternatives=ways.look(
-        "see what the kernel says of it", *lines("sudo dmesg | grep -iE 'nvrm|BAR'")
-    ),
+    looks=ways.look("see what the kernel says of it", *lines("sudo dmesg | grep -iE 'nvrm|BAR'")),
     needs_root=True,
     needs_reboot=True,
 )
@@ -143,9 +141,7 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
             "install the "
             "driver anew, in the flavour that the GPU needs",
             commands=_anew(case),
-            alternatives=ways.look(
-                "see first what the kernel says", *lines("sudo dmesg | grep -i nvrm")
-            ),
+            looks=ways.look("see first what the kernel says", *lines("sudo dmesg | grep -i nvrm")),
             needs_root=True,
             needs_reboot=True,
         ),

@@ -70,9 +70,11 @@ def ubuntu(want: Wanted) -> tuple[Line, ...]:
     return (*update, filled(signed, driver=f"nvidia-driver-{name}", modules=modules))
 
 
-def pop(_: Wanted) -> tuple[Line, ...]:
-    """System76's support pages: one package that follows the release."""
-    return lines("sudo apt update", "sudo apt install -y system76-driver-nvidia")
+def pop(want: Wanted) -> tuple[Line, ...]:
+    """System76's support pages: one package that follows the release, built by dkms."""
+    key = "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der"
+    install = lines("sudo apt update", "sudo apt install -y system76-driver-nvidia")
+    return (*install, *(lines(key) if want.secure_boot else ()))
 
 
 PACKAGED_IN_DEBIAN = {"11": 470, "12": 535, "13": 550}
@@ -88,7 +90,7 @@ def debian(want: Wanted) -> tuple[Line, ...]:
     """Debian's wiki, NvidiaGraphicsDrivers: contrib and non-free; NVIDIA's own repository (its
     Driver Installation Guide, r580) where Debian's packages are too old."""
     packaged = PACKAGED_IN_DEBIAN.get(want.major, 550)
-    needed = max(want.at_least, 570 if want.only_open else 0)
+    needed = want.at_least
     headers = f"linux-headers-{'arm64' if want.machine == 'aarch64' else 'amd64'}"
     free = () if want.id == "kali" else lines(NON_FREE)
     if needed > packaged:
@@ -317,7 +319,7 @@ WAYS: dict[str, Way] = {
 }
 """A family of distributions -> its way."""
 
-ENROLS = ("debian", "fedora", "rhel", "arch")
+ENROLS = ("pop", "debian", "fedora", "rhel", "arch")
 """Where the module is signed with a key that is made on the machine."""
 
 

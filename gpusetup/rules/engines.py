@@ -198,9 +198,7 @@ def _of_the_hook(case: Case, problem: str) -> Fix:
         text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
         "and look at which GPUs and folders the container is given",
         commands=toolkit_commands(case),
-        alternatives=ways.look(
-            "see first whether the host's driver works", *lines("nvidia-smi -L")
-        ),
+        looks=ways.look("see first whether the host's driver works", *lines("nvidia-smi -L")),
         needs_root=True,
     )
 

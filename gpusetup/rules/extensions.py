@@ -102,7 +102,7 @@ def extension_abi_mismatch(case: Case) -> Iterator[Finding]:
             commands=_in_the_copy(case)
             if values.get("copy") and values.get("module") not in OWNER
             else _extension_anew(case, values.get("module"), torch),
-            alternatives=ways.look("see which torch is there", ways.ask_torch(case)),
+            looks=ways.look("see which torch is there", ways.ask_torch(case)),
         )
         if not values.get("cache")
         else _empty_cache(case, values["cache"]),
@@ -122,10 +122,7 @@ def _without_cuda(case: Case, heard: tuple[Event, ...]) -> Finding:
         fix=replace(
             way,
             text="See which torch is there. " + way.text,
-            alternatives=(
-                *ways.look("see first which torch is there", ways.ask_torch(case)),
-                *way.alternatives,
-            ),
+            looks=ways.look("see first which torch is there", ways.ask_torch(case)),
         ),
     )
 
@@ -273,7 +270,7 @@ def toolkit_lacks_architecture(case: Case) -> Iterator[Finding]:
         fix=Fix(
             text=_toolkit_for(torch, first, gone if dropped else None),
             commands=_toolkit_home(case, None if dropped else _best_toolkit(torch, first)),
-            alternatives=ways.look(
+            looks=ways.look(
                 "see which CUDA torch and nvcc have", ways.ask_torch(case), *lines("nvcc --version")
             ),
         ),
@@ -335,9 +332,7 @@ def toolkit_missing(case: Case) -> Iterator[Finding]:
             text=f"Install the CUDA toolkit {minor or 'of the CUDA that torch was built with'} and "
             "let CUDA_HOME name it; or look for a prebuilt wheel of the extension",
             commands=toolkit_commands(case, minor) if minor else (),
-            alternatives=()
-            if minor
-            else ways.look("see which CUDA torch has", ways.ask_torch(case)),
+            looks=() if minor else ways.look("see which CUDA torch has", ways.ask_torch(case)),
             needs_root=bool(minor) and not _by_conda(case),
         ),
     )

@@ -101,7 +101,7 @@ def gsp_timeout(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Reboot; if it comes back, update the driver",
                 commands=ways.posix(case, "sudo reboot"),
-                alternatives=ways.look(
+                alternatives=ways.other(
                     "switch the GSP firmware off, where it comes back and the kernel modules are "
                     "the closed ones",
                     *ways.posix(case, GSP_OFF, "sudo reboot"),
@@ -134,7 +134,7 @@ def hardware_fault(case: Case) -> Iterator[Finding]:
                 text="Reboot; if it comes back, run NVIDIA's field diagnostic and have the GPU "
                 "replaced",
                 commands=ways.posix(case, "sudo reboot"),
-                alternatives=_bug_report(case),
+                looks=_bug_report(case),
                 needs_root=True,
                 needs_reboot=True,
             ),
@@ -164,7 +164,7 @@ def ecc_error(case: Case) -> Iterator[Finding]:
             "remapping failed "
             "must be replaced",
             commands=_reset(tuple(map(ways.gpu_named, bad))) if bad else (),
-            alternatives=ways.look(
+            looks=ways.look(
                 "see the counters", *lines("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
             ),
             needs_root=True,
@@ -198,7 +198,7 @@ def gpu_hang(case: Case) -> Iterator[Finding]:
                 "cannot be reset); update the driver. If other programs hang it too: take back "
                 "overclocking, look at power and heat, and have the GPU examined",
                 commands=_reset(_addresses(said)),
-                alternatives=_bug_report(case),
+                looks=_bug_report(case),
                 needs_root=True,
                 needs_reboot=True,
             ),

@@ -39,7 +39,7 @@ HOT_CELSIUS = 90
 
 COOLING = Fix(
     text="Look at cooling, dust and power cables; on a laptop use the mains adapter",
-    alternatives=ways.look(
+    looks=ways.look(
         "see heat, power and what holds the clocks",
         *lines("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"),
     ),
@@ -49,7 +49,7 @@ COOLING = Fix(
 POWER_LIMIT = Fix(
     text="Under load a GPU is meant to run at its power limit; raise the limit where card and "
     "supply allow it: `sudo nvidia-smi -pl` and the watts",
-    alternatives=ways.look("see the limits that the card allows", *lines("nvidia-smi -q -d POWER")),
+    looks=ways.look("see the limits that the card allows", *lines("nvidia-smi -q -d POWER")),
     needs_root=True,
 )
 
@@ -102,7 +102,7 @@ BUSY_PERCENT = 20
 SEATING = Fix(
     text="Seat the card anew, without riser, in the slot with all lanes; look at the slot's "
     "setting in the firmware",
-    alternatives=ways.look(
+    looks=ways.look(
         "see the link as it is",
         *lines("nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv"),
     ),
@@ -165,7 +165,7 @@ def memory_taken(case: Case) -> Iterator[Finding]:
                 ),
                 fix=Fix(
                     text="End the process that holds it",
-                    alternatives=ways.look("see which one that is", *lines("nvidia-smi")),
+                    looks=ways.look("see which one that is", *lines("nvidia-smi")),
                 ),
             )
 

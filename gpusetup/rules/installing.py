@@ -104,7 +104,7 @@ def download_network_error(case: Case) -> Iterator[Finding]:
         evidence=told(heard),
         fix=Fix(
             text=f"{way}. Another source: `gpusetup install --index-root URL` takes a mirror",
-            alternatives=ways.look(
+            looks=ways.look(
                 "see what the host answers",
                 *(
                     (
@@ -144,7 +144,7 @@ def conda_cuda_virtual_missing(case: Case) -> Iterator[Finding]:
                 text="On a host without a GPU (an image build, a login node) say which CUDA the "
                 "target serves; else install the driver",
                 commands=(ways.setting(case, "CONDA_OVERRIDE_CUDA", cuda),),
-                alternatives=ways.look("see whether conda takes it", *lines("conda info")),
+                looks=ways.look("see whether conda takes it", *lines("conda info")),
             ),
         )
 
@@ -167,7 +167,7 @@ def requirement_broken(case: Case) -> Iterator[Finding]:
             fix=Fix(
                 text="Install versions that fit each other; it matters only when that package is "
                 "used",
-                alternatives=ways.look("see what does not fit", ways.pip(case, "check")),
+                looks=ways.look("see what does not fit", ways.pip(case, "check")),
             ),
         )
 

@@ -93,7 +93,7 @@ def _own_libraries_first(case: Case, clash: tuple[Event, ...]) -> Fix:
     return Fix(
         text="Take foreign folders out of LD_LIBRARY_PATH for torch",
         commands=ways.unset(case, "LD_LIBRARY_PATH"),
-        alternatives=ways.look(
+        alternatives=ways.other(
             "install torch anew, where two installs lie over each other", *again
         ),
     )

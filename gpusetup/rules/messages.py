@@ -83,10 +83,8 @@ def fix_of(case: Case, row: Message, heard: tuple[Event, ...]) -> Fix:
     return Fix(
         text=row.text,
         commands=(*commands, *then),
-        alternatives=(
-            *ways.look(row.other_title, *other),
-            *ways.look(row.see, *_typed(case, row.look, heard[0])),
-        ),
+        alternatives=ways.other(row.other_title, *other),
+        looks=ways.look(row.see, *_typed(case, row.look, heard[0])),
         needs_root=row.needs_root,
         needs_reboot=row.needs_reboot,
     )

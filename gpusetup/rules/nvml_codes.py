@@ -27,9 +27,7 @@ class Answer(Value):
         return Fix(
             text=ON_THE_HOST if inside and self.id != "device-permission" else self.text,
             commands=self.linux if here else (),
-            alternatives=ways.look("look first at what the system says", *self.look)
-            if here
-            else (),
+            looks=ways.look("look first at what the system says", *self.look) if here else (),
             needs_root=True,
             needs_reboot=self.needs_reboot and not inside,
         )

@@ -211,7 +211,7 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
                 "precision (bfloat16, float16); end other programs on the GPU"
                 + _allocator_hint(case),
                 commands=_allocator(case),
-                alternatives=ways.look("see what else holds memory", *lines("nvidia-smi")),
+                looks=ways.look("see what else holds memory", *lines("nvidia-smi")),
             ),
         )
 

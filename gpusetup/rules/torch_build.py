@@ -210,7 +210,7 @@ def torch_sees_no_gpu(case: Case) -> Iterator[Finding]:
             evidence=(*told(said), *((line,) if asked else ())),
             fix=Fix(
                 text="Ask torch for the reason",
-                alternatives=ways.look(
+                looks=ways.look(
                     "have torch raise it",
                     ways.command(case, ways.python(case), "-c", "import torch; torch.cuda.init()"),
                 ),
@@ -233,7 +233,7 @@ def _hidden_from_one_program(case: Case, said: tuple[Event, ...]) -> Finding:
         evidence=told(said),
         fix=Fix(
             text="Find where it is set, and name a GPU that is there",
-            alternatives=ways.look("look for it in this folder", *find),
+            looks=ways.look("look for it in this folder", *find),
         ),
     )
 
@@ -249,7 +249,7 @@ def _two_pythons(case: Case, said: tuple[Event, ...]) -> Finding:
         fix=Fix(
             text="Ask in both places which Python and which torch answer; where they are the same, "
             "compare CUDA_VISIBLE_DEVICES",
-            alternatives=ways.look(
+            looks=ways.look(
                 "ask one of them, and then the other", ways.command(case, "python", "-c", asked)
             ),
         ),
@@ -267,7 +267,7 @@ def gpu_check_failed(case: Case) -> Iterator[Finding]:
             evidence=told(said),
             fix=Fix(
                 text="See the checks one by one",
-                alternatives=ways.look(
+                looks=ways.look(
                     "run them by themselves",
                     ways.command(case, "gpusetup", "verify", "--python", ways.python(case), "-v"),
                 ),

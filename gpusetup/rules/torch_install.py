@@ -145,7 +145,13 @@ def mixed_conda_pip(case: Case) -> Iterator[Finding]:
         return
     prefix = case.snapshot.conda.prefix or case.snapshot.python.prefix
     remove = ways.command(
-        case, "conda", "remove", *(("--prefix", prefix) if prefix else ()), "--force", "pytorch"
+        case,
+        "conda",
+        "remove",
+        *(("--prefix", prefix) if prefix else ()),
+        "--force",
+        "-y",
+        "pytorch",
     )
     first = (
         *((remove,) if conda or case.snapshot.conda.prefix else ()),

@@ -7,7 +7,7 @@ types: quoted for the shell of that system.
 from __future__ import annotations
 
 from gpusetup import shell
-from gpusetup.model import Alternative, Capability, Fix, Gpu, Request, TorchBuild, parsed
+from gpusetup.model import Alternative, Capability, Fix, Gpu, Request, TorchBuild
 from gpusetup.rules.case import Case, chosen_by, gpus, in_container, nvidia_on_pci, on, one_of
 from gpusetup.rules.driver_ways import WAYS, Wanted, asks_for_a_key, at_least, nixos_line
 from gpusetup.rules.plausible import is_a_path, is_an_identifier
@@ -200,6 +200,11 @@ def look(title: str, *commands: Line) -> tuple[Alternative, ...]:
     return (Alternative(title=title, commands=commands),) if commands else ()
 
 
+def other(title: str, *commands: Line) -> tuple[Alternative, ...]:
+    """Another way to the same end; none where there is nothing to type."""
+    return (Alternative(title=title, commands=commands),) if commands else ()
+
+
 def chosen(case: Case) -> TorchBuild | None:
     """The build that fits, of the kind that this environment's installer installs."""
     if case.installer == "conda":
@@ -285,13 +290,22 @@ def compiler(case: Case) -> tuple[Line, ...]:
 
 
 def lowest_capability(case: Case) -> Capability | None:
-    found = [gpu.compute_capability for gpu in gpus(case) if gpu.compute_capability]
+    """Of the GPUs that a driver lists; where none does, of those that the PCI bus names."""
+    found = [gpu.compute_capability for gpu in _gpus(case) if gpu.compute_capability]
     return min(found, default=None)
+
+
+def _gpus(case: Case) -> tuple[Gpu, ...]:
+    from gpusetup.resolver.situation import gpus_to_serve
+
+    listed = gpus(case)
+    known = any(gpu.compute_capability for gpu in listed)
+    return listed if known else gpus_to_serve(case.snapshot, case.catalog)
 
 
 def branch(case: Case, floor: str | None) -> int:
     """The driver branch to install: a long-lived one that serves the GPUs and reaches the floor."""
-    wanted = max(GOOD_BRANCH, parsed(floor).major if floor else 0)
+    wanted = max(GOOD_BRANCH, at_least(floor))
     lowest = lowest_capability(case)
     last = case.catalog.last_branch(lowest) if lowest else None
     return min(wanted, last) if last else wanted
@@ -300,9 +314,10 @@ def branch(case: Case, floor: str | None) -> int:
 def wanted_driver(case: Case, floor: str | None = None) -> Wanted:
     """The driver that this machine's GPUs and the floor ask for."""
     os = case.snapshot.os
+    first = (case.catalog.first_driver(gpu) for gpu in _gpus(case))
     return Wanted(
         branch=branch(case, floor),
-        at_least=at_least(floor),
+        at_least=max(map(at_least, (floor, *first))),
         capability=lowest_capability(case),
         id=(os.id or "").lower(),
         version=os.version or "",

@@ -306,7 +306,7 @@ def _whole_python(case: Case, version: str, label: str | None) -> Fix:
         "installer runs in is of another kind (32 bits, ARM, PyPy, a musl system) or another "
         "version. Make an environment with a 64-bit one",
         commands=_anew(case, tag, version, label),
-        alternatives=ways.look(
+        looks=ways.look(
             "see first what the installer runs in",
             ways.command(case, ways.python(case), "-c", ASK_PYTHON),
         ),
