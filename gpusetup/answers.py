@@ -42,9 +42,10 @@ class Keeps(Offer):
 
     installed: str
     """Its version, as printed: `2.5.1+cpu`."""
-    how: Literal["kept", "same-version", "nearest-newer", "newest", "refused"]
-    """`kept`: it serves the machine; `same-version`: that version from another index; else the next
-    that fits; `refused`: it would go to another maker's GPUs or to the CPU, so that it stays."""
+    how: Literal["kept", "again", "same-version", "nearest-newer", "newest", "refused"]
+    """`kept`: it serves the machine; `again`: it would, were its files all there; `same-version`:
+    that version from another index; else the next that fits; `refused`: it would go to another
+    maker's GPUs or to the CPU, so that it stays."""
 
 
 class ResolveAnswer(Value):
@@ -132,6 +133,10 @@ class InstallAnswer(Value):
     """The verify document of the target."""
     receipt: str | None = None
     log: str | None = None
+    why: str | None = None
+    """Why this torch comes, or stays."""
+    newest: Offer | None = None
+    """The newest that fits, which `--upgrade` takes, where it is newer than what is there then."""
     diff: str | None = None
     """With `--project`: the change of the project file."""
 

@@ -280,6 +280,8 @@ class Package(Value):
     """False where its files are not all there (a cut install)."""
     requires: tuple[str, ...] = ()
     """What it asks of the torch family, as its METADATA says: `torch==2.5.1`."""
+    direct: bool | None = None
+    """Whether it came from a folder, a file or a repository, and not by its name from an index."""
 
 
 class Torch(Value):

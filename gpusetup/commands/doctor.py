@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpusetup.commands.common import add_machine_options, gather
 from gpusetup.commands.doctor_answer import document, exit_code
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.model import CudaApi, Driver, Reading, Request, Snapshot
+from gpusetup.model import Request, Snapshot
 from gpusetup.render.console import Console
 from gpusetup.value import replace
 
@@ -112,6 +112,8 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
         snapshot = replace(snapshot, events=(*snapshot.events, *verified(snapshot, out)))
     if other_host:
+        from gpusetup.resolver.described import for_host
+
         snapshot = for_host(snapshot, options.for_gpu, options.for_driver, catalog)
     return _answer(options, out, snapshot, catalog, request, other_host)
 
@@ -167,41 +169,6 @@ def asked_request(torch: str | None, catalog: Catalog) -> Request | None:
     request = Request(torch=torch)
     check_request(request, catalog)
     return request
-
-
-# --- another host --------------------------------------------------------------------------------
-
-
-def for_host(
-    snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
-) -> Snapshot:
-    """This environment as it will stand on another host: its GPUs and driver are the named ones."""
-    from gpusetup.gpus import gpu_described
-    from gpusetup.resolver.spelled import driver_named
-
-    if driver:
-        driver = driver_named(driver, catalog, snapshot.os.family)
-    hidden = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
-    kept = {name: value for name, value in snapshot.environment.items() if name not in hidden}
-    replaced = ("gpus", "driver", "cuda_api", "pci_devices", "devices")
-    still = (one for one in snapshot.readings if one.subject.partition(".")[0] not in replaced)
-    named = (
-        *(Reading(subject="gpus", source="--for-gpu", value=name) for name in names),
-        *((Reading(subject="driver", source="--for-driver", value=driver),) if driver else ()),
-    )
-    return replace(
-        snapshot,
-        origin="composed",
-        gpus=tuple(gpu_described(name, catalog.gpus) for name in names) or None,
-        driver=Driver(version=driver),
-        cuda_api=CudaApi(),
-        pci_devices=None,
-        devices=None,
-        container=replace(snapshot.container, cuda_compat_path=None),
-        environment=kept,
-        readings=(*still, *named),
-        events=tuple(event for event in snapshot.events if event.kind != "child-failed"),
-    )
 
 
 # --- sharing, knowledge --------------------------------------------------------------------------

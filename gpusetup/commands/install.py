@@ -11,7 +11,6 @@ from gpusetup.commands.common import add_backend_options, add_machine_options, g
 from gpusetup.commands.install_parts import (
     agreed,
     new_job,
-    planned,
     refused,
     request_of,
     resolved,
@@ -22,6 +21,7 @@ from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.answers import InstallAnswer
+    from gpusetup.commands.install_decision import Task
     from gpusetup.install.plan import Plan
     from gpusetup.install.prepare import Where
     from gpusetup.install.run import Job, Outcome
@@ -99,6 +99,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     state.add_argument(
         "--forget", action="store_true", help="drop what is kept for `--undo`, to free its disk"
     )
+    parser.add_argument(
+        "--upgrade", action="store_true", help="take the newest torch that fits, whatever is there"
+    )
+    host = parser.add_argument_group("an image for another host")
+    host.add_argument(
+        "--for-gpu",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="install for a host with this GPU (a name, or sm_86); repeatable",
+    )
+    host.add_argument("--for-driver", metavar="VERSION", help="and with this driver")
     add_machine_options(parser)
 
 
@@ -160,7 +172,13 @@ def check_usage(options: argparse.Namespace) -> None:
             f"`--{kind}` is about an environment, `--project` about a file",
             hint="the project's version control brings the former file back",
         )
-    if kind and (options.packages or options.torch or options.machine_from):
+    if options.upgrade and options.torch:
+        raise UsageError(
+            f"`--upgrade` and `--torch {options.torch}` exclude each other",
+            hint="the first takes the newest that fits, the second what it names",
+        )
+    wanted = options.packages or options.torch or options.upgrade or options.for_gpu
+    if kind and (wanted or options.machine_from):
         raise UsageError(
             f"`--{kind}` installs nothing",
             hint="it takes `--python` or `--venv` to name the target",
@@ -178,8 +196,9 @@ def check_usage(options: argparse.Namespace) -> None:
 
 def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
     from gpusetup.commands.install_conda import by_conda, conda_is_meant
+    from gpusetup.commands.install_decision import anew, plan_for, task_of
     from gpusetup.commands.install_download import download, use_wheelhouse
-    from gpusetup.install.plan import already_there, asked_for, versions_of
+    from gpusetup.install.plan import asked_for
     from gpusetup.install.transaction import STORE
 
     where, snapshot = _where(options, out)
@@ -192,31 +211,33 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
         request = use_wheelhouse(job, where, options.wheelhouse, request)
     elif conda_is_meant(options, snapshot):
         return by_conda(options, out, job, where, snapshot, asked)
-    resolution = resolved(snapshot, request, out, options.index_root)
     if options.download:
-        return download(options, out, job, where, resolution, asked, snapshot)
-    versions = versions_of(resolution, asked.family)
-    backend = resolution.build.backend if resolution.build else ""
-    if already_there(versions, backend, where.installed) and not asked.packages:
-        proof = _unchanged(options, out, job, where, snapshot, backend)
+        fits = resolved(snapshot, request, out, options.index_root)
+        return download(options, out, job, where, fits, asked, snapshot)
+    task = task_of(options, out, snapshot, asked, request, fresh=where.venv is not None)
+    if task.is_done:
+        proof = _unchanged(options, out, job, where, task)
         if proof is not None:
             return proof
+        task = anew(task)
     try:
-        plan = planned(options, job, where, resolution, asked, snapshot)
+        task, plan = plan_for(options, out, job, where, task, asked)
     except Unreached:
         if options.dry_run:
             from gpusetup.commands.install_described import implied
 
-            out.talk(implied(options, where, resolution, asked))
+            out.talk(implied(options, where, task.resolution, task.asked))
         raise
+    if not plan.wheels and plan.rest is not None:
+        return _unchanged(options, out, job, where, task, prove=False) or 0
     if options.dry_run:
-        out.answer(_answer(job, plan, "planned"), _shown(job, plan))
+        out.answer(_answer(job, plan, "planned", task=task), _shown(job, plan))
         return 0
     out.talk(_shown(job, plan))
     tell_if_held(Path(plan.target, STORE), out)
     if refused(options, out):
         return 1
-    return _carried_out(options, out, job, where, plan)
+    return _carried_out(options, out, job, where, plan, task)
 
 
 def _where(options: argparse.Namespace, out: Console) -> tuple[Where, Snapshot]:
@@ -272,21 +293,23 @@ def _unchanged(
     out: Console,
     job: Job,
     where: Where,
-    snapshot: Snapshot,
-    backend: str,
+    task: Task,
+    *,
+    prove: bool = True,
 ) -> int | None:
     """The target is right already: say so. None where verify says otherwise."""
     from gpusetup.answers import InstallAnswer
     from gpusetup.install.layout import distributions
     from gpusetup.install.plan import device_to_prove
-    from gpusetup.install.run import prove
+    from gpusetup.install.run import prove as proven
     from gpusetup.install.transaction import family_of
-    from gpusetup.render.install import verdict_lines
+    from gpusetup.render.install import unchanged_text
 
     verdict = None
-    if not (options.no_verify or options.dry_run):
-        gpus = None if snapshot.gpus is None else len(snapshot.gpus)
-        verdict = prove(job, where.layout.python, device_to_prove(backend, gpus))
+    build = task.resolution.build
+    if prove and build is not None and not (options.no_verify or options.dry_run):
+        device = device_to_prove(build.backend, task.gpus_here)
+        verdict = proven(job, where.layout.python, device)
         if verdict["verdict"] != "passed":
             out.talk("The right build is there, but fails; it will be installed again.")
             return None
@@ -299,16 +322,15 @@ def _unchanged(
         steps=(),
         verdict=verdict,
         log=str(job.log.path),
+        why=task.why,
+        newest=task.newest,
     )
-    named = ", ".join(f"{name} {version}" for name, version in family.items())
-    out.answer(
-        answer, f"Nothing to do: {where.layout.prefix} has {named}; {verdict_lines(verdict)[0]}\n"
-    )
+    out.answer(answer, unchanged_text(answer, task.notes))
     return 0
 
 
 def _carried_out(
-    options: argparse.Namespace, out: Console, job: Job, where: Where, plan: Plan
+    options: argparse.Namespace, out: Console, job: Job, where: Where, plan: Plan, task: Task
 ) -> int:
     from gpusetup.install.carry import carry_out
     from gpusetup.install.transaction import STORE, kept_for_undo
@@ -316,7 +338,8 @@ def _carried_out(
     from gpusetup.render.install import outcome_text
 
     plan, outcome = carry_out(job, LiveSystem(), where, plan, verify=not options.no_verify)
-    answer = _answer(job, plan, "installed" if outcome.kept else "restored", outcome)
+    state: Literal["installed", "restored"] = "installed" if outcome.kept else "restored"
+    answer = _answer(job, plan, state, outcome, task=task)
     kept = kept_for_undo(Path(plan.target, STORE)) if outcome.kept else None
     out.answer(answer, outcome_text(answer, None if kept is None else kept[1]))
     return 0 if outcome.kept else 1
@@ -327,17 +350,21 @@ def _answer(
     plan: Plan,
     state: Literal["installed", "restored", "planned"],
     outcome: Outcome | None = None,
+    *,
+    task: Task,
 ) -> InstallAnswer:
     from gpusetup.answers import DoneStep, InstallAnswer
 
-    planned = tuple(DoneStep(argv=step.argv) for step in plan.steps)
+    steps = tuple(DoneStep(argv=step.argv) for step in plan.steps)
     return InstallAnswer(
         state=state,
         target=plan.target,
         before=plan.before,
         after=plan.before if state == "restored" else plan.after,
-        steps=planned if outcome is None else tuple(job.done),
+        steps=steps if outcome is None else tuple(job.done),
         verdict=outcome.verdict if outcome else None,
         receipt=outcome.receipt if outcome else None,
         log=str(job.log.path),
+        why=plan.why,
+        newest=task.newest,
     )

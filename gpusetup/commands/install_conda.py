@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.answers import DoneStep, InstallAnswer
+from gpusetup.commands.install_decision import Task, task_of
 from gpusetup.commands.install_parts import (
     after_of,
     new_job,
     refused,
     request_of,
-    resolved,
     tell_if_held,
 )
 from gpusetup.errors import Blocked
@@ -38,8 +38,9 @@ from gpusetup.install.conda_plan import Move, moves_of
 from gpusetup.install.inuse import users_of
 from gpusetup.install.plan import device_to_prove
 from gpusetup.install.transaction import STORE
+from gpusetup.install.wish import Wish, packages_step
 from gpusetup.render.console import Console, plain
-from gpusetup.render.install import command, outcome_text, steps_text
+from gpusetup.render.install import command, outcome_text, steps_text, unchanged_text
 from gpusetup.value import replace
 
 if TYPE_CHECKING:
@@ -68,8 +69,11 @@ def by_conda(
 ) -> int:
     """Show the recipe's step, ask, run, prove; the exit code."""
     prefix, program = conda_prefix(snapshot), conda_program(os.environ)
-    resolution = resolved(snapshot, request_of(options, asked, by_conda=True))
-    steps = conda_steps(resolution, (*asked.family, *asked.packages), prefix, program)
+    task = task_of(options, out, snapshot, asked, request_of(options, asked, by_conda=True))
+    resolution, asked = task.resolution, task.asked
+    if task.is_done:
+        return _unchanged(out, job, prefix, task)
+    steps = _conda_steps(task, prefix, program)
     users = users_of(where.layout.libraries)
     if options.dry_run:
         text = steps_text(prefix, resolution, steps, users, _moves(program, steps))
@@ -92,6 +96,32 @@ def by_conda(
 def _moves(program: str | None, steps: tuple[Step, ...]) -> tuple[Move, ...] | None:
     """What conda would change, by its own plan; () where there is no conda to ask."""
     return moves_of(steps, os.environ) if program else ()
+
+
+def _conda_steps(task: Task, prefix: str, program: str | None) -> tuple[Step, ...]:
+    """The recipe; where torch stays and no companion is wanted, the packages alone."""
+    asked = task.asked
+    if asked.family:
+        family = ("torch", *(name for name in asked.family if name != "torch"))
+        return conda_steps(task.resolution, (*family, *asked.packages), prefix, program)
+    step = packages_step("conda", Wish(packages=asked.packages, conda_prefix=prefix))
+    return (replace(step, argv=(program or "conda", *step.argv[1:])),)
+
+
+def _unchanged(out: Console, job: Job, prefix: str, task: Task) -> int:
+    before = shown(records(prefix))
+    answer = InstallAnswer(
+        state="unchanged",
+        target=prefix,
+        before=before,
+        after=before,
+        steps=(),
+        log=str(job.log.path),
+        why=task.why,
+        newest=task.newest,
+    )
+    out.answer(answer, unchanged_text(answer, task.notes))
+    return 0
 
 
 def _planned(

@@ -10,42 +10,111 @@ from gpusetup.answers import DoneStep, InstallAnswer
 from gpusetup.catalog import INDEX_ROOT
 from gpusetup.catalog_file import load_catalog
 from gpusetup.commands.common import gather
-from gpusetup.commands.install_parts import after_of, request_of, resolved
+from gpusetup.commands.install_decision import Task, task_of
+from gpusetup.commands.install_parts import after_of, request_of
+from gpusetup.errors import Blocked
 from gpusetup.install import INSTALLERS
 from gpusetup.install.log import without_logins
 from gpusetup.install.plan import FAMILY, Asked, asked_for, venv_step
 from gpusetup.install.prepare import Where, index_root_of
-from gpusetup.install.wish import Wish
-from gpusetup.model import Resolution, Snapshot
-from gpusetup.render.console import Console
-from gpusetup.render.install import described_text
+from gpusetup.install.wish import Wish, packages_step
+from gpusetup.model import Resolution, Snapshot, Step
+from gpusetup.render.console import Console, plain
+from gpusetup.render.install import described_text, unchanged_text
+from gpusetup.resolver.companions import pinned
 
 
 def run_described(options: argparse.Namespace, out: Console) -> int:
     """The steps as one would type them on the machine that is described; nothing is asked."""
     snapshot = gather(options, out)
+    check_described(snapshot, out)
     before = _family_of(snapshot)
     asked = asked_for(options.packages, before)
-    installer = "uv" if options.installer == "auto" else options.installer
+    installer = installer_for(options.installer, snapshot)
     request = request_of(options, asked, by_conda=installer == "conda")
-    resolution = resolved(snapshot, request)
-    wish = Wish(
-        python=snapshot.python.executable,
-        packages=(*asked.family, *asked.packages),
-        index_root=index_root_of(options.index_root, os.environ, INDEX_ROOT),
-        wheelhouse=options.wheelhouse,
-        conda_prefix=snapshot.conda.prefix,
-    )
-    steps = INSTALLERS[installer](resolution, wish)
+    task = task_of(options, out, snapshot, asked, request)
+    steps = _steps(options, installer, task)
     answer = InstallAnswer(
-        state="planned",
+        state="unchanged" if task.is_done else "planned",
         target=snapshot.python.prefix or snapshot.python.executable or options.machine_from,
         before=before,
-        after=after_of(resolution, asked),
+        after={**before, **after_of(task.resolution, task.asked)},
         steps=tuple(DoneStep(argv=tuple(map(without_logins, step.argv))) for step in steps),
+        why=task.why,
+        newest=task.newest,
     )
-    out.answer(answer, described_text(answer, resolution, steps))
+    if task.is_done:
+        out.answer(answer, unchanged_text(answer, task.notes))
+        return 0
+    notes = (*broken(task), *task.notes)
+    out.answer(answer, described_text(answer, task.resolution, steps, notes, snapshot.os.family))
     return 0
+
+
+def installer_for(named: str, snapshot: Snapshot) -> str:
+    """As a live run chooses it: conda where conda has installed torch, else uv."""
+    if named != "auto":
+        return named
+    theirs = snapshot.python.manager == "conda" and snapshot.torch.installer == "conda"
+    return "conda" if theirs else "uv"
+
+
+def _steps(options: argparse.Namespace, installer: str, task: Task) -> tuple[Step, ...]:
+    """The commands; where torch stays, none of them names another."""
+    asked, machine = task.asked, task.machine
+    followers = () if installer == "conda" else asked.followers
+    wish = Wish(
+        python=machine.python.executable,
+        packages=(*asked.family, *asked.packages, *followers, *asked.pinned),
+        index_root=index_root_of(options.index_root, os.environ, INDEX_ROOT),
+        wheelhouse=options.wheelhouse,
+        conda_prefix=machine.conda.prefix,
+        again=task.decision.how == "again",
+    )
+    if task.is_done:
+        return ()
+    if asked.family:
+        return INSTALLERS[installer](task.resolution, wish)
+    return (packages_step(installer, wish),)
+
+
+def broken(task: Task) -> tuple[str, ...]:
+    """What the new torch breaks and cannot follow it, each with what that means."""
+    build = task.resolution.build
+    if build is None or not task.decision.moves:
+        return ()
+    return tuple(
+        f"{one.name} {one.version} requires {one.needs}: "
+        + (
+            f"it is asked for anew with torch {build.torch}"
+            if one.can_follow
+            else "it cannot follow, and may fail when it is used"
+        )
+        for one in pinned(task.machine, build)
+    )
+
+
+def check_described(snapshot: Snapshot, out: Console) -> None:
+    """What would stop a run on that machine itself stops this one."""
+    python, own = snapshot.python, "use an environment of your own: `gpusetup install --venv .venv`"
+    if python.externally_managed:
+        raise Blocked(
+            f"The Python of {python.prefix or python.executable or 'that machine'} is managed by "
+            "the operating system",
+            hint=own,
+        )
+    if python.site_writable is False:
+        where = python.site_packages or python.prefix or "Its site-packages"
+        raise Blocked(f"{where} cannot be written by this user", hint=own)
+    for event in snapshot.events:
+        if event.kind == "install-unfinished":
+            prefix = event.values.get("prefix", "the environment")
+            out.talk(
+                plain(
+                    f"An installation into {prefix} was interrupted; "
+                    "`gpusetup install --recover` ends it."
+                )
+            )
 
 
 def implied(options: argparse.Namespace, where: Where, resolution: Resolution, asked: Asked) -> str:

@@ -9,7 +9,7 @@ from gpusetup.install.wish import (
     default_index,
     others,
     pins,
-    unlabelled,
+    to_reinstall,
 )
 from gpusetup.model import Resolution, Step
 
@@ -19,7 +19,7 @@ def pip(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
     build = chosen_build(resolution)
     exact = pins(build, wish.packages)
     install = (wish.python or "python", "-m", "pip", "install")
-    again = ("--force-reinstall",) if unlabelled(build, wish.packages) else ()
+    again = ("--force-reinstall",) if to_reinstall(build, wish) else ()
     return (
         Step(
             title=f"{', '.join(exact)} from torch's own index",

@@ -40,6 +40,12 @@ class Asked(Value):
     """Everything else, as requirements for the default index."""
     torch: str | None = None
     """A specifier that `torch==2.5.1` among the words gave."""
+    named: tuple[str, ...] = ()
+    """Of the torch family, as the words have it."""
+    followers: tuple[str, ...] = ()
+    """What is installed, takes another torch than the one to come, and is asked for anew."""
+    pinned: tuple[str, ...] = ()
+    """What must stay as it is: `torch==2.9.1+cu130`."""
 
 
 class Plan(Value):
@@ -59,6 +65,10 @@ class Plan(Value):
     family: tuple[Wheel, ...]
     rest: tuple[Wheel, ...] | None = None
     packages: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    """What stays as it is, while the packages are chosen."""
+    why: str | None = None
+    """Why this torch comes, or stays."""
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}
     breaks: tuple[tuple[str, str, str], ...] = ()
@@ -81,17 +91,19 @@ class Plan(Value):
 def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
     """Sort the words; torch always, and where nothing else is named the companions that are there.
 
-    >>> asked_for(["torchvision", "numpy>=2"], {})
-    Asked(family=('torch', 'torchvision'), packages=('numpy>=2',), torch=None)
+    >>> words = asked_for(["torchvision", "numpy>=2"], {})
+    >>> words.family, words.named, words.packages
+    (('torch', 'torchvision'), ('torchvision',), ('numpy>=2',))
     >>> asked_for([], {"torchaudio": "2.5.1"}).family
     ('torch', 'torchaudio')
-    >>> asked_for(["torch==2.5.1"], {"torchaudio": "2.6.0"})
-    Asked(family=('torch', 'torchaudio'), packages=(), torch='==2.5.1')
+    >>> words = asked_for(["torch==2.5.1"], {"torchaudio": "2.6.0"})
+    >>> words.family, words.torch
+    (('torch', 'torchaudio'), '==2.5.1')
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
     torch: str | None = None
-    family, packages = {"torch"}, []
+    family, packages, named = {"torch"}, [], []
     for word in words:
         _refuse_what_is_no_package(word)
         try:
@@ -102,6 +114,7 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
         if name in FAMILY:
             _refuse_more_than_a_version(word, asked)
             family.add(name)
+            named.append(name)
         else:
             packages.append(word)
             continue
@@ -118,6 +131,7 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
         family=tuple(name for name in FAMILY if name in family),
         packages=tuple(packages),
         torch=torch,
+        named=tuple(named),
     )
 
 

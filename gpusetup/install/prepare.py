@@ -143,7 +143,8 @@ def make_plan(
         passed_over=passed,
         fallbacks=choices[choices.index(choice) + 1 :],
         family=_sized(job, family),
-        packages=asked.packages,
+        packages=(*asked.packages, *asked.followers),
+        pinned=asked.pinned,
         device=device_to_prove(choice.backend, gpus),
         notes=resolution.notes,
     )
@@ -198,9 +199,10 @@ def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ..
         environment = {**switching_environment(job.environ), "UV_OFFLINE": "1", "UV_NO_CONFIG": "1"}
         environment |= temporary(links.parent)
     fresh = where.venv is not None
+    wanted = (*plan.packages, *plan.pinned)
     # A new environment has no pip to ask before it is made: its base's is asked, else uv.
     if plan.installer == "pip" and (where.layout.has_pip or not fresh):
-        found = ask_pip(where.layout, plan.family, plan.packages, sources, environment, fresh=fresh)
+        found = ask_pip(where.layout, plan.family, wanted, sources, environment, fresh=fresh)
     else:
         found = _by_uv(job, where, plan, sources, environment)
     named = located(found, job.wheels)
@@ -219,7 +221,7 @@ def _by_uv(
         where.layout.python,
         where.layout,
         plan.family,
-        plan.packages,
+        (*plan.packages, *plan.pinned),
         sources,
         environment,
         fresh=fresh,

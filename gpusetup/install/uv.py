@@ -9,7 +9,7 @@ from gpusetup.install.wish import (
     default_index,
     others,
     pins,
-    unlabelled,
+    to_reinstall,
 )
 from gpusetup.model import Resolution, Step
 
@@ -20,7 +20,7 @@ def uv(resolution: Resolution, wish: Wish) -> tuple[Step, ...]:
     exact = pins(build, wish.packages)
     target = ("--python", wish.python) if wish.python else ()
     install = ("uv", "pip", "install", *target)
-    again = tuple(f"--reinstall-package={name}" for name in unlabelled(build, wish.packages))
+    again = tuple(f"--reinstall-package={name}" for name in to_reinstall(build, wish))
     return (
         Step(
             title=f"{', '.join(exact)} from torch's own index",

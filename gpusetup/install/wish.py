@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.catalog import INDEX_ROOT
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model import Resolution, TorchBuild
+from gpusetup.model import Resolution, Step, TorchBuild
 from gpusetup.value import Value
 
 FAMILY = ("torch", "torchvision", "torchaudio")
@@ -19,6 +19,8 @@ class Wish(Value):
     index_root: str = INDEX_ROOT
     wheelhouse: str | None = None
     """A folder of wheels that replaces every index."""
+    again: bool = False
+    """The family is there at this version already, but not whole."""
     conda_prefix: str | None = None
     """The conda environment; None means the active one."""
 
@@ -70,6 +72,13 @@ def unlabelled(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
+def to_reinstall(build: TorchBuild, wish: Wish) -> tuple[str, ...]:
+    """The family members that an installer would take for installed, and must not."""
+    if wish.again:
+        return tuple(n for n in FAMILY if n in wish.packages and version_of(build, n))
+    return unlabelled(build, wish.packages)
+
+
 def others(packages: tuple[str, ...]) -> tuple[str, ...]:
     """What was asked for besides the family."""
     return tuple(package for package in packages if package not in FAMILY)
@@ -78,3 +87,19 @@ def others(packages: tuple[str, ...]) -> tuple[str, ...]:
 def default_index(wish: Wish) -> tuple[str, ...]:
     """Where everything else comes from: the user's own configuration."""
     return ("--no-index", "--find-links", wish.wheelhouse) if wish.wheelhouse else ()
+
+
+def packages_step(installer: str, wish: Wish) -> Step:
+    """The one command for packages beside a torch that stays."""
+    wanted = (*default_index(wish), *others(wish.packages))
+    if installer == "conda":
+        where = ("--prefix", wish.conda_prefix) if wish.conda_prefix else ()
+        # conda keeps the torch that it has installed; a wheel's version is no match spec.
+        named = (word for word in others(wish.packages) if not word.startswith("torch=="))
+        argv = ("conda", "install", "--yes", *where, "--freeze-installed", *named)
+    elif installer == "pip":
+        argv = (wish.python or "python", "-m", "pip", "install", *wanted)
+    else:
+        target = ("--python", wish.python) if wish.python else ()
+        argv = ("uv", "pip", "install", *target, *wanted)
+    return Step(argv=argv, title="from your default index, beside the torch that stays")

@@ -92,7 +92,17 @@ def _distribution(
     requires = () if name.startswith("nvidia-") else required_family(system, folder, info)
     if requires or is_watched(name):
         found = _package(system, folder, info, name, match["version"])
-        yield replace(found, requires=requires)
+        direct = is_direct(system, folder, info) if requires else None
+        yield replace(found, requires=requires, direct=direct)
+
+
+def is_direct(system: System, folder: str, info: str) -> bool:
+    """Whether a distribution was installed from a place of its own (PEP 610), or is editable.
+
+    An index may have a stranger's project of the same name.
+    """
+    record = read_or_none(system, join(folder, info, "RECORD")) or ""
+    return "__editable__" in record or exists(system, join(folder, info, "direct_url.json"))
 
 
 def required_family(system: System, folder: str, info: str) -> tuple[str, ...]:

@@ -14,15 +14,15 @@ from gpusetup.install.plan import Plan
 from gpusetup.install.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, in_words, without_credentials
 from gpusetup.model import Resolution, Step
 from gpusetup.render.console import plain
+from gpusetup.shell import shell_line
 
 
 def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> str:
     """What will be done. `kept` are the file names that need not be fetched."""
-    choice = plan.choice
     lines = [
         f"Target   {plan.target}{' (will be made)' if plan.venv else ''}",
-        f"Install  torch {choice.torch} from {choice.backend}"
-        f" ({without_credentials(choice.index_url)}) by {plan.installer}",
+        _what(plan),
+        *([f"         {plan.why}"] if plan.why else ()),
     ]
     lines += [f"         passed over {name}: {why}" for name, why in plan.passed_over]
     if plan.fallbacks:
@@ -35,13 +35,35 @@ def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> st
     lines.append("")
     lines += _room(plan, kept, free_bytes)
     lines += [
-        f"Breaks   {name} {version}: it requires {need}" for name, version, need in plan.breaks
+        f"Breaks   {name} {version}: it requires {need}; it stays, and may fail when it is used"
+        for name, version, need in plan.breaks
     ]
     lines += in_use_lines(plan.used_by)
     if plan.steps:
         lines += ["Steps", *(f"  {command(step)}" for step in plan.steps)]
     lines += [f"Note     {note}" for note in plan.notes]
     return plain("\n".join(lines)) + "\n"
+
+
+def _what(plan: Plan) -> str:
+    """What comes from torch's index, and what of torch stays."""
+    choice = plan.choice
+    where = f"from {choice.backend} ({without_credentials(choice.index_url)})"
+    if any(wheel.name == "torch" for wheel in plan.family) or not plan.pinned:
+        return f"Install  torch {choice.torch} {where} by {plan.installer}"
+    named = [wheel.name for wheel in plan.family]
+    companions = f"{', '.join(named)} {where}" if named else ""
+    wanted = ", ".join(filter(None, (companions, *plan.packages)))
+    return f"Install  {wanted} by {plan.installer}; {', '.join(plan.pinned)} stays"
+
+
+def unchanged_text(answer: InstallAnswer, notes: Iterable[str]) -> str:
+    """Nothing was to be done: what is there, and what else would fit."""
+    named = ", ".join(f"{name} {version}" for name, version in answer.before.items())
+    first = f"Nothing to do: {answer.target} has {named}"
+    proven = f"; {verdict_lines(answer.verdict)[0]}" if answer.verdict is not None else ""
+    lines = [f"{first}{proven}", *([f"Why      {answer.why}"] if answer.why else ())]
+    return plain("\n".join((*lines, *(f"Note     {note}" for note in notes)))) + "\n"
 
 
 def in_use_lines(users: Iterable[User]) -> list[str]:
@@ -106,16 +128,25 @@ def verdict_lines(verdict: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
-def described_text(answer: InstallAnswer, resolution: Resolution, steps: Iterable[Step]) -> str:
+def described_text(
+    answer: InstallAnswer,
+    resolution: Resolution,
+    steps: Iterable[Step],
+    notes: Iterable[str] = (),
+    family: str | None = None,
+) -> str:
     """The steps for a machine that is only described."""
-    what = ", ".join(f"{name} {version}" for name, version in answer.after.items())
+    new = {n: v for n, v in answer.after.items() if answer.before.get(n) != v}
+    what = ", ".join(f"{name} {version}" for name, version in (new or answer.after).items())
     was = ", ".join(f"{name} {version}" for name, version in answer.before.items())
-    lines = [f"Target   {answer.target}", f"Install  {what}" + (f" (now {was})" if was else "")]
+    lines = [f"Target   {answer.target}", *([f"Install  {what}"] if what else ())]
+    lines[-1] += f" (now {was})" if was else ""
+    lines += [f"         {answer.why}"] if answer.why else []
     if resolution.fallbacks:
         rest = ", then ".join(one.backend for one in resolution.fallbacks)
         lines.append(f"         if an index has no such wheel: {rest}")
-    lines += ["Steps", *(f"  {command(step)}" for step in steps)]
-    lines += [f"Note     {note}" for note in resolution.notes]
+    lines += ["Steps", *(f"  {shared(shell_line(step.argv, family))}" for step in steps)]
+    lines += [f"Note     {note}" for note in (*resolution.notes, *notes)]
     return plain("\n".join(lines)) + "\n"
 
 

@@ -10,13 +10,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from gpusetup.catalog_companions import Name, serves_backend, serves_torch
 from gpusetup.model import Package, Snapshot, TorchBuild
 from gpusetup.value import Value
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
+    from gpusetup.catalog import Catalog
+
 FAMILY = ("torch", "torchvision", "torchaudio")
+COMPANIONS: tuple[Name, ...] = ("torchvision", "torchaudio")
 
 
 class Companion(Value):
@@ -26,6 +30,8 @@ class Companion(Value):
     version: str
     needs: str | None = None
     """The requirement that no longer holds; None: it has no release for that torch."""
+    can_follow: bool = True
+    """Whether an index can be asked for another release of it by its name."""
 
 
 def normalized(name: str) -> str:
@@ -52,11 +58,41 @@ def versions_of(build: TorchBuild) -> dict[str, str]:
     return {name: version for name, version in known.items() if version}
 
 
+def left_behind(
+    machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
+) -> tuple[str, ...]:
+    """torchvision and torchaudio that are there and do not belong to a torch."""
+    there = installed(machine)
+    return tuple(
+        name
+        for name in COMPANIONS
+        if name in there and not _belongs(name, there[name], torch, backend, machine, catalog)
+    )
+
+
+def _belongs(
+    name: Name,
+    package: Package,
+    torch: str,
+    backend: str | None,
+    machine: Snapshot,
+    catalog: Catalog,
+) -> bool:
+    """Whether nothing that is known speaks against a companion beside this torch."""
+    if serves_torch(catalog, name, package.version, torch) is False:
+        return False
+    if backend is None:
+        return True
+    platform = f"{machine.os.family}-{machine.os.machine}"
+    where = None if package.installer == "conda" else platform
+    return serves_backend(catalog, name, package.version, backend, where) is not False
+
+
 def without_release(machine: Snapshot, build: TorchBuild) -> tuple[Companion, ...]:
     """torchvision or torchaudio that is there, and of which no release belongs to a build."""
     there, known = installed(machine), versions_of(build)
     return tuple(
-        Companion(name=name, version=there[name].version)
+        Companion(name=name, version=there[name].version, can_follow=False)
         for name in FAMILY[1:]
         if name in there and name not in known
     )
@@ -67,7 +103,12 @@ def pinned(machine: Snapshot, build: TorchBuild) -> tuple[Companion, ...]:
     comes = versions_of(build)
     moved = {name: comes[name] for name in family_there(machine) if name in comes}
     return tuple(
-        Companion(name=name, version=package.version, needs=need)
+        Companion(
+            name=name,
+            version=package.version,
+            needs=need,
+            can_follow=not package.direct and package.installer not in ("conda", "develop"),
+        )
         for name, package in installed(machine).items()
         if name not in FAMILY and (need := _broken(package, moved, machine)) is not None
     )
@@ -78,7 +119,7 @@ def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
     if machine.packages is None or machine.origin == "report":
         return FAMILY
     others = pinned(machine, build) if build is not None else ()
-    return (*family_there(machine), *(one.name for one in others))
+    return (*family_there(machine), *(one.name for one in others if one.can_follow))
 
 
 def _broken(package: Package, moved: Mapping[str, str], machine: Snapshot) -> str | None:

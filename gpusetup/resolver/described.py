@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from gpusetup.catalog import Catalog
@@ -107,4 +108,39 @@ def _readings(given: Description) -> tuple[Reading, ...]:
         Reading(subject=subject, source="command line", value=value)
         for subject, value in said.items()
         if value is not None
+    )
+
+
+# --- the host that an environment is made for ----------------------------------------------------
+
+
+def for_host(
+    snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
+) -> Snapshot:
+    """This environment as it will stand on another host: its GPUs and driver are the named ones."""
+    from gpusetup.gpus import gpu_described
+    from gpusetup.resolver.spelled import driver_named
+
+    if driver:
+        driver = driver_named(driver, catalog, snapshot.os.family)
+    hidden = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
+    kept = {name: value for name, value in snapshot.environment.items() if name not in hidden}
+    replaced = ("gpus", "driver", "cuda_api", "pci_devices", "devices")
+    still = (one for one in snapshot.readings if one.subject.partition(".")[0] not in replaced)
+    named = (
+        *(Reading(subject="gpus", source="--for-gpu", value=name) for name in names),
+        *((Reading(subject="driver", source="--for-driver", value=driver),) if driver else ()),
+    )
+    return replace(
+        snapshot,
+        origin="composed",
+        gpus=tuple(gpu_described(name, catalog.gpus) for name in names) or None,
+        driver=Driver(version=driver),
+        cuda_api=CudaApi(),
+        pci_devices=None,
+        devices=None,
+        container=replace(snapshot.container, cuda_compat_path=None),
+        environment=kept,
+        readings=(*still, *named),
+        events=tuple(event for event in snapshot.events if event.kind != "child-failed"),
     )

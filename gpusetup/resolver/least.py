@@ -28,10 +28,19 @@ from gpusetup.resolver.situation import (
 from gpusetup.value import Value, replace
 
 How = Literal[
-    "kept", "same-version", "nearest-newer", "newest", "upgrade", "first", "refused", "nothing"
+    "kept",
+    "again",
+    "same-version",
+    "nearest-newer",
+    "newest",
+    "upgrade",
+    "first",
+    "refused",
+    "nothing",
 ]
-"""What becomes of torch: it stays; it changes, and by which rule; it was not there; it would go to
-another maker's GPUs or to the CPU, which nobody asked for; nothing fits."""
+"""What becomes of torch: it stays; the same again, because its files are not all there; it changes,
+and by which rule; it was not there; it would go to another maker's GPUs or to the CPU, which nobody
+asked for; nothing fits."""
 
 
 class Decision(Value):
@@ -62,7 +71,8 @@ def least_change(
         return _first(machine, newest)
     told = Decision(how="nothing", resolution=newest, newest=newest, held=held)
     if _stays(held, machine, situation, newest, upgrade=upgrade):
-        return replace(told, how="kept", resolution=_kept(held, machine, situation, catalog))
+        how: How = "again" if is_broken(machine) else "kept"
+        return replace(told, how=how, resolution=_kept(held, machine, situation, catalog))
     chosen = newest if upgrade else nearest(held.torch, machine, request, catalog)
     if chosen.build is None:
         return replace(told, resolution=chosen)
@@ -72,6 +82,18 @@ def least_change(
         return replace(told, how="refused", resolution=left)
     how = "upgrade" if upgrade else _how(held.torch, chosen.build.torch, newest)
     return replace(told, how=how, resolution=chosen)
+
+
+def left_alone(machine: Snapshot, catalog: Catalog) -> Decision | None:
+    """torch as it is, whether or not it serves: other packages are asked for. None without one."""
+    request = Request()
+    situation = situation_of(machine, request, catalog)
+    held = held_build(machine, situation, catalog)
+    if held is None:
+        return None
+    newest = resolve(machine, request, catalog)
+    stays = _kept(held, machine, situation, catalog)
+    return Decision(how="kept", resolution=stays, newest=newest, held=held)
 
 
 def _first(machine: Snapshot, newest: Resolution) -> Decision:
@@ -118,11 +140,18 @@ def _stays(
         return False
     if upgrade and not _is_newest(held, newest):
         return False
-    if situation.backend == held.backend and situation.presence != "some":
+    named = situation.backend == held.backend
+    if named and (situation.presence != "some" or maker_of(held.backend) in ("amd", "intel")):
         return True
     if situation.backend == "cpu":
         return True
     return serves(held, machine, situation)
+
+
+def is_broken(machine: Snapshot) -> bool:
+    """Whether files of the installed torch are missing, or it was asked to import and did not."""
+    cut = any(p.name == "torch" and p.intact is False for p in machine.packages or ())
+    return cut or machine.torch.import_error is not None
 
 
 def _is_asked(held: TorchBuild, situation: Situation) -> bool:
@@ -181,3 +210,30 @@ def nearest_version(held: str, versions: Iterable[str]) -> str | None:
     known = sorted(set(versions), key=parsed)
     own = parsed(public(held))
     return next((one for one in known if parsed(one) >= own), known[-1] if known else None)
+
+
+# --- in words ------------------------------------------------------------------------------------
+
+
+def why(decision: Decision, situation: Situation, *, asked: str | None = None) -> str | None:
+    """Why this torch, in a sentence; `asked` is what was said of its version."""
+    build, held = decision.resolution.build, decision.held
+    if build is None:
+        return None
+    if asked is not None and decision.moves:
+        return f"asked for: {asked}"
+    if decision.how == "first" and build.cuda is None and situation.presence == "none":
+        return (
+            f"{build.backend}, because no NVIDIA GPU is seen here; for an image of another host "
+            "name it: `--for-gpu NAME`, or `--backend cu...`"
+        )
+    was = public(held.torch) if held is not None else ""
+    return {
+        "kept": "torch serves this machine and stays",
+        "again": "its files are not all there: the same build again",
+        "same-version": "the same version, from the index that fits this machine",
+        "nearest-newer": f"no build of {was} fits: the nearest newer version that does",
+        "newest": f"no build of {was} fits: the newest that does",
+        "upgrade": "the newest that fits",
+        "first": "the newest that fits",
+    }.get(decision.how)

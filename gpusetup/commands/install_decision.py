@@ -1,0 +1,352 @@
+"""What `install` decides before anything is asked of an index: what stays, what comes, or no."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import GpuSetupError, ToolFailed, Unsatisfiable
+from gpusetup.value import Value, replace
+
+if TYPE_CHECKING:
+    from gpusetup.answers import Offer
+    from gpusetup.catalog import Catalog
+    from gpusetup.install.plan import Asked, Plan
+    from gpusetup.install.prepare import Where
+    from gpusetup.install.run import Job
+    from gpusetup.model import Finding, Request, Resolution, Snapshot
+    from gpusetup.render.console import Console
+    from gpusetup.resolver.least import Decision
+
+
+class Task(Value):
+    """What is to be done, decided: for the plan, and to be told."""
+
+    machine: Snapshot
+    """The host that is meant, completed from the catalog; without a torch where none is yet."""
+    asked: Asked
+    """What is to come: without torch where it stays."""
+    decision: Decision
+    other_host: bool = False
+    why: str | None = None
+    """Why this torch comes, or stays."""
+
+    @property
+    def gpus_here(self) -> int | None:
+        """How many GPUs this machine can prove it on; none, where it is for another host."""
+        if self.other_host:
+            return 0
+        return None if self.machine.gpus is None else len(self.machine.gpus)
+
+    @property
+    def newest(self) -> Offer | None:
+        """The newest that fits, where it is newer than what will be there."""
+        from gpusetup.model import parsed
+        from gpusetup.resolver.offer import offered
+
+        offer, build = offered(self.decision.newest), self.resolution.build
+        if offer is None or build is None or parsed(offer.torch) <= parsed(build.torch):
+            return None
+        crossing = self.decision.held is not None and _leaves(self.decision, offer.backend)
+        return None if crossing else offer
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of the decision besides the build."""
+        from gpusetup.resolver.companions import without_release
+
+        build, torch = self.resolution.build, self.machine.torch.version
+        lost = without_release(self.machine, build) if build and self.decision.moves else ()
+        stays = tuple(
+            f"{one.name} {one.version} cannot follow: no release of it belongs to torch "
+            f"{build.torch if build else torch}; it stays, and may fail when it is imported"
+            for one in lost
+        )
+        offer = self.newest
+        newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
+        return (*stays, *((f"{newer}: `gpusetup install --upgrade`",) if newer else ()))
+
+    @property
+    def resolution(self) -> Resolution:
+        return self.decision.resolution
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything that was asked for is there."""
+        return not (self.asked.family or self.asked.packages)
+
+
+def task_of(
+    options: argparse.Namespace,
+    out: Console,
+    snapshot: Snapshot,
+    asked: Asked,
+    request: Request,
+    *,
+    fresh: bool = False,
+) -> Task:
+    """The decision for this machine; `fresh`: the environment is yet to be made.
+
+    Unsatisfiable where nothing fits, where the trouble is elsewhere, and where torch would go to
+    another maker's GPUs unasked.
+    """
+    from gpusetup.commands.install_parts import known_catalog
+    from gpusetup.resolver import check_request
+    from gpusetup.resolver.least import least_change, left_alone, why
+    from gpusetup.resolver.situation import situation_of
+
+    catalog = known_catalog(snapshot, out, options.index_root)
+    check_request(request, catalog)
+    machine = machine_meant(options, snapshot, catalog, fresh=fresh)
+    upgrade = getattr(options, "upgrade", False)
+    asks = upgrade or is_asked(request) or "torch" in asked.named
+    decision = left_alone(machine, catalog) if options.packages and not asks else None
+    if decision is None:
+        decision = least_change(machine, request, catalog, upgrade=upgrade)
+        requested = upgrade or is_asked(request)
+        told_first(options, out, machine, catalog, decision, is_request=requested)
+    refuse(options, machine, decision)
+    other_host = bool(options.for_gpu or options.for_driver)
+    what = what_comes(machine, asked, decision, catalog)
+    reason = why(decision, situation_of(machine, request, catalog), asked=request.torch)
+    return Task(
+        machine=machine,
+        asked=what,
+        decision=decision,
+        other_host=other_host,
+        why=reason,
+    )
+
+
+def _leaves(decision: Decision, backend: str) -> bool:
+    from gpusetup.resolver.least import crosses
+
+    return decision.held is not None and crosses(decision.held.backend, backend)
+
+
+def is_asked(request: Request) -> bool:
+    """Whether a torch or a backend was asked for."""
+    return request.torch is not None or request.backend != "auto"
+
+
+def machine_meant(
+    options: argparse.Namespace, snapshot: Snapshot, catalog: Catalog, *, fresh: bool
+) -> Snapshot:
+    """The host that will run it, with what the target holds; nothing where it is yet to be made."""
+    from gpusetup.catalog import with_catalog
+    from gpusetup.model import Torch
+    from gpusetup.resolver.described import for_host
+
+    if fresh:
+        snapshot = replace(snapshot, torch=Torch(installed=False), packages=())
+    if options.for_gpu or options.for_driver:
+        snapshot = for_host(snapshot, options.for_gpu, options.for_driver, catalog)
+    return with_catalog(snapshot, catalog)
+
+
+# --- what is told first, what is refused ---------------------------------------------------------
+
+
+def told_first(
+    options: argparse.Namespace,
+    out: Console,
+    machine: Snapshot,
+    catalog: Catalog,
+    decision: Decision,
+    *,
+    is_request: bool,
+) -> None:
+    """Trouble that no torch mends comes first: it ends the command where nothing was asked for."""
+    from gpusetup.render.console import plain
+    from gpusetup.rules.elsewhere import trouble_elsewhere
+    from gpusetup.rules.judge import diagnose
+
+    other_host = bool(options.for_gpu or options.for_driver)
+    findings = diagnose(machine, catalog, other_host=other_host).findings
+    found = trouble_elsewhere(findings, torch_stays=decision.how == "kept")
+    if found is None:
+        return
+    if not is_request:
+        raise elsewhere(found, machine)
+    out.talk(plain(f"First: {found.title} ({found.id}). torch does not mend that."))
+
+
+def elsewhere(found: Finding, machine: Snapshot) -> Unsatisfiable:
+    """Nothing is changed: what is wrong, and what to do about it."""
+    version = machine.torch.version
+    stays = f"torch {version} was left as it is" if version else "torch was not installed"
+    way = "".join(f"\n  {line}" for line in found.fix.commands) if found.fix else ""
+    text = f"{found.fix.text}{':' if way else ''}{way}\n" if found.fix else ""
+    return Unsatisfiable(
+        f"The trouble is not torch: {found.title} ({found.id}); {stays}",
+        hint=f"{text}`gpusetup doctor` says more; `gpusetup install --upgrade`, `--torch` or "
+        "`--backend` change torch all the same",
+    )
+
+
+def refuse(options: argparse.Namespace, machine: Snapshot, decision: Decision) -> None:
+    """Unsatisfiable where nothing fits, and where another maker's GPUs would be served."""
+    from gpusetup.resolver.refusal import reasons, told
+    from gpusetup.shell import shell_line
+
+    if decision.how == "nothing":
+        raise nothing_fits(decision.resolution)
+    if decision.how != "refused":
+        return
+    rows = reasons(decision, machine, target_words(options))
+    usual = "".join(
+        f"\n  {row.because}:\n    {shell_line(row.command, machine.os.family)}" for row in rows
+    )
+    raise Unsatisfiable(
+        f"{told(decision, machine)}. The usual reasons, and the command for each:{usual}",
+        hint="only `--backend` exchanges a build for one maker's GPUs for another's, or the CPU's",
+    )
+
+
+def nothing_fits(resolution: Resolution) -> Unsatisfiable:
+    advice = resolution.advice
+    return Unsatisfiable(
+        "No PyTorch build fits this machine"
+        + "".join(f"\n  {r.torch} {r.backend}: {r.reason}" for r in resolution.rejections[:5]),
+        hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
+    )
+
+
+def target_words(options: argparse.Namespace) -> tuple[str, ...]:
+    """The words with which the environment was named."""
+    if options.venv:
+        return ("--venv", options.venv)
+    return ("--python", options.python) if options.python else ()
+
+
+# --- what comes ----------------------------------------------------------------------------------
+
+
+def what_comes(machine: Snapshot, asked: Asked, decision: Decision, catalog: Catalog) -> Asked:
+    """The words with what moves with torch; without torch, and pinned to it, where it stays."""
+    from gpusetup.resolver.companions import family_there, pinned
+
+    build = decision.resolution.build
+    assert build is not None
+    if decision.moves:
+        there = (*family_there(machine), *asked.family)
+        family = tuple(name for name in FAMILY_ORDER if name in there)
+        followers = tuple(one.name for one in pinned(machine, build) if one.can_follow)
+        return replace(asked, family=family, followers=followers)
+    return replace(
+        asked, family=beside_kept(machine, asked, decision, catalog), pinned=pins_of(machine)
+    )
+
+
+FAMILY_ORDER = ("torch", "torchvision", "torchaudio")
+
+
+def beside_kept(
+    machine: Snapshot, asked: Asked, decision: Decision, catalog: Catalog
+) -> tuple[str, ...]:
+    """The companions that are wanted beside a torch that stays, or were left behind by it."""
+    from gpusetup.resolver.companions import installed, left_behind, versions_of
+
+    build = decision.resolution.build
+    assert build is not None
+    there, known = installed(machine), versions_of(build)
+    behind = left_behind(machine, build.torch, build.backend, catalog)
+    missing = tuple(n for n in asked.family if n != "torch" and n not in there)
+    for name in missing:
+        if name not in known:
+            raise Unsatisfiable(
+                f"No {name} is known for torch {machine.torch.version}",
+                hint="nothing was changed; `gpusetup resolve --explain` says which torch has one",
+            )
+    wanted = (*behind, *missing)
+    return tuple(name for name in FAMILY_ORDER if name in wanted and name in known)
+
+
+def pins_of(machine: Snapshot) -> tuple[str, ...]:
+    """What must stay as it is: torch, at the version that its metadata has."""
+    from gpusetup.resolver.companions import installed
+
+    own = installed(machine).get("torch")
+    return (f"torch=={own.version}",) if own else ()
+
+
+def anew(task: Task) -> Task:
+    """The same build again: it is there, and its proof failed."""
+    from gpusetup.resolver.companions import family_there
+
+    family = tuple(name for name in FAMILY_ORDER if name in family_there(task.machine))
+    again = replace(task.asked, family=family, pinned=())
+    return replace(task, asked=again, why="the right build is there, and its proof failed")
+
+
+# --- the plan ------------------------------------------------------------------------------------
+
+
+def plan_for(
+    options: argparse.Namespace, out: Console, job: Job, where: Where, task: Task, words: Asked
+) -> tuple[Task, Plan]:
+    """The plan of a task; of another one where a package takes no torch that is there."""
+    try:
+        return task, _planned(options, job, where, task)
+    except (Unsatisfiable, ToolFailed) as problem:
+        if task.asked.followers:  # those for which there is no release stay, and are named
+            alone = replace(task, asked=replace(task.asked, followers=()))
+            return alone, _planned(options, job, where, alone)
+        if not task.asked.pinned or not task.asked.packages:
+            raise
+        moved = moved_by_package(options, out, job, where, task, words, problem)
+        return moved, _planned(options, job, where, moved)
+
+
+def _planned(options: argparse.Namespace, job: Job, where: Where, task: Task) -> Plan:
+    from gpusetup.commands.install_parts import planned
+
+    machine = replace(task.machine, gpus=()) if task.other_host else task.machine
+    plan = planned(options, job, where, task.resolution, task.asked, machine)
+    brought = {wheel.name for wheel in plan.rest or ()} & set(FAMILY_ORDER)
+    if brought:
+        raise Unsatisfiable(
+            f"{', '.join(sorted(brought))} would come from your default index, which knows no "
+            "backend",
+            hint="nothing was changed; name it: `gpusetup install torch`",
+        )
+    return replace(plan, why=task.why, notes=(*plan.notes, *task.notes))
+
+
+def moved_by_package(
+    options: argparse.Namespace,
+    out: Console,
+    job: Job,
+    where: Where,
+    task: Task,
+    words: Asked,
+    problem: GpuSetupError,
+) -> Task:
+    """The task with the torch that a package requires; raises the problem where none is."""
+    from gpusetup.commands.install_parts import planned
+    from gpusetup.model import Request
+    from gpusetup.resolver.held import public
+
+    free = replace(task.asked, family=(), pinned=())
+    plan = planned(options, job, where, task.resolution, free, task.machine)
+    wanted = next((w.version for w in plan.rest or () if w.name == "torch"), None)
+    if wanted is None:
+        raise problem
+    request = Request(torch=f"=={public(wanted)}", backend=options.backend)
+    moved = task_of(options, out, task.machine, words, request)
+    reason = f"{', '.join(words.packages)} {requirement_in(problem.message)}"
+    return replace(moved, why=f"{reason}; {task.machine.torch.version} does not meet that")
+
+
+def requirement_in(text: str) -> str:
+    """What uv or pip say that a package requires of torch.
+
+    >>> requirement_in("Because big==1 depends on torch>=2.10 and you require torch==2.9.1")
+    'requires torch>=2.10'
+    >>> requirement_in("Because all versions of big depend on torch==2.6.0 and you require big")
+    'requires torch==2.6.0'
+    """
+    import re
+
+    found = re.search(r"depends? on (torch\b[^\s,;]*)", " ".join(text.split()))
+    return f"requires {found[1]}" if found else "requires another torch"

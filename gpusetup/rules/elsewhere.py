@@ -1,0 +1,28 @@
+"""Whether the trouble of a machine lies elsewhere than in torch: then `install` cures nothing."""
+
+from __future__ import annotations
+
+from gpusetup.model import Finding
+from gpusetup.rules.precedence import BOUNDARY, DRIVER, HARDWARE, PROCESS, READINESS
+
+ELSEWHERE = frozenset(
+    (*PROCESS, *BOUNDARY, *HARDWARE, *DRIVER, *READINESS, "ld-library-path-conflict")
+)
+"""Roots that stand before torch: what the process is told, the container, the driver, the GPU."""
+
+HIDES_THE_TARGET = ("torch-outside-environment",)
+"""What is installed would not be imported: whatever its gravity, it comes first."""
+
+
+THE_DRIVERS_PART = ("driver-too-old",)
+"""What another torch may cure too; where torch stays all the same, only the driver can."""
+
+
+def trouble_elsewhere(findings: tuple[Finding, ...], *, torch_stays: bool) -> Finding | None:
+    """The finding that must be mended before torch can be; None where torch is what is wrong."""
+    root = next((one for one in findings if one.root), None)
+    if root is not None and root.id in ELSEWHERE:
+        return root
+    if root is not None and torch_stays and root.id in THE_DRIVERS_PART:
+        return root
+    return next((one for one in findings if one.id in HIDES_THE_TARGET), None)

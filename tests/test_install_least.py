@@ -1,0 +1,404 @@
+"""`install` changes as little as cures: what stays, what is refused, what comes along, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from installing import (
+    FIRST,
+    TORCH,
+    Install,
+    World,
+    enter,
+    installer,
+    needs_linux,
+    new_world,
+    state_of,
+    versions_in,
+    with_a_gpu,
+)
+
+from gpusetup import cli
+from gpusetup.catalog_file import load_catalog
+from gpusetup.install import fetch, tools
+from gpusetup.model import Event, Package, Python, Snapshot
+from gpusetup.snapshot import dump_snapshot, machine_named
+from gpusetup.value import replace
+
+YES = ("--yes", "--no-verify")
+ACCELERATED = ("cu130", "rocm6.4", "xpu")
+LAPTOP = machine_named("rtx3050-laptop")
+HEALTHY = machine_named("healthy")
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        monkeypatch.setattr(fetch, "LIMITS", (1.0, 0.6))
+        short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "PIP_TIMEOUT": "1"}
+        monkeypatch.setattr(tools, "LIMITS", {**tools.LIMITS, **short})
+        world.add_default("filelock", "3.20.0")
+        world.add_default("typing-extensions", "4.15.0")
+        yield world
+
+
+@pytest.fixture
+def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
+    return installer(world, capsys)
+
+
+def holding(world: World, backend: str, *others: Path, version: str = TORCH) -> Path:
+    """An environment with a torch of this backend and what it needs."""
+    torch = world.add_torch(backend, version)
+    world.fill(venv := world.venv(), torch, *others)
+    return venv
+
+
+# --- an accelerator build on a machine without its GPU -------------------------------------------
+
+
+@needs_linux
+@pytest.mark.parametrize("backend", ACCELERATED)
+@pytest.mark.parametrize("words", [(), ("--upgrade",), ("torch",)], ids=["", "upgrade", "torch"])
+def test_without_a_request_it_stays_and_the_three_reasons_are_named(
+    world: World, install: Install, backend: str, words: tuple[str, ...]
+) -> None:
+    before = state_of(venv := holding(world, backend))
+    for more in (("--dry-run",), YES):
+        said = install("--python", str(venv), *words, *more)
+        assert said.exit == 1
+        assert "was left as it is" in said.err
+        assert "built on a machine without its GPU" in said.err
+        assert "--backend cpu" in said.err
+        assert "driver is missing" in said.err
+        assert "gpusetup doctor" in said.err
+    assert "+cpu" not in said.err and "whl/cpu" not in said.err
+    assert state_of(venv) == before
+    assert not world.index.asked
+
+
+@needs_linux
+@pytest.mark.parametrize("backend", ACCELERATED)
+@pytest.mark.parametrize("tool", ["uv", "pip"])
+def test_another_package_leaves_torch_as_it_is(
+    world: World, install: Install, backend: str, tool: str
+) -> None:
+    needs = world.wheel("filelock", "3.20.0"), world.wheel("typing-extensions", "4.15.0")
+    torch = world.add_torch(backend)
+    venv = world.venv_with_pip() if tool == "pip" else world.venv()
+    world.fill(venv, torch, *needs)
+    world.add_default("einops", "0.8.0", requires=("torch>=2",))
+    said = install("einops", "--python", str(venv), "--installer", tool, *YES, "--json")
+    assert said.exit == 0, said.err
+    assert said.answer["state"] == "installed"
+    held = versions_in(venv)
+    assert (held["torch"], held["einops"]) == (f"{TORCH}+{backend}", "0.8.0")
+    assert not world.index.asked_for("GET /whl/*")
+
+
+@needs_linux
+def test_a_package_that_is_there_changes_nothing(world: World, install: Install) -> None:
+    einops = world.add_default("einops", "0.8.0", requires=("torch>=2",))
+    venv = holding(world, "cu130", einops, world.wheel("filelock", "3.20.0"),
+                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
+    said = install("einops", "--python", str(venv), *YES, "--json")
+    assert (said.exit, said.answer["state"]) == (0, "unchanged")
+
+
+@needs_linux
+def test_a_package_moves_torch_only_where_it_requires_that_and_says_so(
+    world: World, install: Install
+) -> None:
+    newer = "2.6.0"
+    venv = holding(world, "cpu", world.wheel("filelock", "3.20.0"),
+                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
+    world.add_default("big", "1.0", requires=(f"torch=={newer}",))
+    world.add_default("torch", newer)
+    world.add_torch("cpu", newer)
+    said = install("big", "--python", str(venv), "--dry-run")
+    assert said.exit == 0, said.err
+    assert f"torch {newer}+cpu (now {TORCH}+cpu)" in said.out
+    assert f"big requires torch=={newer}; {TORCH}+cpu does not meet that" in said.out
+    assert install("big", "--python", str(venv), *YES).exit == 0
+    assert versions_in(venv)["torch"] == f"{newer}+cpu"
+
+
+@needs_linux
+def test_a_package_does_not_take_torch_to_another_maker(world: World, install: Install) -> None:
+    venv = holding(world, "cu130", world.wheel("filelock", "3.20.0"),
+                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
+    before = state_of(venv)
+    world.add_default("big", "1.0", requires=("torch==2.6.0",))
+    world.add_default("torch", "2.6.0")
+    said = install("big", "--python", str(venv), *YES)
+    assert said.exit == 1
+    assert "was left as it is" in said.err
+    assert state_of(venv) == before
+
+
+@needs_linux
+def test_a_named_backend_crosses_the_line(world: World, install: Install) -> None:
+    venv = holding(world, "cu130")
+    world.add_torch("cpu")
+    said = install("--python", str(venv), "--backend", "cpu", *YES)
+    assert said.exit == 0, said.err
+    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
+
+
+# --- an image for another host -------------------------------------------------------------------
+
+
+@needs_linux
+def test_an_empty_image_says_which_backend_it_chose_and_why(world: World, install: Install) -> None:
+    said = install("--venv", "env", "--dry-run", "--json")
+    newest = load_catalog().releases[-1].torch
+    world.add_torch("cpu", newest)
+    said = install("--venv", "env", "--dry-run")
+    assert said.exit == 0, said.err
+    assert "cpu, because no NVIDIA GPU is seen here" in said.out
+    assert "--for-gpu NAME" in said.out
+
+
+@needs_linux
+def test_an_image_is_made_for_the_host_that_is_named(world: World, install: Install) -> None:
+    world.add_torch("cu118", "2.7.1")
+    host = ("--for-gpu", "T4", "--for-driver", "470.256.02")
+    said = install("--venv", "env", *host, *YES, "--json")
+    assert said.exit == 0, said.err
+    assert said.answer["after"]["torch"] == "2.7.1+cu118"
+    assert install("--python", "env", *host, *YES, "--json").answer["state"] == "unchanged"
+
+
+HOSTS = (
+    ("B200", "535.183.01", "2.9.1+cu128"),
+    ("RTX 5090", "550.54.14", "2.9.1+cu128"),
+)
+
+
+@needs_linux
+@pytest.mark.parametrize(("gpu", "driver", "torch"), HOSTS)
+def test_a_driver_that_is_older_than_the_gpu_is_named_though_torch_serves_it(
+    gpu: str,
+    driver: str,
+    torch: str,
+    world: World,
+    install: Install,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    version, _, backend = torch.partition("+")
+    venv = holding(world, backend, version=version)
+    words = ["--python", str(venv), "--for-gpu", gpu, "--for-driver", driver]
+    assert cli.main(["doctor", *words, "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    root = next(finding for finding in answer["findings"] if finding["root"])
+    assert "driver" in root["title"] and driver in root["title"]
+    said = install(*words, "--dry-run")
+    assert said.exit == 1
+    assert driver in said.err
+
+
+# --- what serves, what is wrong ------------------------------------------------------------------
+
+
+@needs_linux
+def test_torch_that_serves_is_unchanged_and_upgrade_takes_the_newest(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_a_gpu(monkeypatch)
+    venv = holding(world, FIRST)
+    said = install("--python", str(venv), *YES, "--json")
+    assert (said.exit, said.answer["state"]) == (0, "unchanged"), said.err
+    newest = said.answer["newest"]
+    assert newest["torch"] != TORCH
+    assert not world.index.asked
+    world.add_torch(newest["backend"], newest["torch"])
+    said = install("--python", str(venv), "--upgrade", *YES)
+    assert said.exit == 0, said.err
+    assert versions_in(venv)["torch"] == f"{newest['torch']}+{newest['backend']}"
+
+
+@needs_linux
+def test_a_wrong_build_becomes_the_same_version(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_a_gpu(monkeypatch)
+    venv = holding(world, "cpu")
+    world.add_torch(FIRST)
+    said = install("--python", str(venv), *YES)
+    assert said.exit == 0, said.err
+    assert "the same version" in said.err
+    assert versions_in(venv)["torch"] == f"{TORCH}+{FIRST}"
+
+
+@needs_linux
+def test_a_companion_that_was_left_behind_is_brought_and_torch_stays(
+    world: World, install: Install
+) -> None:
+    row = load_catalog().row_of(TORCH, "cpu", "linux", "x86_64")
+    assert row is not None and row.torchvision
+    venv = holding(world, "cpu", world.wheel("torchvision", "0.1.0"))
+    vision = world.wheel("torchvision", f"{row.torchvision}+cpu", requires=(f"torch=={TORCH}",))
+    world.index.add("whl/cpu", vision)
+    before = versions_in(venv)["torch"]
+    catalog = load_catalog()
+    wrong = catalog.releases[0].torchvision
+    world.fill(venv, world.wheel("torchvision", f"{wrong}+cpu"))
+    said = install("--python", str(venv), *YES)
+    assert said.exit == 0, said.err
+    assert versions_in(venv)["torchvision"] == f"{row.torchvision}+cpu"
+    assert versions_in(venv)["torch"] == before
+
+
+@needs_linux
+def test_what_pins_torch_is_asked_for_anew_and_what_cannot_follow_is_named(
+    world: World, install: Install
+) -> None:
+    pins = world.wheel("xformers", "0.0.1", requires=(f"torch=={TORCH}",))
+    alone = world.wheel("lonely", "1.0", requires=(f"torch=={TORCH}",))
+    venv = holding(world, "cpu", pins)
+    as_from_an_index(venv)
+    world.add_torch("cpu", "2.6.0")
+    world.add_default("xformers", "0.0.2", requires=("torch==2.6.0",))
+    said = install("--python", str(venv), "--torch", "2.6.0", *YES)
+    assert said.exit == 0, said.err
+    assert versions_in(venv)["xformers"] == "0.0.2"
+    world.fill(venv, world.wheel("torch", f"{TORCH}+cpu", files=VERSION_FILE), alone)
+    said = install("--python", str(venv), "--torch", "2.6.0", "--dry-run")
+    assert said.exit == 0, said.err
+    assert f"lonely 1.0: it requires torch=={TORCH}; it stays, and may fail" in said.out
+
+
+@needs_linux
+def test_a_project_of_ones_own_is_not_asked_for_by_its_name(world: World, install: Install) -> None:
+    """An index may have a stranger's project of that name."""
+    own = world.wheel("mine", "1.0", requires=(f"torch=={TORCH}",))
+    venv = holding(world, "cpu", own)
+    world.add_torch("cpu", "2.6.0")
+    world.add_default("mine", "9.0", requires=("torch==2.6.0",))
+    said = install("--python", str(venv), "--torch", "2.6.0", *YES)
+    assert said.exit == 0, said.err
+    assert versions_in(venv)["mine"] == "1.0"
+    assert f"mine 1.0: it requires torch=={TORCH}; it stays" in said.err
+    assert not world.index.asked_for("GET /simple/mine*")
+
+
+def as_from_an_index(venv: Path) -> None:
+    """The environment without the notes that its wheels came from files."""
+    for note in venv.glob("lib/python*/site-packages/*.dist-info/direct_url.json"):
+        note.unlink()
+        record = note.parent / "RECORD"
+        lines = record.read_text().splitlines()
+        record.write_text("\n".join(x for x in lines if "direct_url.json" not in x) + "\n")
+
+
+VERSION_FILE = {"torch/version.py": f'__version__ = "{TORCH}+cpu"\ncuda = None\n'}
+
+
+# --- where the trouble is elsewhere --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("hidden-gpu", "cuda-visible-devices-hidden"),
+        ("gpu-lost", "gpu-fell-off-bus"),
+        ("library-mismatch", "nvml-mismatch"),
+        ("container-no-gpu", "container-no-gpu"),
+        ("no-driver", "driver-missing"),
+    ],
+)
+def test_trouble_elsewhere_comes_first_and_nothing_is_changed(
+    name: str, cause: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["install", "--dry-run", "--from", name]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and f"({cause})" in said.err
+    assert "The trouble is not torch" in said.err
+    assert cli.main(["install", "--dry-run", "--from", name, "--upgrade"]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("First: ") and f"({cause})" in said.err
+    assert "Steps" in said.out
+
+
+# --- replays keep the guards ---------------------------------------------------------------------
+
+
+def replayed(
+    machine: Snapshot, folder: Path, capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[int, str]:
+    file = folder / "machine.json"
+    file.write_text(dump_snapshot(machine), encoding="utf-8")
+    code = cli.main(["install", "--dry-run", "--from", str(file), *words])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [
+        ({"externally_managed": True}, "managed by the operating system"),
+        ({"site_writable": False}, "cannot be written by this user"),
+    ],
+)
+def test_a_replay_refuses_what_a_live_run_refuses(
+    python: dict[str, bool], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = replace(LAPTOP, python=replace(LAPTOP.python, **python))
+    code, text = replayed(machine, tmp_path, capsys)
+    assert code == 3
+    assert said in text and "--venv .venv" in text
+
+
+def test_a_replay_names_what_would_break(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pins = Package(name="xformers", version="0.0.28", requires=("torch==2.5.1",))
+    own = Package(name="mine", version="1", requires=("torch==2.5.1",), direct=True)
+    machine = replace(LAPTOP, packages=(*(LAPTOP.packages or ()), pins, own))
+    assert "xformers" not in replayed(machine, tmp_path, capsys)[1]
+    code, text = replayed(machine, tmp_path, capsys, "--upgrade")
+    assert code == 0
+    assert "xformers 0.0.28 requires torch==2.5.1: it is asked for anew" in text
+    assert "mine 1 requires torch==2.5.1: it cannot follow, and may fail" in text
+    second = [line for line in text.splitlines() if "pip install" in line][1]
+    assert second.endswith(" xformers") and " mine" not in text.partition("Note")[0]
+
+
+def test_a_replay_tells_of_an_unfinished_installation_and_of_a_hidden_target(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = Event(kind="install-unfinished", values={"prefix": "/p", "phase": "moving"})
+    assert "--recover" in replayed(replace(LAPTOP, events=(left,)), tmp_path, capsys)[1]
+    outside = replace(HEALTHY.torch, location="/home/user/.local/lib/python3.12/site-packages")
+    code, text = replayed(replace(HEALTHY, torch=outside), tmp_path, capsys)
+    assert code == 1 and "torch-outside-environment" in text
+
+
+def test_a_replayed_package_leaves_torch_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for tool in ("uv", "pip"):
+        code, text = replayed(LAPTOP, tmp_path, capsys, "numpy", "--installer", tool)
+        (line,) = (line for line in text.splitlines() if "install" in line and "numpy" in line)
+        assert code == 0
+        assert line.endswith("numpy torch==2.5.1+cpu")
+        assert "download.pytorch.org" not in line
+
+
+def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["install", "--dry-run", "--from", "half-installed"]) == 0
+    text = capsys.readouterr().out
+    assert "its files are not all there" in text
+    assert "--reinstall-package=torch " in text
+
+
+def test_an_environment_that_knows_no_packages_is_no_hindrance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = Snapshot(os=LAPTOP.os, python=Python(version="3.11.9"), gpus=LAPTOP.gpus)
+    code, text = replayed(replace(bare, driver=LAPTOP.driver), tmp_path, capsys)
+    assert code == 0 and "pip install" in text
