@@ -225,3 +225,72 @@ def test_uv_locks_what_was_written(tmp_path: Path, capsys: pytest.CaptureFixture
         locked = (folder / "uv.lock").read_text(encoding="utf-8")
     assert 'version = "2.5.1+cu124"' in locked
     assert 'version = "2.5.1"\n' in locked  # the Mac's, from the default index
+
+
+# --- the file as somebody keeps it ----------------------------------------------------------------
+
+
+def written(file: Path) -> int:
+    return main(
+        ["install", "--from", "rtx3050-laptop", "--torch", "2.5.1", "--project", str(file), "--yes"]
+    )
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_every_line_ends_as_the_lines_of_the_file_do(tmp_path: Path, mark: str) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_bytes((mark + PROJECT).replace("\n", "\r\n").encode())
+    assert written(file) == 0
+    text = file.read_bytes().decode()
+    assert text.count("\n") == text.count("\r\n")
+    assert text.replace("\r\n", "\n") == mark + PINNED
+
+
+def test_a_file_of_mixed_endings_keeps_each_of_its_lines() -> None:
+    mixed = PROJECT.replace("[tool.ruff]\n", "[tool.ruff]\r\n")
+    made = pinned(mixed, laptop(torch="2.5.1"))
+    assert made == PINNED.replace("[tool.ruff]\n", "[tool.ruff]\r\n")
+
+
+def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
+    real = tmp_path / "shared" / "project.toml"
+    real.parent.mkdir()
+    real.write_text(PROJECT, encoding="utf-8")
+    link = tmp_path / "pyproject.toml"
+    link.symlink_to(real)
+    assert written(link) == 0
+    assert link.is_symlink() and real.read_text(encoding="utf-8") == PINNED
+
+
+def test_a_file_of_two_names_keeps_both(tmp_path: Path) -> None:
+    first, second = tmp_path / "pyproject.toml", tmp_path / "same.toml"
+    first.write_text(PROJECT, encoding="utf-8")
+    second.hardlink_to(first)
+    assert written(first) == 0
+    assert second.read_text(encoding="utf-8") == PINNED and first.samefile(second)
+
+
+OF_POETRY = """
+[tool.poetry.dependencies]
+python = "^3.11"
+torch = "^2.1"
+
+[tool.poetry.group.dev.dependencies]
+torchvision = { version = "0.16" }
+
+[tool.uv]
+constraint-dependencies = ["torch<2.5"]
+"""
+
+
+def test_what_other_tables_say_of_torch_is_mentioned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text(PROJECT + OF_POETRY, encoding="utf-8")
+    assert written(file) == 0
+    said = capsys.readouterr().err
+    assert '[tool.poetry.dependencies] torch = "^2.1" stays as it is; uv does not read this' in said
+    assert "[tool.poetry.group.dev.dependencies] torchvision = " in said
+    assert "[tool.uv.constraint-dependencies] torch<2.5 stays as it is; uv reads this too" in said
+    assert 'torch = "^2.1"' in file.read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ def run_project(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.catalog_file import load_catalog
     from gpusetup.install.plan import FAMILY, asked_for
     from gpusetup.install.prepare import index_root_of
-    from gpusetup.install.project import edited, parse, versions_named
+    from gpusetup.install.project import edited, other_pins, parse, versions_named
     from gpusetup.install.wheels import without_credentials
 
     path = Path(options.project)
@@ -44,6 +44,8 @@ def run_project(options: argparse.Namespace, out: Console) -> int:
     named = index_root_of(options.index_root, os.environ, INDEX_ROOT)
     root = without_credentials(named)
     changed = edited(text, resolution, load_catalog(), packages=asked.family, root=root)
+    for pin in other_pins(parse(text)):
+        out.talk(plain(pin))
     if root != named:
         out.talk(UNWRITTEN)
     diff = "".join(
@@ -94,15 +96,25 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """The whole file or nothing: written beside it, then renamed over it."""
+    """The whole file or nothing: written beside it, then renamed over it.
+
+    A symbolic link stays one (its file is written); so does a file of several names.
+    """
+    path = Path(os.path.realpath(path))
     beside = path.with_name(f".{path.name}.gpusetup")
     try:
-        with beside.open("w", encoding="utf-8", newline="") as file:
+        there = path.stat()
+        if there.st_nlink > 1:
+            path.write_bytes(text.encode())
+            return
+        with beside.open("x", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        beside.chmod(path.stat().st_mode)
+        beside.chmod(there.st_mode)
         beside.replace(path)
+    except FileExistsError as problem:
+        raise Blocked(f"{beside} is there already", hint="delete it, then try again") from problem
     except OSError as problem:
         beside.unlink(missing_ok=True)
         raise Blocked(f"{path} cannot be written: {problem.strerror}") from problem

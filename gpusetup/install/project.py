@@ -8,6 +8,7 @@ Mac, an aarch64 host of an old CUDA) keeps the default index.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
 from typing import Any
 
 import tomlkit
@@ -29,6 +30,8 @@ PLATFORMS = (
 )
 """Where torch's own index has builds, and the marker that tells (macOS uses the default index)."""
 
+MARK = "\ufeff"
+"""What some editors put before UTF-8 text."""
 BLANK_LINE = "\n"
 """What stands before a new table's head."""
 
@@ -50,13 +53,13 @@ def edited(
     wanted = tuple(name for name in named if version_of(build, name))
     _pin(document, build, wanted)
     _sources(document, build, catalog, wanted, root)
-    return tomlkit.dumps(document)
+    return with_endings(tomlkit.dumps(document), text)
 
 
 def parse(text: str) -> tomlkit.TOMLDocument:
     """The document; BadInput with the place where it is no TOML or no project."""
     try:
-        document = tomlkit.parse(text)
+        document = tomlkit.parse(text.removeprefix(MARK))
     except TOMLKitError as problem:
         raise BadInput(f"the project file is not TOML: {problem}") from problem
     project = document.get("project")
@@ -66,6 +69,71 @@ def parse(text: str) -> tomlkit.TOMLDocument:
         )
     if not isinstance(project.get("dependencies", []), list):
         raise BadInput("[project] dependencies is no list")
+    return document
+
+
+def with_endings(after: str, before: str) -> str:
+    """The text with the line endings of the file that it replaces.
+
+    Lines that were there keep theirs; new ones end as most lines of the file do.
+
+    >>> with_endings("a\\r\\nb\\nc\\r\\n", "a\\r\\nc\\r\\n")
+    'a\\r\\nb\\r\\nc\\r\\n'
+    """
+    had = before.removeprefix(MARK).splitlines(keepends=True)
+    usual = "\r\n" if before.count("\r\n") * 2 > before.count("\n") else "\n"
+    lines = after.splitlines(keepends=True)
+    blocks = SequenceMatcher(None, _bare(had), _bare(lines), autojunk=False).get_matching_blocks()
+    kept = {one.b + i: had[one.a + i] for one in blocks for i in range(one.size)}
+    made = (kept.get(place) or line.rstrip("\r\n") + usual for place, line in enumerate(lines))
+    return (MARK if before.startswith(MARK) else "") + "".join(made)
+
+
+def _bare(lines: Iterable[str]) -> list[str]:
+    return [line.rstrip("\r\n") for line in lines]
+
+
+OTHERS = (
+    ("tool.poetry.dependencies", ("tool", "poetry", "dependencies")),
+    ("tool.poetry.dev-dependencies", ("tool", "poetry", "dev-dependencies")),
+    ("tool.pixi.dependencies", ("tool", "pixi", "dependencies")),
+    ("tool.pixi.pypi-dependencies", ("tool", "pixi", "pypi-dependencies")),
+    ("tool.hatch.envs.default.dependencies", ("tool", "hatch", "envs", "default", "dependencies")),
+    ("tool.uv.constraint-dependencies", ("tool", "uv", "constraint-dependencies")),
+    ("tool.uv.override-dependencies", ("tool", "uv", "override-dependencies")),
+)
+"""Tables besides PEP 621's in which a tool, or uv itself, holds torch."""
+
+
+def other_pins(document: tomlkit.TOMLDocument) -> Iterator[str]:
+    """What other tables say of the torch family, and what that means; they stay as they are."""
+    groups = _inside(document, ("tool", "poetry", "group")) or {}
+    poetry = [
+        (
+            f"tool.poetry.group.{name}.dependencies",
+            ("tool", "poetry", "group", name, "dependencies"),
+        )
+        for name in (groups if isinstance(groups, dict) else ())
+    ]
+    for title, way in (*OTHERS, *poetry):
+        table = _inside(document, way)
+        means = "uv reads this too: it must allow the new pin" if way[1] == "uv" else NOT_READ
+        if isinstance(table, dict):
+            named = (
+                f"{k} = {tomlkit.item(v).as_string()}" for k, v in table.items() if k in FAMILY
+            )
+            yield from (f"[{title}] {one} stays as it is; {means}" for one in named)
+        elif isinstance(table, list):
+            named = (str(one) for one in table if _name(one) in FAMILY)
+            yield from (f"[{title}] {one} stays as it is; {means}" for one in named)
+
+
+NOT_READ = "uv does not read this: change it with its own tool, or take it out"
+
+
+def _inside(document: Any, way: Iterable[str]) -> Any:
+    for name in way:
+        document = document.get(name) if isinstance(document, dict) else None
     return document
 
 
