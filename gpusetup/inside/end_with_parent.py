@@ -19,7 +19,7 @@ PARENT_HAS_GONE = 75
 
 
 def main(lock: str, parent: int, argv: list[str]) -> None:
-    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)
     os.set_inheritable(handle, True)
     if parent and sys.platform == "linux":

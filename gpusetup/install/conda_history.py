@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpusetup import __version__
-from gpusetup.errors import Blocked
+from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.files import refuse_newer, write_safely
-from gpusetup.install.transaction import CONDA_UNDO
+from gpusetup.install.journal import CONDA_UNDO
+from gpusetup.install.statefile import read_state
 from gpusetup.model import Step
 from gpusetup.value import Value
 
@@ -127,12 +128,14 @@ def read_undo(store: Path) -> CondaUndo | None:
     from gpusetup.codec import from_json
 
     path = store / CONDA_UNDO
-    try:
-        raw = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    raw = read_state(path)
+    if raw is None:
         return None
     refuse_newer(raw, "gpusetup.conda-undo/1", what=str(path))
-    return from_json(raw, CondaUndo, what=str(path))
+    try:
+        return from_json(raw, CondaUndo, what=str(path))
+    except RecursionError as problem:
+        raise BadInput(f"{path} cannot be read: it is too deep") from problem
 
 
 def undo_known(store: Path, undo: CondaUndo, program: str | None) -> Step:

@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TextIO
 
 from gpusetup.errors import BadInput
 from gpusetup.install.durable import sync_folder, sync_tree
@@ -25,12 +26,19 @@ BUSY_SECONDS = 0.1
 def write_safely(path: Path, text: str) -> None:
     """Write a file so that after a crash it is the old one or the new one, and on disk."""
     fresh = path.with_name(f"{path.name}.new")
-    with fresh.open("w", encoding="utf-8") as file:
+    remove(fresh)
+    with open_new(fresh) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
     sync_folder(path.parent)
+
+
+def open_new(path: Path) -> TextIO:
+    """A file that is not there yet; never through a link that somebody has put there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, 0o666), "w", encoding="utf-8")
 
 
 def refuse_newer(raw: bytes, kind: str, *, what: str) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpusetup.errors import Blocked
+from gpusetup.install.statefile import require_lock, require_store
 
 LOCK_SECONDS = 10.0
 """How long a second process waits for the first."""
@@ -29,6 +30,9 @@ def locked(
     """
     prefix = store.parent
     existed = prefix.is_dir()
+    require_store(store)
+    require_lock(store / "lock")
+    require_lock(store / "installer")
     try:
         store.mkdir(parents=True, exist_ok=True)
         lock = _acquired(store / "lock", say, LOCK_SECONDS if seconds is None else seconds)
@@ -58,8 +62,9 @@ def is_held(store: Path) -> bool:
     """Whether somebody changes the environment right now. Changes nothing."""
     from filelock import FileLock, Timeout
 
-    if not (store / "lock").exists():
+    if not require_store(store) or not (store / "lock").exists():
         return False
+    require_lock(store / "lock")
     try:
         with FileLock(store / "lock").acquire(timeout=0):
             return False

@@ -142,7 +142,7 @@ def refuse_shared(links: Iterable[str], gone: Iterable[Distribution], layout: La
 
 def pth_without(gone: Iterable[Distribution]) -> dict[str, bytes]:
     """easy-install.pth without the lines of what leaves: path -> its new content."""
-    edited = {}
+    edited, gone = {}, tuple(gone)
     for library in {os.path.dirname(one.info) for one in gone if one.info.endswith(WHOLE)}:
         path = Path(library, EASY_INSTALL)
         try:

@@ -87,7 +87,15 @@ def by_one_name(layout: Layout) -> Layout:
     """The layout with one name for a folder that has two: Fedora's and RHEL's Python says `lib64`
     where compiled packages go, which is a link to `lib` in an environment."""
     same = os.path.realpath(layout.purelib) == os.path.realpath(layout.platlib)
-    return replace(layout, platlib=layout.purelib) if same else layout
+    layout = replace(layout, platlib=layout.purelib) if same else layout
+    places = {name: getattr(layout, name) for name in ("purelib", "platlib", "scripts", "data")}
+    return replace(layout, **{name: _in(layout.prefix, at) for name, at in places.items()})
+
+
+def _in(prefix: str, folder: str) -> str:
+    """A folder below the prefix by its real name, where a link in the environment leads to it."""
+    real, root = os.path.realpath(folder), os.path.realpath(prefix)
+    return prefix + real[len(root) :] if real.startswith(root + os.sep) else folder
 
 
 def check_target(layout: Layout) -> None:

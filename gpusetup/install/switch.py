@@ -44,6 +44,7 @@ from gpusetup.install.transaction import (
     move_aside,
     prepare,
     put_back,
+    refuse_outside,
 )
 
 
@@ -68,6 +69,7 @@ def switch(
         job.log.line("switch begins")
         coming = staged.targets.values()
         ready = continued(journal, prepare(layout, plan.after, coming, plan.after))
+        refuse_outside(layout, ready)
         journal = enter(store, ready, "moving")
     with putting_back(job, store, journal):
         journal = _renamed(job, store, journal, staged)

@@ -54,6 +54,7 @@ from gpusetup.install.layout import (
     versions,
 )
 from gpusetup.install.owned import at_links, files_of_all, refuse_shared
+from gpusetup.install.statefile import leads_out, require_store
 from gpusetup.value import replace
 
 __all__ = [
@@ -109,6 +110,17 @@ def prepare(
         before={one.name: one.version for one in gone},
         after=dict(after),
     )
+
+
+def refuse_outside(layout: Layout, journal: Journal) -> None:
+    """`Blocked` where something would be moved or made that does not lie in the environment."""
+    paths = (*journal.made, *(move.path for move in journal.moves))
+    out = leads_out(layout.prefix, os.path.join(layout.prefix, STORE), paths)
+    if out is not None:
+        raise Blocked(
+            f"{out} does not lie in {layout.prefix}: a symbolic link leads out of it",
+            hint="nothing was changed; use another environment: `--venv DIR`",
+        )
 
 
 def continued(first: Journal, journal: Journal) -> Journal:
@@ -219,10 +231,17 @@ def put_back(store: Path, journal: Journal) -> None:
 
 
 def take_away(store: Path) -> None:
-    """Remove everything of an environment but the store."""
-    for entry in store.parent.iterdir():
-        if entry.name != store.name:
-            remove(entry)
+    """Remove everything of an environment that is being made but the store. What no environment
+    has is somebody else's."""
+    for name in VENV_ENTRIES:
+        remove(store.parent / name)
+
+
+VENV_ENTRIES = (
+    *("bin", "lib", "lib64", "include", "share", "Scripts", "Lib", "Include", "Library"),
+    *("pyvenv.cfg", ".lock", ".gitignore", "CACHEDIR.TAG"),
+)
+"""What uv, venv and virtualenv make in the folder of an environment."""
 
 
 def keep(store: Path, journal: Journal) -> None:
@@ -365,7 +384,7 @@ def recover(store: Path) -> tuple[Journal, Literal["former", "new"]] | None:
     """End what a killed transaction began; None where nothing was left unfinished."""
     journal = read_journal(store)
     if journal is None:
-        if store.is_dir():
+        if require_store(store):
             drop_leftovers(store)
         return None
     end, state = ENDINGS[journal.phase]

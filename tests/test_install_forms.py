@@ -1,0 +1,340 @@
+"""Whatever form the former torch has, it comes back exactly: links, eggs, editables, odd lists."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from installing import (
+    TORCH,
+    Install,
+    World,
+    enter,
+    installer,
+    needs_linux,
+    new_world,
+    state_of,
+    versions_in,
+)
+
+from gpusetup.install import transaction
+from gpusetup.install.transaction import Journal
+
+pytestmark = needs_linux
+
+WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
+FLAT = f"torch-{TORCH}+cpu.data"
+DATA = {
+    f"{FLAT}/scripts/convert": "#!python\nprint(1)\n",
+    f"{FLAT}/data/share/man/man1/torch.1": "manual\n",
+    f"{FLAT}/headers/torch.h": "int x;\n",
+    f"{FLAT}/platlib/torch/plat.py": "plat = 1\n",
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        world.add_default("filelock", "3.20.0")
+        world.add_default("typing-extensions", "4.15.0")
+        world.add_torch("cpu", files={**DATA, "top.py": "top = 1\n", "nvidia/b/lib.so": "b"})
+        yield world
+
+
+@pytest.fixture
+def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
+    return installer(world, capsys)
+
+
+def site_of(venv: Path) -> Path:
+    return next(venv.glob("lib/python*/site-packages"))
+
+
+def outside(world: World) -> Path:
+    """What lies outside of the environment and must stay as it is."""
+    folder = world.folder / "system"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+# --- the forms -----------------------------------------------------------------------------------
+
+
+def plain(world: World, venv: Path) -> None:
+    world.fill(venv, world.wheel("torch", "2.0.0", scripts={"torchrun": "torch:main"}))
+
+
+def link_to_the_systems_torch(world: World, venv: Path) -> None:
+    """As people do on a Jetson: a link, and nothing that says what it is."""
+    system = outside(world) / "dist-packages/torch"
+    system.mkdir(parents=True)
+    (system / "__init__.py").write_text("the system's\n")
+    (system / "version.py").write_text("the system's\n")
+    (site_of(venv) / "torch").symlink_to(system)
+
+
+def link_with_its_metadata(world: World, venv: Path) -> None:
+    plain(world, venv)
+    site = site_of(venv)
+    for name in ("torch", "torch-2.0.0.dist-info"):
+        shutil.move(site / name, outside(world) / name)
+        (site / name).symlink_to(outside(world) / name)
+
+
+def moved_to_a_larger_disk(world: World, venv: Path) -> None:
+    plain(world, venv)
+    shutil.move(site_of(venv) / "torch", outside(world) / "torch")
+    (site_of(venv) / "torch").symlink_to(outside(world) / "torch")
+
+
+def nested_links(world: World, venv: Path) -> None:
+    plain(world, venv)
+    torch = site_of(venv) / "torch"
+    (outside(world) / "libcudart.so").write_text("the system's\n")
+    (torch / "lib").mkdir()
+    (torch / "lib/libcudart.so").symlink_to(outside(world) / "libcudart.so")
+    (torch / "lib/more").symlink_to(outside(world))
+    (torch / "lib/dangling").symlink_to("nowhere")
+
+
+def script_that_is_a_link(world: World, venv: Path) -> None:
+    plain(world, venv)
+    (outside(world) / "torchrun").write_text("#!/bin/sh\n")
+    (venv / "bin/torchrun").unlink()
+    (venv / "bin/torchrun").symlink_to(outside(world) / "torchrun")
+
+
+def develop(world: World, venv: Path) -> None:
+    """`python setup.py develop`, beside another one."""
+    sources = outside(world) / "pytorch"
+    (sources / "torch").mkdir(parents=True)
+    (sources / "torch/__init__.py").write_text("mine\n")
+    (sources / "torch.egg-info").mkdir()
+    (sources / "torch.egg-info/PKG-INFO").write_text("Name: torch\nVersion: 2.1.0a0\n")
+    site = site_of(venv)
+    (site / "torch.egg-link").write_text(f"{sources}\n.")
+    other = outside(world) / "other"
+    other.mkdir()
+    (site / "easy-install.pth").write_text(f"{other}\n{sources}\n")
+    (site / "easy-install.pth").chmod(0o640)
+
+
+def egg(world: World, venv: Path) -> None:
+    folder = site_of(venv) / "torch-1.0-py3.8.egg"
+    (folder / "torch").mkdir(parents=True)
+    (folder / "torch/__init__.py").write_text("egg\n")
+    (site_of(venv) / "easy-install.pth").write_text(
+        "import sys; sys.__plen = len(sys.path)\n./torch-1.0-py3.8.egg\n"
+    )
+
+
+def egg_info(world: World, venv: Path) -> None:
+    """pip before wheels: installed-files.txt."""
+    site = site_of(venv)
+    (site / "torch").mkdir()
+    (site / "torch/__init__.py").write_text("old\n")
+    info = site / "torch-1.0-py3.8.egg-info"
+    info.mkdir()
+    (info / "PKG-INFO").write_text("Name: torch\nVersion: 1.0\n")
+    (info / "installed-files.txt").write_text("../torch/__init__.py\nPKG-INFO\n")
+
+
+def editable(world: World, venv: Path) -> None:
+    """`pip install -e`: a finder and a .pth, both in the list."""
+    sources = outside(world) / "pytorch"
+    (sources / "torch").mkdir(parents=True)
+    (sources / "torch/__init__.py").write_text("mine\n")
+    finder = "__editable___torch_2_1_finder.py"
+    pth = "__editable__.torch-2.1.pth"
+    content = {finder: f"MAPPING = {{'torch': '{sources}'}}\n", pth: f"import {finder[:-3]}\n"}
+    world.fill(venv, world.wheel("torch", "2.1", files=content))
+
+
+def not_utf8(world: World, venv: Path) -> None:
+    plain(world, venv)
+    site = site_of(venv)
+    (site / "shared").mkdir()
+    (site / "shared/mine.txt").write_text("somebody else's\n")
+    with (site / "torch-2.0.0.dist-info/RECORD").open("ab") as file:
+        for name in (b"torch/caf\xe9.txt", b"shared/caf\xe9.txt"):
+            (site / os.fsdecode(name)).write_bytes(b"latin\n")
+            file.write(name + b",,\n")
+
+
+def two_of_one_name(world: World, venv: Path) -> None:
+    """What a broken removal left: an older metadata folder, without its list."""
+    plain(world, venv)
+    left = site_of(venv) / "torch-1.9.0.dist-info"
+    left.mkdir()
+    (left / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.9.0\n")
+
+
+def two_whole_ones(world: World, venv: Path) -> None:
+    site = site_of(venv)
+    world.fill(venv, world.wheel("torch", "1.9.0", files={"torch/nineteen.py": "", "a.py": ""}))
+    aside = world.folder / "aside"
+    shutil.move(site / "torch-1.9.0.dist-info", aside)
+    plain(world, venv)
+    shutil.move(aside, site / "torch-1.9.0.dist-info")
+
+
+def a_list_without_its_own_folder(world: World, venv: Path) -> None:
+    plain(world, venv)
+    record = site_of(venv) / "torch-2.0.0.dist-info/RECORD"
+    rows = [row for row in record.read_text().splitlines() if "dist-info" not in row]
+    record.write_text("\n".join(rows) + "\n")
+
+
+def a_file_where_a_folder_comes(world: World, venv: Path) -> None:
+    (site_of(venv) / "nvidia").write_text("no folder\n")
+    (venv / "share").write_text("no folder\n")
+
+
+def a_folder_where_a_file_comes(world: World, venv: Path) -> None:
+    (site_of(venv) / "top.py").mkdir()
+    (site_of(venv) / "top.py/inside.txt").write_text("mine\n")
+    (venv / "bin/torchrun").mkdir()
+
+
+def bytecode_beside(world: World, venv: Path) -> None:
+    cache = site_of(venv) / "__pycache__"
+    cache.mkdir(exist_ok=True)
+    (cache / "mine.cpython-311.pyc").write_bytes(b"mine")
+
+
+Form = Callable[[World, Path], None]
+FORMS: tuple[Form, ...] = (
+    plain,
+    link_to_the_systems_torch,
+    link_with_its_metadata,
+    moved_to_a_larger_disk,
+    nested_links,
+    script_that_is_a_link,
+    develop,
+    egg,
+    egg_info,
+    editable,
+    not_utf8,
+    two_of_one_name,
+    two_whole_ones,
+    a_list_without_its_own_folder,
+    a_file_where_a_folder_comes,
+    a_folder_where_a_file_comes,
+    bytecode_beside,
+)
+
+
+def state_with_bytecode(venv: Path) -> dict[str, str]:
+    from installing import entry_state
+
+    found = {}
+    for path in sorted(venv.rglob("*")):
+        if ".gpusetup" not in path.parts and path.name != ".lock":
+            found[str(path.relative_to(venv))] = entry_state(path)
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+def test_it_is_replaced_and_comes_back_as_it_was(
+    world: World, install: Install, form: Form
+) -> None:
+    venv = world.venv()
+    form(world, venv)
+    before, around = state_with_bytecode(venv), state_of(outside(world))
+    said = install("--python", str(venv), *WANTED)
+    assert said.exit == 0, said.err
+    assert state_of(outside(world)) == around
+    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
+    assert list(site_of(venv).glob("torch-*-info")) == [
+        site_of(venv) / f"torch-{TORCH}+cpu.dist-info"
+    ]
+    asked = "import torch, sys; print(torch.__version__, torch.__file__, *sys.path)"
+    ran = subprocess.run(
+        [str(venv / "bin/python"), "-c", asked], capture_output=True, text=True, check=True
+    )
+    version, file, *path = ran.stdout.split()
+    assert (version, file) == (f"{TORCH}+cpu", str(site_of(venv) / "torch/__init__.py"))
+    assert not [one for one in path if one.endswith(("pytorch", ".egg"))]
+    said = install("--python", str(venv), "--undo", "--yes")
+    assert said.exit == 0, said.err
+    assert state_with_bytecode(venv) == before
+    assert state_of(outside(world)) == around
+
+
+@pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying"])
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+def test_killed_in_any_phase_it_is_as_it_was(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, form: Form, phase: str
+) -> None:
+    venv = world.venv()
+    form(world, venv)
+    before, around = state_with_bytecode(venv), state_of(outside(world))
+    honest = transaction.write_journal
+
+    def write(store: Path, journal: Journal, name: str = transaction.JOURNAL) -> None:
+        honest(store, journal, name)
+        if journal.phase == phase and name == transaction.JOURNAL:
+            os._exit(9)
+
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(transaction, "write_journal", write)
+        install("--python", str(venv), *WANTED)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    said = install("--python", str(venv), "--recover")
+    assert said.exit == 0, said.err
+    assert state_with_bytecode(venv) == before
+    assert state_of(outside(world)) == around
+    assert not (venv / ".gpusetup").exists()
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def empty_list(world: World, venv: Path) -> None:
+    plain(world, venv)
+    (site_of(venv) / "torch-2.0.0.dist-info/RECORD").write_text("")
+
+
+def list_that_is_a_folder(world: World, venv: Path) -> None:
+    plain(world, venv)
+    record = site_of(venv) / "torch-2.0.0.dist-info/RECORD"
+    record.unlink()
+    record.mkdir()
+
+
+def link_that_others_share(world: World, venv: Path) -> None:
+    """nvidia's libraries on a larger disk, those of others among them."""
+    neighbour = world.wheel("nvidia-nccl", "2.0", files={"nvidia/nccl/lib.so": "n"})
+    world.fill(venv, neighbour)
+    shutil.move(site_of(venv) / "nvidia", outside(world) / "nvidia")
+    (site_of(venv) / "nvidia").symlink_to(outside(world) / "nvidia")
+
+
+REFUSED: dict[str, tuple[Form, str]] = {
+    "an empty list": (empty_list, "keeps no list of its files (RECORD is empty)"),
+    "a list that is a folder": (list_that_is_a_folder, "keeps no list of its files"),
+    "a link that others share": (link_that_others_share, "files of nvidia-nccl lie behind it"),
+}
+
+
+@pytest.mark.parametrize(("form", "cause"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_could_not_be_put_back_is_refused(
+    world: World, install: Install, form: Form, cause: str
+) -> None:
+    venv = world.venv()
+    form(world, venv)
+    before, around = state_with_bytecode(venv), state_of(outside(world))
+    said = install("--python", str(venv), *WANTED)
+    assert said.exit == 3, said.err
+    assert cause in " ".join(said.err.split())
+    assert "hint: " in said.err
+    assert state_with_bytecode(venv) == before
+    assert state_of(outside(world)) == around
+    assert not (venv / ".gpusetup").exists()
