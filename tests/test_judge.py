@@ -292,8 +292,8 @@ def test_nothing_is_installed_into_the_systems_python() -> None:
 @pytest.mark.parametrize(
     ("id", "command"),
     (
-        ("ubuntu", "sudo ubuntu-drivers install"),
-        ("linuxmint", "sudo ubuntu-drivers install"),
+        ("ubuntu", "sudo apt install -y nvidia-driver-580-open"),
+        ("linuxmint", "sudo apt install -y nvidia-driver-580-open"),
         ("fedora", "sudo dnf install -y akmod-nvidia xorg-x11-drv-nvidia-cuda"),
         (
             "arch",

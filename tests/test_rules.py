@@ -851,3 +851,31 @@ def test_a_kepler_beside_a_later_torch_is_told_of_cudnn() -> None:
     finding = next(f for f in judged(machine).findings if f.id == "arch-too-old-for-wheel")
     assert "carry cuDNN 9, which has no kernels for Kepler" in finding.detail
     assert finding.fix is not None and "torch 2.3.1 from cu118" in finding.fix.text
+
+
+@pytest.mark.parametrize(
+    ("device", "package"),
+    [
+        (replace(ON_THE_BUS, name="GP102 [GeForce GTX 1080 Ti]"), "nvidia-driver-580"),
+        (replace(ON_THE_BUS, name=None, device_id="1b06"), "nvidia-driver-580"),
+        (replace(ON_THE_BUS, name=None, device_id="2b85"), "nvidia-driver-580-open"),
+    ],
+)
+def test_a_gpu_that_no_driver_lists_gets_its_flavour_by_the_bus(
+    device: PciDevice, package: str
+) -> None:
+    machine = changed(NO_DRIVER, pci_devices=(replace(device, driver=None),))
+    missing = found(machine, "driver-missing")
+    assert missing is not None and missing.fix is not None
+    assert f"sudo apt install -y {package}" in missing.fix.commands
+
+
+def test_a_compute_mode_is_lifted_on_every_gpu_that_has_it() -> None:
+    shut = replace(RTX_3090, compute_mode="Prohibited")
+    three = (shut, replace(RTX_3090, nvml_index=1), replace(shut, nvml_index=2))
+    finding = found(changed(gpus=three), "compute-mode-prohibited")
+    assert finding is not None and finding.fix is not None
+    assert finding.fix.commands == (
+        "sudo nvidia-smi -i 0 -c DEFAULT",
+        "sudo nvidia-smi -i 2 -c DEFAULT",
+    )

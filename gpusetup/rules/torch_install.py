@@ -144,15 +144,8 @@ def mixed_conda_pip(case: Case) -> Iterator[Finding]:
     if not said and (not conda or not pip or parsed(conda).release == parsed(pip).release):
         return
     prefix = case.snapshot.conda.prefix or case.snapshot.python.prefix
-    remove = ways.command(
-        case,
-        "conda",
-        "remove",
-        *(("--prefix", prefix) if prefix else ()),
-        "--force",
-        "-y",
-        "pytorch",
-    )
+    where = ("--prefix", prefix) if prefix else ()
+    remove = ways.command(case, "conda", "remove", "--yes", *where, "--force", *_of_conda(case))
     first = (
         *((remove,) if conda or case.snapshot.conda.prefix else ()),
         ways.command(case, ways.python(case), "-m", "pip", "uninstall", "-y", "torch"),
@@ -173,6 +166,13 @@ def mixed_conda_pip(case: Case) -> Iterator[Finding]:
             alternatives=ways.by_hand(case, *first),
         ),
     )
+
+
+def _of_conda(case: Case) -> tuple[str, ...]:
+    """torch and its companions by conda's own names; what one of them leaves hides pip's."""
+    names = ("pytorch", "torchvision", "torchaudio")
+    there = {p.name for p in case.snapshot.packages or () if p.installer in CONDA}
+    return tuple(name for name in names if name in there) or ("pytorch",)
 
 
 def torch_import_failed(case: Case) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from gpusetup import shell
 from gpusetup.model import Alternative, Capability, Fix, Gpu, Request, TorchBuild
 from gpusetup.rules.case import Case, chosen_by, gpus, in_container, nvidia_on_pci, on, one_of
 from gpusetup.rules.driver_ways import WAYS, Wanted, asks_for_a_key, at_least, nixos_line
+from gpusetup.rules.generation import oldest_on_bus
 from gpusetup.rules.plausible import is_a_path, is_an_identifier
 from gpusetup.shell import Line, filled, lines, shell_line
 
@@ -290,9 +291,9 @@ def compiler(case: Case) -> tuple[Line, ...]:
 
 
 def lowest_capability(case: Case) -> Capability | None:
-    """Of the GPUs that a driver lists; where none does, of those that the PCI bus names."""
+    """Of the GPUs that a driver lists; where none does, of those that the PCI bus shows."""
     found = [gpu.compute_capability for gpu in _gpus(case) if gpu.compute_capability]
-    return min(found, default=None)
+    return min(found, default=None) or oldest_on_bus(case)
 
 
 def _gpus(case: Case) -> tuple[Gpu, ...]:
