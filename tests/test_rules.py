@@ -86,6 +86,26 @@ def xid(number: int) -> Snapshot:
     return changed(events=event("xid", f"NVRM: Xid: {number}", number=str(number)))
 
 
+def linked(active: tuple[int, ...], silent: tuple[int, ...] = ()) -> Snapshot:
+    """A board with switches, whose GPUs have so many active NVLinks each."""
+    return changed(
+        gpus=tuple(
+            replace(
+                HEALTHY.gpus[0],
+                name="NVIDIA A100-SXM4-80GB",
+                compute_capability=Capability(8, 0),
+                uuid=f"GPU-{place}",
+                nvml_index=place,
+                cuda_index=place,
+                pci_bus_id=f"00000000:{place + 1:02X}:00.0",
+                nvlinks_active=count,
+                nvlinks_inactive=silent,
+            )
+            for place, count in enumerate(active)
+        )
+    )
+
+
 CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     # --- no NVIDIA GPU ---
     ("no-nvidia-gpu", E, NO_GPU, NO_DRIVER),
@@ -328,7 +348,9 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(devices=(DeviceNode(path="/dev/nvidia0", mode="crw-rw----", readable=False),)),
         changed(devices=NODES),
     ),
-    ("mig-misconfigured", E, gpu(mig_enabled=True), gpu(mig_enabled=False)),
+    ("mig-misconfigured", E, gpu(mig_enabled=True, mig_count=0), gpu(mig_enabled=True)),
+    ("mig-misconfigured", W, gpu(mig_enabled=True, mig_count=7), gpu(mig_enabled=True)),
+    ("mig-misconfigured", W, gpu(mig_enabled=False, mig_pending=True), gpu(mig_enabled=False)),
     (
         "mig-misconfigured",
         W,
@@ -357,7 +379,33 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     ("hardware-fault", E, xid(74), xid(13)),
     ("ecc-error", E, gpu(ecc_uncorrected=2), gpu(ecc_uncorrected=0)),
     ("ecc-error", E, gpu(remap_failed=True), gpu(remap_failed=False)),
+    ("ecc-error", E, gpu(sram_threshold_exceeded=True), gpu(sram_threshold_exceeded=False)),
+    ("ecc-error", E, gpu(retired_pages=60), gpu(retired_pages=59)),
     ("ecc-error", E, xid(48), HEALTHY),
+    ("hardware-fault", E, gpu(recovery_action="node_reboot"), gpu(recovery_action="none")),
+    ("hardware-fault", W, gpu(recovery_action="drain_and_reset"), HEALTHY),
+    ("hardware-fault", E, gpu(recovery_action="gpu_reset"), gpu(recovery_action=None)),
+    (
+        "power-limit-lowered",
+        N,
+        gpu(power_limit_watts=200.0, power_limit_default_watts=350.0),
+        gpu(power_limit_watts=350.0, power_limit_default_watts=350.0),
+    ),
+    (
+        "fabric-unhealthy",
+        W,
+        gpu(fabric_state="completed", fabric_faults=("route_unhealthy",)),
+        gpu(fabric_state="completed", fabric_faults=()),
+    ),
+    (
+        "fabric-unhealthy",
+        E,
+        gpu(fabric_state="completed", fabric_status="timeout"),
+        gpu(fabric_state="completed", fabric_status="success"),
+    ),
+    ("nvlink-degraded", W, linked((12, 12, 11)), linked((12, 12, 12))),
+    ("nvlink-degraded", W, linked((12, 12), silent=(3,)), linked((12, 12))),
+    ("nvlink-degraded", N, gpu(nvlink_recoveries=2), gpu(nvlink_recoveries=0, nvlink_errors=9)),
     ("xid-of-a-program", N, xid(31), xid(79)),
     (
         "power-thermal-throttle",

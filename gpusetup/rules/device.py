@@ -5,8 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.model import DeviceNode, Event, Finding, Fix, Gpu, visible_gpus
-from gpusetup.rules import ways
+from gpusetup.model import (
+    DeviceNode,
+    Event,
+    Evidence,
+    Finding,
+    Fix,
+    Gpu,
+    visible_gpus,
+)
+from gpusetup.rules import ways, which
 from gpusetup.rules.case import (
     Case,
     asked_for_cuda,
@@ -128,13 +136,47 @@ def mig_misconfigured(case: Case) -> Iterator[Finding]:
         yield _mig_said(case, said, sliced)
     if said or not sliced:
         return
-    empty = [gpu for gpu in sliced if not gpu.mig_instances]
+    empty = [gpu for gpu in sliced if instances(gpu) == 0]
     whole = [gpu for gpu in visible_gpus(case.snapshot) if not gpu.mig_enabled]
-    several = sum(len(gpu.mig_instances) for gpu in sliced) > 1
-    if len(empty) == len(sliced) and not whole:
-        yield _mig_without_instances(case, empty[0])
-    elif several and not chosen.startswith("MIG-"):
-        yield _mig_to_choose(case, sliced[0])
+    several = sum(instances(gpu) or 0 for gpu in sliced) > 1
+    if empty:
+        usable = bool(whole) or len(empty) < len(sliced)
+        yield _mig_without_instances(case, empty, usable=usable)
+    if several and not chosen.startswith("MIG-"):
+        yield _mig_to_choose(case, [gpu for gpu in sliced if instances(gpu)])
+
+
+def instances(gpu: Gpu) -> int | None:
+    """How many MIG instances a GPU has, named or counted; None where no source told.
+
+    >>> instances(Gpu(name="A30", mig_instances=("MIG-1",))), instances(Gpu(name="A30"))
+    (1, None)
+    """
+    return len(gpu.mig_instances) or gpu.mig_count
+
+
+def mig_pending(case: Case) -> Iterator[Finding]:
+    """The MIG mode was changed, and waits for a reset of the GPU."""
+    waiting = [gpu for gpu in visible_gpus(case.snapshot) if gpu.mig_pending is not None]
+    if waiting:
+        then = "on" if waiting[0].mig_pending else "off"
+        yield warning(
+            "mig-misconfigured",
+            f"MIG of {which.titled(case, waiting)} will be {then} after a reset, and is not yet",
+            evidence=tuple(
+                shown(case, "gpus", f"{numbered(gpu)}: MIG mode waits for a reset")
+                for gpu in waiting[:8]
+            ),
+            fix=Fix(
+                text="Reset with nothing running on them (or reboot)",
+                commands=(
+                    filled(
+                        "sudo nvidia-smi --gpu-reset -i {gpus}", gpus=which.selected(waiting) or "0"
+                    ),
+                ),
+                needs_root=True,
+            ),
+        )
 
 
 def _mig_said(case: Case, said: tuple[Event, ...], sliced: list[Gpu]) -> Finding:
@@ -156,81 +198,126 @@ def _mig_said(case: Case, said: tuple[Event, ...], sliced: list[Gpu]) -> Finding
     )
 
 
-def _one_instance(case: Case, instances: tuple[str, ...]) -> tuple[Line, ...]:
-    """The setting that names the first instance whose name is known."""
-    named = [one for one in instances if is_an_identifier(one)]
-    return (ways.setting(case, HIDES, named[0]),) if named else ()
-
-
-def _mig_without_instances(case: Case, gpu: Gpu) -> Finding:
-    index = ways.gpu_named(gpu)
-    return error(
+def _mig_without_instances(case: Case, empty: list[Gpu], *, usable: bool) -> Finding:
+    """An error where CUDA sees nothing at all; a loss where other GPUs can be used."""
+    make = warning if usable else error
+    so = "they stay unused" if len(empty) > 1 else "it stays unused"
+    return make(
         "mig-misconfigured",
-        f"{gpu.name} is in MIG mode and has no compute instance: CUDA sees nothing",
-        evidence=(shown(case, "gpus", f"GPU {index}: MIG enabled, no instance"),),
+        f"{which.titled(case, empty)} {which.are(empty)} in MIG mode and {which.have(empty)} no "
+        f"compute instance: {so if usable else 'CUDA sees nothing'}",
+        evidence=tuple(
+            shown(case, "gpus", f"{numbered(gpu)}: MIG enabled, no instance") for gpu in empty[:8]
+        ),
         fix=Fix(
-            text="Create an instance of the whole GPU",
-            commands=(filled("sudo nvidia-smi mig -i {gpu} -cgi 0 -C", gpu=index),),
+            text="Create an instance of the whole GPU on each"
+            if len(empty) > 1
+            else "Create an instance of the whole GPU",
+            commands=tuple(
+                filled("sudo nvidia-smi mig -i {gpu} -cgi 0 -C", gpu=one)
+                for one in which.each(empty)
+            ),
             alternatives=ways.other(
                 "switch MIG off, with nothing running on the GPU",
-                filled("sudo nvidia-smi -i {gpu} -mig 0", gpu=index),
+                *(filled("sudo nvidia-smi -i {gpu} -mig 0", gpu=one) for one in which.each(empty)),
             ),
             needs_root=True,
         ),
     )
 
 
-def _mig_to_choose(case: Case, gpu: Gpu) -> Finding:
+def _one_instance(case: Case, instances: tuple[str, ...]) -> tuple[Line, ...]:
+    """The setting that names the first instance whose name is known."""
+    named = [one for one in instances if is_an_identifier(one)]
+    return (ways.setting(case, HIDES, named[0]),) if named else ()
+
+
+def _mig_to_choose(case: Case, sliced: list[Gpu]) -> Finding:
+    """Which instance it is to be; those that are only counted are listed by `nvidia-smi -L`."""
+    names = tuple(one for gpu in sliced for one in gpu.mig_instances)
+    count = sum(instances(gpu) or 0 for gpu in sliced)
     make = error if case.snapshot.cuda_api.init_code else warning
     return make(
         "mig-misconfigured",
-        f"{gpu.name} is cut into {len(gpu.mig_instances)} MIG instances: a process uses "
-        "exactly one",
+        f"{which.titled(case, sliced)} {which.are(sliced)} cut into {count} MIG instances: a "
+        "process uses exactly one",
         detail="Without a choice it is the first one; torch may fail to match it with "
         "NVML's index.",
-        evidence=tuple(shown(case, "gpus", f"MIG instance {one}") for one in gpu.mig_instances[:3]),
+        evidence=tuple(shown(case, "gpus", f"MIG instance {one}") for one in names[:3])
+        or tuple(
+            shown(case, "gpus", f"{numbered(gpu)}: {instances(gpu)} MIG instances")
+            for gpu in sliced[:8]
+        ),
         fix=Fix(
             text="Name one instance in CUDA_VISIBLE_DEVICES",
-            commands=_one_instance(case, gpu.mig_instances),
+            commands=_one_instance(case, names),
+            alternatives=() if names else ways.look("see the instances", *lines("nvidia-smi -L")),
         ),
     )
 
 
 def compute_mode(case: Case) -> Iterator[Finding]:
     """A compute mode that keeps processes out."""
-    for gpu in visible_gpus(case.snapshot):
-        mode = (gpu.compute_mode or "").lower()
-        if mode == "prohibited":
-            yield _prohibited(case, gpu)
-        elif mode.startswith("exclusive"):
-            yield warning(
-                "compute-mode-exclusive",
-                f"{gpu.name} is in mode {gpu.compute_mode}: one process at a time",
-                evidence=(shown(case, "gpus", f"{numbered(gpu)}: {gpu.compute_mode}"),),
-                fix=_compute_mode_default(case, mode),
-            )
+    shut = [gpu for gpu in visible_gpus(case.snapshot) if _mode(gpu) == "prohibited"]
+    taken = [gpu for gpu in visible_gpus(case.snapshot) if _mode(gpu).startswith("exclusive")]
+    virtual = [gpu for gpu in shut if _is_virtual(gpu)]
+    real = [gpu for gpu in shut if gpu not in virtual]
+    if virtual:
+        yield _prohibited_virtual(case, virtual)
+    if real:
+        yield _prohibited(case, real)
+    if taken:
+        yield warning(
+            "compute-mode-exclusive",
+            f"{which.titled(case, taken)} {which.are(taken)} in mode {taken[0].compute_mode}: one "
+            "process at a time",
+            evidence=_mode_lines(case, taken),
+            fix=_compute_mode_default(taken),
+        )
 
 
-def _prohibited(case: Case, gpu: Gpu) -> Finding:
-    virtual = (gpu.virtualization or "").lower() == "vgpu" or vgpu_profile(gpu) is not None
-    return error(
-        "vgpu-no-compute" if virtual else "compute-mode-prohibited",
-        f"{gpu.name} forbids compute: compute mode {gpu.compute_mode}",
-        detail="A vGPU profile without compute shows that." if virtual else "",
-        evidence=(shown(case, "gpus", f"{numbered(gpu)}: compute mode {gpu.compute_mode}"),),
-        fix=Fix(text="Give the virtual machine a profile with compute (Q or C)")
-        if virtual
-        else _compute_mode_default(case, "prohibited"),
+def _mode(gpu: Gpu) -> str:
+    return (gpu.compute_mode or "").lower()
+
+
+def _is_virtual(gpu: Gpu) -> bool:
+    return (gpu.virtualization or "").lower() == "vgpu" or vgpu_profile(gpu) is not None
+
+
+def _mode_lines(case: Case, concerned: list[Gpu]) -> tuple[Evidence, ...]:
+    return tuple(
+        shown(case, "gpus", f"{numbered(gpu)}: compute mode {gpu.compute_mode}")
+        for gpu in concerned[:8]
     )
 
 
-def _compute_mode_default(case: Case, mode: str) -> Fix:
-    """For every GPU in that mode; `-c` takes one at a time, or all."""
-    in_it = [g for g in gpus(case) if (g.compute_mode or "").lower() == mode]
-    named = tuple(dict.fromkeys(map(ways.gpu_named, in_it)))
+def _prohibited(case: Case, shut: list[Gpu]) -> Finding:
+    verb = "forbid" if len(shut) > 1 else "forbids"
+    return error(
+        "compute-mode-prohibited",
+        f"{which.titled(case, shut)} {verb} compute: compute mode {shut[0].compute_mode}",
+        evidence=_mode_lines(case, shut),
+        fix=_compute_mode_default(shut),
+    )
+
+
+def _prohibited_virtual(case: Case, shut: list[Gpu]) -> Finding:
+    verb = "forbid" if len(shut) > 1 else "forbids"
+    return error(
+        "vgpu-no-compute",
+        f"{which.titled(case, shut)} {verb} compute: compute mode {shut[0].compute_mode}",
+        detail="A vGPU profile without compute shows that.",
+        evidence=_mode_lines(case, shut),
+        fix=Fix(text="Give the virtual machine a profile with compute (Q or C)"),
+    )
+
+
+def _compute_mode_default(concerned: list[Gpu]) -> Fix:
     return Fix(
         text="Set the compute mode to default",
-        commands=tuple(filled("sudo nvidia-smi -i {gpu} -c DEFAULT", gpu=one) for one in named),
+        commands=tuple(
+            filled("sudo nvidia-smi -i {gpu} -c DEFAULT", gpu=one) for one in which.each(concerned)
+        ),
         needs_root=True,
     )
 
@@ -299,6 +386,7 @@ RULES = (
     uvm_missing,
     device_permission,
     mig_misconfigured,
+    mig_pending,
     compute_mode,
     vgpu_without_cuda,
     vgpu_unlicensed,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from gpusetup.messages.recovery import recovery_action
 from gpusetup.model import Alternative, Event, Evidence, Finding, Fix, Gpu
-from gpusetup.rules import ways
+from gpusetup.rules import ways, which
 from gpusetup.rules.case import (
     Case,
     cuda_errors,
@@ -15,11 +16,10 @@ from gpusetup.rules.case import (
     note,
     numbered,
     on,
-    one_of,
     shown,
     told,
+    warning,
 )
-from gpusetup.rules.plausible import is_an_identifier
 from gpusetup.shell import Line, filled, lines
 
 XIDS: dict[str, tuple[str, ...]] = {
@@ -56,29 +56,27 @@ FOLLOWS = "154"
 
 
 def _numbered(case: Case, id: str) -> tuple[Event, ...]:
-    """The Xids of one finding."""
+    """The Xids of one finding; what the driver recommended then and no longer does is past."""
     shown_xids = events(case, "xid")
     known = {number for group in XIDS.values() for number in group} - {FOLLOWS}
     alone = not any(e.values.get("number") in known for e in shown_xids)
-    wanted = set(XIDS[id]) - (set() if alone else {FOLLOWS})
+    since = bool(gpus(case)) and all(gpu.recovery_action == "none" for gpu in gpus(case))
+    wanted = set(XIDS[id]) - (set() if alone and not since else {FOLLOWS})
     return tuple(e for e in shown_xids if e.values.get("number") in wanted)
-
-
-def _xids(case: Case, id: str) -> tuple[Evidence, ...]:
-    return told(_numbered(case, id))
 
 
 def gpu_fell_off_bus(case: Case) -> Iterator[Finding]:
     """The GPU no longer answers on the bus."""
-    lost = [gpu for gpu in gpus(case) if gpu.lost]
-    said = (*told(events(case, "gpu-fell-off-bus")), *_xids(case, "gpu-fell-off-bus"))
-    if lost or said:
+    fallen = (*_numbered(case, "gpu-fell-off-bus"), *events(case, "gpu-fell-off-bus"))
+    lost = _with(case, [gpu for gpu in gpus(case) if gpu.lost], fallen)
+    if lost or fallen:
         yield error(
             "gpu-fell-off-bus",
-            f"{lost[0].name if lost else ways.names(case)} has fallen off the PCI bus",
+            f"{which.titled(case, lost)} {which.have(lost)} fallen off the PCI bus",
             evidence=(
-                *said,
-                *(shown(case, "gpus", f"{numbered(gpu)} is lost") for gpu in lost[:2]),
+                *told(fallen),
+                *(shown(case, "gpus", f"{numbered(gpu)} is lost") for gpu in lost if gpu.lost),
+                *_recommended_lines(case),
             ),
             fix=Fix(
                 text="Reboot (a full power-off is better); if it comes back: power cables and "
@@ -91,13 +89,26 @@ def gpu_fell_off_bus(case: Case) -> Iterator[Finding]:
         )
 
 
+def _with(case: Case, listed: list[Gpu], heard: tuple[Event, ...]) -> tuple[Gpu, ...]:
+    """The GPUs that a source marks, and those whose slots events name, each once.
+
+    Where one GPU is listed, an event that names a slot means that one.
+    """
+    named = which.at_slots(case, heard) if len(gpus(case)) > 1 or not gpus(case) else ()
+    slots = {which.short(gpu.pci_bus_id) for gpu in listed if gpu.pci_bus_id}
+    return (*listed, *(gpu for gpu in named if which.short(gpu.pci_bus_id) not in slots))
+
+
 def gsp_timeout(case: Case) -> Iterator[Finding]:
-    said = _xids(case, "gsp-timeout") + told(events(case, "gsp-timeout"))
+    xids = _numbered(case, "gsp-timeout")
+    said = (*told(xids), *told(events(case, "gsp-timeout")))
     if said:
+        concerned = _with(case, [], xids)
+        who = f" of {which.titled(case, concerned)}" if concerned else ""
         yield error(
             "gsp-timeout",
-            "The GPU's system processor (GSP) does not answer",
-            evidence=said,
+            f"The GPU's system processor (GSP){who} does not answer",
+            evidence=(*said, *_recommended_lines(case)),
             fix=Fix(
                 text="Reboot; if it comes back, update the driver",
                 commands=ways.posix(case, "sudo reboot"),
@@ -118,66 +129,184 @@ GSP_OFF = (
 
 
 def hardware_fault(case: Case) -> Iterator[Finding]:
-    other = events(case, "hardware-error", "gpu-requires-reset", "sxid")
-    said = (*_xids(case, "hardware-fault"), *told(other))
-    if said:
-        numbers = {e.values["number"] for e in _numbered(case, "hardware-fault")}
-        switch = {e.values.get("number", "") for e in events(case, "sxid")}
-        named = [f"Xid {number}" for number in sorted(numbers)]
-        named += [f"SXid {number} of an NVSwitch" for number in sorted(switch)]
-        what = ", ".join(named) or "it must be reset"
-        yield error(
-            "hardware-fault",
-            f"The GPU reported a hardware fault: {what}",
-            evidence=said,
-            fix=Fix(
-                text="Reboot; if it comes back, run NVIDIA's field diagnostic and have the GPU "
-                "replaced",
-                commands=ways.posix(case, "sudo reboot"),
-                looks=_bug_report(case),
-                needs_root=True,
-                needs_reboot=True,
+    """What the hardware or its driver reports, beyond a lost GPU and bad memory."""
+    heard = events(case, "hardware-error", "gpu-requires-reset", "sxid")
+    xids = _numbered(case, "hardware-fault")
+    asked = [] if _is_explained(case) else [gpu for gpu in gpus(case) if _action(gpu)]
+    if not (xids or heard or asked):
+        return
+    concerned = _with(case, asked, xids)
+    make = warning if not (xids or heard) and _only_drains(asked) else error
+    yield make(
+        "hardware-fault",
+        f"{which.titled(case, concerned) if concerned else 'The GPU'} reported a hardware fault: "
+        f"{_what_is_wrong(case, xids, asked)}",
+        evidence=(*told(xids), *told(heard), *_recommended_lines(case)),
+        fix=_fault_fix(case),
+    )
+
+
+def _what_is_wrong(case: Case, xids: tuple[Event, ...], asked: list[Gpu]) -> str:
+    numbers = {event.values["number"] for event in xids}
+    switch = {event.values.get("number", "") for event in events(case, "sxid")}
+    named = [f"Xid {number}" for number in sorted(numbers)]
+    named += [f"SXid {number} of an NVSwitch" for number in sorted(switch)]
+    if asked:
+        actions = dict.fromkeys(ACTIONS[str(gpu.recovery_action)] for gpu in asked)
+        named.append(f"the driver recommends to {' and to '.join(actions)}")
+    return ", ".join(named) or "it must be reset"
+
+
+ACTIONS = {
+    "gpu_reset": "reset the GPU",
+    "node_reboot": "reboot the machine",
+    "drain_p2p": "end what goes between GPUs, so that their links can be reset",
+    "drain_and_reset": "start nothing new on the GPU, and reset it when its programs have ended",
+    "recover_imex_domain": "recover the IMEX domain",
+    "bus_reset": "reset the GPU's PCI bus (a reboot does it)",
+    "system_reboot": "reboot the whole system",
+}
+"""NVML's recovery actions in words (nvml.h, nvmlDeviceGpuRecoveryAction_t)."""
+RESETS = ("gpu_reset", "drain_and_reset")
+DRAINS = ("drain_p2p", "drain_and_reset")
+
+
+def _action(gpu: Gpu) -> str | None:
+    return gpu.recovery_action if gpu.recovery_action in ACTIONS else None
+
+
+def _only_drains(asked: list[Gpu]) -> bool:
+    return all(gpu.recovery_action in DRAINS for gpu in asked)
+
+
+def _is_explained(case: Case) -> bool:
+    """Another finding says why the driver recommends something, and quotes it."""
+    known = {number for group in XIDS.values() for number in group} - {FOLLOWS}
+    xids = any(event.values.get("number") in known for event in events(case, "xid"))
+    return xids or any(gpu.lost or _is_bad(gpu) for gpu in gpus(case))
+
+
+def _recommended(case: Case) -> dict[str, list[Gpu]]:
+    """The driver's own recommendation -> the GPUs: NVML's answer, else the last Xid 154."""
+    found: dict[str, list[Gpu]] = {}
+    for gpu in gpus(case):
+        if action := _action(gpu):
+            found.setdefault(action, []).append(gpu)
+    if any(gpu.recovery_action for gpu in gpus(case)):
+        return found
+    for event in events(case, "xid"):
+        action = recovery_action(event.values.get("recovery"))
+        if action in ACTIONS:
+            found.setdefault(str(action), []).extend(which.at_slots(case, (event,)))
+    return found
+
+
+def _recommended_lines(case: Case) -> tuple[Evidence, ...]:
+    return tuple(
+        shown(case, "gpus", f"{which.titled(case, found)}: the driver recommends to {ACTIONS[one]}")
+        for one, found in _recommended(case).items()
+    )
+
+
+def _fault_fix(case: Case) -> Fix:
+    """What the driver recommends, else a reboot."""
+    actions = _recommended(case)
+    after = "if it comes back, run NVIDIA's field diagnostic and have the GPU replaced"
+    if actions and all(action in RESETS for action in actions):
+        resettable = [gpu for found in actions.values() for gpu in found]
+        return Fix(
+            text=f"End the programs on the GPU and reset it, as its driver recommends; {after}",
+            commands=reset(case, resettable),
+            looks=_bug_report(case),
+            needs_root=True,
+        )
+    if tuple(actions) == ("drain_p2p",):
+        return Fix(
+            text="End the programs that use several GPUs together, as the driver recommends; the "
+            f"links are then reset; {after}",
+            looks=(
+                *ways.look("see the links", *lines("nvidia-smi nvlink -s")),
+                *_bug_report(case),
             ),
         )
+    return Fix(
+        text=f"Reboot; {after}",
+        commands=ways.posix(case, "sudo reboot"),
+        looks=_bug_report(case),
+        needs_root=True,
+        needs_reboot=True,
+    )
 
 
 UNCORRECTABLE = 214
 """cudaErrorECCUncorrectable."""
 
 
+RETIRED_PAGES_MOST = 60
+"""From so many retired pages on the GPU is to be replaced (NVIDIA, "Dynamic Page Retirement")."""
+
+
+def _is_worn(gpu: Gpu) -> bool:
+    """What no reset mends."""
+    worn = (gpu.retired_pages or 0) >= RETIRED_PAGES_MOST
+    return bool(gpu.remap_failed or gpu.sram_threshold_exceeded or worn)
+
+
+def _is_bad(gpu: Gpu) -> bool:
+    return bool(gpu.ecc_uncorrected or gpu.retired_pending or _is_worn(gpu))
+
+
 def ecc_error(case: Case) -> Iterator[Finding]:
     """Memory errors that ECC could not correct."""
-    bad = [
-        gpu for gpu in gpus(case) if gpu.ecc_uncorrected or gpu.remap_failed or gpu.retired_pending
-    ]
+    xids = _numbered(case, "ecc-error")
     heard = (*events(case, "ecc-error"), *cuda_errors(case, UNCORRECTABLE))
-    said = (*_xids(case, "ecc-error"), *told(heard))
-    if not bad and not said:
+    bad = _with(case, [gpu for gpu in gpus(case) if _is_bad(gpu)], xids)
+    if not (bad or xids or heard):
         return
+    marked = [gpu for gpu in bad if _is_bad(gpu)]
     yield error(
         "ecc-error",
-        f"{one_of(tuple(gpu.name for gpu in bad)) or ways.names(case)}: memory errors that ECC "
-        "cannot correct",
-        evidence=(*said, *(shown(case, "gpus", _ecc_line(gpu)) for gpu in bad[:3])),
-        fix=Fix(
-            text="Reset the GPU or reboot, so that bad rows are remapped; a GPU whose "
-            "remapping failed "
-            "must be replaced",
-            commands=_reset(tuple(map(ways.gpu_named, bad))) if bad else (),
-            looks=ways.look(
-                "see the counters", *lines("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
-            ),
-            needs_root=True,
-            needs_reboot=True,
+        f"{which.titled(case, bad)}: memory errors that ECC cannot correct",
+        evidence=(
+            *told(xids),
+            *told(heard),
+            *(shown(case, "gpus", _ecc_line(gpu)) for gpu in marked[:8]),
+            *_recommended_lines(case),
         ),
+        fix=_ecc_fix(case, bad),
     )
+
+
+def _ecc_fix(case: Case, bad: Sequence[Gpu]) -> Fix:
+    worn = [gpu for gpu in bad if _is_worn(gpu)]
+    must = "a GPU whose remapping failed must be replaced"
+    if worn and len(gpus(case)) > 1:
+        must = f"{which.titled(case, worn)} must be replaced"
+    return Fix(
+        text=f"Reset the GPU or reboot, so that bad rows are remapped; {must}",
+        commands=reset(case, bad) if bad else (),
+        looks=ways.look(
+            "see the counters", *lines("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
+        ),
+        needs_root=True,
+        needs_reboot=True,
+    )
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
 
 
 def _ecc_line(gpu: Gpu) -> str:
     parts = (
-        f"{gpu.ecc_uncorrected} uncorrectable errors" if gpu.ecc_uncorrected else None,
+        f"{gpu.ecc_uncorrected} uncorrectable error{_s(gpu.ecc_uncorrected)}"
+        if gpu.ecc_uncorrected
+        else None,
         "row remapping failed" if gpu.remap_failed else None,
         "pages wait for a reset" if gpu.retired_pending else None,
+        "more errors in SRAM than a GPU may have" if gpu.sram_threshold_exceeded else None,
+        f"{gpu.retired_pages} retired pages" if gpu.retired_pages else None,
+        f"{gpu.remapped_rows} remapped rows" if gpu.remapped_rows else None,
     )
     return f"{numbered(gpu)}: " + ", ".join(part for part in parts if part)
 
@@ -187,17 +316,19 @@ def gpu_hang(case: Case) -> Iterator[Finding]:
     said = tuple(e for e in events(case, "xid") if e.values.get("number") in HANGS)
     if said:
         number = said[0].values["number"]
+        concerned = _with(case, [], said)
+        who = which.titled(case, concerned) if len(gpus(case)) > 1 and concerned else "The GPU"
         yield error(
             "gpu-hang",
-            f"The GPU hung: {HANGS[number]} (Xid {number})",
+            f"{who} hung: {HANGS[number]} (Xid {number})",
             detail="A kernel that does not end, a fault of the driver, or a GPU that is not stable "
             "(overclocking, power, heat).",
-            evidence=told(said),
+            evidence=(*told(said), *_recommended_lines(case)),
             fix=Fix(
                 text="End the program and reset the GPU, or reboot (a GPU that drives a display "
                 "cannot be reset); update the driver. If other programs hang it too: take back "
                 "overclocking, look at power and heat, and have the GPU examined",
-                commands=_reset(_addresses(said)),
+                commands=reset(case, which.at_slots(case, said)),
                 looks=_bug_report(case),
                 needs_root=True,
                 needs_reboot=True,
@@ -213,22 +344,12 @@ def _bug_report(case: Case) -> tuple[Alternative, ...]:
     return ways.look(title, *ways.posix(case, "sudo nvidia-bug-report.sh"))
 
 
-def _addresses(said: tuple[Event, ...]) -> tuple[str, ...]:
-    """The GPUs that events name by their bus addresses, each once."""
-    named = (e.values.get("bus_id", "") for e in said)
-    whole = (bus if "." in bus else f"{bus}.0" for bus in named if is_an_identifier(bus))
-    return tuple(dict.fromkeys(whole))
-
-
-def _reset(named: tuple[str, ...]) -> tuple[Line, ...]:
-    """The command that resets GPUs, named as nvidia-smi names them; all where none is named.
-
-    >>> _reset(("0000:0b:00.0",))
-    ('sudo nvidia-smi --gpu-reset -i 0000:0b:00.0',)
-    """
-    if not named:
+def reset(case: Case, concerned: Sequence[Gpu]) -> tuple[Line, ...]:
+    """The command that resets these GPUs; all of them where none can be named."""
+    chosen = which.selected(concerned)
+    if not chosen:
         return lines("sudo nvidia-smi --gpu-reset")
-    return (filled("sudo nvidia-smi --gpu-reset -i {gpus}", gpus=",".join(named)),)
+    return (filled("sudo nvidia-smi --gpu-reset -i {gpus}", gpus=chosen),)
 
 
 def program_xid(case: Case) -> Iterator[Finding]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gpusetup.model import Capability, Evidence, Finding, Fix, Gpu, parsed, visible_gpus
-from gpusetup.rules import ways
+from gpusetup.model import Capability, Evidence, Finding, Fix, Gpu, GpuProcess, parsed, visible_gpus
+from gpusetup.rules import ways, which
 from gpusetup.rules.case import (
     Case,
     error,
@@ -21,7 +21,7 @@ from gpusetup.rules.case import (
     warning,
     whole_number,
 )
-from gpusetup.shell import lines
+from gpusetup.shell import filled, lines
 
 # --- speed ---------------------------------------------------------------------------------------
 
@@ -54,24 +54,13 @@ POWER_LIMIT = Fix(
 )
 
 
-def _called(gpu: Gpu) -> str:
-    return "The GPU" if gpu.name.lower() in ("", "unknown") else gpu.name
-
-
 def power_thermal_throttle(case: Case) -> Iterator[Finding]:
     """The hardware holds the clocks down, by heat or by power."""
-    for gpu in gpus(case):
-        limits = (*HARD_LIMITS, *SOFT_LIMITS) if is_report(case) else HARD_LIMITS
-        reasons = tuple(r for r in gpu.throttle_reasons or () if r in limits)
-        if reasons or (gpu.temperature_celsius or 0) >= HOT_CELSIUS:
-            yield warning(
-                "power-thermal-throttle",
-                f"{_called(gpu)} is held down: "
-                f"{', '.join(reasons) or f'{gpu.temperature_celsius} °C'}",
-                evidence=(shown(case, "gpus", _heat_line(gpu)),),
-                fix=POWER_LIMIT if reasons and set(reasons) <= set(SOFT_LIMITS) else COOLING,
-            )
-            return
+    limits = (*HARD_LIMITS, *SOFT_LIMITS) if is_report(case) else HARD_LIMITS
+    held = [gpu for gpu in gpus(case) if _held_by(gpu, limits) or _is_hot(gpu)]
+    if held:
+        yield _held_down(case, held, limits)
+        return
     said = events(case, "throttled")
     if said:
         reason = said[0].values.get("reason")
@@ -83,6 +72,66 @@ def power_thermal_throttle(case: Case) -> Iterator[Finding]:
             evidence=told(said),
             fix=COOLING,
         )
+
+
+def _held_by(gpu: Gpu, limits: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(reason for reason in gpu.throttle_reasons or () if reason in limits)
+
+
+def _is_hot(gpu: Gpu) -> bool:
+    return (gpu.temperature_celsius or 0) >= HOT_CELSIUS
+
+
+def _held_down(case: Case, held: list[Gpu], limits: tuple[str, ...]) -> Finding:
+    reasons = tuple(dict.fromkeys(r for gpu in held for r in _held_by(gpu, limits)))
+    hottest = max(gpu.temperature_celsius or 0 for gpu in held)
+    alone = len(gpus(case)) == 1 and held[0].name.lower() in ("", "unknown")
+    who = "The GPU" if alone else which.titled(case, held)
+    return warning(
+        "power-thermal-throttle",
+        f"{who} {which.are(held)} held down: {', '.join(reasons) or f'{hottest} °C'}",
+        evidence=tuple(shown(case, "gpus", _heat_line(gpu)) for gpu in held[:8]),
+        fix=POWER_LIMIT if reasons and set(reasons) <= set(SOFT_LIMITS) else COOLING,
+    )
+
+
+BELOW_DEFAULT = 0.98
+
+
+def power_limit_lowered(case: Case) -> Iterator[Finding]:
+    """Somebody set a lower power limit; a laptop's own system moves it, and is left out."""
+    lowered = [gpu for gpu in gpus(case) if _is_lowered(gpu) and "Laptop" not in gpu.name]
+    if lowered:
+        first = lowered[0]
+        yield note(
+            "power-limit-lowered",
+            f"{which.titled(case, lowered)}: the power limit is {first.power_limit_watts:.0f} W, "
+            f"by default it is {first.power_limit_default_watts:.0f} W",
+            detail="Less power is less speed under load, and less heat: it may be meant so.",
+            evidence=tuple(shown(case, "gpus", _limit_line(gpu)) for gpu in lowered[:8]),
+            fix=Fix(
+                text="Set the default again, where card and supply carry it",
+                commands=tuple(
+                    filled(
+                        "sudo nvidia-smi -i {gpu} -pl {watts}",
+                        gpu=ways.gpu_named(gpu),
+                        watts=f"{gpu.power_limit_default_watts:.0f}",
+                    )
+                    for gpu in lowered
+                ),
+                needs_root=True,
+            ),
+        )
+
+
+def _is_lowered(gpu: Gpu) -> bool:
+    limit, default = gpu.power_limit_watts, gpu.power_limit_default_watts
+    return bool(limit and default and limit < default * BELOW_DEFAULT)
+
+
+def _limit_line(gpu: Gpu) -> str:
+    limit, default = gpu.power_limit_watts, gpu.power_limit_default_watts
+    return f"{numbered(gpu)}: {limit:.0f} W of {default:.0f} W"
 
 
 def _heat_line(gpu: Gpu) -> str:
@@ -111,21 +160,31 @@ SEATING = Fix(
 
 def pcie_degraded(case: Case) -> Iterator[Finding]:
     """The PCIe link is narrower than it could be, or slower under load."""
+    kinds: dict[tuple[int | None, ...], list[Gpu]] = {}
     for gpu in gpus(case):
-        width, full = gpu.pcie_width, gpu.pcie_width_max
-        speed, best = gpu.pcie_generation, gpu.pcie_generation_max
-        narrow = bool(width and full and width * 2 <= full and width < 8)
-        busy = (gpu.utilization_percent or 0) >= BUSY_PERCENT
-        slow = bool(busy and speed and best and speed < best)
-        if not gpu.lost and (narrow or slow):
-            yield warning(
-                "pcie-degraded",
-                f"{gpu.name} has a PCIe link of generation {speed or '?'} x{width or '?'}; it "
-                "could have "
-                f"generation {best or '?'} x{full or '?'}",
-                evidence=(shown(case, "gpus", f"{numbered(gpu)}: gen {speed} x{width}"),),
-                fix=SEATING,
-            )
+        if not gpu.lost and _is_degraded(gpu):
+            link = (gpu.pcie_generation, gpu.pcie_width)
+            kinds.setdefault((*link, gpu.pcie_generation_max, gpu.pcie_width_max), []).append(gpu)
+    for (speed, width, best, full), concerned in kinds.items():
+        yield warning(
+            "pcie-degraded",
+            f"{which.titled(case, concerned)} {which.have(concerned)} a PCIe link of "
+            f"generation {speed or '?'} x{width or '?'}; it could have generation {best or '?'} "
+            f"x{full or '?'}",
+            evidence=tuple(
+                shown(case, "gpus", f"{numbered(gpu)}: gen {speed} x{width}")
+                for gpu in concerned[:8]
+            ),
+            fix=SEATING,
+        )
+
+
+def _is_degraded(gpu: Gpu) -> bool:
+    width, full = gpu.pcie_width, gpu.pcie_width_max
+    speed, best = gpu.pcie_generation, gpu.pcie_generation_max
+    narrow = bool(width and full and width * 2 <= full and width < 8)
+    busy = (gpu.utilization_percent or 0) >= BUSY_PERCENT
+    return narrow or bool(busy and speed and best and speed < best)
 
 
 def pcie_said(case: Case) -> Iterator[Finding]:
@@ -153,21 +212,29 @@ TAKEN = 0.85
 
 
 def memory_taken(case: Case) -> Iterator[Finding]:
-    """Another process holds most of a GPU's memory."""
+    """Other processes hold most of a GPU's memory."""
     for gpu in visible_gpus(case.snapshot):
         used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
         if used is not None and total and used > TAKEN * total:
+            held = f"{numbered(gpu)}: {gib(used)} of {gib(total)} used"
+            who = which.titled(case, (gpu,))
             yield warning(
                 "gpu-memory-taken",
-                f"{gib(used)} of {gpu.name}'s {gib(total)} are taken already",
+                f"{gib(used)} of the {gib(total)} of {who} are taken already",
                 evidence=(
-                    shown(case, "gpus", f"{numbered(gpu)}: {gib(used)} of {gib(total)} used"),
+                    shown(case, "gpus", held),
+                    *(shown(case, "gpus", _holder(one)) for one in (gpu.processes or ())[:3]),
                 ),
                 fix=Fix(
                     text="End the process that holds it",
                     looks=ways.look("see which one that is", *lines("nvidia-smi")),
                 ),
             )
+
+
+def _holder(process: GpuProcess) -> str:
+    size = f" holds {gib(process.memory_bytes)}" if process.memory_bytes else ""
+    return f"{process.name or 'a process'} (process {process.pid}){size}"
 
 
 # --- worth knowing -------------------------------------------------------------------------------
@@ -251,6 +318,7 @@ def mixed_gpus(case: Case) -> Iterator[Finding]:
 
 RULES = (
     power_thermal_throttle,
+    power_limit_lowered,
     pcie_degraded,
     pcie_said,
     memory_taken,

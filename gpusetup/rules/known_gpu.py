@@ -85,6 +85,7 @@ FACTS: tuple[Fact, ...] = (
         title="another hardware fault",
         means="Micro-controller, NVLink, power connectors.",
         proven_by=(
+            "What the driver recommends (a reset, a reboot: NVML, Xid 154); "
             "Xid 54, 56 to 59, 61, 62, 74, 80, 81, 92, 110, 122, 123, 136, 143 to 150, 154, 155, "
             "158, 167 to 169; an SXid that is not non-fatal"
         ),
@@ -97,12 +98,13 @@ FACTS: tuple[Fact, ...] = (
         title="memory errors that ECC cannot correct",
         means="A memory row is bad; after a reset it is remapped, until there are no spare rows.",
         proven_by=(
-            "Uncorrected errors, a failed or pending remapping, Xid 48, 63, 64, 94, 95, 140, 156, "
+            "Uncorrected errors, a failed or pending remapping, 60 retired pages, the SRAM "
+            "threshold, Xid 48, 63, 64, 94, 95, 140, 156, "
             "157, 160, 161, 171, 172; code 214"
         ),
         not_when="Corrected errors, which are harmless",
         way_out="Reset; replace if remapping failed",
-        source='NVIDIA, "Xid Errors"; NVIDIA, "GPU Memory Error Management"',
+        source='NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page Retirement"',
     ),
     Fact(
         id="gpu-hang",
@@ -130,6 +132,35 @@ FACTS: tuple[Fact, ...] = (
         not_when="sw_power_cap under load, which is normal",
         way_out="Cooling, power",
         source="nvidia-smi's manual page",
+    ),
+    Fact(
+        id="power-limit-lowered",
+        title="the power limit is below the card's default",
+        means="Somebody set it (`nvidia-smi -pl`); less speed under load, less heat.",
+        proven_by="A limit below the default one, on no laptop",
+        way_out="nvidia-smi -pl with the default, where card and supply carry it",
+        source="nvidia-smi's manual page",
+    ),
+    Fact(
+        id="nvlink-degraded",
+        title="NVLinks are inactive, or were trained anew",
+        means="What goes between GPUs is slower or takes the way over PCIe.",
+        proven_by=(
+            "Fewer active links than a GPU of the same kind, an inactive one on a board with "
+            "switches, recovery errors"
+        ),
+        not_when="One bridge between two cards, which uses a part of their links",
+        way_out="Reboot; look at the bridge and the seating",
+        source="nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods",
+    ),
+    Fact(
+        id="fabric-unhealthy",
+        title="the NVSwitch fabric works, and not as it should",
+        means="A route, its bandwidth or its configuration is at fault.",
+        proven_by="NVML's fabric health, or a registration that ended with an error",
+        not_when="system-not-ready-fabric-manager: then it is not set up at all",
+        way_out="Fabric Manager's log; start it anew; reset the board's GPUs",
+        source='NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide"',
     ),
     Fact(
         id="pcie-degraded",

@@ -172,6 +172,8 @@ RUNNING = (
 LOSSES = (
     "vgpu-unlicensed",
     "power-thermal-throttle",
+    "fabric-unhealthy",
+    "nvlink-degraded",
     "pcie-degraded",
 )
 """Warnings that are a root of their own: the stack works, and loses speed now."""
@@ -239,6 +241,8 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
         "gpu-init-failed",
         "driver-not-loaded",
         "pcie-degraded",
+        "nvlink-degraded",
+        "fabric-unhealthy",
         "gpu-hang",
         *KERNELS_FAIL,
     ),
@@ -249,9 +253,13 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
         "gpu-init-failed",
         "gpu-hang",
         "compute-mode-exclusive",
+        "nvlink-degraded",
+        "fabric-unhealthy",
         *KERNELS_FAIL,
         *NCCL_SAYS,
     ),
+    "fabric-unhealthy": ("nvlink-degraded", *NCCL_SAYS),
+    "nvlink-degraded": NCCL_SAYS,
     "ecc-error": (*NO_INIT, "gpu-init-failed", "gpu-hang", *KERNELS_FAIL),
     "gpu-hang": (*NO_INIT, *KERNELS_FAIL, *NCCL_SAYS),
     "hybrid-gpu-off": (*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),

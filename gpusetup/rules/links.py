@@ -1,0 +1,145 @@
+"""The links between GPUs: NVLink's state and errors, the NVSwitch fabric's health."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model import Finding, Fix, Gpu
+from gpusetup.rules import ways, which
+from gpusetup.rules.case import Case, error, gpus, note, numbered, shown, warning
+from gpusetup.shell import lines
+
+SWITCHED = ("SXM", "HBM3", "HGX", "H200", "B200", "B300", "GB200", "GB300")
+"""Parts of names of GPUs whose links all lead somewhere; a bridge between cards may use a part."""
+LINES = 8
+
+
+def nvlink_degraded(case: Case) -> Iterator[Finding]:
+    """Links that carry nothing although their like do, or that had to be trained anew."""
+    silent = [gpu for gpu in gpus(case) if _lacks_links(case, gpu)]
+    trained = [gpu for gpu in gpus(case) if gpu.nvlink_recoveries and gpu not in silent]
+    if silent:
+        yield _inactive(case, silent)
+    if trained:
+        yield _retrained(case, trained)
+
+
+def _lacks_links(case: Case, gpu: Gpu) -> bool:
+    """Compared with the GPUs of its kind; a board with switches uses every link."""
+    active = gpu.nvlinks_active
+    if active is None or gpu.mig_enabled:
+        return False
+    alike = [g.nvlinks_active or 0 for g in gpus(case) if g.name == gpu.name]
+    switched = len(alike) > 1 and any(part in gpu.name for part in SWITCHED)
+    return active < max(alike) or (switched and max(alike) > 0 and bool(gpu.nvlinks_inactive))
+
+
+def _inactive(case: Case, silent: list[Gpu]) -> Finding:
+    return warning(
+        "nvlink-degraded",
+        f"{which.titled(case, silent)} {which.have(silent)} NVLinks that are inactive",
+        detail="What goes between these GPUs is slower, or takes the way over PCIe; NCCL may hang.",
+        evidence=tuple(shown(case, "gpus", _links_line(gpu)) for gpu in silent[:LINES]),
+        fix=Fix(
+            text="Reboot, so that the links are trained anew (with NVSwitch after Fabric Manager "
+            "has started); if they stay inactive: the bridge between the cards, their seating, the "
+            "board",
+            commands=ways.posix(case, "sudo reboot"),
+            looks=ways.look(
+                "see the links, and what the kernel says of them",
+                *ways.posix(case, "nvidia-smi nvlink -s", "sudo dmesg | grep -iE 'nvlink|xid'"),
+            ),
+            needs_root=True,
+            needs_reboot=True,
+        ),
+    )
+
+
+def _links_line(gpu: Gpu) -> str:
+    names = ", ".join(map(str, gpu.nvlinks_inactive or ()))
+    which_ones = f", link {names} inactive" if names else ""
+    return f"{numbered(gpu)}: {gpu.nvlinks_active} links active{which_ones}"
+
+
+def _retrained(case: Case, trained: list[Gpu]) -> Finding:
+    return note(
+        "nvlink-degraded",
+        f"{which.titled(case, trained)}: NVLinks had to be trained anew since the driver's start",
+        detail="A few such errors are corrected and harmless; counts that grow mean a bad link.",
+        evidence=tuple(
+            shown(
+                case,
+                "gpus",
+                f"{numbered(gpu)}: {gpu.nvlink_recoveries} recoveries, {gpu.nvlink_errors} errors",
+            )
+            for gpu in trained[:LINES]
+        ),
+        fix=Fix(
+            text="Look whether the counts grow under load",
+            looks=ways.look("see the counts", *lines("nvidia-smi nvlink -e")),
+        ),
+    )
+
+
+FAULTS = {
+    "bandwidth_degraded": "less bandwidth than it should have",
+    "route_recovery": "a route is being recovered",
+    "route_unhealthy": "a route is unhealthy",
+    "access_timeout_recovery": "it recovers from an access that timed out",
+    "limited_capacity": "limited capacity",
+    "no_partition": "the GPU is in no partition",
+    "insufficient_nvlinks": "too few NVLinks",
+    "incompatible_gpu_fw": "the GPU's firmware does not fit",
+    "invalid_location": "the GPU's place is not valid",
+    "incorrect_sysguid": "a wrong system GUID",
+    "incorrect_chassis_sn": "a wrong chassis number",
+    "gpu_state_invalid": "the GPU's state is not valid",
+    "unhealthy": "it is unhealthy",
+}
+"""What NVML calls the fabric's faults, in words."""
+
+
+def fabric_unhealthy(case: Case) -> Iterator[Finding]:
+    """The GPU is registered with the NVSwitch fabric, and the fabric does not work as it should."""
+    failed = [g for g in gpus(case) if g.fabric_state == "completed" and _status_failed(g)]
+    ill = [g for g in gpus(case) if g.fabric_faults or g in failed]
+    if not ill:
+        return
+    faults = dict.fromkeys(fault for gpu in ill for fault in _faults(gpu))
+    make = error if failed else warning
+    yield make(
+        "fabric-unhealthy",
+        f"The NVSwitch fabric is not healthy at {which.titled(case, ill)}: {'; '.join(faults)}",
+        evidence=tuple(
+            shown(case, "gpus", f"{numbered(gpu)}: fabric {', '.join(_faults(gpu))}")
+            for gpu in ill[:LINES]
+        ),
+        fix=Fix(
+            text="Look what Fabric Manager says and start it anew with no program on the GPUs; if "
+            "the fault comes back, reset all GPUs of the board or reboot; then have the board "
+            "examined",
+            commands=ways.posix(case, "sudo systemctl restart nvidia-fabricmanager"),
+            looks=ways.look(
+                "see the fabric's state and the log first",
+                *ways.posix(
+                    case,
+                    "nvidia-smi -q | grep -A 12 Fabric",
+                    "sudo journalctl -u nvidia-fabricmanager -b",
+                ),
+            ),
+            needs_root=True,
+        ),
+    )
+
+
+def _status_failed(gpu: Gpu) -> bool:
+    return gpu.fabric_status not in (None, "success")
+
+
+def _faults(gpu: Gpu) -> tuple[str, ...]:
+    named = tuple(FAULTS.get(one, one.replace("_", " ")) for one in gpu.fabric_faults or ())
+    status = f"its registration ended with: {gpu.fabric_status}"
+    return (*((status,) if _status_failed(gpu) else ()), *named)
+
+
+RULES = (nvlink_degraded, fabric_unhealthy)

@@ -1,0 +1,94 @@
+"""Which GPUs a finding is about: how they are named in a sentence, and in a command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpusetup.model import Event, Gpu
+from gpusetup.rules import ways
+from gpusetup.rules.case import Case, chosen_by, gpus
+from gpusetup.rules.plausible import is_an_identifier
+
+NAMED = 8
+"""How many GPUs a sentence lists."""
+UNNAMED = ("", "unknown")
+
+
+def titled(case: Case, concerned: Sequence[Gpu]) -> str:
+    """The GPUs in a sentence: by name where there is one GPU, else with number and slot too."""
+    if not concerned:
+        return ways.names(case)
+    if len(gpus(case)) < 2:
+        return ways.names(case) if concerned[0].name in UNNAMED else concerned[0].name
+    kinds: dict[str, list[str]] = {}
+    for gpu in concerned[:NAMED]:
+        kinds.setdefault(gpu.name, []).append(placed(gpu))
+    more = f" and {len(concerned) - NAMED} more" if len(concerned) > NAMED else ""
+    return " and ".join(_of_a_kind(name, places) for name, places in kinds.items()) + more
+
+
+def _of_a_kind(name: str, places: list[str]) -> str:
+    listed = "; ".join(places)
+    return listed if name in UNNAMED else f"{name} ({listed})"
+
+
+def placed(gpu: Gpu) -> str:
+    """A GPU's number and slot, as far as they are known.
+
+    >>> placed(Gpu(name="T4", nvml_index=1, pci_bus_id="00000000:41:00.0"))
+    'GPU 1, 00000000:41:00.0'
+    """
+    number = None if gpu.nvml_index is None else f"GPU {gpu.nvml_index}"
+    slot = gpu.pci_bus_id if number else f"GPU {gpu.pci_bus_id}" if gpu.pci_bus_id else None
+    return ", ".join(part for part in (number, slot) if part) or "GPU"
+
+
+def selected(concerned: Iterable[Gpu]) -> str:
+    """What `nvidia-smi -i` takes for all of them; "" where none can be named.
+
+    Its manual page: one or more GPUs, divided by commas, by index, UUID or bus id.
+    """
+    return ",".join(dict.fromkeys(one for gpu in concerned if (one := _plain(gpu))))
+
+
+def _plain(gpu: Gpu) -> str | None:
+    named = chosen_by(gpu)
+    return named if named and is_an_identifier(named) else None
+
+
+def each(concerned: Iterable[Gpu]) -> tuple[str, ...]:
+    """What `nvidia-smi -i` takes for each of them, where a command takes one GPU."""
+    return tuple(dict.fromkeys(map(ways.gpu_named, concerned)))
+
+
+def are(concerned: Sequence[Gpu]) -> str:
+    return "are" if len(concerned) > 1 else "is"
+
+
+def have(concerned: Sequence[Gpu]) -> str:
+    return "have" if len(concerned) > 1 else "has"
+
+
+def at_slots(case: Case, events: Iterable[Event]) -> tuple[Gpu, ...]:
+    """The GPUs that events name by their slots; one that no source lists has its slot only."""
+    slots = [slot for event in events for slot in _slots(event)]
+    known = {short(gpu.pci_bus_id): gpu for gpu in gpus(case) if gpu.pci_bus_id}
+    each_once = dict.fromkeys(map(short, slots))
+    return tuple(known.get(slot) or Gpu(name="unknown", pci_bus_id=slot) for slot in each_once)
+
+
+def _slots(event: Event) -> list[str]:
+    named = event.values.get("bus_ids") or event.values.get("bus_id") or ""
+    return [slot for slot in named.split() if ":" in slot]
+
+
+def short(bus_id: str | None) -> str:
+    """One writing for a slot: the kernel leaves the function out, nvidia-smi has a longer domain.
+
+    >>> short("00000000:3B:00.0"), short("0000:3b:00")
+    ('0000:3b:00.0', '0000:3b:00.0')
+    """
+    low = (bus_id or "").lower()
+    whole = low if "." in low else f"{low}.0"
+    domain, _, rest = whole.partition(":")
+    return f"{domain[-4:].zfill(4)}:{rest}"
