@@ -80,10 +80,13 @@ def pop(want: Wanted) -> tuple[Line, ...]:
 PACKAGED_IN_DEBIAN = {"11": 470, "12": 535, "13": 550}
 """Debian's release -> the branch in its own packages (packages.debian.org, nvidia-driver)."""
 
+CODENAME = "$(. /etc/os-release; echo $VERSION_CODENAME)"
 NON_FREE = (
-    'echo "deb http://mirror.example/debian $(. /etc/os-release; echo $VERSION_CODENAME) '
+    "echo \"deb $(apt-get indextargets --format '$(REPO_URI)' 'Component: main' "
+    f'"Codename: {CODENAME}" | head -n 1) {CODENAME} '
     'contrib non-free non-free-firmware" | sudo tee /etc/apt/sources.list.d/nvidia-non-free.list'
 )
+"""From the mirror that this machine uses already."""
 
 
 def debian(want: Wanted) -> tuple[Line, ...]:
