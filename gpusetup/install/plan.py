@@ -98,7 +98,7 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
     ('torch', 'torchaudio')
     >>> words = asked_for(["torch==2.5.1"], {"torchaudio": "2.6.0"})
     >>> words.family, words.torch
-    (('torch', 'torchaudio'), '==2.5.1')
+    (('torch', 'torchaudio'), '2.5.1')
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -119,7 +119,7 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
             packages.append(word)
             continue
         if name == "torch":
-            torch = str(asked.specifier) or None
+            torch = re.sub(EXACT, "", str(asked.specifier)) or None
         elif asked.specifier:
             raise UsageError(
                 f"{word!r}: the version of {name} follows from torch's",
@@ -135,6 +135,8 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
     )
 
 
+EXACT = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
+"""What `torch==2.5.1` says more than `--torch 2.5.1`."""
 NO_PACKAGES = (
     (r"v?(\d+(?:\.\d+)+\S*)", "a version", r"--torch \1"),
     (r"([<>=!~].*)", "a specifier", r"--torch '\1'"),
