@@ -173,18 +173,3 @@ def capability_written(text: str, rows: Sequence[GpuRow]) -> Capability | None:
         return found
     known = any(row.capability == found for row in rows)
     return found if known and not rows_or_none(text, rows) else None
-
-
-JETPACK_L4T = {"4": "R32", "5": "R35", "6": "R36", "7": "R38"}
-
-
-def l4t_of(board: str | None) -> str | None:
-    """The major release of a Jetson's Linux; None where a text names only the board.
-
-    >>> l4t_of("R36 (release), REVISION: 4.3"), l4t_of("35.4.1"), l4t_of("JetPack 6.1")
-    ('R36', 'R35', 'R36')
-    """
-    if found := re.match(r"R?(\d\d)(?!\d)", board or ""):
-        return f"R{found.group(1)}"
-    found = re.match(r"JetPack[ -]?(\d)", board or "", re.IGNORECASE)
-    return JETPACK_L4T.get(found.group(1)) if found else None

@@ -140,6 +140,21 @@ DROPPED: Row = {
     ],
 }
 
+ALSO_CALLED = {
+    "Jetson AGX Orin 64 GB": ("Jetson AGX Orin Developer Kit",),
+    "Jetson AGX Orin 32 GB": ("Jetson AGX Orin Developer Kit",),
+    "Jetson Orin NX 16 GB": ("Jetson Orin NX Engineering Reference Developer Kit",),
+    "Jetson Orin NX 8 GB": ("Jetson Orin NX Engineering Reference Developer Kit",),
+    "Jetson Orin Nano 8 GB": ("Jetson Orin Nano Developer Kit",),
+    "Jetson Orin Nano Super": (
+        "Jetson Orin Nano Developer Kit Super",
+        "Jetson Orin Nano Engineering Reference Developer Kit Super",
+    ),
+    "Jetson Thor T5000": ("Jetson AGX Thor Developer Kit", "Jetson AGX Thor T5000"),
+    "Jetson Thor T4000": ("Jetson AGX Thor T4000",),
+}
+"""Boards by the names that their device tree and their users give them."""
+
 ON_LINUX = ("linux-x86_64", "linux-aarch64")
 COMPANIONS: Row = {
     "as_of": "2026-11-20",
@@ -472,7 +487,8 @@ def _gpus(facts: Facts) -> list[Row]:
     also = "boost_mhz tdp_w released variable_clock note"
     rows = []
     for gpu in facts["gpus"]["entries"]:
-        row: Row = {"name": gpu["name"], "smi_names": gpu["smi_names"]}
+        called = ALSO_CALLED.get(gpu["name"], ())
+        row: Row = {"name": gpu["name"], "smi_names": [*gpu["smi_names"], *called]}
         row["capability"] = gpu["compute_capability"]
         row |= {
             key: gpu[key] for key in f"{plain} {also}".split() if gpu.get(key) not in (None, False)

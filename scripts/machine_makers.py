@@ -261,6 +261,49 @@ def jetson() -> Composer:
     return ready(made, "2.9.1", "cpu", python_version="3.10.12")
 
 
+def thor() -> Composer:
+    """JetPack 7 with torch's own wheel; its driver calls itself 580.00."""
+    made = linux(
+        "ubuntu-24.04",
+        machine="aarch64",
+        kernel="6.8.12-tegra",
+        cores=14,
+        memory_gib=122,
+        cpu=None,
+    )
+    made.file(
+        "/etc/nv_tegra_release",
+        "# R38 (release), REVISION: 2.0, GCID: 41844464, BOARD: generic, EABI: aarch64\n",
+    )
+    made.file("/proc/device-tree/model", "NVIDIA Jetson AGX Thor Developer Kit\0")
+    working(made, cards("NVIDIA Thor"), "580.00", "13.0", opened=True)
+    made.tape.ask["read_cuda"]["devices"][0]["memory_total_bytes"] = 131881304064
+    return ready(made, "2.9.1", "cu130", python_version="3.12.3")
+
+
+def orin_unified() -> Composer:
+    """JetPack 7.2 on an Orin, with the CPU wheel: torch's own wheels for CUDA 13.2 serve it."""
+    made = linux(
+        "ubuntu-24.04",
+        machine="aarch64",
+        kernel="6.8.12-1021-tegra",
+        cores=8,
+        memory_gib=15,
+        cpu=None,
+    )
+    made.file(
+        "/etc/nv_tegra_release",
+        "# R39 (release), REVISION: 2.1, GCID: 46758480, BOARD: generic, EABI: aarch64\n",
+    )
+    made.file(
+        "/proc/device-tree/model", "NVIDIA Jetson Orin NX Engineering Reference Developer Kit\0"
+    )
+    some = cards("Orin (nvgpu)")
+    working(made, some, "595.00", "13.2", opened=True)
+    made.tape.ask["read_cuda"]["devices"][0] |= {"name": "Orin", "memory_total_bytes": 16437084160}
+    return ready(made, "2.15.0", "cpu", python_version="3.12.3")
+
+
 def conda_and_pip() -> Composer:
     """conda's CUDA build below, a CPU wheel of pip above it."""
     made = linux("ubuntu-22.04")

@@ -57,6 +57,7 @@ CARDS: dict[str, Card] = {
         Card(name="NVIDIA H100 80GB HBM3", device_id="2330", memory_mib=81559, capability="9.0", watts=700, pcie=5, data_centre=True),
         Card(name="NVIDIA L40S", device_id="26b9", memory_mib=46068, capability="8.9", watts=350, data_centre=True),
         Card(name="NVIDIA GH200 480GB", device_id="2342", memory_mib=97871, capability="9.0", watts=900, pcie=5, data_centre=True),
+        Card(name="NVIDIA Thor", device_id="2b00", memory_mib=None, capability="11.0", watts=120, pcie=5),
         Card(name="NVIDIA GB10", device_id="2e12", memory_mib=None, capability="12.1", watts=140, pcie=5),
         Card(name="Orin (nvgpu)", device_id="", memory_mib=None, capability="8.7", watts=60),
     )

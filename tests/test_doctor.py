@@ -36,6 +36,8 @@ CAUSES = {
     "docker-l40s-570.172.08-803": "libcuda-driver-mismatch",
     "docker-rtx3090-535.183.01-804": "forward-compat-unsupported",
     "jetson-orin-r36.4.0-cpu-torch": "jetson-wrong-wheel",
+    "jetson-orin-r39.2.1-cpu-torch": "jetson-wrong-wheel",
+    "jetson-thor-r38.2.0": "ok",
     "linux-4xa100-550.163.01-ecc": "ecc-error",
     "linux-4xa100-550.163.01-gpu-lost": "gpu-fell-off-bus",
     "linux-4xa100-550.163.01-hot": "power-thermal-throttle",

@@ -206,7 +206,13 @@ def read_jetson(system: System) -> str | None:
     if release:
         return release
     model = (read_or_none(system, "/proc/device-tree/model") or "").strip("\0\n ")
-    return model if "Jetson" in model else None
+    return model if "Jetson" in model or _is_tegra(system) else None
+
+
+def _is_tegra(system: System) -> bool:
+    """Whether the chip is a Tegra: a maker's own carrier board has a name of its own."""
+    chip = read_or_none(system, "/proc/device-tree/compatible") or ""
+    return "nvidia,tegra" in chip or "nvidia,thor" in chip
 
 
 def parse_tegra_release(text: str) -> str | None:

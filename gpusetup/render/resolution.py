@@ -104,6 +104,8 @@ def _advice(answer: ResolveAnswer) -> str:
         "torch": f"ask for torch {advice.to}",
         "backend": f"ask for {advice.to}",
     }
+    if advice.to.startswith("JetPack"):
+        return f"flash {advice.to} or newer (SDK Manager): gives {advice.gives}"
     return f"{words.get(advice.change, advice.to)}: gives {advice.gives}"
 
 

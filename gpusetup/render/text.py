@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gpusetup.model import Evidence, Finding, Fix, Gpu, Severity, Snapshot
+from gpusetup.model import Advice, Evidence, Finding, Fix, Gpu, Severity, Snapshot
 from gpusetup.render.console import plain, sentence
 
 if TYPE_CHECKING:
@@ -247,9 +247,7 @@ def fits_line(answer: DoctorAnswer) -> str:
     chosen = answer.resolution
     if chosen is None or chosen.torch is None:
         advice = chosen.advice if chosen else None
-        return (
-            f"no build; {advice.change} {advice.to} gives {advice.gives}" if advice else "no build"
-        )
+        return f"no build; {_change(advice)} gives {advice.gives}" if advice else "no build"
     companions = _named_companions(
         (("torchvision", chosen.torchvision), ("torchaudio", chosen.torchaudio))
     )
@@ -266,3 +264,8 @@ def newest_line(answer: DoctorAnswer) -> str | None:
 
 def _named_companions(pairs: Iterable[tuple[str, str | None]]) -> Iterator[str]:
     return (f"{name} {version}" for name, version in pairs if version)
+
+
+def _change(advice: Advice) -> str:
+    """What to change; a JetPack is no number of a driver."""
+    return advice.to if advice.to.startswith("JetPack") else f"{advice.change} {advice.to}"

@@ -10,7 +10,7 @@ from gpusetup.messages.row import row
 
 CUDA_LIBRARY = (
     r"lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft\w?|curand|cusparse|cusparseLt|cusolver\w*|nvrtc[\w-]*|nvJitLink"
-    r"|nccl|nvToolsExt|cupti|cufile|nvshmem\w*|cudss|caffe2_nvrtc|npp\w+|nvjpeg|cuda_runtime)"
+    r"|nccl|nvToolsExt|cupti|cufile|nvshmem\w*|cudss|nvpl_\w+|caffe2_nvrtc|npp\w+|nvjpeg|cuda_runtime)"
     r"(?:-[0-9a-f]{8})?"
 )
 """A wheel that bundles its libraries marks them with a hash: libcudnn-a2b758a6.so.7."""

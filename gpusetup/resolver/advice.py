@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from gpusetup.catalog import Catalog
+from gpusetup.jetpack import JETPACKS, ORIN, THOR, runs_ordinary_wheels
 from gpusetup.model import Advice, Gpu, TorchBuild, parsed
 from gpusetup.resolver.choice import best_build, in_scope
 from gpusetup.resolver.situation import Situation, is_allowed
@@ -76,6 +77,9 @@ def _changes(situation: Situation, catalog: Catalog, *, answered: bool) -> Itera
 
 def _drivers(situation: Situation, catalog: Catalog) -> Iterator[Change]:
     """Every floor above the present driver, and what the GPUs need, lowest first."""
+    if situation.jetpack is not None:
+        yield from _jetpacks(situation)
+        return
     if situation.driver is None and situation.driver_cuda is None:
         return
     now = parsed(situation.driver or "0")
@@ -86,6 +90,18 @@ def _drivers(situation: Situation, catalog: Catalog) -> Iterator[Change]:
         if parsed(floor) > now and cuda is not None:
             above = replace(situation, driver=floor, driver_cuda=cuda, trusts_cuda=False)
             yield Change(kind="driver", to=floor, situation=above)
+
+
+def _jetpacks(situation: Situation) -> Iterator[Change]:
+    """The newer releases of a Jetson that serve its chip: its driver comes with them."""
+    chips = {gpu.compute_capability for gpu in situation.gpus if gpu.compute_capability}
+    for row in JETPACKS if chips <= {ORIN, THOR} else ():
+        newer = situation.jetpack is None or row.l4t > situation.jetpack.l4t
+        if newer and row.wheels is None and runs_ordinary_wheels(row, chips):
+            above = replace(
+                situation, jetpack=row, driver=None, driver_cuda=row.cuda, python=row.python
+            )
+            yield Change(kind="driver", to=row.name, situation=above)
 
 
 def _pythons(situation: Situation, catalog: Catalog) -> Iterator[Change]:

@@ -72,13 +72,20 @@ def driver_reaches(build: TorchBuild, situation: Situation) -> str | None:
     if situation.trusts_cuda and situation.driver_cuda:
         if release(situation.driver_cuda)[0] >= release(build.cuda)[0]:
             return None
-        return f"needs a driver for CUDA {build.cuda}, found one for {situation.driver_cuda}"
+        return f"needs {_who_serves(build.cuda, situation)}"
     floor = build.driver_floor
     if floor is None:
         return _driver_serves(build.cuda, situation)
     if situation.driver is None or version(situation.driver) >= version(floor):
         return None
     return f"needs NVIDIA driver {floor}, found {situation.driver}"
+
+
+def _who_serves(cuda: str, situation: Situation) -> str:
+    if situation.jetpack is None:
+        return f"a driver for CUDA {cuda}, found one for {situation.driver_cuda}"
+    found = f"{situation.jetpack.name} (CUDA {situation.driver_cuda})"
+    return f"a JetPack for CUDA {cuda}, found {found}"
 
 
 def _driver_serves(cuda: str, situation: Situation) -> str | None:

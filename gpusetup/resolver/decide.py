@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from gpusetup.catalog import INDEX_ROOT, Catalog, Same, cuda_of, index_url
 from gpusetup.catalog_companions import beside
 from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.jetpack import board_of
 from gpusetup.kernels import served_by
 from gpusetup.model import (
     Choice,
@@ -239,7 +240,10 @@ def _elsewhere(situation: Situation, catalog: Catalog, *, any_here: bool) -> Ite
 
 
 def _with_companions(build: TorchBuild, snapshot: Snapshot, catalog: Catalog) -> TorchBuild:
-    """The build without what refuses this very Python: a torchvision (3.14.1), a torchaudio."""
+    """The build without what refuses this very Python: a torchvision (3.14.1), a torchaudio; on a
+    Jetson without a floor of the driver, which is numbered apart."""
+    if board_of(snapshot):
+        build = replace(build, driver_floor=None)
     audio = beside(catalog, "torchaudio", build, python_tag(snapshot))
     build = replace(build, torchaudio=audio)
     row = catalog.release_of(build.torch)

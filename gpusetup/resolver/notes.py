@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.catalog import Catalog
+from gpusetup.jetpack import FIRST_OF_THOR, UNIFIED, board_of, runs_ordinary_wheels
 from gpusetup.model import Resolution, Snapshot, TorchBuild, parsed
 from gpusetup.resolver.choice import best_build
 from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation, is_allowed
@@ -149,12 +150,19 @@ def guessed(_: Resolution, __: Situation, snapshot: Snapshot, ___: Catalog) -> s
     return f"{' and '.join(unknown)} is not known: Linux on x86_64 is assumed where it is missing"
 
 
-def jetson(_: Resolution, __: Situation, snapshot: Snapshot, ___: Catalog) -> str | None:
-    if not snapshot.os.jetson:
+def jetson(_: Resolution, situation: Situation, snapshot: Snapshot, ___: Catalog) -> str | None:
+    board = board_of(snapshot)
+    if board is None:
         return None
+    known = situation.jetpack
+    chips = [gpu.compute_capability for gpu in situation.gpus if gpu.compute_capability]
+    if known is not None and runs_ordinary_wheels(known, chips):
+        return f"{known.name} (CUDA {known.cuda}) runs torch's own aarch64 wheels"
+    own = f" (for {known.name}: {known.wheels})" if known and known.wheels else ""
     return (
-        "a Jetson runs the ordinary aarch64 wheels only from CUDA 13.2 on (JetPack 7.2): "
-        "before that use the wheels that NVIDIA builds for its JetPack"
+        f"a Jetson runs torch's own aarch64 wheels from {UNIFIED.name} (CUDA {UNIFIED.cuda}) on, "
+        f"Thor from {FIRST_OF_THOR.name}: before that use the wheels that NVIDIA builds for its "
+        f"JetPack{own}"
     )
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusetup.catalog import Catalog, Channel, Dropped
 from gpusetup.errors import UsageError
-from gpusetup.gpus import l4t_of, one_capability, rows_or_none
+from gpusetup.gpus import one_capability, rows_or_none
+from gpusetup.jetpack import JetPack, board_of, jetpack_of
 from gpusetup.model import Gpu, Request, Snapshot, parsed, visible_gpus
 from gpusetup.value import Value, replace
 
@@ -19,10 +20,6 @@ CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
 WHEELS: tuple[Channel, ...] = ("pytorch",)
 CHANNELS = (*WHEELS, *CONDA_CHANNELS)
 """Of the same torch the one from the former channel is taken."""
-
-
-BOARD_CUDA = {"R32": "10.2", "R34": "11.4", "R35": "11.4", "R36": "12.6", "R38": "13.0"}
-"""L4T of a Jetson -> the newest CUDA of its driver, numbered apart (JetPack archive)."""
 
 
 class Situation(Value):
@@ -43,6 +40,8 @@ class Situation(Value):
     """The newest CUDA that the driver serves; None when the driver is unknown."""
     trusts_cuda: bool
     """Whether the driver's CUDA decides instead of its version (cuda-compat lifts it)."""
+    jetpack: JetPack | None
+    """The release of a Jetson, whose driver is numbered apart."""
     gpus: tuple[Gpu, ...]
     first_drivers: tuple[tuple[str, str], ...]
     """GPUs that no driver listed, and the first driver that knows each: `("RTX 5090", "570")`."""
@@ -61,6 +60,8 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
     """Snapshot and request as the constraints read them."""
     torch = _asked_torch(request.torch)
     gpus = gpus_to_serve(snapshot, catalog)
+    board = board_of(snapshot)
+    jetpack = jetpack_of(board)
     driver = snapshot.driver
     return Situation(
         family=snapshot.os.family or "linux",
@@ -72,11 +73,12 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
         macos=snapshot.os.version if snapshot.os.family == "macos" else None,
         driver=driver.version,
         driver_cuda=driver.cuda
-        or BOARD_CUDA.get(l4t_of(snapshot.os.jetson) or "")
+        or (jetpack.cuda if jetpack else None)
         or _cuda_of_driver(driver.version, snapshot, catalog),
         trusts_cuda=driver.version is None
         or snapshot.container.cuda_compat_path is not None
-        or snapshot.os.jetson is not None,
+        or board is not None,
+        jetpack=jetpack,
         gpus=gpus,
         first_drivers=first_drivers(snapshot, catalog),
         dropped=_dropped(gpus, catalog),
@@ -118,7 +120,7 @@ def first_drivers(snapshot: Snapshot, catalog: Catalog) -> tuple[tuple[str, str]
 
     A GPU that a driver listed is known to it; the driver of a Jetson is numbered apart.
     """
-    if snapshot.os.jetson:
+    if board_of(snapshot):
         return ()
     family = "windows" if snapshot.os.wsl else snapshot.os.family or "linux"
     found = ((gpu.name, catalog.first_driver(gpu, family)) for gpu in _unlisted(snapshot, catalog))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from gpusetup.jetpack import board_of
 from gpusetup.model import (
     Capability,
     Event,
@@ -41,6 +42,8 @@ def arch_not_in_wheel(case: Case) -> Iterator[Finding]:
     said = events(case, "gpu-not-in-wheel")
     if said:
         yield _said_unserved(case, said)
+    if board_of(case.snapshot):
+        return  # jetson_wrong_wheel says it, with where its torch comes from
     if said or not torch.kernels or not (is_cuda_build(torch) or is_report(case)):
         return
     known = tuple(gpu for gpu in visible_gpus(case.snapshot) if gpu.compute_capability)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusetup.jetpack import board_of
 from gpusetup.model import Alternative, Event, Evidence, Finding, Fix, Request, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
@@ -45,7 +46,8 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
     if any(e.values.get("needs_driver") for e in said):
         needed = next((e.values["cuda"] for e in said if e.values.get("cuda")), None)
     short = bool(driver.version and floor and parsed(driver.version) < parsed(floor))
-    short = short and not _serves_anyway(case, needed)
+    # A Jetson's driver is numbered apart: its JetPack decides.
+    short = short and not _serves_anyway(case, needed) and not board_of(case.snapshot)
     if unknown := _unknown_gpu(case):
         yield _too_old_for_gpu(case, *unknown, floor if short else None)
         return
@@ -112,6 +114,8 @@ def _floor(case: Case, needed: str | None, said: tuple[Event, ...]) -> str | Non
         return named
     family = _driver_family(case)
     full = case.catalog.toolkit_driver(needed, family) if images else None
+    if board_of(case.snapshot):
+        return None
     return full or case.catalog.driver_floor(needed, family)
 
 

@@ -22,6 +22,7 @@ from gpusetup.rules.case import (
 )
 from gpusetup.rules.companions import public
 from gpusetup.rules.driver import DRIVER_LIBRARIES
+from gpusetup.rules.jetson import undeclared_fix
 from gpusetup.rules.messages import Message
 from gpusetup.rules.messages import said as spoken
 from gpusetup.rules.plausible import exactly, is_a_path
@@ -187,7 +188,9 @@ def cuda_lib_missing(case: Case) -> Iterator[Finding]:
             *told(said),
             *(shown(case, "packages", f"{p.name} {p.version}: files are missing") for p in cut[:3]),
         ),
-        fix=_reinstall(case, cut) if cut else for_whoever_asks(case, name, _asked_by(said)),
+        fix=_reinstall(case, cut)
+        if cut
+        else undeclared_fix(case, name) or for_whoever_asks(case, name, _asked_by(said)),
     )
 
 

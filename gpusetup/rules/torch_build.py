@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.gpus import l4t_of
 from gpusetup.model import (
     Event,
     Evidence,
     Finding,
     Fix,
-    parsed,
 )
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
@@ -23,7 +21,6 @@ from gpusetup.rules.case import (
     is_report,
     on,
     one_of,
-    package,
     says_nothing_else,
     shown,
     told,
@@ -113,81 +110,6 @@ def _foreign_wheel(case: Case, label: str, called: str, id: str) -> Iterator[Fin
         f"torch {torch.version or 'here'} is a {called} build: it cannot use {ways.names(case)}",
         evidence=version_evidence(case),
         fix=ways.install_torch(case, f"Replace the {called} build. "),
-    )
-
-
-def jetson_wrong_wheel(case: Case) -> Iterator[Finding]:
-    """A Jetson with a torch that was not built for its JetPack."""
-    board, torch = case.snapshot.os.jetson, case.snapshot.torch
-    blind = torch.backend == "cpu" or torch.cuda_available is False
-    wrong = blind and (torch.installed or is_report(case)) and torch.installed is not False
-    lacks = events(case, "cuda-lib-missing")
-    said = (*events(case, "jetson-wrong-wheel"), *lacks)
-    if not board or not (wrong or said):
-        return
-    yield error(
-        "jetson-wrong-wheel",
-        f"torch {torch.version or ''} is not made for this Jetson ({_board(board)})".replace(
-            "  ", " "
-        ),
-        detail="Until JetPack 7 a Jetson's CUDA is not that of the server wheels: it needs "
-        "NVIDIA's "
-        "wheels for its JetPack.",
-        evidence=(*told(said), *version_evidence(case)),
-        fix=jetson_fix(case),
-    )
-
-
-def _board(name: str) -> str:
-    """
-    >>> _board("32.4.3"), _board("R36.4.0"), _board("JetPack 6")
-    ('L4T 32.4.3', 'L4T R36.4.0', 'JetPack 6')
-    """
-    return f"L4T {name}" if name.removeprefix("R")[:1].isdigit() else name
-
-
-JETPACK_WHEELS = {
-    "R36": (
-        "JetPack 6",
-        "3.10",
-        "https://developer.download.nvidia.com/compute/redist/jp/v61/pytorch",
-    ),
-    "R35": (
-        "JetPack 5",
-        "3.8",
-        "https://developer.download.nvidia.com/compute/redist/jp/v512/pytorch",
-    ),
-}
-"""L4T major -> its JetPack, and the Python and the folder of NVIDIA's wheels for it (its guide)."""
-
-
-def _other_than(case: Case, python: str) -> str:
-    """What the wheel is for, where this Python is another."""
-    own = case.snapshot.python.version
-    if not own or parsed(own).release[:2] == parsed(python).release:
-        return ""
-    return f" (for Python {python}, not {own}: with the system's python3)"
-
-
-def jetson_fix(case: Case) -> Fix:
-    row = JETPACK_WHEELS.get(l4t_of(case.snapshot.os.jetson) or "")
-    if row is None:
-        return Fix(text="Install the torch wheel that NVIDIA publishes for this board's JetPack")
-    jetpack, python, folder = row
-    only_there = (ways.anew(case), "--no-deps", "--no-index", "--find-links", folder)
-    left = tuple(name for name in ("torchvision", "torchaudio") if package(case, name))
-    why = (
-        f". {' and '.join(left)} cannot follow: that folder has none, and those of another torch "
-        "do not load beside it; build them from source where a program needs them"
-    )
-    return Fix(
-        text=f"Install NVIDIA's wheel for {jetpack}{_other_than(case, python)}, then what it "
-        f"depends on{why if left else ''}",
-        commands=(
-            *((ways.pip(case, "uninstall", "-y", *left),) if left else ()),
-            ways.pip(case, "install", *only_there, "torch"),
-            ways.pip(case, "install", "torch"),
-        ),
     )
 
 
@@ -294,7 +216,6 @@ RULES = (
     torch_cpu_build,
     rocm_wheel_on_nvidia,
     xpu_wheel_on_nvidia,
-    jetson_wrong_wheel,
     torch_sees_no_gpu,
     gpu_check_failed,
     torch_debug_build,

@@ -19,7 +19,7 @@ from gpusetup.rules.case import (
     told,
     warning,
 )
-from gpusetup.rules.torch_build import jetson_fix
+from gpusetup.rules.jetson import jetson_fix
 from gpusetup.value import replace
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
