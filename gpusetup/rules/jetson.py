@@ -28,6 +28,7 @@ from gpusetup.rules.case import (
     told,
 )
 from gpusetup.rules.torch_build import version_evidence
+from gpusetup.shell import Line, filled, lines
 
 
 def jetson_wrong_wheel(case: Case) -> Iterator[Finding]:
@@ -104,7 +105,7 @@ def jetson_fix(case: Case) -> Fix:
         return Fix(
             text="Install the torch wheel that NVIDIA publishes for this board's JetPack: the "
             "first line of the command's answer names its release",
-            commands=("cat /etc/nv_tegra_release",),
+            commands=lines("cat /etc/nv_tegra_release"),
         )
     if runs_ordinary_wheels(jetpack, _capabilities(case)):
         return _ordinary(case, jetpack)
@@ -179,25 +180,25 @@ def undeclared_fix(case: Case, library: str) -> Fix | None:
     )
 
 
-def _commands(case: Case, library: str, cuda: str) -> tuple[str, ...]:
+def _commands(case: Case, library: str, cuda: str) -> tuple[Line, ...]:
     """What installs a library that is not declared, and leads the loader to it."""
     row, major = undeclared(library), cuda.partition(".")[0]
     if row is None:
         return ()
-    return (
-        ways.pip(case, "install", "--no-deps", *row.by_pip(major)),
-        f'export LD_LIBRARY_PATH="{_site_packages(case)}/{row.below(major)}'
-        '${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"',
-    )
+    install = ways.pip(case, "install", "--no-deps", *row.by_pip(major))
+    return install, _found_in(case, row.below(major))
 
 
-def _site_packages(case: Case) -> str:
-    """Where pip installs to: as read, else as the shell finds it out."""
+FIND = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
+
+
+def _found_in(case: Case, below: str) -> Line:
+    """The loader looks in a folder of site-packages: where that is read, else asked for."""
     known = case.snapshot.python.site_packages
-    if known and not any(letter in known for letter in '"$`\\\n'):
-        return known
-    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    return f"$({ways.command(case, ways.python(case), '-c', code)})"
+    if known:
+        return ways.first_on(case, "LD_LIBRARY_PATH", f"{known}/{below}")
+    code = f"import sysconfig; print(sysconfig.get_path('purelib') + '/{below}')"
+    return filled(FIND, python=ways.python(case), code=code)
 
 
 RULES = (jetson_wrong_wheel,)
