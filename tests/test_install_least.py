@@ -23,8 +23,10 @@ from installing import (
 
 from gpusetup import cli
 from gpusetup.catalog_file import load_catalog
+from gpusetup.commands.doctor_answer import document
 from gpusetup.install import fetch, tools
 from gpusetup.model import Event, Package, Python, Snapshot
+from gpusetup.rules.judge import diagnose
 from gpusetup.snapshot import dump_snapshot, machine_named
 from gpusetup.value import replace
 
@@ -387,6 +389,36 @@ def test_a_replayed_package_leaves_torch_as_it_is(
         assert code == 0
         assert line.endswith("numpy torch==2.5.1+cpu")
         assert "download.pytorch.org" not in line
+
+
+def test_what_was_compiled_against_another_torch_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flash = Package(name="flash-attn", version="2.7.4")
+    machine = replace(LAPTOP, packages=(*(LAPTOP.packages or ()), flash))
+    assert "flash-attn" not in replayed(machine, tmp_path, capsys)[1]
+    code, text = replayed(machine, tmp_path, capsys, "--upgrade")
+    assert code == 0
+    assert "flash-attn 2.7.4 was compiled against torch 2.5.1+cpu" in text
+
+
+def test_doctor_says_what_moves_with_torch_and_what_cannot() -> None:
+    pins = Package(name="xformers", version="0.0.29", requires=("torch==2.6.0",))
+    own = Package(name="mine", version="1", requires=("torch==2.6.0",), direct=True)
+    blackwell = machine_named("rtx5090-cu124")
+    machine = replace(blackwell, packages=(*(blackwell.packages or ()), pins, own))
+    root = diagnose(machine, load_catalog()).findings[0]
+    assert root.fix is not None
+    assert "xformers 0.0.29 requires torch==2.6.0: it is asked for anew" in root.fix.text
+    assert "mine 1 requires torch==2.6.0: it cannot follow" in root.fix.text
+    (by_hand,) = root.fix.alternatives
+    assert by_hand.commands[-1].endswith(" xformers")
+
+
+def test_the_newest_is_not_offered_where_it_is_for_another_maker() -> None:
+    amd = machine_named("amd")
+    diagnosis = diagnose(amd, load_catalog())
+    assert document(diagnosis, load_catalog()).newest is None
 
 
 def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
 def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -> DoctorAnswer:
     """The public answer. `only` leaves findings out, the cause stays."""
     from gpusetup.answers import DoctorAnswer
-    from gpusetup.resolver.offer import offered
+    from gpusetup.resolver.offer import newest_of
 
     return DoctorAnswer(
         cause=diagnosis.cause,
@@ -33,7 +33,7 @@ def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -
         proof=diagnosis.proof,
         findings=tuple(f for f in diagnosis.findings if not only or f.id in only),
         resolution=diagnosis.answer,
-        newest=offered(diagnosis.decision.newest) if diagnosis.decision else None,
+        newest=newest_of(diagnosis.decision) if diagnosis.decision else None,
         snapshot=diagnosis.snapshot,
         catalog_as_of=catalog.as_of,
     )

@@ -42,27 +42,25 @@ class Task(Value):
     def newest(self) -> Offer | None:
         """The newest that fits, where it is newer than what will be there."""
         from gpusetup.model import parsed
-        from gpusetup.resolver.offer import offered
+        from gpusetup.resolver.offer import newest_of
 
-        offer, build = offered(self.decision.newest), self.resolution.build
+        offer, build = newest_of(self.decision), self.resolution.build
         if offer is None or build is None or parsed(offer.torch) <= parsed(build.torch):
             return None
-        crossing = self.decision.held is not None and _leaves(self.decision, offer.backend)
-        return None if crossing else offer
+        return offer
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Those of the build too, where one comes."""
+        return (*(self.resolution.notes if self.decision.moves else ()), *self.notes)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know of the decision besides the build."""
-        from gpusetup.resolver.companions import without_release
+        from gpusetup.resolver.companions import left_in_words
 
-        build, torch = self.resolution.build, self.machine.torch.version
-        lost = without_release(self.machine, build) if build and self.decision.moves else ()
-        stays = tuple(
-            f"{one.name} {one.version} cannot follow: no release of it belongs to torch "
-            f"{build.torch if build else torch}; it stays, and may fail when it is imported"
-            for one in lost
-        )
-        offer = self.newest
+        build, offer = self.resolution.build, self.newest
+        stays = left_in_words(self.machine, build) if build and self.decision.moves else ()
         newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
         return (*stays, *((f"{newer}: `gpusetup install --upgrade`",) if newer else ()))
 
@@ -100,7 +98,8 @@ def task_of(
     machine = machine_meant(options, snapshot, catalog, fresh=fresh)
     upgrade = getattr(options, "upgrade", False)
     asks = upgrade or is_asked(request) or "torch" in asked.named
-    decision = left_alone(machine, catalog) if options.packages and not asks else None
+    beside = left_alone(machine, catalog) if options.packages and not asks else None
+    decision = beside
     if decision is None:
         decision = least_change(machine, request, catalog, upgrade=upgrade)
         requested = upgrade or is_asked(request)
@@ -109,6 +108,8 @@ def task_of(
     other_host = bool(options.for_gpu or options.for_driver)
     what = what_comes(machine, asked, decision, catalog)
     reason = why(decision, situation_of(machine, request, catalog), asked=request.torch)
+    if beside:
+        reason = "torch is left as it is: nothing was asked of it"
     return Task(
         machine=machine,
         asked=what,
@@ -116,12 +117,6 @@ def task_of(
         other_host=other_host,
         why=reason,
     )
-
-
-def _leaves(decision: Decision, backend: str) -> bool:
-    from gpusetup.resolver.least import crosses
-
-    return decision.held is not None and crosses(decision.held.backend, backend)
 
 
 def is_asked(request: Request) -> bool:
@@ -310,7 +305,7 @@ def _planned(options: argparse.Namespace, job: Job, where: Where, task: Task) ->
             "backend",
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
-    return replace(plan, why=task.why, notes=(*plan.notes, *task.notes))
+    return replace(plan, why=task.why, notes=task.all_notes)
 
 
 def moved_by_package(

@@ -21,7 +21,7 @@ from gpusetup.install.wish import Wish, packages_step
 from gpusetup.model import Resolution, Snapshot, Step
 from gpusetup.render.console import Console, plain
 from gpusetup.render.install import described_text, unchanged_text
-from gpusetup.resolver.companions import pinned
+from gpusetup.resolver.companions import pinned_in_words
 
 
 def run_described(options: argparse.Namespace, out: Console) -> int:
@@ -46,8 +46,9 @@ def run_described(options: argparse.Namespace, out: Console) -> int:
     if task.is_done:
         out.answer(answer, unchanged_text(answer, task.notes))
         return 0
-    notes = (*broken(task), *task.notes)
-    out.answer(answer, described_text(answer, task.resolution, steps, notes, snapshot.os.family))
+    fallbacks = task.resolution.fallbacks if task.decision.moves else ()
+    notes = (*broken(task), *task.all_notes)
+    out.answer(answer, described_text(answer, steps, fallbacks, notes, snapshot.os.family))
     return 0
 
 
@@ -83,15 +84,7 @@ def broken(task: Task) -> tuple[str, ...]:
     build = task.resolution.build
     if build is None or not task.decision.moves:
         return ()
-    return tuple(
-        f"{one.name} {one.version} requires {one.needs}: "
-        + (
-            f"it is asked for anew with torch {build.torch}"
-            if one.can_follow
-            else "it cannot follow, and may fail when it is used"
-        )
-        for one in pinned(task.machine, build)
-    )
+    return pinned_in_words(task.machine, build)
 
 
 def check_described(snapshot: Snapshot, out: Console) -> None:
@@ -141,7 +134,7 @@ def implied(options: argparse.Namespace, where: Where, resolution: Resolution, a
         f"The index was not asked, or gave no answer: what follows is what the catalog of "
         f"{load_catalog().as_of} implies.\n"
     )
-    return told + described_text(answer, resolution, steps)
+    return told + described_text(answer, steps, resolution.fallbacks, resolution.notes)
 
 
 def _family_of(snapshot: Snapshot) -> dict[str, str]:

@@ -12,7 +12,7 @@ from gpusetup.install.inuse import User
 from gpusetup.install.log import shared
 from gpusetup.install.plan import Plan
 from gpusetup.install.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, in_words, without_credentials
-from gpusetup.model import Resolution, Step
+from gpusetup.model import Choice, Resolution, Step
 from gpusetup.render.console import plain
 from gpusetup.shell import shell_line
 
@@ -130,9 +130,9 @@ def verdict_lines(verdict: Mapping[str, Any] | None) -> list[str]:
 
 def described_text(
     answer: InstallAnswer,
-    resolution: Resolution,
     steps: Iterable[Step],
-    notes: Iterable[str] = (),
+    fallbacks: Iterable[Choice],
+    notes: Iterable[str],
     family: str | None = None,
 ) -> str:
     """The steps for a machine that is only described."""
@@ -142,11 +142,10 @@ def described_text(
     lines = [f"Target   {answer.target}", *([f"Install  {what}"] if what else ())]
     lines[-1] += f" (now {was})" if was else ""
     lines += [f"         {answer.why}"] if answer.why else []
-    if resolution.fallbacks:
-        rest = ", then ".join(one.backend for one in resolution.fallbacks)
+    if rest := ", then ".join(one.backend for one in fallbacks):
         lines.append(f"         if an index has no such wheel: {rest}")
     lines += ["Steps", *(f"  {shared(shell_line(step.argv, family))}" for step in steps)]
-    lines += [f"Note     {note}" for note in (*resolution.notes, *notes)]
+    lines += [f"Note     {note}" for note in notes]
     return plain("\n".join(lines)) + "\n"
 
 

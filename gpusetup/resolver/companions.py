@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gpusetup.catalog_companions import Name, serves_backend, serves_torch
-from gpusetup.model import Package, Snapshot, TorchBuild
+from gpusetup.model import Package, Snapshot, TorchBuild, parsed
 from gpusetup.value import Value
 
 if TYPE_CHECKING:
@@ -120,6 +120,55 @@ def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
         return FAMILY
     others = pinned(machine, build) if build is not None else ()
     return (*family_there(machine), *(one.name for one in others if one.can_follow))
+
+
+COMPILED = frozenset(
+    "apex auto-gptq autoawq detectron2 exllamav2 flash-attn flash-attn-3 mmcv natten pyg-lib "  # noqa: SIM905
+    "sgl-kernel torch-cluster torch-scatter torch-sparse torchcodec torchtext transformer-engine "
+    "vllm xformers".split()
+)
+"""Distributions whose libraries are compiled against one minor version of torch."""
+
+
+def compiled_against(machine: Snapshot, build: TorchBuild) -> tuple[Companion, ...]:
+    """What was compiled against another minor version of torch, and names none that it takes."""
+    own = parsed((machine.torch.version or "").partition("+")[0]).release[:2]
+    if own == parsed(build.torch).release[:2] or not machine.torch.version:
+        return ()
+    told = {one.name for one in pinned(machine, build)}
+    return tuple(
+        Companion(name=name, version=package.version, can_follow=False)
+        for name, package in installed(machine).items()
+        if name in COMPILED and name not in told
+    )
+
+
+def left_in_words(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
+    """What stays beside a torch that comes and does not belong to it, and what that means."""
+    alone = (
+        f"{one.name} {one.version} cannot follow: no release of it belongs to torch {build.torch}; "
+        "it stays, and may fail when it is imported"
+        for one in without_release(machine, build)
+    )
+    old = (
+        f"{one.name} {one.version} was compiled against torch {machine.torch.version}: install or "
+        f"build it again for torch {build.torch}, before that it may fail when it is imported"
+        for one in compiled_against(machine, build)
+    )
+    return (*alone, *old)
+
+
+def pinned_in_words(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
+    """What takes another torch than the one that comes: whether it follows, and what else."""
+    return tuple(
+        f"{one.name} {one.version} requires {one.needs}: "
+        + (
+            f"it is asked for anew with torch {build.torch}"
+            if one.can_follow
+            else "it cannot follow, and may fail when it is used"
+        )
+        for one in pinned(machine, build)
+    )
 
 
 def _broken(package: Package, moved: Mapping[str, str], machine: Snapshot) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.answers import Keeps, Offer
 from gpusetup.catalog import INDEX_ROOT, index_url
 from gpusetup.model import Resolution
-from gpusetup.resolver.least import Decision
+from gpusetup.resolver.least import Decision, crosses
 from gpusetup.value import replace
 
 
@@ -21,6 +21,14 @@ def offered(resolution: Resolution) -> Offer | None:
         backend=build.backend,
         index_url=resolution.index_url,
     )
+
+
+def newest_of(decision: Decision) -> Offer | None:
+    """The newest that `install --upgrade` would take; None where that would leave torch's maker."""
+    offer, held = offered(decision.newest), decision.held
+    if offer is None or (held is not None and crosses(held.backend, offer.backend)):
+        return None
+    return offer
 
 
 def kept(decision: Decision, version: str | None) -> Keeps | None:

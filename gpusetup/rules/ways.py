@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpusetup import shell
 from gpusetup.model import Alternative, Capability, Fix, Gpu, Request, TorchBuild
+from gpusetup.resolver.companions import left_in_words, pinned_in_words
 from gpusetup.rules.case import Case, chosen_by, gpus, in_container, nvidia_on_pci, on, one_of
 from gpusetup.rules.driver_ways import WAYS, Wanted, asks_for_a_key, at_least, nixos_line
 from gpusetup.rules.generation import oldest_on_bus
@@ -223,10 +224,19 @@ def install_torch(case: Case, why: str = "") -> Fix:
     if target_refuses(case):
         how = "into an environment of its own, because this one may not be changed"
     return Fix(
-        text=f"{why}Install torch {build.torch} from {where}: {how}",
+        text=". ".join((f"{why}Install torch {build.torch} from {where}: {how}", *_beside(case))),
         commands=install_commands(case),
         alternatives=by_hand(case),
     )
+
+
+def _beside(case: Case) -> tuple[str, ...]:
+    """What of the target moves with the torch to come, and what cannot."""
+    build = case.resolution.build
+    moves = case.decision is not None and case.decision.moves
+    if build is None or not moves or target_refuses(case):
+        return ()
+    return (*pinned_in_words(case.snapshot, build), *left_in_words(case.snapshot, build))
 
 
 def _nothing_fits(case: Case) -> Fix:
