@@ -13,6 +13,7 @@ def with_addresses(sides: Sequence[GpuSide], listed: Iterable[str | None]) -> tu
     """Every list of GPUs, with the addresses that the PCI bus and the other lists know.
 
     NVML counts in the order of the bus: where as many addresses as GPUs are left, they are theirs.
+    CUDA has an order of its own, so that of its list only a single one is known.
     """
     told = [gpu.pci_bus_id for side in sides for gpu in side.gpus or ()]
     known = sorted({key for bus in (*listed, *told) if (key := bus_key(bus))})
@@ -31,10 +32,9 @@ def completed(gpus: Sequence[Gpu], known: Sequence[str]) -> tuple[Gpu, ...]:
     """
     taken = {bus_key(gpu.pci_bus_id) for gpu in gpus}
     free = [bus for bus in known if bus not in taken]
-    lacking = [gpu for gpu in gpus if gpu.pci_bus_id is None and gpu.nvml_index is not None]
-    if len(free) != len(lacking):
+    lacking = [gpu for gpu in gpus if gpu.pci_bus_id is None]
+    in_order = len(lacking) == 1 or all(gpu.nvml_index is not None for gpu in lacking)
+    if len(free) != len(lacking) or not in_order:
         return tuple(gpus)
-    given = dict(zip((gpu.nvml_index for gpu in lacking), free, strict=True))
-    return tuple(
-        replace(gpu, pci_bus_id=given[gpu.nvml_index]) if gpu in lacking else gpu for gpu in gpus
-    )
+    left = iter(free)
+    return tuple(gpu if gpu.pci_bus_id else replace(gpu, pci_bus_id=next(left)) for gpu in gpus)

@@ -111,10 +111,11 @@ def list_or_empty(system: System, path: str) -> tuple[str, ...]:
 
 
 class LiveSystem:
-    """This machine."""
+    """This machine; `environment` is what its children get in place of ours."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._facts: Mapping[str, Any] | None = None
+        self._environment = environment
 
     @property
     def family(self) -> Family:
@@ -150,13 +151,13 @@ class LiveSystem:
         return Space(total_bytes=usage.total, free_bytes=usage.free)
 
     def environ(self) -> Mapping[str, str]:
-        return dict(os.environ)
+        return dict(os.environ if self._environment is None else self._environment)
 
     def which(self, name: str) -> str | None:
         return shutil.which(name)
 
     def run(self, argv: Sequence[str], timeout: float) -> Output:
-        said = run(held_back(argv), timeout=timeout)
+        said = run(held_back(argv), timeout=timeout, environment=self._environment)
         return replace(said, argv=tuple(argv))
 
     def ask(
@@ -170,7 +171,7 @@ class LiveSystem:
         before = (HOLD_BACK,) if script in ASK_THE_DRIVER else ()
         file = str(INSIDE / f"{script}.py")
         argv = (python or sys.executable, *isolated, *before, file, *arguments)
-        return answer_of(run(argv, timeout=timeout))
+        return answer_of(run(argv, timeout=timeout, environment=self._environment))
 
 
 def held_back(argv: Sequence[str]) -> tuple[str, ...]:

@@ -271,6 +271,14 @@ def driver_answers(case: Case) -> bool:
     )
 
 
+def kernel_driver_spoke(case: Case) -> bool:
+    """Whether NVML or CUDA reached a kernel driver, or hung in it, whatever /proc lists."""
+    machine = case.snapshot
+    nvml = machine.driver.nvml_code
+    silent = events(case, "child-failed")
+    return bool(nvml not in (None, *NO_KERNEL_DRIVER) or machine.cuda_api.init_code == 0 or silent)
+
+
 def on(case: Case, family: str) -> bool:
     return case.snapshot.os.family == family
 
@@ -379,6 +387,21 @@ def numbered(gpu: Gpu) -> str:
     ('GPU 1', 'GPU 0000:41:00.0')
     """
     return f"GPU {chosen_by(gpu) or gpu.name}"
+
+
+def in_full(gpu: Gpu) -> str:
+    """A GPU by number, address and name, as far as they are known.
+
+    >>> in_full(Gpu(name="NVIDIA L4", nvml_index=1, pci_bus_id="00000000:0F:00.0"))
+    'GPU 1 (00000000:0F:00.0, NVIDIA L4)'
+    >>> in_full(Gpu(name="unknown", nvml_index=1))
+    'GPU 1'
+    """
+    index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
+    known = (gpu.pci_bus_id, gpu.name if gpu.name.lower() not in ("", "unknown") else None)
+    more = ", ".join(part for part in known if part)
+    number = "GPU" if index is None else f"GPU {index}"
+    return f"{number} ({more})" if more else number
 
 
 def chosen_by(gpu: Gpu) -> str | None:

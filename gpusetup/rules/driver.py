@@ -20,6 +20,7 @@ from gpusetup.rules.case import (
     has_nvidia,
     in_container,
     is_report,
+    kernel_driver_spoke,
     nvidia_on_pci,
     on,
     problems,
@@ -50,7 +51,7 @@ def driver_missing(case: Case) -> Iterator[Finding]:
     driver = case.snapshot.driver
     said = (*events(case, "no-nvidia-driver"), *_looked_in_vain(case))
     here = absent_here(case) or _of_the_host(said)
-    if driver_answers(case) or driver.module_loaded or not here:
+    if driver_answers(case) or kernel_driver_spoke(case) or driver.module_loaded or not here:
         return
     proven = has_nvidia(case) and driver.library_found is False and not driver.module_version
     suspected = has_nvidia(case) is None and driver.library_found is False and _wants_cuda(case)
@@ -141,7 +142,7 @@ def driver_not_loaded(case: Case) -> Iterator[Finding]:
     installed = (
         driver.library_found or driver.module_version or driver.library_version or nvml_silent
     )
-    silent = driver.module_loaded is False or nvml_silent
+    silent = (driver.module_loaded is False and not kernel_driver_spoke(case)) or nvml_silent
     said = events(case, *NOT_LOADED, *_module_not_found(case))
     answers = bool(answering(case)) if is_report(case) else driver_answers(case)
     here = absent_here(case) or _of_the_host(said)

@@ -13,6 +13,7 @@ from gpusetup.rules.case import (
     events,
     gpus,
     in_container,
+    in_full,
     is_cuda_build,
     is_report,
     on,
@@ -103,21 +104,6 @@ def _named(case: Case, event: Event) -> str:
     order = " in CUDA's order" if event.values.get("asked") == "libcuda" else ""
     bus = f" ({event.values['bus']})" if event.values.get("bus") else ""
     return f"GPU {event.values.get('gpu')}{order}{bus}"
-
-
-def in_full(gpu: Gpu) -> str:
-    """A GPU by number, address and name, as far as they are known.
-
-    >>> in_full(Gpu(name="NVIDIA L4", nvml_index=1, pci_bus_id="00000000:0F:00.0"))
-    'GPU 1 (00000000:0F:00.0, NVIDIA L4)'
-    >>> in_full(Gpu(name="unknown", nvml_index=1))
-    'GPU 1'
-    """
-    index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
-    known = (gpu.pci_bus_id, gpu.name if gpu.name.lower() not in ("", "unknown") else None)
-    more = ", ".join(part for part in known if part)
-    number = "GPU" if index is None else f"GPU {index}"
-    return f"{number} ({more})" if more else number
 
 
 # --- a GPU that does not answer beside others that do --------------------------------------------

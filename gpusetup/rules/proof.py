@@ -56,7 +56,7 @@ def driver_is_shown(case: Case) -> bool:
     """Whether the driver answered this time: the kernel's files alone are no answer."""
     if case.other_host:
         return True
-    return driver_answers(case) and (is_report(case) or answered(case))
+    return driver_answers(case) if is_report(case) else answered(case)
 
 
 def answered(case: Case) -> bool:

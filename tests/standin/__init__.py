@@ -89,6 +89,17 @@ def libraries() -> Path:
     return folder
 
 
+def compiled(source: str, library: Path, *flags: str) -> None:
+    """One library of another make: `-DWITHOUT_INIT` leaves cuInit out of libcuda."""
+    _compile((*(compiler() or ()), *flags), HERE / source, library)
+
+
+def program(source: str, place: Path) -> None:
+    """A program beside the libraries: `helper.c` is what a driver's library starts."""
+    libraries()
+    subprocess.run((*(compiler() or ()), str(HERE / source), "-o", str(place)), check=True)
+
+
 def _compile(cc: tuple[str, ...], source: Path, library: Path) -> None:
     """Under another name first, so that a second test run never loads half a library."""
     half = library.with_name(f"{library.name}.{os.getpid()}")

@@ -2,13 +2,18 @@
    of the public CUDA driver API reference. */
 #include "state.h"
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_DEVICE = 101 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_DEVICE = 101, UNKNOWN = 999 };
 static int initialised = 0;
 
+/* `0.cuda.name` where CUDA is to say something else than NVML; what NVML's own field does or fails
+   with is not done here. */
 static int text_of(int device, const char *name, char *value) {
     char key[128];
+    snprintf(key, sizeof key, "%d.cuda.%s", device, name);
+    if (state_text(key, value)) return value[0] == '!' ? atoi(value + 1) : SUCCESS;
     snprintf(key, sizeof key, "%d.%s", device, name);
-    return state_text(key, value) ? SUCCESS : INVALID_VALUE;
+    if (!state_find(key, value)) return INVALID_VALUE;
+    return value[0] == '!' || value[0] == '@' ? UNKNOWN : SUCCESS;
 }
 
 /* `cuda.devices` where CUDA sees other GPUs than NVML; `cuda.order=1,0` gives their order. */
@@ -23,6 +28,7 @@ static int nvml_place(int ordinal) {
     return part ? atoi(part) : 0;
 }
 
+#ifndef WITHOUT_INIT
 EXPORT int cuInit(unsigned int flags) {
     int code;
     (void)flags;
@@ -31,16 +37,21 @@ EXPORT int cuInit(unsigned int flags) {
     initialised = code == SUCCESS;
     return code;
 }
+#endif
 EXPORT int cuDriverGetVersion(int *version) {
     *version = (int)state_number("cuda.version", 0);
     return SUCCESS;
 }
 EXPORT int cuDeviceGetCount(int *number) {
+    char text[TEXT];
+    if (state_text("cuda.devices", text) && text[0] == '!') return atoi(text + 1);
     *number = count();
     return initialised ? SUCCESS : NOT_INITIALIZED;
 }
 EXPORT int cuDeviceGet(int *device, int ordinal) {
+    char text[TEXT];
     *device = nvml_place(ordinal);
+    if (text_of(*device, "handle", text) > INVALID_VALUE) return UNKNOWN;
     return ordinal < count() ? SUCCESS : INVALID_DEVICE;
 }
 EXPORT int cuDeviceGetName(char *name, int length, int device) {

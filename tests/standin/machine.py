@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import posixpath
+from collections.abc import Mapping
 
 from gpusetup.probe.system import LiveSystem, Stat
 
@@ -20,8 +21,8 @@ def bus(place: int) -> str:
 class WithDriver(LiveSystem):
     """Children and programs are real; NVML and libcuda are those that the test installed."""
 
-    def __init__(self, gpus: int = 1) -> None:
-        super().__init__()
+    def __init__(self, gpus: int = 1, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(environment)
         nodes = ("nvidiactl", "nvidia-uvm", *(f"nvidia{place}" for place in range(gpus)))
         self.files = {
             "/proc/driver/nvidia/version": NVRM,

@@ -88,6 +88,8 @@ EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *out, unsign
     return system_text(key, out, size);
 }
 EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count) {
+    char text[TEXT];
+    if (state_text("devices", text) && text[0] == '!') return atoi(text + 1);
     *count = (unsigned int)state_number("devices", 0);
     return OK;
 }

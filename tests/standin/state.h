@@ -1,7 +1,8 @@
 /* The state file of the stand-in libraries: lines `key=value`, read anew at every question, so
    that a test can change the machine while a program watches it. `#` begins a comment.
    GPUSETUP_STANDIN names the file. A value `!15` makes the call return NVML error 15; a key
-   that is missing makes it return "not supported" (3). See README.md beside this file. */
+   that is missing makes it return "not supported" (3); `@hang`, `@crash` and others (state_act) are
+   what the call does instead. See README.md beside this file. */
 #ifndef STATE_H
 #define STATE_H
 #include <signal.h>
@@ -13,7 +14,8 @@
 #define EXPORT __attribute__((visibility("default")))
 enum { TEXT = 512 };
 
-static int state_text(const char *key, char *value) {
+/* The text that stands in the file, whatever it asks for. */
+static int state_find(const char *key, char *value) {
     const char *path = getenv("GPUSETUP_STANDIN");
     FILE *file = path ? fopen(path, "r") : NULL;
     char line[TEXT];
@@ -30,13 +32,45 @@ static int state_text(const char *key, char *value) {
     return found;
 }
 
+/* `@helper`: what a library does that wants its module loaded and its nodes made: it starts the
+   program that `helper` names. */
+static void state_start_helper(void) {
+    char program[TEXT];
+    if (state_find("helper", program) && system(program) != 0) return;
+}
+
+/* A value that begins with `@` is a deed; what stands behind it is the value. */
+static void state_act(char *value) {
+    char *rest;
+    if (!strncmp(value, "@hang", 5)) for (;;) sleep(1);
+    if (!strncmp(value, "@crash", 6)) raise(SIGSEGV);
+    if (!strncmp(value, "@bus", 4)) raise(SIGBUS);
+    if (!strncmp(value, "@abort", 6)) abort();
+    if (!strncmp(value, "@exit", 5)) _exit(3);
+    if (!strncmp(value, "@helper", 7)) {
+        state_start_helper();
+        memmove(value, value + 7, strlen(value + 7) + 1);
+    }
+    if (!strncmp(value, "@slow ", 6)) {
+        usleep((useconds_t)strtol(value + 6, &rest, 10) * 1000);
+        rest += strspn(rest, " ");
+        memmove(value, rest, strlen(rest) + 1);
+    }
+}
+
+static int state_text(const char *key, char *value) {
+    int found = state_find(key, value);
+    if (found && value[0] == '@') state_act(value);
+    return found;
+}
+
 static long long state_number(const char *key, long long otherwise) {
     char value[TEXT];
     return state_text(key, value) ? strtoll(value, NULL, 0) : otherwise;
 }
 
 /* `<what>.slow_ms`, `<what>.hang`, `<what>.crash`: how an answer comes late or never. */
-static void state_behave(const char *what) {
+__attribute__((unused)) static void state_behave(const char *what) {
     char key[64];
     long long slow;
     snprintf(key, sizeof key, "%s.slow_ms", what);

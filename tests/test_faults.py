@@ -1,0 +1,325 @@
+"""Each fault of a driver, as a state of the stand-in: its finding, its GPU, and how soon."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import standin
+from judging import HEALTHY
+from standin.machine import WithDriver
+
+from gpusetup.catalog_file import load_catalog
+from gpusetup.model import Severity
+from gpusetup.probe.gpu import read_gpu_side
+from gpusetup.rules.judge import Diagnosis, diagnose
+from gpusetup.value import replace
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in is for Linux")
+
+GPU: dict[str, object] = {**standin.A100, "processes": ""}
+BUSES = ("07:00.0", "0F:00.0", "17:00.0")
+ENOUGH_SECONDS = 60.0
+"""For what ends by itself, on a machine that is busy."""
+
+
+class Fault(NamedTuple):
+    """A machine of two GPUs, what is wrong with it, and what must be said."""
+
+    name: str
+    finding: str
+    gpu: int | None = None
+    """The GPU that the finding must name, by its number and its address."""
+    state: Mapping[str, object] = {}
+    first: Mapping[str, object] = {}
+    second: Mapping[str, object] = {}
+    hangs: bool = False
+    bare: bool = False
+    """No PCI device and no node is there: a container, or the libraries alone."""
+    severity: Severity = Severity.ERROR
+    root: bool = True
+
+
+SILENT, ILL, LOST = "driver-does-not-answer", "gpu-does-not-answer", "gpu-fell-off-bus"
+HANG, CRASH = "@hang", "@crash"
+
+
+def second(field: str, value: object, finding: str, **more: object) -> Fault:
+    """Something is wrong with one value of GPU 1."""
+    deed = str(value).partition(" ")[0]
+    name = f"GPU 1: {field} {deed}"
+    more.setdefault("hangs", value == HANG)
+    return Fault(name, finding, 1, second={field: value}, **more)  # type: ignore[arg-type]
+
+
+FAULTS = (
+    # --- NVML as a whole
+    Fault("NVML hangs at its start", SILENT, state={"nvml.init": HANG}, hangs=True),
+    Fault("NVML hangs, bare", SILENT, state={"nvml.init": HANG}, hangs=True, bare=True),
+    Fault("NVML crashes at its start", SILENT, state={"nvml.init": CRASH}),
+    Fault("NVML crashes at its start, bare", SILENT, state={"nvml.init": CRASH}, bare=True),
+    Fault("NVML dies by SIGBUS", SILENT, state={"nvml.init": "@bus"}),
+    Fault("NVML aborts", SILENT, state={"nvml.init": "@abort"}),
+    Fault("NVML ends the process", SILENT, state={"nvml.init": "@exit"}),
+    Fault("NVML hangs at the driver's version", SILENT, state={"driver": HANG}, hangs=True),
+    Fault("NVML hangs at counting", SILENT, state={"devices": HANG, "cuda.devices": 2}, hangs=True),
+    Fault("NVML crashes at counting", SILENT, state={"devices": CRASH, "cuda.devices": 2}),
+    Fault("no permission", "device-permission", state={"nvml.init": 4}),
+    Fault("no permission, bare", "device-permission", state={"nvml.init": 4}, bare=True),
+    Fault("too little power", "gpu-init-failed", state={"nvml.init": 8}),
+    Fault("NVML times out", SILENT, state={"nvml.init": 10}),
+    Fault("an interrupt is missing", "gpu-init-failed", state={"nvml.init": 11}),
+    Fault("infoROM is corrupted", "hardware-fault", state={"nvml.init": 14}),
+    Fault("lost at the start", LOST, state={"nvml.init": 15}),
+    Fault("a reset is required", "hardware-fault", state={"nvml.init": 16}),
+    Fault("blocked by the system", "device-permission", state={"nvml.init": 17}),
+    Fault("two versions", "nvml-mismatch", state={"nvml.init": 18}),
+    Fault("two versions, bare", "nvml-mismatch", state={"nvml.init": 18}, bare=True),
+    Fault("NVML has no memory", "nvml-init-failed", state={"nvml.init": 20}),
+    Fault("an unknown error of NVML", "nvml-init-failed", state={"nvml.init": 999}),
+    Fault("an unknown error, bare", "nvml-init-failed", state={"nvml.init": 999}, bare=True),
+    Fault("NVML cannot count", "nvml-init-failed", state={"devices": "!999", "cuda.devices": 2}),
+    Fault("a count that cannot be", "nvml-init-failed",
+          state={"devices": 100000, "cuda.devices": 2}),
+    Fault("no version", "nvml-init-failed", state={"driver": "!999"}),
+    # --- one GPU in NVML
+    second("handle", 999, ILL),
+    second("handle", 2, ILL),
+    second("handle", 4, "device-permission"),
+    second("handle", 15, LOST),
+    second("handle", 16, "hardware-fault"),
+    second("handle", 17, "device-permission"),
+    second("handle", HANG, SILENT),
+    second("handle", CRASH, SILENT),
+    second("handle", "@bus", SILENT),
+    second("bus", HANG, SILENT),
+    second("name", HANG, SILENT),
+    second("name", "!999", ILL),
+    second("uuid", "!999", ILL),
+    second("uuid", CRASH, SILENT),
+    second("memory", "!999", ILL),
+    second("memory", "!15", LOST),
+    second("memory", HANG, SILENT),
+    second("memory", CRASH, SILENT),
+    second("memory", "@bus", SILENT),
+    second("memory", 0, ILL),
+    second("memory", 18446744073709551615, ILL),
+    second("memory", "!999", ILL, bare=True)._replace(name="GPU 1: memory, bare"),
+    second("sm", "!999", ILL),
+    second("temperature", "!999", ILL),
+    second("temperature", "!15", LOST),
+    second("temperature", HANG, SILENT),
+    second("temperature", CRASH, SILENT),
+    second("temperature", 4294967295, ILL),
+    second("power_mw", "!999", ILL),
+    second("power_mw", "!16", "hardware-fault"),
+    second("power_mw", HANG, SILENT),
+    second("power_mw", 4294967295, ILL),
+    second("utilization", 4000, ILL),
+    second("ecc_mode", HANG, SILENT),
+    second("pcie_width", "@abort", SILENT),
+    second("temperature", HANG, SILENT, bare=True)._replace(name="GPU 1: temperature hangs, bare"),
+    Fault("GPU 0: temperature", ILL, 0, first={"temperature": "!999"}),
+    Fault("GPU 0: handle", ILL, 0, first={"handle": 999}),
+    Fault("no GPU tells its power", ILL, 0, first={"power_mw": "!999"},
+          second={"power_mw": "!999"}, severity=Severity.WARNING, root=False),
+    # --- libcuda
+    Fault("cuInit hangs", SILENT, state={"cuda.init": HANG}, hangs=True),
+    Fault("cuInit hangs, bare", SILENT, state={"cuda.init": HANG}, hangs=True, bare=True),
+    Fault("cuInit crashes", SILENT, state={"cuda.init": CRASH}),
+    Fault("cuInit dies by SIGBUS", SILENT, state={"cuda.init": "@bus"}),
+    Fault("cuInit ends the process", SILENT, state={"cuda.init": "@exit"}),
+    Fault("everything hangs", SILENT, state={"cuda.init": HANG, "nvml.init": HANG}, hangs=True),
+    Fault("everything crashes", SILENT, state={"cuda.init": CRASH, "nvml.init": CRASH}),
+    Fault("CUDA hangs at counting", SILENT, state={"cuda.devices": HANG}, hangs=True),
+    Fault("CUDA cannot count", "cuda-init-failed", state={"cuda.devices": "!999"}),
+    second("cuda.name", HANG, SILENT),
+    second("cuda.memory", HANG, SILENT),
+    second("cuda.memory", CRASH, SILENT),
+    second("cuda.handle", "!999", ILL, root=True),
+    second("cuda.name", "!999", ILL),
+    Fault("CUDA misses a GPU", "cuda-misses-gpu", 1, state={"cuda.devices": 1}),
+    *(Fault(f"cuInit answers {code}", finding, state={"cuda.init": code}) for code, finding in (
+        (2, "cuda-init-out-of-memory"), (34, "libcuda-stub"), (46, "compute-mode-exclusive"),
+        (100, "cuda-sees-no-device"), (101, "invalid-device-ordinal"), (304, "os-call-failed"),
+        (802, "system-not-ready-fabric-manager"), (803, "libcuda-driver-mismatch"),
+        (804, "forward-compat-unsupported"), (805, "mps-server"), (999, "cuda-unknown-error"),
+        (3, "cuda-init-failed"),
+    )),
+    Fault("libcuda is missing", "libcuda-missing", state={"libraries": "libnvidia-ml.so.1"}),
+    Fault("libcuda is no library", "libcuda-missing", state={"libraries": "broken"}),
+    Fault("libcuda has no cuInit", "libcuda-missing", state={"libraries": "without"}),
+    Fault("libcuda is missing, bare", "libcuda-missing",
+          state={"libraries": "libnvidia-ml.so.1"}, bare=True),
+    Fault("NVML is slow", "driver-slow", state={"nvml.init": "@slow 5200 0"},
+          severity=Severity.WARNING, root=False),
+)  # fmt: skip
+
+
+class Bare(WithDriver):
+    """The libraries alone: neither PCI devices nor nodes nor the kernel's files."""
+
+    def __init__(self, gpus: int, environment: Mapping[str, str]) -> None:
+        super().__init__(gpus, environment)
+        self.files = {"/proc/modules": ""}
+        self.folders = dict.fromkeys(self.folders, ())
+
+
+def folder(kind: str, place: Path) -> Path:
+    """Where the libraries are: whole, without libcuda, or with a libcuda that is broken."""
+    whole = standin.libraries()
+    if not kind:
+        return whole
+    place.mkdir()
+    (place / "libnvidia-ml.so.1").symlink_to(whole / "libnvidia-ml.so.1")
+    if kind == "broken":
+        (place / "libcuda.so.1").write_text("no library")
+    elif kind == "without":
+        standin.compiled("cuda.c", place / "libcuda.so.1", "-DWITHOUT_INIT")
+    return place
+
+
+def environment(fault: Fault, place: Path) -> dict[str, str]:
+    """What the children of a machine with this fault find."""
+    state = dict(fault.state)
+    libraries = folder(str(state.pop("libraries", "")), place / "lib")
+    gpus = ({**GPU, **fault.first}, {**GPU, **fault.second})
+    file = place / "state"
+    file.write_text(standin.state(gpus, **state))
+    hidden = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    return {
+        **kept,
+        "GPUSETUP_STANDIN": str(file),
+        "LD_LIBRARY_PATH": str(libraries),
+        "PATH": str(place),
+    }
+
+
+@cache
+def quick_seconds() -> float:
+    """One second, or more where a child that answers at once takes a good part of it to start."""
+    began = time.monotonic()
+    WithDriver().ask("read_nvml", timeout=ENOUGH_SECONDS)
+    return max(1.0, 5 * (time.monotonic() - began))
+
+
+def judged(fault: Fault, place: Path) -> tuple[Diagnosis, float]:
+    make = Bare if fault.bare else WithDriver
+    limit = quick_seconds() if fault.hangs else ENOUGH_SECONDS
+    began = time.monotonic()
+    side = read_gpu_side(make(2, environment(fault, place)), limit=limit)
+    taken = time.monotonic() - began
+    machine = replace(
+        HEALTHY,
+        origin="live",
+        driver=side.driver,
+        cuda_api=side.cuda_api,
+        gpus=side.gpus,
+        pci_devices=side.pci_devices,
+        devices=side.devices,
+        events=side.events,
+        readings=side.readings,
+    )
+    return diagnose(machine, load_catalog()), taken
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    """All faults, several at a time."""
+    quick_seconds()
+    standin.libraries()
+    with ThreadPoolExecutor(4) as pool:
+        started: dict[str, Future[tuple[Diagnosis, float]]] = {}
+        for number, fault in enumerate(FAULTS):
+            place = tmp_path_factory.mktemp(f"fault{number}")
+            started[fault.name] = pool.submit(judged, fault, place)
+        yield started
+
+
+def test_there_are_as_many_faults_as_promised_and_each_is_another() -> None:
+    assert len(FAULTS) >= 60
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_named_with_its_gpu_and_in_time(fault: Fault, answers) -> None:
+    diagnosis, taken = answers[fault.name].result()
+    found = {finding.id: finding for finding in diagnosis.findings}
+    told = [f"{f.id}: {f.title}" for f in diagnosis.findings]
+    assert fault.finding in found, told
+    finding = found[fault.finding]
+    assert finding.severity is fault.severity, told
+    assert finding.evidence and finding.fix, told
+    if fault.root:
+        assert diagnosis.cause == fault.finding, told
+    if fault.gpu is not None:
+        said = " ".join((finding.title, *(line.text for line in finding.evidence)))
+        assert f"GPU {fault.gpu}" in said
+        assert BUSES[fault.gpu].lower() in said.lower()
+    if fault.hangs:
+        assert taken < quick_seconds() + 2.0
+        assert "driver-slow" not in found
+
+
+def test_a_machine_without_a_fault_has_none(tmp_path: Path) -> None:
+    for number, bare in enumerate((False, True)):
+        place = tmp_path / str(number)
+        place.mkdir()
+        diagnosis, _ = judged(Fault("none", "", bare=bare), place)
+        assert diagnosis.cause == "ok", diagnosis.findings
+        assert diagnosis.proof == "torch 2.14.1+cu130 can use NVIDIA A100-SXM4-40GB"
+
+
+# --- whole processes ------------------------------------------------------------------------------
+
+
+def doctor(fault: Fault, place: Path, *words: str) -> tuple[int, dict[str, object], str, float]:
+    """`gpusetup doctor --json` as a person starts it; the libraries are all that it finds."""
+    asked = ("-m", "gpusetup", "doctor", "--json", "--python", sys.executable, *words)
+    began = time.monotonic()
+    said = subprocess.run(
+        (sys.executable, *asked), capture_output=True, text=True, env=environment(fault, place)
+    )
+    return said.returncode, json.loads(said.stdout), said.stderr, time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("all", SILENT, state={"nvml.init": HANG, "cuda.init": HANG}, hangs=True),
+        second("memory", HANG, SILENT),
+        second("handle", CRASH, SILENT),
+        second("temperature", "!999", ILL),
+        Fault("cuInit", SILENT, state={"cuda.init": CRASH}),
+        Fault("permission", "device-permission", state={"nvml.init": 4}),
+    ],
+    ids=lambda fault: fault.name,
+)
+@pytest.mark.slow
+def test_the_program_itself_names_it_and_ends_in_time(fault: Fault, tmp_path: Path) -> None:
+    limit = quick_seconds()
+    words = ("--timeout", f"{limit:.1f}") if fault.hangs else ()
+    code, answer, _, taken = doctor(fault, tmp_path, *words)
+    assert (code, answer["cause"]) == (1, fault.finding)
+    assert taken < 2 * limit + 5 or not fault.hangs
+
+
+def test_a_wait_is_announced_and_torch_is_not_started_after_a_hang(tmp_path: Path) -> None:
+    fault = Fault("all", SILENT, state={"nvml.init": HANG})
+    code, answer, said, taken = doctor(fault, tmp_path, "--deep", "--timeout", "4")
+    assert code == 1
+    assert said == "waiting for NVML and nvidia-smi: up to 4 s (`--timeout` changes it)\n" or (
+        said == "waiting for NVML: up to 4 s (`--timeout` changes it)\n"
+    )
+    assert taken < 10
+    assert "not asked: the driver did not answer, and torch would wait for it" in str(answer)

@@ -1,0 +1,132 @@
+"""Asking the driver changes nothing: a program that it starts gains nothing and makes no node."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import standin
+
+from gpusetup.monitor.child import start_nvml
+from gpusetup.probe.system import LiveSystem
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what is given up is Linux's")
+
+MAY = 1 << 27 | 1 << 16
+"""CAP_MKNOD and CAP_SYS_MODULE."""
+NOBODY = 65534
+
+
+class Driver:
+    """A driver library that starts a program, as NVML starts nvidia-modprobe."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.node, self.told = folder, folder / "node", folder / "told"
+        self.program = folder / "nvidia-modprobe"
+        standin.program("helper.c", self.program)
+        command = f"{self.program} {self.node} {self.told}"
+        deeds = {"nvml.init": "@helper 0", "cuda.init": "@helper 0", "helper": command}
+        standin.install(monkeypatch, folder, standin.state(**deeds))
+
+    def setuid(self) -> None:
+        """Another user's program with its setuid bit: who starts it becomes that user."""
+        os.chown(self.program, NOBODY, NOBODY)
+        self.program.chmod(0o4755)
+        self.told.touch()
+        self.told.chmod(0o666)
+
+    def facts(self) -> dict[str, str]:
+        """What the program said of itself, the last time that it was started."""
+        lines = self.told.read_text().splitlines()
+        self.told.unlink()
+        pairs = (line.replace("\t", "").replace(":", "=").partition("=") for line in lines)
+        return {name: value for name, _, value in pairs}
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Driver:
+    return Driver(tmp_path, monkeypatch)
+
+
+def held(facts: dict[str, str]) -> bool:
+    kept = any(int(facts[name], 16) & MAY for name in ("CapEff", "CapPrm"))
+    return facts["NoNewPrivs"] == "1" and not kept and facts["mknod"] == "-1"
+
+
+@pytest.mark.parametrize("script", ["read_nvml", "read_cuda"])
+def test_what_the_drivers_library_starts_can_make_no_node(driver: Driver, script: str) -> None:
+    answer = LiveSystem().ask(script, timeout=60)
+    assert answer["init"] == 0
+    assert held(driver.facts())
+    assert not driver.node.exists()
+
+
+def test_the_monitors_child_is_held_back_too(driver: Driver) -> None:
+    lines = start_nvml(1, 1)
+    while not lines.next(60).startswith('{"init"'):
+        pass
+    lines.end()
+    assert held(driver.facts())
+    assert not driver.node.exists()
+
+
+def test_nvidia_smi_is_held_back_too(driver: Driver) -> None:
+    smi = driver.folder / "nvidia-smi"
+    smi.write_text(f"#!/bin/sh\nexec {driver.program} {driver.node} {driver.told}\n")
+    smi.chmod(0o755)
+    assert LiveSystem().run((str(smi), "-L"), 60).exit == 0
+    assert held(driver.facts())
+    assert not driver.node.exists()
+
+
+def root_in_the_bounding_set(facts: dict[str, str]) -> bool:
+    return bool(int(facts["CapBnd"], 16) & MAY)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root may make nodes at all")
+def test_as_root_the_same_program_would_have_made_the_node(driver: Driver) -> None:
+    words = (str(driver.program), str(driver.node), str(driver.told))
+    subprocess.run(words, check=True)
+    free = driver.facts()
+    if free["mknod"] != "0":
+        pytest.skip("this root may make no nodes: a container without the capability")
+    driver.node.unlink()
+    LiveSystem().ask("read_nvml", timeout=60)
+    assert held(facts := driver.facts())
+    assert not root_in_the_bounding_set(facts)
+    assert not driver.node.exists()
+
+
+@pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root may give files away")
+def test_a_setuid_program_becomes_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to others
+        Path(name).chmod(0o755)
+        driver = Driver(Path(name), monkeypatch)
+        driver.setuid()
+        subprocess.run((driver.program, "/nowhere/node", driver.told), check=True)
+        if f"euid={NOBODY}" not in driver.told.read_text():
+            pytest.skip("the setuid bit does nothing here (nosuid)")
+        LiveSystem().ask("read_nvml", timeout=60)
+        assert driver.facts()["euid"] == "0"
+
+
+def test_a_program_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
+    said = LiveSystem().run((str(tmp_path / "nvidia-smi"),), 60)
+    assert said.exit == 127
+    assert "No such file" in said.stderr
+
+
+def test_a_file_of_python_runs_as_if_it_were_named(tmp_path: Path) -> None:
+    from gpusetup.probe.system import HOLD_BACK
+
+    file = tmp_path / "said.py"
+    file.write_text("import sys\nprint(__name__, __file__ == sys.argv[0], sys.argv[1:])\n")
+    said = subprocess.run(
+        (sys.executable, "-I", HOLD_BACK, str(file), "a"), capture_output=True, text=True
+    )
+    assert said.stdout == "__main__ True ['a']\n"
+    assert said.returncode == 0
