@@ -202,8 +202,14 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     (
         "driver-missing",
         E,
-        changed(WINDOWS, driver=Driver(library_found=False), gpus=None),
-        changed(WINDOWS, driver=Driver(library_found=False), gpus=None, torch=CPU_TORCH),
+        changed(WINDOWS, driver=Driver(library_found=False), gpus=None, cuda_api=CudaApi()),
+        changed(
+            WINDOWS,
+            driver=Driver(library_found=False),
+            gpus=None,
+            cuda_api=CudaApi(),
+            torch=CPU_TORCH,
+        ),
     ),
     (
         "driver-not-loaded",
