@@ -121,7 +121,7 @@ def test_an_environment_that_cannot_run_is_read_from_its_files() -> None:
     target = choose_target(system(files, facts=OWN, environ={"VIRTUAL_ENV": "/venv"}))
     assert (target.version, target.manager) == ("3.11.9", "venv")
     assert target.path == ("/venv/lib/python3.11/site-packages",)
-    assert target.problem == "not on the tape"
+    assert target.problem == "not asked"
 
 
 def test_a_conda_environment_tells_its_python_by_its_file_names() -> None:

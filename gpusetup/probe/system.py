@@ -351,7 +351,7 @@ class ReplaySystem:
         arguments: Sequence[str] = (),
         timeout: float = 10,
     ) -> Mapping[str, Any]:
-        return self.tape.ask.get(ask_key(script, python, arguments), {"problem": "not on the tape"})
+        return self.tape.ask.get(ask_key(script, python, arguments), {"problem": "not asked"})
 
 
 def ask_key(script: str, python: str | None, arguments: Sequence[str]) -> str:

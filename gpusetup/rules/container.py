@@ -71,7 +71,9 @@ def _what_it_may_name(case: Case) -> str:
     count = len(gpus(case))
     if not count:
         return ""
-    return f"This machine has {count} GPU(s): it may name 0 to {count - 1}, or their UUIDs."
+    if count == 1:
+        return "This machine has one GPU: it may name 0, or that GPU's UUID."
+    return f"This machine has {count} GPUs: it may name 0 to {count - 1}, or their UUIDs."
 
 
 def some_gpus_hidden(case: Case) -> Iterator[Finding]:

@@ -117,7 +117,8 @@ DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
 def _no_library(case: Case) -> tuple[Evidence, ...]:
     if case.snapshot.driver.library_found is not False:
         return ()
-    return (shown(case, "driver.library_found", "no libcuda, no libnvidia-ml (nvcuda.dll)"),)
+    libraries = "nvcuda.dll" if on(case, "windows") else "libcuda, no libnvidia-ml"
+    return (shown(case, "driver.library_found", f"no {libraries}"),)
 
 
 def _wants_cuda(case: Case) -> bool:

@@ -169,14 +169,22 @@ def pcie_degraded(case: Case) -> Iterator[Finding]:
         yield warning(
             "pcie-degraded",
             f"{which.titled(case, concerned)} {which.have(concerned)} a PCIe link of "
-            f"generation {speed or '?'} x{width or '?'}; it could have generation {best or '?'} "
-            f"x{full or '?'}",
+            f"{_link(speed, width)}; it could have {_link(best, full)}",
             evidence=tuple(
-                shown(case, "gpus", f"{numbered(gpu)}: gen {speed} x{width}")
+                shown(case, "gpus", f"{numbered(gpu)}: {_link(speed, width)}")
                 for gpu in concerned[:8]
             ),
             fix=SEATING,
         )
+
+
+def _link(generation: int | None, width: int | None) -> str:
+    """
+    >>> _link(4, 16), _link(None, 4)
+    ('generation 4 x16', 'x4')
+    """
+    speed = f"generation {generation}" if generation else None
+    return " ".join(part for part in (speed, f"x{width}" if width else None) if part)
 
 
 def _is_degraded(gpu: Gpu) -> bool:

@@ -7,11 +7,12 @@ types: quoted for the shell of that system.
 from __future__ import annotations
 
 from gpusetup import shell
-from gpusetup.model import Alternative, Capability, Fix, Gpu, Request, TorchBuild
+from gpusetup.model import Alternative, Capability, Fix, Gpu, PciDevice, Request, TorchBuild
 from gpusetup.resolver.companions import left_in_words, pinned_in_words
 from gpusetup.rules.case import Case, chosen_by, gpus, in_container, nvidia_on_pci, on, one_of
 from gpusetup.rules.driver_ways import WAYS, Wanted, asks_for_a_key, at_least, nixos_line
 from gpusetup.rules.generation import oldest_on_bus
+from gpusetup.rules.pci_names import board
 from gpusetup.rules.plausible import is_a_path, is_an_identifier
 from gpusetup.shell import Line, filled, lines, shell_line
 
@@ -420,13 +421,17 @@ def _is_telling(name: str) -> bool:
     return any(word not in NO_MODEL for word in name.lower().replace(".", " ").split())
 
 
+def _by_number(device: PciDevice) -> str:
+    return f"the NVIDIA GPU (PCI 10de:{device.device_id})" if device.device_id else "the NVIDIA GPU"
+
+
 def names(case: Case) -> str:
     """What the NVIDIA GPUs of this machine are called."""
     listed = tuple(
         gpu.name for gpu in gpus(case) if gpu.name != "unknown" and _is_telling(gpu.name)
     )
     on_bus = tuple(
-        device.name or f"the NVIDIA GPU (PCI 10de:{device.device_id or '?'})"
+        device.name or board(device.device_id) or _by_number(device)
         for device in nvidia_on_pci(case)
     )
     return one_of(listed or on_bus) or case.snapshot.os.jetson or "the NVIDIA GPU"

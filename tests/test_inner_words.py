@@ -1,0 +1,61 @@
+"""Words of the program's own inside never reach a person, whatever the machine or the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from report_messages import MESSAGES
+
+from gpusetup.catalog_file import load_catalog
+from gpusetup.model import Finding, PciDevice, Snapshot, typed
+from gpusetup.report.read import read_report
+from gpusetup.rules.judge import diagnose
+from gpusetup.snapshot import load_snapshot
+from gpusetup.value import replace
+
+ROOT = Path(__file__).resolve().parent.parent
+MACHINES = sorted((
+    *(ROOT / "tests" / "machines").glob("*/snapshot.json"),
+    *(ROOT / "gpusetup" / "data" / "machines").glob("*.json"),
+))  # fmt: skip
+INNER = re.compile(
+    r"on the tape|\b0 to 0\b|\b10de:|\bGPU\(s\)|\bNoneType\b|\bNone (?:is|has|of)\b|snapshot\.\w"
+    r"|<[\w.]+ object|\bPython None\b|\bx\?|generation \?"
+)
+LINUX_ONLY = re.compile(r"nvcuda\.dll")
+
+
+def words(finding: Finding) -> Iterator[str]:
+    """What a finding says in our words; a quoted line of somebody's text is theirs."""
+    yield from (finding.title, finding.detail or "", finding.fix.text if finding.fix else "")
+    yield from typed(finding.fix)
+    yield from (e.text for e in finding.evidence if not e.source.startswith("report"))
+
+
+def check(machine: Snapshot) -> None:
+    for finding in diagnose(machine, load_catalog()).findings:
+        for text in words(finding):
+            assert not INNER.search(text), (finding.id, text)
+            assert machine.os.family != "linux" or not LINUX_ONLY.search(text), (finding.id, text)
+
+
+@pytest.mark.parametrize("path", MACHINES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_no_machine_shows_an_inner_word(path: Path) -> None:
+    check(load_snapshot(path))
+
+
+def test_no_message_shows_an_inner_word() -> None:
+    for _, text in MESSAGES:
+        check(read_report(text))
+
+
+def test_a_gpu_that_only_the_bus_shows_goes_by_its_name() -> None:
+    device = PciDevice(vendor="nvidia", bus_id="0000:01:00.0", device_id="25a2")
+    machine = load_snapshot(ROOT / "tests/machines/linux-rtx4090-no-driver/snapshot.json")
+    titles = [
+        f.title for f in diagnose(replace(machine, pci_devices=(device,)), load_catalog()).findings
+    ]
+    assert any("NVIDIA GeForce RTX 3050 Laptop GPU" in title for title in titles)
