@@ -139,6 +139,15 @@ def acts_as_the_first_word(quoted: str) -> bool:
     return quoted in RESERVED or bool(re.match(r"[A-Za-z_][A-Za-z0-9_]*\+?=", quoted))
 
 
+def is_speakable(line: Line) -> bool:
+    """Whether a line can be read aloud: it holds no value with control codes or the like.
+
+    >>> is_speakable(line(("ls", "a b"), "bash")), is_speakable(line(("ls", "a\\nb"), "bash"))
+    (True, False)
+    """
+    return not re.search(r"(?<![^\s=:+(])\$'|\[char\]\d", line)
+
+
 def _must_be_a_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(f"not a variable's name: {name!r}")

@@ -129,7 +129,7 @@ def _build_on_call(case: Case) -> Fix:
     """A plugin that torch.utils.cpp_extension builds on the first call, into its cache."""
     clear = lines("rm -rf ~/.cache/torch_extensions")
     if on(case, "windows"):
-        clear = lines(r'Remove-Item -Recurse -Force "$env:LOCALAPPDATA\torch_extensions"')
+        clear = lines(r"Remove-Item -Recurse -Force $env:LOCALAPPDATA\torch_extensions")
     return Fix(
         text="torch builds it on the first call: empty its cache, have one toolkit of torch's CUDA "
         "first on PATH, and run again; the compiler's first error is the reason",
@@ -230,7 +230,7 @@ def kernel_image_invalid(case: Case) -> Iterator[Finding]:
         return
     clear = lines("rm -rf ~/.triton/cache ~/.nv/ComputeCache")
     if on(case, "windows"):
-        clear = lines(r'Remove-Item -Recurse -Force "$env:USERPROFILE\.triton\cache"')
+        clear = lines(r"Remove-Item -Recurse -Force $env:USERPROFILE\.triton\cache")
     yield error(
         "kernel-image-invalid",
         "The driver cannot load a compiled kernel: its image is invalid (error 200)",

@@ -46,7 +46,7 @@ def cuda_visible_devices_hidden(case: Case) -> Iterator[Finding]:
             detail=_what_it_may_name(case),
             evidence=(Evidence(source="environment", text=f"{HIDE}={value}"),),
             fix=Fix(
-                text=f"Unset {HIDE}, here and where it is set (shell profile, service, job script)",
+                text=f"Unset {HIDE} (a shell profile, a service or a job script sets it)",
                 commands=ways.unset(case, HIDE),
             ),
         )
@@ -153,7 +153,7 @@ def container_driver_capability_missing(case: Case) -> Iterator[Finding]:
                 "NVIDIA_DRIVER_CAPABILITIES=compute,utility`), as the command does with a plain "
                 "image",
                 commands=lines(
-                    "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility "
+                    'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" '
                     "ubuntu nvidia-smi"
                 ),
             ),

@@ -99,7 +99,7 @@ WITH_VARIABLES = Fix(
     "name them in the command, as this one does with a plain image",
     commands=lines(
         "docker run --rm --gpus all -e NVIDIA_VISIBLE_DEVICES=all "
-        "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility ubuntu nvidia-smi"
+        '-e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu nvidia-smi'
     ),
 )
 

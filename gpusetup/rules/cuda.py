@@ -109,7 +109,7 @@ CODES: dict[int, Code] = {
         text="Look at CUDA_VISIBLE_DEVICES, the compute mode and MIG, and at what else is found",
         look=(
             "nvidia-smi -L",
-            "nvidia-smi --query-gpu=compute_mode,mig.mode.current --format=csv",
+            'nvidia-smi "--query-gpu=compute_mode,mig.mode.current" --format=csv',
         ),
     ),
     101: Code(
@@ -130,7 +130,7 @@ CODES: dict[int, Code] = {
         title="The GPU's memory has an error that ECC cannot correct (error 214)",
         text="Reset the GPU, or reboot; if it comes back, have the GPU replaced",
         linux=("sudo nvidia-smi --gpu-reset",),
-        look=("nvidia-smi -q -d ECC,ROW_REMAPPER",),
+        look=('nvidia-smi -q -d "ECC,ROW_REMAPPER"',),
         needs_root=True,
         needs_reboot=True,
     ),

@@ -235,7 +235,7 @@ def _libcuda_fix(case: Case) -> Fix:
         text="Start the container again with compute among its driver capabilities "
         "(NVIDIA_DRIVER_CAPABILITIES=compute,utility; the command does it with a plain image)",
         commands=lines(
-            "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility "
+            'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" '
             "ubuntu nvidia-smi"
         ),
     )

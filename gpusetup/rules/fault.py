@@ -286,7 +286,7 @@ def _ecc_fix(case: Case, bad: Sequence[Gpu]) -> Fix:
         text=f"Reset the GPU or reboot, so that bad rows are remapped; {must}",
         commands=reset(case, bad) if bad else (),
         looks=ways.look(
-            "see the counters", *lines("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
+            "see the counters", *lines('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"')
         ),
         needs_root=True,
         needs_reboot=True,

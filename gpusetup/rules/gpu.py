@@ -41,7 +41,7 @@ COOLING = Fix(
     text="Look at cooling, dust and power cables; on a laptop use the mains adapter",
     looks=ways.look(
         "see heat, power and what holds the clocks",
-        *lines("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"),
+        *lines('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"'),
     ),
 )
 
@@ -153,7 +153,9 @@ SEATING = Fix(
     "setting in the firmware",
     looks=ways.look(
         "see the link as it is",
-        *lines("nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv"),
+        *lines(
+            'nvidia-smi "--query-gpu=pcie.link.gen.current,pcie.link.width.current" --format=csv'
+        ),
     ),
 )
 

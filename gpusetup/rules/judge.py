@@ -42,6 +42,7 @@ from gpusetup.rules.case import (
     Rule,
     note,
 )
+from gpusetup.rules.pasted import pasted
 from gpusetup.rules.precedence import EXPLAINS, LOSSES, ORDER
 from gpusetup.rules.proof import proof, shown_healthy
 from gpusetup.rules.request import chosen_request, decision_for
@@ -119,7 +120,8 @@ def diagnose(
 ) -> Diagnosis:
     """Judge one machine. `request` is what the person asked for; else what the machine shows."""
     case, answer = build_case(snapshot, catalog, request, other_host=other_host)
-    findings = linked(unique(found(rules_for(snapshot) if rules is None else rules, case)))
+    chosen = rules_for(snapshot) if rules is None else rules
+    findings = linked(unique(pasted(case, one) for one in found(chosen, case)))
     root = root_of(findings)
     marked = (replace(f, root=True) if f is root else f for f in findings)
     broken = any(finding.severity is Severity.ERROR for finding in findings)

@@ -122,8 +122,10 @@ def install_commands(case: Case) -> tuple[Line, ...]:
 
 def by_hand(case: Case, *first: Line) -> tuple[Alternative, ...]:
     """The same by this environment's own installer, after what must come first."""
-    plain = () if target_refuses(case) else case.commands.get(case.installer) or ()
-    typed = tuple(command(case, *argv) for argv in plain)
+    executable = case.snapshot.python.executable
+    known = executable is None or is_a_path(executable)
+    plain = case.commands.get(case.installer) if known and not target_refuses(case) else ()
+    typed = tuple(command(case, *argv) for argv in plain or ())
     if not typed:
         return ()
     return (Alternative(title=f"the same by {case.installer}", commands=(*first, *typed)),)
