@@ -14,6 +14,8 @@ from index_server import IndexServer, build_wheel, index_server
 
 from gpusetup.catalog import INDEX_ROOT
 from gpusetup.catalog_file import load_catalog
+from gpusetup.cli import main
+from gpusetup.install.kept_file import kept_file
 from gpusetup.install.live import Asked, ask_root, merged
 from gpusetup.install.refreshed import keep, with_kept
 from gpusetup.model import Request
@@ -80,7 +82,7 @@ def test_an_index_that_lists_thousands_of_labels_is_asked_for_a_few(
 # --- kept ---------------------------------------------------------------------------------------
 
 
-def kept_file(index: IndexServer, folder: Path, as_of: str = TODAY) -> Path:
+def a_kept_file(index: IndexServer, folder: Path, as_of: str = TODAY) -> Path:
     listed(index, folder, "2.16.0+cu130")
     file = folder / "refreshed.json"
     assert keep(asked(index), as_of, file) == file
@@ -98,7 +100,7 @@ def newest(file: Path, root: str) -> tuple[str, str]:
 def test_what_was_seen_is_kept_and_used_for_the_same_index_only(
     index: IndexServer, tmp_path: Path
 ) -> None:
-    file = kept_file(index, tmp_path)
+    file = a_kept_file(index, tmp_path)
     assert newest(file, index.index_root + "/") == ("2.16.0", "")
     assert newest(file, INDEX_ROOT) == ("2.15.0", "")
     assert file.stat().st_mode & 0o777 == 0o600
@@ -107,7 +109,7 @@ def test_what_was_seen_is_kept_and_used_for_the_same_index_only(
 def test_what_is_older_than_the_catalog_is_left_aside_with_a_word(
     index: IndexServer, tmp_path: Path
 ) -> None:
-    file = kept_file(index, tmp_path, as_of="2026-01-01")
+    file = a_kept_file(index, tmp_path, as_of="2026-01-01")
     torch, said = newest(file, index.index_root)
     assert torch == "2.15.0" and "is older than the catalog of" in said
 
@@ -137,7 +139,7 @@ DAMAGE = {
 def test_a_damaged_file_changes_nothing_and_is_named(
     change: str | dict[str, object], index: IndexServer, tmp_path: Path
 ) -> None:
-    file = kept_file(index, tmp_path)
+    file = a_kept_file(index, tmp_path)
     if isinstance(change, str):
         file.write_text(change)
     else:
@@ -153,7 +155,7 @@ def test_a_damaged_file_changes_nothing_and_is_named(
 def test_a_file_that_is_not_the_users_own_is_left_aside(
     index: IndexServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = kept_file(index, tmp_path)
+    file = a_kept_file(index, tmp_path)
     file.chmod(0o622)
     assert "others may write it" in newest(file, index.index_root)[1]
     file.chmod(0o600)
@@ -165,7 +167,7 @@ def test_a_file_that_is_not_the_users_own_is_left_aside(
 def test_a_link_a_pipe_a_folder_and_an_endless_file_are_left_aside(
     index: IndexServer, tmp_path: Path
 ) -> None:
-    file = kept_file(index, tmp_path)
+    file = a_kept_file(index, tmp_path)
     link, pipe, folder = (tmp_path / name for name in ("link", "pipe", "folder"))
     link.symlink_to(file)
     os.mkfifo(pipe)
@@ -180,3 +182,18 @@ def test_a_cache_that_cannot_be_written_is_no_error(index: IndexServer, tmp_path
     listed(index, tmp_path, "2.16.0+cu130")
     (tmp_path / "file").write_text("")
     assert keep(asked(index), TODAY, tmp_path / "file" / "refreshed.json") is None
+
+
+def test_doctor_goes_by_what_install_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On this very machine, whatever it is; a described one is judged by the catalog alone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("GPUSETUP_INDEX_ROOT", raising=False)
+    keep(Asked(rows=(), answered=(), root=INDEX_ROOT), TODAY)
+    assert kept_file().parent.parent == tmp_path
+    kept_file().write_text(kept_file().read_text().replace('"rows":[]', '"rows":[5]'))
+    main(["doctor", "--json"])
+    assert "refreshed.json is left aside" in capsys.readouterr().err
+    main(["doctor", "--json", "--from", "healthy"])
+    assert "refreshed.json" not in capsys.readouterr().err

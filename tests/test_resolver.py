@@ -16,6 +16,7 @@ from gpusetup.model import (
     Container,
     Driver,
     Gpu,
+    Package,
     PciDevice,
     Python,
     Request,
@@ -586,3 +587,12 @@ def test_kepler_ends_with_torch_2_3_because_of_the_cudnn_of_the_next() -> None:
     assert said not in reasons(found, "2.3.1")["cu121"]
     pascal = resolve(machine("GTX 1080 Ti"), ANY, CATALOG)
     assert all("Kepler" not in r.reason for r in pascal.rejections)
+
+
+@pytest.mark.parametrize(("installed", "noted"), (("2.11.1", False), ("2.11.0+cu130", True)))
+def test_a_torchaudio_that_serves_as_it_is_may_stay(installed: str, noted: bool) -> None:
+    there = (Package(name="torchaudio", version=installed),)
+    host = replace(machine("T4", driver="595.58.03"), packages=there)
+    found = resolve(host, ANY, CATALOG)
+    assert found.build is not None and found.build.backend == "cu132"
+    assert any("no torchaudio is known for" in note for note in found.notes) is noted

@@ -107,6 +107,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
         return answer_folder(options.reports, out, catalog)
     snapshot = _gathered(options, out)
+    catalog = _as_last_seen(catalog, snapshot, out)
     if options.deep and snapshot.origin == "live" and not other_host:
         from gpusetup.commands.doctor_deep import verified
 
@@ -116,6 +117,17 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
         snapshot = for_host(snapshot, options.for_gpu, options.for_driver, catalog)
     return _answer(options, out, snapshot, catalog, request, other_host)
+
+
+def _as_last_seen(catalog: Catalog, snapshot: Snapshot, out: Console) -> Catalog:
+    """The catalog that `install` goes by on this machine: with what its index last listed."""
+    from gpusetup.install.kept_file import kept_file
+
+    if snapshot.origin != "live" or not kept_file().exists():
+        return catalog
+    from gpusetup.commands.install_parts import known_catalog
+
+    return known_catalog(snapshot, out, None)
 
 
 def _gathered(options: argparse.Namespace, out: Console) -> Snapshot:

@@ -18,6 +18,7 @@ from typing import Literal
 from gpusetup.catalog import Catalog
 from gpusetup.codec import from_json, to_json
 from gpusetup.errors import GpuSetupError
+from gpusetup.install.kept_file import kept_file
 from gpusetup.install.live import Asked, Seen, merged
 from gpusetup.install.wheels import without_credentials
 from gpusetup.value import Value
@@ -52,16 +53,9 @@ def _shown(root: str) -> str:
     return without_credentials(root).rstrip("/")
 
 
-def path_of(folder: Path | None = None) -> Path:
-    """Where it is kept: beside the pages in the user's cache."""
-    from gpusetup.install.index import cache_folder
-
-    return (folder or cache_folder()).parent / "refreshed.json"
-
-
 def keep(asked: Asked, as_of: str, file: Path | None = None) -> Path | None:
     """Write it; None where the cache cannot be written, which is no error."""
-    path = file or path_of()
+    path = file or kept_file()
     kept = Kept(
         schema=SCHEMA,
         as_of=as_of,
@@ -84,7 +78,7 @@ def with_kept(
     catalog: Catalog, root: str, notify: Callable[[str], None], file: Path | None = None
 ) -> Catalog:
     """The catalog with what this index listed when it was last asked, where that is newer."""
-    path = file or path_of()
+    path = file or kept_file()
     raw = _read(path, notify)
     if raw is None:
         return catalog

@@ -11,6 +11,7 @@ from gpusetup.catalog import Catalog
 from gpusetup.jetpack import FIRST_OF_THOR, UNIFIED, board_of, runs_ordinary_wheels
 from gpusetup.model import Resolution, Snapshot, TorchBuild, parsed
 from gpusetup.resolver.choice import best_build
+from gpusetup.resolver.companions import left_behind
 from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation, is_allowed
 from gpusetup.value import replace
 
@@ -181,9 +182,11 @@ def torchaudio_left_out(
     found: Resolution, _: Situation, snapshot: Snapshot, catalog: Catalog
 ) -> str | None:
     """An installed torchaudio that cannot follow: no index is known to have one for this build."""
-    here = any(package.name == "torchaudio" for package in snapshot.packages or ())
     build = found.build
+    here = any(package.name == "torchaudio" for package in snapshot.packages or ())
     if build is None or build.torchaudio or not here:
+        return None
+    if "torchaudio" not in left_behind(snapshot, build.torch, build.backend, catalog):
         return None
     others = sorted({b.backend for b in catalog.builds if _has_torchaudio(b, build)})
     way = f": it is known for {', '.join(others)} (`--backend`)" if others else ""
