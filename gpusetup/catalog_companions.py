@@ -8,10 +8,12 @@ CUDA their own check accepts.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.kernels import release
 from gpusetup.model import TorchBuild, parsed
+from gpusetup.specifiers import Versions
 from gpusetup.value import Value
 
 if TYPE_CHECKING:
@@ -67,10 +69,14 @@ def _pinned(catalog: Catalog, name: Name, public: str) -> Companion | None:
 
 def serves_torch(catalog: Catalog, name: Name, version: str, torch: str) -> bool | None:
     """Whether a companion serves a torch; None where the catalog does not know it."""
-    from packaging.specifiers import SpecifierSet
-
     row = companion(catalog, name, version)
-    return None if row is None else parsed(torch.partition("+")[0]) in SpecifierSet(row.torch)
+    return None if row is None else _admits(row.torch, torch.partition("+")[0])
+
+
+@lru_cache(maxsize=4096)
+def _admits(needs: str, torch: str) -> bool:
+    """The same question, asked for every build of the catalog: with a memory."""
+    return Versions(needs).contains(parsed(torch))
 
 
 def serves_backend(

@@ -255,10 +255,10 @@ def merged_driver(asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> Driver:
 
 def located(asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> tuple[GpuSide, ...]:
     """The same answers; a GPU that could not say where it is gets the address that is left over."""
-    from gpusetup.probe.located import with_addresses
-
     if all(gpu.pci_bus_id for side in asked for gpu in side.gpus or ()):
         return tuple(asked)
+    from gpusetup.probe.located import with_addresses
+
     known = [d.bus_id for side in files for d in side.pci_devices or () if d.vendor == "nvidia"]
     return with_addresses(asked, known)
 

@@ -6,6 +6,7 @@ torch that it takes (`Requires-Dist: torch==2.5.1`); the probe reads those witho
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -173,7 +174,7 @@ def pinned_in_words(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
 
 def _broken(package: Package, moved: Mapping[str, str], machine: Snapshot) -> str | None:
     """The first requirement of a distribution that the new versions do not meet."""
-    for text, asked in _requirements(package):
+    for text, asked in _requirements(package, moved):
         version = moved.get(normalized(asked.name))
         if version is None or (asked.marker and not asked.marker.evaluate(_environment(machine))):
             continue
@@ -182,10 +183,18 @@ def _broken(package: Package, moved: Mapping[str, str], machine: Snapshot) -> st
     return None
 
 
-def _requirements(package: Package) -> Iterator[tuple[str, Requirement]]:
+NAME = re.compile(r"\s*([A-Za-z0-9._-]+)")
+
+
+def _requirements(package: Package, moved: Mapping[str, str]) -> Iterator[tuple[str, Requirement]]:
+    """Those that name what moves; the others are not worth the import of their parser."""
+    names = ((text, NAME.match(text)) for text in package.requires)
+    concerned = [text for text, named in names if named and normalized(named[1]) in moved]
+    if not concerned:
+        return
     from packaging.requirements import InvalidRequirement, Requirement
 
-    for text in package.requires:
+    for text in concerned:
         try:
             yield text, Requirement(text)
         except InvalidRequirement:

@@ -10,10 +10,10 @@ from gpusetup.errors import UsageError
 from gpusetup.gpus import one_capability, rows_or_none
 from gpusetup.jetpack import JetPack, board_of, jetpack_of
 from gpusetup.model import Gpu, Request, Snapshot, parsed, visible_gpus
+from gpusetup.specifiers import Versions
 from gpusetup.value import Value, replace
 
 if TYPE_CHECKING:
-    from packaging.specifiers import SpecifierSet
     from packaging.version import Version
 
 CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
@@ -49,7 +49,7 @@ class Situation(Value):
     """What libraries of later torch leave out, of the architectures that are here."""
     presence: Literal["some", "none", "unknown"]
     """Whether there is an NVIDIA GPU; `none` only where a source said so."""
-    torch: SpecifierSet | None
+    torch: Versions | None
     torch_text: str | None
     backend: str
     channels: tuple[Channel, ...]
@@ -168,7 +168,7 @@ def _presence(snapshot: Snapshot, gpus: tuple[Gpu, ...]) -> Literal["some", "non
     return "none" if snapshot.gpus == () or snapshot.os.family == "macos" else "unknown"
 
 
-def _asked_torch(text: str | None) -> SpecifierSet | None:
+def _asked_torch(text: str | None) -> Versions | None:
     """The torch that is asked for; an unreadable one matches nothing."""
     try:
         return specifier(text)
@@ -176,7 +176,7 @@ def _asked_torch(text: str | None) -> SpecifierSet | None:
         return specifier("==0")
 
 
-def specifier(text: str | None) -> SpecifierSet | None:
+def specifier(text: str | None) -> Versions | None:
     """The torch that is asked for; UsageError where the text is no version or specifier.
 
     A bare version means that version, `2.5` its newest patch; a local label is set aside.
@@ -187,13 +187,11 @@ def specifier(text: str | None) -> SpecifierSet | None:
     plain = (text or "").strip().removeprefix("torch").strip().split("+")[0]
     if not plain or plain == "latest":
         return None
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
     if plain[0].isdigit():
         plain = f"=={plain}.*" if plain.count(".") < 2 and "*" not in plain else f"=={plain}"
     try:
-        return SpecifierSet(plain)
-    except InvalidSpecifier:
+        return Versions(plain)
+    except ValueError:
         raise UsageError(
             f"{text!r} is no torch version", hint="such as `2.5.1` or `>=2.6,<2.9`"
         ) from None
