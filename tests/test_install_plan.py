@@ -10,7 +10,7 @@ from gpusetup.errors import Blocked, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.install.fetch import LIMITS, PAUSES
 from gpusetup.install.layout import Layout
 from gpusetup.install.page import parse_page
-from gpusetup.install.plan import Room, already_there, choices_of, first_that_has, shortage
+from gpusetup.install.plan import Room, choices_of, first_that_has, shortage
 from gpusetup.install.tools import (
     LIMITS as TOOL_LIMITS,
 )
@@ -191,14 +191,6 @@ def test_pips_report_names_what_uvs_lock_names() -> None:
         ]
     }
     assert locked(lock, TAGS, {"torch"}) == reported(report, {"torch"})
-
-
-def test_a_cpu_build_is_not_the_same_version() -> None:
-    versions = {"torch": "2.5.1"}
-    assert already_there(versions, "cu124", {"torch": "2.5.1+cu124"})
-    assert not already_there(versions, "cu124", {"torch": "2.5.1+cpu"})
-    assert not already_there(versions, "cu124", {"torch": "2.5.1"})
-    assert not already_there(versions, "cu124", {})
 
 
 def test_what_lies_on_one_disk_counts_together() -> None:

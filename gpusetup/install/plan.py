@@ -274,11 +274,6 @@ def first_that_has(
     )
 
 
-def already_there(versions: Mapping[str, str], backend: str, installed: Mapping[str, str]) -> bool:
-    """Whether the target holds exactly these builds: the local label counts."""
-    return all(installed.get(name) == f"{version}+{backend}" for name, version in versions.items())
-
-
 def device_to_prove(backend: str, gpus: int | None) -> str:
     """What verify is asked: a CUDA build is proven on the GPUs; without any (an image build) its
     libraries only; a CPU build on the CPU.
