@@ -208,7 +208,9 @@ def _why_not_loaded(case: Case) -> str:
             "Secure Boot is on: the kernel loads the module only if it is signed with an enrolled "
             "key (`sudo mokutil --list-enrolled`)."
         )
-    return "Often after a kernel update for which no module was built."
+    here = " doctor itself loads nothing: where the driver comes on demand, `nvidia-smi` once does."
+    live = case.snapshot.origin == "live" and case.snapshot.driver.module_version
+    return f"Often after a kernel update for which no module was built.{here if live else ''}"
 
 
 NOUVEAU_COMMANDS = lines(
