@@ -45,6 +45,12 @@ ERRORS: tuple[tuple[str, int], ...] = (
     ("insufficient permissions", 4),
     ("driver not loaded", 9),
     ("driver is not loaded", 9),
+    ("error_library_not_found", 12),
+    ("error_driver_not_loaded", 9),
+    ("error_lib_rm_version_mismatch", 18),
+    ("error_gpu_is_lost", 15),
+    ("error_reset_required", 16),
+    ("error_no_permission", 4),
     ("gpu is lost", 15),
     ("gpu requires reset", 16),
     ("failed to initialize nvml: timeout", 10),
@@ -64,6 +70,8 @@ def parse_error(text: str) -> Smi | None:
 
     >>> parse_error("Failed to initialize NVML: Driver/library version mismatch").nvml_code
     18
+    >>> parse_error("Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND").nvml_code
+    12
     >>> parse_error("No devices were found").gpus
     ()
     >>> said = "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost."
