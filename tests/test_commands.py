@@ -231,14 +231,14 @@ def written() -> tuple[set[str], set[str]]:
 
 def test_no_value_acts_in_bash(written: tuple[set[str], set[str]]) -> None:
     bash, _ = written
-    assert len(bash) > COUNT / 3
+    assert len(bash) > min(COUNT / 3, 1500)
     assert syntax_errors(sorted(bash)) == ""
     assert run_by_bash(sorted(bash)) == ""
 
 
 def test_no_value_acts_in_powershell(written: tuple[set[str], set[str]]) -> None:
     _, power = written
-    assert len(power) > COUNT / 10
+    assert len(power) > min(COUNT / 10, 300)
     for line in power:
         for command in words_of_powershell(line):
             assert command[0] not in ("canary", "calc"), line

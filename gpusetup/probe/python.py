@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from gpusetup.model import Python, Reading
+from gpusetup.probe.others import read_other_torches
 from gpusetup.probe.paths import base_name, join, parent
 from gpusetup.probe.system import System, exists, list_or_empty
 from gpusetup.probe.target import Target
@@ -20,7 +21,9 @@ _SKIPPED = re.compile(r"/shims/?$|^/mnt/[a-z]/")
 def read_python(system: System, target: Target | None) -> tuple[Python, tuple[Reading, ...]]:
     """The facts of the target; without one, the interpreters on PATH only."""
     if target is None:
-        return Python(others=_first_others(system, None)), ()
+        found = _first_others(system, None)
+        return Python(others=found), read_other_torches(system, found)
+    found = _first_others(system, target)
     python = Python(
         version=target.version,
         executable=target.python,
@@ -33,12 +36,12 @@ def read_python(system: System, target: Target | None) -> tuple[Python, tuple[Re
         has_pip=has_pip(system, target),
         site_packages=target.site_packages,
         site_writable=_writable(system, target.site_packages),
-        others=_first_others(system, target),
+        others=found,
     )
     reading = Reading(
         subject="python", source=target.chosen_by, value=target.version, problem=target.problem
     )
-    return python, (reading,)
+    return python, (reading, *read_other_torches(system, found))
 
 
 def externally_managed(system: System, target: Target) -> bool | None:

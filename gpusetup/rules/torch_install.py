@@ -15,11 +15,13 @@ from gpusetup.rules.case import (
     error,
     events,
     packages,
+    readings,
     shown,
     told,
     warning,
 )
 from gpusetup.rules.jetson import jetson_fix
+from gpusetup.rules.plausible import is_a_path
 from gpusetup.value import replace
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
@@ -58,8 +60,24 @@ def torch_missing(case: Case) -> Iterator[Finding]:
             "torch-missing",
             f"torch is not installed in {where}",
             evidence=(*told(said), *seen),
-            fix=jetson_fix(case) if case.snapshot.os.jetson else ways.install_torch(case),
+            fix=_or_the_other(
+                case, jetson_fix(case) if case.snapshot.os.jetson else ways.install_torch(case)
+            ),
         )
+
+
+def _or_the_other(case: Case, way: Fix) -> Fix:
+    """The way, and the Python on PATH that has a torch, where there is one."""
+    having = [r for r in readings(case, "python.others") if r.value and is_a_path(r.source)]
+    if not having:
+        return way
+    other = having[0]
+    ask = ways.command(case, "gpusetup", "doctor", "--python", other.source)
+    return replace(
+        way,
+        text=f"{way.text}. Another Python on PATH has {other.value}: {other.source}",
+        looks=(*way.looks, *ways.look("see whether that one works here", ask)),
+    )
 
 
 def _site(case: Case) -> str:
