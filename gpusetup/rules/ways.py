@@ -9,7 +9,16 @@ from __future__ import annotations
 from gpusetup import shell
 from gpusetup.model import Alternative, Capability, Fix, Gpu, PciDevice, Request, TorchBuild
 from gpusetup.resolver.companions import left_in_words, pinned_in_words
-from gpusetup.rules.case import Case, chosen_by, gpus, in_container, nvidia_on_pci, on, one_of
+from gpusetup.rules.case import (
+    Case,
+    chosen_by,
+    gpus,
+    in_container,
+    is_report,
+    nvidia_on_pci,
+    on,
+    one_of,
+)
 from gpusetup.rules.driver_ways import WAYS, Wanted, asks_for_a_key, at_least, nixos_line
 from gpusetup.rules.generation import oldest_on_bus
 from gpusetup.rules.pci_names import board
@@ -128,7 +137,16 @@ def by_hand(case: Case, *first: Line) -> tuple[Alternative, ...]:
     typed = tuple(command(case, *argv) for argv in plain or ())
     if not typed:
         return ()
-    return (Alternative(title=f"the same by {case.installer}", commands=(*first, *typed)),)
+    title = f"the same by {case.installer}{_how_to_get_it(case)}"
+    return (Alternative(title=title, commands=(*first, *typed)),)
+
+
+def _how_to_get_it(case: Case) -> str:
+    """Where conda comes from, on a machine that was looked at and has none."""
+    looked = not is_report(case) and case.snapshot.packages is not None
+    if case.installer != "conda" or case.snapshot.conda.executable or not looked:
+        return ""
+    return ", which is not on PATH (https://conda-forge.org/download)"
 
 
 def target_refuses(case: Case) -> bool:
