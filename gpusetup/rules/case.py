@@ -256,7 +256,7 @@ def has_nvidia(case: Case) -> bool | None:
         return False
     if machine.driver.version or machine.driver.module_loaded or machine.os.wsl:
         return None
-    if machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER) or events(case, "child-failed"):
+    if machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER) or silent_children(case):
         return None
     if machine.pci_devices is not None or machine.gpus:
         return False
@@ -271,11 +271,21 @@ def driver_answers(case: Case) -> bool:
     )
 
 
+SILENT = ("hung", "crashed")
+"""How a question to the driver ends when the driver is at fault; `failed` is a missing binding."""
+
+
+def silent_children(case: Case) -> tuple[Event, ...]:
+    """Our own questions to the driver that hung or crashed."""
+    asked = events(case, "child-failed")
+    return tuple(event for event in asked if event.values.get("how") in SILENT)
+
+
 def kernel_driver_spoke(case: Case) -> bool:
     """Whether NVML or CUDA reached a kernel driver, or hung in it, whatever /proc lists."""
     machine = case.snapshot
     nvml = machine.driver.nvml_code
-    silent = events(case, "child-failed")
+    silent = silent_children(case)
     return bool(nvml not in (None, *NO_KERNEL_DRIVER) or machine.cuda_api.init_code == 0 or silent)
 
 

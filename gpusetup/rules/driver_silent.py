@@ -18,6 +18,7 @@ from gpusetup.rules.case import (
     is_report,
     on,
     shown,
+    silent_children,
     told,
     warning,
     whole_number,
@@ -27,8 +28,6 @@ from gpusetup.rules.driver_state import compute_libraries
 from gpusetup.rules.nvml_codes import CODES, ELSEWHERE, LOG, ONE_GPU, OTHER
 from gpusetup.shell import lines
 
-SILENT = ("hung", "crashed")
-"""How a question to the driver ends when the driver is at fault; `failed` is a missing binding."""
 CALLED = {"nvml": "NVML", "libcuda": "CUDA's driver library (libcuda)", "nvidia-smi": "nvidia-smi"}
 
 
@@ -37,8 +36,7 @@ CALLED = {"nvml": "NVML", "libcuda": "CUDA's driver library (libcuda)", "nvidia-
 
 def driver_does_not_answer(case: Case) -> Iterator[Finding]:
     """A library of the driver crashed or hung when it was asked."""
-    asked = events(case, "child-failed")
-    children = tuple(event for event in asked if event.values.get("how") in SILENT)
+    children = silent_children(case)
     said = events(case, "driver-does-not-answer")
     if not children and not said:
         return
