@@ -62,10 +62,20 @@ def run_counted(folder: str, deadly: int, told: str, words: list[str]) -> int:
         if count == deadly:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    if os.environ.get("GPUSETUP_UNSYNCED"):
+        sync_nothing()
     sys.addaudithook(hook)
     code = cli.main(words)
     Path(told).write_text(str(count))
     return code
+
+
+def sync_nothing() -> None:
+    """The control of `powercut_install.py`: as if nobody had thought of power cuts."""
+    from gpusetup.install import durable
+
+    durable._syncfs = lambda _folder: True
+    os.fsync = lambda _handle: None
 
 
 def _writes(arguments: tuple[Any, ...]) -> bool:
@@ -142,7 +152,7 @@ def clean_environment() -> dict[str, str]:
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("UV_", "PIP_", "GPUSETUP_"))
-        and name not in ("VIRTUAL_ENV", "CONDA_PREFIX")
+        or (name == "GPUSETUP_UNSYNCED" and name not in ("VIRTUAL_ENV", "CONDA_PREFIX"))
     }
 
 
@@ -154,9 +164,11 @@ def small_scenarios(world: Any) -> Iterator[Scenario]:
     many = {f"torch/part{n}/f{m}.py": f"x = {n * m}\n" for n in range(30) for m in range(20)}
     many |= {f"torch/lib/lib{n}.so": noise.randbytes(400_000) for n in range(6)}
     many["nvidia/cublas/lib/libcublas.so.12"] = noise.randbytes(1_000_000)
-    world.add_torch("cpu", files={**many, "torch/new.py": "new\n"}, requires=("filelock", "sympy"))
+    coming = {**many, "torch/new.py": "new\n", **data_files(f"torch-{TORCH}+cpu")}
+    world.add_torch("cpu", files=coming, requires=("filelock", "sympy"))
     world.add_default("filelock", "3.20.0")
-    world.add_default("sympy", "1.14.0", files={f"sympy/m{n}.py": f"{n}\n" for n in range(300)})
+    sympy = {f"sympy/m{n}.py": f"{n}\n" for n in range(300)} | data_files("sympy-1.14.0")
+    world.add_default("sympy", "1.14.0", files=sympy)
     dependant = world.wheel("xformers", "0.0.1", requires=("torch",))
     neighbour = world.wheel("nvidia-nccl", "2.0", files={"nvidia/nccl/lib/libnccl.so.2": "nccl"})
     old = {**many, "torch/old.py": "old\n", "nvidia/cublas/lib/libcublas.so.11": "eleven"}
@@ -174,9 +186,11 @@ def small_scenarios(world: Any) -> Iterator[Scenario]:
     root = ("--index-root", world.index.index_root)
     wanted = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify", *root)
     here = ("--venv", str(there))
-    yield Scenario(
+    upgrade = Scenario(
         name="upgrade", world=world, words=(*here, *wanted), template=world.folder / "upgrade"
     )
+    yield upgrade
+    yield pip_scenario(world, upgrade)
     yield Scenario(name="new", world=world, words=(*here, *wanted), template=None)
     undoable = Scenario(
         name="undo", world=world, words=(*here, "--undo", "--yes"), template=world.folder / "done"
@@ -189,6 +203,30 @@ def small_scenarios(world: Any) -> Iterator[Scenario]:
     newest = {**many, "torch/newest.py": "newest\n"}
     world.add_torch("cpu", again[1], files=newest, requires=("filelock", "sympy"))
     yield Scenario(name="again", world=world, words=(*here, *again), template=world.folder / "done")
+
+
+def data_files(stem: str) -> dict[str, str]:
+    """Files of every scheme that a wheel may have beside its packages."""
+    name = stem.partition("-")[0]
+    return {
+        f"{stem}.data/scripts/{name}-convert": "#!python\nprint(1)\n",
+        f"{stem}.data/data/share/man/man1/{name}.1": "manual\n" * 500,
+        f"{stem}.data/data/etc/{name}.conf": "x = 1\n",
+        f"{stem}.data/headers/{name}.h": "int x;\n",
+        f"{stem}.data/platlib/{name}/plat.py": "plat = 1\n",
+    }
+
+
+def pip_scenario(world: Any, of: Scenario) -> Scenario:
+    """The same by the target's own pip."""
+    import pip
+
+    template = world.folder / "upgrade-pip"
+    shutil.copytree(of.template, template, symlinks=True)
+    (site,) = template.glob("lib/python*/site-packages")
+    (site / "pip").symlink_to(Path(pip.__file__).parent)
+    words = (*of.words, "--installer", "pip")
+    return Scenario(name="pip", world=world, words=words, template=template)
 
 
 def real_scenario(world: Any) -> Scenario:
@@ -284,13 +322,14 @@ def cases(kills: int, recoveries: int, scenarios: list[str], *, real: bool) -> I
 
 
 WHOM = ("parent", "child", "group")
-INSTALLING = ("moving", "installing", "installing", "verifying", "keeping")
+INSTALLING = ("staging", "staging", "moving", "installing", "verifying", "keeping")
 PHASES = {
     "upgrade": INSTALLING,
+    "pip": INSTALLING,
     "again": INSTALLING,
-    "new": ("making", "moving", "installing", "keeping"),
+    "new": ("making", "staging", "moving", "installing", "keeping"),
     "undo": ("undoing", "returning"),
-    "real": ("moving", "installing", "installing", "verifying", "keeping"),
+    "real": INSTALLING,
 }
 """Scenario -> the phases of its journal; those in which most is written, twice."""
 
@@ -311,6 +350,8 @@ def run_case(scenario: Scenario, case: Case) -> dict[str, Any]:
     known = {"former": scenario.former, "new": scenario.new}
     state = next((name for name, files in known.items() if files == found), "neither")
     left = [p.name for p in (scenario.env / ".gpusetup").glob("*")]
+    known_names = ("receipt.json", "undo.json")
+    litter = [n for n in left if n not in known_names and not n.startswith("former-")]
     row: dict[str, Any] = {
         "scenario": case.scenario,
         "number": case.number,
@@ -323,6 +364,7 @@ def run_case(scenario: Scenario, case: Case) -> dict[str, Any]:
         "exit": recovery.returncode,
         "state": state,
         "unfinished": "journal.json" in left,
+        "litter": litter,
     }
     if state == "neither":
         row["differences"] = differences(found, scenario)
@@ -468,6 +510,7 @@ BUG = 5
 
 def summary(rows: list[dict[str, Any]]) -> int:
     bad = [r for r in rows if r["state"] == "neither" or r["unfinished"] or r["exit"] != 0]
+    bad += [r for r in rows if r.get("litter") and r not in bad]
     bad += [r for r in rows if not r.get("verified", True) or r["ended"] == BUG]
     print(f"{len(rows)} kills, {len(rows) - len(bad)} in the former or the new state")
     for key in ("state", "phase", "whom", "how", "scenario", "ended"):

@@ -64,14 +64,27 @@ def read_state(path: Path, most: int = STATE_BYTES) -> bytes | None:
     except OSError as problem:
         why = "is a symbolic link" if problem.errno == errno.ELOOP else f"{problem.strerror}"
         raise Blocked(f"{path}: {why}", hint=YOURS) from problem
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise Blocked(f"{path} is no plain file", hint=YOURS)
-        _require_owner(path, found)
-        if found.st_size > most:
-            raise Blocked(f"{path} has {found.st_size} bytes, which none of ours has", hint=YOURS)
-        return file.read(most)
+    try:
+        _require_plain(path, os.fstat(handle), most)
+        return _all_of(handle, most)
+    finally:
+        os.close(handle)
+
+
+def _require_plain(path: Path, found: os.stat_result, most: int) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise Blocked(f"{path} is no plain file", hint=YOURS)
+    _require_owner(path, found)
+    if found.st_size > most:
+        raise Blocked(f"{path} has {found.st_size} bytes, which none of ours has", hint=YOURS)
+
+
+def _all_of(handle: int, most: int) -> bytes:
+    parts, left = [], most
+    while left and (part := os.read(handle, min(left, 1 << 20))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
 
 
 def require_lock(path: Path) -> None:

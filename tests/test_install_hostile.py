@@ -1,0 +1,331 @@
+"""State that somebody else has written: nothing outside of the environment is ever touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from installing import (
+    TORCH,
+    Install,
+    World,
+    enter,
+    entry_state,
+    installer,
+    needs_linux,
+    new_world,
+)
+
+from gpusetup.install.journal import RECEIPT, Journal, Move, as_path, as_text
+
+pytestmark = needs_linux
+
+WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
+FORMER = "former-0123abcd"
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        world.add_default("filelock", "3.20.0")
+        world.add_default("typing-extensions", "4.15.0")
+        world.add_torch("cpu")
+        yield world
+
+
+@pytest.fixture
+def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
+    return installer(world, capsys)
+
+
+def planted(world: World) -> Path:
+    """A home folder with what nobody wants to lose."""
+    home = world.folder / "home"
+    for name in ("Documents/thesis.txt", ".ssh/id_ed25519", "Documents/former-0123abcd/x", "a.new"):
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"precious {name}")
+    return home
+
+
+def whole_state(folder: Path) -> dict[str, str]:
+    return {str(path): state_now(path) for path in sorted(folder.rglob("*"))}
+
+
+def state_now(path: Path) -> str:
+    """As `entry_state`; of what is huge, no file or no folder only what it is."""
+    found = path.lstat()
+    if not path.is_symlink() and (found.st_size > 1 << 30 or not (path.is_file() or path.is_dir())):
+        return f"kind {found.st_mode:o} {found.st_size}"
+    return entry_state(path)
+
+
+class Place:
+    """An environment with a store that is to be spoiled."""
+
+    def __init__(self, world: World, venv: Path, home: Path) -> None:
+        self.world, self.venv, self.home = world, venv, home
+        self.site = next(venv.glob("lib/python*/site-packages"))
+        self.store = venv / ".gpusetup"
+        self.store.mkdir(exist_ok=True)
+
+    def write(self, name: str = "journal.json", **fields: Any) -> None:
+        row = {"schema": "gpusetup.journal/1", "phase": "installing", "former": FORMER}
+        row |= {"prefix": str(self.venv), **fields}
+        (self.store / name).write_text(json.dumps(row))
+
+    def moves(self, path: object, kept: str = "00000", name: str = "journal.json") -> None:
+        self.write(name, moves=[{"path": str(path), "kept": kept}])
+
+    def made(self, path: object) -> None:
+        self.write(made=[str(path)])
+
+    def keep(self, name: str = "00000") -> None:
+        (self.store / FORMER).mkdir(exist_ok=True)
+        (self.store / FORMER / name).write_text("hostile")
+
+
+def through_a_link(place: Place, name: str) -> Path:
+    (place.site / name).symlink_to(place.home / "Documents")
+    return place.site / name / "thesis.txt"
+
+
+def outside_of(place: Place) -> str:
+    return str(place.home / "Documents")
+
+
+Spoil = Callable[[Place], object]
+JOURNALS: dict[str, Spoil] = {
+    "made: an absolute path outside": lambda p: p.made(outside_of(p)),
+    "made: climbs out": lambda p: p.made(f"{p.venv}/../home/Documents"),
+    "made: climbs out from another prefix": lambda p: p.write(
+        prefix="/p", made=["/p/../home/Documents"]
+    ),
+    "made: the prefix itself": lambda p: p.made(p.venv),
+    "made: the prefix itself, by a dot": lambda p: p.made(f"{p.venv}/."),
+    "made: the store": lambda p: p.made(p.store),
+    "made: in the store": lambda p: p.made(p.store / "lock"),
+    "made: relative": lambda p: p.made("Documents"),
+    "made: empty": lambda p: p.made(""),
+    "made: with a NUL": lambda p: p.made(f"{p.site}/a\0b"),
+    "made: behind a link": lambda p: p.made(through_a_link(p, "docs")),
+    "made: home": lambda p: p.made(p.home),
+    "made: the root": lambda p: p.made("/"),
+    "made: two slashes": lambda p: p.made(f"{p.venv}//lib"),
+    "made: a name that begins like the prefix": lambda p: p.made(f"{p.venv}-other/x"),
+    "made: bytes that lead out": lambda p: p.made(
+        "bytes:" + os.fsencode(outside_of(p) + "/\udce9").hex()
+    ),
+    "made: bytes that are none": lambda p: p.made("bytes:xyz"),
+    "moves: from outside": lambda p: (p.keep(), p.moves(f"{outside_of(p)}/thesis.txt")),
+    "moves: behind a link": lambda p: (p.keep(), p.moves(through_a_link(p, "docs"))),
+    "moves: kept under a path": lambda p: p.moves(p.site / "x", "../../../home/a.new"),
+    "moves: kept under an absolute path": lambda p: p.moves(
+        p.site / "x", f"{outside_of(p)}/thesis.txt"
+    ),
+    "moves: two under one name": lambda p: p.write(
+        moves=[{"path": f"{p.site}/{n}", "kept": "00000"} for n in "ab"]
+    ),
+    "former: climbs out": lambda p: p.write(former="../../home/Documents"),
+    "former: the store": lambda p: p.write(former="."),
+    "former: absolute": lambda p: p.write(former=outside_of(p)),
+    "former: a link": lambda p: (
+        (p.store / FORMER).symlink_to(p.home / "Documents"),
+        p.moves(p.site / "x"),
+    ),
+    "away: from outside": lambda p: p.write(
+        phase="undoing", away=[{"path": outside_of(p), "kept": "new-00000"}]
+    ),
+    "a prefix of somebody else's": lambda p: p.write(
+        prefix=str(p.home), made=[f"{p.home}/../home/Documents"]
+    ),
+    "venv: one that is done": lambda p: (
+        (p.store / RECEIPT).write_text("{}"),
+        p.write(phase="making", venv=True, existed=False),
+    ),
+    "no JSON": lambda p: (p.store / "journal.json").write_text("{"),
+    "empty": lambda p: (p.store / "journal.json").write_bytes(b""),
+    "no UTF-8": lambda p: (p.store / "journal.json").write_bytes(b'{"phase": "\xff"}'),
+    "a list": lambda p: (p.store / "journal.json").write_text("[]"),
+    "an unknown phase": lambda p: p.write(phase="deleting"),
+    "a number for a path": lambda p: p.write(made=[7]),
+    "deep": lambda p: (p.store / "journal.json").write_text('{"x":' + "[" * 200_000),
+    "deep and closed": lambda p: (p.store / "journal.json").write_text(
+        '{"x":' + "[" * 100_000 + "]" * 100_000 + "}"
+    ),
+    "huge": lambda p: os.truncate(touched(p.store / "journal.json"), 1 << 34),
+    "a FIFO": lambda p: os.mkfifo(p.store / "journal.json"),
+    "a folder": lambda p: (p.store / "journal.json").mkdir(),
+    "a device": lambda p: (p.store / "journal.json").symlink_to("/dev/zero"),
+    "a link to a secret": lambda p: (p.store / "journal.json").symlink_to(
+        p.home / ".ssh/id_ed25519"
+    ),
+    "a link to a right journal": lambda p: (
+        p.made(p.site / "x"),
+        (p.store / "journal.json").rename(p.home / "journal.json"),
+        (p.store / "journal.json").symlink_to(p.home / "journal.json"),
+    ),
+    "the store is a link": lambda p: (
+        p.store.rmdir(),
+        p.store.symlink_to(p.home / "Documents"),
+    ),
+    "the lock is a hard link": lambda p: (
+        p.made(p.site / "x"),
+        os.link(p.home / "Documents/thesis.txt", p.store / "lock"),
+    ),
+    "the lock is a link": lambda p: (
+        p.made(p.site / "x"),
+        (p.store / "lock").symlink_to(p.home / "fresh"),
+    ),
+    "the lock is a FIFO": lambda p: (p.made(p.site / "x"), os.mkfifo(p.store / "lock")),
+    "the lock is a folder": lambda p: (p.made(p.site / "x"), (p.store / "lock").mkdir()),
+    "the installer's lock is a link": lambda p: (
+        p.made(p.site / "x"),
+        (p.store / "installer").symlink_to(p.home / "fresh"),
+    ),
+}
+
+
+def touched(path: Path) -> Path:
+    path.touch()
+    return path
+
+
+@pytest.mark.parametrize("how", [("--recover",), WANTED], ids=["recover", "install"])
+@pytest.mark.parametrize("spoil", JOURNALS.values(), ids=JOURNALS.keys())
+def test_a_journal_that_somebody_else_wrote(
+    world: World, install: Install, spoil: Spoil, how: tuple[str, ...]
+) -> None:
+    home, venv = planted(world), world.venv()
+    spoil(Place(world, venv, home))
+    before = whole_state(home), whole_state(venv)
+    said = limited(lambda: install("--venv", str(venv), *how))
+    assert said.exit in (2, 3), (said.out, said.err)
+    errors = [line for line in said.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and "Traceback" not in said.err
+    assert "hint: " in said.err
+    assert (whole_state(home), whole_state(venv)) == before
+
+
+def limited(call: Callable[[], Any], seconds: int = 20) -> Any:
+    """The call; whoever reads from a FIFO or a device does not come back from it."""
+
+    def late(*_: object) -> None:
+        raise AssertionError("it hangs")
+
+    former = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        return call()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, former)
+
+
+UNDOS: dict[str, Spoil] = {
+    "from outside": lambda p: p.moves(f"{outside_of(p)}/thesis.txt", name="undo.json"),
+    "behind a link": lambda p: p.moves(through_a_link(p, "docs"), name="undo.json"),
+    "kept elsewhere": lambda p: p.moves(
+        p.site / "x", "../../../home/Documents/thesis.txt", name="undo.json"
+    ),
+    "a folder": lambda p: (p.store / "undo.json").mkdir(),
+    "a FIFO": lambda p: os.mkfifo(p.store / "undo.json"),
+    "conda's is a FIFO": lambda p: os.mkfifo(p.store / "conda-undo.json"),
+    "conda's is deep": lambda p: (p.store / "conda-undo.json").write_text('{"x":' + "[" * 99_999),
+    "former is a link": lambda p: (
+        (p.store / FORMER).symlink_to(p.home / "Documents"),
+        p.moves(p.site / "x", name="undo.json"),
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil", UNDOS.values(), ids=UNDOS.keys())
+def test_an_undo_that_somebody_else_wrote(world: World, install: Install, spoil: Spoil) -> None:
+    home, venv = planted(world), world.venv()
+    spoil(Place(world, venv, home))
+    before = whole_state(home), whole_state(venv)
+    said = limited(lambda: install("--venv", str(venv), "--undo", "--yes"))
+    assert said.exit in (2, 3), (said.out, said.err)
+    assert "Traceback" not in said.err
+    assert (whole_state(home), whole_state(venv)) == before
+
+
+@pytest.mark.parametrize("spoil", UNDOS.values(), ids=UNDOS.keys())
+def test_to_forget_touches_nothing_outside(world: World, install: Install, spoil: Spoil) -> None:
+    home, venv = planted(world), world.venv()
+    place = Place(world, venv, home)
+    spoil(place)
+    before = whole_state(home), whole_state(place.site)
+    limited(lambda: install("--venv", str(venv), "--forget"))
+    assert (whole_state(home), whole_state(place.site)) == before
+
+
+def test_what_no_environment_has_stays_when_one_that_was_being_made_goes(
+    world: World, install: Install
+) -> None:
+    """A checkout that says of itself that it is an environment which is being made."""
+    home = planted(world)
+    project = world.folder / "project"
+    place_of = project / ".gpusetup"
+    place_of.mkdir(parents=True)
+    (project / "work.py").write_text("weeks")
+    (project / "bin").mkdir()
+    row = {"schema": "gpusetup.journal/1", "phase": "making", "venv": True, "existed": False}
+    (place_of / "journal.json").write_text(json.dumps(row))
+    before = whole_state(home)
+    install("--venv", str(project), "--recover")
+    assert (project / "work.py").read_text() == "weeks"
+    assert whole_state(home) == before
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give away")
+@pytest.mark.parametrize("whose", ["journal.json", "."])
+def test_a_store_of_another_user_is_not_followed(
+    world: World, install: Install, whose: str
+) -> None:
+    home, venv = planted(world), world.venv()
+    place = Place(world, venv, home)
+    (place.site / "x").write_text("x")
+    place.made(place.site / "x")
+    os.chown(place.store / whose, 12345, 12345)
+    before = whole_state(home), whole_state(venv)
+    said = install("--venv", str(venv), "--recover")
+    assert said.exit == 3, said.err
+    assert "belongs to another user (number 12345)" in said.err
+    assert (whole_state(home), whole_state(venv)) == before
+
+
+def test_a_right_journal_is_followed(world: World, install: Install) -> None:
+    """What is refused above is refused for its own reason."""
+    venv = world.venv()
+    place = Place(world, venv, planted(world))
+    (place.site / "x").write_text("x")
+    place.keep()
+    place.write(made=[f"{place.site}/x"], moves=[{"path": f"{place.site}/y", "kept": "00000"}])
+    assert install("--venv", str(venv), "--recover").exit == 0
+    assert not (place.site / "x").exists()
+    assert (place.site / "y").read_text() == "hostile"
+
+
+def test_paths_that_are_no_utf8_are_kept_as_they_are() -> None:
+    path = os.fsdecode(b"/env/caf\xe9")
+    journal = Journal(moves=(Move(path=as_text(path), kept="0"),))
+    assert as_path(journal.moves[0].path) == path
+    assert as_text("/env/café") == "/env/café"
+
+
+def test_the_launchers_lock_is_not_made_behind_a_link(tmp_path: Path) -> None:
+    from gpusetup.install.lock import LAUNCHER
+
+    (tmp_path / "lock").symlink_to(tmp_path / "fresh")
+    argv = [sys.executable, str(LAUNCHER), str(tmp_path / "lock"), "0", "true"]
+    assert subprocess.run(argv, capture_output=True, check=False).returncode != 0
+    assert not (tmp_path / "fresh").exists()
