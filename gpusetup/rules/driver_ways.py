@@ -151,10 +151,23 @@ FUSION = (
 """RPM Fusion's Configuration page."""
 
 
+def kepler_in_debian(want: Wanted) -> tuple[Line, ...]:
+    """The 470 branch ends with Debian 12, where its package has a name of its own."""
+    name = {"11": "nvidia-driver", "12": "nvidia-tesla-470-driver"}.get(want.major)
+    if name is None:
+        return ()
+    driver = "sudo apt install -y linux-headers-amd64 {name} firmware-misc-nonfree"
+    return (
+        *lines(NON_FREE, "sudo apt update"),
+        filled(driver, name=name),
+        *_key_of_dkms(want),
+    )
+
+
 def fedora(want: Wanted) -> tuple[Line, ...]:
     """RPM Fusion, Howto/NVIDIA and Howto/Secure Boot: the key before the module is built; `akmods
     --force` builds it and ends when it is built; 580xx is the branch for GPUs before Turing."""
-    legacy = "" if want.is_open else "-580xx"
+    legacy = "" if want.is_open else f"-{min(want.branch, LAST_CLOSED)}xx"
     key = lines(
         "sudo dnf install -y akmods mokutil openssl",
         "sudo kmodgenca -a",
@@ -275,6 +288,7 @@ def arch(want: Wanted) -> tuple[Line, ...]:
     kernel = next((name for end, name in ARCH_KERNELS if end in want.kernel), "linux")
     kernel = "linux-cachyos" if "cachyos" in want.kernel else kernel
     headers = f"{kernel}-headers"
+    utils = f"nvidia-{min(want.branch, LAST_CLOSED)}xx-utils"
     if want.is_open:
         return (
             filled("sudo pacman -Syu --needed --noconfirm {headers} nvidia-open-dkms nvidia-utils",
@@ -283,10 +297,8 @@ def arch(want: Wanted) -> tuple[Line, ...]:
         )  # fmt: skip
     return (
         filled("sudo pacman -Syu --needed --noconfirm base-devel git {headers}", headers=headers),
-        *lines(
-            "git clone https://aur.archlinux.org/nvidia-580xx-utils.git",
-            "cd nvidia-580xx-utils && makepkg -si --noconfirm",
-        ),
+        filled("git clone {url}", url=f"https://aur.archlinux.org/{utils}.git"),
+        filled("cd {folder} && makepkg -si --noconfirm", folder=utils),
         *_key_of_dkms(want),
     )
 
@@ -322,12 +334,22 @@ WAYS: dict[str, Way] = {
 }
 """A family of distributions -> its way."""
 
+LEGACY: dict[str, Way] = {
+    "ubuntu": ubuntu,
+    "debian": kepler_in_debian,
+    "fedora": fedora,
+    "arch": arch,
+}
+"""The same for a GPU whose last branch is older than 580 (Kepler: 470): who still packages it."""
+
 ENROLS = ("pop", "debian", "fedora", "rhel", "arch")
 """Where the module is signed with a key that is made on the machine."""
 
 
 def asks_for_a_key(family: str, want: Wanted) -> bool:
     """Whether the firmware asks for a new key at the next start."""
+    if want.secure_boot and family == "suse":
+        return not want.is_open  # the closed package makes a key and asks for it by itself
     return want.secure_boot and family in ENROLS and want.id not in ("manjaro", "amzn")
 
 

@@ -101,12 +101,12 @@ def torch_half_installed(case: Case) -> Iterator[Finding]:
 
 def _clean_install(case: Case) -> Fix:
     """Remove first: an installer would take what is left for an installed torch."""
-    way = ways.install_torch(case)
+    way, build = ways.install_torch(case), ways.chosen(case)
     remove = ways.pip(case, "uninstall", "-y", "torch")
     return replace(
         way,
         text=f"Remove what is left of it. {way.text}",
-        commands=(remove, *way.commands),
+        commands=(remove, *(ways.install_commands(case, removed=True) if build else way.commands)),
         alternatives=ways.by_hand(case, remove),
     )
 
@@ -136,7 +136,7 @@ def two_torch_installs(case: Case) -> Iterator[Finding]:
         ),
         fix=Fix(
             text="Remove torch until none is left, then install one",
-            commands=(*(remove for _ in versions), *ways.install_commands(case)),
+            commands=(*(remove for _ in versions), *ways.install_commands(case, removed=True)),
             alternatives=ways.by_hand(case, *(remove for _ in versions)),
         ),
     )
@@ -180,7 +180,7 @@ def mixed_conda_pip(case: Case) -> Iterator[Finding]:
         ),
         fix=Fix(
             text="Remove both, then install one, by one installer",
-            commands=(*first, *ways.install_commands(case)),
+            commands=(*first, *ways.install_commands(case, removed=True)),
             alternatives=ways.by_hand(case, *first),
         ),
     )

@@ -19,7 +19,15 @@ from gpusetup.rules.case import (
     on,
     one_of,
 )
-from gpusetup.rules.driver_ways import WAYS, Wanted, asks_for_a_key, at_least, nixos_line
+from gpusetup.rules.driver_ways import (
+    LAST_CLOSED,
+    LEGACY,
+    WAYS,
+    Wanted,
+    asks_for_a_key,
+    at_least,
+    nixos_line,
+)
 from gpusetup.rules.generation import oldest_on_bus
 from gpusetup.rules.pci_names import board
 from gpusetup.rules.plausible import is_a_path, is_an_identifier
@@ -121,12 +129,15 @@ def python(case: Case) -> str:
 # --- torch --------------------------------------------------------------------------------------
 
 
-def install_commands(case: Case) -> tuple[Line, ...]:
-    """`gpusetup install` for this target; into an environment of its own where it may not be."""
+def install_commands(case: Case, *, removed: bool = False) -> tuple[Line, ...]:
+    """`gpusetup install` for this target; into an environment of its own where it may not be.
+
+    `removed`: what shows which torch was there is taken away before it.
+    """
     if target_refuses(case):
         words = ("gpusetup", "install", "--venv", ".venv", *_named(case), *_host(case))
         return (command(case, *words),)
-    return (gpusetup_install(case),)
+    return (gpusetup_install(case, removed=removed),)
 
 
 def by_hand(case: Case, *first: Line) -> tuple[Alternative, ...]:
@@ -155,16 +166,16 @@ def target_refuses(case: Case) -> bool:
     return bool(python.externally_managed) or python.site_writable is False
 
 
-def gpusetup_install(case: Case) -> Line:
+def gpusetup_install(case: Case, *, removed: bool = False) -> Line:
     words = ["gpusetup", "install"]
     if (executable := python(case)) != "python":
         words += ["--python", executable]
     if case.installer == "conda":
         words += ["--installer", "conda"]
-    return command(case, *words, *_named(case), *_host(case))
+    return command(case, *words, *_named(case, removed=removed), *_host(case))
 
 
-def _named(case: Case) -> tuple[str, ...]:
+def _named(case: Case, *, removed: bool = False) -> tuple[str, ...]:
     """The build, where `install` by itself would take another one: it was asked for, it is for
     another maker's GPUs than the installed one, or the environment is new."""
     build = chosen(case)
@@ -173,7 +184,7 @@ def _named(case: Case) -> tuple[str, ...]:
     how = case.decision.how if case.decision else "first"
     if case.request != Request() or how == "refused":
         return ("--torch", build.torch, "--backend", build.backend)
-    anew = target_refuses(case) and how not in ("first", "newest")
+    anew = (removed or target_refuses(case)) and how not in ("first", "newest")
     return ("--torch", build.torch) if anew else ()
 
 
@@ -361,8 +372,9 @@ def wanted_driver(case: Case, floor: str | None = None) -> Wanted:
 
 def driver_commands(case: Case, floor: str | None = None) -> tuple[Line, ...]:
     """How this distribution installs a driver; () where only a download page does it."""
-    way = WAYS.get(distribution(case) or "")
-    return way(wanted_driver(case, floor)) if way else ()
+    want = wanted_driver(case, floor)
+    way = (LEGACY if want.branch < LAST_CLOSED else WAYS).get(distribution(case) or "")
+    return way(want) if way else ()
 
 
 def driver(case: Case, text: str, floor: str | None = None) -> Fix:
@@ -399,9 +411,10 @@ def _and_then(case: Case, loaded: bool, key: bool) -> str:
     if on(case, "windows"):
         return "restart where its installer asks for that"
     if key:
+        whose = "of root" if distribution(case) == "suse" else "that `mokutil` asked for"
         return (
-            "reboot: the firmware asks for the new key (Enroll MOK) with the password that "
-            "`mokutil` asked for. Afterwards `nvidia-smi` lists the GPU"
+            f"reboot: the firmware asks for the new key (Enroll MOK) with the password {whose}. "
+            "Afterwards `nvidia-smi` lists the GPU"
         )
     if loaded:
         return "reboot; afterwards `nvidia-smi` lists the GPU"

@@ -156,6 +156,7 @@ ROWS = (
     Row(r"nvidia-driver-(?P<branch>\d{3})(?:-server)?-open", (*UBUNTU, "pop"), open=True),
     Row(r"system76-driver-nvidia", ("pop",), branch="580", open=True),
     Row(r"nvidia-driver", DEBIAN, ("non-free",), branch="of the release"),
+    Row(r"nvidia-tesla-470-driver", DEBIAN, ("non-free",), branch="470"),
     Row(r"nvidia-open", DEBIAN, ("nvidia",), branch=NEWEST, open=True),
     Row(r"cuda-drivers-(?P<branch>\d{3})", (*DEBIAN, *RHEL), ("nvidia",)),
     Row(r"akmod-nvidia", FEDORA, ("rpmfusion",), branch=NEWEST, building=True),
@@ -184,7 +185,9 @@ def installed(world: World, names: Sequence[str]) -> World:
             if found and (world.os.id or "") in row.distributions:
                 package = _package(world, row, found, name)
                 signed = row.signed or any("linux-modules-nvidia" in n for n in names)
-                world = world.having(building=row.building)
+                closed_kmp = row.pattern.startswith("nvidia-driver-G06-kmp")
+                pending = world.key_pending or closed_kmp
+                world = world.having(building=row.building, key_pending=pending)
                 return staged(world, DriverPackage(package, _is_open(world, row), signed))
     return world
 

@@ -9,6 +9,8 @@ from closing.shells import Refused
 from closing.world import DriverPackage, World, healthy
 from gpusetup.value import replace
 
+NVML_NO_PERMISSION = 4
+
 
 def staged(world: World, package: DriverPackage) -> World:
     """On disk: the libraries are the new ones, the kernel runs what it ran until it loads anew."""
@@ -43,7 +45,14 @@ def reboot(world: World) -> World:
         return world
     hardware = tuple(healthy(gpu) for gpu in world.hardware)
     fabric = world.fabric_down and "nvidia-fabricmanager" not in world.shells
-    return loaded(world.having(hardware=hardware, fabric_down=fabric, building=False))
+    return loaded(
+        world.having(
+            hardware=hardware,
+            fabric_down=fabric,
+            building=False,
+            key_enrolled=world.key_enrolled or world.key_pending,
+        )
+    )
 
 
 def modprobe(world: World, words: Sequence[str]) -> World:
@@ -80,7 +89,10 @@ def may_open(world: World) -> World:
         return world
     opened = tuple(replace(n, readable=True, writable=True) for n in world.snapshot.devices)
     gpus = world.snapshot.gpus or world.hardware
-    return answering(world.showing(devices=opened, gpus=gpus))
+    driver = world.snapshot.driver
+    code = 0 if driver.nvml_code == NVML_NO_PERMISSION else driver.nvml_code
+    driver = replace(driver, nvml_code=code)
+    return answering(world.showing(devices=opened, gpus=gpus, driver=driver))
 
 
 def reset(world: World, words: Sequence[str]) -> World:

@@ -253,7 +253,7 @@ EFFECTS: dict[str, Effect] = {
     "nvidia-modprobe": lambda world, typed: answering(kernel.with_uvm_node(world)),
     "usermod": lambda world, typed: kernel.may_open(world),
     "mokutil": lambda world, typed: world.having(
-        key_enrolled=world.key_enrolled or "--import" in typed.words
+        key_pending=world.key_pending or "--import" in typed.words
     ),
     "wsl": lambda world, typed: surroundings.wsl(world, typed.words[1:]),
 }

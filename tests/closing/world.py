@@ -38,6 +38,8 @@ class World:
     """Whether the kernel module on disk is still being built."""
     folder: str = ""
     """The folder that the shell stands in, where it left its own."""
+    key_pending: bool = False
+    """Whether the firmware asks for a key at the next start."""
     key_enrolled: bool = False
     nouveau_blacklisted: bool = False
     fabric_down: bool = False
