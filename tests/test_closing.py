@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from closing.compose import machine
 from closing.faults import cpu_build
-from closing.rounds import OUTSIDE, Outcome, alternatives_hold, closing
+from closing.rounds import IN_WORDS, OUTSIDE, Outcome, alternatives_hold, closing, moved_again
 from closing.rows import HOSTS
 from closing.shells import Refused
 from closing.simulator import paste
@@ -23,38 +23,39 @@ VARIANTS = dict(variants())
 LEAST_VARIANTS = 300
 
 
-OPEN = pytest.mark.xfail(strict=False, reason="some fixes do not close yet")
-
-
-@OPEN
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_the_fix_of_every_recorded_machine_closes(folder: Path) -> None:
     assert complaints(world_of(load_snapshot(folder / "snapshot.json"))) == []
 
 
-@OPEN
 @pytest.mark.parametrize("name", example_machines())
 def test_the_fix_of_every_example_machine_closes(name: str) -> None:
     assert complaints(world_of(machine_named(name))) == []
 
 
-@OPEN
 def test_the_fixes_of_all_composed_variants_close() -> None:
     open_ones = {name: said for name, world in VARIANTS.items() if (said := complaints(world))}
     print(f"{len(VARIANTS)} composed variants, {len(open_ones)} of them do not close")
     assert len(VARIANTS) >= LEAST_VARIANTS
     assert open_ones == {}
+    assert len(in_words()) <= len(VARIANTS) // 20, "advice that nobody can paste is the exception"
+
+
+def in_words() -> list[str]:
+    """The variants whose last cause has no commands at all."""
+    return [name for name, world in VARIANTS.items() if closing(world).ends in IN_WORDS]
 
 
 def complaints(world: World) -> list[str]:
     """What speaks against the advice for one machine: its way, its other ways, where it ends."""
     outcome = closing(world)
     said = [outcome.failure] if outcome.failure else []
-    return [*said, *where_it_ends(outcome), *alternatives_hold(world)]
+    again = moved_again(outcome.world) if outcome.ends == "ok" and outcome.world else []
+    return [*said, *where_it_ends(outcome), *alternatives_hold(world), *again]
 
 
 def where_it_ends(outcome: Outcome) -> list[str]:
-    if outcome.failure or outcome.ends == "ok" or outcome.ends in OUTSIDE:
+    if outcome.failure or outcome.ends in ("ok", *OUTSIDE, *IN_WORDS):
         return []
     return [f"ends in words: {outcome.ends}"]
 

@@ -57,10 +57,12 @@ class Task(Value):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know of the decision besides the build."""
+        from gpusetup.catalog_file import load_catalog
         from gpusetup.resolver.companions import left_in_words
 
         build, offer = self.resolution.build, self.newest
-        stays = left_in_words(self.machine, build) if build and self.decision.moves else ()
+        moves = build is not None and self.decision.moves
+        stays = left_in_words(self.machine, build, load_catalog()) if build and moves else ()
         newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
         return (*stays, *((f"{newer}: `gpusetup install --upgrade`",) if newer else ()))
 

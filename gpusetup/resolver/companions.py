@@ -144,12 +144,14 @@ def compiled_against(machine: Snapshot, build: TorchBuild) -> tuple[Companion, .
     )
 
 
-def left_in_words(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
+def left_in_words(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
     """What stays beside a torch that comes and does not belong to it, and what that means."""
+    wrong = left_behind(machine, build.torch, build.backend, catalog)
     alone = (
         f"{one.name} {one.version} cannot follow: no release of it belongs to torch {build.torch}; "
         "it stays, and may fail when it is imported"
         for one in without_release(machine, build)
+        if one.name in wrong
     )
     old = (
         f"{one.name} {one.version} was compiled against torch {machine.torch.version}: install or "

@@ -54,6 +54,7 @@ def held_build(machine: Snapshot, situation: Situation, catalog: Catalog) -> Tor
     floors = "windows" if situation.wsl else situation.family
     row = catalog.row_of(torch.version, backend, situation.family, situation.machine)
     if row is not None:
+        row = _of_conda(row, catalog) if torch.installer == "conda" else row
         floor = catalog.driver_floor(row.cuda, floors) if row.cuda else None
         return replace(row, driver_floor=floor)
     cuda = torch.cuda or cuda_of(backend)
@@ -70,6 +71,15 @@ def held_build(machine: Snapshot, situation: Situation, catalog: Catalog) -> Tor
         driver_floor=catalog.driver_floor(cuda, floors) if cuda else None,
         labelled="+" in torch.version,
     )
+
+
+def _of_conda(row: TorchBuild, catalog: Catalog) -> TorchBuild:
+    """A build as conda's channels have it, which is for other architectures than the wheel."""
+    for channel in ("conda-pytorch", "conda-forge"):
+        own = catalog.row_of(row.torch, row.backend, row.os, row.machine, channel)
+        if own is not None:
+            return replace(row, kernels=own.kernels, ptx=own.ptx)
+    return row
 
 
 def serves(build: TorchBuild, machine: Snapshot, situation: Situation) -> bool:

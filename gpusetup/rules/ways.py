@@ -268,7 +268,10 @@ def _beside(case: Case) -> tuple[str, ...]:
     moves = case.decision is not None and case.decision.moves
     if build is None or not moves or target_refuses(case):
         return ()
-    return (*pinned_in_words(case.snapshot, build), *left_in_words(case.snapshot, build))
+    return (
+        *pinned_in_words(case.snapshot, build),
+        *left_in_words(case.snapshot, build, case.catalog),
+    )
 
 
 def _nothing_fits(case: Case) -> Fix:

@@ -68,9 +68,9 @@ def _other_build(package: Package, own: str | None) -> bool:
     label = package.version.partition("+")[2]
     if not label or own is None:
         return False
-    # torchaudio of the stable ABI asks for the same CUDA major only.
+    # torchaudio of the stable ABI compares the CUDA of both at import; without CUDA it has none.
     if package.name == "torchaudio" and Version(package.version) >= Version("2.11"):
-        return label[:4] != own[:4]
+        return label not in ("cpu", own)
     return label != own
 
 

@@ -141,7 +141,7 @@ def mig(world: World, words: Sequence[str]) -> World:
         if chosen and not chosen & {str(n), gpu.pci_bus_id or ""}:
             gpus.append(gpu)
         elif create:
-            gpus.append(replace(gpu, mig_instances=gpu.mig_instances or (f"MIG-{n + 1:04d}",)))
+            gpus.append(replace(gpu, mig_instances=(f"MIG-{n + 1:04d}",), mig_count=1))
         else:
-            gpus.append(replace(gpu, mig_enabled=False, mig_instances=()))
+            gpus.append(replace(gpu, mig_enabled=False, mig_instances=(), mig_count=0))
     return answering(world.showing(gpus=tuple(gpus)))

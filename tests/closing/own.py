@@ -11,6 +11,7 @@ import json
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from closing.shells import Refused, Typed
 from closing.surroundings import new_environment
@@ -52,7 +53,7 @@ def _target(world: World, words: list[str]) -> tuple[World, list[str]]:
     return world, words
 
 
-def planned(world: World, words: Sequence[str]) -> dict[str, list[dict[str, list[str]]]]:
+def planned(world: World, words: Sequence[str]) -> dict[str, Any]:
     """The answer of `install --dry-run` about this machine; Refused where it is no."""
     with tempfile.TemporaryDirectory() as folder:
         machine, answer = Path(folder) / "machine.json", Path(folder) / "answer.json"
@@ -63,5 +64,5 @@ def planned(world: World, words: Sequence[str]) -> dict[str, list[dict[str, list
             code = main([*argv, "--output", str(answer)])
         if code != 0:
             raise Refused(f"gpusetup install ends with exit {code}: {said.getvalue()[:400]}")
-        found: dict[str, list[dict[str, list[str]]]] = json.loads(answer.read_text())
+        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     return found

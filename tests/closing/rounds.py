@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from closing.consistent import broken, trouble
+from closing.own import planned
 from closing.shells import Refused
 from closing.simulator import acts, paste
 from closing.world import World
@@ -70,6 +71,13 @@ OUTSIDE: dict[str, str] = {
 }
 """Causes that no command on this machine ends, and why."""
 
+IN_WORDS: dict[str, str] = {
+    "unknown": "no environment was named: there is no torch to judge",
+    "driver-missing": "no package of this distribution serves the GPU: NVIDIA's download page",
+    "uvm-missing": "the host of a container loads the module and hands on its node",
+}
+"""Where a fix has no commands to paste here, and why."""
+
 
 def _settled(root: Finding, after: Diagnosis, old: World, new: World) -> bool:
     """A fixed point: the cause lies outside, what could be done was done, and nothing else came."""
@@ -108,6 +116,17 @@ def left_behind(
         return f"a new error: {come}"
     worse = broken(new) - broken(old)
     return f"packages that do not fit: {sorted(worse)}" if worse else None
+
+
+def moved_again(world: World) -> list[str]:
+    """What `gpusetup install` would still change on a machine that works: nothing."""
+    try:
+        answer = planned(world, ())
+    except Refused as problem:
+        return [f"install on a machine that works: {problem}"]
+    if answer["state"] == "unchanged":
+        return []
+    return [f"install moves a torch that serves: {answer['before']} -> {answer['after']}"]
 
 
 def _same_packages(old: World, new: World) -> bool:

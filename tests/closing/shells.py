@@ -37,18 +37,33 @@ JOINS = {";", "&&"}
 REFUSED_BY_BASH = {"&", "||", "(", ")", "<", ">", "|&", ">>", "<<"}
 
 
-SUBSTITUTED = {
-    "uname -r": "6.8.0-generic",
-    "rpm -E %fedora": "43",
-    ". /etc/os-release; echo $VERSION_CODENAME": "trixie",
-}
-"""Commands whose output stands in a line."""
+SUBSTITUTED = (
+    ("uname -r", "6.8.0-generic"),
+    ("rpm -E %fedora", "43"),
+    (". /etc/os-release; echo $VERSION_CODENAME", "trixie"),
+    ("apt-get indextargets ", "http://mirror.example/debian"),
+)
+"""The beginning of a command -> what it prints."""
 
 
-def _substituted(found: re.Match[str]) -> str:
-    if found.group(1) not in SUBSTITUTED:
-        raise Refused(f"bash: what does {found.group(0)} print?")
-    return SUBSTITUTED[found.group(1)]
+def substituted(line: str) -> str:
+    """A line with what its `$(…)` print; nested ones are part of the outer command.
+
+    >>> substituted("a $(uname -r) b")
+    'a 6.8.0-generic b'
+    """
+    before, opened, rest = line.partition("$(")
+    if not opened:
+        return line
+    depth, place = 1, 0
+    while depth and place < len(rest):
+        depth += {"(": 1, ")": -1}.get(rest[place], 0)
+        place += 1
+    inner = rest[: place - 1]
+    printed = next((said for begins, said in SUBSTITUTED if inner.startswith(begins)), None)
+    if depth or printed is None:
+        raise Refused(f"bash: what does $({inner}) print?")
+    return before + printed + substituted(rest[place:])
 
 
 def by_bash(line: str) -> tuple[Typed, ...]:
@@ -59,7 +74,7 @@ def by_bash(line: str) -> tuple[Typed, ...]:
     Traceback (most recent call last):
     closing.shells.Refused: bash: `>` in pip install torch>=2.6
     """
-    line = re.sub(r"\$\(([^()]*)\)", _substituted, line)
+    line = substituted(line)
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     try:

@@ -125,7 +125,7 @@ def all_prohibited(world: World) -> World:
 
 
 def mig_empty(world: World) -> World:
-    return _first(world, mig_enabled=True, mig_instances=())
+    return _first(world, mig_enabled=True, mig_instances=(), mig_count=0)
 
 
 def fabric_down(world: World) -> World:
