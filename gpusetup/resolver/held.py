@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.catalog import Catalog, cuda_of, index_url
 from gpusetup.kernels import served_by
 from gpusetup.model import Resolution, Served, Snapshot, Torch, TorchBuild
@@ -42,6 +44,10 @@ def backend_of(torch: Torch) -> str | None:
     return "cu" + "".join(torch.cuda.split(".")[:2]) if torch.cuda else None
 
 
+ARCHITECTURE = re.compile(r"(sm|compute)_\d{2,3}[af]?")
+"""A code that names one; what else a snapshot lists was written by strangers."""
+
+
 def held_build(machine: Snapshot, situation: Situation, catalog: Catalog) -> TorchBuild | None:
     """The installed torch as a build: the catalog's row, else what was read of it; None: none.
 
@@ -58,7 +64,7 @@ def held_build(machine: Snapshot, situation: Situation, catalog: Catalog) -> Tor
         floor = catalog.driver_floor(row.cuda, floors) if row.cuda else None
         return replace(row, driver_floor=floor)
     cuda = torch.cuda or cuda_of(backend)
-    kernels = torch.kernels or ()
+    kernels = tuple(k for k in torch.kernels or () if ARCHITECTURE.fullmatch(k))
     return TorchBuild(
         torch=public(torch.version),
         backend=backend,
