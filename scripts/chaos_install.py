@@ -39,8 +39,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 OPERATIONS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open")
-COUNTED = "GPUSETUP_CHAOS"
-"""Set in the child: `<folder> <number>`: before which file operation in the folder it dies."""
+UNSYNCED = "GPUSETUP_UNSYNCED"
+"""Set by `powercut_install.py --unsynced`: the program syncs nothing."""
 
 
 # --- in the child --------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def run_counted(folder: str, deadly: int, told: str, words: list[str]) -> int:
         if count == deadly:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    if os.environ.get("GPUSETUP_UNSYNCED"):
+    if os.environ.get(UNSYNCED):
         sync_nothing()
     sys.addaudithook(hook)
     code = cli.main(words)
@@ -148,12 +148,16 @@ class Scenario:
 
 
 def clean_environment() -> dict[str, str]:
+    """Ours without settings of the programs; what the control says stays."""
     return {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("UV_", "PIP_", "GPUSETUP_"))
-        or (name == "GPUSETUP_UNSYNCED" and name not in ("VIRTUAL_ENV", "CONDA_PREFIX"))
+        if name == UNSYNCED
+        or not (name.startswith(("UV_", "PIP_", "GPUSETUP_")) or name in ENVIRONMENTS)
     }
+
+
+ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def small_scenarios(world: Any) -> Iterator[Scenario]:

@@ -9,7 +9,8 @@ down as a power cut would (`EXT4_IOC_SHUTDOWN` without flushing its log: what wa
 gone), the program is killed, the filesystem is mounted again and its journal replayed. Then
 `gpusetup install --recover` has to bring the environment to exactly the former or the new state,
 and whoever was told "Installed" or "Undone" has to find that. Needs root and Linux.
-Exit 1 where any cut leaves something else.
+Exit 1 where any cut leaves something else. With `--unsynced` the program syncs nothing, and cuts
+after its end must break something: the control that this script can fail.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "scripts")]
 
 from chaos_install import (  # noqa: E402
     RECOVERY_OPERATIONS,
+    UNSYNCED,
     Scenario,
     descendants,
     differences,
@@ -51,9 +53,6 @@ MAKE = {"ext4": ("mkfs.ext4", "-q", "-F"), "xfs": ("mkfs.xfs", "-q", "-f")}
 MOMENTS = ("step", "end", "step", "after", "step", "during", "step", "recovery")
 """Before one of its file operations; around its end; seconds after it; anywhere within its time;
 before a file operation of the recovery that follows such a cut."""
-UNSYNCED = "GPUSETUP_UNSYNCED"
-"""Set by `--unsynced`: the program syncs nothing. Most cuts must break something then: the control
-that this script can fail."""
 
 
 class Disk:

@@ -329,3 +329,54 @@ def test_the_launchers_lock_is_not_made_behind_a_link(tmp_path: Path) -> None:
     argv = [sys.executable, str(LAUNCHER), str(tmp_path / "lock"), "0", "true"]
     assert subprocess.run(argv, capture_output=True, check=False).returncode != 0
     assert not (tmp_path / "fresh").exists()
+
+
+# --- the cache -----------------------------------------------------------------------------------
+
+
+def test_links_in_the_cache_are_not_followed(world: World, install: Install) -> None:
+    """Put there by somebody who could once write to it."""
+    home = planted(world)
+    house = world.folder / "cache/gpusetup/wheels"
+    house.mkdir(parents=True)
+    wheel = next((world.index.root / "whl/cpu/torch").iterdir()).name
+    for name in (f".{wheel}.json", f".{wheel}.part.mark"):
+        (house / name).symlink_to(home / "Documents/thesis.txt")
+    before = whole_state(home / "Documents")
+    assert install("--venv", str(world.folder / "env"), *WANTED).exit == 0
+    (house / wheel).unlink()
+    (house / f"{wheel}.part").symlink_to(home / "Documents/thesis.txt")
+    said = install("--venv", str(world.folder / "other"), *WANTED)
+    assert said.exit in (0, 3), said.err
+    assert "Traceback" not in said.err
+    assert whole_state(home / "Documents") == before
+
+
+def test_a_cache_that_others_may_write_to_is_closed(world: World, install: Install) -> None:
+    house = world.folder / "cache/gpusetup/wheels"
+    house.mkdir(parents=True)
+    house.chmod(0o777)
+    assert install("--venv", str(world.folder / "env"), *WANTED).exit == 0
+    assert house.stat().st_mode & 0o022 == 0
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give away")
+def test_a_cache_of_another_user_is_not_used(world: World, install: Install) -> None:
+    house = world.folder / "cache/gpusetup/wheels"
+    house.mkdir(parents=True)
+    os.chown(house, 12345, 12345)
+    said = install("--venv", str(world.folder / "env"), *WANTED)
+    assert said.exit == 3
+    assert "belongs to another user (number 12345)" in said.err
+    assert "GPUSETUP_CACHE" in said.err
+    assert list(house.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x-1.0-py3-none-any.a/../../evil.whl", "x-1.0-py3-none-any.\n.whl", ".-1-py3-none-any.whl"],
+)
+def test_a_name_that_is_a_path_is_no_wheel(name: str) -> None:
+    from gpusetup.install.wheels import parsed_name
+
+    assert parsed_name(name) is None

@@ -27,6 +27,7 @@ from gpusetup.install.house import (
     keep_mark,
     kept_mark,
     local_path,
+    no_link,
     note_kept,
     size_of,
     touch_note,
@@ -86,7 +87,6 @@ class Fetcher:
         import requests
 
         self._logins = logins or {}
-
         self._session = requests.Session()
         self._session.headers["User-Agent"] = "gpusetup"
         self._log = log
@@ -275,7 +275,7 @@ class Fetcher:
         import requests
 
         try:
-            with part.open(mode) as file:
+            with open(part, mode, opener=no_link) as file:
                 for chunk in answer.iter_content(CHUNK):
                     file.write(chunk)
                     progress(wheel, len(chunk))

@@ -11,16 +11,48 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import Blocked, Unreached
+from gpusetup.install.files import open_new
 from gpusetup.install.layout import content_of
 from gpusetup.install.wheels import Wheel, without_credentials
 
 CHUNK = 1 << 20
+
+
+def own(house: Path) -> str | None:
+    """What keeps our cache from being ours; None where it is, and nobody else may write to it from
+    now on. Others could put links there, and wheels."""
+    if os.name != "posix":
+        return None
+    for folder in (house, house.parent):
+        try:
+            found = folder.stat()
+        except FileNotFoundError:
+            continue
+        others = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+        if found.st_uid != os.geteuid() and (folder == house or others):
+            return f"{folder} belongs to another user (number {found.st_uid})"
+        if others:
+            folder.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
+    return None
+
+
+def write_anew(path: Path, text: str) -> None:
+    """Write a file in place of what is there; a link that is there goes, it is not followed."""
+    path.unlink(missing_ok=True)
+    with open_new(path) as file:
+        file.write(text)
+
+
+def no_link(path: str, flags: int) -> int:
+    """An opener that follows no symbolic link."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def blocked(url: str, cause: str) -> Blocked:
@@ -124,7 +156,7 @@ def note_kept(wheel: Wheel, path: Path, digest: str) -> None:
         "mtime_ns": found.st_mtime_ns,
         "url": without_credentials(wheel.url),
     }
-    _note(path).write_text(json.dumps(note), encoding="utf-8")
+    write_anew(_note(path), json.dumps(note))
     _mark(path.with_name(f"{path.name}.part")).unlink(missing_ok=True)
 
 
@@ -147,7 +179,7 @@ def keep_mark(part: Path, headers: Mapping[str, str]) -> None:
     """Note which version of a file a part is of, so that another one is not taken up with it."""
     etag = headers.get("ETag", "")
     mark = headers.get("Last-Modified", "") if etag.startswith("W/") or not etag else etag
-    _mark(part).write_text(mark, encoding="utf-8")
+    write_anew(_mark(part), mark)
 
 
 def kept_mark(part: Path) -> str | None:
@@ -181,6 +213,7 @@ def drop_unused(house: Path, now: float, days: float = UNUSED_DAYS) -> tuple[str
 
 def copy_here(source: Path, part: Path) -> None:
     try:
+        part.unlink(missing_ok=True)
         shutil.copyfile(source, part)
     except OSError as problem:
         raise Blocked(

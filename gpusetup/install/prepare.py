@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.install.house import check_here, is_here, is_kept
+from gpusetup.install.house import check_here, is_here, is_kept, own
 from gpusetup.install.inuse import users_of
 from gpusetup.install.layout import Layout, distributions, requirers, versions
 from gpusetup.install.owned import at_links, files_of_all, refuse_shared
@@ -321,6 +321,9 @@ def check_places(job: Job, where: Where, installer: str) -> None:
     for folder, hint in places:
         if problem := unwritable(folder):
             raise Blocked(f"{folder} cannot be made or written: {problem}", hint=hint)
+    if job.own_house and (problem := own(job.house)):
+        hint = "nothing was changed; set GPUSETUP_CACHE to a folder of your own"
+        raise Blocked(f"The cache cannot be used: {problem}", hint=hint)
 
 
 def unwritable(folder: str) -> str | None:

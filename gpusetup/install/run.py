@@ -70,7 +70,7 @@ class Outcome(Value):
 def fetch_all(job: Job, wheels: Sequence[Wheel], progress: Progress) -> tuple[Path, ...]:
     """Every wheel, checked, in the wheelhouse; the first fault ends it."""
     try:
-        job.house.mkdir(parents=True, exist_ok=True)
+        job.house.mkdir(parents=True, exist_ok=True, mode=0o700 if job.own_house else 0o777)
     except OSError as problem:
         raise Blocked(
             f"{job.house} cannot be made: {problem.strerror}",

@@ -6,6 +6,7 @@ former state back.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from gpusetup.install.stage import (
     with_edited,
 )
 from gpusetup.install.staged import Staged
+from gpusetup.install.statefile import leads_out
 from gpusetup.install.tools import complaint
 from gpusetup.install.transaction import (
     NEXT_RECEIPT,
@@ -44,7 +46,6 @@ from gpusetup.install.transaction import (
     move_aside,
     prepare,
     put_back,
-    refuse_outside,
 )
 
 
@@ -98,6 +99,17 @@ def _staged(job: Job, plan: Plan, layout: Layout, wheels: Sequence[Path], store:
     staged = with_edited(staged, pth_without(leaving), folder)
     sync_tree(folder)
     return staged
+
+
+def refuse_outside(layout: Layout, journal: Journal) -> None:
+    """`Blocked` where something would be moved or made that does not lie in the environment."""
+    paths = (*journal.made, *(move.path for move in journal.moves))
+    out = leads_out(layout.prefix, os.path.join(layout.prefix, STORE), paths)
+    if out is not None:
+        raise Blocked(
+            f"{out} does not lie in {layout.prefix}: a symbolic link leads out of it",
+            hint="nothing was changed; use another environment: `--venv DIR`",
+        )
 
 
 def _renamed(job: Job, store: Path, journal: Journal, staged: Staged) -> Journal:

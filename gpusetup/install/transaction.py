@@ -54,7 +54,7 @@ from gpusetup.install.layout import (
     versions,
 )
 from gpusetup.install.owned import at_links, files_of_all, refuse_shared
-from gpusetup.install.statefile import leads_out, require_store
+from gpusetup.install.statefile import require_store
 from gpusetup.value import replace
 
 __all__ = [
@@ -110,17 +110,6 @@ def prepare(
         before={one.name: one.version for one in gone},
         after=dict(after),
     )
-
-
-def refuse_outside(layout: Layout, journal: Journal) -> None:
-    """`Blocked` where something would be moved or made that does not lie in the environment."""
-    paths = (*journal.made, *(move.path for move in journal.moves))
-    out = leads_out(layout.prefix, os.path.join(layout.prefix, STORE), paths)
-    if out is not None:
-        raise Blocked(
-            f"{out} does not lie in {layout.prefix}: a symbolic link leads out of it",
-            hint="nothing was changed; use another environment: `--venv DIR`",
-        )
 
 
 def continued(first: Journal, journal: Journal) -> Journal:

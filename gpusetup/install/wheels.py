@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -57,9 +58,12 @@ def parsed_name(filename: str) -> tuple[str, str, frozenset[Tag]] | None:
 
     >>> parsed_name("torch-2.13.0+cpu-cp311-cp311-win_amd64.whl")[:2]
     ('torch', '2.13.0+cpu')
+    >>> parsed_name("torch-1.0-py3-none-any.x/../../evil.whl")
     """
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+    if not re.fullmatch(r"[\w.+!-]{1,250}", filename) or filename.startswith("."):
+        return None  # a name becomes one in our folders, and that of a lock
     try:
         name, version, _, tags = parse_wheel_filename(filename)
     except InvalidWheelFilename:
