@@ -6,6 +6,7 @@ network is the same for all. The environment holds the same wheel relabelled as 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import statistics
@@ -52,14 +53,17 @@ class Bench:
         self.environment = {**clean_environment(), **world.environment, "PYTHONPATH": str(ROOT)}
 
     def former(self) -> None:
-        """The environment with the former torch."""
+        """The environment with the former torch, on the disk: what is timed syncs its own files,
+        not what was copied here."""
         shutil.rmtree(self.env)
         subprocess.run(["cp", "-a", str(self.world.folder / "former"), str(self.env)], check=True)
+        os.sync()
 
     def new(self) -> None:
         """No environment's content: an empty one."""
         shutil.rmtree(self.env)
         self.world.venv("env")
+        os.sync()
 
     def cold(self) -> None:
         for name in ("uv-cache", "cache"):
@@ -132,6 +136,7 @@ def _switch(bench: Bench, runs: int) -> Iterator[tuple[str, str, str, bool]]:
         _, said = bench.timed(bench.ours("--no-verify"))
         undo = [sys.executable, "-m", "gpusetup", "install", "--python", str(bench.env)]
         disk = bytes_of(bench.env)
+        os.sync()
         undos.append(bench.timed([*undo, "--undo", "--yes"])[0])
         bench.former()
         seconds, _ = bench.timed(bench.offline())

@@ -230,6 +230,20 @@ def limited(call: Callable[[], Any], seconds: int = 20) -> Any:
         signal.signal(signal.SIGALRM, former)
 
 
+@pytest.mark.parametrize("name", ["a FIFO", "a device", "deep", "a folder"])
+def test_doctor_looks_at_such_a_journal_and_comes_back(world: World, name: str) -> None:
+    home, venv = planted(world), world.venv()
+    JOURNALS[name](Place(world, venv, home))
+    before = whole_state(home / "Documents")
+    argv = [sys.executable, "-m", "gpusetup", "doctor", "--python", str(venv), "--json"]
+    root = str(Path(__file__).resolve().parent.parent)
+    environment = {**os.environ, "PYTHONPATH": root}
+    said = subprocess.run(argv, capture_output=True, timeout=60, env=environment, check=False)
+    assert said.returncode in (0, 1), said.stderr
+    json.loads(said.stdout)
+    assert whole_state(home / "Documents") == before
+
+
 UNDOS: dict[str, Spoil] = {
     "from outside": lambda p: p.moves(f"{outside_of(p)}/thesis.txt", name="undo.json"),
     "behind a link": lambda p: p.moves(through_a_link(p, "docs"), name="undo.json"),

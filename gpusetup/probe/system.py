@@ -110,6 +110,11 @@ def list_or_empty(system: System, path: str) -> tuple[str, ...]:
         return ()
 
 
+def _at_once(path: str, flags: int) -> int:
+    """Opens without waiting for whoever should write into a FIFO."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 class LiveSystem:
     """This machine; `environment` is what its children get in place of ours."""
 
@@ -127,8 +132,8 @@ class LiveSystem:
         return self._facts
 
     def read(self, path: str) -> str:
-        with open(path, "rb") as file:
-            return file.read(READ_LIMIT_BYTES).decode("utf-8", "replace")
+        with open(path, "rb", opener=_at_once) as file:
+            return (file.read(READ_LIMIT_BYTES) or b"").decode("utf-8", "replace")
 
     def list(self, path: str) -> tuple[str, ...]:
         return tuple(sorted(os.listdir(path)))

@@ -35,6 +35,6 @@ def phase_in(text: str) -> str:
 
     try:
         journal = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "unknown"
     return str(journal.get("phase", "unknown")) if isinstance(journal, dict) else "unknown"
