@@ -186,9 +186,10 @@ class Catalog(Value):
     ) -> TorchBuild | None:
         """The row of a torch (with or without its local label) on a backend and platform."""
         public = torch_version.partition("+")[0]
-        wanted = (public, backend, family, machine, channel)
+        place = (family, machine, channel)
         for row in self.builds:
-            if (row.torch, row.backend, row.os, row.machine, row.channel) == wanted:
+            same = row.torch == public and row.backend == backend
+            if same and (row.os, row.machine, row.channel) == place:
                 return row
         return None
 

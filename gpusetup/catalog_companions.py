@@ -76,7 +76,7 @@ def serves_torch(catalog: Catalog, name: Name, version: str, torch: str) -> bool
 @lru_cache(maxsize=4096)
 def _admits(needs: str, torch: str) -> bool:
     """The same question, asked for every build of the catalog: with a memory."""
-    return Versions(needs).contains(parsed(torch))
+    return Versions(needs).allows(torch)
 
 
 def serves_backend(
@@ -126,8 +126,8 @@ def beside(
     if own and (version := own.torchvision if name == "torchvision" else own.torchaudio):
         return version
     rows = (row for row in catalog.companions if row.name == name)
-    fitting = (row.version for row in rows if _is_built(catalog, row, build, python))
-    return max(fitting, key=parsed, default=None)
+    fitting = [row.version for row in rows if _is_built(catalog, row, build, python)]
+    return max(fitting, key=parsed) if len(fitting) > 1 else next(iter(fitting), None)
 
 
 def _is_built(catalog: Catalog, row: Companion, build: TorchBuild, python: str | None) -> bool:

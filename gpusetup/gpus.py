@@ -30,11 +30,9 @@ SAME_WORD = {
 }
 """Spellings of one thing; "" drops the word."""
 
-PARTS = re.compile(
-    r"max-?q|\d+\s?g(?:i?b)?\b|(?<![a-z])[gr]tx(?=a?\d)|\d+(?=(?:ti|super)\b)|[a-z0-9]+"
-)
+PARTS = r"max-?q|\d+\s?g(?:i?b)?\b|(?<![a-z])[gr]tx(?=a?\d)|\d+(?=(?:ti|super)\b)|[a-z0-9]+"
 
-WRITTEN_CAPABILITY = re.compile(r"(sm|compute|cc|arch)?[\s_-]*(\d{1,2}\.\d|\d{2,3})[af]?")
+WRITTEN_CAPABILITY = r"(sm|compute|cc|arch)?[\s_-]*(\d{1,2}\.\d|\d{2,3})[af]?"
 """`sm_86`, `sm86`, `8.6`, `compute_90a`, `cc 8.6`; bare digits may also be a part of a name."""
 
 
@@ -73,7 +71,7 @@ def tokens(name: str) -> frozenset[str]:
     >>> sorted(tokens("NVIDIA A100-SXM4-80GB")), sorted(tokens("rtx3080Ti Max-Q"))
     (['80gb', 'a100', 'sxm4'], ['3080', 'laptop', 'rtx', 'ti'])
     """
-    found = (_word(part) for part in PARTS.findall(name.lower()))
+    found = (_word(part) for part in re.findall(PARTS, name.lower()))
     return frozenset(word for word in found if word) - VENDOR_WORDS
 
 
@@ -165,7 +163,7 @@ def capability_written(text: str, rows: Sequence[GpuRow]) -> Capability | None:
     >>> str(capability_written("sm86", ())), capability_written("RTX 4090", ())
     ('8.6', None)
     """
-    hit = WRITTEN_CAPABILITY.fullmatch(text.strip().lower())
+    hit = re.fullmatch(WRITTEN_CAPABILITY, text.strip().lower())
     if hit is None:
         return None
     found = Capability.parse(hit[2])

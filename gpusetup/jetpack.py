@@ -59,7 +59,7 @@ THOR = Capability(11, 0)
 ORIN = Capability(8, 7)
 BOARDS = frozenset({Capability(5, 3), Capability(6, 2), Capability(7, 2), ORIN, THOR})
 """The GPUs that are part of a Jetson's chip."""
-ITS_NAMES = re.compile(r"\b(jetson|thor|orin|xavier|tegra|nvgpu)\b", re.IGNORECASE)
+ITS_NAMES = r"(?i)\b(jetson|thor|orin|xavier|tegra|nvgpu)\b"
 
 
 def l4t_of(board: str | None) -> str | None:
@@ -101,7 +101,7 @@ def is_board_gpu(gpu: Gpu) -> bool:
     >>> is_board_gpu(Gpu(name="NVIDIA Thor")), is_board_gpu(Gpu(name="Tesla T4"))
     (True, False)
     """
-    return gpu.compute_capability in BOARDS or bool(ITS_NAMES.search(gpu.name))
+    return gpu.compute_capability in BOARDS or bool(re.search(ITS_NAMES, gpu.name))
 
 
 def runs_ordinary_wheels(jetpack: JetPack, capabilities: Iterable[Capability]) -> bool:

@@ -40,7 +40,7 @@ def shell_line(argv: Sequence[str], family: str | None) -> Line:
 def line(argv: Sequence[str], shell: Shell) -> Line:
     """An argument list as one line of a shell."""
     words = [word(one, shell) for one in argv]
-    if words and shell == "powershell" and not A_COMMAND.fullmatch(words[0]):
+    if words and shell == "powershell" and not re.fullmatch(A_COMMAND, words[0]):
         words.insert(0, "&")
     if words and shell == "bash" and acts_as_the_first_word(words[0]):
         words[0] = f"'{words[0]}'"
@@ -189,10 +189,10 @@ def _in_c_quotes(character: str) -> str:
 
 # --- PowerShell ----------------------------------------------------------------------------------
 
-BARE_IN_POWERSHELL = re.compile(r"[A-Za-z0-9_./\\:][A-Za-z0-9_./\\:=+-]*|--?[A-Za-z][A-Za-z0-9-]*")
+BARE_IN_POWERSHELL = r"[A-Za-z0-9_./\\:][A-Za-z0-9_./\\:=+-]*|--?[A-Za-z][A-Za-z0-9-]*"
 """What PowerShell takes as one plain word: no operator, comma, brace, `$`, `@`, `#` or quote."""
 
-A_COMMAND = re.compile(r"[A-Za-z.~\\/][A-Za-z0-9_./\\:+-]*")
+A_COMMAND = r"[A-Za-z.~\\/][A-Za-z0-9_./\\:+-]*"
 """What PowerShell takes as a program's name without `&`: no quote, and no number in front."""
 
 SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
@@ -204,7 +204,7 @@ def _for_powershell(text: str) -> str:
     >>> print(_for_powershell("torch>=2.6"), _for_powershell("it's"), _for_powershell("a.b"))
     'torch>=2.6' 'it''s' a.b
     """
-    if BARE_IN_POWERSHELL.fullmatch(text):
+    if re.fullmatch(BARE_IN_POWERSHELL, text):
         return text
     return _in_single_quotes(_for_a_program(text))
 
@@ -244,7 +244,7 @@ def _for_a_program(text: str) -> str:
 
 # --- cmd -----------------------------------------------------------------------------------------
 
-BARE_IN_CMD = re.compile(r"[A-Za-z0-9_./\\:+@-]+")
+BARE_IN_CMD = r"[A-Za-z0-9_./\\:+@-]+"
 
 
 def _for_cmd(text: str, always: bool = False) -> str:
@@ -252,7 +252,7 @@ def _for_cmd(text: str, always: bool = False) -> str:
     >>> print(_for_cmd("torch>=2.6"), _for_cmd("a.b"), _for_cmd('100% "x"'))
     "torch>=2.6" a.b ^"100^% \\^"x\\^"^"
     """
-    if BARE_IN_CMD.fullmatch(text) and not always:
+    if re.fullmatch(BARE_IN_CMD, text) and not always:
         return text
     text = "".join(c if c.isprintable() else "?" for c in text)
     if not set('"%') & set(text):

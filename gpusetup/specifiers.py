@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 CLAUSE = re.compile(r"\s*(==|!=|>=|<=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
+PLAIN = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,8}")
 Clause = tuple[str, tuple[int, ...], bool]
 
 
@@ -35,6 +36,18 @@ class Versions:
         if self._clauses is None or not is_plain(version):
             return bool(self._in_full().contains(version))  # type: ignore[attr-defined]
         return all(holds(clause, version.release) for clause in self._clauses)
+
+    def allows(self, text: str) -> bool:
+        """The same of a version as it is written; a plain one is not even parsed.
+
+        >>> Versions(">=2.11.0").allows("2.15.0"), Versions("==2.5.*").allows("2.6.0.dev1")
+        (True, False)
+        """
+        if self._clauses is not None and PLAIN.fullmatch(text):
+            return all(holds(clause, numbers(text)) for clause in self._clauses)
+        from gpusetup.model import parsed
+
+        return self.contains(parsed(text))
 
     def _in_full(self) -> object:
         from packaging.specifiers import SpecifierSet

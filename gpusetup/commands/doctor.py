@@ -121,9 +121,9 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
 def _as_last_seen(catalog: Catalog, snapshot: Snapshot, out: Console) -> Catalog:
     """The catalog that `install` goes by on this machine: with what its index last listed."""
-    from gpusetup.install.kept_file import kept_file
+    from gpusetup.install.kept_file import something_is_kept
 
-    if snapshot.origin != "live" or not kept_file().exists():
+    if snapshot.origin != "live" or not something_is_kept():
         return catalog
     from gpusetup.commands.install_parts import known_catalog
 

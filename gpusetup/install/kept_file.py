@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -10,3 +11,15 @@ def kept_file() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("gpusetup", appauthor=False)) / "refreshed.json"
+
+
+CACHES = ("~/.cache", "~/Library/Caches", "$XDG_CACHE_HOME", "$LOCALAPPDATA")
+"""Where systems keep caches: a filter only, so that `platformdirs` is asked where it may matter."""
+PLACES = ("gpusetup/refreshed.json", "gpusetup/Cache/refreshed.json")
+
+
+def something_is_kept() -> bool:
+    """Whether what `resolve --refresh` saw is there."""
+    caches = (os.path.expandvars(Path(cache).expanduser()) for cache in CACHES)
+    there = any(Path(cache, place).exists() for cache in caches for place in PLACES)
+    return there and kept_file().exists()

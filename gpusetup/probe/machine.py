@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from gpusetup.errors import Blocked
-from gpusetup.model import Event, Reading, Snapshot, Torch, Wanted
+from gpusetup.model import Event, Python, Reading, Snapshot, Torch, Wanted
 from gpusetup.probe.conda import read_conda
 from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events, read_environment
@@ -82,6 +82,7 @@ def read_machine(
     if deep and target is not None:
         torch = _asked_itself(system, target, torch, gpu)
     toolkit, toolkit_readings = toolkit_call.result()
+    elsewhere = () if torch.torch.installed else _other_torches(system, python)
     return Snapshot(
         taken_at=system.facts().get("now"),
         os=found_os,
@@ -106,7 +107,7 @@ def read_machine(
             *unfinished_install(system, target),
         ),
         readings=(
-            *gpu.readings, *why_none, *python_readings, *torch.readings,
+            *gpu.readings, *why_none, *python_readings, *elsewhere, *torch.readings,
             *os_readings, *container_readings, *toolkit_readings,
         ),
     )  # fmt: skip
@@ -127,6 +128,13 @@ def _torch_side(system: System, target: Target | None) -> TorchSide:
     if target is None:
         return TorchSide(torch=Torch(), packages=None)
     return read_torch(system, target)
+
+
+def _other_torches(system: System, python: Python) -> tuple[Reading, ...]:
+    """Where a torch is, if the target has none."""
+    from gpusetup.probe.others import read_other_torches
+
+    return read_other_torches(system, python.others)
 
 
 def _asked_itself(system: System, target: Target, torch: TorchSide, gpu: GpuSide) -> TorchSide:

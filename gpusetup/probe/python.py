@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from itertools import islice
 
 from gpusetup.model import Python, Reading
-from gpusetup.probe.others import read_other_torches
 from gpusetup.probe.paths import base_name, join, parent
 from gpusetup.probe.system import System, exists, list_or_empty
 from gpusetup.probe.target import Target
@@ -22,7 +21,7 @@ def read_python(system: System, target: Target | None) -> tuple[Python, tuple[Re
     """The facts of the target; without one, the interpreters on PATH only."""
     if target is None:
         found = _first_others(system, None)
-        return Python(others=found), read_other_torches(system, found)
+        return Python(others=found), ()
     found = _first_others(system, target)
     python = Python(
         version=target.version,
@@ -41,7 +40,7 @@ def read_python(system: System, target: Target | None) -> tuple[Python, tuple[Re
     reading = Reading(
         subject="python", source=target.chosen_by, value=target.version, problem=target.problem
     )
-    return python, (reading, *read_other_torches(system, found))
+    return python, (reading,)
 
 
 def externally_managed(system: System, target: Target) -> bool | None:

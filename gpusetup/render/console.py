@@ -36,10 +36,9 @@ def plain(text: str) -> str:
     )
 
 
-_OBEYED = re.compile(
-    r"(?P<colour>\x1b\[[\d;]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
-    r"|^[^\S\n]*::|##\[",
-    re.M,
+_OBEYED = (
+    r"(?m)(?P<colour>\x1b\[[\d;]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
+    r"|^[^\S\n]*::|##\["
 )
 """What a terminal obeys (colours apart), and how a CI runner's commands begin on a line."""
 
@@ -56,7 +55,7 @@ def harmless(text: str, *, colour: bool = False) -> str:
             return match[0] if colour else ""
         return match[0].replace("::", ": :").replace("##[", "## [") if len(match[0]) > 1 else "?"
 
-    return _OBEYED.sub(kept, text)
+    return re.sub(_OBEYED, kept, text)
 
 
 def harmless_json(text: str) -> str:

@@ -17,7 +17,7 @@ def for_whoever_asks(case: Case, library: str, module: str | None) -> Fix:
     """torch anew with its libraries; an extension of another CUDA must be built for torch's."""
     if module == "ctranslate2":
         return _for_ctranslate2(case)
-    if CUDNN_8.fullmatch(library) and _not_for_cudnn_8(case):
+    if re.fullmatch(CUDNN_8, library) and _not_for_cudnn_8(case):
         return _two_cudnn(case)
     if module:
         return Fix(
@@ -27,7 +27,7 @@ def for_whoever_asks(case: Case, library: str, module: str | None) -> Fix:
             looks=ways.look("see which CUDA torch has", ways.ask_torch(case)),
         )
     needed = cuda_needed(case.snapshot.torch)
-    if needed and (of := RUNTIME.match(library)) and of.group(1) != needed[: len(of.group(1))]:
+    if needed and (of := re.match(RUNTIME, library)) and of.group(1) != needed[: len(of.group(1))]:
         return _for_another_cuda(case, of.group(1), needed)
     way = ways.install_torch(case, "Install torch with its libraries. ")
     text = "If an extension asks for it (the traceback names its file): install the extension's "
@@ -35,9 +35,9 @@ def for_whoever_asks(case: Case, library: str, module: str | None) -> Fix:
     return replace(way, text=text + way.text)
 
 
-RUNTIME = re.compile(r"libcudart\.so\.(\d+(?:\.\d)?)")
+RUNTIME = r"libcudart\.so\.(\d+(?:\.\d)?)"
 """The runtime's name holds the CUDA of whoever asks for it: `10.2`, `11.0` for all of 11, `12`."""
-CUDNN_8 = re.compile(r"libcudnn\w*\.so\.8[.\d]*|cudnn\w*64_8\.dll")
+CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*|cudnn\w*64_8\.dll"
 CUDNN_9_FROM = "2.4.0"
 """The first torch whose wheels bring cuDNN 9 (their requirements)."""
 

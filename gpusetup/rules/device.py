@@ -81,11 +81,11 @@ def _closed_to_others(case: Case) -> list[DeviceNode]:
     return [
         node
         for node in case.snapshot.devices or ()
-        if CARD.fullmatch(node.path) and node.mode and node.mode[7:9] != "rw"
+        if re.fullmatch(CARD, node.path) and node.mode and node.mode[7:9] != "rw"
     ]
 
 
-CARD = re.compile(r"/dev/nvidia(?:\d+|ctl)")
+CARD = r"/dev/nvidia(?:\d+|ctl)"
 
 
 def device_permission(case: Case) -> Iterator[Finding]:

@@ -39,7 +39,7 @@ def _block(case: Case, lines: tuple[Line, ...]) -> tuple[Line, ...]:
     return lines if whole else ()
 
 
-OF_POSIX = re.compile(
+OF_POSIX = (
     r"(?:sudo|export|unset|rm|ls|df|free|ulimit|ldconfig|echo|ip|ss|curl|cd|source|modinfo) "
     r"|.*\| (?:grep|sudo|sed) "
 )
@@ -52,10 +52,10 @@ def _of_posix(line: Line) -> bool:
     >>> [_of_posix(line) for line in lines("sudo reboot", "nvidia-smi -q | grep MIG", "wsl -l")]
     [True, True, False]
     """
-    return bool(OF_POSIX.match(line))
+    return bool(re.match(OF_POSIX, line))
 
 
-FOR_ONE_RUN = re.compile(
+FOR_ONE_RUN = (
     r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
     r"|MASTER_PORT|CC|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
 )
@@ -64,7 +64,9 @@ FOR_ONE_RUN = re.compile(
 
 def _holds(case: Case, fix: Fix) -> str:
     """How long a changed variable holds, and what makes it last."""
-    changed = [one for one in fix.commands if sets_a_variable(one) and not FOR_ONE_RUN.search(one)]
+    changed = [
+        one for one in fix.commands if sets_a_variable(one) and not re.search(FOR_ONE_RUN, one)
+    ]
     if not changed or fix.needs_reboot:
         return ""
     if on(case, "windows"):
