@@ -142,10 +142,18 @@ def stop(child: subprocess.Popen[bytes]) -> None:
     child.communicate(timeout=60)
 
 
+def phase_in(journal: Path) -> str | None:
+    try:
+        return str(json.loads(journal.read_text())["phase"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, OSError):
+        return "unreadable"
+
+
 def judged(scenario: Scenario, row: dict[str, Any]) -> dict[str, Any]:
     """Recover and compare."""
-    journal = scenario.env / ".gpusetup/journal.json"
-    phase = json.loads(journal.read_text())["phase"] if journal.exists() else None
+    phase = phase_in(scenario.env / ".gpusetup/journal.json")
     recovery = scenario.recover()
     _, said = recovery.communicate(timeout=180)
     found = scenario.state()

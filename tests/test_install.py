@@ -538,12 +538,12 @@ def torch_without_a_record(world: World, _monkeypatch: pytest.MonkeyPatch) -> tu
     return ("--python", str(venv))
 
 
-def full_disk_of_uvs_cache(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+def full_disk_of_the_wheels(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     from gpusetup.install import prepare, room
 
     def with_another_disk(path: str, needed_bytes: int) -> Any:
         found = room.room(path, needed_bytes)
-        return replace(found, disk=99, free_bytes=9) if "uv-cache" in path else found
+        return replace(found, disk=99, free_bytes=9) if "cache/gpusetup" in path else found
 
     monkeypatch.setattr(prepare, "room", with_another_disk)
     return ("--venv", "env")
@@ -556,7 +556,7 @@ KNOWN_BEFORE = {
     download_below_a_file: "`--download DIR`",
     read_only_parent: "closed is not writable for this user",
     torch_without_a_record: "keeps no list of its files",
-    full_disk_of_uvs_cache: "uv-cache: needs ",
+    full_disk_of_the_wheels: "cache/gpusetup/wheels: needs ",
 }
 
 

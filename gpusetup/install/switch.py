@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,10 @@ def _staged(job: Job, plan: Plan, layout: Layout, wheels: Sequence[Path], store:
     """Everything that comes, unpacked beside the environment, compared, and on the disk."""
     folder = prepare_stage(store, plan.wheels, wheels)
     _unpack(job, plan, layout)
-    staged = unpacked(folder, wheels, layout)
+    with ThreadPoolExecutor(1) as pool:  # the disk writes while we compute digests
+        synced = pool.submit(sync_tree, folder)
+        staged = unpacked(folder, wheels, layout)
+        synced.result()
     leaving = (one for one in distributions(layout) if one.name in plan.after)
     staged = with_edited(staged, pth_without(leaving), folder)
     sync_tree(folder)
