@@ -14,7 +14,11 @@ PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 HOMES: dict[str, tuple[str, ...]] = {
     "torch": ("verify/", "inside/", "tune/measure.py", "tune/recover.py", "tune/ranks.py"),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
-    "requests": ("install/index.py", "install/fetch.py"),
+    "requests": (
+        *("install/web.py", "install/causes.py", "install/trust.py"),
+        *("install/index.py", "install/fetch.py"),
+    ),
+    "truststore": ("install/trust.py",),
     "distro": ("probe/host.py",),
     "pynvml": ("inside/",),
     "subprocess": ("run.py", "verify/"),

@@ -18,6 +18,7 @@ from gpusetup.errors import Blocked
 from gpusetup.install.index import ask_index
 from gpusetup.install.live import backends_to_ask, merged, refreshed, seen_builds
 from gpusetup.install.page import parse_page
+from gpusetup.install.web import PAGE
 from gpusetup.install.wheels import TORCH_INDEX, Wheel
 from gpusetup.model import Request
 from gpusetup.resolver import resolve
@@ -70,10 +71,10 @@ def test_an_empty_page_is_an_answer(index: IndexServer, cache: Path) -> None:
         (Fault(status=500), "answers 500"),
         (
             Fault(status=503, headers={"Retry-After": "120"}),
-            "answers 503 Service Unavailable, try after 120 s",
+            "answers 503 Service Unavailable, try again after 120 s",
         ),
         (Fault(status=429), "answers 429"),
-        (Fault(status=401), "answers 401"),
+        (Fault(status=401), "wants a user name and a password (401)"),
         (Fault(body=b"<html><body>" + b"<p>Sign in to the network</p>" * 200), "no index page"),
         (Fault(body=b'<a href="/login">Log in</a>'), "no index page"),
         (Fault(body=b"\x00\x01\x02 nothing"), "no index page"),
@@ -119,7 +120,7 @@ def test_a_password_in_the_root_is_not_told(index: IndexServer, cache: Path) -> 
 
 
 def test_a_trickle_is_given_up_in_time(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpusetup.install.index.BODY_SECONDS", 0.5)
+    monkeypatch.setattr("gpusetup.install.web.PAGE", replace(PAGE, total_seconds=0.5))
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def trickle() -> None:

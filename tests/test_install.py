@@ -32,7 +32,7 @@ from installing import (
     with_a_gpu,
 )
 
-from gpusetup.install import fetch, tools
+from gpusetup.install import tools, web
 from gpusetup.value import replace
 
 pytestmark = needs_linux
@@ -42,8 +42,8 @@ pytestmark = needs_linux
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with new_world(tmp_path) as world:
         enter(world, monkeypatch)
-        monkeypatch.setattr(fetch, "LIMITS", (1.0, 0.6))
-        monkeypatch.setattr(fetch, "PAUSES", (0.01, 0.02))
+        monkeypatch.setattr(web, "LIMITS", (1.0, 0.6))
+        monkeypatch.setattr(web, "PAUSES", (0.01, 0.02))
         short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "PIP_TIMEOUT": "1"}
         monkeypatch.setattr(tools, "LIMITS", {**tools.LIMITS, **short})
         world.add_default("filelock", "3.20.0")

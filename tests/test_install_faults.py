@@ -29,8 +29,8 @@ from installing import (
     versions_in,
 )
 
-from gpusetup.install import fetch, tools
-from gpusetup.install.fetch import cause_of
+from gpusetup.install import fetch, tools, web
+from gpusetup.install.causes import cause_of
 
 pytestmark = needs_linux
 
@@ -43,8 +43,8 @@ ROOT = Path(__file__).resolve().parent.parent
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with new_world(tmp_path) as world:
         enter(world, monkeypatch)
-        monkeypatch.setattr(fetch, "LIMITS", (1.0, 0.6))
-        monkeypatch.setattr(fetch, "PAUSES", (0.01, 0.02))
+        monkeypatch.setattr(web, "LIMITS", (1.0, 0.6))
+        monkeypatch.setattr(web, "PAUSES", (0.01, 0.02))
         short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "PIP_TIMEOUT": "1"}
         monkeypatch.setattr(tools, "LIMITS", {**tools.LIMITS, **short})
         world.add_default("filelock", "3.20.0")
@@ -85,7 +85,7 @@ FAULTS = {
     "the page is said to be compressed": (
         PAGE,
         Fault(headers={"Content-Encoding": "gzip"}),
-        "the connection failed|no index page",
+        "not packed as it says|no index page",
     ),
     "the page wants a login": (PAGE, Fault(status=401), "wants a user name and a password"),
     "the proxy wants a login": (PAGE, Fault(status=407), "the proxy before .* wants a user name"),

@@ -24,7 +24,7 @@ from installing import (
 from gpusetup import cli
 from gpusetup.catalog_file import load_catalog
 from gpusetup.commands.doctor_answer import document
-from gpusetup.install import fetch, tools
+from gpusetup.install import tools, web
 from gpusetup.model import Event, Package, Python, Snapshot
 from gpusetup.rules.judge import diagnose
 from gpusetup.snapshot import dump_snapshot, machine_named
@@ -40,7 +40,7 @@ HEALTHY = machine_named("healthy")
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with new_world(tmp_path) as world:
         enter(world, monkeypatch)
-        monkeypatch.setattr(fetch, "LIMITS", (1.0, 0.6))
+        monkeypatch.setattr(web, "LIMITS", (1.0, 0.6))
         short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "PIP_TIMEOUT": "1"}
         monkeypatch.setattr(tools, "LIMITS", {**tools.LIMITS, **short})
         world.add_default("filelock", "3.20.0")

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from gpusetup.errors import Blocked, ToolFailed, Unreached, Unsatisfiable
-from gpusetup.install.fetch import LIMITS, PAUSES
 from gpusetup.install.layout import Layout
 from gpusetup.install.page import parse_page
 from gpusetup.install.plan import Room, choices_of, first_that_has, shortage
@@ -19,6 +18,7 @@ from gpusetup.install.tools import (
     complaint,
     switching_environment,
 )
+from gpusetup.install.web import LIMITS, PAUSES
 from gpusetup.install.wheels import Wheel, best, locked, reported, target_tags
 from gpusetup.model import Choice, Resolution, TorchBuild
 from gpusetup.run import Output
@@ -220,8 +220,7 @@ def test_uv_is_told_what_only_pip_knows(tmp_path: object) -> None:
     (home / ".config/pip/pip.conf").write_text(
         "[global]\nindex-url = https://mirror.example/simple\nfind-links =\n  /a\n  /b\n"
     )
-    (home / "empty").touch()
-    environ = {"PIP_CONFIG_FILE": str(home / "empty")}
+    environ = {"XDG_CONFIG_DIRS": str(home / "none")}
     told = asking_environment(environ, home)
     assert told["UV_DEFAULT_INDEX"] == "https://mirror.example/simple"
     assert told["UV_FIND_LINKS"] == "/a,/b"

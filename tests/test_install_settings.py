@@ -212,6 +212,6 @@ def test_pips_switches_are_off_while_it_is_asked(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     asking = asking_environment({"PIP_USER": "1", "PIP_CERT": "/c", "PIP_TARGET": "/t"}, tmp_path)
-    assert (asking["PIP_USER"], asking["PIP_CERT"]) == ("0", "/c")
+    assert (asking["PIP_USER"], asking["PIP_CONFIG_FILE"]) == ("0", "/dev/null")
     assert "PIP_TARGET" not in asking
     assert not uv_is_configured({}, tmp_path)

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import stat
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -20,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.files import open_new
 from gpusetup.install.layout import content_of
+from gpusetup.install.ranged import UNREADABLE
 from gpusetup.install.wheels import Wheel, without_credentials
 
 CHUNK = 1 << 20
@@ -91,7 +91,7 @@ def _problem(wheel: Wheel, path: Path, digest: str) -> str | None:
         )
     try:
         names = content_of(path).names
-    except (zipfile.BadZipFile, OSError, KeyError, StopIteration):
+    except UNREADABLE:
         return "what came is no wheel" + _looks_like(path)
     if any(_leads_out(name) for name in names):
         return "the wheel holds a path that leads out of the environment"

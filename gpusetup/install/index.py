@@ -2,7 +2,7 @@
 
 `ask_index` tells apart what an index says (such a page, no such page, an empty one) from what
 keeps it from saying anything: a time-out, 429, 5xx, TLS, something that is no index page. The
-latter is `Blocked`, with URL and cause, within 15 seconds.
+latter is `Blocked`, with URL and cause; how soon, `web.py` says.
 """
 
 from __future__ import annotations
@@ -10,24 +10,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import time
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.catalog import index_url
-from gpusetup.install.fetch import LIMITS, MISSING, cause_of
+from gpusetup.install.causes import cause_of
 from gpusetup.install.house import blocked
 from gpusetup.install.page import ACCEPT, parse_page
+from gpusetup.install.web import MISSING, Web, page_text
 from gpusetup.install.wheels import Wheel, without_credentials
 from gpusetup.value import Value
 
-if TYPE_CHECKING:
-    import requests
-
-BODY_SECONDS = 8.0
-"""How long a page may take after its headers, a slow trickle included."""
-LIMIT_BYTES = 64 << 20
 NOT_MODIFIED = 304
+KEPT_BYTES = 64 << 20
 
 
 class IndexPage(Value):
@@ -58,12 +54,16 @@ def ask_index(root: str, backend: str, project: str, *, cache: Path | None = Non
 def ask_page(url: str, *, cache: Path | None = None) -> IndexPage:
     """The wheels of one page, as `ask_index`."""
     folder = cache or cache_folder()
-    page = _answer(url, _read(folder, url))
+    kept = _read(folder, url)
+    page = _answer(url, kept)
     if isinstance(page, int):
         return IndexPage(url=url, missing=f"{without_credentials(url)} answers {page}")
     try:
         files = parse_page(url, page.media_type, page.text)
     except ValueError as problem:
+        if page is kept:
+            _file(folder, url).unlink(missing_ok=True)
+            return ask_page(url, cache=cache)
         raise blocked(url, f"what came is no index page: {problem}") from problem
     _keep(folder, url, page)
     if not files:
@@ -82,37 +82,22 @@ def _answer(url: str, kept: _Kept | None) -> _Kept | int:
     """The page, or the status where the index says that there is none."""
     import requests
 
-    headers = {"Accept": ACCEPT, "User-Agent": "gpusetup"}
-    if kept:
-        headers["If-None-Match"] = kept.etag
+    headers = {"Accept": ACCEPT} | ({"If-None-Match": kept.etag} if kept else {})
+    answer = Web().answer(url, headers, also=(NOT_MODIFIED,) if kept else ())
     try:
-        with requests.get(url, headers=headers, timeout=LIMITS, stream=True) as answer:
-            if answer.status_code == NOT_MODIFIED and kept:
-                return kept
-            if answer.status_code in MISSING:
-                return answer.status_code
-            if not answer.ok or answer.status_code == NOT_MODIFIED:
-                raise blocked(url, _status(answer))
-            return _Kept(
-                etag=answer.headers.get("ETag", ""),
-                media_type=answer.headers.get("Content-Type", ""),
-                text=_body(url, answer),
-            )
+        if answer.status_code == NOT_MODIFIED and kept:
+            return kept
+        if answer.status_code in MISSING:
+            return answer.status_code
+        return _Kept(
+            etag=answer.headers.get("ETag", ""),
+            media_type=answer.headers.get("Content-Type", ""),
+            text=page_text(url, answer),
+        )
     except requests.RequestException as problem:
         raise blocked(url, cause_of(problem)) from problem
-
-
-def _body(url: str, answer: requests.Response) -> str:
-    """The text, within the limits of time and size."""
-    until = time.monotonic() + BODY_SECONDS
-    found = bytearray()
-    for chunk in answer.iter_content(1 << 16):
-        found += chunk
-        if time.monotonic() > until:
-            raise blocked(url, f"does not end within {BODY_SECONDS:g} s")
-        if len(found) > LIMIT_BYTES:
-            raise blocked(url, f"is longer than {LIMIT_BYTES >> 20} MiB")
-    return found.decode(answer.encoding or "utf-8", "replace")
+    finally:
+        answer.close()
 
 
 # --- the cache ----------------------------------------------------------------------------------
@@ -123,17 +108,27 @@ def _file(cache: Path, url: str) -> Path:
 
 
 def _read(cache: Path, url: str) -> _Kept | None:
-    """What was kept for a URL; None where there is nothing usable."""
+    """What was kept for a URL; None where there is nothing usable: somebody may have written it."""
     try:
-        found: dict[str, Any] = json.loads(_file(cache, url).read_text(encoding="utf-8"))
-        return _Kept(etag=found["etag"], media_type=found["media_type"], text=found["text"])
-    except (OSError, ValueError, KeyError, TypeError):
+        file = _file(cache, url)
+        if file.stat().st_size > KEPT_BYTES:
+            return None
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        texts = [found[key] for key in ("etag", "media_type", "text")]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+    if not all(isinstance(one, str) for one in texts) or not ETAG.fullmatch(texts[0]):
+        return None
+    return _Kept(etag=texts[0], media_type=texts[1], text=texts[2])
+
+
+ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]{0,256}"')
+"""What a server marks a version by, and what may be sent back to it."""
 
 
 def _keep(cache: Path, url: str, page: _Kept) -> None:
     """Keep a page that has an ETag; a cache that cannot be written is no error."""
-    if not page.etag:
+    if not ETAG.fullmatch(page.etag):
         return
     text = json.dumps({"etag": page.etag, "media_type": page.media_type, "text": page.text})
     with contextlib.suppress(OSError):
@@ -142,8 +137,3 @@ def _keep(cache: Path, url: str, page: _Kept) -> None:
         part = path.with_suffix(".part")
         part.write_text(text, encoding="utf-8")
         part.replace(path)
-
-
-def _status(answer: requests.Response) -> str:
-    wait = answer.headers.get("Retry-After")
-    return f"answers {answer.status_code} {answer.reason}{f', try after {wait} s' if wait else ''}"

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser
 from pathlib import Path
 
+from gpusetup.install.ranged import short_entry
 from gpusetup.value import Value
 
 
@@ -174,21 +175,21 @@ class WheelContent(Value):
 def read_content(wheel: Path) -> WheelContent:
     """A wheel's table of contents.
 
-    Raises BadZipFile, KeyError or StopIteration for what is no wheel.
+    Raises one of `ranged.UNREADABLE` for what is no wheel.
     """
     with zipfile.ZipFile(wheel) as archive:
         entries = archive.infolist()
         names = tuple(one.filename for one in entries if not one.is_dir())
         info = next(name for name in names if name.endswith(".dist-info/WHEEL"))[: -len("/WHEEL")]
-        pure = b"root-is-purelib: true" in archive.read(f"{info}/WHEEL").lower()
+        pure = b"root-is-purelib: true" in short_entry(archive, f"{info}/WHEEL").lower()
         points = f"{info}/entry_points.txt"
-        scripts = tuple(_scripts(archive.read(points).decode())) if points in names else ()
+        said = short_entry(archive, points).decode() if points in names else ""
     return WheelContent(
         names=names,
         unpacked_bytes=sum(one.file_size for one in entries),
         info=info,
         pure=pure,
-        scripts=scripts,
+        scripts=tuple(_scripts(said)),
     )
 
 

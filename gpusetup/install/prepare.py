@@ -25,7 +25,8 @@ from gpusetup.install.plan import (
     venv_step,
     versions_of,
 )
-from gpusetup.install.rest import ask_pip, ask_uv, metadata_of, stand_in
+from gpusetup.install.ranged import metadata_in
+from gpusetup.install.rest import ask_pip, ask_uv, stand_in
 from gpusetup.install.room import require_room, room
 from gpusetup.install.run import WORKERS, Job, temporary, workplace
 from gpusetup.install.tools import asking_environment, switching_environment, uv_cache
@@ -196,7 +197,8 @@ def _changing(family: tuple[Wheel, ...], installed: Mapping[str, str]) -> tuple[
 
 def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ...]:
     """What uv or pip would fetch beyond the family, asked with the user's own settings."""
-    environment = {**asking_environment(job.environ, Path.home()), **temporary(links.parent)}
+    prefix = where.layout.prefix
+    environment = asking_environment(job.environ, Path.home(), prefix) | temporary(links.parent)
     settings = users_settings(job.environ, Path.home())
     environment["UV_CONFIG_FILE"] = str(written(settings, links / "uv.toml"))
     environment.pop("UV_NO_CONFIG", None)
@@ -267,7 +269,7 @@ def _metadata(job: Job, wheel: Wheel) -> str | None:
     if is_here(wheel, kept):
         check_here(wheel, kept)
     if is_kept(wheel, kept):
-        return metadata_of(kept)
+        return metadata_in(kept)
     if wheel.metadata_url and (answer := job.fetcher.text(wheel.metadata_url)):
         text = answer[2].lstrip("\ufeff")
         if text.startswith("Metadata-Version:"):

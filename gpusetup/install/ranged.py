@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import configparser
 import io
 import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 Part = Callable[[str], "tuple[bytes, int] | None"]
 """`100-199` or `-100` of HTTP's Range -> those bytes, and how many there are in all."""
 TAIL = 1 << 16
 """Bytes that are fetched first: the end of a zip says where its table of contents is."""
 LEAST = 1 << 14
+METADATA_BYTES = 4 << 20
+"""What a METADATA is never longer than; more of it is a trap."""
+UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, OSError, ValueError, KeyError, IndexError),
+    *(EOFError, StopIteration, RuntimeError, OverflowError, MemoryError, configparser.Error),
+)
+"""What `zipfile` and what reads it raise for an archive that is broken, locked, or packed oddly."""
 
 
 class RangedFile(io.RawIOBase):
@@ -57,11 +68,24 @@ class RangedFile(io.RawIOBase):
         return found[0]
 
 
-def metadata_in(file: RangedFile) -> str:
-    """The METADATA of a wheel. Raises BadZipFile or StopIteration for what is none."""
+def metadata_in(file: RangedFile | Path) -> str:
+    """The METADATA of a wheel. Raises one of `UNREADABLE` for what is none."""
     with zipfile.ZipFile(file) as archive:
-        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
-        return archive.read(name).decode("utf-8", "replace")
+        return metadata_of_archive(archive)
+
+
+def metadata_of_archive(archive: zipfile.ZipFile) -> str:
+    name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+    return short_entry(archive, name).decode("utf-8", "replace")
+
+
+def short_entry(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A file of a wheel's metadata, not unpacked further than one is long. Raises ValueError."""
+    with archive.open(name) as entry:
+        found = entry.read(METADATA_BYTES + 1)
+    if len(found) > METADATA_BYTES:
+        raise ValueError(f"{name} is longer than {METADATA_BYTES >> 20} MiB")
+    return found
 
 
 def is_encoded(headers: Mapping[str, str]) -> bool:

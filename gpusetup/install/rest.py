@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import Blocked, GpuSetupError, Unsatisfiable
-from gpusetup.install.fetch import SAID
+from gpusetup.install.causes import known_cause
 from gpusetup.install.house import blocked
 from gpusetup.install.layout import Layout, normalized
 from gpusetup.install.tools import complaint
@@ -35,13 +35,6 @@ def stand_in(wheel: Wheel, metadata: str, folder: Path) -> Path:
         archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: x\nTag: {tags}\n")
         archive.writestr(f"{info}/RECORD", "")
     return path
-
-
-def metadata_of(wheel: Path) -> str:
-    """The METADATA of a wheel."""
-    with zipfile.ZipFile(wheel) as archive:
-        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
-        return archive.read(name).decode("utf-8", "replace")
 
 
 def pins(family: Iterable[Wheel]) -> tuple[str, ...]:
@@ -208,5 +201,4 @@ def _short(cause: str) -> str:
         return known[0]
     if status := re.search(r"too many (\d{3}) error responses", cause):
         return f"answers {status[1]}"
-    words = next((words for mark, words in SAID if mark in cause), None)
-    return words or cause[:200]
+    return known_cause(cause) or cause[:200]

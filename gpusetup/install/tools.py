@@ -8,11 +8,12 @@ import re
 import shutil
 import signal
 from collections.abc import Mapping
-from configparser import ConfigParser, Error
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
+from gpusetup.install.pip_config import as_variables, pip_settings
+from gpusetup.install.trust import trusted_environment
 from gpusetup.install.uv_config import index_urls, says_where, users_settings
 from gpusetup.install.wheels import without_credentials
 from gpusetup.run import Output
@@ -29,12 +30,14 @@ PIP_OFF = (
     *("PIP_USER", "PIP_REQUIRE_HASHES", "PIP_NO_DEPS", "PIP_REQUIRE_VIRTUALENV"),
     *("PIP_IGNORE_INSTALLED", "PIP_FORCE_REINSTALL"),
 )
-"""Switches of pip that its configuration may turn on and that give a wrong answer, or none."""
-PIP_LEFT_OUT = (
-    *("PIP_DEFAULT_TIMEOUT", "PIP_TIMEOUT", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON"),
-    *("PIP_REQUIREMENT", "PIP_EDITABLE", "PIP_REPORT", "PIP_LOG", "PIP_PLATFORM", "PIP_ABI"),
-    *("PIP_PYTHON_VERSION", "PIP_IMPLEMENTATION", "PIP_DEST", "PIP_QUIET", "PIP_VERBOSE"),
+"""Switches that an old pip's configuration may turn on although it is told to read none."""
+UV_COUNTS = re.compile(
+    r"UV_(INDEX\b.*|INDEX_.*|DEFAULT_INDEX|EXTRA_INDEX_URL|FIND_LINKS|NO_INDEX|INDEX_STRATEGY"
+    r"|KEYRING_PROVIDER|INSECURE_HOST|NATIVE_TLS|SYSTEM_CERTS|OFFLINE|CACHE_DIR|NO_CACHE|LINK_MODE"
+    r"|EXCLUDE_NEWER.*|RESOLUTION|PRERELEASE|CONSTRAINT|OVERRIDE|EXCLUDE|CONFIG_FILE|NO_CONFIG"
+    r"|CREDENTIALS_DIR|.*_TOKEN|CONCURRENT_.*)"
 )
+"""The variables of uv that say where packages come from, and which count."""
 CONDA_PROGRAMS = ("conda", "mamba", "micromamba")
 
 
@@ -51,11 +54,14 @@ def uv_program() -> str:
     return found
 
 
-def asking_environment(environ: Mapping[str, str], home: Path) -> dict[str, str]:
+def asking_environment(
+    environ: Mapping[str, str], home: Path, prefix: str | None = None
+) -> dict[str, str]:
     """The environment in which uv and pip are asked: the user's own settings, short time limits.
 
     Where only pip is told which index to use, uv is told the same. Settings of another target, or
-    of another question, are left out: only where packages come from is theirs to say.
+    of another question, are left out: only where packages come from is theirs to say. `prefix` is
+    the target's, where its pip may have settings.
     """
     always = {
         "UV_PYTHON_DOWNLOADS": "never",
@@ -64,10 +70,19 @@ def asking_environment(environ: Mapping[str, str], home: Path) -> dict[str, str]
         "PIP_NO_INPUT": "1",
         **dict.fromkeys(PIP_OFF, "0"),
     }
-    left_out = (*PIP_LEFT_OUT, "UV_REQUIRE_HASHES", "UV_TORCH_BACKEND")
-    given = {name: value for name, value in environ.items() if name not in left_out}
-    learned = {} if uv_is_configured(environ, home) else uv_settings(pip_settings(environ, home))
-    return {**learned, **given, **LIMITS, **always}
+    pip = pip_settings(environ, home, prefix)
+    learned = {} if uv_is_configured(environ, home) else uv_settings(pip)
+    trusted = trusted_environment(environ, home)
+    return {**learned, **_counting(environ), **as_variables(pip), **trusted, **LIMITS, **always}
+
+
+def _counting(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables without those of uv and pip that are about other questions."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(("PIP_", "UV_", "SSL_CERT_DIR")) or UV_COUNTS.fullmatch(name)
+    }
 
 
 def switching_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -162,47 +177,6 @@ def uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:
     return says_where(users_settings(environ, home))
 
 
-def pip_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
-    """pip's settings of where packages come from, as pip reads them (`PIP_KEYS`)."""
-    folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-    files = [
-        Path("/etc/xdg/pip/pip.conf"),
-        Path("/etc/pip.conf"),
-        home / ".pip" / "pip.conf",
-        folder / "pip" / "pip.conf",
-    ]
-    files += [Path(environ[name], "pip", "pip.ini") for name in ("APPDATA",) if environ.get(name)]
-    named = environ.get("PIP_CONFIG_FILE")
-    if named == os.devnull:
-        files = []
-    elif named:
-        files.append(Path(named))
-    found: dict[str, str] = {}
-    for file in files:
-        found.update(_pip_section(_text(file)))
-    for key in PIP_KEYS:
-        variable = f"PIP_{key.upper().replace('-', '_')}"
-        if environ.get(variable):
-            found[key] = environ[variable]
-    return found
-
-
-PIP_KEYS = ("index-url", "extra-index-url", "find-links", "cert")
-
-
-def _pip_section(text: str) -> dict[str, str]:
-    parser = ConfigParser(interpolation=None)
-    try:
-        parser.read_string(text)
-    except Error:
-        return {}
-    found: dict[str, str] = {}
-    for section in ("global", "install"):
-        if parser.has_section(section):
-            found.update({key: parser[section][key] for key in PIP_KEYS if key in parser[section]})
-    return found
-
-
 def uv_settings(pip: Mapping[str, str]) -> dict[str, str]:
     """pip's settings in uv's words.
 
@@ -212,19 +186,17 @@ def uv_settings(pip: Mapping[str, str]) -> dict[str, str]:
     words = {
         "index-url": "UV_DEFAULT_INDEX",
         "extra-index-url": "UV_INDEX",
-        "cert": "SSL_CERT_FILE",
+        "trusted-host": "UV_INSECURE_HOST",
+        "keyring-provider": "UV_KEYRING_PROVIDER",
     }
     told = {words[key]: " ".join(pip[key].split()) for key in words if pip.get(key)}
+    if told.get("UV_KEYRING_PROVIDER") not in (None, "disabled", "subprocess"):
+        del told["UV_KEYRING_PROVIDER"]  # `auto` and `import` are pip's alone
+    if proxy := pip.get("proxy"):
+        told |= {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy}
     if pip.get("find-links"):
         told["UV_FIND_LINKS"] = ",".join(pip["find-links"].split())
     return told
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 # --- what a program complained of ----------------------------------------------------------------

@@ -61,14 +61,19 @@ def parsed_name(filename: str) -> tuple[str, str, frozenset[Tag]] | None:
     >>> parsed_name("torch-1.0-py3-none-any.x/../../evil.whl")
     """
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+    from packaging.version import InvalidVersion
 
-    if not re.fullmatch(r"[\w.+!-]{1,250}", filename) or filename.startswith("."):
+    if not WHEEL_NAME.fullmatch(filename):
         return None  # a name becomes one in our folders, and that of a lock
     try:
         name, version, _, tags = parse_wheel_filename(filename)
-    except InvalidWheelFilename:
+    except (InvalidWheelFilename, InvalidVersion):
         return None
     return name, str(version), tags
+
+
+WHEEL_NAME = re.compile(r"[A-Za-z0-9][\w.!+-]{0,250}\.whl")
+"""A name that is a file's and no path."""
 
 
 def best(wheels: Iterable[Wheel], version: str | None, tags: Sequence[str]) -> Wheel | None:
@@ -127,7 +132,7 @@ def reported(report: Mapping[str, Any], skip: Iterable[str]) -> tuple[Wheel, ...
             continue
         info = row["download_info"]
         url = info["url"]
-        if not file_name(url).endswith(".whl"):
+        if not WHEEL_NAME.fullmatch(file_name(url)):
             raise ValueError(f"{name} {row['metadata']['version']}")
         hashes = info.get("archive_info", {}).get("hashes", {})
         found.append(
