@@ -161,7 +161,7 @@ def _run(words: list[str], out: Console) -> int:
     if options.command is None:
         out.text(parser.format_help())
         return 0
-    _refuse_empty(child_of(parser, options.command), options)
+    _refuse_misplaced(child_of(parser, options.command), options)
     out.configure(json=options.json, output=options.output, verbose=options.verbose)
     module = command(options.command)
     code: int = module.run(options, out)
@@ -175,13 +175,22 @@ def child_of(parser: Parser, name: str) -> Parser:
     return found
 
 
-def _refuse_empty(asked: Parser, options: argparse.Namespace) -> None:
-    """An empty value is a variable that the caller's script forgot to set: never the default."""
+ON_DISK = ("DIR", "FILE", "PATH", "MACHINE")
+"""What stands for a place on this machine in an option's help."""
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
+    """An empty value is a variable that the caller's script forgot to set, never the default; an
+    address where a file is meant would become a folder of that name."""
     for action in asked._actions:
         value = getattr(options, action.dest, None)
         if action.option_strings and (value == "" or (isinstance(value, list) and "" in value)):
             name = "/".join(action.option_strings)
             asked.error(f"argument {name}: the value is empty; is a variable unset?")
+        if action.metavar in ON_DISK and isinstance(value, str) and ADDRESS.match(value):
+            name = "/".join(action.option_strings)
+            asked.error(f"argument {name}: {value} is an address, and a file or folder is meant")
 
 
 def command(name: str) -> ModuleType:

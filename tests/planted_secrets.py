@@ -196,6 +196,16 @@ VARIABLES = (
 """(name, value, what must not be shared)."""
 
 STAYS = (
+    "token=None, api_key=None, use_auth_token=True, pad_token=None, password: (none)",
+    "HTTPSConnectionPool(host='download.pytorch.org', port=443): Max retries exceeded",
+    "https://github.com/pytorch/pytorch/issues/12345",
+    "Expected sha256 9f86d081884c7d659a2feaa0c55ad0159f86d081884c7d659a2feaa0c55ad015",
+    "pointer 0x00007f3a2c1d4e90, git commit 0fabc3ba44823f257e70ce397d989c8de5e362c1",
+    "/cvmfs/soft.example/easybuild/software/2023/x86-64-v3/Core/python/3.11.5/bin/python",
+    "/software/easybuild/CUDA/12.4.0/lib64/libcudart.so.12",
+    "license server: Unlicensed (Unrestricted), server: NVIDIA Fabric Manager",
+    "pip@24.0, torch@main, (dvs-builder@U22-I3-B06-03-3)",
+    "host: x86_64-linux-gnu, host memory 64 GiB, user 1000:1000",
     "https://download.pytorch.org/whl/cu124/torch-2.5.1%2Bcu124-cp311-cp311-linux_x86_64.whl",
     "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
     "NVRM: Xid (PCI:0000:65:00): 79, pid=1234, name=python, GPU has fallen off the bus.",

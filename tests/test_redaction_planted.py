@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from planted_by_a_stranger import PLANTED as BY_A_STRANGER
 from planted_secrets import PLANTED, STAYS, VARIABLES
 
 from gpusetup.model import Disk, Event, Package, Python, Reading, Snapshot, Torch, Wanted
@@ -30,6 +31,12 @@ def shared(snapshot: Snapshot) -> str:
 
 def test_there_are_many() -> None:
     assert len(PLANTED) + len(VARIABLES) >= 150
+    assert len(BY_A_STRANGER) >= 150
+
+
+@pytest.mark.parametrize(("text", "secret"), BY_A_STRANGER)
+def test_what_a_stranger_planted_is_not_shared(text: str, secret: str) -> None:
+    assert secret not in shared(planted(text)).replace("\\\\", "\\")
 
 
 @pytest.mark.parametrize(("text", "secret"), PLANTED)

@@ -152,6 +152,10 @@ def kind_of(options: argparse.Namespace) -> str | None:
 
 def check_usage(options: argparse.Namespace) -> None:
     """Contradictions, before anything is read."""
+    if options.index_root:
+        from gpusetup.install.prepare import index_root_of
+
+        index_root_of(options.index_root, {}, "")
     if options.python and options.venv:
         raise UsageError("`--python` and `--venv` exclude each other", hint="both name the target")
     if options.download and options.wheelhouse:

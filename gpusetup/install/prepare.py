@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.install.house import check_here, is_here, is_kept, own
@@ -349,6 +350,13 @@ def base_interpreter() -> str:
     return sys.executable
 
 
+def _has_a_host(url: str) -> bool:
+    try:
+        return bool(urlsplit(url).hostname)
+    except ValueError:  # brackets without an address in them
+        return False
+
+
 def index_root_of(named: str | None, environ: Mapping[str, str], usual: str) -> str:
     """`--index-root`, else GPUSETUP_INDEX_ROOT, else the usual one; UsageError for no URL.
 
@@ -356,7 +364,7 @@ def index_root_of(named: str | None, environ: Mapping[str, str], usual: str) -> 
     'https://mirror.example/whl'
     """
     root = named or environ.get("GPUSETUP_INDEX_ROOT") or usual
-    if not root.startswith(("http://", "https://")):
+    if not root.startswith(("http://", "https://")) or not _has_a_host(root):
         raise UsageError(
             f"`--index-root {root}` is no http or https URL",
             hint="it is what stands before the backend: `https://download.pytorch.org/whl`",

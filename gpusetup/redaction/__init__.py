@@ -28,15 +28,21 @@ from gpusetup.redaction.people import hide_people
 from gpusetup.redaction.places import hide_folders, hide_homes, people_in
 from gpusetup.redaction.secrets import hide_keys, hide_secrets
 from gpusetup.redaction.words import names_pattern, vocabulary
-from gpusetup.value import Value
+from gpusetup.value import Value, replace
 
-AS_IT_IS = frozenset(
-    {"schema", "origin", "family", "taken_at", "installed_at", "compute_capability", "sha256"}
-)
+AS_IT_IS = frozenset({"schema", "origin", "family", "installed_at", "compute_capability", "sha256"})
 """Fields of a closed vocabulary or shape, which carry nothing of their own."""
 FREE_NAMES = "values"
 """The mapping whose keys readers choose; the names of all others are the record's own."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)?")
 _VERSION = re.compile(r"\d[\w.+!-]{0,40}")
+
+
+WHO_VARIABLES = frozenset(
+    "USER LOGNAME USERNAME SUDO_USER HOSTNAME COMPUTERNAME SLURM_JOB_USER SLURMD_NODENAME "  # noqa: SIM905
+    "SLURM_JOB_ACCOUNT USERDOMAIN JUPYTERHUB_USER".split()
+)
+"""Variables that name a person or a machine: never kept, and what they say is known from then."""
 
 
 class Private(Value):
@@ -75,8 +81,11 @@ def _home() -> str | None:
 def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     """The snapshot as it may be shared. `private` None: this process's user, host and home."""
     plain = to_plain(snapshot)
+    person = private_here() if private is None else private
+    named = tuple(v for k, v in plain["environment"].items() if k in WHO_VARIABLES)
+    person = replace(person, names=(*person.names, *named))
     plain["environment"] = {k: v for k, v in plain["environment"].items() if is_kept(k)}
-    scrub = Scrubber.of(plain, private_here() if private is None else private)
+    scrub = Scrubber.of(plain, person)
     return from_plain(_walk(plain, scrub.text), Snapshot, what="the redacted snapshot")
 
 
@@ -94,6 +103,8 @@ def _walk(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
 def _text(value: str, scrub: Callable[[str], str], key: str) -> str:
     if key in AS_IT_IS or (key.endswith("version") and _VERSION.fullmatch(value)):
         return value
+    if key == "taken_at":
+        return value if _DATE.fullmatch(value) else "<date>"
     if key in HOST_VARIABLES:
         return scrub(servers(value))
     return "<secret>" if is_secret_key(key) else scrub(value)
@@ -162,7 +173,7 @@ class Scrubber(Value):
     def _piece(self, text: str) -> str:
         for home in self.homes:
             text = re.sub(re.escape(home) + r"(?![\w-])", "~", text)
-        text = _GPU.sub(self._alias, hide_urls(hide_homes(text)))
+        text = _GPU.sub(self._alias, hide_homes(hide_urls(text)))
         text = hide_people(hide_addresses(hide_secrets(text)))
         text = re.sub(rf"\b{_UUID}\b", "<uuid>", text)
         if self.folders:
@@ -216,13 +227,13 @@ def pieces(text: str) -> Iterable[str]:
 
 
 def redact_document(plain: Any, private: Private | None = None) -> Any:
-    """A plain document (a receipt's) as it may be shared; folders keep their names.
+    """A plain document (a receipt's) as it may be shared.
 
     >>> redact_document({"url": "https://me:sesame@mirror.example/whl/cu124", "sha256": "ab" * 32})
     {'url': 'https://<host>/whl/cu124', 'sha256': 'abababababababababababababababababababababababababababababababab'}
     """
     person = private_here() if private is None else private
-    scrub = Scrubber.for_texts(_texts(plain), person, folders=False)
+    scrub = Scrubber.for_texts(_texts(plain), person)
     return _walk(plain, scrub.text)
 
 

@@ -9,8 +9,22 @@ from __future__ import annotations
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
-PUBLIC_HOSTS = ("pytorch.org", "nvidia.com", "anaconda.org", "conda.anaconda.org", "localhost")
+PUBLIC_HOSTS = (
+    "pytorch.org",
+    "nvidia.com",
+    "anaconda.org",
+    "github.com",
+    "huggingface.co",
+    "localhost",
+)
 """Servers that may stay in an address."""
+OPEN_HOSTS = ("pytorch.org", "nvidia.com")
+"""Whose ways hold nobody's name or token."""
+PROJECTS = frozenset(
+    "pytorch nvidia triton-lang dao-ailab vllm-project huggingface conda-forge astral-sh pypa "  # noqa: SIM905
+    "facebookresearch bitsandbytes-foundation axolotl-ai-cloud unslothai comfyanonymous".split()
+)
+"""Whose repositories on github.com everybody knows."""
 HOST, ADDRESS = "<host>", "<address>"
 
 HOST_VARIABLES = frozenset(
@@ -47,15 +61,20 @@ def _hidden(match: re.Match[str]) -> str:
     scheme, host, path = match["scheme"], match["host"], match["path"] or ""
     if scheme.lower() == "file://" and host in ("", "~"):
         return f"{scheme}{host}{path}"  # a path: the rules of folders read it
-    if is_public(host):
-        kept = host + (match["port"] or "")
-    else:
-        kept, path = HOST, "/".join(map(_segment, path.split("/")))
+    known = is_public(host)
+    if not (known and host.lower().endswith(OPEN_HOSTS)) and not _of_a_project(host, path):
+        path = "/".join(map(_segment, path.split("/")))
+    kept = host + (match["port"] or "") if known else HOST
     query = "?<query>" if match["query"] and len(match["query"]) > 1 else match["query"] or ""
     mark = match["mark"] or ""
     if mark and not re.fullmatch(r"#(?:sha256=)?[\w.-]{0,64}", mark):
         mark = "#<mark>"
     return f"{scheme}{kept}{path}{query}{mark}"
+
+
+def _of_a_project(host: str, path: str) -> bool:
+    owner = path.strip("/").partition("/")[0].lower()
+    return host.lower() == "github.com" and owner in PROJECTS
 
 
 def _segment(segment: str) -> str:
@@ -80,12 +99,13 @@ _VERSION_BEFORE = re.compile(
     r"|windows|windows nt|release|microsoft|toolkit|cuda|tensorrt|torch|python|nvidia[\w-]*)[ :=v-]{1,3})$"
 )  # fmt: skip
 _SIX = re.compile(
-    r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?:%\w+)?(?![\w:])(?:/\d{1,3})?"
+    r"(?<![\w:.])::ffff:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?:%\w+)?(?![\w:])(?:/\d{1,3})?"
 )  # fmt: skip
 _MAC = re.compile(
-    r"(?<![\w:-])(?:(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
+    r"\b(?:en[xu]|ib|wl[xp]|eth)[0-9a-f]{12}\b|(?<![\w:-])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])|(?<![\w:-])(?:(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
     r"|(?:[0-9a-fA-F]{2}[:-]){7,19}[0-9a-fA-F]{2})(?![\w:-])"
 )  # fmt: skip
+_GUID = re.compile(r"(?i)(guid\W{1,3})0x[0-9a-f]{12,16}\b|\b0x[0-9a-f]{16}(?= mlx\d)")
 """Of Ethernet and of InfiniBand (GUID, hardware address)."""
 
 
@@ -95,7 +115,7 @@ def hide_addresses(text: str) -> str:
     >>> hide_addresses("10.1.2.3:29500 fe80::1%eth0 0c:42:a1:00:11:22 0000:65:00.0 cublas 12.4.5.8")
     '<address> <address> <mac> 0000:65:00.0 cublas 12.4.5.8'
     """
-    text = _MAC.sub("<mac>", text)
+    text = _GUID.sub(r"\1<mac>", _MAC.sub("<mac>", text))
     text = _SIX.sub(_six, text) if text.count(":") > 1 else text
     return _QUAD.sub(lambda match: _four(match, text), text)
 
@@ -154,8 +174,9 @@ _WITH_PORT = re.compile(
     r"(?:[A-Za-z][\w-]{0,40}\d[\w-]{0,22}|[A-Za-z]\w{0,30}-[\w-]{1,40}|(?:[A-Za-z][\w-]{0,62}\.){1,8}[\w-]{1,62})(?=:\d{4,5}(?![\d:.]))", re.I
 )  # fmt: skip
 _SAID = re.compile(
-    r"(?i)\b(host(?:name)?|server|node(?:name)?|machine|computer(?: ?name)?|domain|workstation|headnode|nodelist|master_addr)"
-    r"(?:(\s*[=:]\s*[\"'\[]?)(?!<|localhost|none|null|true|false|\d+\b|not\b|no\b|yes\b|the\b|unknown)|(\s+(?:(?:is|named|called)\s+)?[\"'\[]?)(?!<|cuda|libcuda|gpu)(?=[a-z][\w.-]*[\d-]))([\w.-]+)(?![(])"
+    r"(?i)(?<![\w-])(\w{0,20}host(?:name)?|server|node(?:name)?|machine|computer(?: ?name)?|domain|workstation|headnode|node_?list|master_addr)([\"']?)"
+    r"(?:(\s*[=:]\s*[\"'\[]?)(?!<|localhost|none|null|true|false|\d+\b|not\b|no\b|yes\b|the\b|unknown|x86_64|aarch64|linux|download\.pytorch\.org)"
+    r"(?(2)|(?=[\w.-]*[\d.-]|[a-z][a-z0-9]{2,}\b(?!\s+[A-Za-z]))(?!\w+\s*\())|(\s+(?:(?:is|named|called)\s+)?[\"'\[]?)(?!<|cuda|libcuda|gpu)(?=[a-z][\w.-]*[\d-]))([\w.-]+)(?![(])"
 )
 _REACHED = re.compile(
     r"(?i)\b(ssh|scp|rsync|ping|telnet|sftp|mosh|connect(?:ed|ing)? to|reach|resolve(?: host)?|resolving|lookup)"
@@ -172,6 +193,28 @@ _SLURM = re.compile(
 )  # fmt: skip
 
 
+_OURS = (
+    r"(?!(?:rank|gpu|cuda|nvidia|lib\w*|linux|python|torch\w*|driver|device|step|epoch|worker|stage|line|error|warning|info|sm|cu|nccl|cudnn|nvcc|gcc|pid|task|cell"
+    r"|module|package|attempt|try|iter|loss|fp|bf|int|float|llama|qwen|bert|gpt|x|amd|arm|aarch|win|macos|utf|iso|md|sha|http|ipv|py|cp|conda|pip|uv|mlx|nvme|ssd|pci|xid)(?:[\d_.-]|$)|c10d\b)"
+)
+_BOX = rf"{_OURS}(?=[a-z][\w.-]*-?\d|[a-z]+-[a-z0-9-]+)[a-z][\w.-]*\w"
+"""A word that looks like a machine's: `curie-11`, `node042`, `gke-pool-1`; not a program's."""
+_PREFIXES = (
+    (re.compile(r"(\bPRETTY_HOSTNAME=)(?!<)[^\n]+"), rf"\1{HOST}"),
+    (re.compile(r"(\bpods? )(?!<)[a-z0-9-]+/[a-z0-9.-]+"), r"\1<private>"),
+    (re.compile(rf"(?m)^((?:\d+: ?|\W)?){_BOX}(?=: (?:{_BOX}: )?[A-Z\[{{(])"), rf"\1{HOST}"),
+    (re.compile(rf"(\[){_BOX}(?=(?::\d+)?\])"), rf"\1{HOST}"),
+    (re.compile(r"(?<![\w.:/-])(?!localhost|rank|gpu|cuda)[a-z][\w.-]*(?=:\d{2,7}:\d{2,7} \[\d+\])"), HOST),
+    (re.compile(rf"(\b(?:ON|kubelet,?|Node:?|on node|at node|from host|BatchHost=|NodeList=|ReqNodeList=|ExcNodeList=)\s*){_BOX}(\[[\d,-]+\])?"), rf"\1{HOST}"),
+    (re.compile(rf"(\b(?:srun|slurmstepd|mpirun|prterun|pdsh|salloc|sbatch|scontrol)(?:: \w+)?: ){_BOX}(?=:)"), rf"\1{HOST}"),
+    (re.compile(rf"(?m)^((?:<\d{{1,3}}>1 )?\d{{4}}-\d\d-\d\d[T ][\d:.,+Z-]+ ){_BOX}(?= )"), rf"\1{HOST}"),
+    (re.compile(rf"(?m)^((?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL) ){_BOX}(?= )"), rf"\1{HOST}"),
+    (re.compile(rf"(?m)^{_BOX}(?= kernel: )"), HOST),
+    (re.compile(r"\b(Linux )(?!version|x86_64|aarch64|kernel|<)[\w.-]+(?= \d+\.\d+\.\d+\S* #)"), rf"\1{HOST}"),
+)  # fmt: skip
+"""How programs put the machine's name before a line."""
+
+
 def hide_hosts(text: str) -> str:
     """Text without names of servers that are not everybody's.
 
@@ -183,8 +226,17 @@ def hide_hosts(text: str) -> str:
     text = _SHARE.sub(rf"\1{HOST}", text)
     text = _NAME.sub(_named, text)
     text = _WITH_PORT.sub(HOST, text)
-    text = _SAID.sub(lambda said: f"{said[1]}{said[2] or said[3]}{HOST}", text)
+    text = _SAID.sub(_after_word, text)
+    for pattern, instead in _PREFIXES:
+        text = pattern.sub(instead, text)
     return _REACHED.sub(rf"\1\2{HOST}", text)
+
+
+def _after_word(said: re.Match[str]) -> str:
+    value = said[5]
+    if is_public(value) or (said[1].lower() == "server" and not re.search(r"[\d.-]", value)):
+        return said[0]
+    return f"{said[1]}{said[2] or ''}{said[3] or said[4]}{HOST}"
 
 
 def _named(match: re.Match[str]) -> str:

@@ -13,18 +13,19 @@ from collections.abc import Callable, Iterator
 
 SOMEONE = "someone"
 _NAME = r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+"
-_SPACED = (
-    r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+(?: [^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+){1,2}(?=[\\/])"
-)
+_SPACED = rf"{_NAME}(?: {_NAME}){{1,2}}(?=[\\/>'\"])"
 _WHO = rf"(?P<who>(?!<){_SPACED}|(?!<){_NAME})"
 _INITIAL = r"(?:(?P<first>[a-z0-9])[\\/](?:(?P=first)[a-z0-9][\\/])?(?=(?P=first)))?"
 """Sites with many people: `/home/a/alice`, `/afs/cell/user/a/al/alice`."""
-_SEP = r"[\\/]{1,4}"
+_SEP = r"(?:\\{1,4}|/{1,2})"
+_START = r"(?:(?<![A-Za-z0-9])[A-Za-z]:|(?<![\w.~>-]))"
+"""A drive, or the beginning of a way: the `b:` in `/usr/lib:/home` is neither."""
+_UPWARDS = rf"(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?"
 
 HOMES = (
-    re.compile(rf"(?:[A-Za-z]:|(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{1,12}}?|){_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}", re.I),
-    re.compile(rf"(?:[A-Za-z]:|(?<![\w.~-]))(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?{_SEP}homes?\d{{0,3}}{_SEP}{_INITIAL}{_WHO}"),
-    re.compile(rf"(?:[A-Za-z]:|(?<![\w.~-]))(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+){_SEP}{_INITIAL}{_WHO}"),
+    re.compile(rf"{_START}{_UPWARDS}{_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}", re.I),
+    re.compile(rf"{_START}{_UPWARDS}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_INITIAL}{_WHO}", re.I),
+    re.compile(rf"{_START}{_UPWARDS}{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+|profiles?\$?){_SEP}{_INITIAL}{_WHO}"),
     re.compile(r"(?<![\w./~-])/(?P<who>root)(?![\w-])"),
     re.compile(r"(?<![\w./\\~-])~(?P<who>[A-Za-z_][\w.-]*)(?=[\\/\s:;,)\"']|$)"),
 )  # fmt: skip
@@ -32,18 +33,19 @@ HOMES = (
 
 _OF_PEOPLE = re.compile(
     rf"(?P<way>(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{0,12}}?/(?:\w*scratch[\w-]*|nobackup|work\d*|projects?|groups?|gpfs[\w-]*|lustre[\w-]*|beegfs|ceph\w*|nfs[\w-]*|fsx"
-    rf"|netapp|media|run/media|Volumes|mnt|data\d*|storage|vast|weka|efs|shared|team|teams|research|spool/cron|(?:spool|var)/mail)/{_INITIAL})(?!<|home|users?/){_WHO}"
+    rf"|netapp|media|run/media|Volumes|mnt|data\d*|storage|vast|weka|efs|shared|team|teams|research|spool/cron(?:/crontabs)?|(?:spool|var)/mail|jupyterhub)/{_INITIAL})(?!<|home|users?/){_WHO}"
 )  # fmt: skip
 """Where sites keep what belongs to people beside their homes; the name is the group `who`."""
 
 # --- ways -----------------------------------------------------------------------------------------
 
 SYSTEM_ROOTS = frozenset(
-    "usr opt lib lib64 lib32 bin sbin etc proc sys dev var run boot snap nix gnu System Library "  # noqa: SIM905
-    "Applications private app workspace workspaces content kaggle root databricks conda "
-    "miniconda3 usr-local windows winnt programdata".split()
+    "usr lib lib64 lib32 bin sbin etc proc sys dev boot snap nix gnu cvmfs system library "  # noqa: SIM905
+    "applications builddir pytorch".split()
 )
-WINDOWS_ROOTS = re.compile(r"(?i)[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|programdata|python\d*|tools|(?:mini|ana)conda\d?)(?:[\\/]|$)")  # fmt: skip
+PUBLIC_OF_THEM = ("/dev/shm/", "/usr/local/")
+"""Below these anybody makes folders, whatever stands above."""
+WINDOWS_ROOTS = re.compile(r"(?i)[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|python\d*)(?:[\\/]|$)")  # fmt: skip
 
 KNOWN = frozenset(
     "someone project projects src source code dev work repo repos git workspace env envs venv venvs .venv "  # noqa: SIM905
@@ -60,6 +62,11 @@ KNOWN = frozenset(
     "microsoft windowsapps windows desktop documents downloads onedrive jovyan ubuntu runner app "
     "application scratch mnt storage shared media volumes nfs lustre gpfs ssd hdd nvme disk "
     "jupyter notebooks kernels ipykernel spark library frameworks python.framework current "
+    "opt var run boot private content kaggle databricks programdata input working drive mydrive "
+    "rocm intel oneapi hpcx amazon aws google nvidia hpc_sdk nsight-systems ollama spool cron "
+    "crontabs mail log lock user systemd docker containerd kubelet overlay2 snapshots merged diff "
+    "software apps easybuild spack modules modulefiles module easyconfigs core arch avx2 avx512 "
+    "gcc gcccore openmpi mpich python pytorch foss fosscuda goolf intel-oneapi cray pe "
     "resources contents lib-dynload whl simple encodings importlib multiprocessing asyncio ".split()
 )
 """Names of folders that say nothing of a person or a project."""
@@ -127,16 +134,16 @@ def hide_folders(text: str, alias: Alias) -> str:
 
 def _slashed(way: str, alias: Alias) -> str:
     parts = way.split("/")
-    if parts[0] == "" and (len(parts) < 3 or _is_system(parts)):
+    if parts[0] == "" and (len(parts) < 3 or _is_system(way, parts)):
         return way
     if re.match(r"[A-Za-z]:", parts[0]) and WINDOWS_ROOTS.match(way):
         return way
     return "/".join(_parts(parts, alias))
 
 
-def _is_system(parts: list[str]) -> bool:
+def _is_system(way: str, parts: list[str]) -> bool:
     first = next((part for part in parts if part), "")
-    return first in SYSTEM_ROOTS or first.lower() in SYSTEM_ROOTS
+    return first.lower() in SYSTEM_ROOTS and not way.startswith(PUBLIC_OF_THEM)
 
 
 def _backed(way: str, alias: Alias) -> str:
@@ -151,7 +158,7 @@ PACKAGES = ("site-packages", "dist-packages")
 
 
 def _parts(parts: list[str], alias: Alias) -> Iterator[str]:
-    inside = False
+    inside = "nvidia" in map(str.lower, parts[:3])
     for part in parts:
         plain = inside or part.startswith("\\")
         yield part if plain else _part(part, alias)

@@ -8,10 +8,10 @@ that looks drawn by lot. The tails are open on purpose: a token of another lengt
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-Rule = tuple[re.Pattern[str], str]
+Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
 
 SECRET = "<secret>"
 
@@ -52,14 +52,17 @@ ISSUERS = (
 _STRONG = (
     r"(?:password|passwd|passphrase|passcode|pwd|secrets?|token|credentials?|api[_-]?key|access[_-]?key(?:[_-]?id)?"
     r"|account[_-]?key|private[_-]?key|encryption[_-]?key|secret[_-]?key|signing[_-]?key|license[_-]?key"
-    r"|shared[_-]?access[_-]?(?:key|signature)|session[_-]?id|serial(?:[ _-]?(?:number|no))?)"
+    r"|passwor[dt]|kennwort|mot de passe|contrase\u00f1a|senha|wachtwoord|\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6\u7801|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638"
+    r"|service[ _-]?tag|asset[ _-]?tag|s/n|shared[_-]?access[_-]?(?:key|signature)|session[_-]?id|serial(?:[ _-]?(?:number|no))?)"
 )
 """Words that say it in the middle of a name too: `PGPASSWORD`, `_authToken`."""
-_WEAK = r"(?:pass|pw|pin|auth|authorization|cookie|signature|sig|sessid|webhook|dsn)"
+_WEAK = r"(?:sn|pass|pw|pin|auth|authorization|cookie|signature|sig|sessid|webhook|dsn)"
 _WORDS = rf"(?:{_STRONG}|{_WEAK})"
 _QUOTED = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
-_VALUE = rf"(?:{_QUOTED}|[^\s\"',;&<>]+)"
-_KEY = rf"(?:(?<![\w.-])[\w.-]{{0,60}}?{_STRONG}|(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{1,30}}[_.-]){{0,4}}{_WEAK})"
+_NOTHING = r"(?!(?:\(?(?:None|null|nil|unset|empty|not set|str|bool|int|True|False|yes|no|N/A|missing|required|invalid|expired|Disabled|Enabled)\)?)(?![\w-])|''|\"\"|\[N/A)"
+"""What stands there where there is none: often the cause that is looked for."""
+_VALUE = rf"{_NOTHING}(?:{_QUOTED}|[^\s\"',;&<>]+)"
+_KEY = rf"(?:(?<![\w.-])[\w.-]{{0,60}}?{_STRONG}(?:[._-](?:value|text|data|key|id))?|(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{1,30}}[_.-]){{0,4}}{_WEAK})"
 _LOGS_IN = re.compile(
     r"\b(?:curl|wget|docker|podman|skopeo|buildah|mysql|smbclient|http|svn)\b[^\n]*"
 )
@@ -74,10 +77,17 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"(?i)\b(bearer|basic|negotiate|digest)\s+(?=[\w.~+/=-]*[\d=/+._-])[\w.~+/=-]{8,}"), rf"\1 {SECRET}"),
     (re.compile(rf"(?i)(?<![\w-])(--?(?:[a-z]{{1,30}}[-_]){{0,4}}{_WORDS})(\s+)(?![-<|&]){_VALUE}"), rf"\1\2{SECRET}"),
     (re.compile(rf"(?i)(\bmachine\s+)\S+(\s+login\s+)\S+((?:\s+account\s+\S+)?\s+password\s+){_VALUE}"), rf"\1<host>\2<private>\3{SECRET}"),
-    (re.compile(rf"(?i)({_KEY}[\"']?\s*(?:=>|[=:])\s*)(?!<|[\"']<secret>){_VALUE}"), rf"\1{SECRET}"),
+    (re.compile(rf"(?i)(\bpass(?:phrase|word)(?: for )?)((?<= for )[^\s:]{{1,80}}|)(\s*:\s*)(?!<){_NOTHING}[^\s\"',;&<>][^\n\"'<>]*"), lambda said: f"{said[1]}{'<private>' if said[2] else ''}{said[3]}{SECRET}"),
+    (re.compile(rf"(?i)({_KEY}[\"']?\s*(?:=>|[=:]|<<\w+)\s*)(?!<|[\"']<secret>){_VALUE}"), rf"\1{SECRET}"),
+    (re.compile(rf"(?i)(<(?!secret>)(?:[\w-]{{0,40}}?{_STRONG})>)\s*{_NOTHING}[^<\s][^<]*"), rf"\1{SECRET}"),
+    (re.compile(r"(?i)(\b(?:[a-z]+_)?(?:serial|s/n|sn)(?:[ _-]?(?:number|no\.?))?[ :#]+)(?!<)(?=[\w-]*\d)[A-Z0-9][\w-]{5,}"), rf"\1{SECRET}"),
+    (re.compile(r"(\bsshpass\s+-p\s*)(?!<)\S+"), rf"\1{SECRET}"),
+    (re.compile(r"(\becho\s+)(?!<)\S+(\s*\|\s*sudo\s+-S)"), rf"\1{SECRET}\2"),
+    (re.compile(r"\b(arn:aws[\w-]*:[\w-]*:[\w-]*:)\d{12}(?=:)"), rf"\1{SECRET}"),
+    (re.compile(r"\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])(?:[A-Z0-9]{5}-){3,}[A-Z0-9]{4,5}\b"), SECRET),
     (re.compile(rf"(?i)(\b(?:password|passphrase|passwd|api key|secret key|access token)\s+(?:is|was|=)\s+)(?!<){_VALUE}"), rf"\1{SECRET}"),
     (re.compile(r"(?<![A-Za-z0-9_-])(?:" + "|".join(shape for _, shape in ISSUERS) + ")"), SECRET),
-    (re.compile(r"\b[0-9a-fA-F]{20,}\b"), "<hex>"),
+    (re.compile(r"(?<!sha256[:=])(?<!sha256 )(?<!sha256 is )(?<!Got {8})(?<!commit )(?<!/store/)(?<!#sha256=)\b(?!0x)[0-9a-fA-F]{20,}\b"), "<hex>"),
 )  # fmt: skip
 """In this order: a pattern -> what stands there instead."""
 
@@ -85,6 +95,9 @@ _WORD = re.compile(r"[A-Za-z0-9+/=_.~-]{16,}")
 _PIECE = re.compile(r"[A-Za-z0-9]{16,}")
 _MANGLED = re.compile(r"_*Z[A-Z]")
 _BUILD = re.compile(r"(?:(?:cuda|cpu|gpu|mkl|generic|np|cu)\d*)*py\d+\w*")
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+_HASH = re.compile(r"[0-9a-f]{32,}")
+"""Hexadecimal: the rule of `<hex>` has looked at it."""
 CHANGES = 6
 """So often does the class of a letter change in a word that was drawn by lot, at the least."""
 
@@ -123,7 +136,7 @@ def is_drawn(piece: str) -> bool:
     >>> is_drawn("q7Rt2mXa9LpZ4kVe8s"), is_drawn("NvidiaGeForceRtx4090"), is_drawn("cuda124py311h5aa0d8f")
     (True, False, False)
     """
-    if _BUILD.fullmatch(piece):
+    if _BUILD.fullmatch(piece) or _ADDRESS.fullmatch(piece) or _HASH.fullmatch(piece):
         return False
     kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in piece]
     changes = [pair for pair in pairwise(kinds) if pair[0] != pair[1]]
@@ -138,7 +151,9 @@ def hide_keys(text: str) -> str:
     return _BLOCK.sub(SECRET, text) if "-----BEGIN " in text else text
 
 
-_LOGIN_OF_URL = re.compile(r"(?<=://)[^/\s\"'<>]{0,300}@")
+_LOGIN_OF_URL = re.compile(
+    r"(?<=:/)(/{0,2})[^/\s\"'<>]{0,300}@|(?<![\w@/])([A-Za-z]{3,6}:)?[\w.+-]{1,64}:[^\s@/\"'<>]{1,128}@(?=[\w\[])"
+)
 
 
 def hide_logins(text: str) -> str:
@@ -147,7 +162,7 @@ def hide_logins(text: str) -> str:
     >>> hide_logins("`--index-root ftp://me:p@ss@mirror.example/whl` is no http or https URL")
     '`--index-root ftp://mirror.example/whl` is no http or https URL'
     """
-    return _LOGIN_OF_URL.sub("", text)
+    return _LOGIN_OF_URL.sub(lambda found: found[1] or found[2] or "", text)
 
 
 def hide_secrets(text: str) -> str:

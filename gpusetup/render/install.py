@@ -9,7 +9,7 @@ from typing import Any
 from gpusetup.answers import InstallAnswer
 from gpusetup.install.conda_plan import Move
 from gpusetup.install.inuse import User
-from gpusetup.install.log import shared
+from gpusetup.install.log import without_logins
 from gpusetup.install.plan import Plan
 from gpusetup.install.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, in_words, without_credentials
 from gpusetup.model import Choice, Resolution, Step
@@ -76,7 +76,7 @@ def in_use_lines(users: Iterable[User]) -> list[str]:
 
 def command(step: Step) -> str:
     """A step as it can be typed."""
-    return shared(shlex.join(step.argv))
+    return without_logins(shlex.join(step.argv))
 
 
 def _wheel_lines(
@@ -144,7 +144,7 @@ def described_text(
     lines += [f"         {answer.why}"] if answer.why else []
     if rest := ", then ".join(one.backend for one in fallbacks):
         lines.append(f"         if an index has no such wheel: {rest}")
-    lines += ["Steps", *(f"  {shared(shell_line(step.argv, family))}" for step in steps)]
+    lines += ["Steps", *(f"  {without_logins(shell_line(step.argv, family))}" for step in steps)]
     lines += [f"Note     {note}" for note in notes]
     return plain("\n".join(lines)) + "\n"
 
