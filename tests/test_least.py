@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from gpusetup.catalog_file import load_catalog
 from gpusetup.model import Package, PciDevice, Request, Snapshot, Torch, parsed
-from gpusetup.resolver.companions import moved_with, pinned, without_release
+from gpusetup.resolver.companions import left_behind, moved_with, pinned, without_release
 from gpusetup.resolver.held import maker_of
 from gpusetup.resolver.least import crosses, least_change
 from gpusetup.resolver.offer import kept, offered
+from gpusetup.resolver.refusal import reasons, told
 from gpusetup.snapshot import machine_named
 from gpusetup.value import replace
 
@@ -88,6 +89,51 @@ def test_an_environment_without_torch_gets_the_newest() -> None:
     assert becomes(empty) == ("first", "2.15.0", "cu130")
 
 
+# --- what nothing tells the GPUs of --------------------------------------------------------------
+
+ARM = replace(machine(), os=replace(machine().os, machine="aarch64"))
+
+
+def unread(version: str, on: Snapshot, *others: Package) -> Snapshot:
+    """A torch without a label, whose CUDA was not read."""
+    there = holding(version, on, *others)
+    return replace(there, torch=replace(there.torch, backend=None, cuda=None))
+
+
+def test_a_torch_whose_gpus_are_not_read_counts_as_the_default_index_has_it() -> None:
+    linux = replace(LAPTOP, os=replace(machine().os))
+    assert becomes(unread("2.5.1", linux)) == ("kept", "2.5.1", "cu124")
+    assert becomes(unread("2.5.1", LAPTOP)) == ("same-version", "2.5.1", "cu124")
+    assert becomes(unread("2.5.1", machine_named("mac")))[:2] == ("kept", "2.5.1")
+    assert becomes(unread("2.9.1", ARM))[:2] == ("same-version", "2.9.1")
+    assert becomes(unread("2.13.0", ARM)) == ("kept", "2.13.0", "cu130")
+
+
+def test_what_lies_beside_it_says_more_than_the_default_index() -> None:
+    linux = replace(LAPTOP, os=replace(machine().os))
+    runtime = Package(name="nvidia-cuda-runtime-cu12", version="12.1.105")
+    assert becomes(unread("2.5.1", linux, runtime)) == ("kept", "2.5.1", "cu121")
+    strange = replace(runtime, version="12.8.90")
+    assert becomes(unread("2.5.1", linux, strange)) == ("kept", "2.5.1", "cu124")
+
+
+@pytest.mark.parametrize("version", ["2.5.1", "2.5.1+mine", "2.6.0a0+git1234", "2.4.0.dev20240601"])
+@pytest.mark.parametrize("upgrade", [False, True])
+def test_without_a_gpu_it_never_becomes_a_cpu_build_unasked(version: str, upgrade: bool) -> None:
+    there = unread(version, NO_GPU)
+    assert becomes(there, upgrade=upgrade)[0] in ("kept", "refused")
+    assert becomes(there, Request(torch="2.10.0"))[0] == "refused"
+    assert becomes(unread("2.5.1", NO_GPU), Request(backend="cpu"))[1:] == ("2.5.1", "cpu")
+
+
+def test_what_nothing_tells_stays_where_nothing_speaks_against_it() -> None:
+    for there in (unread("2.5.1+mine", LAPTOP), unread("2.9.1", machine_named("jetson-thor"))):
+        assert becomes(there)[::2] == ("kept", "unknown")
+    vision = Package(name="torchvision", version="0.20.1+cu124")
+    assert left_behind(LAPTOP, "2.5.1", "unknown", CATALOG) == ()
+    assert becomes(unread("2.5.1+mine", LAPTOP, vision), upgrade=True)[0] == "upgrade"
+
+
 # --- never from one maker's GPUs to another's ----------------------------------------------------
 
 ACCELERATED = ("2.9.1+cu130", "2.9.1+rocm6.4", "2.9.1+xpu")
@@ -116,6 +162,14 @@ def test_another_makers_build_beside_its_gpu_serves() -> None:
     assert becomes(holding("2.9.1+rocm6.4", amd))[0] == "kept"
     assert becomes(holding("2.9.1+xpu", intel))[0] == "kept"
     assert becomes(holding("2.9.1+rocm6.4", intel))[0] == "refused"
+    for there in (holding("2.9.1+rocm6.4", amd), holding("2.9.1+xpu", intel)):
+        assert becomes(there, upgrade=True)[0] == "kept"
+        asked = Request(torch="2.10.0")
+        found = least_change(there, asked, CATALOG)
+        assert found.how == "refused"
+        assert "which is here" in told(found, there, CATALOG)
+        (only,) = reasons(found, there, ())
+        assert only.command[-2:] == ("--backend", "cpu")
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -266,3 +266,37 @@ def test_a_torch_that_cannot_be_imported_says_why() -> None:
     assert side.torch.import_error == "OSError: libcudart.so.12"
     assert side.torch.version == "2.5.1+cu124"
     assert side.readings[-1].problem == "OSError: libcudart.so.12"
+
+
+# --- a torch whose CUDA cannot be read -----------------------------------------------------------
+
+
+def without_a_version(record: str, text: str | None = None) -> TorchSide:
+    """A torch whose `version.py` is not there, or says only this."""
+    files = torch_files(version="2.9.1", text=text or "")
+    files[f"{SITE}/torch-2.9.1.dist-info/RECORD"] = record
+    if text is None:
+        del files[f"{SITE}/torch/version.py"]
+    return read(files)
+
+
+@pytest.mark.parametrize(
+    ("record", "backend"),
+    [
+        ("torch/__init__.py,,\n", None),
+        ("torch/lib/libtorch_cpu.so,,\ntorch/lib/libtorch_cuda.so,,\n", None),
+        ("torch/lib/libtorch_cpu.so,,\ntorch/lib/libtorch_hip.so,,\n", None),
+        ("torch/lib/libtorch_cpu.so,,\ntorch/lib/libtorch.so,,\n", "cpu"),
+        ("torch/lib/torch_cpu.dll,,\n", "cpu"),
+    ],
+)
+def test_a_record_without_a_library_for_gpus_is_a_cpu_build(
+    record: str, backend: str | None
+) -> None:
+    torch = without_a_version(record).torch
+    assert (torch.installed, torch.version, torch.backend) == (True, "2.9.1", backend)
+
+
+def test_a_version_file_that_says_nothing_of_cuda_is_no_cpu_build() -> None:
+    assert without_a_version(RECORD, "__version__ = '2.9.1'\n").torch.backend is None
+    assert without_a_version(RECORD, "__version__ = '2.9.1'\ncuda = None\n").torch.backend == "cpu"

@@ -59,12 +59,18 @@ class Task(Value):
         """What a person should know of the decision besides the build."""
         from gpusetup.catalog_file import load_catalog
         from gpusetup.resolver.companions import left_in_words
+        from gpusetup.resolver.held import concluded
 
         build, offer = self.resolution.build, self.newest
+        guess = concluded(self.machine, load_catalog())
         moves = build is not None and self.decision.moves
         stays = left_in_words(self.machine, build, load_catalog()) if build and moves else ()
         newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
-        return (*stays, *((f"{newer}: `gpusetup install --upgrade`",) if newer else ()))
+        return (
+            *((guess,) if guess else ()),
+            *stays,
+            *((f"{newer}: `gpusetup install --upgrade`",) if newer else ()),
+        )
 
     @property
     def resolution(self) -> Resolution:
@@ -106,7 +112,7 @@ def task_of(
         decision = least_change(machine, request, catalog, upgrade=upgrade)
         requested = upgrade or is_asked(request)
         told_first(options, out, machine, catalog, decision, is_request=requested)
-    refuse(options, machine, decision)
+    refuse(options, machine, decision, catalog)
     other_host = bool(options.for_gpu or options.for_driver)
     what = what_comes(machine, asked, decision, catalog)
     reason = why(decision, situation_of(machine, request, catalog), asked=request.torch)
@@ -181,7 +187,9 @@ def elsewhere(found: Finding, machine: Snapshot) -> Unsatisfiable:
     )
 
 
-def refuse(options: argparse.Namespace, machine: Snapshot, decision: Decision) -> None:
+def refuse(
+    options: argparse.Namespace, machine: Snapshot, decision: Decision, catalog: Catalog
+) -> None:
     """Unsatisfiable where nothing fits, and where another maker's GPUs would be served."""
     from gpusetup.resolver.refusal import reasons, told
     from gpusetup.shell import shell_line
@@ -195,7 +203,7 @@ def refuse(options: argparse.Namespace, machine: Snapshot, decision: Decision) -
         f"\n  {row.because}:\n    {shell_line(row.command, machine.os.family)}" for row in rows
     )
     raise Unsatisfiable(
-        f"{told(decision, machine)}. The usual reasons, and the command for each:{usual}",
+        f"{told(decision, machine, catalog)}. The usual reasons, and the command for each:{usual}",
         hint="only `--backend` exchanges a build for one maker's GPUs for another's, or the CPU's",
     )
 

@@ -55,10 +55,12 @@ def _torch(
             source = join(folder, "torch", "version.py")
             torch = from_version_file(parse_version_file(text), folder, packages)
             return torch, (Reading(subject="torch", source=source, value=torch.version),)
-    return _without_version_file(packages)
+    return _without_version_file(system, packages)
 
 
-def _without_version_file(packages: tuple[Package, ...]) -> tuple[Torch, tuple[Reading, ...]]:
+def _without_version_file(
+    system: System, packages: tuple[Package, ...]
+) -> tuple[Torch, tuple[Reading, ...]]:
     """No `torch/version.py` in any folder: not installed, or an install that was cut."""
     listed = next((p for p in packages if p.name in ("torch", "pytorch")), None)
     if listed is None:
@@ -68,11 +70,19 @@ def _without_version_file(packages: tuple[Package, ...]) -> tuple[Torch, tuple[R
     torch = Torch(
         installed=True,
         version=listed.version,
-        backend=backend_of(listed.version, None, None),
+        backend=backend_of(listed.version, None, None, known=_is_recorded_cpu(system, listed)),
         installer=listed.installer,
         location=listed.location,
     )
     return torch, (Reading(subject="torch", source="site-packages", problem=problem),)
+
+
+def _is_recorded_cpu(system: System, listed: Package) -> bool:
+    """Whether the RECORD of a torch names its CPU library and none for a GPU."""
+    info = f"{listed.name}-{listed.version}.dist-info"
+    record = read_or_none(system, join(listed.location or "", info, "RECORD")) or ""
+    names = set(re.findall(r"^torch/lib/(?:lib)?torch_(\w+)\.", record, re.M))
+    return "cpu" in names and not names & {"cuda", "hip", "xpu"}
 
 
 def from_version_file(
@@ -80,12 +90,13 @@ def from_version_file(
 ) -> Torch:
     """The torch whose `version.py` says so."""
     version, cuda, hip = fields.get("__version__"), fields.get("cuda"), fields.get("hip")
+    backend = backend_of(version, cuda, hip, known="cuda" in fields)
     return Torch(
         installed=True,
         version=version,
         cuda=cuda,
         hip=hip,
-        backend="xpu" if fields.get("xpu") else backend_of(version, cuda, hip, known=True),
+        backend="xpu" if fields.get("xpu") else backend,
         debug=fields.get("debug"),
         installer=installer_of(version, folder, packages),
         location=folder,

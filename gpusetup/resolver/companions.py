@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gpusetup.catalog_companions import Name, serves_backend, serves_torch
+from gpusetup.default_wheels import UNREAD
 from gpusetup.model import Package, Snapshot, TorchBuild, parsed
 from gpusetup.value import Value
 
@@ -82,7 +83,7 @@ def _belongs(
     """Whether nothing that is known speaks against a companion beside this torch."""
     if serves_torch(catalog, name, package.version, torch) is False:
         return False
-    if backend is None:
+    if backend in (None, UNREAD):
         return True
     platform = f"{machine.os.family}-{machine.os.machine}"
     where = None if package.installer == "conda" else platform

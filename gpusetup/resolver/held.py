@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog import Catalog, cuda_of, index_url
+from gpusetup.default_wheels import UNREAD, backend_beside, default_backend
 from gpusetup.kernels import served_by
 from gpusetup.model import Resolution, Served, Snapshot, Torch, TorchBuild
 from gpusetup.resolver.constraints import covers_every_gpu, driver_reaches
@@ -44,6 +45,40 @@ def backend_of(torch: Torch) -> str | None:
     return "cu" + "".join(torch.cuda.split(".")[:2]) if torch.cuda else None
 
 
+def backend_held(machine: Snapshot, catalog: Catalog) -> str:
+    """The backend of an installed torch: as read, else as what is known says, else `UNREAD`.
+
+    A text shows no environment, so nothing is concluded from it; conda and a Jetson have torch
+    from elsewhere than the default index.
+    """
+    torch = machine.torch
+    elsewhere = machine.os.jetson or torch.installer == "conda" or machine.origin == "report"
+    if (read := backend_of(torch)) or elsewhere:
+        return read or UNREAD
+    version, place = torch.version or "0", (machine.os.family or "", machine.os.machine or "")
+    usual = default_backend(version, *place)
+    beside = backend_beside(machine.packages or ()) if usual and cuda_of(usual) else None
+    if beside and catalog.row_of(version, beside, *place):
+        return beside
+    return usual or UNREAD
+
+
+def concluded(machine: Snapshot, catalog: Catalog) -> str | None:
+    """In words, where nothing that was read says for which GPUs the installed torch is."""
+    torch = machine.torch
+    if not torch.version or torch.installed is False or backend_of(torch) is not None:
+        return None
+    if machine.os.family == "macos":  # its wheels are all of one kind
+        return None
+    backend = backend_held(machine, catalog)
+    if backend == UNREAD:
+        return f"for which GPUs torch {torch.version} was built could not be read"
+    return (
+        f"which CUDA torch {torch.version} was built with could not be read: it counts as "
+        f"{backend}, as the default index has it for this platform"
+    )
+
+
 ARCHITECTURE = re.compile(r"(sm|compute)_\d{2,3}[af]?")
 """A code that names one; what else a snapshot lists was written by strangers."""
 
@@ -51,11 +86,14 @@ ARCHITECTURE = re.compile(r"(sm|compute)_\d{2,3}[af]?")
 def held_build(machine: Snapshot, situation: Situation, catalog: Catalog) -> TorchBuild | None:
     """The installed torch as a build: the catalog's row, else what was read of it; None: none.
 
-    A nightly, a vendor's or one's own build has no row: its companions are not known then.
+    A nightly, a vendor's or one's own build has no row: its companions are not known then. What
+    a text does not say of a torch leaves the answer to what the text asks for.
     """
     torch = machine.torch
-    backend = backend_of(torch)
-    if not torch.version or torch.installed is False or backend is None:
+    if not torch.version or torch.installed is False:
+        return None
+    backend = backend_held(machine, catalog)
+    if backend == UNREAD and machine.origin == "report":
         return None
     floors = "windows" if situation.wsl else situation.family
     row = catalog.row_of(torch.version, backend, situation.family, situation.machine)
@@ -97,8 +135,10 @@ def serves(build: TorchBuild, machine: Snapshot, situation: Situation) -> bool:
     if machine.torch.cuda_available:
         return True
     maker = maker_of(build.backend)
+    if build.backend == UNREAD:
+        return True
     if maker in ("amd", "intel"):
-        return situation.presence != "some" and maker in _vendors(machine)
+        return situation.presence != "some" and maker in vendors_of(machine)
     if maker is None:
         return situation.presence == "none" or situation.family == "macos"
     if situation.presence == "none":
@@ -111,7 +151,8 @@ def serves(build: TorchBuild, machine: Snapshot, situation: Situation) -> bool:
     return not any(reasons)
 
 
-def _vendors(machine: Snapshot) -> frozenset[str]:
+def vendors_of(machine: Snapshot) -> frozenset[str]:
+    """Whose devices the PCI bus shows."""
     return frozenset(device.vendor for device in machine.pci_devices or ())
 
 
@@ -125,7 +166,7 @@ def as_it_is(build: TorchBuild, situation: Situation, notes: tuple[str, ...] = (
     )
     return Resolution(
         build=build,
-        index_url=index_url(build.backend),
+        index_url=None if build.backend == UNREAD else index_url(build.backend),
         served=served,
         notes=notes,
         catalog_as_of=situation.catalog_as_of,

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from gpusetup.catalog import Catalog
+from gpusetup.default_wheels import UNREAD
 from gpusetup.model import Request, Resolution, Snapshot, TorchBuild, parsed
 from gpusetup.resolver.choice import in_scope, preference
 from gpusetup.resolver.constraints import fits
@@ -77,6 +78,8 @@ def least_change(
     if chosen.build is None:
         return replace(told, resolution=chosen)
     if crosses(held.backend, chosen.build.backend) and not _is_named(request):
+        if upgrade and serves(held, machine, situation):
+            return replace(told, how="kept", resolution=_kept(held, machine, situation, catalog))
         nothing_here = situation.presence == "none"
         left = _kept(held, machine, situation, catalog) if nothing_here else chosen
         return replace(told, how="refused", resolution=left)
@@ -119,8 +122,12 @@ def crosses(held: str | None, chosen: str | None) -> bool:
 
     >>> crosses("cu130", "cpu"), crosses("rocm6.4", "cu130"), crosses("cpu", "cu130")
     (True, True, False)
+    >>> crosses("unknown", "cpu"), crosses("unknown", "cu130")
+    (True, False)
     """
     maker = maker_of(held)
+    if held == UNREAD:
+        return maker_of(chosen) is None
     return maker is not None and maker_of(chosen) != maker
 
 
@@ -215,6 +222,18 @@ def nearest_version(held: str, versions: Iterable[str]) -> str | None:
 # --- in words ------------------------------------------------------------------------------------
 
 
+SERVES = "torch serves this machine and stays"
+
+
+def _why_it_stays(decision: Decision) -> str:
+    held = decision.held
+    if held is not None and held.backend == UNREAD:
+        return "nothing that was read speaks against this torch: it stays"
+    if held is not None and maker_of(held.backend) in ("amd", "intel"):
+        return f"{SERVES}; the catalog knows no newer build for {held.backend}"
+    return SERVES
+
+
 def why(decision: Decision, situation: Situation, *, asked: str | None = None) -> str | None:
     """Why this torch, in a sentence; `asked` is what was said of its version."""
     build, held = decision.resolution.build, decision.held
@@ -229,7 +248,7 @@ def why(decision: Decision, situation: Situation, *, asked: str | None = None) -
         )
     was = public(held.torch) if held is not None else ""
     return {
-        "kept": "torch serves this machine and stays",
+        "kept": _why_it_stays(decision),
         "again": "its files are not all there: the same build again",
         "same-version": "the same version, from the index that fits this machine",
         "nearest-newer": f"no build of {was} fits: the nearest newer version that does",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gpusetup.catalog import Catalog
 from gpusetup.model import Snapshot, TorchBuild
-from gpusetup.resolver.held import maker_of
+from gpusetup.resolver.held import concluded, maker_of, vendors_of
 from gpusetup.resolver.least import Decision
 from gpusetup.value import Value
 
@@ -17,15 +18,25 @@ class Reason(Value):
     command: tuple[str, ...]
 
 
-def told(decision: Decision, machine: Snapshot) -> str:
+def told(decision: Decision, machine: Snapshot, catalog: Catalog) -> str:
     """What is there, and that it stays."""
-    held = decision.held
+    held, version = decision.held, machine.torch.version
     assert held is not None
-    maker = MAKERS[maker_of(held.backend) or "nvidia"]
-    return (
-        f"torch {machine.torch.version} is a build for {maker} GPUs, and this machine shows none: "
-        "it was left as it is"
-    )
+    guess = concluded(machine, catalog)
+    why = f"{guess[0].upper()}{guess[1:]}. " if guess else ""
+    whose = maker_of(held.backend)
+    if whose is None:
+        return f"{why}No GPU is seen that another build would be for: it was left as it is"
+    build = f"{why}torch {version} is a build for {MAKERS[whose]} GPUs"
+    if serves_its_maker(decision, machine):
+        return f"{build}, which is here; no other build for it is known: it was left as it is"
+    return f"{build}, and this machine shows none: it was left as it is"
+
+
+def serves_its_maker(decision: Decision, machine: Snapshot) -> bool:
+    """Whether a GPU of the maker is there that the installed torch is for (AMD's, Intel's)."""
+    maker = maker_of(decision.held.backend) if decision.held else None
+    return maker in ("amd", "intel") and maker in vendors_of(machine)
 
 
 def reasons(decision: Decision, machine: Snapshot, target: tuple[str, ...]) -> tuple[Reason, ...]:
@@ -33,15 +44,18 @@ def reasons(decision: Decision, machine: Snapshot, target: tuple[str, ...]) -> t
     held = decision.held
     assert held is not None
     install = ("gpusetup", "install", *target)
+    other = Reason(
+        because=_other_gpu(decision, machine),
+        command=(*install, "--backend", _other_backend(decision)),
+    )
+    if serves_its_maker(decision, machine) and not machine.gpus:
+        return (other,)
     return (
         Reason(
             because="this image is built on a machine without its GPU",
             command=(*install, *_for_its_host(held)),
         ),
-        Reason(
-            because=_other_gpu(decision, machine),
-            command=(*install, "--backend", _other_backend(decision)),
-        ),
+        other,
         Reason(
             because=f"the {MAKERS[maker_of(held.backend) or 'nvidia']} GPU is here and its driver "
             "is missing or does not answer",
@@ -52,7 +66,7 @@ def reasons(decision: Decision, machine: Snapshot, target: tuple[str, ...]) -> t
 
 def _for_its_host(held: TorchBuild) -> tuple[str, ...]:
     """NVIDIA's GPUs can be named; of the others only the backend is known here."""
-    if maker_of(held.backend) == "nvidia":
+    if maker_of(held.backend) in ("nvidia", None):
         return ("--for-gpu", "NAME")
     return ("--backend", held.backend)
 
@@ -68,7 +82,9 @@ def _other_gpu(decision: Decision, machine: Snapshot) -> str:
     if maker_of(backend) == "nvidia":
         name = machine.gpus[0].name if machine.gpus else "an NVIDIA GPU"
         return f"the GPU to be used is {name}"
-    vendors = {device.vendor for device in machine.pci_devices or ()}
+    vendors, own = vendors_of(machine), maker_of(decision.held.backend if decision.held else None)
+    if own in ("amd", "intel") and own in vendors:
+        return "that GPU is not to be used: the CPU build works"
     other = next((MAKERS[one] for one in ("amd", "intel") if one in vendors), None)
     whose = f"the GPU is {other}'s" if other else "the GPU is another maker's, or there is none"
     return f"{whose}: the CPU build works"
