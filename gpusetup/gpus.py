@@ -100,6 +100,7 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
         lambda name: tokens(name) == asked,
         lambda name: tokens(name) - {"geforce", "tesla"} == asked - {"geforce", "tesla"},
         lambda name: asked - SERIES_WORDS <= tokens(name),
+        lambda name: _begun(asked - SERIES_WORDS, tokens(name)),
     )
     for way in ways if asked - SERIES_WORDS else ():
         hits = tuple(row for row in rows if any(map(way, (*row.smi_names, row.name))))
@@ -108,21 +109,117 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     return ()
 
 
+FORMS = ("sxm", "pcie", "nvl")
+"""Words for the board's form, which names have with a number or leave out: `H100 SXM5`."""
+
+
+def _begun(asked: frozenset[str], name: frozenset[str]) -> bool:
+    """Whether a name has all words that are asked, a form with or without its number."""
+    forms = {word for word in asked if word in FORMS}
+    known = {part for word in name for part in (word, word.rstrip("0123456789")) if part in FORMS}
+    return bool(forms) and asked - forms <= name and (forms <= known or not known)
+
+
 def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
     import difflib
 
+    if said := _no_name(text, rows):
+        return said
     names = {row.name.lower(): row.name for row in rows}
     short = {
         name.lower().removeprefix("geforce ").removeprefix("tesla "): name
         for name in names.values()
     }
-    close = difflib.get_close_matches(
-        text.lower().removeprefix("nvidia "), {**names, **short}, 4, 0.5
-    )
+    asked = text.lower().removeprefix("nvidia ")
+    numbers = re.findall(r"[a-z]*\d{2,}", asked)
+    known = [n for n in {**names, **short} if any(number in n for number in numbers)]
+    close = difflib.get_close_matches(asked, known or {**names, **short}, 4, 0.5)
     if not close:
         return "use a name that `nvidia-smi` prints, or a capability such as `sm_86`"
     shown = dict.fromkeys({**names, **short}[key] for key in close)
     return f"the nearest: {', '.join(list(shown)[:3])}; or a capability such as `sm_86`"
+
+
+OTHERS = (
+    (
+        r"\b(amd|radeon|rx\s?\d{3,4}|instinct|mi\d{2,3}[ax]?|vega|firepro)\b",
+        "that is AMD's; only NVIDIA's GPUs are fitted by name: `gpusetup resolve --backend "
+        "rocm6.4` says what there is for AMD's",
+    ),
+    (
+        r"\b(intel|arc|iris|uhd|gaudi)\b",
+        "that is Intel's; only NVIDIA's GPUs are fitted by name: `gpusetup resolve --backend xpu` "
+        "says what there is for Intel's",
+    ),
+    (
+        r"\b(apple|m[1-9](\s?(pro|max|ultra))?)\b",
+        "that is Apple's: torch's build for macOS serves it, and needs no name "
+        "(`gpusetup resolve --os macos`)",
+    ),
+    (
+        r"(cuda:)?\d{1,2}|gpu[\s:#-]?\d+",
+        "that is a number of a GPU in this machine: give its name, as `nvidia-smi -L` prints it",
+    ),
+    (
+        r"all|any|auto|every|gpus?|cuda|nvidia|yes|true",
+        "leave the option out for the GPUs of this machine, or give a name that `nvidia-smi -L` "
+        "prints",
+    ),
+    (
+        r"(nvidia|driver|version|\s)*\d{3}\.\d+(\.\d+)?",
+        "that is a driver's version, which `--driver` takes (`--for-driver` in doctor and install)",
+    ),
+)
+"""Pattern -> what such a word is, where no NVIDIA GPU is called so."""
+
+
+def _no_name(text: str, rows: Sequence[GpuRow]) -> str | None:
+    """What a text is that names no NVIDIA GPU: another maker's, an index, a whole family."""
+    plain = text.strip().lower()
+    for pattern, what in OTHERS:
+        if re.fullmatch(pattern, plain) or (pattern[:2] == r"\b" and re.search(pattern, plain)):
+            return what
+    family: dict[Capability, str] = {}
+    for row in rows:
+        if (row.architecture or "").lower().split(" ")[0] == plain:
+            family.setdefault(row.capability, row.name)
+    each = ", ".join(f"`{one.sm}` ({name})" for one, name in sorted(family.items()))
+    return f"that is a family of GPUs; one of it is {each}" if each else None
+
+
+def gpus_described(texts: Iterable[str], rows: Sequence[GpuRow]) -> tuple[Gpu, ...]:
+    """All GPUs of some texts, each of which may name several: `A100,H100`, `2x RTX 3090`."""
+    return tuple(gpu_described(name, rows) for text in texts for name in each_gpu(text, rows))
+
+
+COUNTED = (
+    r"(?P<count>\d{1,3})\s*[x×*]\s*(?P<name>.*\D.*|\d{3,})",
+    r"(?P<name>.+?)\s*(?:[:*×]\s*|(?<=[\d\s])x\s*|\(x?)(?P<count>\d{1,3})x?\)?",
+)
+
+
+def each_gpu(text: str, rows: Sequence[GpuRow] = ()) -> tuple[str, ...]:
+    """The names in a text, one for each GPU; a text that is a name stays whole.
+
+    >>> each_gpu("RTX3090,RTX4090"), each_gpu("2x RTX 3090"), each_gpu("h100:8")[:2]
+    (('RTX3090', 'RTX4090'), ('RTX 3090', 'RTX 3090'), ('h100', 'h100'))
+    >>> each_gpu("4090 x2"), each_gpu("8,6"), each_gpu("RTX 3090 and sm_90"), each_gpu("GTX 960")
+    (('4090', '4090'), ('8.6',), ('RTX 3090', 'sm_90'), ('GTX 960',))
+    """
+    if rows and rows_or_none(text, rows):
+        return (text,)
+    plain = re.sub(r"^(\d{1,2}),(\d)$", r"\1.\2", text.strip())
+    parts = [part for part in re.split(r"\s*[,;+&|]\s*|\s+and\s+", plain) if part]
+    if len(parts) > 1:
+        return tuple(name for part in parts for name in each_gpu(part, rows))
+    for pattern in COUNTED:
+        if found := re.fullmatch(pattern, plain, re.IGNORECASE):
+            return (found["name"].strip(),) * max(1, min(int(found["count"]), MOST_GPUS))
+    return (plain or text,)
+
+
+MOST_GPUS = 64
+"""More of one kind change nothing in any answer."""
 
 
 def one_capability(text: str, rows: Iterable[GpuRow]) -> Capability:

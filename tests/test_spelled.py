@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from gpusetup.catalog_file import load_catalog
 from gpusetup.cli import main
 from gpusetup.errors import UsageError
+from gpusetup.gpus import each_gpu
 from gpusetup.install.plan import asked_for
-from gpusetup.resolver.spelled import backend_label, driver_named, python_named
+from gpusetup.resolver.spelled import backend_label, driver_named, python_named, torch_named
 
 CATALOG = load_catalog()
 LAPTOP = ("--from", "rtx3050-laptop")
@@ -166,3 +167,142 @@ def test_a_bare_number_of_parameters_is_answered_with_its_unit(
     argv = ["plan", "--params", text, "--context", "1024", "--gpu", "A100 80GB"]
     assert main(argv) == 2
     assert f"did you mean `--params {meant}`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("2.5.x", "2.5.1"),
+        ("~2.5", "2.5.1"),
+        ("^2.5", "2.15.0"),
+        ("=2.5.1", "2.5.1"),
+        ("===2.5.1", "2.5.1"),
+        ("v2.5.1", "2.5.1"),
+        ("“2.5.1”", "2.5.1"),
+        ("≥2.5", "2.15.0"),
+        ("≤2.5", "2.5.0"),
+        ("2.5.1+cu12.4", "2.5.1"),
+        ("pytorch 2.5.1", "2.5.1"),
+        ("torch@2.5.1", "2.5.1"),
+        ("2.4 - 2.5", "2.5.0"),
+        ("stable", "2.15.0"),
+    ],
+)
+def test_a_torch_is_read_as_people_write_it(text: str, meant: str, capsys: Said) -> None:
+    argv = ["resolve", "--gpu", "RTX 3090", "--driver", "580.95.05", "--os", "linux", "--json"]
+    assert main([*argv, "--python", "3.12", "--torch", text]) == 0
+    assert json.loads(capsys.readouterr().out)["torch"] == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("12.4", "did you mean `--cuda 12.4`?"),
+        ("cu124", "did you mean `--cuda 12.4`?"),
+        ("2.51", "did you mean `--torch 2.5.1`?"),
+        ("25.1", "did you mean `--torch 2.5.1`?"),
+        ("nightly", "`--torch latest` is the newest release"),
+        ("==2.5.1,<2.4", "exclude each other"),
+        (">=2.9,<2.6", "exclude each other"),
+    ],
+)
+def test_a_torch_that_is_none_is_refused_with_what_was_meant(
+    text: str, told: str, capsys: Said
+) -> None:
+    for command in ("resolve", "doctor"):
+        assert main([command, *LAPTOP, "--torch", text]) == 2
+        assert told in capsys.readouterr().err
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_read_as_some_torch_and_that_one_as_itself(text: str) -> None:
+    try:
+        once = torch_named(text)
+        assert torch_named(once) == once
+    except UsageError as problem:
+        assert problem.hint
+
+
+@pytest.mark.parametrize(
+    ("driver", "taken"), [("580", "580.65.06"), ("R535", "535.54.03"), ("535.x", "535.54.03")]
+)
+def test_a_driver_that_is_a_branch_serves_what_its_first_release_serves(
+    driver: str, taken: str, capsys: Said
+) -> None:
+    argv = ["resolve", "--gpu", "RTX 4090", "--os", "linux", "--python", "3.12"]
+    answers = []
+    for version in (driver, taken):
+        assert main([*argv, "--driver", version, "--json"]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    assert answers[0]["backend"] == answers[1]["backend"]
+    assert f"is taken as {taken}" in " ".join(answers[0]["notes"])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--driver", "4090"), "is a GPU"),
+        (("--gpu", "580.95"), "a driver's version"),
+        (("--gpu", "0"), "a number of a GPU"),
+        (("--gpu", "RX 7900 XTX"), "AMD's"),
+        (("--gpu", "Arc A770"), "Intel's"),
+        (("--gpu", "ampere"), "`sm_86`"),
+        (("--gpu", "all"), "leave the option out"),
+        (("--backend", "mps"), "macOS"),
+        (("--backend", "rocm"), "the nearest: rocm7.14, rocm7.2, "),
+        (("--glibc", "musl"), "glibc only"),
+    ],
+)
+def test_a_value_of_another_kind_is_told_its_kind(
+    words: tuple[str, ...], told: str, capsys: Said
+) -> None:
+    assert main(["resolve", "--os", "linux", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("RTX3090,RTX4090", 2),
+        ("2x RTX 3090", 2),
+        ("RTX 3090 x2", 2),
+        ("h100:8", 8),
+        ("H100 (x4)", 4),
+        ("A100 and H100", 2),
+        ("H100 SXM", 1),
+        ("8,6", 1),
+        ("RTX A6000", 1),
+    ],
+)
+def test_several_gpus_in_one_value_are_several(text: str, names: int, capsys: Said) -> None:
+    argv = ["resolve", "--os", "linux", "--driver", "580.95.05", "--python", "3.12", "--json"]
+    assert main([*argv, "--gpu", text]) == 0
+    assert len(json.loads(capsys.readouterr().out)["served"]) == names
+
+
+def test_every_name_of_the_catalog_is_one_gpu() -> None:
+    for row in CATALOG.gpus:
+        for name in (row.name, *row.smi_names):
+            assert each_gpu(name, CATALOG.gpus) == (name,)
+
+
+def test_plan_takes_gpus_that_are_alike_by_their_number(capsys: Said) -> None:
+    argv = ["plan", "--params", "1B", "--context", "1024"]
+    assert main([*argv, "--gpu", "2x RTX 3090"]) == 2
+    assert "`--gpu 'RTX 3090' --gpus 2`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--os", "win11"),
+        ("--os", "Windows 11"),
+        ("--os", "fedora"),
+        ("--os", "Ubuntu 24.04"),
+        ("--glibc", "2.35-0ubuntu3"),
+        ("--machine", "arm64"),
+        ("--driver", "580,95"),
+    ],
+)
+def test_other_words_for_a_machine_are_read(words: tuple[str, ...]) -> None:
+    assert main(["resolve", *LAPTOP, "--os", "linux", "--driver", "580.95", *words]) == 0

@@ -12,6 +12,7 @@ from gpusetup.commands.doctor_answer import document, exit_code
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.model import Request, Snapshot
 from gpusetup.render.console import Console
+from gpusetup.resolver.spelled import torch_named
 from gpusetup.value import replace
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
 def _add_questions(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("question")
     group.add_argument(
-        "--torch", metavar="SPEC", help="the torch that is wanted: `2.5.1`, `>=2.6,<2.9`"
+        "--torch",
+        type=torch_named,
+        metavar="SPEC",
+        help="the torch that is wanted: `2.5.1`, `>=2.6,<2.9`",
     )
     group.add_argument(
         "--deep",

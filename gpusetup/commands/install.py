@@ -18,6 +18,7 @@ from gpusetup.commands.install_parts import (
 )
 from gpusetup.errors import GpuSetupError, Unreached, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
+from gpusetup.resolver.spelled import torch_named
 
 if TYPE_CHECKING:
     from gpusetup.answers import InstallAnswer
@@ -47,7 +48,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="torchvision, torchaudio (versions follow torch), or anything from your default index",
     )
     parser.add_argument(
-        "--torch", metavar="SPEC", help="a version or specifier: 2.5.1, '>=2.6,<2.9'"
+        "--torch",
+        type=torch_named,
+        metavar="SPEC",
+        help="a version or specifier: 2.5.1, '>=2.6,<2.9'",
     )
     add_backend_options(parser)
     parser.add_argument(

@@ -10,7 +10,13 @@ from gpusetup.commands.common import add_backend_options, add_machine_options, g
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model import Request, Resolution, Snapshot
 from gpusetup.render.console import Console, plain
-from gpusetup.resolver.spelled import architecture_named, python_named, system_named
+from gpusetup.resolver.spelled import (
+    architecture_named,
+    glibc_named,
+    python_named,
+    system_named,
+    torch_named,
+)
 from gpusetup.value import replace
 
 if TYPE_CHECKING:
@@ -50,9 +56,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="3.11",
         help="its Python, or 3.13t",
     )
-    group.add_argument("--glibc", metavar="2.35", help="its C library (Linux)")
+    group.add_argument("--glibc", type=glibc_named, metavar="2.35", help="its C library (Linux)")
     wish = parser.add_argument_group("request")
-    wish.add_argument("--torch", metavar="SPEC", help="2.5.1, or a specifier such as '>=2.6,<2.9'")
+    wish.add_argument(
+        "--torch",
+        type=torch_named,
+        metavar="SPEC",
+        help="2.5.1, or a specifier such as '>=2.6,<2.9'",
+    )
     add_backend_options(wish)
     wish.add_argument("--installer", choices=("uv", "pip", "conda"))
     wish.add_argument("--format", choices=FORMATS, default="text", help="what to print (text)")
@@ -91,7 +102,13 @@ def run(options: argparse.Namespace, out: Console) -> int:
     shown = without_credentials(root)
     resolution = at_root(resolve(snapshot, request, catalog), shown)
     resolution = replace(
-        resolution, notes=(*resolution.notes, *_age(catalog), *_left_out(root, shown))
+        resolution,
+        notes=(
+            *resolution.notes,
+            *_branch(options, snapshot),
+            *_age(catalog),
+            *_left_out(root, shown),
+        ),
     )
     if options.format == "text":
         _screen(resolution, snapshot, options, out, request, catalog, shown)
@@ -181,6 +198,16 @@ def _age(catalog: Catalog) -> tuple[str, ...]:
 
     note = age_note(catalog, date.today().isoformat())
     return (note,) if note else ()
+
+
+def _branch(options: argparse.Namespace, snapshot: Snapshot) -> tuple[str, ...]:
+    """A driver that was given as a branch only: which one of it is meant."""
+    import re
+
+    version = snapshot.driver.version or ""
+    if not options.driver or "." not in version or re.search(r"\d[.,]\d", options.driver):
+        return ()
+    return (f"driver {options.driver} is taken as {version}, the first of its branch with a CUDA",)
 
 
 def _left_out(root: str, shown: str) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Literal
 
 from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.gpus import GpuRow, gpu_described, tokens
+from gpusetup.gpus import GpuRow, each_gpu, gpu_described, tokens
 from gpusetup.model import Gpu, Snapshot, visible_gpus
 from gpusetup.plan.capacity import capacity
 from gpusetup.plan.choose import Limits
@@ -56,7 +57,14 @@ class Place(Value):
 
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     """A GPU by its name; UsageError where it is unknown, or names several sizes of memory."""
-    gpu = gpu_described(text, rows)
+    names = each_gpu(text, rows)
+    if len(names) > 1:
+        count = f" --gpus {len(names)}" if len(set(names)) == 1 else ""
+        raise UsageError(
+            f"{text!r} names {len(names)} GPUs; `--gpu` takes one name, for GPUs that are alike",
+            hint=f"`--gpu {shlex.quote(names[0])}{count}`",
+        )
+    gpu = gpu_described(names[0], rows)
     if gpu.memory_total_bytes is None:
         raise UsageError(f"{text!r} does not name one memory size", hint=_sizes(text, rows))
     return _of_gpu(gpu)

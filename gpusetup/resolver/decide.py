@@ -9,6 +9,7 @@ says so): a GPU is never left unused silently.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ from gpusetup.resolver.situation import (
     situation_of,
     specifier,
 )
+from gpusetup.resolver.spelled import check_torch
 from gpusetup.value import replace
 
 if TYPE_CHECKING:
@@ -153,6 +155,7 @@ def _wish(
 
 def check_request(request: Request, catalog: Catalog) -> None:
     """Raise UsageError for a request that is malformed, contradictory or names what never was."""
+    check_torch(request.torch, catalog)
     specifier(request.torch)
     labelled = label_of(request.torch)
     if labelled and request.backend not in ("auto", labelled):
@@ -172,12 +175,22 @@ def _nearest_backends(backend: str, catalog: Catalog) -> str:
 
     if backend in ("cuda", "gpu", "nvidia"):
         return "`auto` chooses the CUDA build that fits; one of them is named as cu126 or cu130"
+    if backend in ("mps", "metal", "apple"):
+        return "on macOS MPS is a part of the ordinary build: leave `--backend` out"
     # Of several equally near labels the newest are the ones that people mean.
     empty = {backend for backend, torches in catalog.other_backends.items() if not torches}
-    known = sorted(set(catalog.backends) - empty, key=lambda b: (len(b), b), reverse=True)
+    known = sorted(set(catalog.backends) - empty, key=_newest_label, reverse=True)
     begun = [b for b in known if b.startswith(backend) or b == f"rocm{cuda_of(backend)}"]
     near = begun or difflib.get_close_matches(backend, known, 3, 0.5) or ["cpu", "cu126", "cu130"]
-    return f"the nearest: {', '.join(near)}"
+    return f"the nearest: {', '.join(near[:SHOWN])}"
+
+
+SHOWN = 5
+
+
+def _newest_label(backend: str) -> tuple[int, ...]:
+    """`rocm6.10` after `rocm6.9`, `cu130` after `cu92`."""
+    return tuple(int(number) for number in re.findall(r"\d+", backend))
 
 
 def _fallbacks(fitting: list[TorchBuild]) -> tuple[Choice, ...]:

@@ -8,9 +8,9 @@ from typing import Literal
 
 from gpusetup.catalog import Catalog
 from gpusetup.errors import UsageError
-from gpusetup.gpus import gpu_described
+from gpusetup.gpus import gpus_described
 from gpusetup.model import Container, CudaApi, Driver, Gpu, Os, Python, Reading, Snapshot
-from gpusetup.resolver.spelled import driver_named
+from gpusetup.resolver.spelled import driver_named, driver_of_branch
 from gpusetup.value import Value, replace
 
 Family = Literal["linux", "windows", "macos"]
@@ -35,7 +35,8 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
     _check(given, snapshot)
     if given.driver is not None:
         family = given.os or snapshot.os.family
-        given = replace(given, driver=driver_named(given.driver, catalog, family))
+        driver = driver_named(given.driver, catalog, family)
+        given = replace(given, driver=driver_of_branch(driver, catalog, family))
     changed = _other_system(snapshot, given)
     changed = replace(changed, python=replace(changed.python, executable=None, prefix=None))
     if given.python is not None:
@@ -50,7 +51,7 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
             pci_devices=None,
         )
     if given.gpus:
-        gpus = tuple(gpu_described(text, catalog.gpus) for text in given.gpus)
+        gpus = gpus_described(given.gpus, catalog.gpus)
         changed = replace(changed, gpus=gpus, pci_devices=None)
     return replace(changed, origin="composed", readings=(*changed.readings, *_readings(given)))
 
@@ -118,11 +119,9 @@ def for_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
     """This environment as it will stand on another host: its GPUs and driver are the named ones."""
-    from gpusetup.gpus import gpu_described
-    from gpusetup.resolver.spelled import driver_named
-
     if driver:
         driver = driver_named(driver, catalog, snapshot.os.family)
+        driver = driver_of_branch(driver, catalog, snapshot.os.family)
     hidden = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
     kept = {name: value for name, value in snapshot.environment.items() if name not in hidden}
     replaced = ("gpus", "driver", "cuda_api", "pci_devices", "devices")
@@ -134,7 +133,7 @@ def for_host(
     return replace(
         snapshot,
         origin="composed",
-        gpus=tuple(gpu_described(name, catalog.gpus) for name in names) or None,
+        gpus=gpus_described(names, catalog.gpus) or None,
         driver=Driver(version=driver),
         cuda_api=CudaApi(),
         pci_devices=None,

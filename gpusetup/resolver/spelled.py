@@ -4,29 +4,49 @@ option that was probably meant."""
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 
 from gpusetup.catalog import Catalog
 from gpusetup.errors import UsageError
+from gpusetup.gpus import rows_or_none
+from gpusetup.model import parsed
 
 SYSTEMS: Mapping[str, str] = {
     "win": "windows",
     "win32": "windows",
     "win64": "windows",
+    "win7": "windows",
+    "win10": "windows",
+    "win11": "windows",
+    "nt": "windows",
     "darwin": "macos",
     "mac": "macos",
     "osx": "macos",
-    "debian": "linux",
-    "ubuntu": "linux",
-    "wsl": "linux",
-    "wsl2": "linux",
+    "apple": "macos",
+    **dict.fromkeys(
+        (
+            *("debian", "ubuntu", "mint", "linuxmint", "pop", "kali", "fedora", "rhel", "redhat"),
+            *("centos", "rocky", "alma", "almalinux", "amzn", "suse", "opensuse", "sles", "arch"),
+            *("manjaro", "nixos", "gentoo", "gnu", "wsl", "wsl2", "jetson"),
+        ),
+        "linux",
+    ),
 }
+"""What people call a system -> its name here, versions left aside."""
 ARCHITECTURES: Mapping[str, str] = {
     "amd64": "x86_64",
     "x64": "x86_64",
     "x86-64": "x86_64",
+    "x86": "x86_64",
+    "intel": "x86_64",
+    "amd": "x86_64",
+    "64bit": "x86_64",
+    "64": "x86_64",
     "arm64": "aarch64",
+    "armv8": "aarch64",
     "arm": "aarch64",
+    "grace": "aarch64",
     "sbsa": "aarch64",
 }
 FIRST_DRIVER = 60
@@ -51,10 +71,17 @@ def backend_label(text: str) -> str:
 
 def system_named(text: str) -> str:
     """
-    >>> system_named("Darwin"), system_named("linux")
-    ('macos', 'linux')
+    >>> system_named("Darwin"), system_named("linux"), system_named("Ubuntu 24.04")
+    ('macos', 'linux', 'linux')
+    >>> system_named("win11"), system_named("Windows 11"), system_named("beos")
+    ('windows', 'windows', 'beos')
     """
-    return SYSTEMS.get(text.lower(), text.lower())
+    plain = text.strip().lower()
+    first = re.split(r"[\s\d/_.-]", plain)[0]
+    for name in (plain, first):
+        if name in SYSTEMS or name in SYSTEMS.values():
+            return SYSTEMS.get(name, name)
+    return plain
 
 
 def architecture_named(text: str) -> str:
@@ -70,8 +97,121 @@ def python_named(text: str) -> str:
     >>> python_named("cp311"), python_named("python3.12"), python_named("3.13t"), python_named("x")
     ('3.11', '3.12', '3.13t', 'x')
     """
-    found = re.fullmatch(r"(?:cpython|python|cp|py)?-?(\d)\.?(\d{1,2}(?:\.\d+)?t?)", text.lower())
+    plain = re.split(r"[/\\\\]", text.strip().lower())[-1].removesuffix(".exe")
+    found = re.fullmatch(r"(?:cpython|python|cp|py)?[\s=-]*(\d)\.?(\d{1,2}(?:\.\d+)?t?)", plain)
     return f"{found[1]}.{found[2]}" if found else text
+
+
+def glibc_named(text: str) -> str:
+    """
+    >>> glibc_named("2.35-0ubuntu3"), glibc_named("glibc 2.35"), glibc_named("GLIBC_2.28")
+    ('2.35', '2.35', '2.28')
+    """
+    if text.strip().lower().startswith("musl"):
+        raise UsageError(
+            f"{text!r} is no glibc: torch has wheels for glibc only",
+            hint="take a system or an image with glibc, such as `python:3.12-slim`",
+        )
+    found = re.fullmatch(
+        r"(?:glibc|libc|ldd|manylinux)?[\s_-]*(\d)[._](\d+).*", text.strip().lower()
+    )
+    return f"{found[1]}.{found[2]}" if found else text
+
+
+SIGNS: Mapping[str, str] = {"≥": ">=", "≤": "<=", "≠": "!=", "=>": ">=", "=<": "<=", "＝": "="}
+QUOTES = "\"'`“”„‘’‚«»\u2032\u2033"
+NAMED_TORCH = r"(?:py)?torch\s*(?=[\s<>=!~^@]|$)[\s@]*"
+
+
+def torch_named(text: str) -> str:
+    """A torch as pip, conda, poetry, npm and a word processor write it, as a specifier.
+
+    >>> [torch_named(text) for text in ("v2.5.1", "=2.5.1", "“2.5.1”", "≥2.5", "2.5.x")]
+    ['2.5.1', '2.5.1', '2.5.1', '>=2.5', '2.5.*']
+    >>> torch_named("^2.5"), torch_named("~2.5.1"), torch_named("~2.5"), torch_named("2.5 - 2.7")
+    ('>=2.5,<3', '~=2.5.1', '2.5.*', '>=2.5,<=2.7')
+    >>> torch_named("torch==2.5.1+cu12.4"), torch_named("stable"), torch_named(">=2.6,<2.9")
+    ('2.5.1+cu124', 'latest', '>=2.6,<2.9')
+    """
+    plain = text.strip().strip(QUOTES).strip()
+    for sign, usual in SIGNS.items():
+        plain = plain.replace(sign, usual)
+    plain = re.sub(NAMED_TORCH, "", plain, count=1, flags=re.IGNORECASE).strip()
+    if plain.lower() in ("latest", "stable", "newest", "current", "*", "any", "release"):
+        return "latest"
+    plain = re.sub(r"^(\d[\d.]*)\s+-\s+(\d[\d.]*)$", r">=\1,<=\2", plain)
+    clauses = [_clause(part) for part in re.split(r"\s*,\s*", plain)]
+    if len(clauses) > 1:
+        clauses = [f"=={one}" if one[:1].isdigit() else one for one in clauses]
+    return ",".join(clauses)
+
+
+def _clause(text: str) -> str:
+    """One clause: `^2.5` stays within the major, `~2.5` within the minor."""
+    public, plus, label = re.sub(r"\.[xX](?=$|[.+])", ".*", text).partition("+")
+    text = f"{public}+{backend_label(label)}" if plus and label else public
+    if re.fullmatch(r"={1,3}\s*v?\d[\d.]*(\+\w[\w.]*)?", text):
+        text = text.lstrip("= ")
+    text = re.sub(r"(?<![\w.])v(?=\d)", "", text)
+    if found := re.fullmatch(r"\^\s*(\d+)((?:\.\d+)*)", text):
+        return f">={found[1]}{found[2]},<{int(found[1]) + 1}"
+    if found := re.fullmatch(r"~\s*(\d+\.\d+)", text):
+        return f"{found[1]}.*"
+    if found := re.fullmatch(r"~>?\s*(\d+\.\d+\.\d+)", text):
+        return f"~={found[1]}"
+    return text
+
+
+def check_torch(text: str | None, catalog: Catalog) -> None:
+    """Raise UsageError for a torch that is another thing's version, or that no version can be.
+
+    What is newer than the catalog is no error: it may have been released since.
+    """
+    plain = (text or "").strip().lower().removeprefix("==").partition("+")[0]
+    if re.search(r"nightly|\bdev\b|preview|master|\bmain\b", plain):
+        raise UsageError(
+            f"`--torch {text}`: a nightly build is another each day, and is not fitted here",
+            hint="`--torch latest` is the newest release",
+        )
+    cuda = re.fullmatch(r"(?:cuda|cu)?[\s_-]*(\d{2})\.?(\d)(?:\.\d+)?", plain)
+    if cuda and f"cu{cuda[1]}{cuda[2]}" in catalog.backends:
+        raise UsageError(
+            f"{text!r} is a version of CUDA, not of torch",
+            hint=f"did you mean `--cuda {cuda[1]}.{cuda[2]}`?",
+        )
+    if meant := _other_dots(plain, catalog):
+        raise UsageError(f"There is no torch {text}", hint=f"did you mean `--torch {meant}`?")
+    if text and _is_contradictory(text):
+        raise UsageError(
+            f"No version is {text!r}: its parts exclude each other", hint="leave one of them out"
+        )
+
+
+def _other_dots(text: str, catalog: Catalog) -> str | None:
+    """The release that has the digits of `2.51`, or of `251`; None for a release, or its minor."""
+    known = [row.torch for row in catalog.releases]
+    if not re.fullmatch(r"\d+(\.\d+)*", text) or len(text.replace(".", "")) < 3:
+        return None
+    if any(one == text or one.startswith(f"{text}.") for one in known):
+        return None
+    same = (one for one in known if one.replace(".", "") == text.replace(".", ""))
+    return next(same, None)
+
+
+def _is_contradictory(text: str) -> bool:
+    """Whether no version at all is allowed.
+
+    >>> _is_contradictory("==2.5.1,<2.4"), _is_contradictory(">=2.9,<2.6"), _is_contradictory(">=2")
+    (True, True, False)
+    """
+    from gpusetup.specifiers import holds, plain_clauses
+
+    clauses = plain_clauses(text) or ()
+    exact = [one for sign, one, prefix in clauses if sign == "==" and not prefix]
+    low = [one for sign, one, prefix in clauses if sign in (">=", ">") and not prefix]
+    # A bound, and the nearest version above it, stand for all that it allows.
+    tried = exact or [*low, *((*one, 0, 1) for one in low)]
+    return bool(tried) and not any(all(holds(c, one) for c in clauses) for one in tried)
 
 
 def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
@@ -80,6 +220,7 @@ def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
     Windows' own number of a driver carries NVIDIA's in its last five digits.
     """
     plain = re.sub(r"^(nvidia|driver|version|[\s_-])*[rv]?(?=\d)", "", text.strip().lower())
+    plain = re.sub(r"(\.[x*])+$", "", plain.replace(",", "."))
     if found := re.fullmatch(r"\d{2}\.\d{1,2}\.\d*(\d)\.(\d{2})(\d{2})", plain):
         return f"{found[1]}{found[2]}.{found[3]}"
     if cuda := _cuda_in(plain):
@@ -87,9 +228,19 @@ def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
             f"{text!r} is a version of CUDA, not of an NVIDIA driver",
             hint=_driver_of(cuda, catalog, family),
         )
-    if not re.fullmatch(r"\d{2,4}(\.\d+){0,3}", plain):
-        raise UsageError(f"{text!r} is no NVIDIA driver version", hint="such as `580.95.05`")
+    if not re.fullmatch(r"\d{2,3}(\.\d+){0,3}", plain):
+        raise _no_driver(text, catalog)
     return plain
+
+
+def _no_driver(text: str, catalog: Catalog) -> UsageError:
+    gpus = rows_or_none(text, catalog.gpus)
+    if not gpus:
+        return UsageError(f"{text!r} is no NVIDIA driver version", hint="such as `580.95.05`")
+    return UsageError(
+        f"{text!r} is a GPU ({gpus[0].name}), not a driver's version",
+        hint=f"`--gpu {shlex.quote(text.strip())}` names a GPU, `--driver 580.95.05` a driver",
+    )
 
 
 def _cuda_in(text: str) -> str | None:
@@ -101,6 +252,18 @@ def _cuda_in(text: str) -> str | None:
     if bare is None or int(bare[1]) >= FIRST_DRIVER:
         return None
     return f"{bare[1]}.{bare[2] or 0}"
+
+
+def driver_of_branch(version: str, catalog: Catalog, family: str | None = None) -> str:
+    """The first driver of a branch that came with a CUDA; a full version stays as it is.
+
+    `580` alone is every driver of that branch: 580.65.06 and later.
+    """
+    if "." in version:
+        return version
+    rows = (row.on(family or "linux") for row in catalog.toolkits)
+    first = [row for row in rows if row and row.partition(".")[0] == version]
+    return min(first, key=parsed, default=version)
 
 
 def _driver_of(cuda: str, catalog: Catalog, family: str | None) -> str:
