@@ -44,6 +44,10 @@ class Fault:
     """The last byte of the body is another one."""
     drip_seconds: float = 0.0
     """How long it rests after every 64 KiB of the body."""
+    kind: str | None = None
+    """The media type of `body`."""
+    raw: Callable[[], Iterator[bytes]] | None = None
+    """What goes over the wire instead of any answer, piece by piece; it may rest in between."""
     times: int = 1 << 30
     """How often it goes wrong before the truth is told."""
 
@@ -159,7 +163,10 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
             if fault.status is not None:
                 status, body = fault.status, fault.body or f"{fault.status}".encode()
             elif fault.body is not None:
-                kind, body = "text/html", fault.body
+                kind, body = fault.kind or "text/html", fault.body
+            if fault.raw is not None:
+                self._raw(fault.raw())
+                return
             if fault.flip:
                 body = body[:-1] + bytes([body[-1] ^ 1])
             mark = index.etag() if index.etag else f'"{_short(path)}"'
@@ -202,6 +209,12 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.flush()
             time.sleep(fault.stall_seconds)
             self.close_connection = True
+
+        def _raw(self, pieces: Iterator[bytes]) -> None:
+            self.close_connection = True
+            for piece in pieces:
+                self.wfile.write(piece)
+                self.wfile.flush()
 
         def _drip(self, body: bytes, rest: float) -> None:
             for start in range(0, len(body), 1 << 16):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gpusetup.errors import Blocked, UsageError
+from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.install.house import check_here, is_here, is_kept, own
 from gpusetup.install.inuse import users_of
 from gpusetup.install.layout import Layout, distributions, requirers, versions
@@ -27,9 +27,10 @@ from gpusetup.install.plan import (
     versions_of,
 )
 from gpusetup.install.ranged import metadata_in
-from gpusetup.install.rest import ask_pip, ask_uv, stand_in
+from gpusetup.install.rest import ask_pip, ask_uv, is_metadata_of, stand_in
 from gpusetup.install.room import require_room, room
 from gpusetup.install.run import WORKERS, Job, temporary, workplace
+from gpusetup.install.second_look import second_look
 from gpusetup.install.tools import asking_environment, switching_environment, uv_cache
 from gpusetup.install.transaction import STORE
 from gpusetup.install.uv_config import users_settings, written
@@ -212,10 +213,16 @@ def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ..
     fresh = where.venv is not None
     wanted = (*plan.packages, *plan.pinned)
     # A new environment has no pip to ask before it is made: its base's is asked, else uv.
-    if plan.installer == "pip" and (where.layout.has_pip or not fresh):
-        found = ask_pip(where.layout, plan.family, wanted, sources, environment, fresh=fresh)
-    else:
-        found = _by_uv(job, where, plan, sources, environment)
+    by_pip = plan.installer == "pip" and (where.layout.has_pip or not fresh)
+    try:
+        if by_pip:
+            found = ask_pip(where.layout, plan.family, wanted, sources, environment, fresh=fresh)
+        else:
+            found = _by_uv(job, where, plan, sources, environment)
+    except Unsatisfiable as problem:
+        if job.wheels:
+            raise
+        raise second_look(problem, job.fetcher, environment, Path.home()) from problem
     named = located(found, job.wheels)
     for wheel in named:
         if is_here(wheel, job.house / wheel.filename):
@@ -273,7 +280,7 @@ def _metadata(job: Job, wheel: Wheel) -> str | None:
         return metadata_in(kept)
     if wheel.metadata_url and (answer := job.fetcher.text(wheel.metadata_url)):
         text = answer[2].lstrip("\ufeff")
-        if text.startswith("Metadata-Version:"):
+        if is_metadata_of(wheel, text):
             return text
         job.log.line(f"{wheel.filename}: what came as its METADATA is none")
     return job.fetcher.metadata_inside(wheel.url)

@@ -17,6 +17,7 @@ from gpusetup.errors import Blocked, GpuSetupError, Unsatisfiable
 from gpusetup.install.causes import known_cause
 from gpusetup.install.house import blocked
 from gpusetup.install.layout import Layout, normalized
+from gpusetup.install.ranged import METADATA_BYTES
 from gpusetup.install.tools import complaint
 from gpusetup.install.uv_config import parse_toml
 from gpusetup.install.wheels import Wheel, locked, reported, target_tags
@@ -35,6 +36,34 @@ def stand_in(wheel: Wheel, metadata: str, folder: Path) -> Path:
         archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: x\nTag: {tags}\n")
         archive.writestr(f"{info}/RECORD", "")
     return path
+
+
+def is_metadata_of(wheel: Wheel, text: str) -> bool:
+    """Whether a text is the METADATA of a wheel, and can be read by a resolver.
+
+    >>> one = Wheel(name="x", version="1.0", filename="", url="")
+    >>> head = "Metadata-Version: 2.1\\nName: X\\nVersion: 1.0\\n"
+    >>> [is_metadata_of(one, f"{head}Requires-Dist: {need}") for need in ("y", "?")]
+    [True, False]
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.version import InvalidVersion, Version
+
+    if len(text) > METADATA_BYTES or not text.startswith("Metadata-Version:"):
+        return False
+    head = text.replace("\r\n", "\n").partition("\n\n")[0]
+    rows = [line.partition(":")[::2] for line in head.splitlines() if not line[:1].isspace()]
+    said = {key.lower(): value.strip() for key, value in reversed(rows)}
+    try:
+        version = Version(said.get("version", ""))
+        for key, value in rows:
+            if key.lower() == "requires-dist":
+                Requirement(value.strip())
+    except (InvalidRequirement, InvalidVersion):
+        return False
+    major = said["metadata-version"].partition(".")[0]
+    same = (normalized(said.get("name", "")), str(version)) == (wheel.name, wheel.version)
+    return same and major in ("1", "2")
 
 
 def pins(family: Iterable[Wheel]) -> tuple[str, ...]:

@@ -206,6 +206,9 @@ COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
      r"Errno (27|28|122)\b|not enough space", Blocked),
     (r"Permission denied|os error 13\b|Errno 13\b|Read-only file system|Access is denied", Blocked),
     (r"externally.managed", Blocked),
+    (r"invalid metadata|does not match given name|does not match given version|Received some "
+     r"unexpected (JSON|HTML)|not a valid (JSON|HTML)|Metadata field|inconsistent (name|version)",
+     Unreached),
     (r"timed out|[Tt]imeout|operation timed", Unreached),
     (r"\b(429|5\d\d) (Too Many|Internal|Bad Gateway|Service|Server|Gateway)|"
      r"status code[:]? (429|5\d\d)", Unreached),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from http.client import HTTPException
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     import requests
 
 T = TypeVar("T")
+
+UNFORESEEN = (OSError, ValueError, LookupError, HTTPException)
+"""What the libraries below `requests` let through for an answer that nobody should give."""
 
 CONNECT_SECONDS = 5.0
 SILENCE_SECONDS = 6.0
@@ -113,20 +118,28 @@ class Web:
 
     def ask(self, method: str, url: str, headers: Mapping[str, str]) -> requests.Response:
         """One request, as far as its headers. Raises RequestException."""
+        import requests
+
         session = self._session()
-        return within(
-            ANSWER_SECONDS,
-            lambda: session.request(
-                method,
-                url,
-                headers=dict(headers),
-                stream=True,
-                timeout=LIMITS,
-                allow_redirects=True,
-                auth=self._login(url),
-                verify=session.verify,
-            ),
+        call = partial(
+            session.request,
+            method,
+            url,
+            headers=dict(headers),
+            stream=True,
+            timeout=LIMITS,
+            allow_redirects=True,
+            auth=self._login(url),
+            verify=session.verify,
         )
+        try:
+            return within(ANSWER_SECONDS, call)
+        except requests.RequestException:
+            raise
+        except UNFORESEEN as problem:
+            raise requests.exceptions.InvalidURL(
+                "a server leads to what is no address"
+            ) from problem
 
     def _login(self, url: str) -> tuple[str, str] | None:
         """What the user's settings say for a host; None leaves it to the URL and netrc."""
@@ -196,9 +209,11 @@ def pieces(url: str, answer: requests.Response, pace: Pace) -> Iterator[bytes]:
                 if pace.most_bytes is not None and came > pace.most_bytes:
                     raise blocked(url, f"is longer than {in_words(pace.most_bytes)}")
                 yield chunk
-        except (requests.RequestException, OSError, ValueError, AttributeError):
-            if not watch.problem:
+        except (requests.RequestException, AttributeError, *UNFORESEEN) as problem:
+            if not watch.problem and isinstance(problem, requests.RequestException):
                 raise
+            if not watch.problem:
+                raise requests.exceptions.ChunkedEncodingError("connection broke") from problem
     if watch.problem:
         raise blocked(url, watch.problem)
 
