@@ -15,15 +15,17 @@ import gzip
 import hashlib
 import html
 import json
+import ssl
 import sys
 import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 JSON_PAGE = "application/vnd.pypi.simple.v1+json"
@@ -75,6 +77,7 @@ class IndexServer:
         self.absolute = ""
         """What stands before the paths of files on a page; "": the links are relative."""
         self.port = 0
+        self.scheme = "http"
         self.etag: Callable[[], str] | None = None
         """What every file is marked by; None: by its path."""
         self.login: tuple[str, str] | None = None
@@ -86,7 +89,7 @@ class IndexServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     @property
     def index_root(self) -> str:
@@ -107,10 +110,15 @@ class IndexServer:
 
 
 @contextmanager
-def index_server(root: Path) -> Iterator[IndexServer]:
-    """Serve a folder tree until the block ends."""
+def index_server(root: Path, tls: Path | None = None) -> Iterator[IndexServer]:
+    """Serve a folder tree until the block ends; `tls` is a file with a certificate and its key."""
     index = IndexServer(root)
     server = _Quiet(("127.0.0.1", 0), _handler(index))
+    if tls is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls)
+        server.context = context
+        index.scheme = "https"
     server.daemon_threads = True
     server.block_on_close = False
     index.port = server.server_address[1]
@@ -125,7 +133,21 @@ def index_server(root: Path) -> Iterator[IndexServer]:
 
 
 class _Quiet(ThreadingHTTPServer):
-    """A server that says nothing of clients that hang up."""
+    """A server that says nothing of clients that hang up; with a context it speaks TLS."""
+
+    context: ssl.SSLContext | None = None
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """In a thread of its own: a client that refuses the certificate holds nobody up."""
+        if self.context is None:
+            super().finish_request(request, client_address)
+            return
+        with suppress(OSError), self.context.wrap_socket(request, server_side=True) as secured:
+            super().finish_request(secured, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with suppress(OSError):
+            super().shutdown_request(request)
 
     def handle_error(self, *_: object) -> None:
         kind = sys.exc_info()[0]

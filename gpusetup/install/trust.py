@@ -26,7 +26,10 @@ from gpusetup.value import Value
 if TYPE_CHECKING:
     import requests
 
-VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
+VARIABLES = (
+    *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    "NIX_SSL_CERT_FILE",
+)
 LARGEST_BUNDLE = 16 << 20
 MOST_FILES = 2000
 CERTIFICATE = re.compile(
@@ -148,12 +151,18 @@ def trusting(session: requests.Session, log: Callable[[str], None]) -> requests.
 
 
 def _context(said: Trust) -> ssl.SSLContext:
+    """On Linux the system's store is a file: what uv and pip are given counts for us. OpenSSL is
+    not asked for its defaults, which go by variables that may name a pipe."""
+    if sys.platform == "linux":
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata="\n".join(_everything(said)))
+        return context
     import truststore
 
-    context: ssl.SSLContext = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    system: ssl.SSLContext = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if said.certificates:
-        context.load_verify_locations(cadata="\n".join(said.certificates))
-    return context
+        system.load_verify_locations(cadata="\n".join(said.certificates))
+    return system
 
 
 def _adapter(context: ssl.SSLContext) -> Any:
@@ -196,25 +205,30 @@ _WRITTEN: dict[tuple[str, ...], str] = {}
 """The user's certificates -> the file with these and all others, which goes when we end."""
 
 
-def _bundle(said: Trust) -> str | None:
-    """A file with all that is trusted; None where none can be written."""
+def _everything(said: Trust) -> tuple[str, ...]:
+    """The user's certificates, the public ones and the system's."""
     from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
+    own = ssl.get_default_verify_paths().openssl_cafile
+    stores = map(os.path.realpath, (DEFAULT_CA_BUNDLE_PATH, *SYSTEM_STORES, own))
+    found = dict.fromkeys(said.certificates)
+    for store in dict.fromkeys(stores):
+        with contextlib.suppress(OSError, ValueError):
+            found.update(dict.fromkeys(_usable(Path(store))))
+    return tuple(found)
+
+
+def _bundle(said: Trust) -> str | None:
+    """A file with all that is trusted; None where none can be written."""
     known = _WRITTEN.get(said.certificates)
     if known and Path(known).is_file():
         return known
-    stores = (DEFAULT_CA_BUNDLE_PATH, *SYSTEM_STORES)
-    blocks: dict[bytes, None] = {one.encode(): None for one in said.certificates}
-    for store in dict.fromkeys(os.path.realpath(path) for path in stores):
-        with contextlib.suppress(OSError, ValueError):
-            blocks.update(dict.fromkeys(CERTIFICATE.findall(_content(Path(store)))))
-    content = b"\n".join(blocks) + b"\n"
     try:
         handle, path = tempfile.mkstemp(prefix="gpusetup-ca-", suffix=".pem")
     except OSError:
         return None
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write("\n".join((*_everything(said), "")))
     _WRITTEN[said.certificates] = path
     return path
 
