@@ -33,6 +33,7 @@ from gpusetup.model import (
     Driver,
     Finding,
     Fix,
+    PciDevice,
     Request,
     Severity,
     Snapshot,
@@ -296,16 +297,51 @@ def test_nothing_is_installed_into_the_systems_python() -> None:
         ("ubuntu", "sudo apt install -y nvidia-driver-580-open"),
         ("linuxmint", "sudo apt install -y nvidia-driver-580-open"),
         ("fedora", "sudo dnf install -y akmod-nvidia xorg-x11-drv-nvidia-cuda"),
-        (
-            "arch",
-            "sudo pacman -Syu --needed --noconfirm linux-headers nvidia-open-dkms nvidia-utils",
-        ),
+        ("rocky", "sudo dnf install -y nvidia-driver-cuda kmod-nvidia-open-dkms"),
     ),
 )
 def test_the_driver_comes_by_the_distributions_own_command(id: str, command: str) -> None:
-    way = fix(changed(NO_DRIVER, os={"id": id}), "driver-missing")
+    version = "9.6" if id == "rocky" else NO_DRIVER.os.version
+    way = fix(changed(NO_DRIVER, os={"id": id, "version": version}), "driver-missing")
     assert command in way.commands and way.commands[-2:] == ("sudo modprobe nvidia", "nvidia-smi")
     assert way.needs_root and not way.needs_reboot
+
+
+def test_a_release_that_rolls_may_have_brought_another_kernel() -> None:
+    way = fix(changed(NO_DRIVER, os={"id": "arch"}), "driver-missing")
+    assert way.commands[-1] == "sudo reboot" and way.needs_reboot
+
+
+def on_bus(*ids: str) -> dict[str, tuple[PciDevice, ...]]:
+    slots = (f"0000:0{n}:00.0" for n in range(1, 9))
+    pairs = zip(ids, slots, strict=False)
+    return {
+        "pci_devices": tuple(
+            PciDevice(vendor="nvidia", bus_id=slot, device_id=id) for id, slot in pairs
+        )
+    }
+
+
+@pytest.mark.parametrize(("id", "version"), (("debian", "12"), ("debian", "13")))
+def test_a_gpu_that_only_its_pci_id_names_gets_a_driver_that_knows_it(
+    id: str, version: str
+) -> None:
+    machine = changed(NO_DRIVER, os={"id": id, "version": version}, **on_bus("2b85"))
+    way = fix(machine, "driver-missing")
+    assert f"repos/{id}{version}/" in " ".join(way.commands)
+    assert any("nvidia-open" in line for line in way.commands)
+
+
+@pytest.mark.parametrize("pair", (("1b06", "2b85"), ("102d", "2684")))
+def test_gpus_that_no_driver_drives_together_are_a_choice(pair: tuple[str, str]) -> None:
+    way = fix(changed(NO_DRIVER, os={"id": "ubuntu"}, **on_bus(*pair)), "driver-missing")
+    assert way.commands == () and "no driver drives both" in way.text
+    assert len(way.alternatives) == 2
+
+
+def test_one_closed_driver_serves_pascal_and_ada() -> None:
+    way = fix(changed(NO_DRIVER, os={"id": "ubuntu"}, **on_bus("1b06", "2684")), "driver-missing")
+    assert "sudo apt install -y nvidia-driver-580" in way.commands
 
 
 def test_a_driver_that_replaces_a_loaded_one_needs_a_reboot() -> None:

@@ -9,7 +9,8 @@ from gpusetup.catalog import Catalog, Channel, Dropped
 from gpusetup.errors import UsageError
 from gpusetup.gpus import one_capability, rows_or_none
 from gpusetup.jetpack import JetPack, board_of, jetpack_of
-from gpusetup.model import Gpu, Request, Snapshot, parsed, visible_gpus
+from gpusetup.model import Gpu, PciDevice, Request, Snapshot, parsed, visible_gpus
+from gpusetup.pci_names import board
 from gpusetup.specifiers import Versions
 from gpusetup.value import Value, replace
 
@@ -112,7 +113,7 @@ def gpus_to_serve(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     if present:
         return tuple(_named(gpu, catalog) for gpu in visible_gpus(snapshot) or present)
     nvidia = (device for device in snapshot.pci_devices or () if device.vendor == "nvidia")
-    return tuple(_named(Gpu(name=_board(device.name)), catalog) for device in nvidia)
+    return tuple(_named(Gpu(name=_on_the_bus(device)), catalog) for device in nvidia)
 
 
 def first_drivers(snapshot: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:
@@ -142,9 +143,9 @@ def _unlisted(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in gpus_to_serve(snapshot, catalog) if gpu.compute_capability)
 
 
-def _board(pci_name: str | None) -> str:
-    """The board inside a PCI name: `GA107M [GeForce RTX 3050 Mobile]`."""
-    name = pci_name or "NVIDIA GPU"
+def _on_the_bus(device: PciDevice) -> str:
+    """A board by its id, else by what stands in its PCI name: `GA107M [GeForce RTX 3050]`."""
+    name = device.name or board(device.device_id) or "NVIDIA GPU"
     inside = name.partition("[")[2].partition("]")[0]
     return inside or name
 

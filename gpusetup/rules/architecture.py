@@ -16,7 +16,7 @@ from gpusetup.model import (
     parsed,
     visible_gpus,
 )
-from gpusetup.rules import ways
+from gpusetup.rules import ways, which
 from gpusetup.rules.case import (
     Case,
     cuda_errors,
@@ -59,7 +59,7 @@ def _said_unserved(case: Case, said: tuple[Event, ...]) -> Finding:
     values = max(said, key=lambda event: len(event.values)).values
     older = _said_older(case, values)
     side = "older" if older else "newer"
-    name, capability = values.get("gpu") or ways.names(case), values.get("capability")
+    name, capability = values.get("gpu") or which.names(case), values.get("capability")
     return error(
         "arch-too-old-for-wheel" if older else "arch-too-new-for-wheel",
         f"torch {case.snapshot.torch.version or ''} has no kernels for {name}".replace("  ", " ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.model import Evidence, Finding, Fix, parsed
-from gpusetup.rules import ways
+from gpusetup.rules import packages, ways
 from gpusetup.rules.case import (
     Case,
     cuda_needed,
@@ -86,7 +86,7 @@ LIBRARIES = {"ubuntu": "x86_64-linux-gnu", "debian": "x86_64-linux-gnu", "pop": 
 def _libcuda_named(case: Case) -> tuple[Line, ...]:
     """The two variables that name the folder of the driver's libcuda to Triton and its linker."""
     path = case.snapshot.driver.libcuda_path or ""
-    family = ways.distribution(case) or ""
+    family = packages.distribution(case) or ""
     folder = "/usr/lib/x86_64-linux-gnu" if family in LIBRARIES else "/usr/lib64"
     if case.snapshot.os.wsl:
         folder = "/usr/lib/wsl/lib"
@@ -157,8 +157,8 @@ def _what_brings(case: Case, lacks: str) -> tuple[Line, ...]:
         return _libcuda_named(case)
     if lacks in ("cuda.h", "ptxas"):
         return _the_required_triton(case)
-    headers = PYTHON_HEADERS.get(ways.distribution(case) or "")
-    return ways.system_package(case, headers) if lacks == "python.h" and headers else ()
+    headers = PYTHON_HEADERS.get(packages.distribution(case) or "")
+    return packages.system_package(case, headers) if lacks == "python.h" and headers else ()
 
 
 def triton_no_compiler(case: Case) -> Iterator[Finding]:
@@ -175,7 +175,7 @@ def triton_no_compiler(case: Case) -> Iterator[Finding]:
         evidence=told(said) or (Evidence(source="PATH", text="no cc, gcc or clang"),),
         fix=Fix(
             text="Install one (gcc: build-essential, gcc), or let CC name one that is there",
-            commands=ways.compiler(case),
+            commands=packages.compiler(case),
             needs_root=True,
         ),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.model import Evidence, Finding, Fix
-from gpusetup.rules import ways
+from gpusetup.rules import packages, ways
 from gpusetup.rules.case import (
     Case,
     answering,
@@ -288,7 +288,7 @@ REMOVAL = {
 
 
 def _remove_linux_driver(case: Case) -> tuple[Line, ...]:
-    found = REMOVAL.get(ways.distribution(case) or "", ())
+    found = REMOVAL.get(packages.distribution(case) or "", ())
     return (*found, *lines("wsl.exe --shutdown"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.model import Event, Evidence, Finding, Fix
-from gpusetup.rules import ways
+from gpusetup.rules import ways, which
 from gpusetup.rules.case import (
     Case,
     answering,
@@ -75,7 +75,7 @@ def _shut_out(case: Case) -> tuple[Event, ...]:
 def _no_device_given(case: Case, said: tuple[Event, ...]) -> Finding:
     return error(
         "container-no-gpu",
-        f"The container has the driver's programs and no GPU: its host lists {ways.names(case)}",
+        f"The container has the driver's programs and no GPU: its host lists {which.names(case)}",
         detail="The device nodes were not given, or the container's cgroup or user may not open "
         "them.",
         evidence=(*told(said), *container_facts(case)),

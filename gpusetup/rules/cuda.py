@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.model import Event, Evidence, Finding, Fix
-from gpusetup.rules import ways
+from gpusetup.rules import packages, ways
 from gpusetup.rules.case import (
     Case,
     asked_for_cuda,
@@ -415,7 +415,7 @@ def _fabric_fix(case: Case) -> Fix:
     look = ways.look("see what the fabric says", *lines(*FABRIC.look))
     if not version or not is_a_version(version):
         return Fix(text=FABRIC.text, commands=lines(*FABRIC.linux), looks=look, needs_root=True)
-    row = FABRIC_PACKAGE.get(ways.distribution(case) or "")
+    row = FABRIC_PACKAGE.get(packages.distribution(case) or "")
     package = row[1].format(branch=version.partition(".")[0], version=version) if row else ""
     install = (filled(row[0], package=package),) if row else ()
     return Fix(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from gpusetup.model import Event, Evidence, Finding, Fix
-from gpusetup.rules import ways
+from gpusetup.rules import drivers, packages, ways, which
 from gpusetup.rules.case import (
     Case,
     answering,
@@ -64,7 +64,7 @@ def driver_missing(case: Case) -> Iterator[Finding]:
         "driver-missing",
         f"{notebook} gave this notebook no GPU: there is no NVIDIA driver"
         if notebook
-        else f"No NVIDIA driver is installed for {ways.names(case)}",
+        else f"No NVIDIA driver is installed for {which.names(case)}",
         detail=f"The GPU is on the PCI bus, bound to {held[0]}." if held else "",
         evidence=(
             *told(said),
@@ -74,7 +74,7 @@ def driver_missing(case: Case) -> Iterator[Finding]:
         ),
         fix=Fix(text=GIVES_A_GPU[notebook])
         if notebook
-        else ways.driver(case, "Install the NVIDIA driver"),
+        else drivers.driver(case, "Install the NVIDIA driver"),
     )
 
 
@@ -233,7 +233,7 @@ def _load_fix(case: Case) -> Fix:
         text = "Enable the GPU in the Device Manager, or install its driver again"
         return Fix(text=text, needs_root=True, needs_reboot=True)
     held = [d.driver for d in nvidia_on_pci(case) if d.driver]
-    family = ways.distribution(case) or ""
+    family = packages.distribution(case) or ""
     if _nouveau_holds_it(case, held):
         rebuild = REBUILD_INITRD.get(family)
         anew = lines(rebuild) if rebuild else ()
@@ -291,8 +291,8 @@ def driver_build_failed(case: Case) -> Iterator[Finding]:
             "kernel",
             commands=(
                 *_headers(kernel),
-                *(ways.compiler(case) if why == BUILD_LACKS["compiler"] else ()),
-                *ways.driver_commands(case),
+                *(packages.compiler(case) if why == BUILD_LACKS["compiler"] else ()),
+                *drivers.driver_commands(case),
                 *lines("sudo reboot"),
             ),
             needs_root=True,
@@ -360,7 +360,7 @@ KEYS = {
 
 
 def mok_command(case: Case) -> tuple[Line, ...]:
-    key = KEYS.get(ways.distribution(case) or "", "/var/lib/dkms/mok.pub")
+    key = KEYS.get(packages.distribution(case) or "", "/var/lib/dkms/mok.pub")
     return (filled("sudo mokutil --import {key}", key=key),)
 
 

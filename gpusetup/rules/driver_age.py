@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpusetup.jetpack import board_of
 from gpusetup.model import Alternative, Event, Evidence, Finding, Fix, Request, parsed
-from gpusetup.rules import ways
+from gpusetup.rules import drivers, ways
 from gpusetup.rules.case import (
     Case,
     cuda_errors,
@@ -91,7 +91,7 @@ def _too_old_for_gpu(case: Case, gpu: str, first: str, floor: str | None) -> Fin
         f"{gpu} needs NVIDIA driver {first} or newer{_found(case)}",
         detail=f"A driver of an older branch does not start this GPU. {also}".strip(),
         evidence=_driver_and_torch(case),
-        fix=ways.driver(case, f"Update the driver to {needed} or newer", needed),
+        fix=drivers.driver(case, f"Update the driver to {needed} or newer", needed),
     )
 
 
@@ -203,7 +203,7 @@ def _driver_or_image(case: Case, said: tuple[Event, ...], floor: str | None) -> 
     if all(event.kind != "image-needs-newer-driver" for event in said):
         return None
     has = _served(case, said)
-    newer = ways.driver(
+    newer = drivers.driver(
         case, f"update the host's driver to {f'{floor} or newer' if floor else 'the newest'}", floor
     )
     older = f"for CUDA {has} or older" if has else "for an older CUDA"
@@ -211,7 +211,7 @@ def _driver_or_image(case: Case, said: tuple[Event, ...], floor: str | None) -> 
 
 
 def _driver_or_torch(case: Case, floor: str | None) -> Fix:
-    newer = ways.driver(
+    newer = drivers.driver(
         case, f"Update the driver to {f'{floor} or newer' if floor else 'the newest'}", floor
     )
     build, driver = case.resolution.build, case.snapshot.driver
@@ -272,7 +272,7 @@ def _no_torch_for_this_driver(case: Case) -> Finding:
         f"No torch build of this catalog runs on driver {driver.version}; "
         f"{advice.to} gives {advice.gives}",
         evidence=_driver_and_torch(case),
-        fix=ways.driver(case, f"Update the driver to {advice.to} or newer", advice.to),
+        fix=drivers.driver(case, f"Update the driver to {advice.to} or newer", advice.to),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.model import Event, Evidence, Finding, Fix, parsed
-from gpusetup.rules import ways
+from gpusetup.rules import drivers, ways, which
 from gpusetup.rules.case import (
     Case,
     answering,
@@ -91,7 +91,7 @@ def compute_libraries(case: Case) -> Fix:
     return Fix(
         text="Install the compute libraries of exactly this driver version (libnvidia-"
         "compute, nvidia-driver-cuda-libs); in a container give it the capability compute",
-        commands=ways.driver_commands(case),
+        commands=drivers.driver_commands(case),
         looks=ways.look(
             "see first which libcuda the loader finds",
             *lines("ldconfig -p | grep libcuda"),
@@ -123,7 +123,7 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
     yield error(
         "gpu-init-failed",
         f"{f'Driver {version}' if version else 'The driver'} is loaded but cannot start "
-        f"{ways.names(case)}",
+        f"{which.names(case)}",
         detail="The kernel log (`sudo dmesg | grep -i nvrm`) holds the reason: a GPU that "
         "the driver "
         "does not support, power or seating, firmware (GSP), or too little PCI address space. "
@@ -150,7 +150,7 @@ def gpu_init_failed(case: Case) -> Iterator[Finding]:
 
 def _anew(case: Case) -> tuple[Line, ...]:
     """The driver installed anew, and a start after it."""
-    install = ways.driver_commands(case) if on(case, "linux") else ()
+    install = drivers.driver_commands(case) if on(case, "linux") else ()
     return (*install, *lines("sudo reboot")) if install else ()
 
 
@@ -163,12 +163,12 @@ def gpu_not_supported_by_driver(case: Case) -> Iterator[Finding]:
         yield error(
             "gpu-not-supported-by-driver",
             f"{f'Driver {version}' if version else 'The driver as loaded'} does not support "
-            f"{spoken or ways.names(case)}",
+            f"{spoken or which.names(case)}",
             detail="GPUs before Turing need the closed kernel modules, from Blackwell on the "
             "open ones; "
             "old GPUs end with an old driver branch.",
             evidence=told(said),
-            fix=ways.driver(case, _which_driver(said)) if not _branch(said) else _legacy(said),
+            fix=drivers.driver(case, _which_driver(said)) if not _branch(said) else _legacy(said),
         )
 
 
@@ -186,7 +186,7 @@ def _legacy(said: tuple[Event, ...]) -> Fix:
     """An old branch is packaged by few distributions, and under many names."""
     return Fix(
         text=f"Install the driver of the {_branch(said)} branch, the last one for this GPU, in "
-        f"place of the newer one (packages named so, or {ways.DRIVER_SITE}), then reboot; newer "
+        f"place of the newer one (packages named so, or {drivers.DRIVER_SITE}), then reboot; newer "
         "kernels may not take it",
         needs_root=True,
         needs_reboot=True,

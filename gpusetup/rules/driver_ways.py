@@ -30,6 +30,8 @@ class Wanted(Value):
     branch: int
     capability: Capability | None
     """The lowest of the GPUs; None where it is not known."""
+    newest: Capability | None
+    """The highest of them."""
     id: str
     """os-release's ID."""
     version: str
@@ -46,7 +48,7 @@ class Wanted(Value):
 
     @property
     def only_open(self) -> bool:
-        return self.capability is not None and self.capability >= ONLY_OPEN_FROM
+        return self.newest is not None and self.newest >= ONLY_OPEN_FROM
 
     @property
     def major(self) -> str:
@@ -71,10 +73,12 @@ def ubuntu(want: Wanted) -> tuple[Line, ...]:
 
 
 def pop(want: Wanted) -> tuple[Line, ...]:
-    """System76's support pages: one package that follows the release, built by dkms."""
+    """System76's support pages: one package that follows the release, built by dkms; GPUs before
+    Turing take the closed driver by its branch."""
+    driver = "system76-driver-nvidia" if want.is_open else f"nvidia-driver-{want.branch}"
     key = "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der"
-    install = lines("sudo apt update", "sudo apt install -y system76-driver-nvidia")
-    return (*install, *(lines(key) if want.secure_boot else ()))
+    install = filled("sudo apt install -y {driver}", driver=driver)
+    return (*lines("sudo apt update"), install, *(lines(key) if want.secure_boot else ()))
 
 
 PACKAGED_IN_DEBIAN = {"11": 470, "12": 535, "13": 550}
@@ -194,17 +198,29 @@ def rhel(want: Wanted) -> tuple[Line, ...]:
         return _amazon(want)
     if want.major not in RHEL:
         return ()
-    stream = "open-dkms" if want.is_open else f"{LAST_CLOSED}-dkms"
-    enable = filled("sudo dnf module enable -y {stream}", stream=f"nvidia-driver:{stream}")
     module = "kmod-nvidia-open-dkms" if want.is_open else "kmod-nvidia-latest-dkms"
     return (
         *_epel(want),
         *cuda_repository(want),
-        *lines("sudo dnf install -y kernel-devel-matched kernel-headers"),
-        *(() if want.major == "10" else (enable,)),
+        *lines(KERNEL_DEVEL_OF_EL8 if want.major == "8" else KERNEL_DEVEL),
+        *_of_one_branch(want),
         filled("sudo dnf install -y nvidia-driver-cuda {module}", module=module),
         *_key_of_dkms(want),
     )
+
+
+KERNEL_DEVEL = "sudo dnf install -y kernel-devel-matched kernel-headers"
+KERNEL_DEVEL_OF_EL8 = 'sudo dnf install -y "kernel-devel-$(uname -r)" kernel-headers'
+
+
+def _of_one_branch(want: Wanted) -> tuple[Line, ...]:
+    """The guide's table of kernel modules: a module stream (RHEL 8 and 9), a version lock (10)."""
+    if want.major == "10":
+        lock = ("sudo dnf install -y python3-dnf-plugin-versionlock",
+                "sudo dnf versionlock add '*nvidia*580*'")  # fmt: skip
+        return () if want.is_open else lines(*lock)
+    stream = "open-dkms" if want.is_open else f"{LAST_CLOSED}-dkms"
+    return (filled("sudo dnf module enable -y {stream}", stream=f"nvidia-driver:{stream}"),)
 
 
 def _epel(want: Wanted) -> tuple[Line, ...]:

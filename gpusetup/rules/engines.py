@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.model import Finding, Fix
-from gpusetup.rules import ways
+from gpusetup.rules import packages, ways
 from gpusetup.rules.case import Case, error, events, on, told
 from gpusetup.rules.messages import Message, said
 from gpusetup.shell import Line, lines
@@ -95,8 +95,8 @@ def toolkit_commands(case: Case) -> tuple[Line, ...]:
     """How the host gets the toolkit, from the repository on, and who then uses it."""
     if on(case, "windows"):
         return ON_WINDOWS
-    repository = REPOSITORY.get(ways.distribution(case) or "", ())
-    package = ways.system_package(case, "nvidia-container-toolkit")
+    repository = REPOSITORY.get(packages.distribution(case) or "", ())
+    package = packages.system_package(case, "nvidia-container-toolkit")
     use = CONFIGURED.get(case.snapshot.container.kind or "", CONFIGURED["docker"])
     return (*repository, *package, *use)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.model import Alternative, Event, Evidence, Finding, Fix, parsed
-from gpusetup.rules import ways
+from gpusetup.rules import drivers, packages, ways
 from gpusetup.rules.case import (
     Case,
     cuda_needed,
@@ -355,8 +355,8 @@ def toolkit_commands(case: Case, minor: str) -> tuple[Line, ...]:
         return (ways.command(case, "conda", "install", "-y", *into, "-c", "nvidia", spec), *home)
     package = f"cuda-toolkit-{minor.replace('.', '-')}"
     return (
-        *cuda_repository(ways.wanted_driver(case)),
-        *(ways.system_package(case, package) if on(case, "linux") else ()),
+        *cuda_repository(drivers.wanted_driver(case)),
+        *(packages.system_package(case, package) if on(case, "linux") else ()),
         *_toolkit_home(case, minor),
         *lines("nvcc --version"),
     )

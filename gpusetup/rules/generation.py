@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpusetup.model import Capability
-from gpusetup.rules.case import Case, nvidia_on_pci
 
 IDS_FROM = (
     (0x2900, Capability(10, 0)),
@@ -13,12 +12,6 @@ IDS_FROM = (
 )
 """PCI device id from which on NVIDIA's GPUs are of this generation or a later one: Blackwell,
 Turing, Maxwell, Kepler (the tables of supported GPUs in the drivers' READMEs)."""
-
-
-def oldest_on_bus(case: Case) -> Capability | None:
-    """The oldest GPU that the ids on the bus may mean; enough for a driver's branch and flavour."""
-    known = (generation_of(device.device_id) for device in nvidia_on_pci(case))
-    return min((one for one in known if one), default=None)
 
 
 def generation_of(device_id: str | None) -> Capability | None:

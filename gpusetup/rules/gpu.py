@@ -66,7 +66,7 @@ def power_thermal_throttle(case: Case) -> Iterator[Finding]:
         reason = said[0].values.get("reason")
         yield warning(
             "power-thermal-throttle",
-            f"{ways.names(case)}: the clocks are held down{f' ({reason})' if reason else ''}",
+            f"{which.names(case)}: the clocks are held down{f' ({reason})' if reason else ''}",
             detail="At the power limit under load that is how the card is meant to work; the limit "
             "can be raised where the card and its supply allow it (nvidia-smi -pl).",
             evidence=told(said),
@@ -204,7 +204,7 @@ def pcie_said(case: Case) -> Iterator[Finding]:
         values = narrow[0].values
         yield warning(
             "pcie-degraded",
-            f"{ways.names(case)} has a PCIe link of x{values['width']}; it could have "
+            f"{which.names(case)} has a PCIe link of x{values['width']}; it could have "
             f"x{values['width_max']}",
             evidence=told(narrow),
             fix=SEATING,
@@ -269,7 +269,7 @@ def no_bfloat16(case: Case) -> Iterator[Finding]:
     if said:
         yield error(
             "bf16-unsupported",
-            f"bfloat16 was asked of {ways.names(case)}, which has none (it begins with 8.0)",
+            f"bfloat16 was asked of {which.names(case)}, which has none (it begins with 8.0)",
             evidence=told(said),
             fix=Fix(text="Use float16 with a GradScaler instead (`--dtype half`, `fp16=True`)"),
         )
@@ -286,7 +286,7 @@ def too_old_for_triton(case: Case) -> Iterator[Finding]:
     said = events(case, "gpu-too-old-for-triton")
     make = error if said else warning
     if said or (old and is_cuda_build(case.snapshot.torch) and _compiles(case)):
-        name = old[0].name if old else ways.names(case)
+        name = old[0].name if old else which.names(case)
         yield make(
             "gpu-too-old-for-triton",
             f"{name} is too old for torch.compile: Triton needs compute capability 7.0",

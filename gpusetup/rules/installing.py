@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.model import Finding, Fix
-from gpusetup.rules import ways
+from gpusetup.rules import packages, ways
 from gpusetup.rules.case import Case, error, events, on, told, warning
 from gpusetup.rules.messages import Message, said
 from gpusetup.rules.wheels import FAMILY
@@ -205,9 +205,9 @@ SYSTEM_PACKAGES = {
 
 
 def _holder(case: Case, library: str) -> tuple[Line, ...]:
-    family = ways.distribution(case) or ""
+    family = packages.distribution(case) or ""
     name = SYSTEM_PACKAGES.get(library, {}).get(family)
-    return ways.system_package(case, name) if name else ()
+    return packages.system_package(case, name) if name else ()
 
 
 RULES = (

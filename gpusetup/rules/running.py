@@ -15,7 +15,7 @@ from gpusetup.model import (
     parsed,
     visible_gpus,
 )
-from gpusetup.rules import ways
+from gpusetup.rules import drivers, ways
 from gpusetup.rules.case import (
     Case,
     cuda_errors,
@@ -296,7 +296,7 @@ def _driver_line(case: Case) -> tuple[Evidence, ...]:
 
 
 def _newer_driver(case: Case, instead: str) -> Fix:
-    way = ways.driver(case, "Update the driver")
+    way = drivers.driver(case, "Update the driver")
     return replace(way, text=f"{way.text}. Or {instead} (TORCH_CUDA_ARCH_LIST or its wheel's tag)")
 
 

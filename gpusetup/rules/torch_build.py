@@ -10,7 +10,7 @@ from gpusetup.model import (
     Finding,
     Fix,
 )
-from gpusetup.rules import ways
+from gpusetup.rules import ways, which
 from gpusetup.rules.case import (
     Case,
     asked_for_cuda,
@@ -41,7 +41,7 @@ def torch_cpu_build(case: Case) -> Iterator[Finding]:
         return
     yield error(
         "torch-cpu-build",
-        f"torch {torch.version or ''} is a CPU build: it cannot use {ways.names(case)}".replace(
+        f"torch {torch.version or ''} is a CPU build: it cannot use {which.names(case)}".replace(
             "  ", " "
         ),
         detail=_why_cpu(case),
@@ -63,7 +63,7 @@ def version_evidence(case: Case) -> tuple[Evidence, ...]:
     torch = case.snapshot.torch
     driver = case.snapshot.driver
     beside = (
-        ways.names(case),
+        which.names(case),
         f"driver {driver.version}" if driver.version else None,
         f"CUDA {driver.cuda}" if driver.cuda else None,
     )
@@ -107,7 +107,7 @@ def _foreign_wheel(case: Case, label: str, called: str, id: str) -> Iterator[Fin
         return
     yield error(
         id,
-        f"torch {torch.version or 'here'} is a {called} build: it cannot use {ways.names(case)}",
+        f"torch {torch.version or 'here'} is a {called} build: it cannot use {which.names(case)}",
         evidence=version_evidence(case),
         fix=ways.install_torch(case, f"Replace the {called} build. "),
     )

@@ -7,85 +7,18 @@ types: quoted for the shell of that system.
 from __future__ import annotations
 
 from gpusetup import shell
-from gpusetup.model import Alternative, Capability, Fix, Gpu, PciDevice, Request, TorchBuild
+from gpusetup.model import Alternative, Fix, Gpu, Request, TorchBuild
 from gpusetup.resolver.companions import left_in_words, pinned_in_words
+from gpusetup.rules import drivers
 from gpusetup.rules.case import (
     Case,
     chosen_by,
     gpus,
-    in_container,
     is_report,
-    nvidia_on_pci,
     on,
-    one_of,
 )
-from gpusetup.rules.driver_ways import (
-    LAST_CLOSED,
-    LEGACY,
-    WAYS,
-    Wanted,
-    asks_for_a_key,
-    at_least,
-    nixos_line,
-)
-from gpusetup.rules.generation import oldest_on_bus
-from gpusetup.rules.pci_names import board
 from gpusetup.rules.plausible import is_a_path, is_an_identifier
-from gpusetup.shell import Line, filled, lines, shell_line
-
-GOOD_BRANCH = 580
-"""Serves Maxwell to Blackwell and CUDA 13; packaged by every distribution named below."""
-
-FAMILY_OF = {
-    "ubuntu": "ubuntu",
-    "pop": "pop",
-    "linuxmint": "ubuntu",
-    "zorin": "ubuntu",
-    "elementary": "ubuntu",
-    "neon": "ubuntu",
-    "debian": "debian",
-    "kali": "debian",
-    "fedora": "fedora",
-    "nobara": "fedora",
-    "rhel": "rhel",
-    "centos": "rhel",
-    "rocky": "rhel",
-    "almalinux": "rhel",
-    "ol": "rhel",
-    "amzn": "rhel",
-    "arch": "arch",
-    "manjaro": "arch",
-    "endeavouros": "arch",
-    "cachyos": "arch",
-    "opensuse-tumbleweed": "suse",
-    "opensuse-leap": "suse",
-    "opensuse": "suse",
-    "sles": "suse",
-    "nixos": "nixos",
-}
-"""os-release ID -> whose package commands it takes."""
-
-INSTALL = {
-    "ubuntu": "sudo apt install -y {name}",
-    "pop": "sudo apt install -y {name}",
-    "debian": "sudo apt install -y {name}",
-    "fedora": "sudo dnf install -y {name}",
-    "rhel": "sudo dnf install -y {name}",
-    "arch": "sudo pacman -S --noconfirm {name}",
-    "suse": "sudo zypper install -y {name}",
-    "alpine": "sudo apk add {name}",
-}
-
-COMPILER = {"arch": "gcc", "alpine": "build-base", "ubuntu": "build-essential"}
-"""Who packages a C compiler under another name than `gcc`."""
-
-DRIVER_SITE = "https://www.nvidia.com/drivers"
-
-
-def distribution(case: Case) -> str | None:
-    """The family of distributions whose commands this machine takes."""
-    name = (case.snapshot.os.id or "").lower()
-    return FAMILY_OF.get(name) or (name if name in INSTALL else None)
+from gpusetup.shell import Line, lines, shell_line
 
 
 def command(case: Case, *argv: str) -> Line:
@@ -283,7 +216,7 @@ def _nothing_fits(case: Case) -> Fix:
         )
     if advice.change == "driver":
         why = f"No build of torch serves this driver; a newer one gives {advice.gives}. "
-        return driver(case, f"{why}Update it to {advice.to} or newer", advice.to)
+        return drivers.driver(case, f"{why}Update it to {advice.to} or newer", advice.to)
     text = f"No build of torch fits this machine; with {advice.change} {advice.to}: {advice.gives}"
     if advice.change != "python":
         return Fix(text=text)
@@ -320,154 +253,3 @@ def torch_index(case: Case, backend: str) -> tuple[str, ...]:
 def anew(case: Case) -> str:
     """The word that makes this environment's installer install what is there already."""
     return "--reinstall" if case.installer == "uv" else "--force-reinstall"
-
-
-# --- system packages, drivers -------------------------------------------------------------------
-
-
-def system_package(case: Case, name: str) -> tuple[Line, ...]:
-    """The command that installs a system package; () where the package tool is not known."""
-    pattern = INSTALL.get(distribution(case) or "")
-    return (filled(pattern, name=name),) if pattern else ()
-
-
-def compiler(case: Case) -> tuple[Line, ...]:
-    return system_package(case, COMPILER.get(distribution(case) or "", "gcc"))
-
-
-def lowest_capability(case: Case) -> Capability | None:
-    """Of the GPUs that a driver lists; where none does, of those that the PCI bus shows."""
-    found = [gpu.compute_capability for gpu in _gpus(case) if gpu.compute_capability]
-    return min(found, default=None) or oldest_on_bus(case)
-
-
-def _gpus(case: Case) -> tuple[Gpu, ...]:
-    from gpusetup.resolver.situation import gpus_to_serve
-
-    listed = gpus(case)
-    known = any(gpu.compute_capability for gpu in listed)
-    return listed if known else gpus_to_serve(case.snapshot, case.catalog)
-
-
-def branch(case: Case, floor: str | None) -> int:
-    """The driver branch to install: a long-lived one that serves the GPUs and reaches the floor."""
-    wanted = max(GOOD_BRANCH, at_least(floor))
-    lowest = lowest_capability(case)
-    last = case.catalog.last_branch(lowest) if lowest else None
-    return min(wanted, last) if last else wanted
-
-
-def wanted_driver(case: Case, floor: str | None = None) -> Wanted:
-    """The driver that this machine's GPUs and the floor ask for."""
-    os = case.snapshot.os
-    first = (case.catalog.first_driver(gpu) for gpu in _gpus(case))
-    return Wanted(
-        branch=branch(case, floor),
-        at_least=max(map(at_least, (floor, *first))),
-        capability=lowest_capability(case),
-        id=(os.id or "").lower(),
-        version=os.version or "",
-        machine=os.machine or "x86_64",
-        kernel=os.kernel or "",
-        secure_boot=bool(os.secure_boot),
-    )
-
-
-def driver_commands(case: Case, floor: str | None = None) -> tuple[Line, ...]:
-    """How this distribution installs a driver; () where only a download page does it."""
-    want = wanted_driver(case, floor)
-    way = (LEGACY if want.branch < LAST_CLOSED else WAYS).get(distribution(case) or "")
-    return way(want) if way else ()
-
-
-def driver(case: Case, text: str, floor: str | None = None) -> Fix:
-    """Install or update the driver where this machine's driver lives: on the host of a container,
-    in Windows for WSL, with JetPack on a Jetson."""
-    place = _elsewhere(case)
-    if place:
-        return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
-    commands = driver_commands(case, floor) if on(case, "linux") else ()
-    if not commands:
-        text = f"{text}. Download it from {DRIVER_SITE}"
-    want = wanted_driver(case, floor)
-    family = distribution(case) or ""
-    key = bool(commands) and asks_for_a_key(family, want)
-    loaded = must_reboot(case) or key or family == "nixos"
-    start = lines("sudo reboot") if loaded else lines("sudo modprobe nvidia", "nvidia-smi")
-    return Fix(
-        text=f"{text}{_in_nixos(case, want)}, then {_and_then(case, loaded, key)}",
-        commands=(*commands, *start) if commands else (),
-        min_driver=floor,
-        needs_root=True,
-        needs_reboot=loaded,
-    )
-
-
-def _in_nixos(case: Case, want: Wanted) -> str:
-    if distribution(case) != "nixos":
-        return ""
-    return f": add `{nixos_line(want.is_open)}` to /etc/nixos/configuration.nix"
-
-
-def _and_then(case: Case, loaded: bool, key: bool) -> str:
-    """What follows the packages, and how one sees that it worked."""
-    if on(case, "windows"):
-        return "restart where its installer asks for that"
-    if key:
-        whose = "of root" if distribution(case) == "suse" else "that `mokutil` asked for"
-        return (
-            f"reboot: the firmware asks for the new key (Enroll MOK) with the password {whose}. "
-            "Afterwards `nvidia-smi` lists the GPU"
-        )
-    if loaded:
-        return "reboot; afterwards `nvidia-smi` lists the GPU"
-    return "load it (or reboot); `nvidia-smi` lists the GPU"
-
-
-def must_reboot(case: Case) -> bool:
-    """Whether a module that is loaded now stands in the way of a new driver."""
-    driver = case.snapshot.driver
-    held = any(device.driver for device in nvidia_on_pci(case))
-    return bool(driver.module_loaded or driver.nouveau_loaded or held)
-
-
-def _elsewhere(case: Case) -> str | None:
-    if case.snapshot.os.wsl:
-        return (
-            f"Do it in Windows (from {DRIVER_SITE}), then `wsl --shutdown`; install no "
-            "Linux driver "
-            "inside WSL"
-        )
-    if case.snapshot.os.jetson:
-        return "On a Jetson the driver comes with JetPack: flash a newer JetPack with SDK Manager"
-    if in_container(case):
-        return "Do it on the host, not in this container, and start the container again"
-    return None
-
-
-NO_MODEL = ("nvidia", "geforce", "graphics", "device", "quadro", "tesla", "rtx", "gtx")
-
-
-def _is_telling(name: str) -> bool:
-    """Whether a name says which model it is; nvidia-smi's narrow tables cut names.
-
-    >>> _is_telling("NVIDIA GeForce ..."), _is_telling("GeForce RTX 208...")
-    (False, True)
-    """
-    return any(word not in NO_MODEL for word in name.lower().replace(".", " ").split())
-
-
-def _by_number(device: PciDevice) -> str:
-    return f"the NVIDIA GPU (PCI 10de:{device.device_id})" if device.device_id else "the NVIDIA GPU"
-
-
-def names(case: Case) -> str:
-    """What the NVIDIA GPUs of this machine are called."""
-    listed = tuple(
-        gpu.name for gpu in gpus(case) if gpu.name != "unknown" and _is_telling(gpu.name)
-    )
-    on_bus = tuple(
-        device.name or board(device.device_id) or _by_number(device)
-        for device in nvidia_on_pci(case)
-    )
-    return one_of(listed or on_bus) or case.snapshot.os.jetson or "the NVIDIA GPU"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from gpusetup.model import Event, Gpu
+from gpusetup.model import Event, Gpu, PciDevice
+from gpusetup.pci_names import board
 from gpusetup.rules import ways
-from gpusetup.rules.case import Case, chosen_by, gpus
+from gpusetup.rules.case import Case, chosen_by, gpus, nvidia_on_pci
 from gpusetup.rules.plausible import is_an_identifier
 
 NAMED = 8
@@ -17,9 +19,9 @@ UNNAMED = ("", "unknown")
 def titled(case: Case, concerned: Sequence[Gpu]) -> str:
     """The GPUs in a sentence: by name where there is one GPU, else with number and slot too."""
     if not concerned:
-        return ways.names(case)
+        return names(case)
     if len(gpus(case)) < 2:
-        return ways.names(case) if concerned[0].name in UNNAMED else concerned[0].name
+        return names(case) if concerned[0].name in UNNAMED else concerned[0].name
     kinds: dict[str, list[str]] = {}
     for gpu in concerned[:NAMED]:
         kinds.setdefault(gpu.name, []).append(placed(gpu))
@@ -92,3 +94,45 @@ def short(bus_id: str | None) -> str:
     whole = low if "." in low else f"{low}.0"
     domain, _, rest = whole.partition(":")
     return f"{domain[-4:].zfill(4)}:{rest}"
+
+
+NO_MODEL = ("nvidia", "geforce", "graphics", "device", "quadro", "tesla", "rtx", "gtx")
+
+
+def _is_telling(name: str) -> bool:
+    """Whether a name says which model it is; nvidia-smi's narrow tables cut names.
+
+    >>> _is_telling("NVIDIA GeForce ..."), _is_telling("GeForce RTX 208...")
+    (False, True)
+    """
+    return any(word not in NO_MODEL for word in name.lower().replace(".", " ").split())
+
+
+def _by_number(device: PciDevice) -> str:
+    return f"the NVIDIA GPU (PCI 10de:{device.device_id})" if device.device_id else "the NVIDIA GPU"
+
+
+def names(case: Case) -> str:
+    """What the NVIDIA GPUs of this machine are called."""
+    listed = tuple(
+        gpu.name for gpu in gpus(case) if gpu.name != "unknown" and _is_telling(gpu.name)
+    )
+    on_bus = tuple(map(on_the_bus, nvidia_on_pci(case)))
+    return counted(listed or on_bus) or case.snapshot.os.jetson or "the NVIDIA GPU"
+
+
+def on_the_bus(device: PciDevice) -> str:
+    """What a GPU is called that only the PCI bus speaks of."""
+    return device.name or board(device.device_id) or _by_number(device)
+
+
+def counted(names: Sequence[str]) -> str:
+    """Names in a sentence, each once; how many there are of each where they differ.
+
+    >>> counted(("T4", "T4")), counted(("A100", "T4", "T4")), counted(())
+    ('T4', 'A100, 2 x T4', '')
+    """
+    kinds = Counter(names)
+    if len(kinds) < 2:
+        return "".join(kinds)
+    return ", ".join(f"{n} x {name}" if n > 1 else name for name, n in kinds.items())

@@ -69,7 +69,9 @@ def package_tool(world: World, tool: str, words: Sequence[str]) -> World:
     if tool in ("ubuntu-drivers", "mhwd") and set(words) & {"install", "--auto"}:
         return staged(world, recommended(world))
     if tool in INSTALLS and plain and plain[0].startswith(INSTALLS[tool]):
-        return installed(world, plain[1:])
+        world = installed(world, plain[1:])
+        # A rolling release brings a kernel along: the one that runs has no modules any more.
+        return world.having(kernel_updated=plain[0] == "-Syu" or world.kernel_updated)
     return repository(world, tool, words)
 
 
@@ -102,7 +104,7 @@ MAKES_KNOWN = (
     (r"cuda-keyring", "nvidia"),
     (r"download\.nvidia\.com/(?:opensuse|suse)", "nvidia"),
     (r"nvidia-driver:(?:latest-dkms|open-dkms)", "stream open"),
-    (r"nvidia-driver:580-dkms", "stream 580"),
+    (r"nvidia-driver:580-dkms|^\*nvidia\*580\*$", "stream 580"),
 )
 """A word of a command -> the repository that it makes known."""
 
@@ -179,6 +181,8 @@ def installed(world: World, names: Sequence[str]) -> World:
     """A call of `install` with these names: a driver among them is staged."""
     world = known(world, names)
     fabric(world, names)
+    if "kernel-devel-matched" in names and (world.os.version or "").startswith("8"):
+        raise Refused("dnf: no package kernel-devel-matched: it begins with EL 9")
     for name in names:
         for row in ROWS:
             found = re.fullmatch(row.pattern, name.partition("=")[0])

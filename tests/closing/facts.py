@@ -63,8 +63,19 @@ PCI_NAMES = {
     "20b0": "NVIDIA A100-SXM4-40GB",
     "24dd": "NVIDIA GeForce RTX 3070 Laptop GPU",
     "1b06": "NVIDIA GeForce GTX 1080 Ti",
+    "2204": "NVIDIA GeForce RTX 3090",
+    "2b85": "NVIDIA GeForce RTX 5090",
+    "1eb8": "Tesla T4",
+    "25a2": "NVIDIA GeForce RTX 3050 Laptop GPU",
+    "20b2": "NVIDIA A100-SXM4-80GB",
+    "1db1": "Tesla V100-SXM2-16GB",
+    "2331": "NVIDIA H100 PCIe",
+    "1e07": "NVIDIA GeForce RTX 2080 Ti",
+    "13c0": "NVIDIA GeForce GTX 980",
+    "2901": "NVIDIA B200",
+    "102d": "Tesla K80",
 }
-"""Ids of GPUs that machines in tests/machines/ show on the bus before a driver names them."""
+"""Ids of GPUs that machines show on the bus before a driver names them."""
 
 PINS = {
     "xformers": {

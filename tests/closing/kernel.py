@@ -50,6 +50,7 @@ def reboot(world: World) -> World:
             hardware=hardware,
             fabric_down=fabric,
             building=False,
+            kernel_updated=False,
             key_enrolled=world.key_enrolled or world.key_pending,
         )
     )
@@ -66,6 +67,8 @@ def modprobe(world: World, words: Sequence[str]) -> World:
     if name != "nvidia":
         return world
     held = any(d.driver == "nouveau" for d in world.snapshot.pci_devices or ())
+    if world.kernel_updated:
+        raise Refused("modprobe: FATAL: Module nvidia not found in directory of the running kernel")
     if world.building:
         raise Refused("modprobe: FATAL: Module nvidia not found: akmods has not built it yet")
     if world.on_disk is None or held:

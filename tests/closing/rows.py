@@ -30,6 +30,7 @@ HOSTS = (
     _linux("Rocky 9", "rocky", "9.6", "2.34"),
     _linux("Arch", "arch", "rolling", "2.42"),
     _linux("Tumbleweed", "opensuse-tumbleweed", "20261115", "2.42"),
+    _linux("Rocky 10", "rocky", "10.1", "2.39"),
     _linux("Ubuntu 22.04", "ubuntu", "22.04", "2.35", folder="/home/user/my project/.venv"),
     _linux("Debian 12", "debian", "12", "2.36"),
     _linux("RHEL 8", "rhel", "8.10", "2.28"),

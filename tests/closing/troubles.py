@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace as with_fields
 
+from closing import facts
 from closing.kernel import staged
 from closing.seen import answering, loaded
 from closing.world import DriverPackage, World
@@ -35,6 +36,17 @@ def no_driver(world: World) -> World:
     return world.having(on_disk=None).showing(
         driver=absent, cuda_api=CudaApi(), gpus=None, devices=(), pci_devices=bus
     )
+
+
+def no_driver_and_no_names(world: World) -> World:
+    """The bus as the kernel shows it: ids, no names."""
+    world = no_driver(world)
+    ids = {name: id for id, name in facts.PCI_NAMES.items()}
+    bus = tuple(
+        replace(d, name=None, device_id=ids.get(d.name or "", d.device_id))
+        for d in world.snapshot.pci_devices or ()
+    )
+    return world.showing(pci_devices=bus)
 
 
 def no_driver_under_secure_boot(world: World) -> World:

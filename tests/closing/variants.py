@@ -43,8 +43,9 @@ ON_LINUX: tuple[Fault, ...] = (
 PINNED: tuple[Fault, ...] = (faults.cpu_build_beside_xformers, faults.torch_cut_beside_xformers)
 BY_CONDA: tuple[Fault, ...] = (faults.conda_cpu_build, faults.conda_empty)
 OF_THE_DRIVER: tuple[Fault, ...] = (
-    troubles.no_driver, troubles.no_driver_under_secure_boot, troubles.nouveau,
-    troubles.module_not_loaded, troubles.key_rejected, troubles.updated_without_reboot,
+    troubles.no_driver, troubles.no_driver_and_no_names, troubles.no_driver_under_secure_boot,
+    troubles.nouveau, troubles.module_not_loaded, troubles.key_rejected,
+    troubles.updated_without_reboot,
 )  # fmt: skip
 OF_THE_NODES: tuple[Fault, ...] = (troubles.uvm_unloaded, troubles.uvm_bad, troubles.nodes_closed)
 OF_THE_GPUS: tuple[Fault, ...] = (
@@ -95,6 +96,7 @@ def variants() -> Iterator[tuple[str, World]]:
     yield from _old_torch()
     yield from _on_arm()
     yield from _of_two_kinds()
+    yield from _of_no_common_driver()
     yield from _two_at_once()
 
 
@@ -175,6 +177,17 @@ def _of_two_kinds() -> Iterator[tuple[str, World]]:
             yield f"two kinds: {build and build.backend}, {old} and {new} on {host.name}", world
             cpu = faults.cpu_build(world)
             yield f"two kinds and a CPU build: {old} and {new} on {host.name}", cpu
+
+
+def _of_no_common_driver() -> Iterator[tuple[str, World]]:
+    """Two GPUs of which the one ends, in branch or flavour, before the other begins."""
+    for old, new in (("NVIDIA GeForce GTX 1080 Ti", "NVIDIA GeForce RTX 5090"),
+                     ("Tesla K80", "NVIDIA GeForce RTX 4090"),
+                     ("Tesla V100-SXM2-16GB", "NVIDIA B200")):  # fmt: skip
+        for host in BARE[:3]:
+            world = with_gpu(machine(host, new, None), old)
+            bare = troubles.no_driver_and_no_names(world)
+            yield f"no common driver: {old} and {new} on {host.name}", bare
 
 
 def _old_torch() -> Iterator[tuple[str, World]]:

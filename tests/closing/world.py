@@ -36,6 +36,8 @@ class World:
     """What the package tool was told of, beyond the distribution's own."""
     building: bool = False
     """Whether the kernel module on disk is still being built."""
+    kernel_updated: bool = False
+    """Whether the kernel that runs is no longer the one on disk."""
     folder: str = ""
     """The folder that the shell stands in, where it left its own."""
     key_pending: bool = False

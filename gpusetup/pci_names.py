@@ -9,6 +9,11 @@ from __future__ import annotations
 from functools import cache
 
 NAMES = """
+1023 Tesla K40m; 102d Tesla K80; 13c0 GeForce GTX 980; 13c2 GeForce GTX 970
+1401 GeForce GTX 960; 17c8 GeForce GTX 980 Ti; 1b82 GeForce GTX 1070 Ti; 1bb3 Tesla P4
+1c02 GeForce GTX 1060 3GB; 1c81 GeForce GTX 1050; 1c82 GeForce GTX 1050 Ti; 1d81 TITAN V
+1db5 Tesla V100-SXM2-32GB; 1db6 Tesla V100-PCIE-32GB; 1e04 GeForce RTX 2080 Ti
+1e07 GeForce RTX 2080 Ti
 15f8 Tesla P100-PCIE-16GB; 1b06 GeForce GTX 1080 Ti; 1b38 Tesla P40; 1b80 GeForce GTX 1080
 1b81 GeForce GTX 1070; 1c03 GeForce GTX 1060 6GB; 1db1 Tesla V100-SXM2-16GB
 1db4 Tesla V100-PCIE-16GB; 1eb8 Tesla T4
@@ -24,7 +29,7 @@ NAMES = """
 2207 GeForce RTX 3070 Ti; 2208 GeForce RTX 3080 Ti; 220a GeForce RTX 3080; 2216 GeForce RTX 3080
 2230 RTX A6000; 2231 RTX A5000; 2232 RTX A4500; 2233 RTX A5500; 2235 A40; 2236 A10; 2237 A10G
 2321 H100 NVL; 2322 H800 PCIe; 2324 H800; 2329 H20; 232c H20-3e; 2330 H100 80GB HBM3
-2331 H100 PCIe; 2335 H200; 233a H800 NVL; 2414 GeForce RTX 3060 Ti
+2331 H100 PCIe; 2335 H200; 233a H800 NVL; 2342 GH200 480GB; 2414 GeForce RTX 3060 Ti
 2420 GeForce RTX 3080 Ti Laptop GPU; 2460 GeForce RTX 3080 Ti Laptop GPU
 2482 GeForce RTX 3070 Ti; 2484 GeForce RTX 3070; 2486 GeForce RTX 3060 Ti
 2487 GeForce RTX 3060; 2488 GeForce RTX 3070; 2489 GeForce RTX 3060 Ti
@@ -54,7 +59,9 @@ NAMES = """
 2882 GeForce RTX 4060; 28a0 GeForce RTX 4060 Laptop GPU; 28a1 GeForce RTX 4050 Laptop GPU
 28b0 RTX 2000 Ada Generation; 28e0 GeForce RTX 4060 Laptop GPU
 28e1 GeForce RTX 4050 Laptop GPU; 2901 B200; 2b85 GeForce RTX 5090; 2c02 GeForce RTX 5080
-2c05 GeForce RTX 5070 Ti; 2e12 GB10; 2f04 GeForce RTX 5070
+2bb1 RTX PRO 6000 Blackwell Workstation Edition; 2bb5 RTX PRO 6000 Blackwell Server Edition
+2c05 GeForce RTX 5070 Ti; 2d04 GeForce RTX 5060 Ti; 2d05 GeForce RTX 5060; 2e12 GB10
+2f04 GeForce RTX 5070
 """
 WITHOUT_MAKER = ("Tesla", "Quadro")
 """Their names begin so; the others begin with NVIDIA."""

@@ -1,0 +1,227 @@
+"""The driver that a machine's GPUs ask for, and the fix that installs it where it lives."""
+
+from __future__ import annotations
+
+from gpusetup.gpus import rows_or_none
+from gpusetup.model import Alternative, Capability, Fix, Gpu, PciDevice
+from gpusetup.rules import which
+from gpusetup.rules.case import Case, gpus, in_container, nvidia_on_pci, on
+from gpusetup.rules.driver_ways import (
+    LAST_CLOSED,
+    LEGACY,
+    ONLY_OPEN_FROM,
+    OPEN_FROM,
+    WAYS,
+    Wanted,
+    asks_for_a_key,
+    at_least,
+    nixos_line,
+)
+from gpusetup.rules.generation import generation_of
+from gpusetup.rules.packages import distribution
+from gpusetup.shell import Line, lines
+
+GOOD_BRANCH = 580
+"""Serves Maxwell to Blackwell and CUDA 13; packaged by every distribution named below."""
+
+DRIVER_SITE = "https://www.nvidia.com/drivers"
+
+
+def gpus_of(case: Case) -> tuple[Gpu, ...]:
+    """The GPUs of this machine whose generation is known: by their driver, or by the PCI bus.
+
+    A driver lists none that it does not drive, so the bus counts where it has more.
+    """
+    from gpusetup.resolver.situation import gpus_to_serve
+
+    listed = gpus(case) or gpus_to_serve(case.snapshot, case.catalog)
+    known = tuple(gpu for gpu in listed if gpu.compute_capability)
+    on_bus = nvidia_on_pci(case)
+    if len(known) >= len(on_bus):
+        return known
+    return (*known, *(gpu for device in on_bus if (gpu := _by_id(case, device))))
+
+
+def _by_id(case: Case, device: PciDevice) -> Gpu | None:
+    """A GPU by its board, else the oldest that its PCI id may mean: enough for a driver."""
+    name = which.on_the_bus(device)
+    boards = rows_or_none(name, case.catalog.gpus)
+    exact = {row.capability for row in boards} if boards else set()
+    found = exact.pop() if len(exact) == 1 else generation_of(device.device_id)
+    return Gpu(name=name, compute_capability=found) if found else None
+
+
+def _capabilities(found: tuple[Gpu, ...]) -> tuple[Capability, ...]:
+    return tuple(gpu.compute_capability for gpu in found if gpu.compute_capability)
+
+
+def _last_branch(case: Case, found: tuple[Gpu, ...]) -> int | None:
+    """The last branch that drives all of these; None while drivers still support them."""
+    ends = (case.catalog.last_branch(one) for one in _capabilities(found))
+    return min((last for last in ends if last), default=None)
+
+
+def _first_branch(case: Case, found: tuple[Gpu, ...]) -> int:
+    """The first branch that drives all of these."""
+    return max((at_least(case.catalog.first_driver(gpu)) for gpu in found), default=0)
+
+
+def branch(case: Case, found: tuple[Gpu, ...], floor: str | None) -> int:
+    """The driver branch to install: a long-lived one that serves the GPUs and reaches the floor."""
+    wanted = max(GOOD_BRANCH, at_least(floor))
+    last = _last_branch(case, found)
+    return min(wanted, last) if last else wanted
+
+
+def wanted_driver(
+    case: Case, floor: str | None = None, found: tuple[Gpu, ...] | None = None
+) -> Wanted:
+    """The driver that these GPUs (all of this machine's) and the floor ask for."""
+    os = case.snapshot.os
+    found = gpus_of(case) if found is None else found
+    return Wanted(
+        branch=branch(case, found, floor),
+        at_least=max(at_least(floor), _first_branch(case, found)),
+        capability=min(_capabilities(found), default=None),
+        newest=max(_capabilities(found), default=None),
+        id=(os.id or "").lower(),
+        version=os.version or "",
+        machine=os.machine or "x86_64",
+        kernel=os.kernel or "",
+        secure_boot=bool(os.secure_boot),
+    )
+
+
+def apart(case: Case) -> tuple[tuple[Gpu, ...], tuple[Gpu, ...]] | None:
+    """The older and the newer GPUs of a machine that no driver drives together.
+
+    The older end with a branch before the first of the newer; or the newer need the open kernel
+    modules, which do not drive GPUs before Turing.
+    """
+    found = gpus_of(case)
+    last = _last_branch(case, found)
+    if last is None:
+        return None
+    older = tuple(g for g in found if _last_branch(case, (g,)) == last)
+    newer = tuple(g for g in found if g not in older and not _together(case, (*older, g)))
+    return (older, newer) if newer else None
+
+
+def _together(case: Case, found: tuple[Gpu, ...]) -> bool:
+    last = _last_branch(case, found)
+    too_late = last is not None and last < _first_branch(case, found)
+    seen = _capabilities(found)
+    return not (too_late or (min(seen) < OPEN_FROM and max(seen) >= ONLY_OPEN_FROM))
+
+
+def driver_commands(
+    case: Case, floor: str | None = None, want: Wanted | None = None
+) -> tuple[Line, ...]:
+    """How this distribution installs a driver; () where only a download page does it."""
+    want = want or wanted_driver(case, floor)
+    way = (LEGACY if want.branch < LAST_CLOSED else WAYS).get(distribution(case) or "")
+    return way(want) if way else ()
+
+
+def driver(case: Case, text: str, floor: str | None = None) -> Fix:
+    """Install or update the driver where this machine's driver lives: on the host of a container,
+    in Windows for WSL, with JetPack on a Jetson."""
+    place = _elsewhere(case)
+    if place:
+        return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
+    if (sides := apart(case)) and on(case, "linux"):
+        return _one_or_the_other(case, text, *sides)
+    want = wanted_driver(case, floor)
+    commands = driver_commands(case, floor) if on(case, "linux") else ()
+    if not commands:
+        text = f"{text}. Download it from {DRIVER_SITE}"
+    family = distribution(case) or ""
+    key = bool(commands) and asks_for_a_key(family, want)
+    loaded = starts_anew(case, want)
+    return Fix(
+        text=f"{text}{_in_nixos(case, want)}, then {_and_then(case, loaded, key)}",
+        commands=(*commands, *_start(loaded)) if commands else (),
+        min_driver=floor,
+        needs_root=True,
+        needs_reboot=loaded,
+    )
+
+
+def _start(anew: bool) -> tuple[Line, ...]:
+    return lines("sudo reboot") if anew else lines("sudo modprobe nvidia", "nvidia-smi")
+
+
+def starts_anew(case: Case, want: Wanted) -> bool:
+    """Whether only a start of the machine loads what was installed.
+
+    A distribution whose update brings another kernel has no module for the one that runs.
+    """
+    family = distribution(case) or ""
+    return must_reboot(case) or asks_for_a_key(family, want) or family in ("nixos", "arch")
+
+
+def _one_or_the_other(case: Case, text: str, older: tuple[Gpu, ...], newer: tuple[Gpu, ...]) -> Fix:
+    """Two ways of which one is to be chosen: each leaves some GPUs without a driver."""
+    sides = (older, newer)
+    names = [which.counted([gpu.name for gpu in side]) for side in sides]
+    ways = zip(names, (_for_these(case, side) for side in sides), strict=True)
+    return Fix(
+        text=f"{text}: no driver drives both {names[0]} (closed modules, up to branch "
+        f"{_last_branch(case, older)}) and {names[1]}. Choose which are to be used, and take the "
+        "driver for these; the others stay without one (or go to another machine)",
+        alternatives=tuple(
+            Alternative(title=f"the driver for {name}", commands=commands)
+            for name, commands in ways
+            if commands
+        ),
+        needs_root=True,
+        needs_reboot=must_reboot(case),
+    )
+
+
+def _for_these(case: Case, found: tuple[Gpu, ...]) -> tuple[Line, ...]:
+    want = wanted_driver(case, found=found)
+    commands = driver_commands(case, want=want)
+    return (*commands, *_start(starts_anew(case, want))) if commands else ()
+
+
+def _in_nixos(case: Case, want: Wanted) -> str:
+    if distribution(case) != "nixos":
+        return ""
+    return f": add `{nixos_line(want.is_open)}` to /etc/nixos/configuration.nix"
+
+
+def _and_then(case: Case, loaded: bool, key: bool) -> str:
+    """What follows the packages, and how one sees that it worked."""
+    if on(case, "windows"):
+        return "restart where its installer asks for that"
+    if key:
+        whose = "of root" if distribution(case) == "suse" else "that `mokutil` asked for"
+        return (
+            f"reboot: the firmware asks for the new key (Enroll MOK) with the password {whose}. "
+            "Afterwards `nvidia-smi` lists the GPU"
+        )
+    if loaded:
+        return "reboot; afterwards `nvidia-smi` lists the GPU"
+    return "load it (or reboot); `nvidia-smi` lists the GPU"
+
+
+def must_reboot(case: Case) -> bool:
+    """Whether a module that is loaded now stands in the way of a new driver."""
+    driver = case.snapshot.driver
+    held = any(device.driver for device in nvidia_on_pci(case))
+    return bool(driver.module_loaded or driver.nouveau_loaded or held)
+
+
+def _elsewhere(case: Case) -> str | None:
+    if case.snapshot.os.wsl:
+        return (
+            f"Do it in Windows (from {DRIVER_SITE}), then `wsl --shutdown`; install no "
+            "Linux driver "
+            "inside WSL"
+        )
+    if case.snapshot.os.jetson:
+        return "On a Jetson the driver comes with JetPack: flash a newer JetPack with SDK Manager"
+    if in_container(case):
+        return "Do it on the host, not in this container, and start the container again"
+    return None
