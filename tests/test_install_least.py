@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -434,3 +436,134 @@ def test_an_environment_that_knows_no_packages_is_no_hindrance(
     bare = Snapshot(os=LAPTOP.os, python=Python(version="3.11.9"), gpus=LAPTOP.gpus)
     code, text = replayed(replace(bare, driver=LAPTOP.driver), tmp_path, capsys)
     assert code == 0 and "pip install" in text
+
+
+# --- a target that may not be changed ------------------------------------------------------------
+
+CLOSED = ({"externally_managed": True}, {"site_writable": False})
+HIDDEN = machine_named("hidden-gpu")
+
+
+def closed(machine: Snapshot, python: dict[str, bool]) -> Snapshot:
+    return replace(machine, python=replace(machine.python, **python))
+
+
+@pytest.mark.parametrize("python", CLOSED)
+def test_what_serves_is_unchanged_where_nothing_may_be_written(
+    python: dict[str, bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = replayed(closed(HEALTHY, python), tmp_path, capsys)
+    assert code == 0 and "Nothing to do" in text
+    assert replayed(closed(HEALTHY, python), tmp_path, capsys, "numpy")[0] == 3
+
+
+@pytest.mark.parametrize("python", CLOSED)
+def test_trouble_elsewhere_is_told_before_the_target_is_refused(
+    python: dict[str, bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = replayed(closed(HIDDEN, python), tmp_path, capsys)
+    assert code == 1 and "CUDA_VISIBLE_DEVICES" in text and "--venv" not in text
+
+
+@pytest.mark.parametrize("python", CLOSED)
+def test_one_command_makes_beside_it_what_it_would_become(
+    python: dict[str, bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = closed(LAPTOP, python)
+    wanted = "gpusetup install --venv .venv --torch 2.5.1 torchvision torchaudio"
+    assert wanted in replayed(machine, tmp_path, capsys)[1]
+    fixes = [f.fix for f in diagnose(machine, load_catalog()).findings if f.fix]
+    ways = {line for fix in fixes for line in fix.commands if "--venv" in line}
+    assert ways == {wanted}
+
+
+@needs_linux
+def test_a_target_that_serves_is_left_alone_though_it_may_not_be_written(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_a_gpu(monkeypatch)
+    venv = holding(world, FIRST)
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    said = install("--python", str(venv), *YES, "--json")
+    assert (said.exit, said.answer["state"]) == (0, "unchanged"), said.err
+    said = install("--python", str(venv), "--torch", "2.6.0", *YES)
+    assert said.exit == 3 and "--venv .venv" in said.err
+
+
+# --- two installs --------------------------------------------------------------------------------
+
+
+def test_two_installs_that_lie_over_each_other_are_told_and_nothing_serves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = Package(
+        name="torch", version="2.5.1+cpu", installer="pip", location=HEALTHY.torch.location
+    )
+    twice = replace(HEALTHY, packages=(*(HEALTHY.packages or ()), other))
+    code, text = replayed(twice, tmp_path, capsys)
+    version = str(HEALTHY.torch.version)
+    assert code == 1 and "two-torch-installs" in text
+    assert f"--torch {version.partition('+')[0]}" in text
+    code, text = replayed(twice, tmp_path, capsys, "numpy")
+    assert code == 0 and "First: torch is installed 2 times" in text
+    assert f"now torch {version}" in text
+    code, text = replayed(machine_named("conda-and-pip"), tmp_path, capsys)
+    assert code == 1 and "mixed-conda-pip" in text
+
+
+def test_doctor_and_install_agree_on_a_torch_from_outside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What would be installed would not be imported."""
+    cpu = {"version": "2.5.1+cpu", "backend": "cpu", "cuda": None, "kernels": None}
+    outside = "/home/user/.local/lib/python3.12/site-packages"
+    machine = replace(HEALTHY, torch=replace(HEALTHY.torch, location=outside, **cpu))
+    root = diagnose(machine, load_catalog()).findings[0]
+    assert (root.id, root.root) == ("torch-outside-environment", True)
+    code, text = replayed(machine, tmp_path, capsys)
+    assert code == 1 and root.id in text
+
+
+# --- every printed command gives what its line says ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--for-gpu", "RTX 4090"),
+        ("--for-gpu", "RTX 4090", "--for-driver", "580.95.05"),
+        ("--backend", "cu126"),
+        ("--cuda", "12.8"),
+        ("--torch", ">=2.6,<2.9"),
+        ("--installer", "pip"),
+    ],
+)
+def test_the_line_of_the_newest_gives_what_it_names(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = {"version": "2.6.0+cu126", "backend": "cu126", "cuda": "12.6", "kernels": None}
+    machine = replace(HEALTHY, torch=replace(HEALTHY.torch, **held))
+    text = replayed(machine, tmp_path, capsys, *words)[1]
+    found = re.search(r"torch (\S+) from (\S+) fits too: `gpusetup install ([^`]+)`", text)
+    assert found is not None
+    text = replayed(machine, tmp_path, capsys, *shlex.split(found[3]))[1]
+    assert f"Install  torch {found[1]}+{found[2]}" in text
+
+
+@pytest.mark.parametrize("name", ["hidden-gpu", "gpu-lost", "library-mismatch", "no-driver"])
+def test_a_package_is_installed_and_trouble_is_told_first(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = machine_named(name)
+    code, text = replayed(machine, tmp_path, capsys, "numpy")
+    assert code == 0 and "First: " in text
+    assert f"Install  numpy; torch=={machine.torch.version} stays" in text
+
+
+def test_the_backend_is_named_where_no_version_carries_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arm = machine_named("gh200")
+    cpu = {"version": "2.5.1", "backend": "cpu", "cuda": None, "kernels": None}
+    there = replace(arm, torch=replace(arm.torch, **cpu), packages=())
+    assert "Install  torch 2.5.1 from cu124 (now" in replayed(there, tmp_path, capsys)[1]

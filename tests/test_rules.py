@@ -508,6 +508,19 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(torch={"location": "/home/me/.local/lib/python3.12/site-packages"}),
         HEALTHY,
     ),
+    (
+        "torch-outside-environment",
+        E,
+        changed(
+            torch={
+                "location": "/home/me/.local/lib/python3.12/site-packages",
+                "version": "2.5.1+cpu",
+                "backend": "cpu",
+                "cuda": None,
+            }
+        ),
+        HEALTHY,
+    ),
     # --- the libraries ---
     (
         "torchvision-mismatch",

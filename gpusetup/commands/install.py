@@ -220,6 +220,7 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
     elif conda_is_meant(options, snapshot):
         return by_conda(options, out, job, where, snapshot, asked)
     if options.download:
+        check_where(where)
         fits = resolved(snapshot, request, out, options.index_root)
         return download(options, out, job, where, fits, asked, snapshot)
     task = task_of(options, out, snapshot, asked, request, fresh=where.venv is not None)
@@ -228,6 +229,7 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
         if proof is not None:
             return proof
         task = anew(task)
+    check_where(where, task.elsewhere)
     try:
         task, plan = plan_for(options, out, job, where, task, asked)
     except Unreached:
@@ -254,10 +256,12 @@ def _where(options: argparse.Namespace, out: Console) -> tuple[Where, Snapshot]:
     from gpusetup.install.prepare import (
         Where,
         base_interpreter,
+        check_implementation,
         check_target,
         layout_of,
         venv_to_make,
     )
+    from gpusetup.install.transaction import STORE, read_journal
     from gpusetup.probe.system import LiveSystem
 
     venv = options.venv
@@ -273,9 +277,19 @@ def _where(options: argparse.Namespace, out: Console) -> tuple[Where, Snapshot]:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
     layout = layout_of(LiveSystem(), python)
     if venv is None:
-        check_target(layout)
+        check_implementation(layout)
+        if read_journal(Path(layout.prefix, STORE)) is not None:
+            check_target(layout)
         recover_first(Path(layout.prefix), out, dry_run=options.dry_run)
     return Where(layout=layout, venv=venv), snapshot
+
+
+def check_where(where: Where, way: str = "gpusetup install --venv .venv") -> None:
+    """Blocked where the target is there and may not be changed; `way` goes on all the same."""
+    from gpusetup.install.prepare import check_target
+
+    if where.venv is None:
+        check_target(where.layout, way)
 
 
 def _shown(job: Job, plan: Plan) -> str:

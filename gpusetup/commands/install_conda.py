@@ -37,6 +37,7 @@ from gpusetup.install.conda_history import (
 from gpusetup.install.conda_plan import Move, moves_of
 from gpusetup.install.inuse import users_of
 from gpusetup.install.plan import device_to_prove
+from gpusetup.install.prepare import check_target
 from gpusetup.install.transaction import STORE
 from gpusetup.install.wish import Wish, packages_step
 from gpusetup.render.console import Console, plain
@@ -73,6 +74,8 @@ def by_conda(
     resolution, asked = task.resolution, task.asked
     if task.is_done:
         return _unchanged(out, job, prefix, task)
+    if where.venv is None:
+        check_target(where.layout, task.elsewhere)
     steps = _conda_steps(task, prefix, program)
     users = users_of(where.layout.libraries)
     if options.dry_run:

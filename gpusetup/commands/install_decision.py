@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpusetup.install.plan import Asked, Plan
     from gpusetup.install.prepare import Where
     from gpusetup.install.run import Job
-    from gpusetup.model import Finding, Request, Resolution, Snapshot
+    from gpusetup.model import Request, Resolution, Snapshot
     from gpusetup.render.console import Console
     from gpusetup.resolver.least import Decision
 
@@ -30,6 +30,10 @@ class Task(Value):
     other_host: bool = False
     why: str | None = None
     """Why this torch comes, or stays."""
+    upgrade: str = "gpusetup install --upgrade"
+    """The command that takes the newest, with the words that it was chosen by."""
+    elsewhere: str = "gpusetup install --venv .venv"
+    """The command that makes an environment of one's own with what this one would hold."""
 
     @property
     def gpus_here(self) -> int | None:
@@ -69,7 +73,7 @@ class Task(Value):
         return (
             *((guess,) if guess else ()),
             *stays,
-            *((f"{newer}: `gpusetup install --upgrade`",) if newer else ()),
+            *((f"{newer}: `{self.upgrade}`",) if newer else ()),
         )
 
     @property
@@ -97,8 +101,10 @@ def task_of(
     another maker's GPUs unasked.
     """
     from gpusetup.commands.install_parts import known_catalog
+    from gpusetup.commands.install_told import own_environment, refuse, told_first, upgrade_line
     from gpusetup.resolver import check_request
     from gpusetup.resolver.least import least_change, left_alone, why
+    from gpusetup.resolver.offer import newest_of
     from gpusetup.resolver.situation import situation_of
 
     catalog = known_catalog(snapshot, out, options.index_root)
@@ -107,24 +113,27 @@ def task_of(
     upgrade = getattr(options, "upgrade", False)
     asks = upgrade or is_asked(request) or "torch" in asked.named
     beside = left_alone(machine, catalog) if options.packages and not asks else None
-    decision = beside
-    if decision is None:
-        decision = least_change(machine, request, catalog, upgrade=upgrade)
-        requested = upgrade or is_asked(request)
-        told_first(options, out, machine, catalog, decision, is_request=requested)
+    decision = beside or least_change(machine, request, catalog, upgrade=upgrade)
+    requested = bool(beside) or upgrade or is_asked(request)
+    told_first(options, out, machine, catalog, decision, is_request=requested)
     refuse(options, machine, decision, catalog)
     other_host = bool(options.for_gpu or options.for_driver)
     what = what_comes(machine, asked, decision, catalog)
     reason = why(decision, situation_of(machine, request, catalog), asked=request.torch)
     if beside:
         reason = "torch is left as it is: nothing was asked of it"
-    return Task(
+    offer = newest_of(decision)
+    task = Task(
         machine=machine,
         asked=what,
         decision=decision,
         other_host=other_host,
         why=reason,
+        elsewhere=own_environment(options, machine, decision, asked.packages),
     )
+    if offer is None:
+        return task
+    return replace(task, upgrade=upgrade_line(options, machine, request, offer))
 
 
 def is_asked(request: Request) -> bool:
@@ -145,83 +154,6 @@ def machine_meant(
     if options.for_gpu or options.for_driver:
         snapshot = for_host(snapshot, options.for_gpu, options.for_driver, catalog)
     return with_catalog(snapshot, catalog)
-
-
-# --- what is told first, what is refused ---------------------------------------------------------
-
-
-def told_first(
-    options: argparse.Namespace,
-    out: Console,
-    machine: Snapshot,
-    catalog: Catalog,
-    decision: Decision,
-    *,
-    is_request: bool,
-) -> None:
-    """Trouble that no torch mends comes first: it ends the command where nothing was asked for."""
-    from gpusetup.render.console import plain
-    from gpusetup.rules.elsewhere import trouble_elsewhere
-    from gpusetup.rules.judge import diagnose
-
-    other_host = bool(options.for_gpu or options.for_driver)
-    findings = diagnose(machine, catalog, other_host=other_host).findings
-    found = trouble_elsewhere(findings, torch_stays=decision.how == "kept")
-    if found is None:
-        return
-    if not is_request:
-        raise elsewhere(found, machine)
-    out.talk(plain(f"First: {found.title} ({found.id}). torch does not mend that."))
-
-
-def elsewhere(found: Finding, machine: Snapshot) -> Unsatisfiable:
-    """Nothing is changed: what is wrong, and what to do about it."""
-    version = machine.torch.version
-    stays = f"torch {version} was left as it is" if version else "torch was not installed"
-    way = "".join(f"\n  {line}" for line in found.fix.commands) if found.fix else ""
-    text = f"{found.fix.text}{':' if way else ''}{way}\n" if found.fix else ""
-    return Unsatisfiable(
-        f"The trouble is not torch: {found.title} ({found.id}); {stays}",
-        hint=f"{text}`gpusetup doctor` says more; `gpusetup install --upgrade`, `--torch` or "
-        "`--backend` change torch all the same",
-    )
-
-
-def refuse(
-    options: argparse.Namespace, machine: Snapshot, decision: Decision, catalog: Catalog
-) -> None:
-    """Unsatisfiable where nothing fits, and where another maker's GPUs would be served."""
-    from gpusetup.resolver.refusal import reasons, told
-    from gpusetup.shell import shell_line
-
-    if decision.how == "nothing":
-        raise nothing_fits(decision.resolution)
-    if decision.how != "refused":
-        return
-    rows = reasons(decision, machine, target_words(options))
-    usual = "".join(
-        f"\n  {row.because}:\n    {shell_line(row.command, machine.os.family)}" for row in rows
-    )
-    raise Unsatisfiable(
-        f"{told(decision, machine, catalog)}. The usual reasons, and the command for each:{usual}",
-        hint="only `--backend` exchanges a build for one maker's GPUs for another's, or the CPU's",
-    )
-
-
-def nothing_fits(resolution: Resolution) -> Unsatisfiable:
-    advice = resolution.advice
-    return Unsatisfiable(
-        "No PyTorch build fits this machine"
-        + "".join(f"\n  {r.torch} {r.backend}: {r.reason}" for r in resolution.rejections[:5]),
-        hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
-    )
-
-
-def target_words(options: argparse.Namespace) -> tuple[str, ...]:
-    """The words with which the environment was named."""
-    if options.venv:
-        return ("--venv", options.venv)
-    return ("--python", options.python) if options.python else ()
 
 
 # --- what comes ----------------------------------------------------------------------------------

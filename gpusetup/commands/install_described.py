@@ -12,7 +12,7 @@ from gpusetup.catalog_file import load_catalog
 from gpusetup.commands.common import gather
 from gpusetup.commands.install_decision import Task, task_of
 from gpusetup.commands.install_parts import after_of, request_of
-from gpusetup.errors import Blocked
+from gpusetup.commands.install_told import check_described
 from gpusetup.install import INSTALLERS
 from gpusetup.install.log import without_logins
 from gpusetup.install.plan import FAMILY, Asked, asked_for, venv_step
@@ -20,19 +20,21 @@ from gpusetup.install.prepare import Where, index_root_of
 from gpusetup.install.wish import Wish, packages_step
 from gpusetup.model import Resolution, Snapshot, Step
 from gpusetup.render.console import Console, plain
-from gpusetup.render.install import described_text, unchanged_text
-from gpusetup.resolver.companions import pinned_in_words
+from gpusetup.render.install import Beside, described_text, unchanged_text
+from gpusetup.resolver.companions import installed, pinned_in_words
 
 
 def run_described(options: argparse.Namespace, out: Console) -> int:
     """The steps as one would type them on the machine that is described; nothing is asked."""
     snapshot = gather(options, out)
-    check_described(snapshot, out)
+    tell_if_unfinished(snapshot, out)
     before = _family_of(snapshot)
     asked = asked_for(options.packages, before)
     installer = installer_for(options.installer, snapshot)
     request = request_of(options, asked, by_conda=installer == "conda")
     task = task_of(options, out, snapshot, asked, request)
+    if not task.is_done:
+        check_described(snapshot, task.elsewhere)
     steps = _steps(options, installer, task)
     answer = InstallAnswer(
         state="unchanged" if task.is_done else "planned",
@@ -48,8 +50,22 @@ def run_described(options: argparse.Namespace, out: Console) -> int:
         return 0
     fallbacks = task.resolution.fallbacks if task.decision.moves else ()
     notes = (*broken(task), *task.all_notes)
-    out.answer(answer, described_text(answer, steps, fallbacks, notes, snapshot.os.family))
+    family = snapshot.os.family
+    text = described_text(answer, steps, fallbacks, notes, family, what_is_beside(task))
+    out.answer(answer, text)
     return 0
+
+
+def what_is_beside(task: Task) -> Beside:
+    """The packages that were asked for, and the backend where no version carries it."""
+    asked, build = task.asked, task.resolution.build
+    comes = build is not None and not build.labelled and "torch" in asked.family
+    return Beside(
+        family=asked.family,
+        packages=asked.packages,
+        pinned=asked.pinned,
+        unlabelled=build.backend if build is not None and comes else None,
+    )
 
 
 def installer_for(named: str, snapshot: Snapshot) -> str:
@@ -87,18 +103,8 @@ def broken(task: Task) -> tuple[str, ...]:
     return pinned_in_words(task.machine, build)
 
 
-def check_described(snapshot: Snapshot, out: Console) -> None:
-    """What would stop a run on that machine itself stops this one."""
-    python, own = snapshot.python, "use an environment of your own: `gpusetup install --venv .venv`"
-    if python.externally_managed:
-        raise Blocked(
-            f"The Python of {python.prefix or python.executable or 'that machine'} is managed by "
-            "the operating system",
-            hint=own,
-        )
-    if python.site_writable is False:
-        where = python.site_packages or python.prefix or "Its site-packages"
-        raise Blocked(f"{where} cannot be written by this user", hint=own)
+def tell_if_unfinished(snapshot: Snapshot, out: Console) -> None:
+    """An installation that was interrupted is named first."""
     for event in snapshot.events:
         if event.kind == "install-unfinished":
             prefix = event.values.get("prefix", "the environment")
@@ -138,6 +144,7 @@ def implied(options: argparse.Namespace, where: Where, resolution: Resolution, a
 
 
 def _family_of(snapshot: Snapshot) -> dict[str, str]:
-    found = {p.name: p.version for p in snapshot.packages or () if p.name in FAMILY}
-    torch = snapshot.torch.version
-    return {**({"torch": torch} if snapshot.torch.installed and torch else {}), **found}
+    """What would be imported: of two of one name the first, and torch as its own files say."""
+    there, torch = installed(snapshot), snapshot.torch.version
+    found = {name: there[name].version for name in FAMILY if name in there}
+    return {**found, **({"torch": torch} if snapshot.torch.installed and torch else {})}

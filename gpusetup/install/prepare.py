@@ -101,20 +101,28 @@ def _in(prefix: str, folder: str) -> str:
     return prefix + real[len(root) :] if real.startswith(root + os.sep) else folder
 
 
-def check_target(layout: Layout) -> None:
-    """Refuse what must not or cannot be changed, with the way out."""
+OWN = "gpusetup install --venv .venv"
+
+
+def check_target(layout: Layout, way: str = OWN) -> None:
+    """Refuse what must not or cannot be changed; `way` makes an environment in its place."""
+    hint = f"use an environment of your own: `{way}`"
     if layout.externally_managed:
         raise Blocked(
             f"The Python of {layout.prefix} is managed by the operating system "
             f"({layout.externally_managed})",
-            hint="use an environment of your own: `gpusetup install --venv .venv`",
+            hint=hint,
         )
     for folder in (*layout.libraries, layout.scripts, layout.prefix):
         if not os.access(folder, os.W_OK) and Path(folder).exists():
             raise Blocked(
                 f"{folder} cannot be written by this user",
-                hint="use an environment of your own: `gpusetup install --venv .venv`",
+                hint=hint,
             )
+
+
+def check_implementation(layout: Layout) -> None:
+    """Refuse a Python for which torch has no wheels."""
     if layout.implementation != "cpython":
         raise Blocked(
             f"{layout.python} is {layout.implementation}; torch has wheels for CPython only",

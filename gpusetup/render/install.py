@@ -15,6 +15,7 @@ from gpusetup.install.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, in_words,
 from gpusetup.model import Choice, Resolution, Step
 from gpusetup.render.console import plain
 from gpusetup.shell import shell_line
+from gpusetup.value import Value
 
 
 def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> str:
@@ -128,16 +129,39 @@ def verdict_lines(verdict: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
+class Beside(Value):
+    """What is to come besides torch's own changes, for the line that says what is installed."""
+
+    family: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    """What stays while that comes."""
+    unlabelled: str | None = None
+    """The backend of a torch whose version does not carry it."""
+
+
+BESIDE_NOTHING = Beside()
+
+
 def described_text(
     answer: InstallAnswer,
     steps: Iterable[Step],
     fallbacks: Iterable[Choice],
     notes: Iterable[str],
     family: str | None = None,
+    beside: Beside = BESIDE_NOTHING,
 ) -> str:
     """The steps for a machine that is only described."""
     new = {n: v for n, v in answer.after.items() if answer.before.get(n) != v}
-    what = ", ".join(f"{name} {version}" for name, version in (new or answer.after).items())
+    named = beside.family if beside.pinned else tuple(new or answer.after)
+    what = ", ".join(
+        (
+            *(f"{name} {answer.after[name]}" for name in named if name in answer.after),
+            *beside.packages,
+        )
+    )
+    what += f" from {beside.unlabelled}" if beside.unlabelled and what else ""
+    what += f"; {', '.join(beside.pinned)} stays" if beside.pinned and what else ""
     was = ", ".join(f"{name} {version}" for name, version in answer.before.items())
     lines = [f"Target   {answer.target}", *([f"Install  {what}"] if what else ())]
     lines[-1] += f" (now {was})" if was else ""

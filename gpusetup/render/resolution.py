@@ -53,18 +53,18 @@ def _answer(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
 
 
 def keeps_line(answer: ResolveAnswer) -> str | None:
-    """What `install` makes of the torch that is installed, where that is not the answer itself."""
+    """What `install` makes of the torch that is installed."""
     keeps = answer.keeps
-    if keeps is None or (keeps.torch, keeps.backend) == (answer.torch, answer.backend):
+    if keeps is None:
         return None
     if keeps.how == "kept":
         return f"torch {keeps.installed} serves this machine: `gpusetup install` leaves it"
     if keeps.how == "refused":
         return f"torch {keeps.installed}, unless `gpusetup install --backend` names another"
-    return (
-        f"torch {keeps.torch} from {keeps.backend} (now {keeps.installed}): `gpusetup install`; "
-        "the newest: `--upgrade`"
-    )
+    is_newest = (keeps.torch, keeps.backend) == (answer.torch, answer.backend)
+    newest = "" if is_newest else "; the newest: `--upgrade`"
+    comes = f"torch {keeps.torch} from {keeps.backend} (now {keeps.installed})"
+    return f"{comes}: `gpusetup install`{newest}"
 
 
 def _driver(snapshot: Snapshot) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpusetup.answers import Keeps, Offer
 from gpusetup.catalog import INDEX_ROOT, index_url
-from gpusetup.model import Resolution
+from gpusetup.model import Request, Resolution, Snapshot
+from gpusetup.resolver.companions import family_there, versions_of
 from gpusetup.resolver.least import Decision, crosses
 from gpusetup.value import replace
 
@@ -64,3 +65,22 @@ def at_root(resolution: Resolution, root: str) -> Resolution:
             for choice in resolution.fallbacks
         ),
     )
+
+
+def in_new_environment(
+    decision: Decision, machine: Snapshot, request: Request | None = None
+) -> tuple[str, ...]:
+    """What `install --venv DIR` is told, to make there what is prescribed for this environment.
+
+    A new one would get the newest by itself, and none of the companions that are here.
+    """
+    build = decision.resolution.build
+    if build is None or not build.pythons:  # a build that no index is known to have
+        return ()
+    named: tuple[str, ...] = ()
+    if decision.how not in ("first", "newest", "upgrade"):
+        named = ("--torch", build.torch)
+    if decision.how == "refused" or request not in (None, Request()):
+        named = ("--torch", build.torch, "--backend", build.backend)
+    known = versions_of(build)
+    return (*named, *(name for name in family_there(machine)[1:] if name in known))

@@ -14,6 +14,10 @@ HIDES_THE_TARGET = ("torch-outside-environment",)
 """What is installed would not be imported: whatever its gravity, it comes first."""
 
 
+LIE_OVER_EACH_OTHER = ("two-torch-installs", "mixed-conda-pip")
+"""What one of two installs holds is no longer its own: both go before another one comes."""
+
+
 THE_DRIVERS_PART = ("driver-too-old",)
 """What another torch may cure too; where torch stays all the same, only the driver can."""
 
@@ -21,7 +25,7 @@ THE_DRIVERS_PART = ("driver-too-old",)
 def trouble_elsewhere(findings: tuple[Finding, ...], *, torch_stays: bool) -> Finding | None:
     """The finding that must be mended before torch can be; None where torch is what is wrong."""
     root = next((one for one in findings if one.root), None)
-    if root is not None and root.id in ELSEWHERE:
+    if root is not None and root.id in (*ELSEWHERE, *LIE_OVER_EACH_OTHER):
         return root
     if root is not None and torch_stays and root.id in THE_DRIVERS_PART:
         return root

@@ -214,7 +214,7 @@ def externally_managed(case: Case) -> Iterator[Finding]:
             evidence=(shown(case, "python.externally_managed", "EXTERNALLY-MANAGED"),),
             fix=Fix(
                 text="Make an environment and install there",
-                commands=(ways.command(case, "gpusetup", "install", "--venv", ".venv"),),
+                commands=(ways.into_new_environment(case),),
             ),
         )
 
@@ -256,7 +256,7 @@ def site_not_writable(case: Case) -> Iterator[Finding]:
             evidence=(shown(case, "python.site_writable", "not writable"),),
             fix=Fix(
                 text="Make an environment of your own and install there",
-                commands=(ways.command(case, "gpusetup", "install", "--venv", ".venv"),),
+                commands=(ways.into_new_environment(case),),
             ),
         )
 

@@ -206,13 +206,18 @@ def torch_import_failed(case: Case) -> Iterator[Finding]:
 
 
 def torch_outside_target(case: Case) -> Iterator[Finding]:
-    """The torch that would be imported lies outside the environment (user site, PYTHONPATH)."""
+    """The torch that would be imported lies outside the environment (user site, PYTHONPATH).
+
+    Where it is not right for this machine, no other one in the environment would be seen.
+    """
     place, prefix = case.snapshot.torch.location, case.snapshot.python.prefix
     site = case.snapshot.python.site_packages
     if not place or not prefix or place.startswith(prefix) or (site and place.startswith(site)):
         return
     by = "PYTHONPATH" if case.snapshot.environment.get("PYTHONPATH") else "the user's site-packages"
-    yield warning(
+    in_the_way = case.decision is not None and case.decision.how != "kept"
+    make = error if in_the_way and not ways.target_refuses(case) else warning
+    yield make(
         "torch-outside-environment",
         f"The torch that Python imports is not the environment's own: it comes from {place}",
         detail=f"{by} stands before {site or prefix}.",

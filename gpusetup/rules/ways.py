@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpusetup import shell
 from gpusetup.model import Alternative, Fix, Gpu, Request, TorchBuild
 from gpusetup.resolver.companions import left_in_words, pinned_in_words
+from gpusetup.resolver.offer import in_new_environment
 from gpusetup.rules import drivers
 from gpusetup.rules.case import (
     Case,
@@ -68,9 +69,14 @@ def install_commands(case: Case, *, removed: bool = False) -> tuple[Line, ...]:
     `removed`: what shows which torch was there is taken away before it.
     """
     if target_refuses(case):
-        words = ("gpusetup", "install", "--venv", ".venv", *_named(case), *_host(case))
-        return (command(case, *words),)
+        return (into_new_environment(case),)
     return (gpusetup_install(case, removed=removed),)
+
+
+def into_new_environment(case: Case) -> Line:
+    """The same beside a target that may not be changed: its version, its companions."""
+    known = case.decision and in_new_environment(case.decision, case.snapshot, case.request)
+    return command(case, "gpusetup", "install", "--venv", ".venv", *(known or ()), *_host(case))
 
 
 def by_hand(case: Case, *first: Line) -> tuple[Alternative, ...]:
@@ -110,15 +116,14 @@ def gpusetup_install(case: Case, *, removed: bool = False) -> Line:
 
 def _named(case: Case, *, removed: bool = False) -> tuple[str, ...]:
     """The build, where `install` by itself would take another one: it was asked for, it is for
-    another maker's GPUs than the installed one, or the environment is new."""
+    another maker's GPUs than the installed one, or that one is removed first."""
     build = chosen(case)
     if build is None:
         return ()
     how = case.decision.how if case.decision else "first"
     if case.request != Request() or how == "refused":
         return ("--torch", build.torch, "--backend", build.backend)
-    anew = (removed or target_refuses(case)) and how not in ("first", "newest")
-    return ("--torch", build.torch) if anew else ()
+    return ("--torch", build.torch) if removed and how not in ("first", "newest") else ()
 
 
 def _host(case: Case) -> tuple[str, ...]:
