@@ -75,7 +75,7 @@ def run(
     asked = None if stdin is None else stdin.encode()
     RUNNING.add(child)
     try:
-        out, err = child.communicate(asked, timeout=timeout)
+        out, err = _heard(child, asked, timeout)
         code, trouble = child.returncode, None
     except subprocess.TimeoutExpired as late:
         kill_group(child)
@@ -97,6 +97,43 @@ def run(
         problem=trouble,
         seconds=time.monotonic() - began,
     )
+
+
+GLANCE_SECONDS = 0.25
+"""How soon it is noticed that a child ended whose own child keeps our pipes."""
+
+
+def _heard(
+    child: subprocess.Popen[bytes], asked: bytes | None, timeout: float
+) -> tuple[bytes, bytes]:
+    """All that a child says until it ends; what it started is not waited for.
+
+    Raises TimeoutExpired where the child itself does not end in time.
+    """
+    until = time.monotonic() + timeout
+    while True:
+        left = until - time.monotonic()
+        try:
+            return child.communicate(asked, timeout=max(0.0, min(left, GLANCE_SECONDS)))
+        except subprocess.TimeoutExpired:
+            asked = None
+            if child.poll() is None and left > GLANCE_SECONDS:
+                continue
+            if child.returncode is None:
+                raise
+            kill_group(child)
+            return _what_is_left(child)
+
+
+def _what_is_left(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """What a child had said that has ended; one who left its group may still hold the pipes."""
+    try:
+        return child.communicate(timeout=GLANCE_SECONDS)
+    except subprocess.TimeoutExpired as late:
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+        return late.output or b"", late.stderr or b""
 
 
 def no_answer_in(seconds: float) -> str:

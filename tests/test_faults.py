@@ -50,6 +50,7 @@ class Fault(NamedTuple):
 
 
 SILENT, ILL, LOST = "driver-does-not-answer", "gpu-does-not-answer", "gpu-fell-off-bus"
+UNSTARTED = "nvml-init-failed"
 HANG, CRASH = "@hang", "@crash"
 
 
@@ -160,6 +161,32 @@ FAULTS = (
     Fault("libcuda has no cuInit", "libcuda-missing", state={"libraries": "without"}),
     Fault("libcuda is missing, bare", "libcuda-missing",
           state={"libraries": "libnvidia-ml.so.1"}, bare=True),
+    Fault("libcuda has no cuDeviceGetCount", "libcuda-missing", state={"libraries": "uncounted"}),
+    # --- one library's word beside another's
+    Fault("NVML finds no driver, CUDA does", UNSTARTED, state={"nvml.init": 9}),
+    Fault("NVML finds no library, CUDA starts", UNSTARTED, state={"nvml.init": 12}),
+    Fault("NVML is an older library", UNSTARTED, state={"nvml.init": 13}),
+    Fault("NVML finds no driver, CUDA no device", UNSTARTED,
+          state={"nvml.init": 9, "cuda.init": 100}),
+    Fault("NVML is missing", UNSTARTED, state={"libraries": "libcuda.so.1"}),
+    Fault("both libraries are missing", "libcuda-missing", state={"libraries": "none"}),
+    Fault("no library lists a GPU of the bus", "gpu-init-failed", 1,
+          state={"devices": 1, "cuda.devices": 1}),
+    Fault("NVML lists fewer than CUDA", ILL, 1, state={"devices": 1, "cuda.devices": 2}),
+    Fault("NVML lists fewer than CUDA, bare", ILL, 1,
+          state={"devices": 1, "cuda.devices": 2}, bare=True),
+    # --- answers that cannot be
+    Fault("a driver's version that is none", UNSTARTED, state={"driver": "abc.def"}),
+    Fault("an empty driver's version", UNSTARTED, state={"driver": ""}, bare=True),
+    Fault("CUDA version 0", UNSTARTED, state={"cuda.version": 0}),
+    Fault("several GPUs with one UUID", ILL, 1,
+          first={"uuid": standin.uuid(7)}, second={"uuid": standin.uuid(7)}),
+    second("sm", 0, ILL)._replace(name="GPU 1: compute capability 0.0"),
+    second("uuid", "", ILL)._replace(name="GPU 1: no UUID"),
+    second("name", "", ILL)._replace(name="GPU 1: no name"),
+    second("bus", "zz:zz", ILL)._replace(name="GPU 1: an address that is none"),
+    second("memory_used", 99 << 30, ILL),
+    second("power_limit_mw", 0, ILL),
     Fault("NVML is slow", "driver-slow", state={"nvml.init": "@slow 5200 0"},
           severity=Severity.WARNING, root=False),
 )  # fmt: skip
@@ -180,11 +207,15 @@ def folder(kind: str, place: Path) -> Path:
     if not kind:
         return whole
     place.mkdir()
-    (place / "libnvidia-ml.so.1").symlink_to(whole / "libnvidia-ml.so.1")
+    kept = kind if kind in ("libcuda.so.1", "none") else "libnvidia-ml.so.1"
+    if kept != "none":
+        (place / kept).symlink_to(whole / kept)
     if kind == "broken":
         (place / "libcuda.so.1").write_text("no library")
     elif kind == "without":
         standin.compiled("cuda.c", place / "libcuda.so.1", "-DWITHOUT_INIT")
+    elif kind == "uncounted":
+        standin.compiled("cuda.c", place / "libcuda.so.1", "-DWITHOUT_COUNT")
     return place
 
 
@@ -213,9 +244,9 @@ def quick_seconds() -> float:
     return max(1.0, 5 * (time.monotonic() - began))
 
 
-def judged(fault: Fault, place: Path) -> tuple[Diagnosis, float]:
+def judged(fault: Fault, place: Path, limit: float | None = None) -> tuple[Diagnosis, float]:
     make = Bare if fault.bare else WithDriver
-    limit = quick_seconds() if fault.hangs else ENOUGH_SECONDS
+    limit = limit or (quick_seconds() if fault.hangs else ENOUGH_SECONDS)
     began = time.monotonic()
     side = read_gpu_side(make(2, environment(fault, place)), limit=limit)
     taken = time.monotonic() - began
@@ -280,6 +311,33 @@ def test_a_machine_without_a_fault_has_none(tmp_path: Path) -> None:
         assert diagnosis.proof == "torch 2.14.1+cu130 can use NVIDIA A100-SXM4-40GB"
 
 
+def test_what_a_library_prints_is_no_answer_and_a_child_that_holds_the_pipes_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    state = {"nvml.init": "@print @hold 0", "cuda.init": "@print @hold 0"}
+    diagnosis, taken = judged(Fault("chatter", "", state=state), tmp_path)
+    assert diagnosis.cause == "ok", diagnosis.findings
+    assert taken < ENOUGH_SECONDS / 2
+
+
+def test_both_libraries_are_waited_for_side_by_side_where_no_gpu_is_seen(tmp_path: Path) -> None:
+    quick = quick_seconds()
+    slow = f"@slow {int(4000 * quick)} 0"
+    fault = Fault("slow", "", state={"nvml.init": slow, "cuda.init": slow}, bare=True)
+    diagnosis, taken = judged(fault, tmp_path, limit=7.5 * quick)
+    assert diagnosis.cause == "ok", diagnosis.findings
+    assert taken < 7.5 * quick
+
+
+def test_a_gpu_that_stops_nvml_is_named_with_its_address_where_only_cuda_knows_it(
+    tmp_path: Path,
+) -> None:
+    state = {"handle": HANG, "cuda.handle": 0}
+    diagnosis, _ = judged(Fault("handle", SILENT, second=state, hangs=True, bare=True), tmp_path)
+    assert BUSES[1].lower() in diagnosis.findings[0].title.lower()
+    assert "gpu-order-differs" not in {finding.id for finding in diagnosis.findings}
+
+
 # --- whole processes ------------------------------------------------------------------------------
 
 
@@ -323,3 +381,60 @@ def test_a_wait_is_announced_and_torch_is_not_started_after_a_hang(tmp_path: Pat
     )
     assert taken < 10
     assert "not asked: the driver did not answer, and torch would wait for it" in str(answer)
+
+
+# --- the monitor agrees ---------------------------------------------------------------------------
+
+
+def monitor(fault: Fault, place: Path) -> tuple[int, str]:
+    """`gpusetup monitor --once`: its exit code, and all that it says."""
+    limit = ("--timeout", f"{quick_seconds():.1f}") if fault.hangs else ()
+    asked = (sys.executable, "-m", "gpusetup", "monitor", "--once", *limit)
+    said = subprocess.run(asked, capture_output=True, text=True, env=environment(fault, place))
+    return said.returncode, said.stdout + said.stderr
+
+
+@pytest.mark.parametrize(
+    ("fault", "call"),
+    [
+        (second("memory", HANG, SILENT), "nvmlDeviceGetMemoryInfo"),
+        (second("memory", CRASH, SILENT), "nvmlDeviceGetMemoryInfo"),
+        (second("temperature", "@bus", SILENT), "nvmlDeviceGetTemperature"),
+        (second("uuid", HANG, SILENT), "nvmlDeviceGetUUID"),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_the_monitor_names_the_call_and_the_gpu_that_doctor_names(
+    fault: Fault, call: str, tmp_path: Path
+) -> None:
+    code, said = monitor(fault, tmp_path)
+    assert code in (1, 3)
+    assert f"in {call} of GPU 1 (00000000:0F:00.0)" in said
+
+
+def test_the_monitor_blames_no_gpu_for_what_is_asked_of_none(tmp_path: Path) -> None:
+    fault = Fault("version", SILENT, state={"driver": HANG}, hangs=True)
+    _, said = monitor(fault, tmp_path)
+    assert "in nvmlSystemGetDriverVersion" in said
+    assert "of GPU" not in said
+
+
+@pytest.mark.parametrize("field", ["temperature", "power_mw", "utilization", "memory_used"])
+def test_the_monitor_shows_no_value_that_cannot_be(field: str, tmp_path: Path) -> None:
+    wrong = 4294967295 if field != "memory_used" else 18446744073709551615
+    code, said = monitor(second(field, wrong, ILL), tmp_path)
+    assert code == 0
+    assert "42949" not in said and "1717986" not in said
+    assert "is not plausible" in said
+
+
+def test_the_monitor_asks_no_more_gpus_than_a_machine_has(tmp_path: Path) -> None:
+    code, said = monitor(Fault("count", "", state={"devices": 4294967295}), tmp_path)
+    assert code == 1
+    assert "4294967295 GPUs are more than a machine has" in said
+
+
+def test_the_monitor_takes_no_printed_line_for_an_answer(tmp_path: Path) -> None:
+    code, said = monitor(Fault("chatter", "", state={"nvml.init": "@print 0"}), tmp_path)
+    assert code == 0, said
+    assert "0.5 of 40.0 GiB" in said

@@ -19,13 +19,13 @@ comes back: {"step": "cuDeviceGetName", "gpu": 1} is the call that is made next,
 what is known so far ("device" is one of `devices`). A problem with a GPU's value has its `gpu`.
 
 `index` is CUDA's order after CUDA_VISIBLE_DEVICES. Under MIG the uuid begins with `MIG-` and the
-bus id is the whole GPU's. Python 3.8 syntax, standard library only.
+bus id is the whole GPU's. Python 3.8 syntax; the standard library and the neighbour `answers`.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
+import importlib
 import os
 import sys
 import time
@@ -59,6 +59,8 @@ NAMES = {
 }
 LIBRARIES = {"win32": "nvcuda.dll"}
 MOST_DEVICES = 256
+NEEDED = ("cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName")
+"""What every driver's own libcuda has; one that lacks a call is none, and proves nothing."""
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 """CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR."""
 
@@ -101,11 +103,17 @@ def loaded_file() -> str | None:
         return None
 
 
-def say(line: Answer) -> None:
-    """One line at once, whatever else is printed: nothing may wait in a buffer."""
-    os.write(1, (json.dumps(line) + "\n").encode())
+def neighbour(name: str) -> Any:
+    """A file beside this one, also under `-I`."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    try:
+        return importlib.import_module(name)
+    finally:
+        del sys.path[0]
 
 
+ANSWERS = neighbour("answers")
+say = ANSWERS.say
 ASKED: Answer = {}
 """{"gpu": 1} while that GPU is asked."""
 
@@ -233,17 +241,19 @@ def main() -> Answer:
     answer["library"] = path
     answer["stub"] = "/stubs/" in (path or "")
     answer["compat"] = "/compat" in (path or "")
+    lacks = [name for name in NEEDED if not hasattr(library, name)]
+    if lacks:
+        answer["load_error"] = "%s has no %s" % (path or "libcuda", lacks[0])
+        return answer
     say({"part": dict(answer)})
     began = time.monotonic()
-    try:
-        if initialised(library, answer):
-            listed(library, answer)
-    except AttributeError:
-        answer["load_error"] = "%s has no cuInit" % (path or "libcuda")
+    if initialised(library, answer):
+        listed(library, answer)
     answer["seconds"] = round(time.monotonic() - began, 3)
     return answer
 
 
 if __name__ == "__main__":
+    ANSWERS.keep_apart()
     say(main())
     os._exit(0)  # the libraries' own ends may crash or hang, and nobody waits for them

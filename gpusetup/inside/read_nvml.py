@@ -31,14 +31,13 @@ comes back: {"step": "nvmlDeviceGetMemoryInfo", "gpu": 1} is the call that is ma
 
 The keys of a device are the fields of `gpusetup.model.Gpu`, but for `index` and `persistence`.
 Without the binding: {"problem": "..."}. Python 3.8 syntax; imports the standard library, pynvml
-and the neighbour `nvml_health`.
+and the neighbours `answers` and `nvml_health`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib
-import json
 import os
 import sys
 import time
@@ -52,6 +51,8 @@ VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "ho
 FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
 DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
 MOST_DEVICES = 256
+MOST_INSTANCES = 64
+"""Of MIG on one GPU; today's have seven."""
 NOT_PLAUSIBLE = -1
 """Our own code, beside NVML's: the call worked, and its answer cannot be."""
 LICENSE_LICENSED = 5
@@ -80,13 +81,13 @@ def text(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def dotted(number: int) -> str | None:
+def dotted(number: int) -> str:
     """CUDA's way to write a version as a number.
 
     >>> dotted(12040)
     '12.4'
     """
-    return "%d.%d" % (number // 1000, number % 1000 // 10) if number else None
+    return "%d.%d" % (number // 1000, number % 1000 // 10)
 
 
 def reasons(mask: int) -> list[str]:
@@ -121,7 +122,7 @@ def mig_enabled(nvml: Any, handle: Any) -> bool:
 def mig_instances(nvml: Any, handle: Any) -> list[str]:
     """The UUIDs of the MIG devices; [] where MIG is off or the GPU has none."""
     found: list[str] = []
-    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+    for index in range(min(nvml.nvmlDeviceGetMaxMigDeviceCount(handle), MOST_INSTANCES)):
         try:
             child = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except nvml.NVMLError as problem:
@@ -219,6 +220,8 @@ def neighbour(name: str) -> Any:
         del sys.path[0]
 
 
+ANSWERS = neighbour("answers")
+say = ANSWERS.say
 IDENTITY = (
     ("pci_bus_id", pci_bus_id),
     ("uuid", plain("nvmlDeviceGetUUID")),
@@ -306,10 +309,15 @@ def device(nvml: Any, index: int) -> Answer:
     return answer
 
 
-def devices(nvml: Any) -> list[Answer]:
-    count = nvml.nvmlDeviceGetCount()
+def count_of(nvml: Any) -> int:
+    count = int(nvml.nvmlDeviceGetCount())
     if count > MOST_DEVICES:
         raise NotPlausible("%d GPUs are more than a machine has" % count)
+    return count
+
+
+def devices(nvml: Any) -> list[Answer]:
+    count = count_of(nvml)
     say({"part": {"count": count}})
     found: list[Answer] = []
     for index in range(count):
@@ -330,6 +338,8 @@ class Announced:
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
         self.gpu: int | None = None
+        self.bus: str | None = None
+        self.quiet = False
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._nvml, name)
@@ -337,16 +347,13 @@ class Announced:
             return found
 
         def call(*arguments: Any) -> Any:
-            say({"step": name} if self.gpu is None else {"step": name, "gpu": self.gpu})
+            known = {"step": name, "gpu": self.gpu, "bus": self.bus}
+            if not self.quiet:
+                say({key: value for key, value in known.items() if value is not None})
             return found(*arguments)
 
         setattr(self, name, call)
         return call
-
-
-def say(line: Answer) -> None:
-    """One line at once, whatever else is printed: nothing may wait in a buffer."""
-    os.write(1, (json.dumps(line) + "\n").encode())
 
 
 def binding() -> Any:
@@ -382,5 +389,6 @@ def main() -> Answer:
 
 
 if __name__ == "__main__":
+    ANSWERS.keep_apart()
     say(main())
     os._exit(0)  # the libraries' own ends may crash or hang, and nobody waits for them

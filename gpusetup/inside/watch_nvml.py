@@ -22,6 +22,8 @@ Then one line is read from stdin: the places in `gpus` to watch, as a JSON list.
         "processes": [{"pid": 4711, "name": "python", "memory_bytes": 31000000000}],
         "lost": false, "problem": null}]}
 
+Where there is time for it, a line for each call stands before a sample too.
+
 What NVML does not tell is null. NVML's memory counts for a MIG instance; its utilisation, clocks,
 power and temperature are only told for the whole GPU. Python 3.8 syntax; imports pynvml and the
 neighbour `read_nvml`.
@@ -97,8 +99,9 @@ SELDOM: Fields = (
 class Watched:
     """One GPU or MIG instance, with what it told the last time."""
 
-    def __init__(self, handle: Any, identity: Answer) -> None:
+    def __init__(self, handle: Any, identity: Answer, bus: str | None = None) -> None:
         self.handle = handle
+        self.bus = bus
         self.identity = identity
         self.is_instance = identity["mig_of"] is not None
         self.seldom: Answer = {}
@@ -196,18 +199,26 @@ def identity(nvml: Any, index: int, handle: Any, **more: Any) -> Answer:
     return dict(start, **named, **more)
 
 
+def bus_of(nvml: Any, handle: Any) -> str | None:
+    try:
+        return READ.pci_bus_id(nvml, handle)  # type: ignore[no-any-return]
+    except (nvml.NVMLError, UnicodeDecodeError):
+        return None
+
+
 def devices(nvml: Any) -> list[Watched]:
     """Every GPU, each followed by its MIG instances."""
     found: List[Watched] = []
-    for index in range(nvml.nvmlDeviceGetCount()):
-        nvml.gpu = index
+    for index in range(READ.count_of(nvml)):
+        nvml.gpu, nvml.bus = index, None
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
         except nvml.NVMLError as problem:
             found.append(unreachable(index, problem))
             continue
+        nvml.bus = bus_of(nvml, handle)
         gpu = identity(nvml, index, handle)
-        found.append(Watched(handle, gpu))
+        found.append(Watched(handle, gpu, nvml.bus))
         found += instances(nvml, index, handle, gpu["uuid"])
     return found
 
@@ -226,7 +237,7 @@ def instances(nvml: Any, index: int, handle: Any, parent: str | None) -> list[Wa
     try:
         if not nvml.nvmlDeviceGetMigMode(handle)[0]:
             return found
-        most = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+        most = min(nvml.nvmlDeviceGetMaxMigDeviceCount(handle), READ.MOST_INSTANCES)
     except nvml.NVMLError:
         return found
     for place in range(most):
@@ -234,7 +245,8 @@ def instances(nvml: Any, index: int, handle: Any, parent: str | None) -> list[Wa
             child = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
         except nvml.NVMLError:
             continue
-        found.append(Watched(child, identity(nvml, index, child, mig_index=place, mig_of=parent)))
+        slot = identity(nvml, index, child, mig_index=place, mig_of=parent)
+        found.append(Watched(child, slot, nvml.bus))
     return found
 
 
@@ -243,9 +255,12 @@ def now_in_words() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
 
 
+QUICK_SECONDS = 0.2
+"""Below this interval only the first sample's calls are said before they are made."""
+
+
 def say(answer: Answer) -> None:
-    sys.stdout.write(json.dumps(answer, separators=(",", ":")) + "\n")
-    sys.stdout.flush()
+    READ.say(answer)
 
 
 def watch(nvml: Any, watched: list[Watched], every: float, count: int) -> None:
@@ -254,7 +269,9 @@ def watch(nvml: Any, watched: list[Watched], every: float, count: int) -> None:
     done = 0
     while True:
         seconds = time.monotonic() - began
-        gpus = [gpu.sample(nvml, seconds) for gpu in watched]
+        gpus = [sampled(nvml, gpu, seconds) for gpu in watched]
+        if every < QUICK_SECONDS and not nvml.quiet:
+            nvml.quiet = True
         say({"at": now_in_words(), "seconds": round(seconds, 3), "gpus": gpus})
         done += 1
         if done == count:
@@ -263,28 +280,36 @@ def watch(nvml: Any, watched: list[Watched], every: float, count: int) -> None:
         time.sleep((passed // every + 1) * every - passed)
 
 
+def sampled(nvml: Any, one: Watched, seconds: float) -> Answer:
+    nvml.gpu, nvml.bus = one.identity["index"], one.bus
+    return one.sample(nvml, seconds)
+
+
 def main(arguments: list[str]) -> None:
     every = float(arguments[0])
     count = int(arguments[1]) if len(arguments) > 1 else 0
     try:
-        plain = READ.binding()
-        nvml = READ.Announced(plain)
+        nvml = READ.Announced(READ.binding())
     except ImportError as problem:
         return say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
     try:
         nvml.nvmlInit()
         found = devices(nvml)
+        nvml.gpu = nvml.bus = None
         driver = READ.ask(nvml, READ.SYSTEM_FIELDS[:1])["driver_version"]
     except nvml.NVMLError as problem:
         return say({"init": problem.value, "message": str(problem)})
+    except READ.NotPlausible as problem:
+        return say({"init": None, "message": "not plausible: %s" % problem})
     hello = {"init": 0, "message": "Success", "driver_version": driver}
     say(dict(hello, gpus=[gpu.identity for gpu in found]))
     chosen = json.loads(sys.stdin.readline() or "[]")
-    watch(plain, [found[place] for place in chosen], every, count)
+    watch(nvml, [found[place] for place in chosen], every, count)
     return None
 
 
 if __name__ == "__main__":
+    READ.ANSWERS.keep_apart()
     try:
         main(sys.argv[1:])
     except (BrokenPipeError, KeyboardInterrupt):

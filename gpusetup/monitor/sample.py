@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.codec import from_json
 from gpusetup.monitor.source import Source, SourceEnded
 from gpusetup.monitor.values import GpuSample, Sample
+from gpusetup.probe.measures import LIMITS, wrong_in
 from gpusetup.probe.patience import Patience, place_of
 from gpusetup.run import Lines, no_answer_in
-from gpusetup.value import Value
+from gpusetup.value import Value, fields, replace
 
 if TYPE_CHECKING:
     from gpusetup.monitor.smi import Smi
@@ -57,7 +58,8 @@ class Nvml:
         self._lines.tell(json.dumps(list(places)))
 
     def next(self, timeout: float) -> Sample:
-        return from_json(self._line(timeout), Sample, what="a sample of watch_nvml")
+        said = from_json(self._line(timeout), Sample, what="a sample of watch_nvml")
+        return replace(said, gpus=tuple(map(measured, said.gpus)))
 
     def close(self) -> None:
         self._lines.end()
@@ -73,13 +75,14 @@ class Nvml:
                 if first:
                     late = no_answer_in(timeout)
                     raise SourceEnded("NVML", self._where(late), silent=True) from problem
-                raise
+                raise TimeoutError(self._where(str(problem))) from problem
             except EOFError as problem:
                 ended = ": ".join((str(problem), *said[-1:]))
                 raise SourceEnded("NVML", self._where(ended)) from problem
             if line.startswith(STEP):
                 self._step = json.loads(line)
-            elif line.startswith("{"):
+            elif line.startswith(ANSWERS):
+                self._step = None
                 return line
             else:
                 said.append(line)
@@ -89,6 +92,20 @@ class Nvml:
 
 
 STEP = '{"step"'
+ANSWERS = ('{"init"', '{"at"')
+"""How the lines of `watch_nvml` begin; anything else was printed by a library."""
+
+
+def measured(gpu: GpuSample) -> GpuSample:
+    """A sample without what cannot be: that is a trouble, and no measurement."""
+    wrong = wrong_in({field: getattr(gpu, field) for field in SAMPLED})
+    if not wrong:
+        return gpu
+    said = ", ".join(f"{field} is not plausible" for field in wrong)
+    return replace(gpu, problem=gpu.problem or said, **dict.fromkeys(wrong))
+
+
+SAMPLED = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
 
 
 def open_source(

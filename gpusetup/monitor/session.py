@@ -99,9 +99,11 @@ def watching(
         left = patience if until is None else until - time.monotonic()
         try:
             yield source.next(max(0.0, min(patience, left)))
-        except TimeoutError:
+        except TimeoutError as problem:
             if until is None or time.monotonic() < until:
-                say(f"no sample in {patience:g} s: the driver does not answer any more")
+                place = str(problem).partition(", ")[2]
+                where = f" ({place})" if place else ""
+                say(f"no sample in {patience:g} s: the driver does not answer any more{where}")
                 return
         except SourceEnded as problem:
             say(str(problem))

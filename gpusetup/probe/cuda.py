@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpusetup.model import Capability, CudaApi, Driver, Event, Gpu, Reading
+from gpusetup.probe.measures import NOT_PLAUSIBLE, wrong_in
 from gpusetup.probe.nvml import READ_FAILED, no_answer, so_far
 from gpusetup.probe.side import UNNAMED, GpuSide, told, told_gpus
 from gpusetup.probe.system import System
@@ -35,7 +36,23 @@ def parse_cuda(answer: Mapping[str, Any]) -> GpuSide:
     )
 
 
-def _side_of(answer: Mapping[str, Any]) -> GpuSide:
+def sound(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer without what cannot be; each such value is a problem of its GPU."""
+    listed = answer.get("devices")
+    if listed is None:
+        return dict(answer)
+    wrong = [wrong_in(one) for one in listed]
+    found = [
+        {"gpu": one.get("index"), "field": field, "code": NOT_PLAUSIBLE, "text": text}
+        for one, fields in zip(listed, wrong, strict=True)
+        for field, text in fields.items()
+    ]
+    devices = [{**one, **dict.fromkeys(w)} for one, w in zip(listed, wrong, strict=True)]
+    return {**answer, "devices": devices, "problems": [*(answer.get("problems") or ()), *found]}
+
+
+def _side_of(said: Mapping[str, Any]) -> GpuSide:
+    answer = sound(said)
     if answer.get("load_error"):
         return _not_loaded(str(answer["load_error"]))
     api = CudaApi(

@@ -37,6 +37,7 @@ from gpusetup.probe.side import (
     same_gpu,
 )
 from gpusetup.probe.system import System, exists
+from gpusetup.probe.unlisted import unlisted
 from gpusetup.value import replace
 
 T = TypeVar("T")
@@ -80,12 +81,12 @@ def read_gpu_side(
 def _asked(questions: Questions, files: Sequence[GpuSide], deep: bool) -> tuple[GpuSide, ...]:
     """NVML, libcuda and at times nvidia-smi, as far as they may be asked and there is time."""
     cuda_too = may_start_cuda(files, questions.system)
-    first = ("NVML", *(("libcuda",) if cuda_too else ()), *(("nvidia-smi",) if deep else ()))
-    nvml, *others = questions.ask(*first)
-    if not cuda_too and nvml.gpus:
-        others.insert(0, *questions.ask("libcuda"))
-    elif not cuda_too:
-        others.insert(0, missing("cuda_api", "libcuda", NO_CUDA_WITHOUT_GPU))
+    cuda: Sequence[Callable[[], GpuSide]] = (questions.asking("libcuda"),)
+    nvml_call = questions.asking("NVML")
+    if not cuda_too:
+        nvml_call, *cuda = questions.first_alone(nvml_call, cuda[0])
+    smi = (questions.asking("nvidia-smi"),) if deep else ()
+    nvml, *others = together(nvml_call, *cuda, *smi)
     if not deep and needs_smi(nvml, others[0], files):
         others += questions.ask("nvidia-smi")
     return (nvml, *others)
@@ -96,6 +97,8 @@ NO_CUDA_WITHOUT_GPU = (
     "make nodes"
 )
 NO_SECONDS_LEFT = 0.2
+HEAD_START_SECONDS, HEAD_START = 3.0, 0.25
+"""How long NVML is asked alone: some seconds, and no more than a part of the limit."""
 
 
 class Questions:
@@ -107,7 +110,34 @@ class Questions:
 
     def ask(self, *sources: str) -> tuple[GpuSide, ...]:
         """Ask at the same time; the answers in the order of the questions."""
-        return together(*(partial(self._one, source) for source in sources))
+        return together(*map(self.asking, sources))
+
+    def asking(self, source: str) -> Callable[[], GpuSide]:
+        return partial(self._one, source)
+
+    def first_alone(
+        self, nvml: Callable[[], GpuSide], cuda: Callable[[], GpuSide]
+    ) -> tuple[Callable[[], GpuSide], Callable[[], GpuSide]]:
+        """The same questions where no GPU is seen: CUDA is asked where NVML lists one, or takes
+        its time. Without a driver NVML answers at once; then there is no driver to start.
+        """
+        answered = threading.Event()
+        known: list[GpuSide] = []
+
+        def ask_nvml() -> GpuSide:
+            try:
+                known.append(nvml())
+            finally:
+                answered.set()
+            return known[0]
+
+        def ask_cuda() -> GpuSide:
+            answered.wait(min(HEAD_START_SECONDS, self._patience.limit * HEAD_START))
+            if known and not known[0].gpus:
+                return missing("cuda_api", "libcuda", NO_CUDA_WITHOUT_GPU)
+            return cuda()
+
+        return ask_nvml, ask_cuda
 
     def _one(self, source: str) -> GpuSide:
         left = self._patience.left()
@@ -227,6 +257,7 @@ def assembled(system: System, asked: Sequence[GpuSide], files: Sequence[GpuSide]
         events=(
             *(event for side in sides for event in side.events),
             *missed_by_cuda(seen or (), asked, system.environ()),
+            *unlisted(seen or (), asked, files, system.environ()),
         ),
         readings=(*(reading for side in sides for reading in side.readings), *why),
     )

@@ -90,8 +90,21 @@ def read_proc_gpus(system: System) -> GpuSide:
     if not folders:
         return missing("gpus", GPUS_FOLDER, "nothing there")
     texts = {name: read_or_none(system, f"{GPUS_FOLDER}/{name}/information") for name in folders}
-    gpus = tuple(parse_information(name, text or "") for name, text in texts.items())
+    gpus = tuple(
+        parse_information(name, text or "")
+        for name, text in texts.items()
+        if not is_excluded(text or "")
+    )
     return GpuSide(gpus=gpus, readings=told_gpus(GPUS_FOLDER, gpus))
+
+
+def is_excluded(text: str) -> bool:
+    """Whether the driver was told to leave this GPU out (NVreg_ExcludedGpus).
+
+    >>> is_excluded("GPU Excluded:\\t Yes"), is_excluded("GPU Excluded:\\t No")
+    (True, False)
+    """
+    return re.search(r"^GPU (?:Excluded|Blacklisted):\s*Yes", text, re.M) is not None
 
 
 def parse_information(bus_id: str, text: str) -> Gpu:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpusetup.model import Capability, Driver, Event, Gpu, GpuProcess, Reading
+from gpusetup.probe.measures import NOT_PLAUSIBLE, wrong_in
 from gpusetup.probe.patience import place_of
 from gpusetup.probe.side import UNNAMED, GpuSide, told, told_gpus
 from gpusetup.probe.system import System
@@ -59,21 +60,6 @@ MEASURED = ("temperature_celsius", "power_watts")
 """What every GPU tells unless something is wrong with it; of a laptop some is not supported."""
 ABSENT = (NOT_SUPPORTED, 13, 21, 25, 26, None)
 """Not supported, function not found, no data, deprecated, not ready; None: our binding's gap."""
-NOT_PLAUSIBLE = -1
-"""The call worked, and its answer cannot be (`inside/read_nvml.py` has the same number)."""
-PLAUSIBLE: dict[str, tuple[float, float]] = {
-    "memory_total_bytes": (64 << 20, 16 << 40),
-    "memory_used_bytes": (0, 16 << 40),
-    "temperature_celsius": (-40, 200),
-    "power_watts": (0, 20_000),
-    "power_limit_watts": (0, 20_000),
-    "utilization_percent": (0, 100),
-    "pcie_generation": (0, 16),
-    "pcie_generation_max": (0, 16),
-    "pcie_width": (0, 64),
-    "pcie_width_max": (0, 64),
-}
-"""Far beyond what any GPU has: a value outside is no measurement."""
 
 
 def read_nvml(system: System, limit: float) -> GpuSide:
@@ -87,9 +73,9 @@ def parse_nvml(answer: Mapping[str, Any]) -> GpuSide:
     9
     """
     silent = no_answer(SOURCE, answer) if "problem" in answer else GpuSide()
-    told_before = so_far(answer) if "problem" in answer else answer
+    told_before = sound(so_far(answer) if "problem" in answer else answer)
     devices = told_before.get("devices")
-    checked = None if devices is None else [plausible(device) for device in devices]
+    checked = None if devices is None else [plausible(one) for one in each_by_itself(devices)]
     gpus = None if checked is None else tuple(gpu_of(device) for device in checked)
     driver = driver_of({**told_before, "devices": checked})
     problems = (told_before, *(checked or ()))
@@ -108,6 +94,14 @@ def parse_nvml(answer: Mapping[str, Any]) -> GpuSide:
             *(reading for gpu in problems for reading in problems_of(gpu)),
         ),
     )
+
+
+def sound(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer without versions that cannot be."""
+    versions = {name: answer.get(name) for name in ("driver_version", "cuda_version")}
+    wrong = wrong_in(versions)
+    problems = (*(answer.get("problems") or ()), *_impossible(wrong))
+    return {**answer, **dict.fromkeys(wrong), **({"problems": problems} if problems else {})}
 
 
 def so_far(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,27 +155,43 @@ def plausible(device: Mapping[str, Any]) -> dict[str, Any]:
     >>> plausible({"temperature_celsius": 4294967295})["problems"][0]["text"]
     'not plausible: 4294967295'
     """
-    known = {field: device.get(field) for field in PLAUSIBLE}
-    wrong = {field: value for field, value in known.items() if not _can_be(field, value)}
-    problems = tuple(
-        {"field": field, "code": NOT_PLAUSIBLE, "text": f"not plausible: {value}"}
-        for field, value in wrong.items()
-    )
+    wrong = wrong_in(device)
     return {
         **device,
         **dict.fromkeys(wrong),
-        "problems": (*(device.get("problems") or ()), *problems),
+        "problems": (*(device.get("problems") or ()), *_impossible(wrong)),
     }
 
 
-def _can_be(field: str, value: float | None) -> bool:
-    low, high = PLAUSIBLE[field]
-    return value is None or low <= value <= high
+def _impossible(wrong: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
+    rows = wrong.items()
+    return tuple({"field": field, "code": NOT_PLAUSIBLE, "text": text} for field, text in rows)
+
+
+def each_by_itself(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Devices without a UUID that several have: it names none of them.
+
+    >>> twins = ({"index": 0, "uuid": "GPU-0000000a"}, {"index": 1, "uuid": "GPU-0000000a"})
+    >>> each_by_itself(twins)[0]["problems"][0]["text"]
+    'not plausible: several GPUs have GPU-0000000a'
+    """
+    uuids = [device.get("uuid") for device in devices]
+    shared = {uuid for uuid in uuids if uuid and uuids.count(uuid) > 1}
+    return [
+        _without_uuid(device) if device.get("uuid") in shared else dict(device)
+        for device in devices
+    ]
+
+
+def _without_uuid(device: Mapping[str, Any]) -> dict[str, Any]:
+    text = f"not plausible: several GPUs have {device['uuid']}"
+    told = device.get("problems") or ()
+    return {**device, "uuid": None, "problems": (*told, *_impossible({"uuid": text}))}
 
 
 def failed_reads(device: Mapping[str, Any]) -> tuple[Event, ...]:
     """What this GPU should tell and does not; one that is lost has a finding of its own."""
-    failed = {p["field"]: p for p in device["problems"] if p["code"] not in ABSENT}
+    failed = {p["field"]: p for p in device["problems"] if _is_trouble(p)}
     if device.get("lost"):
         return ()
     return tuple(
@@ -212,8 +222,18 @@ def failed_calls(answer: Mapping[str, Any]) -> tuple[Event, ...]:
             text=f"{p['field']}: {p['text']}",
         )
         for p in answer.get("problems") or ()
-        if answer.get("init") == 0 and p["code"] not in ABSENT
+        if answer.get("init") == 0 and _is_trouble(p)
     )
+
+
+def _is_trouble(problem: Mapping[str, Any]) -> bool:
+    """What some driver or GPU has not is none; the list of GPUs and their handles all have."""
+    code = problem["code"]
+    return code not in ABSENT or (problem["field"] in NEVER_ABSENT and code == NO_SUCH_CALL)
+
+
+NEVER_ABSENT = ("devices", "handle")
+NO_SUCH_CALL = 13
 
 
 def driver_of(answer: Mapping[str, Any]) -> Driver:

@@ -57,5 +57,6 @@ def place_of(step: Mapping[str, Any] | None) -> str | None:
     """
     if not step:
         return None
-    gpu = f" of GPU {step['gpu']}" if step.get("gpu") is not None else ""
+    bus = f" ({step['bus']})" if step.get("bus") else ""
+    gpu = f" of GPU {step['gpu']}{bus}" if step.get("gpu") is not None else ""
     return f"in {step['step']}{gpu}"

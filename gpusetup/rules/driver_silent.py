@@ -25,8 +25,8 @@ from gpusetup.rules.case import (
 )
 from gpusetup.rules.driver import nvml_said
 from gpusetup.rules.driver_state import compute_libraries
-from gpusetup.rules.nvml_codes import CODES, ELSEWHERE, LOG, ONE_GPU, OTHER
-from gpusetup.shell import lines
+from gpusetup.rules.nvml_codes import CODES, ELSEWHERE, LOG, ONE_GPU, OTHER, Answer
+from gpusetup.shell import Line, lines
 
 CALLED = {"nvml": "NVML", "libcuda": "CUDA's driver library (libcuda)", "nvidia-smi": "nvidia-smi"}
 
@@ -182,6 +182,68 @@ def nvml_init_failed(case: Case) -> Iterator[Finding]:
     )
 
 
+NO_LIBRARY = (12, 13)
+"""No libnvidia-ml, or one that lacks the driver's calls."""
+ALTHOUGH = Answer(
+    id="nvml-init-failed",
+    title="NVML does not start although {shown}: it answers {said}",
+    detail="torch and every tool ask NVML for memory, links and health; nvidia-smi does nothing "
+    "else.",
+    text="Install the driver's libraries anew, of exactly the version of its kernel module, and "
+    "reboot",
+    look=lines("ldconfig -p | grep libnvidia-ml"),
+    needs_reboot=True,
+)
+
+
+def nvml_beside_another(case: Case) -> Iterator[Finding]:
+    """NVML finds no driver or is no library, and something else shows that a driver runs."""
+    driver = case.snapshot.driver
+    code = driver.nvml_code
+    if is_report(case) or case.other_host or case.snapshot.os.jetson:
+        return
+    proof = _runs_all_the_same(case)
+    if code not in (9, *NO_LIBRARY) or proof is None:
+        return
+    said = f"{driver.nvml_message or 'an error'} (code {code})"
+    make = warning if code in NO_LIBRARY and _without_utility(case) else error
+    yield make(
+        ALTHOUGH.id,
+        ALTHOUGH.title.format(shown=proof, said=said),
+        detail=ALTHOUGH.detail,
+        evidence=(*nvml_said(case), Evidence(source="driver", text=proof)),
+        fix=_libraries_fix(case),
+    )
+
+
+def _runs_all_the_same(case: Case) -> str | None:
+    machine = case.snapshot
+    if machine.cuda_api.init_code == 0:
+        return f"CUDA starts and sees {machine.cuda_api.device_count or 'its'} GPUs"
+    nodes = any("nvidia" in node.path for node in machine.devices or ())
+    if machine.driver.module_loaded and (nodes or not in_container(case)):
+        version = f" {machine.driver.version}" if machine.driver.version else ""
+        return f"the kernel module{version} is loaded"
+    return None
+
+
+def _without_utility(case: Case) -> bool:
+    """A container that asked for CUDA alone has no NVML, and said so."""
+    named = case.snapshot.environment.get("NVIDIA_DRIVER_CAPABILITIES", "")
+    return in_container(case) and bool(named) and not {"all", "utility"} & set(named.split(","))
+
+
+def _libraries_fix(case: Case) -> Fix:
+    if not in_container(case):
+        return ALTHOUGH.fix(case)
+    return Fix(
+        text="Start the container again with utility among its driver capabilities "
+        "(NVIDIA_DRIVER_CAPABILITIES=compute,utility; the command does it with a plain image), and "
+        "keep driver packages and copies of libnvidia-ml out of the image",
+        commands=_compute_and_utility(),
+    )
+
+
 def _of_a_container(case: Case) -> bool:
     """A rule of containers has this: the GPU was taken away from a running one."""
     works = case.snapshot.cuda_api.init_code == 0
@@ -211,16 +273,19 @@ def _cannot_tell(case: Case, failed: tuple[Event, ...]) -> Finding:
 
 
 def libcuda_not_loaded(case: Case) -> Iterator[Finding]:
-    """NVML answers, and no libcuda is there to start CUDA with: server packages, a container."""
+    """A driver runs, and no libcuda is there to start CUDA with: server packages, a container."""
     said = events(case, "libcuda-not-loaded")
-    if not said or case.snapshot.driver.nvml_code != 0 or case.snapshot.os.jetson:
+    driver = case.snapshot.driver
+    nvml_works = driver.nvml_code == 0
+    runs = nvml_works or (driver.module_loaded and driver.nvml_code in (9, *NO_LIBRARY))
+    if not said or not runs or case.snapshot.os.jetson:
         return
+    works = "NVML works, " if nvml_works else ""
     make = error if is_cuda_build(case.snapshot.torch) else warning
     yield make(
         "libcuda-missing",
-        "The driver's libcuda is missing or does not load: NVML works, CUDA cannot start",
-        detail="The driver answers through another library. Server installs and containers at "
-        "times leave the compute libraries out.",
+        f"The driver's libcuda is missing or does not load: {works}CUDA cannot start",
+        detail="Server installs and containers at times leave the compute libraries out.",
         evidence=told(said),
         fix=_libcuda_fix(case),
     )
@@ -232,10 +297,14 @@ def _libcuda_fix(case: Case) -> Fix:
     return Fix(
         text="Start the container again with compute among its driver capabilities "
         "(NVIDIA_DRIVER_CAPABILITIES=compute,utility; the command does it with a plain image)",
-        commands=lines(
-            'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" '
-            "ubuntu nvidia-smi"
-        ),
+        commands=_compute_and_utility(),
+    )
+
+
+def _compute_and_utility() -> tuple[Line, ...]:
+    return lines(
+        'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" '
+        "ubuntu nvidia-smi"
     )
 
 
@@ -277,10 +346,37 @@ def cuda_misses_gpu(case: Case) -> Iterator[Finding]:
     )
 
 
+def gpu_not_listed(case: Case) -> Iterator[Finding]:
+    """A GPU that CUDA or the kernel's driver has is not in the list of the driver's GPUs."""
+    said = events(case, "gpu-not-listed")
+    if not said or case.other_host:
+        return
+    seen = [event for event in said if event.values.get("why", "").startswith("CUDA")]
+    concerned = tuple(_unlisted(event) for event in said)
+    yield error(
+        "gpu-does-not-answer" if seen else "gpu-init-failed",
+        f"{' and '.join(concerned[:4])} {'is' if len(said) == 1 else 'are'} not among the GPUs "
+        f"that {said[0].values.get('asked')} lists, although {said[0].values.get('why')}",
+        detail="A GPU that cannot be started is left out of the list; torch does without it and "
+        "says nothing.",
+        evidence=(*told(said), shown(case, "gpus", f"{len(gpus(case))} GPUs are listed")),
+        fix=ONE_GPU.fix(case),
+    )
+
+
+def _unlisted(event: Event) -> str:
+    values = event.values
+    named = values.get("name") if values.get("name") not in ("", "unknown") else None
+    more = ", ".join(part for part in (values.get("bus"), named) if part)
+    return f"GPU {values.get('place', '')} by slot ({more})"
+
+
 RULES = (
     driver_does_not_answer,
     gpu_does_not_answer,
     nvml_init_failed,
+    nvml_beside_another,
+    gpu_not_listed,
     libcuda_not_loaded,
     cuda_call_failed,
     cuda_misses_gpu,

@@ -313,7 +313,8 @@ def _below(gpu: Gpu, least: Capability) -> bool:
 
 def mixed_gpus(case: Case) -> Iterator[Finding]:
     """Several kinds of GPU in one machine: CUDA's order is not nvidia-smi's."""
-    names = tuple(dict.fromkeys(gpu.name for gpu in visible_gpus(case.snapshot)))
+    seen = (gpu.name for gpu in visible_gpus(case.snapshot))
+    names = tuple(dict.fromkeys(name for name in seen if name not in which.UNNAMED))
     if len(names) > 1 and case.snapshot.environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         yield note(
             "gpu-order-differs",

@@ -125,7 +125,7 @@ FACTS: tuple[Fact, ...] = (
             "RmInitAdapter failed: firmware, power, seating, address space, or a GPU that "
             "the driver does not support."
         ),
-        proven_by="The module is bound to the GPU, no device is listed, or the kernel log says so",
+        proven_by="The module is bound to the GPU and it is not listed, or the kernel log says so",
         not_when="A GPU that fell off the bus later",
         way_out="Full power-off; the right driver flavour",
         source="messages of NVIDIA's open kernel modules",
@@ -214,8 +214,9 @@ FACTS: tuple[Fact, ...] = (
         id="nvml-init-failed",
         title="the driver's NVML does not start, or cannot list the GPUs",
         means="The kernel driver is there and refuses; nvidia-smi and NCCL fail with it.",
-        proven_by="What nvmlInit or nvmlDeviceGetCount answers",
-        not_when="Codes that have a cause of their own: 4, 9, 12, 15, 16, 17, 18",
+        proven_by="What nvmlInit or nvmlDeviceGetCount answers; 9, 12 and 13 beside a "
+        "loaded module or a CUDA that starts; a version that cannot be",
+        not_when="Codes that have a cause of their own: 4, 8, 10, 11, 14, 15, 16, 17, 18",
         way_out="Kernel log, reboot",
         source="NVML API reference, nvmlReturn_t",
     ),

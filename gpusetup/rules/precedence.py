@@ -203,7 +203,14 @@ NO_INIT = (*NO_DEVICE, "cuda-unknown-error", "os-call-failed", "cuda-init-failed
 SILENCE = ("driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed", "cuda-misses-gpu")
 """What asking a driver or a GPU ends with that something above it took away."""
 
-NO_DRIVER = (*NO_INIT, "uvm-missing", "nvml-mismatch", "libcuda-driver-mismatch", "driver-too-old")
+NO_DRIVER = (
+    *NO_INIT,
+    "uvm-missing",
+    "nvml-mismatch",
+    "libcuda-driver-mismatch",
+    "driver-too-old",
+    "nvml-init-failed",
+)
 
 BROKEN_TORCH = ("torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing")
 
@@ -272,7 +279,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "nvml-mismatch": (*NO_INIT, *SILENCE, "libcuda-driver-mismatch", "forward-compat-unsupported"),
     "gpu-not-supported-by-driver": (*NO_INIT, "gpu-init-failed", "driver-not-loaded"),
     "gpu-init-failed": (*NO_INIT, "uvm-missing"),
-    "libcuda-missing": NO_INIT,
+    "libcuda-missing": (*NO_INIT, "nvml-init-failed"),
     "driver-does-not-answer": (*NO_INIT, "gpu-does-not-answer", "cuda-misses-gpu"),
     "nvml-init-failed": NO_INIT,
     "gpu-does-not-answer": (*NO_INIT, "cuda-misses-gpu"),

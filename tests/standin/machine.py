@@ -10,6 +10,8 @@ from gpusetup.probe.system import LiveSystem, Stat
 
 NODE = Stat(mode="crw-rw-rw-", size_bytes=0, readable=True, writable=True)
 PCI = "/sys/bus/pci/devices"
+PROC = "/proc/driver/nvidia/gpus"
+INFORMATION = "Model: \t\t NVIDIA A100-SXM4-40GB\nBus Location: \t {bus}\nGPU Excluded:\t No\n"
 NVRM = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n"
 
 
@@ -30,7 +32,9 @@ class WithDriver(LiveSystem):
             "/proc/modules": "nvidia_uvm 1 0 - Live 0x0\nnvidia 2 1 nvidia_uvm, Live 0x0\n",
         }
         self.folders = {"/dev": nodes, PCI: tuple(bus(place) for place in range(gpus))}
+        self.folders[PROC] = self.folders[PCI]
         for place in range(gpus):
+            self.files[f"{PROC}/{bus(place)}/information"] = INFORMATION.format(bus=bus(place))
             ids = {"class": "0x030200\n", "vendor": "0x10de\n", "device": "0x20b0\n"}
             self.files |= {f"{PCI}/{bus(place)}/{name}": text for name, text in ids.items()}
 
@@ -43,6 +47,12 @@ class WithDriver(LiveSystem):
 
     def list(self, path: str) -> tuple[str, ...]:
         return tuple(sorted(self.folders[path])) if path in self.folders else super().list(path)
+
+    def link(self, path: str) -> str:
+        folder, name = posixpath.split(path)
+        if folder.startswith(PCI) and posixpath.basename(folder) in self.folders[PCI]:
+            return f"../../../bus/pci/drivers/{'nvidia' if name == 'driver' else name}"
+        return super().link(path)
 
     def stat(self, path: str) -> Stat:
         folder, name = posixpath.split(path)

@@ -47,6 +47,15 @@ static void state_act(char *value) {
     if (!strncmp(value, "@bus", 4)) raise(SIGBUS);
     if (!strncmp(value, "@abort", 6)) abort();
     if (!strncmp(value, "@exit", 5)) _exit(3);
+    if (!strncmp(value, "@print ", 7)) { /* a line that looks like an answer */
+        printf("{\"init\": 9, \"message\": \"printed by a library\"}\n");
+        fflush(stdout);
+        memmove(value, value + 7, strlen(value + 7) + 1);
+    }
+    if (!strncmp(value, "@hold ", 6)) { /* a child that keeps our pipes, as a daemon may */
+        if (!fork()) for (;;) sleep(1);
+        memmove(value, value + 6, strlen(value + 6) + 1);
+    }
     if (!strncmp(value, "@helper", 7)) {
         state_start_helper();
         memmove(value, value + 7, strlen(value + 7) + 1);
