@@ -28,8 +28,21 @@ def scheme() -> dict[str, object]:
         "data": paths["data"],
         "headers": headers(in_environment, paths["include"]),
         "externally_managed": marker if os.path.exists(marker) and not in_environment else None,
+        "ahead": ahead((paths["purelib"], paths["platlib"])),
         "has_pip": importlib.util.find_spec("pip") is not None,
     }
+
+
+def ahead(libraries: tuple[str, ...]) -> list[str]:
+    """The folders that an import looks in before these: PYTHONPATH's, the user's site-packages.
+    The first of all is this script's own."""
+    real = [os.path.realpath(folder) for folder in libraries]
+    found: list[str] = []
+    for folder in sys.path[1:]:
+        if os.path.realpath(folder) in real:
+            return found
+        found.append(folder)
+    return []
 
 
 def headers(in_environment: bool, include: str) -> str:

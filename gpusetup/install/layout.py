@@ -35,6 +35,8 @@ class Layout(Value):
     externally_managed: str | None = None
     """The marker file that says so, where the target is no environment."""
     has_pip: bool = False
+    ahead: tuple[str, ...] = ()
+    """The folders that an import looks in before the libraries: PYTHONPATH's, the user's site."""
 
     @property
     def libraries(self) -> tuple[str, ...]:

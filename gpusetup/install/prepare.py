@@ -11,9 +11,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
-from gpusetup.install.house import check_here, is_here, is_kept, own
+from gpusetup.install.house import check_here, is_here, is_kept
 from gpusetup.install.inuse import users_of
 from gpusetup.install.layout import Layout, distributions, requirers, versions
+from gpusetup.install.obstacles import check_places, check_seen
 from gpusetup.install.owned import at_links, files_of_all, refuse_shared
 from gpusetup.install.plan import (
     UNPACKED_FACTOR,
@@ -31,9 +32,9 @@ from gpusetup.install.rest import ask_pip, ask_uv, is_metadata_of, stand_in
 from gpusetup.install.room import require_room, room
 from gpusetup.install.run import WORKERS, Job, temporary, workplace
 from gpusetup.install.second_look import second_look
-from gpusetup.install.tools import asking_environment, switching_environment, uv_cache
+from gpusetup.install.tools import asking_environment, switching_environment
 from gpusetup.install.transaction import STORE
-from gpusetup.install.uv_config import users_settings, written
+from gpusetup.install.uv_config import apart, users_settings, written
 from gpusetup.install.wheelhouse import link_others, located, page_of
 from gpusetup.install.wheels import Wheel, target_tags
 from gpusetup.model import Resolution, Snapshot
@@ -83,6 +84,7 @@ def layout_of(system: System, python: str) -> Layout:
             hint="name another interpreter with `--python PATH`",
         )
     said = {key: value for key, value in answer.items() if key not in ("executable", "python")}
+    said["ahead"] = tuple(said.get("ahead", ()))
     return by_one_name(Layout(python=python, version=answer["python"], **said))
 
 
@@ -147,6 +149,8 @@ def make_plan(
     `early`: nobody will be asked, so that the fetching may begin beside the planning.
     """
     check_places(job, where, installer)
+    if where.venv is None:
+        check_seen(where.layout, asked.family)
     family_versions = versions_of(resolution, asked.family)
     choices = choices_of(resolution, backend)
     tags = target_tags(where.layout)
@@ -209,8 +213,8 @@ def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ..
     """What uv or pip would fetch beyond the family, asked with the user's own settings."""
     prefix = where.layout.prefix
     environment = asking_environment(job.environ, Path.home(), prefix) | temporary(links.parent)
-    settings = users_settings(job.environ, Path.home())
-    environment["UV_CONFIG_FILE"] = str(written(settings, links / "uv.toml"))
+    settings, logins = apart(users_settings(job.environ, Path.home()), environment)
+    environment |= {**logins, "UV_CONFIG_FILE": str(written(settings, links / "uv.toml"))}
     environment.pop("UV_NO_CONFIG", None)
     sources: tuple[str, ...] = ("--find-links", str(links))
     if job.wheels:
@@ -317,41 +321,6 @@ def check_room_before(job: Job, plan: Plan) -> None:
     """Room for what will be fetched and, by its usual growth, unpacked in the target."""
     unpacked = int(sum(wheel.size_bytes or 0 for wheel in plan.wheels) * UNPACKED_FACTOR)
     require_room((room(str(job.house), missing_bytes(job, plan)), room(plan.target, unpacked)))
-
-
-def check_places(job: Job, where: Where, installer: str) -> None:
-    """`Blocked` where a folder that will be written cannot be: told before anybody is asked."""
-    if job.wheels and installer == "pip" and where.venv is not None:
-        raise Blocked(
-            f"{where.venv} would be made without pip: a wheelhouse brings none",
-            hint="nothing was changed; `--installer uv` needs no pip, or make the environment "
-            "first (`python -m venv`)",
-        )
-    cache = "nothing was changed; set XDG_CACHE_HOME to a folder that can be written"
-    places = []
-    if where.venv is not None:
-        named = "--download" if where.venv == str(job.house) else "--venv"
-        places.append((where.venv, f"nothing was changed; name another folder: `{named} DIR`"))
-    if job.own_house:
-        places.append((str(job.house), cache))
-    if installer == "uv":
-        places.append((uv_cache(job.environ), f"{cache}, or UV_CACHE_DIR"))
-    for folder, hint in places:
-        if problem := unwritable(folder):
-            raise Blocked(f"{folder} cannot be made or written: {problem}", hint=hint)
-    if job.own_house and (problem := own(job.house)):
-        hint = "nothing was changed; set GPUSETUP_CACHE to a folder of your own"
-        raise Blocked(f"The cache cannot be used: {problem}", hint=hint)
-
-
-def unwritable(folder: str) -> str | None:
-    """What keeps us from writing to a folder that may not be there yet; None where nothing does."""
-    there = Path(folder)
-    while not os.path.lexists(there):
-        there = there.parent
-    if not there.is_dir():
-        return f"{there} is no folder"
-    return None if os.access(there, os.W_OK | os.X_OK) else f"{there} is not writable for this user"
 
 
 def check_leaving(layout: Layout, leaving: Iterable[str]) -> None:

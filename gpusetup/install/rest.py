@@ -16,12 +16,14 @@ from typing import Any
 from gpusetup.errors import Blocked, GpuSetupError, Unsatisfiable
 from gpusetup.install.causes import known_cause
 from gpusetup.install.house import blocked
-from gpusetup.install.layout import Layout, normalized
+from gpusetup.install.layout import Layout, distributions, normalized, versions
+from gpusetup.install.obstacles import SHELL_OF
 from gpusetup.install.ranged import METADATA_BYTES
 from gpusetup.install.tools import complaint
 from gpusetup.install.uv_config import parse_toml
 from gpusetup.install.wheels import Wheel, locked, reported, target_tags
 from gpusetup.run import Output, run
+from gpusetup.shell import shell_line
 
 ASK_SECONDS = 120.0
 
@@ -196,9 +198,22 @@ def ask_pip(
         )
         said = run(argv, timeout=ASK_SECONDS, environment=environment)
         if not said.ok:
-            raise pip_complaint(said, log)
+            raise too_old(layout, said) or pip_complaint(said, log)
         found = json.loads(report.read_text(encoding="utf-8"))
     return reported(found, {wheel.name for wheel in family})
+
+
+def too_old(layout: Layout, said: Output) -> Blocked | None:
+    """A pip before 22.2 does not know how to say what it would do."""
+    if not re.search(r"no such option: --?(dry-run|report|only-binary)", said.stderr + said.stdout):
+        return None
+    version = versions(distributions(layout)).get("pip")
+    newer = shell_line((layout.python, "-m", "pip", "install", "--upgrade", "pip"), SHELL_OF)
+    return Blocked(
+        f"The pip of {layout.prefix}{f', {version},' if version else ''} cannot say what it would "
+        "install; 22.2 and later can",
+        hint=f"nothing was changed; use `--installer uv`, which needs none, or `{newer}` first",
+    )
 
 
 def pip_complaint(said: Output, log: Path) -> GpuSetupError:

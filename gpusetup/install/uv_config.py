@@ -8,11 +8,13 @@ about other questions and would give a wrong answer, or none.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import BadInput
 
@@ -116,6 +118,55 @@ def index_urls(settings: Mapping[str, Any]) -> Iterator[tuple[str | None, str]]:
             value = table.get(key, [])
             for url in value if isinstance(value, list) else [value]:
                 yield None, str(url)
+
+
+LISTS = {
+    "index-url": ("UV_DEFAULT_INDEX", " "),
+    "extra-index-url": ("UV_EXTRA_INDEX_URL", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+}
+"""Settings that are URLs -> the variable that says the same, and what stands between two."""
+
+
+def apart(
+    settings: Mapping[str, Any], environ: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The settings without names and passwords, and the variables that hold these: a file may
+    outlive us. What a variable says already counts before a file.
+
+    >>> bare, told = apart({"index": [{"name": "own", "url": "https://me:pw@i/simple"}]}, {})
+    >>> bare, told["UV_INDEX_OWN_PASSWORD"]
+    ({'index': [{'name': 'own', 'url': 'https://i/simple'}]}, 'pw')
+    """
+    told: dict[str, str] = {}
+    rest = {key: value for key, value in settings.items() if key != "pip"}
+    for table in (rest, {**settings.get("pip", {})}):
+        for key, (variable, between) in LISTS.items():
+            urls = table.get(key, [])
+            urls = urls if isinstance(urls, list) else [urls]
+            if any("@" in urlsplit(str(url)).netloc for url in urls):
+                del table[key]
+                told.setdefault(variable, environ.get(variable) or between.join(map(str, urls)))
+        if isinstance(table.get("index"), list):
+            table["index"] = [_bare(row, n, told) for n, row in enumerate(table["index"])]
+        if table is not rest and table:
+            rest["pip"] = table
+    return rest, told
+
+
+def _bare(row: Any, number: int, told: dict[str, str]) -> Any:
+    """An index without its login, which goes to the variables of its name."""
+    if not isinstance(row, dict):
+        return row
+    parts = urlsplit(str(row.get("url", "")))
+    who, _, host = parts.netloc.rpartition("@")
+    if not who:
+        return row
+    name = str(row.get("name") or f"gpusetup-{number}")
+    user, _, password = who.partition(":")
+    stem = "UV_INDEX_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
+    told |= {f"{stem}_USERNAME": unquote(user), f"{stem}_PASSWORD": unquote(password)}
+    return {"name": name, **row, "url": parts._replace(netloc=host).geturl()}
 
 
 def written(settings: Mapping[str, Any], path: Path) -> Path:

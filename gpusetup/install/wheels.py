@@ -169,6 +169,19 @@ def without_credentials(url: str) -> str:
     return parts._replace(netloc=host, query="").geturl()
 
 
+def unhashed(wheels: Iterable[Wheel]) -> tuple[str, ...]:
+    """What is to be said of wheels whose index names no hash.
+
+    >>> unhashed([Wheel(name="x", version="1", filename="", url="https://i/x")])
+    ('No sha256 at the index for x: what comes is as trusted as the connection is',)
+    """
+    names = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
+    if not names:
+        return ()
+    said = f"No sha256 at the index for {', '.join(names)}"
+    return (f"{said}: what comes is as trusted as the connection is",)
+
+
 def in_words(count: int | float) -> str:
     """A size as people read it.
 

@@ -11,7 +11,14 @@ from gpusetup.install.conda_plan import Move
 from gpusetup.install.inuse import User
 from gpusetup.install.log import without_logins
 from gpusetup.install.plan import Plan
-from gpusetup.install.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, in_words, without_credentials
+from gpusetup.install.wheels import (
+    DEFAULT_INDEX,
+    TORCH_INDEX,
+    Wheel,
+    in_words,
+    unhashed,
+    without_credentials,
+)
 from gpusetup.model import Choice, Resolution, Step
 from gpusetup.render.console import plain
 from gpusetup.shell import shell_line
@@ -42,7 +49,7 @@ def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> st
     lines += in_use_lines(plan.used_by)
     if plan.steps:
         lines += ["Steps", *(f"  {command(step)}" for step in plan.steps)]
-    lines += [f"Note     {note}" for note in plan.notes]
+    lines += [f"Note     {note}" for note in (*plan.notes, *unhashed(plan.wheels))]
     return plain("\n".join(lines)) + "\n"
 
 

@@ -1,0 +1,113 @@
+"""What is said before anything is fetched: an old pip, a torch that would hide ours, no hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from installing import (
+    TORCH,
+    Install,
+    World,
+    enter,
+    installer,
+    needs_linux,
+    new_world,
+    state_of,
+)
+
+from gpusetup.install.prepare import layout_of
+from gpusetup.probe.system import LiveSystem
+
+pytestmark = needs_linux
+
+WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        world.add_default("filelock", "3.20.0")
+        world.add_default("typing-extensions", "4.15.0")
+        world.add_torch("cpu")
+        yield world
+
+
+@pytest.fixture
+def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
+    return installer(world, capsys)
+
+
+OLD_PIP = """
+import sys
+options = [word for word in sys.argv if word in ("--dry-run", "--report")]
+if options:
+    sys.stderr.write("\\nUsage:   \\n  python -m pip install [options] ...\\n\\n")
+    sys.exit(f"no such option: {options[0]}")
+"""
+
+
+def test_an_old_pip_is_told_and_no_usage_text(world: World, install: Install) -> None:
+    venv = world.venv()
+    old = {"pip/__init__.py": "", "pip/__main__.py": OLD_PIP}
+    world.fill(venv, world.wheel("pip", "20.3.4", files=old))
+    before = state_of(venv)
+    said = install("--python", str(venv), "--installer", "pip", *WANTED)
+    assert said.exit == 3, said.err
+    assert f"The pip of {venv}, 20.3.4, cannot say what it would install; 22.2" in said.err
+    assert "`--installer uv`" in said.err and "-m pip install --upgrade pip` first" in said.err
+    assert "Usage" not in said.err
+    assert state_of(venv) == before
+    assert install("--python", str(venv), *WANTED).exit == 0
+
+
+def test_a_torch_on_pythonpath_that_would_hide_ours_is_told(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv = world.venv()
+    before = state_of(venv)
+    sources = world.folder / "sources"
+    (sources / "torch").mkdir(parents=True)
+    (sources / "torch/__init__.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(sources))
+    said = install("--python", str(venv), *WANTED)
+    assert said.exit == 3, said.err
+    assert f"{sources} holds a torch that " in said.err and "would not be seen" in said.err
+    assert "PYTHONNOUSERSITE=1" in said.err
+    assert state_of(venv) == before
+    assert not world.index.asked
+    (sources / "torch/__init__.py").unlink()
+    assert install("--python", str(venv), *WANTED).exit == 0
+
+
+def test_the_users_own_packages_come_before_those_of_an_interpreter(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of the base's, not of an environment's: that has no user site."""
+    venv = world.venv()
+    base = (venv / "bin/python").resolve()
+    monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path / "user"))
+    users = next(_made_site(base, tmp_path / "user"))
+    assert str(users) in layout_of(LiveSystem(), str(base)).ahead
+    assert str(users) not in layout_of(LiveSystem(), str(venv / "bin/python")).ahead
+    monkeypatch.setenv("PYTHONNOUSERSITE", "1")
+    assert str(users) not in layout_of(LiveSystem(), str(base)).ahead
+
+
+def _made_site(base: Path, user: Path) -> Iterator[Path]:
+    import sys
+
+    folder = user / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    folder.mkdir(parents=True)
+    yield folder
+
+
+@pytest.mark.parametrize("hashes", [True, False])
+def test_a_missing_hash_is_said(world: World, install: Install, hashes: bool) -> None:
+    world.index.hashes = hashes
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    told = "Note     No sha256 at the index for torch: what comes"
+    assert (told in said.err) == (not hashes), said.err

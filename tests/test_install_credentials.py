@@ -1,0 +1,307 @@
+"""Ways in which a password comes to us; none leads into a file, an answer, a log or a command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from index_server import JSON_PAGE, Fault, sha256_of
+from installing import TORCH, World, enter, installer, needs_linux, new_world
+
+from gpusetup import run as children
+from gpusetup.install import web
+
+pytestmark = needs_linux
+
+SECRET = "geheim0815"
+LOGIN = f"wer:{SECRET}@"
+WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify", "--json")
+PLANTED = (".netrc", "netrc", "uv.toml", "pip.conf", "pyproject.toml", "keyring")
+"""The files in which we put it ourselves."""
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        for name in ("PIP_CONFIG_FILE", "NETRC", "XDG_CONFIG_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(web, "PAUSES", (0.01, 0.02))
+        world.add_default("filelock", "3.20.0")
+        world.add_default("typing-extensions", "4.15.0")
+        world.add_torch("cpu")
+        yield world
+
+
+class Seen:
+    """What others on this machine see while a run lasts: argument lists, and files that are named
+    in the environment of a child."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.text = ""
+        honest = subprocess.Popen
+
+        def start(words: Sequence[str], **options: Any) -> Any:
+            self.text += "\n" + " ".join(words)
+            config = (options.get("env") or {}).get("UV_CONFIG_FILE")
+            if config and Path(config).parent.name == "links":
+                self.text += "\n" + Path(config).read_text()
+            return honest(words, **options)
+
+        monkeypatch.setattr(children.subprocess, "Popen", start)
+
+
+Way = Callable[[World, pytest.MonkeyPatch], tuple[str, ...]]
+"""Plants the secret; the words to add to the command."""
+
+
+def with_login(url: str) -> str:
+    return url.replace("://", f"://{LOGIN}")
+
+
+def lock(world: World, path: str = "/simple/*") -> None:
+    world.index.login, world.index.locked = ("wer", SECRET), path
+
+
+def variable(name: str, text: str = "{url}", *, alone: bool = True) -> Way:
+    def plant(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+        if alone:
+            no_default(set_)
+            lock(world)
+        set_.setenv(name, text.format(url=with_login(world.index.simple)))
+        return ()
+
+    return plant
+
+
+def no_default(set_: pytest.MonkeyPatch) -> None:
+    for name in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL"):
+        set_.delenv(name)
+
+
+def file(place: str, text: str, *more: str) -> Way:
+    def plant(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+        no_default(set_)
+        lock(world)
+        path = world.folder / "home" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.format(url=with_login(world.index.simple), plain=world.index.simple))
+        return more
+
+    return plant
+
+
+def index_root(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
+    lock(world, "/whl/*")
+    return ("--index-root", with_login(world.index.index_root))
+
+
+def index_root_variable(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+    lock(world, "/whl/*")
+    set_.setenv("GPUSETUP_INDEX_ROOT", with_login(world.index.index_root))
+    return ("--index-root", "")
+
+
+def named_index(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+    no_default(set_)
+    lock(world)
+    (world.folder / "home/uv.toml").write_text(
+        f'[[index]]\nname = "own"\nurl = "{world.index.simple}"\ndefault = true\n'
+    )
+    set_.setenv("UV_INDEX_OWN_USERNAME", "wer")
+    set_.setenv("UV_INDEX_OWN_PASSWORD", SECRET)
+    return ()
+
+
+def netrc(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+    lock(world, "*")
+    path = world.folder / "home/.netrc"
+    path.write_text(f"machine 127.0.0.1 login wer password {SECRET}\n")
+    path.chmod(0o600)
+    return ()
+
+
+def netrc_elsewhere(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+    netrc(world, set_)
+    moved = (world.folder / "home/.netrc").rename(world.folder / "netrc")
+    set_.setenv("NETRC", str(moved))
+    return ()
+
+
+def proxy(_world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+    set_.delenv("NO_PROXY")
+    for name in ("HTTP_PROXY", "http_proxy"):
+        set_.setenv(name, f"http://{LOGIN}127.0.0.1:9")
+    return ()
+
+
+def proxy_of_pip(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+    set_.delenv("NO_PROXY")
+    set_.setenv("PIP_PROXY", f"http://{LOGIN}127.0.0.1:9")
+    return ("--installer", "pip", "--python", str(world.venv_with_pip()))
+
+
+def signed_links(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
+    wheel = next((world.index.root / "whl/cpu/torch").glob("*.whl"))
+    row = {
+        "filename": wheel.name,
+        "url": f"{wheel.name.replace('+', '%2B')}?X-Amz-Signature={SECRET}",
+        "hashes": {"sha256": sha256_of(wheel)},
+        "core-metadata": True,
+    }
+    body = json.dumps({"files": [row]}).encode()
+    world.index.faults["/whl/cpu/torch/"] = Fault(body=body, kind=JSON_PAGE)
+    return ()
+
+
+def links_with_logins(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
+    world.index.absolute = with_login(world.index.url)
+    lock(world, "*.whl")
+    return ()
+
+
+def redirected(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
+    place = f"{with_login(world.index.url)}/elsewhere/?token={SECRET}"
+    world.index.faults["/whl/cpu/torch/"] = Fault(status=302, headers={"Location": place})
+    return ()
+
+
+def redirected_to_nobody(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
+    place = f"http://{LOGIN}127.0.0.1:9/x?token={SECRET}"
+    world.index.faults["/whl/cpu/torch/"] = Fault(status=302, headers={"Location": place})
+    return ()
+
+
+def nobody_there(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
+    return ("--index-root", f"http://{LOGIN}127.0.0.1:9/whl?sig={SECRET}")
+
+
+def no_address(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
+    return ("--index-root", f"http://{LOGIN}[/whl")
+
+
+def no_protocol(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
+    return ("--index-root", f"ftp://{LOGIN}i.example/whl")
+
+
+def wrong_password(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
+    world.index.login = ("wer", "another")
+    return ("--index-root", with_login(world.index.index_root))
+
+
+def ill_default_index(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+    set_.setenv("UV_DEFAULT_INDEX", with_login(world.index.simple))
+    world.index.faults["/simple/filelock/"] = Fault(status=500)
+    return ()
+
+
+def web_page_for_an_index(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+    set_.setenv("UV_DEFAULT_INDEX", with_login(world.index.simple))
+    world.index.faults["/simple/filelock/"] = Fault(body=b"<html>" + b"<p>Log in</p>" * 400)
+    return ()
+
+
+def ill_index_of_pip(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+    set_.setenv("PIP_INDEX_URL", with_login(world.index.simple))
+    world.index.faults["/simple/filelock/"] = Fault(status=500)
+    return ("--installer", "pip", "--python", str(world.venv_with_pip()))
+
+
+def keyring(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+    program = world.folder / "bin/keyring"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho {SECRET}\n")
+    program.chmod(0o755)
+    import os
+
+    set_.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    set_.setenv("UV_KEYRING_PROVIDER", "subprocess")
+    set_.setenv("UV_DEFAULT_INDEX", world.index.simple.replace("://", "://wer@"))
+    lock(world, "/simple/*/")
+    return ()
+
+
+TOML = '[[index]]\n{name}url = "{{url}}"\ndefault = true\n'
+WAYS: dict[str, Way] = {
+    "--index-root": index_root,
+    "GPUSETUP_INDEX_ROOT": index_root_variable,
+    "UV_DEFAULT_INDEX": variable("UV_DEFAULT_INDEX"),
+    "UV_INDEX_URL": variable("UV_INDEX_URL"),
+    "UV_INDEX": variable("UV_INDEX"),
+    "UV_INDEX with a name": variable("UV_INDEX", "own={url}"),
+    "UV_EXTRA_INDEX_URL": variable("UV_EXTRA_INDEX_URL", alone=False),
+    "UV_FIND_LINKS": variable("UV_FIND_LINKS", "{url}/filelock/", alone=False),
+    "PIP_INDEX_URL": variable("PIP_INDEX_URL"),
+    "PIP_EXTRA_INDEX_URL": variable("PIP_EXTRA_INDEX_URL", alone=False),
+    "PIP_FIND_LINKS": variable("PIP_FIND_LINKS", "{url}/filelock/", alone=False),
+    "a named index's own variables": named_index,
+    "pip.conf": file(".config/pip/pip.conf", "[global]\nindex-url = {url}\n"),
+    "pip.conf's extra index": file(
+        ".config/pip/pip.conf", "[global]\nindex-url = {url}\nextra-index-url = {url}\n"
+    ),
+    "uv.toml": file("uv.toml", 'index-url = "{url}"\n'),
+    "uv.toml for pip": file("uv.toml", '[pip]\nindex-url = "{url}"\n'),
+    "uv.toml's extra index": file("uv.toml", 'index-url = "{url}"\nextra-index-url = ["{url}"]\n'),
+    "uv.toml's index": file("uv.toml", TOML.format(name="")),
+    "uv.toml's named index": file("uv.toml", TOML.format(name='name = "a-b"\n')),
+    "uv.toml's links": file("uv.toml", 'index-url = "{url}"\nfind-links = ["{url}/filelock/"]\n'),
+    "pyproject.toml": file("pyproject.toml", "[[tool.uv.index]]\nurl = '{url}'\ndefault = true\n"),
+    ".netrc": netrc,
+    "NETRC": netrc_elsewhere,
+    "a keyring": keyring,
+    "a proxy": proxy,
+    "a proxy of pip's": proxy_of_pip,
+    "links that are signed": signed_links,
+    "links with logins": links_with_logins,
+    "a redirect": redirected,
+    "a redirect to nobody": redirected_to_nobody,
+    "nobody there": nobody_there,
+    "no address": no_address,
+    "no protocol": no_protocol,
+    "a wrong password": wrong_password,
+    "an ill index": ill_default_index,
+    "a web page for an index": web_page_for_an_index,
+    "an ill index, asked by pip": ill_index_of_pip,
+}
+FAILS = {
+    *("a proxy", "a proxy of pip's", "a redirect", "a redirect to nobody", "nobody there"),
+    *("no address", "no protocol", "a wrong password", "an ill index", "a web page for an index"),
+    "an ill index, asked by pip",
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_password_is_used_and_told_to_nobody(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    words = WAYS[name](world, monkeypatch)
+    seen = Seen(monkeypatch)
+    target = () if "--python" in words else ("--venv", str(world.folder / "env"))
+    if words == ("--index-root", ""):
+        from installing import Said
+
+        from gpusetup import cli
+
+        code = cli.main(["install", *target, *WANTED])
+        came = capsys.readouterr()
+        said = Said(exit=code, out=came.out, err=came.err)
+    else:
+        said = installer(world, capsys)(*target, *WANTED, *words)
+    assert (said.exit in (1, 2, 3)) if name in FAILS else (said.exit == 0), said.err
+    assert SECRET not in said.out + said.err
+    assert SECRET not in seen.text
+    for path in world.folder.rglob("*"):
+        of_uv = name == "links with logins" and "uv-cache" in path.parts  # it keeps their pages
+        if path.is_file() and path.name not in PLANTED and not of_uv:
+            assert SECRET.encode() not in path.read_bytes(), path
+
+
+def test_the_ways_are_as_many_as_was_promised() -> None:
+    assert len(WAYS) >= 24
