@@ -470,7 +470,7 @@ def test_one_command_makes_beside_it_what_it_would_become(
     python: dict[str, bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = closed(LAPTOP, python)
-    wanted = "gpusetup install --venv .venv --torch 2.5.1 torchvision torchaudio"
+    wanted = "gpusetup install --venv .venv-gpu --torch 2.5.1 torchvision torchaudio"
     assert wanted in replayed(machine, tmp_path, capsys)[1]
     fixes = [f.fix for f in diagnose(machine, load_catalog()).findings if f.fix]
     ways = {line for fix in fixes for line in fix.commands if "--venv" in line}

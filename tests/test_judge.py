@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -30,6 +31,7 @@ from gpusetup.model import (
     Container,
     CudaApi,
     DeviceNode,
+    Disk,
     Driver,
     Finding,
     Fix,
@@ -287,7 +289,7 @@ def test_on_windows_paths_with_blanks_are_quoted_for_its_shell() -> None:
 
 def test_nothing_is_installed_into_the_systems_python() -> None:
     machine = changed(torch=CPU_TORCH, python={"externally_managed": True})
-    own = ("gpusetup install --venv .venv --torch 2.14.1",)
+    own = ("gpusetup install --venv .venv --torch 2.14.1 torchvision",)
     assert fix(machine, "torch-cpu-build").commands == own
 
 
@@ -310,6 +312,37 @@ def test_the_driver_comes_by_the_distributions_own_command(id: str, command: str
 def test_a_release_that_rolls_may_have_brought_another_kernel() -> None:
     way = fix(changed(NO_DRIVER, os={"id": "arch"}), "driver-missing")
     assert way.commands[-1] == "sudo reboot" and way.needs_reboot
+
+
+def test_an_environment_of_ones_own_is_not_the_one_that_may_not_be_changed() -> None:
+    own = {"site_writable": False, "prefix": "/home/user/project/.venv"}
+    machine = changed(torch=CPU_TORCH, python=own)
+    assert "--venv .venv-gpu " in fix(machine, "torch-cpu-build").commands[0]
+    assert fix(machine, "site-not-writable").commands == fix(machine, "torch-cpu-build").commands
+
+
+DOCKER = Container(kind="docker", nvidia_requested=True)
+
+
+@pytest.mark.parametrize(
+    ("id", "changes"),
+    (
+        ("uvm-missing", {"driver": {"uvm_loaded": False}, "cuda_api": {"init_code": 999}}),
+        ("gpu-fell-off-bus", {"gpus": (replace(HEALTHY.gpus[0], lost=True),)}),
+    ),
+)
+def test_a_container_gets_no_command_of_its_host(id: str, changes: dict[str, Any]) -> None:
+    way = fix(changed(container=DOCKER, **changes), id)
+    assert way.commands == () and way.alternatives[0].title == "on the host, not in this container"
+    assert fix(changed(**changes), id).commands == way.alternatives[0].commands
+
+
+def test_room_comes_first() -> None:
+    disk = Disk(subject="site-packages", path="/home/user/x", free_bytes=1 << 29)
+    way = fix(changed(torch=CPU_TORCH, disks=(disk,)), "torch-cpu-build")
+    assert way.text.startswith("First make room: an install needs 8.0 GiB in /home/user/x (0.5 GiB")
+    assert way.commands[0] == "uv cache clean" and "gpusetup install" in way.commands[-1]
+    assert all(other.commands[0] == "uv cache clean" for other in way.alternatives)
 
 
 def on_bus(*ids: str) -> dict[str, tuple[PciDevice, ...]]:

@@ -118,12 +118,13 @@ def own_environment(
     options: argparse.Namespace, machine: Snapshot, decision: Decision, packages: tuple[str, ...]
 ) -> str:
     """The command that makes, beside a target that may not be changed, what it would become."""
-    from gpusetup.resolver.offer import in_new_environment
+    from gpusetup.resolver.offer import in_new_environment, new_folder
 
     backend = ("--backend", options.backend) if options.backend != "auto" else ()
     there = in_new_environment(decision, machine)
     words = (*there, *(() if "--backend" in there else backend), *packages, *host_words(options))
-    return shell_line(("gpusetup", "install", "--venv", ".venv", *words), machine.os.family)
+    own = ("gpusetup", "install", "--venv", new_folder(machine), *words)
+    return shell_line(own, machine.os.family)
 
 
 def check_described(machine: Snapshot, way: str) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpusetup.model import Finding, Fix, typed
+from gpusetup.model import Alternative, Finding, Fix, typed
 from gpusetup.render.console import plain, sentence
 
 if TYPE_CHECKING:
@@ -147,14 +147,21 @@ def _other_ways(fix: Fix, language: str, room: int) -> Iterator[str]:
     >>> list(_other_ways(Fix(text="", alternatives=(other,)), "sh", 9))
     ['or the same by pip:', '```sh', 'pip install torch==2.5.1', '```']
     """
-    titled = [(f"or {prose(other.title)}:", other.commands) for other in fix.alternatives]
+    titled = [(_titled(fix, other), other.commands) for other in fix.alternatives]
     titled += [(f"{prose(sentence(look.title))}:", look.commands) for look in fix.looks]
     for title, commands in titled:
-        lines = [title, *fenced(list(commands), language)]
+        lines = [title, *(fenced(list(commands), language) if commands else ())]
         room -= len(lines)
         if room < 0:
             return
         yield from lines
+
+
+def _titled(fix: Fix, other: Alternative) -> str:
+    """The title of another way; the first is the way where none stands before it."""
+    first = not fix.commands and other is fix.alternatives[0]
+    title = prose(sentence(other.title)) if first else f"or {prose(other.title)}"
+    return f"{title}:" if other.commands else title
 
 
 def _shell(answer: DoctorAnswer) -> str:

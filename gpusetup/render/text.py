@@ -19,6 +19,7 @@ from gpusetup.render.console import plain, sentence
 
 if TYPE_CHECKING:
     from gpusetup.answers import DoctorAnswer
+    from gpusetup.shell import Line
 
 MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "·"}
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
@@ -135,12 +136,28 @@ def way_out(fix: Fix) -> Iterator[RenderableType]:
     if fix.commands:
         yield Text()
         yield from map(command_line, fix.commands)
-    titled = [(f"Or {other.title}:", other.commands) for other in fix.alternatives]
-    titled += [(f"{sentence(look.title)}:", look.commands) for look in fix.looks]
-    for title, commands in titled:
+    for title, commands in (*ways_beside(fix), *looks_of(fix)):
         yield Text()
         yield indented(title)
         yield from map(command_line, commands)
+
+
+def ways_beside(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
+    """The other ways, each with its title; the first is the way where none stands before it.
+
+    >>> from gpusetup.model import Alternative
+    >>> here = Alternative(title="on the host", commands=())
+    >>> [title for title, _ in ways_beside(Fix(text="", alternatives=(here, here)))]
+    ['On the host', 'Or on the host']
+    """
+    for number, other in enumerate(fix.alternatives):
+        first = number == 0 and not fix.commands
+        title = sentence(other.title) if first else f"Or {other.title}"
+        yield f"{title}:" if other.commands else title, other.commands
+
+
+def looks_of(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
+    yield from ((f"{sentence(look.title)}:", look.commands) for look in fix.looks)
 
 
 def needs(fix: Fix) -> str:
@@ -173,8 +190,7 @@ def in_short(finding: Finding) -> Iterator[RenderableType]:
 
 def others_in_short(fix: Fix) -> Iterator[RenderableType]:
     """The other ways, where none stands before them; else what shows more."""
-    titled = [(f"Or {other.title}:", other.commands) for other in fix.alternatives]
-    titled = titled or [(f"{sentence(look.title)}:", look.commands) for look in fix.looks]
+    titled = list(ways_beside(fix)) or list(looks_of(fix))
     for title, commands in () if fix.commands else titled:
         yield indented(title, by=4, style="dim")
         yield from (command_line(command, by=6) for command in commands)

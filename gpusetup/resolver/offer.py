@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.answers import Keeps, Offer
 from gpusetup.catalog import INDEX_ROOT, index_url
 from gpusetup.model import Request, Resolution, Snapshot
@@ -65,6 +67,14 @@ def at_root(resolution: Resolution, root: str) -> Resolution:
             for choice in resolution.fallbacks
         ),
     )
+
+
+def new_folder(machine: Snapshot, other: str = ".venv-gpu") -> str:
+    """The folder of a new environment beside the target, which may be `.venv` itself."""
+    python = machine.python
+    inside = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", python.executable or "")
+    own = re.split(r"[/\\]", (python.prefix or inside).rstrip("/\\"))[-1]
+    return other if own == ".venv" else ".venv"
 
 
 def in_new_environment(

@@ -415,7 +415,8 @@ def _fabric_fix(case: Case) -> Fix:
     look = ways.look("see what the fabric says", *lines(*FABRIC.look))
     if not version or not is_a_version(version):
         return Fix(text=FABRIC.text, commands=lines(*FABRIC.linux), looks=look, needs_root=True)
-    row = FABRIC_PACKAGE.get(packages.distribution(case) or "")
+    here = None if in_container(case) else packages.distribution(case)
+    row = FABRIC_PACKAGE.get(here or "")
     package = row[1].format(branch=version.partition(".")[0], version=version) if row else ""
     install = (filled(row[0], package=package),) if row else ()
     return Fix(

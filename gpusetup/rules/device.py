@@ -57,16 +57,27 @@ def uvm_missing(case: Case) -> Iterator[Finding]:
         facts.append(shown(case, "driver.uvm_loaded", "module nvidia_uvm is not loaded"))
     if no_node:
         facts.append(shown(case, "devices", f"{UVM} is missing"))
-    commands = lines("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0")
     text = "Load nvidia_uvm and make its node"
     if in_container(case):
-        commands, text = (), f"On the host load nvidia_uvm, and give the container {UVM}"
+        text = f"On the host load nvidia_uvm, and give the container {UVM}{_by_lxc(case)}"
     yield error(
         "uvm-missing",
         "CUDA's unified memory module (nvidia_uvm) or its device node is missing",
         evidence=tuple(facts),
-        fix=Fix(text=text, commands=commands, needs_root=True),
+        fix=Fix(
+            text=text,
+            commands=lines("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
+            needs_root=True,
+        ),
     )
+
+
+def _by_lxc(case: Case) -> str:
+    """The line of a container's configuration that hands on a node (lxc.container.conf(5))."""
+    if case.snapshot.container.kind != "lxc":
+        return ", then start it again"
+    entry = f"lxc.mount.entry = {UVM} {UVM[1:]} none bind,optional,create=file"
+    return f" (`{entry}` in its configuration), then start it again"
 
 
 def _module_not_found(case: Case) -> tuple[Event, ...]:
@@ -97,13 +108,13 @@ def device_permission(case: Case) -> Iterator[Finding]:
         and "caps" not in node.path
         and (node.readable is False or node.writable is False)
     ]
-    shut = shut or _closed_to_others(case)
+    shut = sorted(shut or _closed_to_others(case), key=_what_cuda_opens)
     said = events(case, "device-permission")
     if not shut and not said:
         return
     yield error(
         "device-permission",
-        f"This user may not open {shut[0].path if shut else 'the GPU'}",
+        f"This user may not open {_counted(shut) if shut else 'the GPU'}",
         evidence=(
             *told(said),
             *(
@@ -111,17 +122,55 @@ def device_permission(case: Case) -> Iterator[Finding]:
                 for node in shut[:3]
             ),
         ),
-        fix=Fix(
-            text="Join the group that owns the nodes (ls -l names it) and log in again; a "
-            "rootless container keeps the groups (--group-add keep-groups) and goes without the "
-            "SELinux label (--security-opt label=disable)",
-            commands=lines(
-                'sudo usermod -aG video "$USER"',
-                'sudo usermod -aG render "$USER"',
-            ),
-            looks=ways.look("see first which group owns the nodes", *lines("ls -l /dev/nvidia*")),
-            needs_root=True,
+        fix=_in_the_group(case) if in_container(case) else _join_the_group(),
+    )
+
+
+def _what_cuda_opens(node: DeviceNode) -> tuple[bool, bool, str]:
+    """CUDA opens nvidiactl and the GPUs' own nodes first; a display's comes last."""
+    is_card = bool(re.fullmatch(CARD, node.path))
+    return (node.path != "/dev/nvidiactl", not is_card, node.path)
+
+
+def _counted(shut: list[DeviceNode]) -> str:
+    more = len(shut) - 1
+    others = f" and {more} other node{'s' if more > 1 else ''} of the driver" if more else ""
+    return f"{shut[0].path}{others}"
+
+
+def _join_the_group() -> Fix:
+    return Fix(
+        text="Join the group that owns the nodes, which the command reads from them, and log in "
+        "again. Where the group is root, the nodes were closed on purpose, or by a setting "
+        "(NVreg_DeviceFileMode): the driver itself makes them open to everybody",
+        commands=lines('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"'),
+        alternatives=ways.other(
+            "where the group is root: open them to everybody, until the next start",
+            *lines("sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*"),
         ),
+        looks=ways.look("see first which group owns the nodes", *lines("ls -l /dev/nvidia*")),
+        needs_root=True,
+    )
+
+
+WITH_ITS_GROUP = {
+    "docker": "docker run --rm --gpus all --group-add "
+    '"$(stat -c %g /dev/nvidiactl)" ubuntu nvidia-smi',
+    "podman": "podman run --rm --device nvidia.com/gpu=all --group-add keep-groups "
+    "--security-opt label=disable ubuntu nvidia-smi",
+}
+"""How a container is started in the group of the nodes (podman-run(1): `keep-groups`)."""
+
+
+def _in_the_group(case: Case) -> Fix:
+    """A user of a container is in its groups: they are given when it starts."""
+    start = WITH_ITS_GROUP.get(case.snapshot.container.kind or "")
+    return Fix(
+        text="Start the container again in the group that owns the nodes (--group-add; podman "
+        "keeps the user's own groups with keep-groups, and goes without the SELinux label), as "
+        "the command does with a plain image; or run the program in it as root",
+        alternatives=ways.other("on the host", *(lines(start) if start else ())),
+        looks=ways.look("see which group owns the nodes", *lines("ls -ln /dev/nvidia*")),
     )
 
 

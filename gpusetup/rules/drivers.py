@@ -117,7 +117,10 @@ def _together(case: Case, found: tuple[Gpu, ...]) -> bool:
 def driver_commands(
     case: Case, floor: str | None = None, want: Wanted | None = None
 ) -> tuple[Line, ...]:
-    """How this distribution installs a driver; () where only a download page does it."""
+    """How this distribution installs a driver; () where only a download page does it, and where
+    the driver lives elsewhere: the distribution of a container is not its host's."""
+    if elsewhere(case):
+        return ()
     want = want or wanted_driver(case, floor)
     way = (LEGACY if want.branch < LAST_CLOSED else WAYS).get(distribution(case) or "")
     return way(want) if way else ()
@@ -126,7 +129,7 @@ def driver_commands(
 def driver(case: Case, text: str, floor: str | None = None) -> Fix:
     """Install or update the driver where this machine's driver lives: on the host of a container,
     in Windows for WSL, with JetPack on a Jetson."""
-    place = _elsewhere(case)
+    place = elsewhere(case)
     if place:
         return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
     if (sides := apart(case)) and on(case, "linux"):
@@ -213,7 +216,7 @@ def must_reboot(case: Case) -> bool:
     return bool(driver.module_loaded or driver.nouveau_loaded or held)
 
 
-def _elsewhere(case: Case) -> str | None:
+def elsewhere(case: Case) -> str | None:
     if case.snapshot.os.wsl:
         return (
             f"Do it in Windows (from {DRIVER_SITE}), then `wsl --shutdown`; install no "

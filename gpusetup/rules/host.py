@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
-from gpusetup.model import Disk, Evidence, Finding, Fix, parsed
+from gpusetup.model import Evidence, Finding, Fix, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     GIB,
@@ -21,10 +21,8 @@ from gpusetup.rules.case import (
     told,
     warning,
 )
+from gpusetup.rules.room import making_room, short_disks
 from gpusetup.shell import lines
-
-INSTALL_BYTES = 8 * GIB
-"""What a CUDA build of torch takes: 3 GiB of wheels and 5 GiB unpacked (2.9 on Linux)."""
 
 CATALOG_DAYS = 120
 SMALL_SHM_BYTES = GIB
@@ -35,9 +33,7 @@ DOCKER_SHM_BYTES = 64 << 20
 def disk_full(case: Case) -> Iterator[Finding]:
     """No room for an install where it writes."""
     said = events(case, "pip-cache-disk-full")
-    short = [
-        d for d in case.snapshot.disks if d.free_bytes is not None and d.free_bytes < _needed(d)
-    ]
+    short = short_disks(case)
     if not said and not short:
         return
     needed_now = bool(said) or (
@@ -55,18 +51,11 @@ def disk_full(case: Case) -> Iterator[Finding]:
         ),
         fix=Fix(
             text="Make room: clear the installers' caches, or let TMPDIR and the cache name a "
-            "disk with room",
-            commands=(
-                ways.command(case, "uv", "cache", "clean"),
-                ways.command(case, ways.python(case), "-m", "pip", "cache", "purge"),
-            ),
+            "disk with room. An install needs up to 8 GiB beside the packages, 4 GiB in a cache "
+            "and 1 GiB in the temporary folder",
+            commands=making_room(case, short),
         ),
     )
-
-
-def _needed(disk: Disk) -> int:
-    """tmp need not hold a whole install: wheels are unpacked beside their target."""
-    return {"site-packages": INSTALL_BYTES, "tmp": GIB}.get(disk.subject, INSTALL_BYTES // 2)
 
 
 def _install_is_due(case: Case) -> bool:
@@ -136,13 +125,23 @@ def memlock_low(case: Case) -> Iterator[Finding]:
             if limit
             else "Locked memory is limited: NCCL over InfiniBand fails",
             evidence=(*told(said), shown(case, "memory.memlock_bytes", "RLIMIT_MEMLOCK")),
-            fix=Fix(
-                text="Lift the limit (docker: --ulimit memlock=-1; slurm and systemd: "
-                "LimitMEMLOCK=infinity)",
-                commands=lines("ulimit -l unlimited"),
-                needs_root=True,
-            ),
+            fix=_unlimited(case),
         )
+
+
+def _unlimited(case: Case) -> Fix:
+    """The hard limit is lifted by PAM at the next login; a service and a container have theirs."""
+    if in_container(case):
+        return Fix(text="Start the container again with `--ulimit memlock=-1`")
+    return Fix(
+        text="Lift the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, "
+        "also slurmd's)",
+        commands=lines(
+            "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
+            "| sudo tee /etc/security/limits.d/99-memlock.conf"
+        ),
+        needs_root=True,
+    )
 
 
 # --- settings ------------------------------------------------------------------------------------

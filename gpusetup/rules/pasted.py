@@ -8,29 +8,68 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.model import Alternative, Finding, Fix
-from gpusetup.rules.case import Case, on
+from gpusetup.model import Alternative, Finding, Fix, Severity
+from gpusetup.rules.case import Case, in_container, on
+from gpusetup.rules.room import first_room
 from gpusetup.shell import Line, is_speakable, sets_a_variable
 from gpusetup.value import replace
 
 
 def pasted(case: Case, finding: Finding) -> Finding:
     """The finding with a fix that its reader can paste."""
-    fix = finding.fix
-    if fix is None:
+    if finding.fix is None:
         return finding
+    grave = finding.severity is Severity.ERROR
+    fix = first_room(case, finding.fix) if grave else finding.fix
     kept = replace(
         fix,
         commands=_block(case, fix.commands),
         alternatives=_blocks(case, fix.alternatives),
         looks=_blocks(case, fix.looks),
     )
-    shown = replace(kept, text=f"{fix.text}{_holds(case, kept)}")
-    return finding if shown == fix else replace(finding, fix=shown)
+    # What a container's engine says is read on its host, and mended there.
+    inside = in_container(case) and not finding.id.startswith("container-")
+    placed = _placed(kept) if inside else kept
+    shown = replace(placed, text=f"{fix.text}{_holds(case, kept)}")
+    return finding if shown == finding.fix else replace(finding, fix=shown)
 
 
 def _blocks(case: Case, titled: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
-    return tuple(one for one in titled if _block(case, one.commands))
+    return tuple(one for one in titled if not one.commands or _block(case, one.commands))
+
+
+ON_THE_HOST = "on the host, not in this container"
+ACTS_ON_THE_HOST = (
+    r"(?:sudo )?(?:reboot|shutdown|modprobe|nvidia-modprobe|systemctl|dkms|akmods|mokutil|dracut"
+    r"|update-initramfs|mkinitcpio|chmod|dmesg|nvidia-bug-report\.sh)\b"
+    r"|(?:sudo )?nvidia-smi .*(?:--gpu-reset|-mig\b|\bmig\b|-c DEFAULT|-p[lm]\b)"
+    r"|.*\| sudo tee /etc/(?:modprobe\.d|security)/"
+)
+"""How a line begins that acts on the kernel, the driver or the services: a container has none."""
+
+
+def _placed(fix: Fix) -> Fix:
+    """The fix of a container, where what acts on its host says so and is no way in here."""
+    others = tuple(map(_said_of_the_host, fix.alternatives))
+    looks = tuple(map(_said_of_the_host, fix.looks))
+    if not any(map(_acts_on_the_host, fix.commands)):
+        return replace(fix, alternatives=others, looks=looks)
+    way = Alternative(title=ON_THE_HOST, commands=fix.commands)
+    return replace(fix, commands=(), alternatives=(way, *others), looks=looks)
+
+
+def _said_of_the_host(other: Alternative) -> Alternative:
+    there = any(map(_acts_on_the_host, other.commands)) and "on the host" not in other.title
+    return replace(other, title=f"on the host: {other.title}") if there else other
+
+
+def _acts_on_the_host(line: Line) -> bool:
+    """
+    >>> from gpusetup.shell import lines
+    >>> list(map(_acts_on_the_host, lines("sudo reboot", "nvidia-smi -L", "sudo dmesg | grep X")))
+    [True, False, True]
+    """
+    return bool(re.match(ACTS_ON_THE_HOST, line))
 
 
 def _block(case: Case, lines: tuple[Line, ...]) -> tuple[Line, ...]:
@@ -41,7 +80,7 @@ def _block(case: Case, lines: tuple[Line, ...]) -> tuple[Line, ...]:
 
 OF_POSIX = (
     r"(?:sudo|export|unset|rm|ls|df|free|ulimit|ldconfig|echo|ip|ss|curl|cd|source|modinfo) "
-    r"|.*\| (?:grep|sudo|sed) "
+    r"|.*\| (?:grep|sudo|sed) |.*\"\$\("
 )
 """How a line begins, or goes on, that no PowerShell takes."""
 
@@ -57,7 +96,7 @@ def _of_posix(line: Line) -> bool:
 
 FOR_ONE_RUN = (
     r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
-    r"|MASTER_PORT|CC|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
+    r"|MASTER_PORT|CC|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
 )
 """Variables that nobody keeps."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpusetup import shell
 from gpusetup.model import Alternative, Fix, Gpu, Request, TorchBuild
 from gpusetup.resolver.companions import left_in_words, pinned_in_words
-from gpusetup.resolver.offer import in_new_environment
+from gpusetup.resolver.offer import in_new_environment, new_folder
 from gpusetup.rules import drivers
 from gpusetup.rules.case import (
     Case,
@@ -76,7 +76,15 @@ def install_commands(case: Case, *, removed: bool = False) -> tuple[Line, ...]:
 def into_new_environment(case: Case) -> Line:
     """The same beside a target that may not be changed: its version, its companions."""
     known = case.decision and in_new_environment(case.decision, case.snapshot, case.request)
-    return command(case, "gpusetup", "install", "--venv", ".venv", *(known or ()), *_host(case))
+    return command(
+        case,
+        "gpusetup",
+        "install",
+        "--venv",
+        new_folder(case.snapshot),
+        *(known or ()),
+        *_host(case),
+    )
 
 
 def by_hand(case: Case, *first: Line) -> tuple[Alternative, ...]:
@@ -138,7 +146,7 @@ def gpusetup(case: Case, *more: str) -> Line:
     """`gpusetup install` with some options of its own, into this target if it may be changed."""
     executable = python(case)
     if target_refuses(case):
-        where: tuple[str, ...] = ("--venv", ".venv")
+        where: tuple[str, ...] = ("--venv", new_folder(case.snapshot))
     else:
         where = ("--python", executable) if executable != "python" else ()
     return command(case, "gpusetup", "install", *where, *more)
@@ -157,8 +165,8 @@ def gpu_named(gpu: Gpu) -> str:
 
 def fresh(case: Case, python: str) -> str:
     """A folder for a new environment with that Python: not the one that the target is."""
-    prefix = (case.snapshot.python.prefix or "").replace("\\", "/").rstrip("/")
-    return f".venv-{python}" if prefix.endswith("/.venv") else ".venv"
+    named = f".venv-{python}"
+    return named if is_report(case) else new_folder(case.snapshot, named)
 
 
 def ask_torch(case: Case) -> Line:

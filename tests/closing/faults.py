@@ -8,7 +8,7 @@ from closing.compose import package, relabelled, with_packages
 from closing.seen import importing
 from closing.world import World, named
 from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Conda, Event, Package
+from gpusetup.model import Conda, Disk, Event, Package
 from gpusetup.value import replace
 
 Fault = Callable[[World], World]
@@ -62,6 +62,26 @@ def _older(world: World, name: str) -> World:
 
 def _by(world: World) -> str:
     return "pip" if world.snapshot.python.has_pip else "uv"
+
+
+def without_room(world: World) -> World:
+    """A CPU build, and disks on which no other fits until the caches are cleared."""
+    places = ("site-packages", "uv-cache", "pip-cache")
+    disks = tuple(Disk(subject=one, path=f"/home/user/{one}", free_bytes=500 << 20, writable=True)
+                  for one in places)  # fmt: skip
+    return cpu_build(world).showing(disks=disks)
+
+
+def cut_without_room(world: World) -> World:
+    return torch_cut(world).showing(disks=without_room(world).snapshot.disks)
+
+
+def tmp_without_room(world: World) -> World:
+    """A CPU build, and a small /tmp beside disks with room."""
+    disks = (Disk(subject="tmp", path="/tmp", free_bytes=200 << 20, writable=True),
+             Disk(subject="pip-cache", path="/home/user/.cache/pip", free_bytes=99 << 30,
+                  writable=True))  # fmt: skip
+    return cpu_build(world).showing(disks=(*world.snapshot.disks, *disks))
 
 
 def torch_missing(world: World) -> World:

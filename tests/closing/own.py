@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from closing.shells import Refused, Typed
-from closing.surroundings import new_environment
+from closing.surroundings import must_have_room, new_environment
 from closing.world import World
 from gpusetup.cli import main
 from gpusetup.snapshot import dump_snapshot
@@ -32,6 +32,7 @@ def gpusetup(world: World, words: Sequence[str], typed_in: TypedIn) -> World:
     if "--recover" in words:
         return world.without_events("install-unfinished")
     world, rest = _target(world, list(words[1:]))
+    must_have_room(world)
     answer = planned(world, rest)
     for step in answer["steps"]:
         world = typed_in(world, Typed(tuple(step["argv"])))

@@ -15,6 +15,7 @@ from closing import facts
 from closing.facts import DEFAULT_INDEX
 from closing.seen import importing
 from closing.shells import Refused
+from closing.surroundings import caches_cleared, must_have_room
 from closing.wheels import Wheel, best, label_of, requirement
 from closing.world import CONDA, FAMILY, World, named, packages_of
 from gpusetup.model import Package
@@ -79,7 +80,7 @@ def pip_or_uv(world: World, by: str, verb: str, words: Sequence[str]) -> World:
     if by == "pip" and python.has_pip is False:
         raise Refused("No module named pip")
     if verb in ("list", "show", "check", "freeze", "cache"):
-        return _cleared(world) if "purge" in words else world
+        return caches_cleared(world) if "purge" in words else world
     if python.externally_managed and "--break-system-packages" not in words:
         raise Refused("error: externally-managed-environment")
     if python.site_writable is False:
@@ -89,12 +90,9 @@ def pip_or_uv(world: World, by: str, verb: str, words: Sequence[str]) -> World:
         return removed(world, done)
     if verb != "install":
         raise Refused(f"{by} knows no {verb}")
+    if any(word.startswith("torch==") for word in words):
+        must_have_room(world)
     return installed(world, done)
-
-
-def _cleared(world: World) -> World:
-    roomy = tuple(replace(disk, free_bytes=64 << 30) for disk in world.snapshot.disks)
-    return world.showing(disks=roomy)
 
 
 def removed(world: World, asked: Asked) -> World:

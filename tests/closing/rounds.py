@@ -11,7 +11,7 @@ from closing.shells import Refused
 from closing.simulator import acts, paste
 from closing.world import World
 from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Finding, Severity
+from gpusetup.model import Container, Finding, Severity
 from gpusetup.rules.judge import Diagnosis, diagnose
 
 ROUNDS = 6
@@ -48,7 +48,7 @@ def closing(world: World) -> Outcome:
             return _ended(outcome, before, world)
         outcome.typed.append((root.id, commands_of(root)))
         try:
-            after = paste(world, commands_of(root))
+            after = pasted_there(world, root)
         except Refused as problem:
             return _failed(outcome, root.id, f"a command fails: {problem}")
         judged_after = judged(after)
@@ -99,8 +99,26 @@ def errors(diagnosis: Diagnosis) -> dict[str, str]:
 
 def commands_of(finding: Finding) -> tuple[str, ...]:
     """What changes something; a fix that only looks is no way to paste, but words."""
-    commands = finding.fix.commands if finding.fix else ()
+    commands = finding.fix.commands or on_its_host(finding) if finding.fix else ()
     return commands if any(map(acts, commands)) else ()
+
+
+def on_its_host(finding: Finding) -> tuple[str, ...]:
+    """The way of a container that is pasted on its host."""
+    ways = finding.fix.alternatives if finding.fix else ()
+    return next((way.commands for way in ways if way.title.startswith("on the host")), ())
+
+
+def pasted_there(world: World, root: Finding) -> World:
+    here = bool(root.fix and root.fix.commands)
+    return paste(world, commands_of(root)) if here else of_the_host(world, commands_of(root))
+
+
+def of_the_host(world: World, commands: Sequence[str]) -> World:
+    """A container's world after a block that was pasted on its host."""
+    inside = world.snapshot.container
+    after = paste(world.showing(container=Container(kind="none")), commands)
+    return after.showing(container=inside)
 
 
 def left_behind(
@@ -146,7 +164,8 @@ def alternatives_hold(world: World) -> list[str]:
     found = []
     for title, commands in alternatives_of(root) if root else ():
         try:
-            after = paste(world, commands)
+            there = of_the_host if title.startswith("on the host") else paste
+            after = there(world, commands)
         except Refused as problem:
             found.append(f"{title}: a command fails: {problem}")
             continue

@@ -38,6 +38,8 @@ REFUSED_BY_BASH = {"&", "||", "(", ")", "<", ">", "|&", ">>", "<<"}
 
 
 SUBSTITUTED = (
+    ("stat -c %G /dev/nvidia", "video"),
+    ("stat -c %g /dev/nvidia", "44"),
     ("uname -r", "6.8.0-generic"),
     ("rpm -E %fedora", "43"),
     (". /etc/os-release; echo $VERSION_CODENAME", "trixie"),

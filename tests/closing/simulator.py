@@ -76,10 +76,25 @@ def typed_in(world: World, typed: Typed) -> World:
             raise Refused(f"no assignment: {' '.join(words)}")
         return surroundings.set_variable(world, words[0].removeprefix("$env:"), words[2])
     program = _program(words[0], world)
+    if world.snapshot.container.kind not in (None, "none") and of_a_host(program, words[1:]):
+        raise Refused(f"{program}: a container has no kernel, services or driver of its own")
     effect = EFFECTS.get(program)
     if effect is None:
         raise Refused(f"the simulator does not know {program}")
     return effect(world, Typed((program, *words[1:]), typed.piped_from))
+
+
+OF_A_HOST = (
+    "reboot", "modprobe", "nvidia-modprobe", "systemctl", "dkms", "akmods", "mokutil", "usermod",
+    "dracut", "update-initramfs", "mkinitcpio", "dmesg", "chmod",
+)  # fmt: skip
+
+
+def of_a_host(program: str, words: Sequence[str]) -> bool:
+    """Whether a command works on a host only: it acts on the kernel, its driver, its services."""
+    drives = any("nvidia" in w and "container" not in w for w in words)
+    changes = program == "nvidia-smi" and bool(set(words) & set(CHANGES))
+    return program in OF_A_HOST or changes or (program in drivers.TOOLS and drives)
 
 
 def _program(word: str, world: World) -> str:
@@ -128,8 +143,7 @@ def uv(world: World, typed: Typed) -> World:
         folder = named[0] if named else ".venv"
         return surroundings.new_environment(world, folder, version, by="uv")
     if words[:2] == ("cache", "clean"):
-        roomy = tuple(replace(d, free_bytes=64 << 30) for d in world.snapshot.disks)
-        return world.showing(disks=roomy)
+        return surroundings.caches_cleared(world)
     raise Refused(f"the simulator does not know uv {' '.join(words[:2])}")
 
 
@@ -251,6 +265,7 @@ EFFECTS: dict[str, Effect] = {
     "reboot": lambda world, typed: kernel.reboot(world),
     "modprobe": lambda world, typed: kernel.modprobe(world, typed.words[1:]),
     "nvidia-modprobe": lambda world, typed: answering(kernel.with_uvm_node(world)),
+    "chmod": lambda world, typed: kernel.may_open(world),
     "usermod": lambda world, typed: kernel.may_open(world),
     "mokutil": lambda world, typed: world.having(
         key_pending=world.key_pending or "--import" in typed.words

@@ -64,9 +64,33 @@ def deleted(world: World, paths: Sequence[str]) -> World:
     return world
 
 
+# --- disks --------------------------------------------------------------------------------------
+
+NEEDS = {"site-packages": 6 << 30, "tmp": 1 << 29}
+"""What an install of torch writes into a folder: unpacked, and on the way."""
+
+
+def must_have_room(world: World) -> None:
+    elsewhere = "TMPDIR" in world.snapshot.environment
+    for disk in world.snapshot.disks:
+        need = 0 if disk.subject == "tmp" and elsewhere else NEEDS.get(disk.subject, 0)
+        if disk.free_bytes is not None and disk.free_bytes < need:
+            raise Refused(f"[Errno 28] No space left on device: {disk.path}")
+
+
+def caches_cleared(world: World) -> World:
+    """Room everywhere but in the temporary folder, which no installer's cache fills."""
+    roomy = tuple(
+        disk if disk.subject == "tmp" else replace(disk, free_bytes=64 << 30)
+        for disk in world.snapshot.disks
+    )
+    return world.showing(disks=roomy)
+
+
 # --- containers ---------------------------------------------------------------------------------
 
-TAKES_NEXT = ("-e", "--env", "-v", "--gpus", "--device", "--name", "--shm-size", "--runtime")
+TAKES_NEXT = ("-e", "--env", "-v", "--gpus", "--device", "--name", "--shm-size", "--runtime",
+              "--group-add", "--security-opt", "--ulimit")  # fmt: skip
 
 
 def container_run(world: World, words: Sequence[str]) -> World:

@@ -27,7 +27,9 @@ WSL = tuple(host for host in HOSTS if host.os.wsl)
 DOCKER = tuple(host for host in HOSTS if host.container.kind == "docker")
 IN_WSL: tuple[Fault, ...] = (troubles.linux_driver_in_wsl, troubles.wsl_without_bridge)
 IN_DOCKER: tuple[Fault, ...] = (
-    troubles.without_compute, troubles.nvml_lost, troubles.container_without_gpu,
+    troubles.without_compute, troubles.nvml_lost, troubles.container_without_gpu, troubles.lost,
+    troubles.ecc, troubles.uvm_bad, troubles.uvm_unloaded, troubles.prohibited,
+    troubles.fabric_down,
 )  # fmt: skip
 SERVERS = ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 PCIe", "Tesla V100-SXM2-16GB", "NVIDIA L40S")
 
@@ -40,6 +42,7 @@ OF_THE_ENVIRONMENT: tuple[Fault, ...] = (
 ON_LINUX: tuple[Fault, ...] = (
     faults.conda_and_pip, faults.of_the_system, faults.not_writable, troubles.hidden_by_a_number,
 )  # fmt: skip
+WITHOUT_ROOM: tuple[Fault, ...] = (faults.without_room, faults.cut_without_room)
 PINNED: tuple[Fault, ...] = (faults.cpu_build_beside_xformers, faults.torch_cut_beside_xformers)
 BY_CONDA: tuple[Fault, ...] = (faults.conda_cpu_build, faults.conda_empty)
 OF_THE_DRIVER: tuple[Fault, ...] = (
@@ -76,6 +79,8 @@ def variants() -> Iterator[tuple[str, World]]:
     """Each with a name that says what was composed."""
     yield from _each(OF_THE_ENVIRONMENT, HOSTS, MODERN)
     yield from _each(ON_LINUX, LINUX, MODERN[:6])
+    yield from _each(WITHOUT_ROOM, HOSTS, MODERN[:6])
+    yield from _each((faults.tmp_without_room,), LINUX, MODERN[:6])
     yield from _each(PINNED, BARE[:4], MODERN[:4])
     yield from _each(BY_CONDA, BARE, MODERN[:5])
     yield from _each(OF_THE_DRIVER, SIGNING, GPUS)
