@@ -7,7 +7,7 @@ CUDA their own check accepts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -138,3 +138,27 @@ def _is_built(catalog: Catalog, row: Companion, build: TorchBuild, python: str |
         return True
     sibling = catalog.row_of(row.built_with or "", build.backend, build.os, build.machine)
     return sibling is not None and (python is None or python in sibling.pythons)
+
+
+def releases_with(catalog: Catalog, wanted: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The releases of torch whose companions are as specified, oldest first."""
+    asked = [(name, Versions(text)) for name, text in wanted]
+    return tuple(
+        row.torch
+        for row in catalog.releases
+        if all(_own(catalog, row.torch, name, versions) for name, versions in asked)
+    )
+
+
+def _own(catalog: Catalog, torch: str, name: str, versions: Versions) -> bool:
+    """Whether the companion that belongs to a torch is allowed; a label is set aside."""
+    row = catalog.release_of(torch)
+    own = getattr(row, name, None)
+    if own is None:
+        serving = (
+            one.version
+            for one in catalog.companions
+            if one.name == name and _admits(one.torch, torch)
+        )
+        own = max(serving, key=parsed, default=None)
+    return own is not None and versions.allows(own)

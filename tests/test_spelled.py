@@ -13,7 +13,9 @@ from gpusetup.cli import main
 from gpusetup.errors import UsageError
 from gpusetup.gpus import each_gpu
 from gpusetup.install.plan import asked_for
+from gpusetup.install.tools import complaint
 from gpusetup.resolver.spelled import backend_label, driver_named, python_named, torch_named
+from gpusetup.run import Output
 
 CATALOG = load_catalog()
 LAPTOP = ("--from", "rtx3050-laptop")
@@ -142,6 +144,23 @@ def test_torch_with_a_version_moves_its_companions_as_the_option_does(capsys: Sa
         (["pytorch==2.5.1"], "gpusetup install 'torch==2.5.1'"),
         (["pytorch=2.5.1"], "gpusetup install 'torch==2.5.1'"),
         (["numpy=2.1"], "gpusetup install 'numpy==2.1'"),
+        (["install"], "gpusetup install"),
+        (["doctor"], "gpusetup doctor"),
+        (["upgrade"], "gpusetup install --upgrade"),
+        (["cuda"], "--cuda 12.4"),
+        (["pytorch-cuda=12.4"], "gpusetup install --cuda 12.4"),
+        (["cuda12.4"], "gpusetup install --cuda 12.4"),
+        (["cpuonly"], "gpusetup install --backend cpu"),
+        (["cudatoolkit=11.8"], "gpusetup install"),
+        (["nvidia-driver-535"], "gpusetup doctor"),
+        (["tensorflow-gpu"], "gpusetup install 'tensorflow[and-cuda]'"),
+        (["torchvison"], "gpusetup install torchvision"),
+        (["torch-audio==2.5.1"], "gpusetup install torchaudio==2.5.1"),
+        (["Torchvisoin"], "gpusetup install torchvision"),
+        (["."], "uv pip install ."),
+        (["./torch-2.5.1-cp311-cp311-linux_x86_64.whl"], "gpusetup install --wheelhouse DIR"),
+        (["git+https://github.com/x/y"], "uv pip install git+https://github.com/x/y"),
+        (["requirements.txt"], "uv pip install -r requirements.txt"),
     ],
 )
 def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
@@ -149,10 +168,24 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
 ) -> None:
     with pytest.raises(UsageError) as told:
         asked_for(words, {})
-    assert f"did you mean `{meant}`?" in (told.value.hint or "")
+    assert f"`{meant}`" in (told.value.hint or "")
 
 
-@pytest.mark.parametrize("word", ["torch==2.5.1", "numpy", "pytorch-lightning", "cuda-python>=12"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        *(
+            "torch==2.5.1",
+            "numpy",
+            "pytorch-lightning",
+            "cuda-python>=12",
+            "schema",
+            "torchmetrics",
+        ),
+        *("nvidia-ml-py", "cupy-cuda12x", "torch-geometric", "torchtext", "torchmetrics"),
+        *("torchsde", "cudf-cu12"),
+    ],
+)
 def test_packages_are_left_alone(word: str) -> None:
     found = asked_for([word], {})
     assert found.torch == "2.5.1" or word in found.packages
@@ -306,3 +339,46 @@ def test_plan_takes_gpus_that_are_alike_by_their_number(capsys: Said) -> None:
 )
 def test_other_words_for_a_machine_are_read(words: tuple[str, ...]) -> None:
     assert main(["resolve", *LAPTOP, "--os", "linux", "--driver", "580.95", *words]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "torch"),
+    [
+        (["torch==2.5.1", "torchvision==0.20.1"], "2.5.1"),
+        (["torchvision==0.20.1", "torch==2.5.1", "torchaudio==2.5.1"], "2.5.1"),
+        (["torchvision==0.20.1"], "2.5.1"),
+        (["torchvision==0.20.1+cu124", "torch>=2.5"], "2.5.1"),
+        (["torchvision==0.20.*"], "2.5.1"),
+        (["torch==2.5.1", "--torch", "2.5.1"], "2.5.1"),
+    ],
+)
+def test_versions_that_go_together_are_installed(
+    words: list[str], torch: str, capsys: Said
+) -> None:
+    assert main(["install", *LAPTOP, "--dry-run", "--json", *words]) == 0
+    after = json.loads(capsys.readouterr().out)["after"]
+    assert after["torch"].partition("+")[0] == torch
+    assert after["torchvision"].startswith("0.20.1+")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["torch==2.6.0", "torchvision==0.20.1"], "goes with torch 2.5.1, not with 2.6.0"),
+        (["torchvision==0.99"], "No torch goes with torchvision==0.99"),
+        (["torchvision==0.20.1", "torchaudio==2.4.0"], "No torch goes with"),
+        (["torch==2.5.1", "--torch", "2.6.0"], "`torch==2.5.1` and `--torch 2.6.0`"),
+    ],
+)
+def test_versions_that_do_not_go_together_are_refused(
+    words: list[str], told: str, capsys: Said
+) -> None:
+    assert main(["install", *LAPTOP, "--dry-run", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_package_without_a_wheel_is_told_how_it_is_built() -> None:
+    said = "Because all versions of flash-attn have no usable wheels and you require flash-attn"
+    problem = complaint("x", Output(argv=("uv",), exit=1, stderr=said), ["flash-attn==2"])
+    assert "`uv pip install --no-build-isolation flash-attn`" in (problem.hint or "")
+    assert "no-build" not in (complaint("x", Output(argv=(), exit=1, stderr=said)).hint or "")

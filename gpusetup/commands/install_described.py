@@ -15,9 +15,10 @@ from gpusetup.commands.install_parts import after_of, request_of
 from gpusetup.commands.install_told import check_described
 from gpusetup.install import INSTALLERS
 from gpusetup.install.log import without_logins
-from gpusetup.install.plan import FAMILY, Asked, asked_for, venv_step
+from gpusetup.install.plan import Asked, asked_for, venv_step
 from gpusetup.install.prepare import Where, index_root_of
 from gpusetup.install.wish import Wish, packages_step
+from gpusetup.install.words import FAMILY
 from gpusetup.model import Resolution, Snapshot, Step
 from gpusetup.render.console import Console, plain
 from gpusetup.render.install import Beside, described_text, unchanged_text

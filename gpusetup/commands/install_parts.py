@@ -43,16 +43,60 @@ def new_job(options: argparse.Namespace, out: Console, log: Log, pip: str = sys.
 def request_of(options: argparse.Namespace, asked: Asked, *, by_conda: bool = False) -> Request:
     from gpusetup.model import Request
 
-    if options.torch and asked.torch:
+    if options.torch and asked.torch and options.torch != asked.torch:
         raise UsageError(
-            f"`torch{asked.torch}` and `--torch {options.torch}` both name a version",
+            f"`{as_word(asked.torch)}` and `--torch {options.torch}` both name a version",
             hint="give one of them",
         )
     return Request(
-        torch=options.torch or asked.torch,
+        torch=torch_beside(asked, options.torch or asked.torch),
         backend=options.backend,
         installer="conda" if by_conda else "auto",
     )
+
+
+def as_word(torch: str) -> str:
+    """
+    >>> as_word("2.5.1"), as_word(">=2.6")
+    ('torch==2.5.1', 'torch>=2.6')
+    """
+    return f"torch=={torch}" if torch[:1].isdigit() else f"torch{torch}"
+
+
+def torch_beside(asked: Asked, torch: str | None) -> str | None:
+    """The torch that goes with the companions' versions that the words gave.
+
+    UsageError where no torch has them, or not the one that is asked for.
+    """
+    from gpusetup.catalog_companions import releases_with
+    from gpusetup.catalog_file import load_catalog
+    from gpusetup.resolver.situation import specifier
+
+    if not asked.beside:
+        return torch
+    catalog = load_catalog()
+    label = next((v.partition("+")[2] for _, v in asked.beside if "+" in v), "")
+    fits = releases_with(catalog, [(n, v.partition("+")[0]) for n, v in asked.beside])
+    said = " ".join(f"{name}{version}" for name, version in asked.beside)
+    if not fits:
+        one = releases_with(catalog, asked.beside[:1]) if len(asked.beside) > 1 else ()
+        goes = f"{''.join(asked.beside[0])} goes with torch {one[-1]}; " if one else ""
+        raise UsageError(
+            f"No torch goes with {said}",
+            hint=f"{goes}without versions they follow torch's: `gpusetup install "
+            f"{' '.join(name for name, _ in asked.beside)}`",
+        )
+    wanted = specifier(torch)
+    both = [one for one in fits if wanted is None or wanted.allows(one)]
+    if not both:
+        raise UsageError(
+            f"{said} goes with torch {fits[-1]}, not with {torch}",
+            hint=f"`--torch {fits[-1]}`, or leave the version of "
+            f"{asked.beside[0][0]} out: it follows torch's",
+        )
+    if len(both) == 1:
+        return torch if torch and "+" in torch else f"{both[0]}{f'+{label}' if label else ''}"
+    return f">={both[0]},<={both[-1]}"
 
 
 def resolved(

@@ -24,10 +24,11 @@ def run_project(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.answers import InstallAnswer
     from gpusetup.catalog import INDEX_ROOT
     from gpusetup.catalog_file import load_catalog
-    from gpusetup.install.plan import FAMILY, asked_for
+    from gpusetup.install.plan import asked_for
     from gpusetup.install.prepare import index_root_of
     from gpusetup.install.project import edited, other_pins, parse, versions_named
     from gpusetup.install.wheels import without_credentials
+    from gpusetup.install.words import FAMILY
 
     path = Path(options.project)
     if options.venv or options.installer in ("pip", "conda"):

@@ -13,6 +13,7 @@ from gpusetup.install.journal import STAGING, STORE
 from gpusetup.install.layout import Layout, normalized
 from gpusetup.install.page import ACCEPT, parse_page
 from gpusetup.install.wheels import Wheel, best, without_credentials
+from gpusetup.install.words import FAMILY, refuse_what_is_no_package
 from gpusetup.model import Choice, Resolution, Step
 from gpusetup.value import Value
 
@@ -24,7 +25,6 @@ UNPACKED_FACTOR = 3.6
 nvidia-cudnn-cu12 (1.6), weighted towards the larger."""
 SPARE_BYTES = 50 << 20
 
-FAMILY = ("torch", "torchvision", "torchaudio")
 COMPANIONS = FAMILY[1:]
 
 Page = Callable[[str, str], "tuple[str, str, str] | None"]
@@ -40,6 +40,8 @@ class Asked(Value):
     """Everything else, as requirements for the default index."""
     torch: str | None = None
     """A specifier that `torch==2.5.1` among the words gave."""
+    beside: tuple[tuple[str, str], ...] = ()
+    """Companions with the specifier that the words gave: `("torchvision", "==0.20.1")`."""
     named: tuple[str, ...] = ()
     """Of the torch family, as the words have it."""
     followers: tuple[str, ...] = ()
@@ -104,12 +106,16 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
 
     torch: str | None = None
     family, packages, named = {"torch"}, [], []
+    beside: list[tuple[str, str]] = []
     for word in words:
-        _refuse_what_is_no_package(word)
+        refuse_what_is_no_package(word)
         try:
             asked = Requirement(word)
         except InvalidRequirement as problem:
-            raise UsageError(f"{word!r} is no package: {problem}".splitlines()[0]) from problem
+            raise UsageError(
+                f"{word!r} is no package and no requirement",
+                hint="such as `torchvision`, `transformers` or `'numpy>=2'`",
+            ) from problem
         name = normalized(asked.name)
         if name in FAMILY:
             _refuse_more_than_a_version(word, asked)
@@ -121,10 +127,7 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
         if name == "torch":
             torch = re.sub(EXACT, "", str(asked.specifier)) or None
         elif asked.specifier:
-            raise UsageError(
-                f"{word!r}: the version of {name} follows from torch's",
-                hint=f"`gpusetup install {name} --torch VERSION`",
-            )
+            beside.append((name, str(asked.specifier)))
     if family == {"torch"} and not packages:
         family.update(name for name in COMPANIONS if name in installed)
     return Asked(
@@ -132,30 +135,12 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
         packages=tuple(packages),
         torch=torch,
         named=tuple(named),
+        beside=tuple(beside),
     )
 
 
 EXACT = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
 """What `torch==2.5.1` says more than `--torch 2.5.1`."""
-NO_PACKAGES = (
-    (r"v?(\d+(?:\.\d+)+\S*)", "a version", r"--torch \1"),
-    (r"([<>=!~].*)", "a specifier", r"--torch '\1'"),
-    (r"(cu\d{2,3}|cuda[\d.]*|cpu|rocm[\d.]*|xpu)", "a backend", r"--backend \1"),
-    (r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)", "in conda's words", r"'\1==\2'"),
-    (r"pytorch([\s<>=!~\[;@].*)?", "conda's name of torch", r"'torch\1'"),
-)
-"""Pattern -> what such a word is, and what was probably meant."""
-
-
-def _refuse_what_is_no_package(word: str) -> None:
-    """A word that no index has, or that is somebody else's package there (`pytorch`).
-
-    >>> _refuse_what_is_no_package("torch==2.5.1")
-    """
-    for pattern, what, meant in NO_PACKAGES:
-        if found := re.fullmatch(pattern, word):
-            way = f"did you mean `gpusetup install {found.expand(meant)}`?"
-            raise UsageError(f"{word!r} is no package: it is {what}", hint=way)
 
 
 def _refuse_more_than_a_version(word: str, asked: Requirement) -> None:

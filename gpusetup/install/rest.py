@@ -126,7 +126,7 @@ def _uv_changes(
     )
     said = run(argv, timeout=ASK_SECONDS, environment=environment)
     if not said.ok:
-        raise complaint("uv cannot plan the installation", said)
+        raise complaint("uv cannot plan the installation", said, asked)
     return parse_changes(said.stderr)
 
 
@@ -157,7 +157,7 @@ def _uv_lock(
     )
     said = run(argv, timeout=ASK_SECONDS, environment=environment, stdin="\n".join(asked) + "\n")
     if not said.ok:
-        raise complaint("uv cannot plan the installation", said)
+        raise complaint("uv cannot plan the installation", said, asked)
     return parse_toml(said.stdout)
 
 
@@ -198,7 +198,7 @@ def ask_pip(
         )
         said = run(argv, timeout=ASK_SECONDS, environment=environment)
         if not said.ok:
-            raise too_old(layout, said) or pip_complaint(said, log)
+            raise too_old(layout, said) or pip_complaint(said, log, packages)
         found = json.loads(report.read_text(encoding="utf-8"))
     return reported(found, {wheel.name for wheel in family})
 
@@ -216,13 +216,13 @@ def too_old(layout: Layout, said: Output) -> Blocked | None:
     )
 
 
-def pip_complaint(said: Output, log: Path) -> GpuSetupError:
+def pip_complaint(said: Output, log: Path, packages: Sequence[str] = ()) -> GpuSetupError:
     """What pip failed of: a page that it could not fetch, which only its log tells, comes first."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     for url, cause in unfetched(text):
         if not re.match(r"4(03|04|10)\b", cause):
             return blocked(url, cause)
-    return complaint("pip cannot plan the installation", said)
+    return complaint("pip cannot plan the installation", said, packages)
 
 
 def unfetched(log: str) -> tuple[tuple[str, str], ...]:

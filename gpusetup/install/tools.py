@@ -7,7 +7,7 @@ import platform
 import re
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -16,6 +16,7 @@ from gpusetup.install.pip_config import as_variables, pip_settings
 from gpusetup.install.trust import trusted_environment
 from gpusetup.install.uv_config import index_urls, says_where, users_settings
 from gpusetup.install.wheels import without_credentials
+from gpusetup.install.words import what_is_missing
 from gpusetup.run import Output
 
 LIMITS = {
@@ -221,7 +222,7 @@ COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
 """What uv's or pip's complaint holds -> what it means for the user; first match."""
 
 
-def complaint(title: str, said: Output) -> GpuSetupError:
+def complaint(title: str, said: Output, packages: Sequence[str] = ()) -> GpuSetupError:
     """The error for a program that failed: what it was to do, and its own last words."""
     text = plain_lines(said.stderr or said.stdout)
     if wanted := re.search(LOGIN, " ".join(text.split())):
@@ -234,7 +235,8 @@ def complaint(title: str, said: Output) -> GpuSetupError:
     kind = next((kind for pattern, kind in COMPLAINTS if re.search(pattern, text)), ToolFailed)
     if said.problem:
         return Blocked(f"{title}: {said.argv[0]}: {said.problem}", hint="nothing was changed")
-    return kind(f"{title}: {last_words(text) or how_it_ended(said)}", hint=HINTS.get(kind))
+    told = last_words(text) or how_it_ended(said)
+    return kind(f"{title}: {told}", hint=what_is_missing(told, packages) or HINTS.get(kind))
 
 
 def how_it_ended(said: Output) -> str:
