@@ -11,7 +11,6 @@ import contextlib
 import importlib
 import os
 import re
-import shlex
 import signal
 import sys
 import threading
@@ -46,8 +45,12 @@ class Parser(argparse.ArgumentParser):
     takes_command = False
     """Whether what follows a first `--` is somebody's command; it becomes `after`."""
 
+    words: Sequence[str] = ()
+    """What it was given to parse."""
+
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words = list(args or ())
+        self.words = words
         if not self.takes_command:
             return super().parse_known_args(words, namespace)
         place = words.index("--") if "--" in words else len(words)
@@ -56,56 +59,38 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        known = [name.strip(" ')") for name in message.partition("(choose from")[2].split(",")]
         wrong = re.search(r"invalid choice: '([^']*)'", message)
         if wrong and message.startswith("argument COMMAND"):
             raise no_such_command(wrong[1])
-        meant = _nearest(wrong[1], known) if wrong else None
-        raise UsageError(message, hint=_hint(f"`{meant}`" if meant else None, self.prog))
+        from gpusetup.commands.refused import said_plainly
+
+        told, hint = said_plainly(message, self._option_string_actions)
+        raise UsageError(told, hint=f"{f'{hint} ' if hint else ''}`{self.prog} --help` shows all")
 
     def refuse(self, unknown: Sequence[str]) -> None:
         """Refuse what this command does not take, with its own options of that meaning."""
+        from gpusetup.commands.refused import option_refused, word_refused
+
         option = next((word for word in unknown if word.startswith("-")), None)
         if option is None:
-            words = " ".join(unknown)
-            raise UsageError(f"`{self.prog}` takes no {words!r}", hint=self._meant_word(unknown[0]))
-        name = option.partition("=")[0]
-        raise UsageError(f"`{self.prog}` has no option `{name}`", hint=self._meant_option(name))
+            said = " ".join(unknown)
+            hint = word_refused(unknown[0], self.words, self._option_string_actions, self.command)
+            raise UsageError(f"`{self.prog}` takes no {said!r}", hint=self._ended(hint))
+        name, _, value = option.partition("=")
+        after = self.words[self.words.index(option) + 1 :] if option in self.words else ()
+        if not value and after and not after[0].startswith("-"):
+            value = after[0]
+        told = f"`{self.prog}` has no option `{name}`"
+        raise UsageError(told, hint=self._ended(option_refused(name, value or None, self)))
 
-    def _meant_option(self, name: str) -> str:
-        from gpusetup.commands.meant import option_line, options_meant
+    @property
+    def command(self) -> str:
+        """The command that it is for; empty for gpusetup's own."""
+        return self.prog.partition(" ")[2]
 
-        if name in self._option_string_actions:
-            return f"options stand after the command: `{self.prog} {name}`"
-        lines = {option_line(action): action.help for action in options_meant(name, self._actions)}
-        own = "`gpusetup --version` is about gpusetup itself; " if name == "--version" else ""
-        if not lines:
-            known = ", ".join(n for n in self._option_string_actions if n.startswith("--"))
-            return f"it takes {known}; `{self.prog} --help` explains them"
-        if len(lines) < 2:
-            return own + _hint(f"`{next(iter(lines))}`", self.prog)
-        width = max(map(len, lines))
-        listed = "".join(
-            f"\n  {line:{width}}  {text or ''}".rstrip() for line, text in lines.items()
-        )
-        return f"{own}did you mean one of these?{listed}\n`{self.prog} --help` shows all"
-
-    def _meant_word(self, word: str) -> str:
-        """A requirement, a version, a file or a GPU where only options are taken."""
-        from gpusetup.commands.meant import word_meant
-
-        named = word_meant(word, self._option_string_actions)
-        return _hint(f"`{named[0]} {shlex.quote(named[1])}`" if named else None, self.prog)
-
-
-def _hint(meant: str | None, prog: str) -> str:
-    return f"{f'did you mean {meant}? ' if meant else ''}`{prog} --help` shows all"
-
-
-def _nearest(word: str, known: Sequence[str]) -> str | None:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, known, 1)), None)
+    def _ended(self, hint: str | None) -> str:
+        end = f"`{self.prog} --help` shows all"
+        return f"{hint}{chr(10) if hint and chr(10) in hint else ' '}{end}" if hint else end
 
 
 def no_such_command(word: str) -> UsageError:
@@ -115,7 +100,7 @@ def no_such_command(word: str) -> UsageError:
     meant = command_meant(word)
     return UsageError(
         f"gpusetup has no command {word!r}",
-        hint=_hint(f"`gpusetup {meant}`" if meant else None, "gpusetup"),
+        hint=f"{f'did you mean `gpusetup {meant}`? ' if meant else ''}`gpusetup --help` shows all",
     )
 
 
@@ -190,7 +175,10 @@ def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
             asked.error(f"argument {name}: the value is empty; is a variable unset?")
         if action.metavar in ON_DISK and isinstance(value, str) and ADDRESS.match(value):
             name = "/".join(action.option_strings)
-            asked.error(f"argument {name}: {value} is an address, and a file or folder is meant")
+            raise UsageError(
+                f"argument {name}: {value} is an address, and a file or folder is meant",
+                hint="nothing is fetched: save what is there, and name the file",
+            )
 
 
 def command(name: str) -> ModuleType:

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
         (["docter"], "did you mean `gpusetup doctor`? `gpusetup --help` shows all"),
         (["doctor", "--frm", "x"], "did you mean `--from MACHINE`? `gpusetup doctor --help` shows"),
         (["verify", "--level", "quik"], "did you mean `quick`?"),
-        (["resolve", "--zzyzx"], "hint: it takes --help, --from, "),
+        (["resolve", "--zzyzx"], "hint: `gpusetup resolve --help` shows all"),
         (["resolve", "zzyzx"], "hint: `gpusetup resolve --help` shows all"),
     ],
 )
@@ -117,8 +117,11 @@ def test_what_is_offered_is_an_option_of_the_command(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("word", "command"),
-    [("test", "verify"), ("check", "doctor"), ("update", "install"), ("watch", "monitor"),
-     ("estimate", "plan"), ("optimize", "tune"), ("versions", "resolve"), ("docter", "doctor")],
+    [("test", "verify"), ("check", "doctor"), ("update", "install --upgrade"), ("watch", "monitor"),
+     ("estimate", "plan"), ("optimize", "tune"), ("versions", "resolve --explain"),
+     ("uninstall", "install --undo"),
+     ("version", "--version"), ("nvidia-smi", "monitor --once"), ("list", "doctor"),
+     ("docter", "doctor")],
 )  # fmt: skip
 def test_a_foreign_command_is_answered_with_ours(
     word: str, command: str, capsys: pytest.CaptureFixture[str]
@@ -213,3 +216,80 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
 def test_schema_without_a_name_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     assert "doctor\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["install", "--cpu"], "did you mean `--backend cpu`?"),
+        (["install", "--cpuonly"], "did you mean `--backend cpu`?"),
+        (["install", "-r", "my reqs.txt"], "`uv pip install -r 'my reqs.txt'`"),
+        (["install", "-e", "."], "`uv pip install -e .`"),
+        (["install", "--pre", "torch"], "`--torch latest`"),
+        (["install", "--user"], "`--venv DIR`"),
+        (["install", "--break-system-packages"], "`--venv DIR`"),
+        (["install", "--quiet"], "`2>/dev/null`"),
+        (["doctor", "-q", "-x"], "`2>/dev/null`"),
+        (["doctor", "--fix"], "`gpusetup install` installs"),
+        (["doctor", "--cuda", "12.4"], "`gpusetup resolve --cuda 12.4`"),
+        (["doctor", "--gpus", "all"], "doctor reads every GPU"),
+        (["doctor", "-V"], "`gpusetup -V` prints the version"),
+        (["-v"], "options stand after a command: `gpusetup doctor -v`"),
+        (["--strict", "doctor"], "`gpusetup doctor --strict`"),
+        (["monitor", "-l", "1"], "`--interval SECONDS`"),
+        (["install", "--index-url", "https://download.pytorch.org/whl/cu124"], "`--backend cu124`"),
+        (
+            ["resolve", "--extra-index-url=https://m.example/whl/cu124/"],
+            "`--index-root https://m.example/whl --backend cu124`",
+        ),
+        (["resolve", "--index-root", "https://m.example/whl/cu124"], "--backend cu124`"),
+        (["resolve", "--format", "json"], "`--json` prints it"),
+        (["resolve", "--format", "environment.yml"], "did you mean `conda`?"),
+        (["doctor", "--format", "md"], "did you mean `markdown`?"),
+        (["resolve", "--installer", "mamba"], "did you mean `conda`?"),
+        (["doctor", "--json=true"], "`--json` takes no value"),
+        (["doctor", "healthy"], "did you mean `--from healthy`?"),
+        (["doctor", "torch.cuda.is_available() is False"], "`--report -`"),
+        (["doctor", "--report", "torch sees no GPU"], "`gpusetup doctor --report -`"),
+        (["doctor", "--report", "https://x.example/1"], "nothing is fetched"),
+        (["doctor", "install"], "one command at a time: `gpusetup install`"),
+        (["resolve", "4090"], "did you mean `--gpu 4090`?"),
+        (["plan", "Qwen3-8B"], "did you mean `--model Qwen3-8B`?"),
+        (["plan", "--model", "qwen3", "8b"], "did you mean `--model 'qwen3 8b'`?"),
+        (["plan", "--gpu", "4090", "x2"], "did you mean `--gpu '4090 x2'`?"),
+        (["plan", "--model", "meta-llama/Llama-3-8B", "--gpu", "H200"], "`--params 8B`"),
+        (["verify", "--seconds", "10s"], "did you mean `--seconds 10`?"),
+        (["verify", "--device", "cuda:0,1"], "every visible GPU is proven"),
+        (["monitor", "--interval", "soon"], "`500ms`"),
+    ],
+)
+def test_what_is_foreign_is_answered_with_what_to_do(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in ([], ["-v"]):
+        assert main([*words, *more] if words != ["-v"] else words) == 2
+        said = capsys.readouterr().err
+        assert told in said
+        assert "Traceback" not in said
+        assert said.count("\n  --") <= 3, "a few options, never all of them"
+
+
+@pytest.mark.parametrize("torch", ["11.7", "13.0"])
+def test_what_was_never_built_together_is_said(
+    torch: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--from", "rtx3050-laptop", "--torch", "2.5.1", "--cuda", torch]
+    assert main(["install", "--dry-run", *words]) == 1
+    said = capsys.readouterr().err
+    assert "it is there for cpu, cu118, cu121, cu124; " in said
+    assert "is not the torch" not in said
+
+
+@pytest.mark.parametrize("text", ["30s", "0.5m", "500ms", "1,5 s"])
+def test_a_time_may_have_its_unit(text: str) -> None:
+    assert main(["doctor", "--from", "healthy", "--timeout", text]) == 0
+
+
+def test_several_findings_in_one_value(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--from", "cpu-torch", "--only", "torch-cpu-build,driver-slow"]) == 1
+    assert "torch-cpu-build" in capsys.readouterr().out

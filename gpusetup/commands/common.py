@@ -110,12 +110,14 @@ def add_timeout(group: argparse._ActionsContainer) -> None:
 
 
 def _seconds(text: str) -> float:
+    from gpusetup.durations import seconds_in
+
     try:
-        seconds = float(text)
+        seconds = seconds_in(text)
     except ValueError:
         seconds = -1.0
     if not 0 < seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0.1 to 3600")
+        raise argparse.ArgumentTypeError(f"{text!r} is no time from 0.1 to 3600 seconds")
     return seconds
 
 

@@ -101,6 +101,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
         return _tell(options, out)
     from gpusetup.catalog_file import load_catalog
 
+    options.only = [id for ids in options.only for id in ids.replace(",", " ").split()]
     if options.only:
         _check_ids(options.only)
     catalog = load_catalog()

@@ -109,13 +109,20 @@ def resolved(
     check_request(request, catalog)
     resolution = resolve(snapshot, request, catalog)
     if resolution.build is None:
-        advice = resolution.advice
-        raise Unsatisfiable(
-            "No PyTorch build fits this machine"
-            + "".join(f"\n  {r.torch} {r.backend}: {r.reason}" for r in resolution.rejections[:5]),
-            hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
-        )
+        raise nothing_fits(resolution)
     return resolution
+
+
+def nothing_fits(resolution: Resolution) -> Unsatisfiable:
+    """Why: what was asked for, or what keeps the builds of that from this machine."""
+    advice = resolution.advice
+    asked = [r for r in resolution.rejections if not r.reason.startswith("is not the ")]
+    reasons = [f"{r.torch} {r.backend}: {r.reason}" for r in asked[:5]]
+    return Unsatisfiable(
+        "No PyTorch build fits this machine"
+        + "".join(f"\n  {why}" for why in (*resolution.notes, *reasons)),
+        hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
+    )
 
 
 def known_catalog(snapshot: Snapshot, out: Console | None, root: str | None) -> Catalog:

@@ -12,7 +12,7 @@ from gpusetup.shell import shell_line
 if TYPE_CHECKING:
     from gpusetup.answers import Offer
     from gpusetup.catalog import Catalog
-    from gpusetup.model import Finding, Request, Resolution, Snapshot
+    from gpusetup.model import Finding, Request, Snapshot
     from gpusetup.render.console import Console
     from gpusetup.resolver.least import Decision
 
@@ -68,6 +68,8 @@ def refuse(
     from gpusetup.resolver.refusal import reasons, told
 
     if decision.how == "nothing":
+        from gpusetup.commands.install_parts import nothing_fits
+
         raise nothing_fits(decision.resolution)
     if decision.how != "refused":
         return
@@ -78,15 +80,6 @@ def refuse(
     raise Unsatisfiable(
         f"{told(decision, machine, catalog)}. The usual reasons, and the command for each:{usual}",
         hint="only `--backend` exchanges a build for one maker's GPUs for another's, or the CPU's",
-    )
-
-
-def nothing_fits(resolution: Resolution) -> Unsatisfiable:
-    advice = resolution.advice
-    return Unsatisfiable(
-        "No PyTorch build fits this machine"
-        + "".join(f"\n  {r.torch} {r.backend}: {r.reason}" for r in resolution.rejections[:5]),
-        hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
     )
 
 

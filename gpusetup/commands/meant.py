@@ -11,10 +11,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 COMMANDS: Mapping[str, str] = {
-    "doctor": "check diagnose diagnosis info status detect health env collect-env smi fix why",
-    "resolve": "which find choose select match recommend compat matrix versions search index",
-    "install": "setup add update upgrade pip uv conda get fetch download sync undo rollback "
-    "recover reinstall remove uninstall repair",
+    "doctor": "check diagnose diagnosis status detect health env collect-env fix why",
+    "resolve": "which find choose select match recommend search index",
+    "install": "setup add pip uv conda get fetch download sync reinstall",
     "verify": "test prove validate selftest bench benchmark stress smoke",
     "plan": "estimate fit fits size memory vram calculate predict oom",
     "tune": "optimize optimise autotune config batch-size configure",
@@ -38,17 +37,17 @@ OPTIONS: Mapping[str, str] = {
     "prefix target name",
     "--venv": "t env environment virtualenv prefix target path root dir directory create location",
     "--upgrade": "u force update newest latest force-reinstall reinstall eager ignore-installed",
-    "--yes": "force assume-yes no-input no-confirm non-interactive quiet batch-mode confirm",
+    "--yes": "force assume-yes no-input no-confirm non-interactive batch-mode confirm",
     "--dry-run": "simulate preview noop check what-if show print plan",
     "--index-root": "i index index-url extra-index-url default-index mirror registry proxy url "
-    "repo repository channel",
+    "repo repository",
     "--wheelhouse": "f offline no-index find-links links wheels no-network",
     "--download": "fetch download-only only-download dest wheel-dir",
     "--project": "pyproject requirements lock uv-project",
     "--undo": "rollback revert restore back uninstall remove",
     "--recover": "resume repair continue unlock abort",
     "--forget": "clean cleanup purge gc prune",
-    "--no-keep": "no-backup no-undo no-cache-dir",
+    "--no-keep": "no-backup no-undo",
     "--no-verify": "no-check skip-verify skip-tests no-test",
     "--installer": "tool manager use with mamba micromamba pip uv conda",
     "--from": "f machine host snapshot replay example file input load",
@@ -58,7 +57,7 @@ OPTIONS: Mapping[str, str] = {
     "--keep-private": "raw full no-redact unredacted private",
     "--deep": "full thorough import complete slow extended",
     "--only": "filter id finding select",
-    "--list": "all ls findings ids",
+    "--list": "ls findings ids",
     "--explain": "why reason reasons describe details matrix",
     "--strict": "werror fail fail-on-warning pedantic warnings-as-errors",
     "--timeout": "limit wait deadline max-time seconds",
@@ -117,7 +116,18 @@ COMMON_WORDS = (
 )
 """Words of a help text that say nothing about an option."""
 
-MOST = 4
+MOST = 3
+
+WAYS: Mapping[str, str] = {
+    "install --undo": "uninstall remove rollback undo revert restore",
+    "install --upgrade": "upgrade update",
+    "install --recover": "recover resume repair",
+    "--version": "version ver about",
+    "doctor": "list show freeze info ls",
+    "monitor --once": "nvidia-smi smi nvsmi gpustat",
+    "resolve --explain": "versions matrix compat",
+}
+"""A command with its option -> what people call it."""
 
 
 def command_meant(word: str) -> str | None:
@@ -127,6 +137,8 @@ def command_meant(word: str) -> str | None:
     ('verify', 'doctor', 'monitor')
     """
     plain = word.lower().strip("-")
+    if way := next((way for way, words in WAYS.items() if plain in words.split()), None):
+        return way
     by_meaning = (name for name, words in COMMANDS.items() if plain in words.split())
     return next(by_meaning, None) or next(iter(get_close_matches(plain, COMMANDS, 1)), None)
 
@@ -173,15 +185,21 @@ def _by_help(plain: str, own: Sequence[argparse.Action]) -> list[argparse.Action
 
 
 GPU = r"((?:nvidia |geforce |tesla |quadro )*(?:[rg]tx|[a-z]{1,2}\d{2,4}|[tl]4|sm_?\d|titan).*)"
-GPU = r"((?:nvidia |geforce |tesla |quadro )*(?:[rg]tx|[a-z]{1,2}\d{2,4}|[tl]4|sm_?\d|titan).*)"
+CARD = r"(\d{4}(?:[ -]?(?:ti|super|laptop))*)"
+MODEL = r"(.*(?:qwen|llama|gpt|mistral|gemma|phi|bert|falcon|mixtral|deepseek|opt-|t5).*)"
 WORDS = (
     (r"(?:py)?torch\s*(?:={1,2}\s*)?([<>!~\d].*)", "--torch"),
     (r"v?(\d+\.\d+(?:\.\d+)?(?:\+\w+)?)", "--torch"),
     (r"(-|.*\.(?:txt|log|md|xml|csv|html))", "--report"),
     (r"(.*\.json|[a-z0-9]+(?:-[a-z0-9]+)*-(?:laptop|desktop|wsl2?|container))", "--from"),
     (r"(cu\d{2,3}|cpu|xpu|rocm[\d.]+)", "--backend"),
+    (MODEL, "--model"),
+    (r"(\d+(?:[.,]\d+)?\s?[bm])", "--params"),
+    (r"x?(\d{1,3})x?", "--gpus"),
     (GPU, "--gpu"),
     (GPU, "--for-gpu"),
+    (CARD, "--gpu"),
+    (CARD, "--for-gpu"),
 )
 """Pattern -> the option that a bare word of it belongs to, where the command has it."""
 

@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("seconds", nargs="?", type=length, default=0.0, metavar="SECONDS",
         help="how long; 0 or none: until Ctrl-C, or the command's end")  # fmt: skip
     add("--once", action="store_true", help="one sample and no verdict")
-    add("--interval", type=float, default=1.0, metavar="SECONDS", help="between samples (1)")
+    add("--interval", type=interval, default=1.0, metavar="SECONDS", help="between samples (1)")
     add("--gpu", action="append", default=[], metavar="INDEX|UUID",
         help="only this GPU, may be repeated; else CUDA_VISIBLE_DEVICES counts")  # fmt: skip
     add("--csv", metavar="FILE", help="also write one row a GPU and sample there")
@@ -52,10 +52,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def length(text: str) -> float:
     """Seconds; a word here is most likely a command without its `--`."""
+    from gpusetup.durations import seconds_in
+
     try:
-        return float(text)
+        return seconds_in(text)
     except ValueError:
         problem = f"{text!r} is no number of seconds; a command comes after `--`"
+        raise argparse.ArgumentTypeError(problem) from None
+
+
+def interval(text: str) -> float:
+    """Seconds between two samples, with a unit or without."""
+    from gpusetup.durations import seconds_in
+
+    try:
+        return seconds_in(text)
+    except ValueError:
+        problem = f"{text!r} is no time: `0.5`, `500ms`"
         raise argparse.ArgumentTypeError(problem) from None
 
 

@@ -46,7 +46,19 @@ def read_text(name: str) -> bytes:
         with path.open("rb") as stream:
             return sifted(stream)
     except OSError as problem:
-        raise BadInput(f"{name} cannot be read: {problem.strerror}") from problem
+        raise BadInput(
+            f"{name} cannot be read: {problem.strerror}", hint=_text_meant(name)
+        ) from problem
+
+
+def _text_meant(name: str) -> str | None:
+    """Where a text stands in a file's place.
+
+    >>> _text_meant("nosuch.txt")
+    """
+    if re.search(r"\s", name) and not re.search(r"\.\w{2,4}$", name):
+        return "a text is read from standard input: `gpusetup doctor --report -`, then paste it"
+    return None
 
 
 def sifted(stream: BinaryIO) -> bytes:

@@ -353,4 +353,11 @@ def index_root_of(named: str | None, environ: Mapping[str, str], usual: str) -> 
             f"`--index-root {root}` is no http or https URL",
             hint="it is what stands before the backend: `https://download.pytorch.org/whl`",
         )
+    from gpusetup.install.words import root_and_backend
+
+    if words := root_and_backend(root):
+        raise UsageError(
+            f"`--index-root {root}` ends with a backend: the root stands before it",
+            hint=f"did you mean `{' '.join(words)}`?",
+        )
     return root.rstrip("/")

@@ -127,3 +127,23 @@ def what_is_missing(text: str, packages: Sequence[str]) -> str | None:
                 f"`gpusetup install`, `uv pip install --no-build-isolation {name}` builds it"
             )
     return None
+
+
+BACKEND = r"(cu\d{2,3}|cpu|xpu|rocm\d[\d.]*)"
+
+
+def root_and_backend(url: str) -> tuple[str, ...] | None:
+    """The options for an index with a backend at its end; None where it has none.
+
+    >>> root_and_backend("https://mirror.example/whl/cu124/")
+    ('--index-root', 'https://mirror.example/whl', '--backend', 'cu124')
+    """
+    from gpusetup.catalog import INDEX_ROOT
+
+    found = re.fullmatch(rf"(.*://.+?)/{BACKEND}(/torch\w*)?/*", url.strip(), re.IGNORECASE)
+    if found is None:
+        return None
+    own = found[1].removeprefix("http://").removeprefix("https://")
+    usual = own.rstrip("/") == INDEX_ROOT.partition("://")[2]
+    root = () if usual else ("--index-root", shlex.quote(found[1]))
+    return (*root, "--backend", found[2].lower())

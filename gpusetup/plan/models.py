@@ -40,6 +40,8 @@ def model_named(text: str) -> Shape:
     if found:
         return found
     if text and _is_path(text):
+        if re.fullmatch(r"[\w.-]+/[\w.-]+", text) and not Path(text).exists():
+            raise UsageError(f"No model is called {text!r}", hint=_at_its_hub(text, known))
         return model_in(Path(text))
     raise UsageError(f"No model is called {text!r}", hint=_nearest(text, known))
 
@@ -61,10 +63,14 @@ def model_in(path: Path) -> Shape:
 def count(text: str) -> int:
     """A number of parameters as people write it; UsageError for anything else or absurd.
 
-    >>> count("124M"), count("7b"), count("1.5B")
-    (124000000, 7000000000, 1500000000)
+    >>> count("124M"), count("7b"), count("1.5B"), count("7 billion")
+    (124000000, 7000000000, 1500000000, 7000000000)
+    >>> count("7,5B"), count("124,439,808")
+    (7500000000, 124439808)
     """
-    hit = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmbgt]?)", text.strip().lower().replace("_", ""))
+    plain = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower())
+    plain = re.sub(r"\s*(params|parameters)$", "", plain.replace(",", ".").replace("_", ""))
+    hit = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?", plain)
     value = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
     if meant := _unit_left_out(text):
         raise UsageError(
@@ -153,6 +159,13 @@ def _key(text: str) -> str:
 
 def _is_path(text: str) -> bool:
     return text.endswith(".json") or "/" in text or "\\" in text or Path(text).is_dir()
+
+
+def _at_its_hub(text: str, known: dict[str, Shape]) -> str:
+    """What to do for a model that is named as its owner publishes it."""
+    size = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
+    by_size = f"`--params {size[1].upper()}` takes the usual shape of its size; " if size else ""
+    return f"{by_size}save its config.json and name that file; {_nearest(text, known)}"
 
 
 def _nearest(text: str, known: dict[str, Shape]) -> str:

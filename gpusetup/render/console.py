@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from gpusetup.errors import Blocked, GpuSetupError
+from gpusetup.errors import Blocked, GpuSetupError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -176,7 +176,7 @@ class Console:
             self.talk(f"error: {plain(message)}")
             if hint:
                 self.talk(f"\nhint: {plain(hint)}")
-        if self.verbose:
+        if self.verbose and not isinstance(problem, UsageError):
             self._trace()
         return problem.exit_code
 

@@ -12,7 +12,7 @@ from gpusetup.jetpack import FIRST_OF_THOR, UNIFIED, board_of, runs_ordinary_whe
 from gpusetup.model import Resolution, Snapshot, TorchBuild, parsed
 from gpusetup.resolver.choice import best_build
 from gpusetup.resolver.companions import left_behind
-from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation, is_allowed
+from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation, is_allowed, version
 from gpusetup.value import replace
 
 STALE_DAYS = 120
@@ -52,6 +52,31 @@ def torch_unknown(
         f"no torch is {situation.torch_text}: the catalog of {catalog.as_of} knows "
         f"{first} to {last}"
     )
+
+
+def never_together(
+    found: Resolution, situation: Situation, _: Snapshot, catalog: Catalog
+) -> str | None:
+    """Where the torch and the backend that were asked for exist, but not with one another."""
+    if found.build or situation.torch is None or situation.backend == "auto":
+        return None
+    rows = [row for row in catalog.builds if row.channel == "pytorch"]
+    with_torch = {row.backend for row in rows if is_allowed(row.torch, situation)}
+    with_backend = [row.torch for row in rows if row.backend == situation.backend]
+    if not with_torch or situation.backend in with_torch or not with_backend:
+        return None
+    torches = sorted(set(with_backend), key=version)
+    span = torches[0] if len(torches) == 1 else f"{torches[0]} to {torches[-1]}"
+    return (
+        f"torch {situation.torch_text} was never built for {situation.backend}: it is there for "
+        f"{', '.join(sorted(with_torch, key=_by_number))}; {situation.backend} has torch {span}"
+    )
+
+
+def _by_number(backend: str) -> tuple[str, int]:
+    """`cu92` before `cu118`, `cpu` first."""
+    digits = "".join(c for c in backend if c.isdigit())
+    return backend.rstrip("0123456789."), int(digits or 0)
 
 
 def no_gpu(found: Resolution, situation: Situation, _: Snapshot, __: Catalog) -> str | None:
@@ -248,6 +273,7 @@ def build_inferred(found: Resolution, _: Situation, __: Snapshot, ___: Catalog) 
 
 NOTES: tuple[Note, ...] = (
     torch_unknown,
+    never_together,
     no_gpu,
     gpu_unknown,
     driver_unknown,

@@ -42,6 +42,19 @@ class Parser(argparse.ArgumentParser):
         raise WrongQuestion(message, f"`{self.prog} --help` shows what it takes")
 
 
+def device_named(text: str) -> str:
+    """A device as people write it.
+
+    >>> device_named("GPU"), device_named("GPU0"), device_named("1"), device_named("cuda0")
+    ('cuda', 'cuda:0', 'cuda:1', 'cuda:0')
+    """
+    plain = text.strip().lower()
+    found = re.match(r"(?:cuda|gpu|nvidia)?[\s:#-]*(\d*)\Z", plain)
+    if found is None or not plain:
+        return plain
+    return "cuda:" + found.group(1) if found.group(1) else "cuda"
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What is particular to verify."""
     parser.add_argument(
@@ -59,6 +72,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--device",
+        type=device_named,
         default="auto",
         metavar="auto|cpu|cuda|cuda:N|none",
         help="auto (every GPU, and there must be one), cpu, one GPU, or none: an image build",
@@ -113,8 +127,10 @@ def read_options(words: Sequence[str]) -> Options:
 def checked(found: argparse.Namespace) -> Options:
     """Typed options; WrongQuestion where values are malformed or contradict each other."""
     if not _DEVICE.match(found.device):
+        several = "for several leave it out: every visible GPU is proven; " * ("," in found.device)
         raise WrongQuestion(
-            f"--device {found.device!r} is no device", "one of auto, cpu, cuda, cuda:0, ..., none"
+            f"--device {found.device!r} is no device",
+            several + "one of auto, cpu, cuda, cuda:0, ..., none",
         )
     expectations = tuple(parse(text) for text in flat(found.expect))
     for each in expectations:
