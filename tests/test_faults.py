@@ -187,6 +187,12 @@ FAULTS = (
     second("bus", "zz:zz", ILL)._replace(name="GPU 1: an address that is none"),
     second("memory_used", 99 << 30, ILL),
     second("power_limit_mw", 0, ILL),
+    # --- what the hardware says of itself
+    second("recovery_action", 4, "hardware-fault"),
+    Fault("NVML and the driver are of two releases", "nvml-mismatch",
+          state={"nvml.version": "13.590.44.01"}, severity=Severity.WARNING, root=False),
+    second("nvlink_crc_flit", 5000, "nvlink-degraded", severity=Severity.NOTE, root=False),
+    second("fabric", 1, "system-not-ready-fabric-manager"),
     Fault("NVML is slow", "driver-slow", state={"nvml.init": "@slow 5200 0"},
           severity=Severity.WARNING, root=False),
 )  # fmt: skip

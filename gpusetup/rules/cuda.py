@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.model import Event, Evidence, Finding, Fix
-from gpusetup.rules import packages, ways
+from gpusetup.model import Event, Evidence, Finding, Fix, Gpu
+from gpusetup.rules import packages, ways, which
 from gpusetup.rules.case import (
     Case,
     asked_for_cuda,
@@ -272,10 +272,11 @@ def cuda_init_answer(case: Case) -> Iterator[Finding]:
         case, "cuda_api.init_code", f"cuInit: {api.init_code} {api.init_name or ''}".rstrip()
     )
     quoted = is_report(case) and answer.source in {line.source for line in said}
-    name = api.init_name or f"error {api.init_code}"
+    known = api.init_name if api.init_name != f"error {api.init_code}" else None
+    name = known or f"error {api.init_code}"
     yield error(
         row.id,
-        row.title.format(code=f"{name}, {api.init_code}" if api.init_name else name),
+        row.title.format(code=f"{name}, {api.init_code}" if known else name),
         evidence=(*(() if quoted else (answer,)), *said, *_around_init(case)),
         fix=_code_fix(case, row),
     )
@@ -378,14 +379,19 @@ def fabric_not_completed(case: Case) -> Iterator[Finding]:
     if waiting and not _has_no_fabric(case):
         yield error(
             FABRIC.id,
-            "The NVSwitch fabric is not ready: Fabric Manager does not run, or does not match "
-            "the driver",
+            f"The NVSwitch fabric is not ready{_where(case, waiting)}: Fabric Manager does not "
+            "run, or does not match the driver",
             evidence=tuple(
                 shown(case, "gpus", f"{numbered(gpu)}: fabric state {gpu.fabric_state}")
-                for gpu in waiting[:2]
+                for gpu in waiting[: 2 if len(waiting) == len(gpus(case)) else 8]
             ),
             fix=_fabric_fix(case),
         )
+
+
+def _where(case: Case, waiting: list[Gpu]) -> str:
+    """The GPUs that wait, where others do not."""
+    return "" if len(waiting) == len(gpus(case)) else f" at {which.titled(case, waiting)}"
 
 
 NVSWITCH_GPUS = 4

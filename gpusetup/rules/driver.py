@@ -251,6 +251,17 @@ def _load_fix(case: Case) -> Fix:
             needs_root=True,
             needs_reboot=True,
         )
+    if is_report(case):
+        return Fix(
+            text="Build the module for this kernel, if it is not, and start the machine anew, "
+            "which loads it; `nvidia-smi` then lists the GPU",
+            commands=(*build, *lines("sudo reboot")),
+            alternatives=ways.other(
+                "load it without a new start", *build, *lines("sudo modprobe nvidia", "nvidia-smi")
+            ),
+            needs_root=True,
+            needs_reboot=True,
+        )
     return Fix(
         text="Build the module for this kernel, if it is not, and load it; `nvidia-smi` then lists "
         "the GPU",

@@ -26,7 +26,6 @@ from gpusetup.rules.case import (
     with_cuda,
 )
 from gpusetup.shell import lines
-from gpusetup.value import replace
 
 SLOW_SECONDS = 5.0
 
@@ -234,11 +233,18 @@ def _driver_or_torch(case: Case, floor: str | None) -> Fix:
 def _driver_or_program(case: Case, newer: Fix, other: str) -> Fix:
     """A program that is no torch has builds of its own for an older CUDA."""
     keep = Alternative(
-        title=f"keep the driver and, where the program uses torch, install {other}",
+        title=f"where the program uses torch, install {other}",
         commands=ways.install_commands(case),
     )
-    text = f"{newer.text}. Or take the program's build for an older CUDA"
-    return replace(newer, text=text, alternatives=(keep,))
+    update = Alternative(title=_lowered(newer.text), commands=newer.commands)
+    cuda = case.snapshot.driver.cuda
+    return Fix(
+        text="Keep the driver and take the program's build for an older CUDA"
+        f"{f' ({cuda} at most)' if cuda else ''}"
+        + ("" if newer.commands else f". Or {_lowered(newer.text)}"),
+        alternatives=(keep, *((update,) if update.commands else ())),
+        min_driver=newer.min_driver,
+    )
 
 
 def _lowered(text: str) -> str:
@@ -249,7 +255,8 @@ def _is_about_torch(case: Case) -> bool:
     """Whether a torch was read, or named: a text may be of any program that uses CUDA."""
     torch = case.snapshot.torch
     read = torch.version or torch.installed or torch.cuda_available is not None
-    return bool(read or case.request != Request() or not is_report(case))
+    torch_said = any(event.values.get("found") for event in events(case, "driver-too-old"))
+    return bool(read or torch_said or case.request != Request() or not is_report(case))
 
 
 def _no_build_for(case: Case) -> bool:
@@ -288,6 +295,12 @@ def driver_newer_than_catalog(case: Case) -> Iterator[Finding]:
         )
 
 
+LOOK_WHY = Fix(
+    text="Look what the kernel says of the GPU, and whether the machine is busy",
+    looks=ways.look("see the kernel's log", *lines("sudo dmesg | grep -iE 'nvrm|xid'")),
+)
+
+
 def driver_slow(case: Case) -> Iterator[Finding]:
     """The driver took long to answer."""
     seconds = case.snapshot.driver.seconds
@@ -295,9 +308,13 @@ def driver_slow(case: Case) -> Iterator[Finding]:
         yield warning(
             "driver-slow",
             f"The driver took {seconds:.0f} s to answer",
-            detail="Without persistence mode it starts every GPU anew for each program.",
+            detail="Persistence mode is on: look at the machine's load and at the kernel's log."
+            if case.snapshot.driver.persistence
+            else "Without persistence mode it starts every GPU anew for each program.",
             evidence=(shown(case, "driver.seconds", f"{seconds:.1f} s"),),
-            fix=Fix(
+            fix=LOOK_WHY
+            if case.snapshot.driver.persistence
+            else Fix(
                 text="Keep the driver loaded between programs",
                 commands=lines("sudo systemctl enable --now nvidia-persistenced")
                 if on(case, "linux")

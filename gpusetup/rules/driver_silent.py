@@ -130,7 +130,8 @@ def gpu_does_not_answer(case: Case) -> Iterator[Finding]:
         key = (event.values.get("asked", ""), event.values.get("gpu", ""))
         failed.setdefault(key, []).append(event)
     for said in failed.values():
-        yield _failed_gpu(case, tuple(said))
+        if not _no_gpu_has_it(case, said):
+            yield _failed_gpu(case, tuple(said))
 
 
 def _failed_gpu(case: Case, said: tuple[Event, ...]) -> Finding:
@@ -148,6 +149,16 @@ def _failed_gpu(case: Case, said: tuple[Event, ...]) -> Finding:
         evidence=tuple(Evidence(source=e.source or "", text=f"{gpu}: {e.text}") for e in said[:3]),
         fix=row.fix(case),
     )
+
+
+NOT_SUPPORTED = 3
+
+
+def _no_gpu_has_it(case: Case, said: Sequence[Event]) -> bool:
+    """A laptop, a vGPU: this kind of GPU has no such value, and says so."""
+    codes = {whole_number(event.values.get("code")) for event in said}
+    fields = {event.values.get("field") for event in said}
+    return codes == {NOT_SUPPORTED} and fields <= set(MEASURED) and _none_tells(case, tuple(said))
 
 
 def _none_tells(case: Case, said: tuple[Event, ...]) -> bool:

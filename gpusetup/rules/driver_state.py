@@ -17,6 +17,7 @@ from gpusetup.rules.case import (
     on,
     shown,
     told,
+    warning,
 )
 from gpusetup.rules.driver import absent_here, nvml_said, on_the_bus
 from gpusetup.shell import Line, lines
@@ -34,6 +35,7 @@ def nvml_mismatch(case: Case) -> Iterator[Finding]:
     differ = bool(asked and kernel and library and parsed(kernel) != parsed(library))
     said = events(case, "nvml-mismatch", "nvrm-api-mismatch")
     if case.snapshot.os.wsl or not (driver.nvml_code == NVML_LIBRARY_MISMATCH or differ or said):
+        yield from _answers_all_the_same(case, kernel, library)
         return
     pair = f" {kernel}" if kernel else "", f" {library}" if library else ""
     yield error(
@@ -43,6 +45,22 @@ def nvml_mismatch(case: Case) -> Iterator[Finding]:
         evidence=(*told(said), *nvml_said(case), *_two_versions(case, kernel, library)),
         fix=_mismatch_fix(case),
     )
+
+
+def _answers_all_the_same(case: Case, kernel: str | None, library: str | None) -> Iterator[Finding]:
+    """NVML starts, and is of another release than the driver: an update that is half done."""
+    known = kernel and library and case.snapshot.driver.nvml_code == 0
+    elsewhere = is_report(case) or case.other_host or case.snapshot.os.wsl
+    if not known or elsewhere or case.snapshot.os.jetson or not on(case, "linux"):
+        return
+    if parsed(kernel or "") != parsed(library or ""):
+        yield warning(
+            "nvml-mismatch",
+            f"NVML is of version {library}, the driver of {kernel}: it starts all the same",
+            detail="Usually the driver's packages were updated while the old module stayed loaded.",
+            evidence=_two_versions(case, kernel, library),
+            fix=_mismatch_fix(case),
+        )
 
 
 def _two_versions(case: Case, kernel: str | None, library: str | None) -> tuple[Evidence, ...]:

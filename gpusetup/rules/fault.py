@@ -18,7 +18,6 @@ from gpusetup.rules.case import (
     on,
     shown,
     told,
-    warning,
 )
 from gpusetup.shell import Line, filled, lines
 
@@ -136,8 +135,7 @@ def hardware_fault(case: Case) -> Iterator[Finding]:
     if not (xids or heard or asked):
         return
     concerned = _with(case, asked, xids)
-    make = warning if not (xids or heard) and _only_drains(asked) else error
-    yield make(
+    yield error(
         "hardware-fault",
         f"{which.titled(case, concerned) if concerned else 'The GPU'} reported a hardware fault: "
         f"{_what_is_wrong(case, xids, asked)}",
@@ -168,15 +166,10 @@ ACTIONS = {
 }
 """NVML's recovery actions in words (nvml.h, nvmlDeviceGpuRecoveryAction_t)."""
 RESETS = ("gpu_reset", "drain_and_reset")
-DRAINS = ("drain_p2p", "drain_and_reset")
 
 
 def _action(gpu: Gpu) -> str | None:
     return gpu.recovery_action if gpu.recovery_action in ACTIONS else None
-
-
-def _only_drains(asked: list[Gpu]) -> bool:
-    return all(gpu.recovery_action in DRAINS for gpu in asked)
 
 
 def _is_explained(case: Case) -> bool:

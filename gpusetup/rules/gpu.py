@@ -98,6 +98,11 @@ def _held_down(case: Case, held: list[Gpu], limits: tuple[str, ...]) -> Finding:
 BELOW_DEFAULT = 0.98
 
 
+def _lowered_to(lowered: list[Gpu]) -> str:
+    watts = dict.fromkeys(f"{gpu.power_limit_watts:.0f}" for gpu in lowered)
+    return f"the power limit is {', '.join(watts)} W"
+
+
 def power_limit_lowered(case: Case) -> Iterator[Finding]:
     """Somebody set a lower power limit; a laptop's own system moves it, and is left out."""
     lowered = [gpu for gpu in gpus(case) if _is_lowered(gpu) and "Laptop" not in gpu.name]
@@ -105,7 +110,7 @@ def power_limit_lowered(case: Case) -> Iterator[Finding]:
         first = lowered[0]
         yield note(
             "power-limit-lowered",
-            f"{which.titled(case, lowered)}: the power limit is {first.power_limit_watts:.0f} W, "
+            f"{which.titled(case, lowered)}: {_lowered_to(lowered)}, "
             f"by default it is {first.power_limit_default_watts:.0f} W",
             detail="Less power is less speed under load, and less heat: it may be meant so.",
             evidence=tuple(shown(case, "gpus", _limit_line(gpu)) for gpu in lowered[:8]),

@@ -17,11 +17,19 @@ LINES = 8
 def nvlink_degraded(case: Case) -> Iterator[Finding]:
     """Links that carry nothing although their like do, or that had to be trained anew."""
     silent = [gpu for gpu in gpus(case) if _lacks_links(case, gpu)]
-    trained = [gpu for gpu in gpus(case) if gpu.nvlink_recoveries and gpu not in silent]
+    trained = [gpu for gpu in gpus(case) if _has_errors(gpu) and gpu not in silent]
     if silent:
         yield _inactive(case, silent)
     if trained:
         yield _retrained(case, trained)
+
+
+MANY_ERRORS = 1000
+"""Below that, errors that the links corrected by themselves are no word worth."""
+
+
+def _has_errors(gpu: Gpu) -> bool:
+    return bool(gpu.nvlink_recoveries) or (gpu.nvlink_errors or 0) >= MANY_ERRORS
 
 
 def _lacks_links(case: Case, gpu: Gpu) -> bool:
@@ -62,15 +70,18 @@ def _links_line(gpu: Gpu) -> str:
 
 
 def _retrained(case: Case, trained: list[Gpu]) -> Finding:
+    anew = any(gpu.nvlink_recoveries for gpu in trained)
+    what = "NVLinks had to be trained anew" if anew else "NVLinks had many errors"
     return note(
         "nvlink-degraded",
-        f"{which.titled(case, trained)}: NVLinks had to be trained anew since the driver's start",
+        f"{which.titled(case, trained)}: {what} since the driver's start",
         detail="A few such errors are corrected and harmless; counts that grow mean a bad link.",
         evidence=tuple(
             shown(
                 case,
                 "gpus",
-                f"{numbered(gpu)}: {gpu.nvlink_recoveries} recoveries, {gpu.nvlink_errors} errors",
+                f"{numbered(gpu)}: {gpu.nvlink_recoveries or 0} recoveries, "
+                f"{gpu.nvlink_errors} errors",
             )
             for gpu in trained[:LINES]
         ),

@@ -297,7 +297,14 @@ def _driver_line(case: Case) -> tuple[Evidence, ...]:
 
 def _newer_driver(case: Case, instead: str) -> Fix:
     way = drivers.driver(case, "Update the driver")
-    return replace(way, text=f"{way.text}. Or {instead} (TORCH_CUDA_ARCH_LIST or its wheel's tag)")
+    text = f"{instead[:1].upper()}{instead[1:]} (TORCH_CUDA_ARCH_LIST or its wheel's tag)"
+    if not way.commands:
+        return Fix(text=f"{text}. Or u{way.text[1:]}", min_driver=way.min_driver)
+    return Fix(
+        text=text,
+        alternatives=(Alternative(title="update the driver", commands=way.commands),),
+        min_driver=way.min_driver,
+    )
 
 
 def jit_arch_rejected(case: Case) -> Iterator[Finding]:
