@@ -257,10 +257,21 @@ def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
     Filled where no source answered: torch's kernels from its row, a GPU's capability and memory
     from its name, the driver's CUDA from its version.
     """
-    return _with_driver_cuda(_with_gpus(_with_kernels(snapshot, catalog), catalog), catalog)
+    snapshot = _with_kernels(_with_backend(snapshot), catalog)
+    return _with_driver_cuda(_with_gpus(snapshot, catalog), catalog)
 
 
 # --- completing a snapshot ----------------------------------------------------------------------
+
+
+def _with_backend(snapshot: Snapshot) -> Snapshot:
+    """The backend that the label of the installed version names, where no source said it."""
+    torch = snapshot.torch
+    label = (torch.version or "").partition("+")[2].lower()
+    if torch.backend or not (label == "cpu" or cuda_of(label)):
+        return snapshot
+    named = replace(torch, backend=label, cuda=torch.cuda or cuda_of(label))
+    return replace(snapshot, torch=named)
 
 
 def _with_kernels(snapshot: Snapshot, catalog: Catalog) -> Snapshot:

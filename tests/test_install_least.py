@@ -567,3 +567,118 @@ def test_the_backend_is_named_where_no_version_carries_it(
     cpu = {"version": "2.5.1", "backend": "cpu", "cuda": None, "kernels": None}
     there = replace(arm, torch=replace(arm.torch, **cpu), packages=())
     assert "Install  torch 2.5.1 from cu124 (now" in replayed(there, tmp_path, capsys)[1]
+
+
+# --- what a package requires, what is beside torch -----------------------------------------------
+
+
+@needs_linux
+def test_an_index_out_of_reach_implies_no_step_that_moves_torch_unsaid(
+    world: World, install: Install
+) -> None:
+    venv = holding(world, "cpu", world.wheel("filelock", "3.20.0"),
+                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
+    world.add_default("big", "1.0", requires=("torch==2.6.0",))
+    world.add_default("torch", "2.6.0")
+    nowhere = ("--index-root", "http://127.0.0.1:9/whl", "--dry-run")
+    said = install("big", "--python", str(venv), *nowhere)
+    assert said.exit == 3
+    assert f"Install  torch 2.6.0+cpu, big (now torch {TORCH}+cpu)" in said.err
+    assert "big requires torch==2.6.0" in said.err
+    assert "torch==2.6.0+cpu big" in said.err
+    world.add_default("small", "1.0", requires=("torch>=2",))
+    said = install("small", "torchvision", "--python", str(venv), *nowhere)
+    assert said.exit == 3 and f"torch=={TORCH}+cpu stays" in said.err
+    assert f"small torch=={TORCH}+cpu" in said.err
+
+
+@needs_linux
+def test_the_nearest_torch_that_a_package_takes_comes(world: World, install: Install) -> None:
+    venv = holding(world, "cpu", world.wheel("filelock", "3.20.0"),
+                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
+    world.add_default("big", "1.0", requires=("torch>=2.6",))
+    world.add_default("torch", "2.4.0")
+    for version in ("2.6.0", "2.9.1"):
+        world.add_default("torch", version)
+        world.add_torch("cpu", version)
+    said = install("big", "--python", str(venv), "--dry-run")
+    assert said.exit == 0, said.err
+    assert f"torch 2.6.0+cpu (now {TORCH}+cpu)" in said.out
+
+
+@needs_linux
+def test_a_refusal_names_the_package_that_requires_another_torch(
+    world: World, install: Install
+) -> None:
+    venv = holding(world, "cu130", world.wheel("filelock", "3.20.0"),
+                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
+    world.add_default("big", "1.0", requires=("torch==2.6.0",))
+    world.add_default("torch", "2.6.0")
+    said = install("big", "--python", str(venv), "--dry-run")
+    assert said.exit == 1
+    assert "big requires torch==2.6.0" in said.err
+    assert " big --for-gpu NAME" in said.err
+
+
+def test_a_marker_that_does_not_hold_asks_for_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = replace(LAPTOP, packages=tuple(p for p in LAPTOP.packages or () if p.name == "torch"))
+    code, text = replayed(bare, tmp_path, capsys, "torchvision; python_version<'3'")
+    assert code == 0 and "Nothing to do" in text
+    assert "torchvision 0.20.1" in replayed(bare, tmp_path, capsys, "torchvision")[1]
+
+
+def test_an_extension_for_another_cuda_and_a_pin_by_address_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scatter = Package(name="torch-scatter", version="2.1.2+pt25cpu")
+    address = Package(name="own", version="1", requires=("torch @ https://x.org/torch-2.5.1.whl",))
+    machine = replace(LAPTOP, packages=(*(LAPTOP.packages or ()), scatter, address))
+    text = replayed(machine, tmp_path, capsys)[1]
+    assert "torch-scatter 2.1.2+pt25cpu was compiled against" in text
+    assert "own 1 requires" not in text
+    assert "own 1 requires torch @ https" in replayed(machine, tmp_path, capsys, "--upgrade")[1]
+
+
+def test_resolve_takes_along_what_pins_torch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pins = Package(name="xformers", version="0.0.28", requires=("torch==2.5.1",))
+    machine = replace(LAPTOP, packages=(*(LAPTOP.packages or ()), pins))
+    file = tmp_path / "m.json"
+    file.write_text(dump_snapshot(machine), encoding="utf-8")
+    assert cli.main(["resolve", "--from", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert " xformers\n" in text and "xformers 0.0.28 requires torch==2.5.1" in text
+
+
+def test_conda_has_its_own_newest_and_its_own_companions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = machine_named("conda-and-pip")
+    torch = replace(
+        base.torch, version="2.5.1", backend="cu126", cuda="12.6", installer="conda", kernels=None
+    )
+    package = Package(name="pytorch", version="2.5.1", installer="conda", location="/env")
+    machine = replace(base, torch=torch, packages=(package,))
+    newest = document(diagnose(machine, load_catalog()), load_catalog()).newest
+    assert newest is not None
+    code, text = replayed(machine, tmp_path, capsys, "--upgrade")
+    assert code == 0 and f"torch {newest.torch}+{newest.backend}" in text
+    code, text = replayed(machine, tmp_path, capsys, "torchvision")
+    assert code == 0 and "pytorch-gpu=2.5.1 torchvision" in text
+
+
+@pytest.mark.parametrize("name", ["amd", "mac"])
+def test_a_healthy_stack_of_another_maker_is_exit_0(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["doctor", "--from", name]) == 0
+    assert "ok: torch" in capsys.readouterr().out
+    assert cli.main(["install", "--dry-run", "--from", name, "--upgrade"]) == 0
+
+
+def test_a_label_says_the_backend_that_no_source_gave() -> None:
+    bare = replace(HEALTHY.torch, backend=None, cuda=None, kernels=None)
+    assert diagnose(replace(HEALTHY, torch=bare), load_catalog()).cause == "ok"

@@ -113,7 +113,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     ("amd-gpu", E, ONLY_AMD, NO_GPU),
     ("amd-gpu", E, replace(NO_GPU, torch=Torch(installed=True, backend="rocm6.4")), HEALTHY),
     ("intel-gpu", E, replace(NO_GPU, torch=Torch(installed=True, backend="xpu")), NO_GPU),
-    ("apple-silicon", E, MAC, changed(MAC, os={"machine": "x86_64"})),
+    ("apple-silicon", E, replace(MAC, torch=NO_TORCH), changed(MAC, os={"machine": "x86_64"})),
     # --- the process and its boundary ---
     (
         "cuda-visible-devices-hidden",

@@ -27,13 +27,16 @@ def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -
     from gpusetup.answers import DoctorAnswer
     from gpusetup.resolver.offer import newest_of
 
+    machine = diagnosis.snapshot
+    theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
+    by_conda = theirs and machine.origin != "report"
     return DoctorAnswer(
         cause=diagnosis.cause,
         confidence=diagnosis.confidence,
         proof=diagnosis.proof,
         findings=tuple(f for f in diagnosis.findings if not only or f.id in only),
         resolution=diagnosis.answer,
-        newest=newest_of(diagnosis.decision) if diagnosis.decision else None,
+        newest=newest_of(diagnosis.decision, by_conda=by_conda) if diagnosis.decision else None,
         snapshot=diagnosis.snapshot,
         catalog_as_of=catalog.as_of,
     )

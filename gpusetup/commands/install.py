@@ -204,16 +204,17 @@ def check_usage(options: argparse.Namespace) -> None:
 
 def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
     from gpusetup.commands.install_conda import by_conda, conda_is_meant
-    from gpusetup.commands.install_decision import anew, plan_for, task_of
+    from gpusetup.commands.install_decision import anew, planned_task, settled, task_of
     from gpusetup.commands.install_download import download, use_wheelhouse
     from gpusetup.install.plan import asked_for
     from gpusetup.install.transaction import STORE
+    from gpusetup.resolver.companions import environment_of
 
     where, snapshot = _where(options, out)
     layout = where.layout
     job = new_job(options, out, log, layout.python if layout.has_pip else sys.executable)
     job.agree = lambda plan: agree_to(options, out, job, plan)
-    asked = asked_for(options.packages, where.installed)
+    asked = asked_for(options.packages, where.installed, environment_of(snapshot))
     request = request_of(options, asked)
     if options.wheelhouse:
         request = use_wheelhouse(job, where, options.wheelhouse, request)
@@ -231,12 +232,13 @@ def _here(options: argparse.Namespace, out: Console, log: Any) -> int:
         task = anew(task)
     check_where(where, task.elsewhere)
     try:
-        task, plan = plan_for(options, out, job, where, task, asked)
+        task, found = settled(options, out, job, where, task, asked)
+        plan = found or planned_task(options, job, where, task)
     except Unreached:
         if options.dry_run:
             from gpusetup.commands.install_described import implied
 
-            out.talk(implied(options, where, task.resolution, task.asked))
+            out.talk(implied(options, where, task))
         raise
     if not plan.wheels and plan.rest is not None:
         return _unchanged(options, out, job, where, task, prove=False) or 0

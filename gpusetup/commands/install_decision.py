@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from gpusetup.errors import GpuSetupError, ToolFailed, Unsatisfiable
+from gpusetup.errors import GpuSetupError, ToolFailed, Unsatisfiable, UsageError
 from gpusetup.value import Value, replace
 
 if TYPE_CHECKING:
@@ -219,23 +219,22 @@ def anew(task: Task) -> Task:
 # --- the plan ------------------------------------------------------------------------------------
 
 
-def plan_for(
+def settled(
     options: argparse.Namespace, out: Console, job: Job, where: Where, task: Task, words: Asked
-) -> tuple[Task, Plan]:
-    """The plan of a task; of another one where a package takes no torch that is there."""
+) -> tuple[Task, Plan | None]:
+    """The task itself with its plan; another one, yet to be planned, where that has none: without
+    what has no release, or with the torch that a package requires."""
     try:
-        return task, _planned(options, job, where, task)
+        return task, planned_task(options, job, where, task)
     except (Unsatisfiable, ToolFailed) as problem:
         if task.asked.followers:  # those for which there is no release stay, and are named
-            alone = replace(task, asked=replace(task.asked, followers=()))
-            return alone, _planned(options, job, where, alone)
+            return replace(task, asked=replace(task.asked, followers=())), None
         if not task.asked.pinned or not task.asked.packages:
             raise
-        moved = moved_by_package(options, out, job, where, task, words, problem)
-        return moved, _planned(options, job, where, moved)
+        return moved_by_package(options, out, job, where, task, words, problem), None
 
 
-def _planned(options: argparse.Namespace, job: Job, where: Where, task: Task) -> Plan:
+def planned_task(options: argparse.Namespace, job: Job, where: Where, task: Task) -> Plan:
     from gpusetup.commands.install_parts import planned
 
     machine = replace(task.machine, gpus=()) if task.other_host else task.machine
@@ -264,26 +263,55 @@ def moved_by_package(
     from gpusetup.model import Request
     from gpusetup.resolver.held import public
 
+    held = task.machine.torch.version or "0"
+    said, needs = required_in(problem.message, held), ", ".join(words.packages)
+    why = f"{needs} requires {said or 'another torch'}; {task.machine.torch.version} does not"
+    if said and (nearest := _moved(options, out, task, words, said.removeprefix("torch"))):
+        return replace(nearest, why=f"{why} meet that")
     free = replace(task.asked, family=(), pinned=())
     plan = planned(options, job, where, task.resolution, free, task.machine)
     wanted = next((w.version for w in plan.rest or () if w.name == "torch"), None)
     if wanted is None:
         raise problem
     request = Request(torch=f"=={public(wanted)}", backend=options.backend)
-    moved = task_of(options, out, task.machine, words, request)
-    reason = f"{', '.join(words.packages)} {requirement_in(problem.message)}"
-    return replace(moved, why=f"{reason}; {task.machine.torch.version} does not meet that")
+    try:
+        moved = task_of(options, out, task.machine, words, request)
+    except Unsatisfiable as no:
+        raise Unsatisfiable(f"{why} meet that. {no.message}", hint=no.hint) from no
+    return replace(moved, why=f"{needs} comes with torch {wanted}: no other was found for it")
 
 
-def requirement_in(text: str) -> str:
-    """What uv or pip say that a package requires of torch.
+def _moved(
+    options: argparse.Namespace, out: Console, task: Task, words: Asked, said: str
+) -> Task | None:
+    """The task with the nearest torch that meets a requirement; None where none does."""
+    from gpusetup.model import Request
 
-    >>> requirement_in("Because big==1 depends on torch>=2.10 and you require torch==2.9.1")
-    'requires torch>=2.10'
-    >>> requirement_in("Because all versions of big depend on torch==2.6.0 and you require big")
-    'requires torch==2.6.0'
+    try:
+        return task_of(
+            options, out, task.machine, words, Request(torch=said, backend=options.backend)
+        )
+    except (Unsatisfiable, UsageError):
+        return None
+
+
+def required_in(text: str, held: str) -> str | None:
+    """What uv or pip say that a package requires of torch; of several the nearest.
+
+    >>> required_in("Because big==1 depends on torch>=2.10 and you require torch==2.9.1", "2.9.1")
+    'torch>=2.10'
+    >>> required_in("Because big depends on one of: torch==2.6.0 torch==2.9.1 and b", "2.5.1+cpu")
+    'torch==2.6.0'
     """
     import re
 
-    found = re.search(r"depends? on (torch\b[^\s,;]*)", " ".join(text.split()))
-    return f"requires {found[1]}" if found else "requires another torch"
+    from gpusetup.resolver.least import nearest_version
+
+    several = r"depends? on (?:one of: )?((?:torch[<>=!~][^\s,;]* ?)+)"
+    found = re.search(several, " ".join(text.split()))
+    each = found[1].split() if found else []
+    if len(each) < 2:
+        return next(iter(each), None)
+    exact = [one.removeprefix("torch==") for one in each if one.startswith("torch==")]
+    nearest = nearest_version(held, exact)
+    return f"torch=={nearest}" if nearest else None

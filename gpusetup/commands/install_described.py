@@ -15,14 +15,14 @@ from gpusetup.commands.install_parts import after_of, request_of
 from gpusetup.commands.install_told import check_described
 from gpusetup.install import INSTALLERS
 from gpusetup.install.log import without_logins
-from gpusetup.install.plan import Asked, asked_for, venv_step
+from gpusetup.install.plan import asked_for, venv_step
 from gpusetup.install.prepare import Where, index_root_of
 from gpusetup.install.wish import Wish, packages_step
 from gpusetup.install.words import FAMILY
-from gpusetup.model import Resolution, Snapshot, Step
+from gpusetup.model import Snapshot, Step
 from gpusetup.render.console import Console, plain
 from gpusetup.render.install import Beside, described_text, unchanged_text
-from gpusetup.resolver.companions import installed, pinned_in_words
+from gpusetup.resolver.companions import environment_of, installed, pinned_in_words
 
 
 def run_described(options: argparse.Namespace, out: Console) -> int:
@@ -30,7 +30,7 @@ def run_described(options: argparse.Namespace, out: Console) -> int:
     snapshot = gather(options, out)
     tell_if_unfinished(snapshot, out)
     before = _family_of(snapshot)
-    asked = asked_for(options.packages, before)
+    asked = asked_for(options.packages, before, environment_of(snapshot))
     installer = installer_for(options.installer, snapshot)
     request = request_of(options, asked, by_conda=installer == "conda")
     task = task_of(options, out, snapshot, asked, request)
@@ -80,10 +80,13 @@ def installer_for(named: str, snapshot: Snapshot) -> str:
 def _steps(options: argparse.Namespace, installer: str, task: Task) -> tuple[Step, ...]:
     """The commands; where torch stays, none of them names another."""
     asked, machine = task.asked, task.machine
-    followers = () if installer == "conda" else asked.followers
+    followers, pinned = asked.followers, asked.pinned
+    if installer == "conda":  # its own names; beside the family its step names torch itself
+        followers = ()
+        pinned = () if asked.family else tuple(f"py{one}" for one in pinned)
     wish = Wish(
         python=machine.python.executable,
-        packages=(*asked.family, *asked.packages, *followers, *asked.pinned),
+        packages=(*asked.family, *asked.packages, *followers, *pinned),
         index_root=index_root_of(options.index_root, os.environ, INDEX_ROOT),
         wheelhouse=options.wheelhouse,
         conda_prefix=machine.conda.prefix,
@@ -117,15 +120,17 @@ def tell_if_unfinished(snapshot: Snapshot, out: Console) -> None:
             )
 
 
-def implied(options: argparse.Namespace, where: Where, resolution: Resolution, asked: Asked) -> str:
+def implied(options: argparse.Namespace, where: Where, task: Task) -> str:
     """The steps that the catalog implies for a target whose index could not be asked."""
+    asked, resolution = task.asked, task.resolution
     installer = "uv" if options.installer == "auto" else options.installer
     wish = Wish(
         python=where.python,
-        packages=(*asked.family, *asked.packages),
+        packages=(*asked.family, *asked.packages, *asked.followers, *asked.pinned),
         index_root=index_root_of(options.index_root, os.environ, INDEX_ROOT),
     )
-    steps = INSTALLERS[installer](resolution, wish)
+    steps = INSTALLERS[installer](resolution, wish) if asked.family else ()
+    steps = steps or (packages_step(installer, wish),)
     if where.venv is not None:
         base = where.layout.python
         steps = (venv_step("uv", where.venv, base, seed=installer == "pip"), *steps)
@@ -136,12 +141,15 @@ def implied(options: argparse.Namespace, where: Where, resolution: Resolution, a
         before={name: installed[name] for name in FAMILY if name in installed},
         after=after_of(resolution, asked),
         steps=(),
+        why=task.why,
     )
     told = (
         f"The index was not asked, or gave no answer: what follows is what the catalog of "
         f"{load_catalog().as_of} implies.\n"
     )
-    return told + described_text(answer, steps, resolution.fallbacks, resolution.notes)
+    fallbacks = resolution.fallbacks if task.decision.moves else ()
+    beside = what_is_beside(task)
+    return told + described_text(answer, steps, fallbacks, task.all_notes, beside=beside)
 
 
 def _family_of(snapshot: Snapshot) -> dict[str, str]:

@@ -73,7 +73,7 @@ def refuse(
         raise nothing_fits(decision.resolution)
     if decision.how != "refused":
         return
-    rows = reasons(decision, machine, target_words(options))
+    rows = reasons(decision, machine, target_words(options), tuple(options.packages))
     usual = "".join(
         f"\n  {row.because}:\n    {shell_line(row.command, machine.os.family)}" for row in rows
     )

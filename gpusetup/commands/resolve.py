@@ -147,10 +147,23 @@ def _screen(
     from gpusetup.resolver import to_answer
 
     keeps = None if _is_elsewhere(options) else keeps_of(snapshot, request, catalog, root)
-    answer = to_answer(resolution, snapshot, keeps=keeps)
+    packages, said = _beside(resolution, snapshot)
+    resolution = replace(resolution, notes=(*resolution.notes, *said))
+    answer = to_answer(resolution, snapshot, packages, keeps=keeps)
     installer = options.installer or "uv"
     text = resolution_text(answer, snapshot, installer=installer, explain=options.explain)
     out.answer(answer, plain(text))
+
+
+def _beside(resolution: Resolution, snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """torch's family and what of the environment must move with it; and what is to be said."""
+    from gpusetup.resolver.companions import FAMILY, pinned, pinned_in_words
+
+    build = resolution.build
+    if build is None or snapshot.python.executable is None:
+        return FAMILY, ()
+    followers = tuple(one.name for one in pinned(snapshot, build) if one.can_follow)
+    return (*FAMILY, *followers), pinned_in_words(snapshot, build)
 
 
 def _file(

@@ -90,8 +90,14 @@ class Plan(Value):
         return {wheel.name: wheel.version for wheel in self.wheels}
 
 
-def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
+def asked_for(
+    words: Sequence[str],
+    installed: Mapping[str, str],
+    environment: Mapping[str, str] | None = None,
+) -> Asked:
     """Sort the words; torch always, and where nothing else is named the companions that are there.
+
+    `environment` are the markers' variables of the target: what they leave out is not asked for.
 
     >>> words = asked_for(["torchvision", "numpy>=2"], {})
     >>> words.family, words.named, words.packages
@@ -117,6 +123,8 @@ def asked_for(words: Sequence[str], installed: Mapping[str, str]) -> Asked:
                 hint="such as `torchvision`, `transformers` or `'numpy>=2'`",
             ) from problem
         name = normalized(asked.name)
+        if asked.marker and environment and not asked.marker.evaluate(dict(environment)):
+            continue
         if name in FAMILY:
             _refuse_more_than_a_version(word, asked)
             family.add(name)

@@ -132,7 +132,7 @@ def parse_required(metadata: str) -> tuple[str, ...]:
 
 def _names_a_version(need: str) -> bool:
     asked, _, marker = need.partition(";")
-    return "extra" not in marker and any(sign in asked for sign in "<>=~!")
+    return "extra" not in marker and any(sign in asked for sign in "<>=~!@")
 
 
 def _package(system: System, folder: str, info: str, name: str, version: str) -> Package:

@@ -109,7 +109,9 @@ def pinned(machine: Snapshot, build: TorchBuild) -> tuple[Companion, ...]:
             name=name,
             version=package.version,
             needs=need,
-            can_follow=not package.direct and package.installer not in ("conda", "develop"),
+            can_follow=not package.direct
+            and package.installer not in ("conda", "develop")
+            and "@" not in need,
         )
         for name, package in installed(machine).items()
         if name not in FAMILY and (need := _broken(package, moved, machine)) is not None
@@ -133,30 +135,41 @@ COMPILED = frozenset(
 
 
 def compiled_against(machine: Snapshot, build: TorchBuild) -> tuple[Companion, ...]:
-    """What was compiled against another minor version of torch, and names none that it takes."""
+    """What was compiled against another minor version of torch, or for another CUDA than its
+    version's label has, and names none that it takes."""
     own = parsed((machine.torch.version or "").partition("+")[0]).release[:2]
-    if own == parsed(build.torch).release[:2] or not machine.torch.version:
-        return ()
+    moves = bool(machine.torch.version) and own != parsed(build.torch).release[:2]
     told = {one.name for one in pinned(machine, build)}
     return tuple(
         Companion(name=name, version=package.version, can_follow=False)
         for name, package in installed(machine).items()
         if name in COMPILED and name not in told
+        if moves or label_of_build(package.version) not in (None, build.backend)
     )
+
+
+def label_of_build(version: str) -> str | None:
+    """The backend in the label of an extension's version.
+
+    >>> label_of_build("2.1.2+pt25cpu"), label_of_build("2.1.2+pt25cu124"), label_of_build("2.7.4")
+    ('cpu', 'cu124', None)
+    """
+    found = re.search(r"(cpu|cu\d{2,3})(?!\w)", version.partition("+")[2])
+    return found[1] if found else None
 
 
 def left_in_words(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
     """What stays beside a torch that comes and does not belong to it, and what that means."""
     wrong = left_behind(machine, build.torch, build.backend, catalog)
     alone = (
-        f"{one.name} {one.version} cannot follow: no release of it belongs to torch {build.torch}; "
-        "it stays, and may fail when it is imported"
+        f"{one.name} {one.version} cannot follow: no release of it belongs to torch {build.torch} "
+        f"from {build.backend}; it stays, and may fail when it is imported"
         for one in without_release(machine, build)
         if one.name in wrong
     )
     old = (
         f"{one.name} {one.version} was compiled against torch {machine.torch.version}: install or "
-        f"build it again for torch {build.torch}, before that it may fail when it is imported"
+        f"build it again for torch {build.torch} ({build.backend}), before that it may fail"
         for one in compiled_against(machine, build)
     )
     return (*alone, *old)
@@ -179,9 +192,10 @@ def _broken(package: Package, moved: Mapping[str, str], machine: Snapshot) -> st
     """The first requirement of a distribution that the new versions do not meet."""
     for text, asked in _requirements(package, moved):
         version = moved.get(normalized(asked.name))
-        if version is None or (asked.marker and not asked.marker.evaluate(_environment(machine))):
+        if version is None or (asked.marker and not asked.marker.evaluate(environment_of(machine))):
             continue
-        if not asked.specifier.contains(version, prereleases=True):
+        named = asked.url is None or f"{normalized(asked.name)}-{version}" in asked.url
+        if not named or not asked.specifier.contains(version, prereleases=True):
             return text
     return None
 
@@ -207,7 +221,7 @@ def _requirements(package: Package, moved: Mapping[str, str]) -> Iterator[tuple[
 SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "macos": ("darwin", "")}
 
 
-def _environment(machine: Snapshot) -> dict[str, str]:
+def environment_of(machine: Snapshot) -> dict[str, str]:
     """The markers' variables on that machine, as far as they are known; no extra is chosen."""
     platform, system = SYSTEMS.get(machine.os.family or "", (sys.platform, ""))
     version = machine.python.version or ".".join(map(str, sys.version_info[:3]))

@@ -102,6 +102,7 @@ def held_build(machine: Snapshot, situation: Situation, catalog: Catalog) -> Tor
         floor = catalog.driver_floor(row.cuda, floors) if row.cuda else None
         return replace(row, driver_floor=floor)
     cuda = torch.cuda or cuda_of(backend)
+    own = catalog.release_of(torch.version) if torch.installer == "conda" else None
     kernels = tuple(k for k in torch.kernels or () if ARCHITECTURE.fullmatch(k))
     return TorchBuild(
         torch=public(torch.version),
@@ -114,6 +115,8 @@ def held_build(machine: Snapshot, situation: Situation, catalog: Catalog) -> Tor
         ptx=tuple(k for k in kernels if k.startswith("compute_")),
         driver_floor=catalog.driver_floor(cuda, floors) if cuda else None,
         labelled="+" in torch.version,
+        torchvision=own.torchvision if own else None,
+        torchaudio=own.torchaudio if own else None,
     )
 
 

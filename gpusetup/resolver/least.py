@@ -89,7 +89,7 @@ def least_change(
 
 def left_alone(machine: Snapshot, catalog: Catalog) -> Decision | None:
     """torch as it is, whether or not it serves: other packages are asked for. None without one."""
-    request = Request()
+    request = Request(installer=_installer(machine))
     situation = situation_of(machine, request, catalog)
     held = held_build(machine, situation, catalog)
     if held is None:
@@ -173,11 +173,18 @@ def _is_newest(held: TorchBuild, newest: Resolution) -> bool:
 def _kept(
     held: TorchBuild, machine: Snapshot, situation: Situation, catalog: Catalog
 ) -> Resolution:
-    exact = Request(torch=f"=={public(held.torch)}", backend=held.backend)
+    exact = Request(
+        torch=f"=={public(held.torch)}", backend=held.backend, installer=_installer(machine)
+    )
     known = resolve(machine, exact, catalog)
     if known.build is not None:
         return replace(known, fallbacks=())
     return as_it_is(held, situation)
+
+
+def _installer(machine: Snapshot) -> str:
+    """Whose channels the installed torch is of."""
+    return "conda" if machine.torch.installer == "conda" else "auto"
 
 
 # --- what comes in its place ---------------------------------------------------------------------

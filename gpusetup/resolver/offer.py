@@ -26,9 +26,15 @@ def offered(resolution: Resolution) -> Offer | None:
     )
 
 
-def newest_of(decision: Decision) -> Offer | None:
-    """The newest that `install --upgrade` would take; None where that would leave torch's maker."""
-    offer, held = offered(decision.newest), decision.held
+def newest_of(decision: Decision, *, by_conda: bool = False) -> Offer | None:
+    """The newest that `install --upgrade` would take; None where that would leave torch's maker.
+
+    `by_conda`: what conda's channels have, where conda has installed torch.
+    """
+    newest = decision.newest
+    if by_conda and newest.conda is not None:
+        newest = replace(newest, build=newest.conda, index_url=None)
+    offer, held = offered(newest), decision.held
     if offer is None or (held is not None and crosses(held.backend, offer.backend)):
         return None
     return offer

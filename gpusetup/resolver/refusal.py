@@ -39,21 +39,27 @@ def serves_its_maker(decision: Decision, machine: Snapshot) -> bool:
     return maker in ("amd", "intel") and maker in vendors_of(machine)
 
 
-def reasons(decision: Decision, machine: Snapshot, target: tuple[str, ...]) -> tuple[Reason, ...]:
-    """The three usual reasons; `target` are the words that name the environment."""
+def reasons(
+    decision: Decision,
+    machine: Snapshot,
+    target: tuple[str, ...],
+    packages: tuple[str, ...] = (),
+) -> tuple[Reason, ...]:
+    """The three usual reasons; `target` are the words that name the environment, `packages` what
+    was asked for besides."""
     held = decision.held
     assert held is not None
     install = ("gpusetup", "install", *target)
     other = Reason(
         because=_other_gpu(decision, machine),
-        command=(*install, "--backend", _other_backend(decision)),
+        command=(*install, *packages, "--backend", _other_backend(decision)),
     )
     if serves_its_maker(decision, machine) and not machine.gpus:
         return (other,)
     return (
         Reason(
             because="this image is built on a machine without its GPU",
-            command=(*install, *_for_its_host(held)),
+            command=(*install, *packages, *_for_its_host(held)),
         ),
         other,
         Reason(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gpusetup.model import Evidence, Finding, Fix
+from gpusetup.resolver.held import maker_of
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
@@ -21,10 +22,24 @@ from gpusetup.rules.case import (
 from gpusetup.shell import Line
 
 
+def serves_its_maker(case: Case) -> bool:
+    """Whether the installed torch is for the GPU that is there, as far as its files say: ROCm's
+    beside AMD's, XPU's beside Intel's, the ordinary one on a Mac. A text complains of something."""
+    torch = case.snapshot.torch
+    if is_report(case) or not torch.installed or torch.import_error or case.snapshot.gpus:
+        return False
+    if events(case, *LOOKED_FOR_CUDA):
+        return False
+    if _apple(case):
+        return True
+    on_bus = {device.vendor for device in case.snapshot.pci_devices or ()}
+    return maker_of(torch.backend) in on_bus & {"amd", "intel"}
+
+
 def apple_silicon(case: Case) -> Iterator[Finding]:
     """A Mac with an Apple GPU: there is no CUDA."""
     if _apple(case):
-        yield _stop_or_note(case, in_passing=_cuda_runs(case))(
+        yield _stop_or_note(case, in_passing=_cuda_runs(case) or serves_its_maker(case))(
             "apple-silicon",
             f"This is a Mac{' with an Apple GPU' if case.snapshot.os.machine else ''}: "
             "there is no CUDA",
@@ -132,7 +147,8 @@ def _nobody_complains(case: Case) -> bool:
 
 def _other_maker(case: Case, vendors: set[str]) -> Iterator[Finding]:
     backend = case.snapshot.torch.backend or ""
-    make = _stop_or_note(case, in_passing=_nobody_complains(case))
+    quiet = _nobody_complains(case) or serves_its_maker(case)
+    make = _stop_or_note(case, in_passing=quiet)
     listed = told(events(case, *LOOKED_FOR_CUDA)) + tuple(
         shown(
             case,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.model import visible_gpus
+from gpusetup.resolver.held import maker_of
 from gpusetup.rules.case import (
     Case,
     cuda_errors,
@@ -13,6 +14,7 @@ from gpusetup.rules.case import (
     is_report,
     serving,
 )
+from gpusetup.rules.gpu_maker import serves_its_maker
 
 NO_MATCH = ("cuda-library-error", "cuda-call-not-supported")
 """Events under which nothing that was said before counts as healthy."""
@@ -24,7 +26,7 @@ def shown_healthy(case: Case) -> bool:
     """Whether a working stack is shown: GPU, driver, and a torch with kernels for it."""
     if events(case, *NO_MATCH):
         return False
-    if is_report(case) and _said_healthy(case):
+    if (is_report(case) and _said_healthy(case)) or serves_its_maker(case):
         return True
     questions = (gpu_is_shown, driver_is_shown, torch_is_shown)
     return all(question(case) for question in questions)
@@ -87,6 +89,10 @@ def proof(case: Case) -> str:
     """What was seen, in one line, and nothing that was not."""
     torch = case.snapshot.torch
     build = f"torch {torch.version}" if torch.version else "torch"
+    if serves_its_maker(case):
+        whose = {"amd": "AMD GPUs", "intel": "Intel GPUs"}.get(maker_of(torch.backend) or "")
+        kind = f"a build for {whose}" if whose else "the ordinary build, for the Apple GPU too"
+        return f"{build} is {kind}, and one is here; whether it starts was not asked"
     names = ", ".join(dict.fromkeys(gpu.name for gpu in visible_gpus(case.snapshot))) or "the GPU"
     matched = is_cuda_build(torch) and bool(torch.version) and kernels_are_shown(case)
     if case.other_host and matched:

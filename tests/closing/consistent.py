@@ -78,6 +78,8 @@ def trouble(world: World) -> set[str]:
     """What keeps this world's torch from its GPUs; empty where it computes."""
     machine = world.snapshot
     torch = machine.torch
+    if torch.version and _for_the_other_maker(world):
+        return set(broken(world))
     if not torch.version or not torch.cuda:
         return {f"no CUDA build: torch {torch.version}"}
     found = set(broken(world))
@@ -91,6 +93,15 @@ def trouble(world: World) -> set[str]:
     if not machine.os.jetson:
         found |= {f"no kernel for {gpu.name}" for gpu in usable if not _served(world, gpu)}
     return found
+
+
+def _for_the_other_maker(world: World) -> bool:
+    """ROCm's build beside AMD's GPU, XPU's beside Intel's, any on a Mac: no CUDA is to be there."""
+    machine, backend = world.snapshot, world.snapshot.torch.backend or ""
+    on_bus = {device.vendor for device in machine.pci_devices or ()}
+    apple = machine.os.family == "macos" and machine.os.machine == "aarch64"
+    amd = backend.startswith("rocm") and "amd" in on_bus
+    return not machine.gpus and (apple or amd or (backend == "xpu" and "intel" in on_bus))
 
 
 def _driver_reaches(world: World, cuda: str) -> bool:
