@@ -30,7 +30,7 @@ from gpusetup.model import (
     Wanted,
 )
 from gpusetup.report.kinds import KINDS
-from gpusetup.rules.judge import RULES, rules_for
+from gpusetup.rules.judge import ANYWHERE, of_a_driver, rules_for
 from gpusetup.rules.knowledge import facts
 from gpusetup.rules.messages import Message
 from gpusetup.value import replace
@@ -724,8 +724,10 @@ def test_a_gpu_of_another_maker_is_no_nvidia_gpu() -> None:
 
 
 def test_a_machine_on_which_nothing_was_said_is_judged_without_the_rules_about_messages() -> None:
-    assert rules_for(HEALTHY) == RULES
-    assert set(RULES) < set(rules_for(text(event("xid"))))
+    of_any = set(ANYWHERE)
+    assert rules_for(Snapshot()) == ANYWHERE
+    assert set(rules_for(HEALTHY)) == of_any | set(of_a_driver())
+    assert set(rules_for(HEALTHY)) < set(rules_for(text(event("xid"))))
 
 
 # --- whatever is said ----------------------------------------------------------------------------

@@ -20,19 +20,12 @@ from gpusetup.rules import (
     building,
     companions,
     container,
-    cuda,
-    device,
     driver,
     driver_age,
-    driver_silent,
-    driver_state,
-    fault,
-    gpu,
     gpu_maker,
     host,
     jetson,
     libraries,
-    links,
     python,
     torch_build,
     torch_install,
@@ -54,18 +47,11 @@ if TYPE_CHECKING:
     from gpusetup.catalog import Catalog
     from gpusetup.resolver.least import Decision
 
-RULES: tuple[Rule, ...] = (
+ANYWHERE: tuple[Rule, ...] = (
     *container.RULES,
     *driver.RULES,
-    *driver_state.RULES,
     *driver_age.RULES,
     *gpu_maker.RULES,
-    *gpu.RULES,
-    *cuda.RULES,
-    *device.RULES,
-    *driver_silent.RULES,
-    *fault.RULES,
-    *links.RULES,
     *torch_install.RULES,
     *torch_build.RULES,
     *jetson.RULES,
@@ -76,16 +62,35 @@ RULES: tuple[Rule, ...] = (
     *python.RULES,
     *host.RULES,
 )
-"""The rules about what a machine is, by family; the order to judge is `precedence.ORDER`."""
+"""The rules about what any machine is, by family; the order to judge is `precedence.ORDER`."""
+
+
+def of_a_driver() -> tuple[Rule, ...]:
+    """The rules about a driver and its GPUs: not even loaded where nothing of NVIDIA is there."""
+    from gpusetup.rules import cuda, device, driver_silent, driver_state, fault, gpu, links
+
+    families = (driver_state, gpu, cuda, device, driver_silent, fault, links)
+    return tuple(rule for family in families for rule in family.RULES)
+
+
+def has_a_driver(snapshot: Snapshot) -> bool:
+    """Whether any source shows a GPU of NVIDIA's, a part of its driver, or an event."""
+    driver = snapshot.driver
+    parts = (driver.version, driver.cuda, driver.module_version, driver.library_version)
+    on_bus = any(device.vendor == "nvidia" for device in snapshot.pci_devices or ())
+    asked = driver.nvml_code is not None or snapshot.cuda_api.init_code is not None
+    there = snapshot.gpus or snapshot.events or snapshot.devices or driver.module_loaded
+    return bool(any(parts) or driver.seconds or on_bus or asked or there)
 
 
 def rules_for(snapshot: Snapshot) -> tuple[Rule, ...]:
     """Those, and where some program said something the rules about messages, in `spoken`."""
+    rules = (*ANYWHERE, *(of_a_driver() if has_a_driver(snapshot) else ()))
     if not snapshot.events:
-        return RULES
+        return rules
     from gpusetup.rules import spoken
 
-    return (*RULES, *spoken.RULES)
+    return (*rules, *spoken.RULES)
 
 
 OK = "ok"
