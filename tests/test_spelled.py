@@ -284,6 +284,7 @@ def test_a_driver_that_is_a_branch_serves_what_its_first_release_serves(
         (("--backend", "mps"), "macOS"),
         (("--backend", "rocm"), "the nearest: rocm7.14, rocm7.2, "),
         (("--glibc", "musl"), "glibc only"),
+        (("--python", "/usr/bin/python3"), "`/usr/bin/python3 --version` prints it"),
     ],
 )
 def test_a_value_of_another_kind_is_told_its_kind(

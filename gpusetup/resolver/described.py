@@ -81,11 +81,12 @@ def _without_driver(snapshot: Snapshot) -> Snapshot:
 
 def _check(given: Description, snapshot: Snapshot) -> None:
     for value, pattern, what, example in (
-        (given.python, r"\d+\.\d+(\.\d+)?t?", "Python version", "3.11 or 3.13t"),
-        (given.glibc, r"\d+\.\d+", "glibc version", "2.35"),
+        (given.python, r"\d+\.\d+(\.\d+)?t?", "Python version", "`3.11` or `3.13t`"),
+        (given.glibc, r"\d+\.\d+", "glibc version", "`2.35`"),
     ):
         if value is not None and not re.fullmatch(pattern, value):
-            raise UsageError(f"{value!r} is no {what}", hint=f"such as `{example}`")
+            shown = f"`{value} --version` prints it; " if re.search(r"[/\\]", value) else ""
+            raise UsageError(f"{value!r} is no {what}", hint=f"{shown}such as {example}")
     family = given.os or snapshot.os.family
     if given.glibc and family not in (None, "linux"):
         raise UsageError(f"`--glibc` and {family} exclude each other", hint="leave one of them out")
