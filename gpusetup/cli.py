@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import ModuleType
 
 from gpusetup import __version__
@@ -109,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     out = Console(json="--json" in words, color=not _no_color(words), verbose="-v" in words)
     try:
+        _have_a_home()
         with _sigterm_as_interrupt():
             return _run(words, out)
     except KeyboardInterrupt:
@@ -122,6 +124,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return out.fail(problem)
     except Exception as problem:
         return out.bug(problem)
+
+
+def _have_a_home() -> None:
+    """Without HOME, a user whom no password file knows lives at the root, as Docker has it."""
+    try:
+        Path.home()
+    except RuntimeError:
+        os.environ["HOME"] = os.sep
 
 
 @contextlib.contextmanager

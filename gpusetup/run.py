@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from gpusetup.value import Value
 
@@ -65,7 +66,7 @@ def run(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=None if environment is None else dict(environment),
-            cwd=cwd,
+            cwd=_there(cwd),
             start_new_session=os.name == "posix",
         )
     except FileNotFoundError:
@@ -134,6 +135,16 @@ def _what_is_left(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
             if pipe is not None:
                 pipe.close()
         return late.output or b"", late.stderr or b""
+
+
+def _there(cwd: str | None) -> str | None:
+    """The folder of a child: ours, or the root where ours has been deleted (uv starts in none)."""
+    if cwd is None and os.name == "posix":
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            return os.sep
+    return cwd
 
 
 def no_answer_in(seconds: float) -> str:

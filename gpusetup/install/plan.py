@@ -13,6 +13,7 @@ from gpusetup.install.journal import STAGING, STORE
 from gpusetup.install.layout import Layout, normalized
 from gpusetup.install.page import ACCEPT, parse_page
 from gpusetup.install.wheels import Wheel, best, without_credentials
+from gpusetup.install.wish import as_links
 from gpusetup.install.words import FAMILY, refuse_what_is_no_package
 from gpusetup.model import Choice, Resolution, Step
 from gpusetup.value import Value
@@ -314,7 +315,15 @@ def switch_steps(plan: Plan, layout: Layout, program: str, prefix: str) -> tuple
     root, links, wanted, cache = (
         os.path.join(stage, name) for name in ("root", "links", "wheels.txt", "cache")
     )
-    asked = ("--no-index", "--no-deps", "--find-links", links, "--require-hashes", "-r", wanted)
+    asked = (
+        "--no-index",
+        "--no-deps",
+        "--find-links",
+        as_links(links),
+        "--require-hashes",
+        "-r",
+        wanted,
+    )
     if plan.installer == "pip":
         quiet = ("--no-warn-script-location", "--no-compile", "--no-cache-dir")
         where = ("--ignore-installed", "--prefix", root)

@@ -37,6 +37,7 @@ from gpusetup.install.transaction import STORE
 from gpusetup.install.uv_config import apart, users_settings, written
 from gpusetup.install.wheelhouse import link_others, located, page_of
 from gpusetup.install.wheels import Wheel, target_tags
+from gpusetup.install.wish import as_links
 from gpusetup.model import Resolution, Snapshot
 from gpusetup.probe.system import System
 from gpusetup.value import Value, replace
@@ -216,7 +217,7 @@ def ask_rest(job: Job, where: Where, plan: Plan, links: Path) -> tuple[Wheel, ..
     settings, logins = apart(users_settings(job.environ, Path.home()), environment)
     environment |= {**logins, "UV_CONFIG_FILE": str(written(settings, links / "uv.toml"))}
     environment.pop("UV_NO_CONFIG", None)
-    sources: tuple[str, ...] = ("--find-links", str(links))
+    sources: tuple[str, ...] = ("--find-links", as_links(str(links)))
     if job.wheels:
         link_others(job.wheels, plan.family, links)
         sources = ("--no-index", *sources)

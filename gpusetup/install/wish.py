@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from gpusetup.catalog import INDEX_ROOT
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model import Resolution, Step, TorchBuild
@@ -86,7 +88,19 @@ def others(packages: tuple[str, ...]) -> tuple[str, ...]:
 
 def default_index(wish: Wish) -> tuple[str, ...]:
     """Where everything else comes from: the user's own configuration."""
-    return ("--no-index", "--find-links", wish.wheelhouse) if wish.wheelhouse else ()
+    return ("--no-index", "--find-links", as_links(wish.wheelhouse)) if wish.wheelhouse else ()
+
+
+def as_links(folder: str) -> str:
+    """A folder as `--find-links` takes it: uv ends a path at a comma and at a `#`, not a URL that
+    has them quoted.
+
+    >>> as_links("/a/b")
+    '/a/b'
+    >>> as_links("/a,b#c")
+    'file:///a%2Cb%23c'
+    """
+    return Path(folder).absolute().as_uri() if {*folder} & {*",#"} else folder
 
 
 def packages_step(installer: str, wish: Wish) -> Step:

@@ -1,6 +1,7 @@
 """Paths as text, in the manner of the machine that is read, which may not be this one.
 
-A path with a backslash or a drive letter is Windows'; every other one is POSIX'.
+A path with a backslash or a drive letter is Windows'; every other one is POSIX', and so is one
+from the root on, whatever its names hold.
 """
 
 from __future__ import annotations
@@ -9,7 +10,12 @@ import re
 
 
 def separator(path: str) -> str:
-    return "\\" if "\\" in path or re.match(r"[A-Za-z]:", path) else "/"
+    """
+    >>> separator("C:/env"), separator("/my\\\\env"), separator("env\\\\bin")
+    ('\\\\', '/', '\\\\')
+    """
+    windows = "\\" in path or re.match(r"[A-Za-z]:", path)
+    return "\\" if windows and not path.startswith("/") else "/"
 
 
 def join(first: str, *more: str) -> str:
