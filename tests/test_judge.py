@@ -556,3 +556,36 @@ def test_whatever_the_machine_one_cause_is_named_and_no_rule_breaks(machine: Sna
         assert roots and roots[0].severity is Severity.ERROR and roots[0].explained_by is None
     if diagnosis.cause == "ok":
         assert machine.gpus and not any(f.severity is Severity.ERROR for f in diagnosis.findings)
+
+
+def test_an_update_of_the_driver_is_offered_only_where_it_is_enough() -> None:
+    old = {"version": "535.183.01", "cuda": "12.2"}
+    torch = {"version": "2.9.1+cu130", "backend": "cu130", "cuda": "13.0"}
+    fits = changed(driver=old, torch={**torch, "kernels": ("sm_86",), "cuda_available": False})
+    lacks = changed(driver=old, torch={**torch, "kernels": ("sm_120",), "cuda_available": False})
+    assert any("update the driver" in w.title for w in fix(fits, "driver-too-old").alternatives)
+    ways = fix(lacks, "driver-too-old").alternatives
+    assert not any("update the driver" in way.title for way in ways)
+
+
+def test_closed_modules_do_not_start_a_blackwell() -> None:
+    loaded = Driver(version="580.95.05", module_loaded=True, open_module=False, nvml_code=0)
+    machine = changed(driver=loaded, gpus=(), cuda_api={"init_code": 100}, **on_bus("2b85"))
+    assert found(machine, "gpu-not-supported-by-driver") is not None
+
+
+def test_a_line_of_the_configuration_comes_before_its_commands() -> None:
+    way = fix(changed(NO_DRIVER, os={"id": "nixos"}), "driver-missing")
+    assert way.commands == () and way.alternatives[0].commands[-1] == "sudo reboot"
+
+
+def test_an_image_of_fedora_is_not_written_to() -> None:
+    system = {"id": "fedora", "name": "Fedora Linux 43 (Silverblue)"}
+    way = fix(changed(NO_DRIVER, os=system), "driver-missing")
+    assert "rpm-ostree" in way.commands[0] and not any("dnf" in line for line in way.commands)
+
+
+@pytest.mark.parametrize("value", ("3", "MIG-nonexistent", "GPU-nonexistent"))
+def test_a_variable_that_names_nothing_hides_the_gpus(value: str) -> None:
+    machine = changed(env={"CUDA_VISIBLE_DEVICES": value}, cuda_api={"init_code": 100})
+    assert fix(machine, "cuda-visible-devices-hidden").commands == ("unset CUDA_VISIBLE_DEVICES",)

@@ -131,6 +131,8 @@ def _companion_fix(case: Case, name: Name, torch: str | None) -> Fix:
     if wanted and not backend and case.installer != "conda":
         text = f"Install the {name} that belongs to this torch, from the index torch came from"
         return Fix(text=text, commands=(ways.pip(case, "install", f"{name}=={wanted}"),))
+    if _torch_goes_to_another(case, backend):
+        return ways.install_torch(case, f"Install torch and {name} together. ")
     other = _other_cuda(case, name, torch) if torch and not wanted else None
     if other and case.installer != "conda":
         return _whole_family(case, name, backend, other)
@@ -142,6 +144,12 @@ def _companion_fix(case: Case, name: Name, torch: str | None) -> Fix:
         text=f"Install the {name} that belongs to this torch",
         commands=(ways.pip(case, "install", *only_there, f"{name}=={wanted}{label}"),),
     )
+
+
+def _torch_goes_to_another(case: Case, backend: str) -> bool:
+    """Whether the torch that is here is exchanged for one of another backend, as is decided."""
+    moves, build = case.decision and case.decision.moves, ways.chosen(case)
+    return bool(moves and build and not is_report(case) and build.backend != backend)
 
 
 def _other_cuda(case: Case, name: Name, torch: str) -> TorchBuild | None:

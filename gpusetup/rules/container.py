@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Evidence, Finding, Fix
+from gpusetup.model import Evidence, Finding, Fix, Gpu
 from gpusetup.rules import packages, ways
 from gpusetup.rules.case import (
     Case,
@@ -63,8 +63,21 @@ def _none_is_left(case: Case, value: str) -> bool:
     # CUDA stops at the first entry that names no GPU; nvidia-smi lists all of them all the same.
     index = whole_number(first)
     beyond = index is not None and index >= len(listed)
+    nameless = first.startswith(("GPU-", "MIG-")) and not _is_named(listed, first)
     failed = asked_for_cuda(case) or bool(cuda_errors(case, 38, 100))
-    return bool(listed) and beyond and failed and not any(gpu.visible for gpu in listed)
+    none = case.snapshot.cuda_api.init_code == NO_DEVICE or not any(g.visible for g in listed)
+    return bool(listed) and (beyond or nameless) and failed and none
+
+
+NO_DEVICE = 100
+"""CUDA_ERROR_NO_DEVICE."""
+
+
+def _is_named(listed: tuple[Gpu, ...], entry: str) -> bool:
+    """Whether an entry is the beginning of a GPU's UUID, or of one of its instances'."""
+    known = (name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances))
+    counted = any(gpu.mig_count and not gpu.mig_instances for gpu in listed)
+    return any(name.startswith(entry) for name in known) or (counted and entry.startswith("MIG-"))
 
 
 def _what_it_may_name(case: Case) -> str:
@@ -279,12 +292,15 @@ def wsl_linux_driver(case: Case) -> Iterator[Finding]:
 
 
 REMOVAL = {
-    "ubuntu": lines("sudo apt purge -y '^libnvidia-.*' '^nvidia-.*'"),
-    "debian": lines("sudo apt purge -y '^libnvidia-.*' '^nvidia-.*'"),
-    "fedora": lines("sudo dnf remove -y '*nvidia*'"),
+    "ubuntu": lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'"),
+    "debian": lines(
+        "sudo apt purge -y '^(nvidia-(driver|kernel|smi|alternative|egl|vulkan|persistenced).*"
+        "|libcuda1|libnvidia-(ml1|cfg1|glcore|eglcore|rtcore|ptxjitcompiler1))$'"
+    ),
+    "fedora": lines("sudo dnf remove -y 'akmod-nvidia*' 'kmod-nvidia*' 'xorg-x11-drv-nvidia*'"),
     "arch": lines("sudo pacman -Rs --noconfirm nvidia-utils"),
 }
-"""Distribution -> what removes the driver's packages."""
+"""Distribution -> what removes the driver's packages, and neither CUDA nor the container tools."""
 
 
 def _remove_linux_driver(case: Case) -> tuple[Line, ...]:

@@ -332,6 +332,10 @@ def _code_fix(case: Case, row: Code) -> Fix:
     )
 
 
+LOADER_LOOKS_IN = ("/usr/local/lib", "/usr/lib", "/lib", "/usr/lib64", "/lib64")
+"""Folders that the loader looks in by itself, whatever a variable names (Debian's ld.so.conf)."""
+
+
 def _without_the_stale(case: Case) -> tuple[Line, ...]:
     """The loaded libcuda out of the way, where its name shows another driver's version."""
     driver = case.snapshot.driver
@@ -340,7 +344,8 @@ def _without_the_stale(case: Case) -> tuple[Line, ...]:
     if not stale or not re.search(r"\.so\.\d+\.\d", path):
         return ()
     folder = path.rpartition("/")[0]
-    if folder in (case.snapshot.environment.get("LD_LIBRARY_PATH") or "").split(":"):
+    named = (case.snapshot.environment.get("LD_LIBRARY_PATH") or "").split(":")
+    if folder in named and folder not in LOADER_LOOKS_IN:
         return _without_folder(case, folder)
     return (
         filled("sudo mv {path} {aside}", path=path, aside=f"{path}.stale"),

@@ -370,8 +370,18 @@ KEYS = {
 """Where a distribution keeps the key that it signs modules with; dkms' own elsewhere."""
 
 
+WHICHEVER_IS_THERE = (
+    'sudo mokutil --import "$(ls /var/lib/shim-signed/mok/MOK.der '
+    '/etc/pki/akmods/certs/public_key.der /var/lib/dkms/mok.pub 2>/dev/null | head -n 1)"'
+)
+
+
 def mok_command(case: Case) -> tuple[Line, ...]:
-    key = KEYS.get(packages.distribution(case) or "", "/var/lib/dkms/mok.pub")
+    """The key goes to the firmware; where the distribution is not known, the one that is there."""
+    family = packages.distribution(case)
+    if family is None:
+        return lines(WHICHEVER_IS_THERE)
+    key = KEYS.get(family, "/var/lib/dkms/mok.pub")
     return (filled("sudo mokutil --import {key}", key=key),)
 
 

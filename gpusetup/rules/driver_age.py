@@ -222,11 +222,17 @@ def _driver_or_torch(case: Case, floor: str | None) -> Fix:
         return _driver_or_program(case, newer, other)
     update = Alternative(title=_lowered(newer.text), commands=newer.commands)
     return Fix(
-        text=f"Keep the driver and install {other}, which it serves"
-        + ("" if newer.commands else f". Or {_lowered(newer.text)}"),
+        text=f"Keep the driver and install {other}, which it serves",
         commands=ways.install_commands(case),
-        alternatives=(*ways.by_hand(case), *((update,) if update.commands else ())),
+        alternatives=(*ways.by_hand(case), *((update,) if _would_serve(case) else ())),
         min_driver=floor,
+    )
+
+
+def _would_serve(case: Case) -> bool:
+    """Whether the installed torch has kernels for the GPUs, so that a newer driver is enough."""
+    return all(
+        case.snapshot.torch.kernels is None or serving(case, gpu) is not None for gpu in gpus(case)
     )
 
 

@@ -175,7 +175,8 @@ def _anew(case: Case) -> tuple[Line, ...]:
 def gpu_not_supported_by_driver(case: Case) -> Iterator[Finding]:
     """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
     said = events(case, "gpu-not-supported-by-driver")
-    if said and not answering(case):
+    flavour = None if is_report(case) or not absent_here(case) else _wrong_flavour(case)
+    if (said or flavour) and not answering(case):
         version = case.snapshot.driver.version or case.snapshot.driver.module_version
         spoken = next((e.values["name"] for e in said if e.values.get("name")), None)
         yield error(
@@ -185,9 +186,22 @@ def gpu_not_supported_by_driver(case: Case) -> Iterator[Finding]:
             detail="GPUs before Turing need the closed kernel modules, from Blackwell on the "
             "open ones; "
             "old GPUs end with an old driver branch.",
-            evidence=told(said),
-            fix=drivers.driver(case, _which_driver(said)) if not _branch(said) else _legacy(said),
+            evidence=(*told(said), *_seen(case, flavour)),
+            fix=_legacy(said)
+            if _branch(said)
+            else drivers.driver(case, _which_driver(said, flavour or "")),
         )
+
+
+def _wrong_flavour(case: Case) -> str | None:
+    """The kernel modules that are loaded, where the GPUs on the bus need the other ones."""
+    machine = case.snapshot
+    opened, want = machine.driver.open_module, drivers.wanted_driver(case)
+    if machine.gpus or not machine.driver.module_loaded or opened is None:
+        return None
+    if want.only_open and not opened:
+        return "the closed kernel modules are loaded"
+    return "the open kernel modules are loaded" if opened and not want.is_open else None
 
 
 def _branch(said: tuple[Event, ...]) -> str | None:
@@ -211,11 +225,15 @@ def _legacy(said: tuple[Event, ...]) -> Fix:
     )
 
 
-def _which_driver(said: tuple[Event, ...]) -> str:
+def _seen(case: Case, flavour: str | None) -> tuple[Evidence, ...]:
+    return (shown(case, "driver.open_module", flavour),) if flavour else ()
+
+
+def _which_driver(said: tuple[Event, ...], loaded: str) -> str:
     flavours = {e.values.get("driver") for e in said}
-    if "open" in flavours:
+    if "open" in flavours or "open" in loaded:
         return "Install the driver's closed (proprietary) kernel modules: this GPU has no GSP"
-    if "closed" in flavours:
+    if "closed" in flavours or "closed" in loaded:
         return "Install the driver's open kernel modules, which this GPU needs"
     return "Install the driver branch and flavour that this GPU needs"
 

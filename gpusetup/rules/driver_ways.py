@@ -39,6 +39,8 @@ class Wanted(Value):
     machine: str
     kernel: str
     secure_boot: bool
+    is_image: bool = False
+    """Whether the system is an image that is not written to (rpm-ostree)."""
     at_least: int = 0
     """The branch that is needed for certain, or 0."""
 
@@ -171,6 +173,8 @@ def kepler_in_debian(want: Wanted) -> tuple[Line, ...]:
 def fedora(want: Wanted) -> tuple[Line, ...]:
     """RPM Fusion, Howto/NVIDIA and Howto/Secure Boot: the key before the module is built; `akmods
     --force` builds it and ends when it is built; 580xx is the branch for GPUs before Turing."""
+    if want.is_image:
+        return () if want.secure_boot else _of_an_image(want)
     legacy = "" if want.is_open else f"-{min(want.branch, LAST_CLOSED)}xx"
     key = lines(
         "sudo dnf install -y akmods mokutil openssl",
@@ -184,6 +188,20 @@ def fedora(want: Wanted) -> tuple[Line, ...]:
         filled("sudo dnf install -y {module} {cuda}",
                module=f"akmod-nvidia{legacy}", cuda=f"xorg-x11-drv-nvidia{legacy}-cuda"),
         *lines("sudo akmods --force", "modinfo -F version nvidia"),
+    )  # fmt: skip
+
+
+def _of_an_image(want: Wanted) -> tuple[Line, ...]:
+    """RPM Fusion, Howto/NVIDIA, "OSTree": packages are layered, and nouveau is kept away."""
+    legacy = "" if want.is_open else f"-{min(want.branch, LAST_CLOSED)}xx"
+    free, nonfree = FUSION.format("free"), FUSION.format("nonfree")
+    return (
+        *lines(f'sudo rpm-ostree install --apply-live "{free}" "{nonfree}"'),
+        *(lines(OPEN_MACRO) if want.only_open else ()),
+        filled("sudo rpm-ostree install {module} {cuda}",
+               module=f"akmod-nvidia{legacy}", cuda=f"xorg-x11-drv-nvidia{legacy}-cuda"),
+        *lines("sudo rpm-ostree kargs --append=rd.driver.blacklist=nouveau,nova_core "
+               "--append=modprobe.blacklist=nouveau,nova_core"),
     )  # fmt: skip
 
 
@@ -298,7 +316,8 @@ ARCH_KERNELS = (("-lts", "linux-lts"), ("-zen", "linux-zen"), ("-hardened", "lin
 
 def arch(want: Wanted) -> tuple[Line, ...]:
     """Arch's news of December 2025: from 590 on the open modules only; GPUs before Turing take
-    nvidia-580xx-dkms, which the AUR builds from nvidia-580xx-utils."""
+    nvidia-580xx-dkms, which the AUR builds from nvidia-580xx-utils. Its kernel asks no module for
+    a key under Secure Boot (no lockdown patch), and it boots without shim."""
     if want.id == "manjaro":
         return lines("sudo mhwd --auto pci nonfree 0300")
     kernel = next((name for end, name in ARCH_KERNELS if end in want.kernel), "linux")
@@ -309,13 +328,11 @@ def arch(want: Wanted) -> tuple[Line, ...]:
         return (
             filled("sudo pacman -Syu --needed --noconfirm {headers} nvidia-open-dkms nvidia-utils",
                    headers=headers),
-            *_key_of_dkms(want),
         )  # fmt: skip
     return (
         filled("sudo pacman -Syu --needed --noconfirm base-devel git {headers}", headers=headers),
         filled("git clone {url}", url=f"https://aur.archlinux.org/{utils}.git"),
         filled("cd {folder} && makepkg -si --noconfirm", folder=utils),
-        *_key_of_dkms(want),
     )
 
 
@@ -358,7 +375,7 @@ LEGACY: dict[str, Way] = {
 }
 """The same for a GPU whose last branch is older than 580 (Kepler: 470): who still packages it."""
 
-ENROLS = ("pop", "debian", "fedora", "rhel", "arch")
+ENROLS = ("pop", "debian", "fedora", "rhel")
 """Where the module is signed with a key that is made on the machine."""
 
 
@@ -366,7 +383,7 @@ def asks_for_a_key(family: str, want: Wanted) -> bool:
     """Whether the firmware asks for a new key at the next start."""
     if want.secure_boot and family == "suse":
         return not want.is_open  # the closed package makes a key and asks for it by itself
-    return want.secure_boot and family in ENROLS and want.id not in ("manjaro", "amzn")
+    return want.secure_boot and family in ENROLS and want.id != "amzn"
 
 
 def at_least(floor: str | None) -> int:

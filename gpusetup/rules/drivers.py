@@ -89,7 +89,12 @@ def wanted_driver(
         machine=os.machine or "x86_64",
         kernel=os.kernel or "",
         secure_boot=bool(os.secure_boot),
+        is_image=any(word in (os.name or "").lower() for word in IMAGES),
     )
+
+
+IMAGES = ("silverblue", "kinoite", "sericea", "onyx", "atomic", "coreos", "iot", "bazzite")
+"""Words in the names of Fedora's systems that are images."""
 
 
 def apart(case: Case) -> tuple[tuple[Gpu, ...], tuple[Gpu, ...]] | None:
@@ -139,10 +144,12 @@ def driver(case: Case, text: str, floor: str | None = None) -> Fix:
     if not commands:
         text = f"{text}. Download it from {DRIVER_SITE}"
     family = distribution(case) or ""
+    if family == "nixos":
+        return _by_configuration(case, text, want, commands)
     key = bool(commands) and asks_for_a_key(family, want)
     loaded = starts_anew(case, want)
     return Fix(
-        text=f"{text}{_in_nixos(case, want)}, then {_and_then(case, loaded, key)}",
+        text=f"{text}, then {_and_then(case, loaded, key)}",
         commands=(*commands, *_start(loaded)) if commands else (),
         min_driver=floor,
         needs_root=True,
@@ -160,7 +167,8 @@ def starts_anew(case: Case, want: Wanted) -> bool:
     A distribution whose update brings another kernel has no module for the one that runs.
     """
     family = distribution(case) or ""
-    return must_reboot(case) or asks_for_a_key(family, want) or family in ("nixos", "arch")
+    rolls = family in ("nixos", "arch") or want.is_image
+    return must_reboot(case) or asks_for_a_key(family, want) or rolls
 
 
 def _one_or_the_other(case: Case, text: str, older: tuple[Gpu, ...], newer: tuple[Gpu, ...]) -> Fix:
@@ -188,10 +196,19 @@ def _for_these(case: Case, found: tuple[Gpu, ...]) -> tuple[Line, ...]:
     return (*commands, *_start(starts_anew(case, want))) if commands else ()
 
 
-def _in_nixos(case: Case, want: Wanted) -> str:
-    if distribution(case) != "nixos":
-        return ""
-    return f": add `{nixos_line(want.is_open)}` to /etc/nixos/configuration.nix"
+def _by_configuration(case: Case, text: str, want: Wanted, commands: tuple[Line, ...]) -> Fix:
+    """NixOS installs what its configuration says: the line comes first, and is typed by hand."""
+    return Fix(
+        text=f"{text}: add `{nixos_line(want.is_open)}` to /etc/nixos/configuration.nix, then "
+        f"{_and_then(case, loaded=True, key=False)}",
+        alternatives=(
+            Alternative(
+                title="when the line stands there", commands=(*commands, *lines("sudo reboot"))
+            ),
+        ),
+        needs_root=True,
+        needs_reboot=True,
+    )
 
 
 def _and_then(case: Case, loaded: bool, key: bool) -> str:

@@ -14,7 +14,7 @@ from gpusetup.jetpack import (
     undeclared,
 )
 from gpusetup.kernels import release
-from gpusetup.model import Capability, Event, Finding, Fix, parsed
+from gpusetup.model import Capability, Event, Finding, Fix, Python, parsed
 from gpusetup.rules import ways
 from gpusetup.rules.case import (
     Case,
@@ -29,6 +29,7 @@ from gpusetup.rules.case import (
 )
 from gpusetup.rules.torch_build import version_evidence
 from gpusetup.shell import Line, filled, lines
+from gpusetup.value import replace
 
 
 def jetson_wrong_wheel(case: Case) -> Iterator[Finding]:
@@ -95,7 +96,7 @@ def _other_than(case: Case, python: str) -> str:
     own = case.snapshot.python.version
     if not own or parsed(own).release[:2] == parsed(python).release:
         return ""
-    return f" (for Python {python}, not {own}: with the system's python3)"
+    return f" (NVIDIA's wheels here are for Python {python}, not {own})"
 
 
 def jetson_fix(case: Case) -> Fix:
@@ -121,6 +122,8 @@ def jetson_fix(case: Case) -> Fix:
 
 def _vendors(case: Case, jetpack: JetPack, folder: str) -> Fix:
     """NVIDIA's wheel for a JetPack: what it links comes first, what cannot stay beside it goes."""
+    if other := _other_than(case, jetpack.python):
+        return _by_its_own_python(case, jetpack, folder, other)
     only_there = (ways.anew(case), "--no-deps", "--no-index", "--find-links", folder)
     linked = _commands(case, jetpack.links, jetpack.cuda) if jetpack.links else ()
     first = f", after {jetpack.links}, which it links and does not declare" if linked else ""
@@ -130,8 +133,8 @@ def _vendors(case: Case, jetpack: JetPack, folder: str) -> Fix:
         "do not load beside it; build them from source where a program needs them"
     )
     return Fix(
-        text=f"Install NVIDIA's wheel for {jetpack.name}{_other_than(case, jetpack.python)}"
-        f"{first}, then what it depends on{why if left else ''}",
+        text=f"Install NVIDIA's wheel for {jetpack.name}{first}, then what it depends on"
+        f"{why if left else ''}",
         commands=(
             *((ways.pip(case, "uninstall", "-y", *left),) if left else ()),
             *linked,
@@ -139,6 +142,18 @@ def _vendors(case: Case, jetpack: JetPack, folder: str) -> Fix:
             ways.pip(case, "install", "torch"),
         ),
     )
+
+
+def _by_its_own_python(case: Case, jetpack: JetPack, folder: str, other: str) -> Fix:
+    """A new environment of the system's python3, for which NVIDIA makes its wheels."""
+    new = f".venv-{jetpack.python}"
+    python = Python(executable=f"{new}/bin/python", prefix=new, has_pip=True,
+                    version=f"{jetpack.python}.0")  # fmt: skip
+    there = replace(case, snapshot=replace(case.snapshot, python=python, packages=()))
+    way = _vendors(replace(there, installer="pip"), jetpack, folder)
+    make = ways.command(case, "/usr/bin/python3", "-m", "venv", new)
+    text = f"Make an environment of the system's python3{other}. {way.text}"
+    return replace(way, text=text, commands=(make, *way.commands))
 
 
 def _ordinary(case: Case, jetpack: JetPack) -> Fix:

@@ -91,11 +91,14 @@ def by_hand(case: Case, *first: Line) -> tuple[Alternative, ...]:
     """The same by this environment's own installer, after what must come first."""
     executable = case.snapshot.python.executable
     known = executable is None or is_a_path(executable)
-    plain = case.commands.get(case.installer) if known and not target_refuses(case) else ()
+    # An environment without pip is served by uv, from outside of it.
+    pipless = case.installer == "pip" and case.snapshot.python.has_pip is False
+    by = "uv" if pipless else case.installer
+    plain = case.commands.get(by) if known and not target_refuses(case) else ()
     typed = tuple(command(case, *argv) for argv in plain or ())
     if not typed:
         return ()
-    title = f"the same by {case.installer}{_how_to_get_it(case)}"
+    title = f"the same by {by}{_how_to_get_it(case)}"
     return (Alternative(title=title, commands=(*first, *typed)),)
 
 

@@ -34,7 +34,9 @@ def _libraries_found(world: World, folders: Sequence[str]) -> World:
     if compat and compat not in folders:
         container = replace(machine.container, cuda_compat_path=None)
         world = world.showing(container=container)
-    if path.startswith(("/usr/local", "/opt")) and path.rpartition("/")[0] not in folders:
+    folder = path.rpartition("/")[0]
+    by_itself = folder == "/usr/local/lib"  # the loader's own list names it
+    if path.startswith(("/usr/local", "/opt")) and folder not in folders and not by_itself:
         world = with_own_libcuda(world)
     return world.without_events("foreign-library", "library-conflict", "libcuda-stub")
 
