@@ -37,10 +37,8 @@ from gpusetup.install.lock import file_lock
 from gpusetup.install.ranged import UNREADABLE, RangedFile, goes_on, is_encoded, metadata_in
 from gpusetup.install.web import (
     CHUNK,
-    FILE,
     MISSING,
     NOTHING_LEFT,
-    PAGE,
     NeedsLogin,
     Web,
     page_text,
@@ -119,7 +117,7 @@ class Fetcher:
                 total = answer.headers.get("Content-Range", "").rpartition("/")[2]
                 if not re.fullmatch(r"[0-9]{1,15}", total):
                     return None
-                return b"".join(pieces(url, answer, PAGE)), int(total)
+                return b"".join(pieces(url, answer, web.PAGE)), int(total)
 
         try:
             file = RangedFile.opened(part)
@@ -195,7 +193,7 @@ class Fetcher:
         """Take the file up where it broke, until it is whole or no progress is made."""
         import requests
 
-        failures, until = 0, time.monotonic() + FILE.total_seconds
+        failures, until = 0, time.monotonic() + web.FILE.total_seconds
         most = size_of(part)
         while True:
             try:
@@ -253,7 +251,7 @@ class Fetcher:
 
         try:
             with open(part, mode, opener=no_link) as file:
-                for chunk in pieces(wheel.url, answer, FILE):
+                for chunk in pieces(wheel.url, answer, web.FILE):
                     file.write(chunk)
                     progress(wheel, len(chunk))
                     if self.stopped.is_set():

@@ -73,7 +73,8 @@ def asking_environment(
     }
     pip = pip_settings(environ, home, prefix)
     learned = {} if uv_is_configured(environ, home) else uv_settings(pip)
-    trusted = trusted_environment(environ, home)
+    trusted = trusted_environment(environ, home)  # instead of pip's own words on certificates
+    pip = {key: value for key, value in pip.items() if key not in ("cert", "client-cert")}
     return {**learned, **_counting(environ), **as_variables(pip), **trusted, **LIMITS, **always}
 
 
