@@ -254,6 +254,8 @@ def test_schema_without_a_name_lists_them(capsys: pytest.CaptureFixture[str]) ->
         (["doctor", "--report", "https://x.example/1"], "nothing is fetched"),
         (["doctor", "install"], "one command at a time: `gpusetup install`"),
         (["resolve", "4090"], "did you mean `--gpu 4090`?"),
+        (["resolve", "--from", "rtx3050-laptop", "torch==2.5.1"], "did you mean `--torch 2.5.1`?"),
+        (["resolve", "--gpu", "T4", "torch==2.5.1"], "did you mean `--torch 2.5.1`?"),
         (["plan", "Qwen3-8B"], "did you mean `--model Qwen3-8B`?"),
         (["plan", "--model", "qwen3", "8b"], "did you mean `--model 'qwen3 8b'`?"),
         (["plan", "--gpu", "4090", "x2"], "did you mean `--gpu '4090 x2'`?"),

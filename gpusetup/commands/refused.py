@@ -85,7 +85,7 @@ def _nearest_options(name: str, parser: Parser) -> str | None:
 
 # --- words ----------------------------------------------------------------------------------------
 
-SPACED = ("--gpu", "--for-gpu", "--model", "--os", "--gpu-mem", "--params", "--driver", "--from")
+SPACED = ("--gpu", "--for-gpu", "--model", "--os", "--gpu-mem")
 """Options whose values people write with a space."""
 
 
@@ -98,11 +98,13 @@ def word_refused(
 
     if word in COMMANDS:
         return f"one command at a time: `gpusetup {word}`;"
-    if whole := _cut_value(word, words):
+    named = word_meant(word, options)
+    sure = named is not None and named[0] in ("--torch", "--backend", "--report", "--from")
+    if not sure and (whole := _cut_value(word, words)):
         return f"did you mean `{whole}`? A value with a space stands in quotes;"
     if word in example_machines() and "--from" in options:
         return f"did you mean `--from {word}`?"
-    if named := word_meant(word, options):
+    if named:
         return f"did you mean `{named[0]} {shlex.quote(named[1])}`?"
     if "--report" in options and re.search(r"\s|://", word):
         return "`--report -` reads a text from standard input, `--report FILE` from a file;"
