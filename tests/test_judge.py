@@ -585,6 +585,12 @@ def test_an_image_of_fedora_is_not_written_to() -> None:
     assert "rpm-ostree" in way.commands[0] and not any("dnf" in line for line in way.commands)
 
 
+def test_a_release_called_blue_onyx_is_no_image() -> None:
+    system = {"id": "rocky", "version": "9.6", "name": "Rocky Linux 9.6 (Blue Onyx)"}
+    way = fix(changed(NO_DRIVER, os=system), "driver-missing")
+    assert way.commands[-2:] == ("sudo modprobe nvidia", "nvidia-smi")
+
+
 @pytest.mark.parametrize("value", ("3", "MIG-nonexistent", "GPU-nonexistent"))
 def test_a_variable_that_names_nothing_hides_the_gpus(value: str) -> None:
     machine = changed(env={"CUDA_VISIBLE_DEVICES": value}, cuda_api={"init_code": 100})

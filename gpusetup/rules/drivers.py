@@ -89,11 +89,11 @@ def wanted_driver(
         machine=os.machine or "x86_64",
         kernel=os.kernel or "",
         secure_boot=bool(os.secure_boot),
-        is_image=any(word in (os.name or "").lower() for word in IMAGES),
+        is_image=os.id == "fedora" and any(one in (os.name or "").lower() for one in IMAGES),
     )
 
 
-IMAGES = ("silverblue", "kinoite", "sericea", "onyx", "atomic", "coreos", "iot", "bazzite")
+IMAGES = ("silverblue", "kinoite", "sericea", "onyx", "atomic", "coreos", "iot")
 """Words in the names of Fedora's systems that are images."""
 
 

@@ -20,6 +20,9 @@ def titled(case: Case, concerned: Sequence[Gpu]) -> str:
     """The GPUs in a sentence: by name where there is one GPU, else with number and slot too."""
     if not concerned:
         return names(case)
+    if not gpus(case) and len(concerned) > 1:
+        slots = ", ".join(gpu.pci_bus_id or "?" for gpu in concerned[:NAMED])
+        return f"{len(concerned)} NVIDIA GPUs ({slots})"
     if len(gpus(case)) < 2:
         return names(case) if concerned[0].name in UNNAMED else concerned[0].name
     kinds: dict[str, list[str]] = {}
