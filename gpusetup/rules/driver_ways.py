@@ -194,9 +194,11 @@ def fedora(want: Wanted) -> tuple[Line, ...]:
 def _of_an_image(want: Wanted) -> tuple[Line, ...]:
     """RPM Fusion, Howto/NVIDIA, "OSTree": packages are layered, and nouveau is kept away."""
     legacy = "" if want.is_open else f"-{min(want.branch, LAST_CLOSED)}xx"
-    free, nonfree = FUSION.format("free"), FUSION.format("nonfree")
     return (
-        *lines(f'sudo rpm-ostree install --apply-live "{free}" "{nonfree}"'),
+        *lines(
+            "sudo rpm-ostree install --apply-live "
+            f'"{FUSION.format("free")}" "{FUSION.format("nonfree")}"'
+        ),
         *(lines(OPEN_MACRO) if want.only_open else ()),
         filled("sudo rpm-ostree install {module} {cuda}",
                module=f"akmod-nvidia{legacy}", cuda=f"xorg-x11-drv-nvidia{legacy}-cuda"),
