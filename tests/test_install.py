@@ -617,7 +617,7 @@ USAGE = {
     "another machine for real": (("--yes", "--from", "rtx3050-laptop"), "--dry-run"),
     "no package": (("--yes", "--venv", "e", "a b c"), "'a b c' is no package"),
     "two versions": (("--yes", "--venv", "e", "torch==2.1", "--torch", "2.2"), "both name"),
-    "a version for a companion": (("--yes", "--venv", "e", "torchvision==1"), "follows from"),
+    "a version for a companion": (("--yes", "--venv", "e", "torchvision==1"), "follow torch's"),
     "a wheel of one's own": (("--yes", "--venv", "e", "torch @ https://x/y.whl"), "found out here"),
     "extras": (("--yes", "--venv", "e", "torch[opt]"), "extras of torch are not installed"),
     "no such backend": (("--yes", "--venv", "e", "--backend", "cu999"), "cu999"),

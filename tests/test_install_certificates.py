@@ -141,6 +141,7 @@ def one_that_is_gone_beside(world: World, set_: pytest.MonkeyPatch, ca: Path) ->
 
 def the_systems_store(_world: World, set_: pytest.MonkeyPatch, ca: Path) -> None:
     set_.setattr(trust, "SYSTEM_STORES", (str(ca),))
+    set_.setattr(trust, "_WRITTEN", {})  # what an earlier test wrote is of this machine's store
 
 
 CA_SETTINGS: dict[str, Setting] = {

@@ -83,7 +83,7 @@ def test_a_refused_wheel_that_exists_names_the_kind_of_python_and_keeps_the_requ
     fix = root(text).fix
     assert fix is not None and fix.python == "3.11"
     assert "64-bit CPython 3.11" in fix.text
-    assert "uv venv --python 3.11 .venv" in fix.commands
+    assert "uv venv --python 3.11 .venv-3.11" in fix.commands
 
 
 def test_a_release_older_than_the_catalog_is_not_denied_its_own_python() -> None:

@@ -111,7 +111,7 @@ def test_each_check_needs_only_earlier_ones(level: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("--device", "gpu"),
+        ("--device", "tpu"),
         ("--device", "cuda:x"),
         ("--level", "endless"),
         ("--seconds",),

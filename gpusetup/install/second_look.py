@@ -22,7 +22,6 @@ NOT_FOUND = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._-]*)(?= was not found|[\s=<>!~;(,]|$)",
     re.I,
 )
-USUAL = "https://index.example/simple"
 MOST = 4
 """How many pages are looked at again."""
 
@@ -62,4 +61,4 @@ def _indexes(environ: Mapping[str, str], home: Path) -> Iterator[str]:
     ]
     words += [url for _, url in index_urls(users_settings(environ, home))]
     found = [word for word in words if word.startswith(("http://", "https://"))]
-    yield from found or [USUAL]
+    yield from found

@@ -145,7 +145,7 @@ def _other_ways(fix: Fix, language: str, room: int) -> Iterator[str]:
     >>> from gpusetup.model import Alternative
     >>> other = Alternative(title="the same by pip", commands=("pip install torch==2.5.1",))
     >>> list(_other_ways(Fix(text="", alternatives=(other,)), "sh", 9))
-    ['or the same by pip:', '```sh', 'pip install torch==2.5.1', '```']
+    ['The same by pip:', '```sh', 'pip install torch==2.5.1', '```']
     """
     titled = [(_titled(fix, other), other.commands) for other in fix.alternatives]
     titled += [(f"{prose(sentence(look.title))}:", look.commands) for look in fix.looks]
