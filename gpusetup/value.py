@@ -6,11 +6,23 @@ half of the program's start-up; and JSON is read into it and written from it wit
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-import msgspec.structs
+FIRST_CHOICE = "typing_extensions"
+"""What msgspec takes where it is there, else `typing`: the former imports `inspect` and the parser
+of Python, an eighth of a doctor's time, for what `typing` has too since Python 3.9."""
+
+_kept_away = FIRST_CHOICE not in sys.modules
+if _kept_away:
+    sys.modules[FIRST_CHOICE] = None  # type: ignore[assignment]
+try:
+    import msgspec
+    import msgspec.structs
+finally:
+    if _kept_away:
+        del sys.modules[FIRST_CHOICE]
 
 Kind = TypeVar("Kind")
 

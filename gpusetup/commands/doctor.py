@@ -12,7 +12,6 @@ from gpusetup.commands.doctor_answer import document, exit_code
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.model import Request, Snapshot
 from gpusetup.render.console import Console
-from gpusetup.resolver.spelled import torch_named
 from gpusetup.value import replace
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def _add_questions(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("question")
     group.add_argument(
         "--torch",
-        type=torch_named,
+        type=_torch_named,
         metavar="SPEC",
         help="the torch that is wanted: `2.5.1`, `>=2.6,<2.9`",
     )
@@ -94,6 +93,12 @@ def _add_knowledge(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--list", action="store_true", help="list every finding there is")
     group.add_argument("--explain", metavar="ID", help="explain one of them")
+
+
+def _torch_named(text: str) -> str:
+    from gpusetup.resolver.spelled import torch_named
+
+    return torch_named(text)
 
 
 def run(options: argparse.Namespace, out: Console) -> int:

@@ -9,7 +9,7 @@ from gpusetup.model import Container, Reading
 from gpusetup.probe.paths import join
 from gpusetup.probe.system import System, exists, list_or_empty, read_or_none
 
-COMPAT = re.compile(r"/(cuda[^/]*|[^/]*)/compat(/lib[^/]*)?/?$")
+COMPAT = r"/(cuda[^/]*|[^/]*)/compat(/lib[^/]*)?/?$"
 
 
 def read_container(system: System) -> tuple[Container, tuple[Reading, ...]]:
@@ -105,7 +105,9 @@ def compat_path(system: System) -> str | None:
     """The first cuda-compat folder whose libcuda the loader would find before the driver's."""
     listed = system.environ().get("LD_LIBRARY_PATH", "").split(":")
     for folder in (*listed, *_configured(system)):
-        if COMPAT.search(folder) and "libcuda.so.1" in list_or_empty(system, folder.rstrip("/")):
+        if re.search(COMPAT, folder) and "libcuda.so.1" in list_or_empty(
+            system, folder.rstrip("/")
+        ):
             return folder
     return None
 

@@ -52,7 +52,7 @@ _SECRET = re.compile(
 )
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@")
 
-FOREIGN = re.compile(
+FOREIGN = (
     r"lib(cudart|cublas|cublasLt|cudnn\w*|nvJitLink|cusparse|cusolver|nccl|nvrtc|cufft|curand|"
     r"cupti|stdc\+\+|gomp|mkl_rt)\.so"
 )
@@ -90,7 +90,7 @@ def library_events(system: System, target: Target | None) -> Iterable[Event]:
         names = list_or_empty(system, folder.rstrip("/") or "/")
         if "/stubs" in folder and any(name.startswith("libcuda.so") for name in names):
             yield _event("libcuda-stub", folder, "libcuda.so")
-        first = sorted({match[0] for name in names if (match := FOREIGN.match(name))})
+        first = sorted({match[0] for name in names if (match := re.match(FOREIGN, name))})
         if first and not (target and is_below(folder, target.prefix) and target.prefix != "/usr"):
             yield _event("foreign-library", folder, " ".join(first))
 

@@ -112,7 +112,7 @@ def required_family(system: System, folder: str, info: str) -> tuple[str, ...]:
     return parse_required(read_or_none(system, join(folder, info, "METADATA")) or "")
 
 
-_REQUIRED = re.compile(r"^Requires-Dist: *(torch(?:vision|audio)?\b *[^\w\s.-][^\r\n]*)", re.M)
+_REQUIRED = r"(?m)^Requires-Dist: *(torch(?:vision|audio)?\b *[^\w\s.-][^\r\n]*)"
 
 
 def parse_required(metadata: str) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ def parse_required(metadata: str) -> tuple[str, ...]:
     if "Requires-Dist: torch" not in metadata:
         return ()
     head = metadata.replace("\r\n", "\n").partition("\n\n")[0]
-    found = (match[1].strip() for match in _REQUIRED.finditer(head))
+    found = (match[1].strip() for match in re.finditer(_REQUIRED, head))
     return tuple(need for need in found if _names_a_version(need))
 
 

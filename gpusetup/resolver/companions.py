@@ -200,12 +200,12 @@ def _broken(package: Package, moved: Mapping[str, str], machine: Snapshot) -> st
     return None
 
 
-NAME = re.compile(r"\s*([A-Za-z0-9._-]+)")
+NAME = r"\s*([A-Za-z0-9._-]+)"
 
 
 def _requirements(package: Package, moved: Mapping[str, str]) -> Iterator[tuple[str, Requirement]]:
     """Those that name what moves; the others are not worth the import of their parser."""
-    names = ((text, NAME.match(text)) for text in package.requires)
+    names = ((text, re.match(NAME, text)) for text in package.requires)
     concerned = [text for text, named in names if named and normalized(named[1]) in moved]
     if not concerned:
         return

@@ -43,7 +43,6 @@ from gpusetup.resolver.situation import (
     situation_of,
     specifier,
 )
-from gpusetup.resolver.spelled import check_torch
 from gpusetup.value import replace
 
 if TYPE_CHECKING:
@@ -155,7 +154,10 @@ def _wish(
 
 def check_request(request: Request, catalog: Catalog) -> None:
     """Raise UsageError for a request that is malformed, contradictory or names what never was."""
-    check_torch(request.torch, catalog)
+    if request.torch:
+        from gpusetup.resolver.spelled import check_torch
+
+        check_torch(request.torch, catalog)
     specifier(request.torch)
     labelled = label_of(request.torch)
     if labelled and request.backend not in ("auto", labelled):

@@ -79,7 +79,7 @@ def concluded(machine: Snapshot, catalog: Catalog) -> str | None:
     )
 
 
-ARCHITECTURE = re.compile(r"(sm|compute)_\d{2,3}[af]?")
+ARCHITECTURE = r"(sm|compute)_\d{2,3}[af]?"
 """A code that names one; what else a snapshot lists was written by strangers."""
 
 
@@ -103,7 +103,7 @@ def held_build(machine: Snapshot, situation: Situation, catalog: Catalog) -> Tor
         return replace(row, driver_floor=floor)
     cuda = torch.cuda or cuda_of(backend)
     own = catalog.release_of(torch.version) if torch.installer == "conda" else None
-    kernels = tuple(k for k in torch.kernels or () if ARCHITECTURE.fullmatch(k))
+    kernels = tuple(k for k in torch.kernels or () if re.fullmatch(ARCHITECTURE, k))
     return TorchBuild(
         torch=public(torch.version),
         backend=backend,
