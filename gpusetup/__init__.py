@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Snapshot": "gpusetup.model",
-    "Finding": "gpusetup.model",
+    "Snapshot": "gpusetup.model.machine",
+    "Finding": "gpusetup.model.finding",
     "read_machine": "gpusetup.probe.machine",
-    "diagnose": "gpusetup.rules.judge",
+    "diagnose": "gpusetup.diagnosis.diagnose",
     "resolve": "gpusetup.resolver",
-    "Request": "gpusetup.model",
-    "load_catalog": "gpusetup.catalog",
+    "Request": "gpusetup.model.resolution",
+    "load_catalog": "gpusetup.catalog.file",
 }
 
 __all__ = ["Finding", "Request", "Snapshot", "diagnose", "load_catalog", "read_machine", "resolve"]

@@ -72,10 +72,10 @@ def run_counted(folder: str, deadly: int, told: str, words: list[str]) -> int:
 
 def sync_nothing() -> None:
     """The control of `powercut_install.py`: as if nobody had thought of power cuts."""
-    from gpusetup.install import durable
+    from gpusetup.install.switching import durable
 
-    durable._syncfs = lambda _folder: True
-    os.fsync = lambda _handle: None
+    durable._syncfs = lambda folder: True
+    os.fsync = lambda fd: None
 
 
 def _writes(arguments: tuple[Any, ...]) -> bool:
@@ -165,7 +165,9 @@ def small_scenarios(world: Any) -> Iterator[Scenario]:
     from installing import TORCH
 
     noise = random.Random(1)
-    many = {f"torch/part{n}/f{m}.py": f"x = {n * m}\n" for n in range(30) for m in range(20)}
+    many: dict[str, str | bytes] = {
+        f"torch/part{n}/f{m}.py": f"x = {n * m}\n" for n in range(30) for m in range(20)
+    }
     many |= {f"torch/lib/lib{n}.so": noise.randbytes(400_000) for n in range(6)}
     many["nvidia/cublas/lib/libcublas.so.12"] = noise.randbytes(1_000_000)
     coming = {**many, "torch/new.py": "new\n", **data_files(f"torch-{TORCH}+cpu")}
@@ -226,6 +228,7 @@ def pip_scenario(world: Any, of: Scenario) -> Scenario:
     import pip
 
     template = world.folder / "upgrade-pip"
+    assert of.template is not None
     shutil.copytree(of.template, template, symlinks=True)
     (site,) = template.glob("lib/python*/site-packages")
     (site / "pip").symlink_to(Path(pip.__file__).parent)

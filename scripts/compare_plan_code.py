@@ -3,10 +3,11 @@
     python scripts/compare_plan_code.py [--short] [--only NAME]... [--json]
 
 Each workload runs twice: on fake tensors in a child of this interpreter
-(gpusetup/inside/trace_code.py), and for real, where the profiler records every allocation and
-release of torch's CPU allocator. Both run the same step (gpusetup/inside/trace_step.py); FSDP2 runs
-for real in as many gloo processes as it names, and the copies that gloo makes for itself are left
-out. The exit code is 1 when a workload misses its limit.
+(gpusetup/child_scripts/trace_code.py), and for real, where the profiler records every allocation
+and release of torch's CPU allocator. Both run the same step
+(gpusetup/child_scripts/trace_step.py); FSDP2 runs for real in as many gloo processes
+as it names, and the copies that gloo makes for itself are left out. The exit code is 1 when a
+workload misses its limit.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from gpusetup.plan.code import CodeRequest, trace  # noqa: E402
+from gpusetup.plan.code.trace import CodeRequest, trace  # noqa: E402
 
-INSIDE = HERE.parent / "gpusetup" / "inside"
+INSIDE = HERE.parent / "gpusetup" / "child_scripts"
 WORKLOADS = "compare_workloads"
 SECONDS = 600.0
 LETTING_GO_SECONDS = 0.05

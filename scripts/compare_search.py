@@ -28,8 +28,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from gpusetup.model.frozen import Frozen  # noqa: E402
 from gpusetup.tune.search import Goal, Trial, answer, search  # noqa: E402
-from gpusetup.value import Value  # noqa: E402
 
 MIB = 1 << 20
 JITTER = 0.015
@@ -48,7 +48,7 @@ class OutOfMemory(RuntimeError):
         )
 
 
-class Device(Value):
+class Device(Frozen):
     """A simulated device with a model on it."""
 
     capacity_bytes: int
@@ -119,7 +119,7 @@ def _device(draw: random.Random, goal: int) -> Device:
             return device
 
 
-class Run(Value):
+class Run(Frozen):
     """What one finder did on one device."""
 
     batch: int | None
@@ -197,7 +197,7 @@ def accelerate_finder(device: Device, seed: int) -> Run:
 
     counted = Counted(device, seed)
 
-    @find_executable_batch_size(starting_batch_size=8192)
+    @find_executable_batch_size(starting_batch_size=8192)  # type: ignore[untyped-decorator]
     def train(batch_size: int) -> int:
         counted.trial(batch_size)
         return batch_size
@@ -216,7 +216,7 @@ def lightning_finder(mode: str) -> Callable[[Device, int], Run]:
 
         counted = Counted(device, seed)
 
-        class Numbers(Dataset):  # type: ignore[type-arg]
+        class Numbers(Dataset):
             def __len__(self) -> int:
                 return 1 << 20
 
@@ -240,7 +240,7 @@ def lightning_finder(mode: str) -> Callable[[Device, int], Run]:
             def configure_optimizers(self) -> optim.Optimizer:
                 return optim.SGD(self.parameters(), lr=0.0)
 
-            def train_dataloader(self) -> DataLoader:  # type: ignore[type-arg]
+            def train_dataloader(self) -> DataLoader:
                 return DataLoader(Numbers(), self.batch_size, collate_fn=collated)
 
         trainer = Trainer(

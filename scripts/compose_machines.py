@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpusetup.value import replace
+from gpusetup.model.frozen import replace
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
@@ -66,11 +66,11 @@ from machine_makers import (  # noqa: E402
 )
 from machine_parts import Composer  # noqa: E402
 
-from gpusetup.codec import to_json  # noqa: E402
-from gpusetup.model import Snapshot  # noqa: E402
+from gpusetup.model.codec import to_json  # noqa: E402
+from gpusetup.model.machine import Snapshot  # noqa: E402
 from gpusetup.probe.machine import read_machine  # noqa: E402
-from gpusetup.probe.system import ReplaySystem, Tape  # noqa: E402
-from gpusetup.snapshot import FIRST, dump_snapshot  # noqa: E402
+from gpusetup.probe.saved import FIRST, dump_snapshot  # noqa: E402
+from gpusetup.system.tape import ReplaySystem, Tape  # noqa: E402
 
 TESTS = ROOT / "tests" / "machines"
 PACKAGE = ROOT / "gpusetup" / "data" / "machines"

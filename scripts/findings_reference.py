@@ -40,28 +40,28 @@ def tested() -> tuple[Counter[str], Counter[str], Counter[str]]:
 
 
 def page(generated: str) -> str:
-    from gpusetup.rules.knowledge import facts
-    from gpusetup.rules.precedence import ORDER
+    from gpusetup.diagnosis.knowledge import records
 
     rules, messages, machines = tested()
     parts = [generated, HEAD]
-    for row in facts():
-        cause = "yes" if row.id in ORDER else ""
+    for row in records():
+        cause = "yes" if row.place else ""
         counts = " | ".join(str(c[row.id] or "") for c in (rules, messages, machines))
         parts.append(f"| [`{row.id}`](#{row.id}) | {cause} | {counts} |\n")
     return "".join([*parts, *sections()])
 
 
 def sections() -> Iterator[str]:
-    from gpusetup.rules.knowledge import facts
+    from gpusetup.diagnosis.knowledge import records
+    from gpusetup.diagnosis.precedence import consequences
 
-    for row in facts():
+    for row in records():
         yield f"\n## {row.id}\n\n{row.title[0].upper()}{row.title[1:]}. {row.means}\n\n"
         said = {
             "Proven by": row.proven_by,
             "Not when": row.not_when,
             "Way out": row.way_out,
-            "Explains": ", ".join(f"`{id}`" for id in row.explains),
+            "Explains": ", ".join(f"`{id}`" for id in consequences(row)),
             "Source": row.source,
         }
         yield from (f"- {label}: {text}\n" for label, text in said.items() if text)

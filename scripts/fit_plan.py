@@ -15,8 +15,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
 
-from gpusetup.codec import to_json  # noqa: E402
-from gpusetup.plan.calibrate import (  # noqa: E402
+from gpusetup.model.codec import to_json  # noqa: E402
+from gpusetup.model.frozen import fields, replace  # noqa: E402
+from gpusetup.model.units import GIB  # noqa: E402
+from gpusetup.plan.answer.calibrate import (  # noqa: E402
     Cell,
     Score,
     clear_share,
@@ -24,19 +26,18 @@ from gpusetup.plan.calibrate import (  # noqa: E402
     fit,
     judge,
 )
-from gpusetup.plan.capacity import capacity  # noqa: E402
-from gpusetup.plan.choose import Limits  # noqa: E402
-from gpusetup.plan.constants import (  # noqa: E402
+from gpusetup.plan.answer.choose import Limits  # noqa: E402
+from gpusetup.plan.answer.measured import CELLS, NONE  # noqa: E402
+from gpusetup.plan.memory.capacity import capacity  # noqa: E402
+from gpusetup.plan.memory.constants import (  # noqa: E402
     DEFAULT_CONTEXT_BYTES,
     DEFAULT_NCCL_BYTES,
     SHIPPED,
     Constants,
     ConstantsFile,
 )
-from gpusetup.plan.measured import CELLS, NONE  # noqa: E402
-from gpusetup.plan.models import model_named  # noqa: E402
-from gpusetup.plan.workload import GIB, Recipe, Workload  # noqa: E402
-from gpusetup.value import replace  # noqa: E402
+from gpusetup.plan.model.named import model_named  # noqa: E402
+from gpusetup.plan.model.workload import Recipe, Workload  # noqa: E402
 
 FULL_NAME = {"A100": "A100 80GB", "H20": "H20"}
 
@@ -98,7 +99,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare only")
     facts = cells()
     found = fit(facts, START)
-    for name in (field for field in Constants.__struct_fields__):
+    for name in (field.name for field in fields(Constants)):
         print(f"  {name:16} {getattr(found, name):14.4f}")
     report(facts, found)
     text = to_json(ConstantsFile(constants=found), indent=1) + "\n"

@@ -24,10 +24,10 @@ from damage import HARMLESS, damaged  # noqa: E402
 from report_messages import MESSAGES  # noqa: E402
 from writers import mixture  # noqa: E402
 
-from gpusetup.catalog_file import load_catalog  # noqa: E402
-from gpusetup.codec import to_json  # noqa: E402
+from gpusetup.catalog.file import load_catalog  # noqa: E402
+from gpusetup.diagnosis.diagnose import Diagnosis, diagnose  # noqa: E402
+from gpusetup.model.codec import to_json  # noqa: E402
 from gpusetup.report.read import read_bytes  # noqa: E402
-from gpusetup.rules.judge import Diagnosis, diagnose  # noqa: E402
 
 TEXTS = tuple(text for _, text in MESSAGES)
 SLOW_SECONDS = 2.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from machine_parts import CARDS, MIB, Card, Composer, bus_of, gpu_answers, uuid_of
 
-from gpusetup.probe.paths import join
+from gpusetup.readings.paths import join
 
 NAMES = {
     0: "CUDA_SUCCESS", 100: "CUDA_ERROR_NO_DEVICE", 101: "CUDA_ERROR_INVALID_DEVICE",
@@ -106,7 +106,7 @@ def nvml(
 
 
 def smi_commands(made: Composer) -> tuple[tuple[str, ...], ...]:
-    from gpusetup.probe.smi_csv import QUERY
+    from gpusetup.readings.nvidia_smi.csv import QUERY
 
     smi = made.tape.which.get("nvidia-smi") or "/usr/bin/nvidia-smi"
     return ((smi, f"--query-gpu={','.join(QUERY)}", "--format=csv"), (smi, "-q", "-x"), (smi,))

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpusetup.catalog_file import load_catalog
-from gpusetup.probe.paths import base_name, join, parent
-from gpusetup.probe.system import Family, Space, Stat, Tape
-from gpusetup.run import Output
+from gpusetup.catalog.file import load_catalog
+from gpusetup.model.units import GIB
+from gpusetup.readings.paths import base_name, join, parent
+from gpusetup.system.processes import Output
+from gpusetup.system.system import Family, Space, Stat
+from gpusetup.system.tape import Tape
 
 MIB = 1 << 20
-GIB = 1 << 30
 DAY = "2026-11-20T09:00:00Z"
 HOME = {"linux": "/home/user", "macos": "/Users/user", "windows": "C:\\Users\\user"}
 

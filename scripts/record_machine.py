@@ -16,24 +16,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpusetup.value import replace
+from gpusetup.model.frozen import replace
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from gpusetup.codec import from_plain, to_json, to_plain  # noqa: E402
 from gpusetup.errors import GpuSetupError  # noqa: E402
+from gpusetup.model.codec import from_plain, to_json, to_plain  # noqa: E402
 from gpusetup.probe.driver_files import parse_loader_cache  # noqa: E402
-from gpusetup.probe.environment import kept  # noqa: E402
 from gpusetup.probe.machine import read_machine  # noqa: E402
 from gpusetup.probe.packages import recorded_libraries  # noqa: E402
-from gpusetup.probe.system import LiveSystem, RecordingSystem, ReplaySystem, Tape  # noqa: E402
-from gpusetup.redaction import COMMON_NAMES, Private, Scrubber, private_here  # noqa: E402
-from gpusetup.snapshot import dump_snapshot  # noqa: E402
+from gpusetup.probe.saved import dump_snapshot  # noqa: E402
+from gpusetup.readings.environment import kept  # noqa: E402
+from gpusetup.redaction import Private, Scrubber, private_here  # noqa: E402
+from gpusetup.redaction.words import COMMON_NAMES  # noqa: E402
+from gpusetup.system.system import LiveSystem  # noqa: E402
+from gpusetup.system.tape import RecordingSystem, ReplaySystem, Tape  # noqa: E402
 
 HOMES = {"linux": "/home/user", "macos": "/Users/user", "windows": "C:\\Users\\user"}
 SHELVES = ("read", "list", "stat", "link", "space", "environ", "which", "run", "ask")
-TILDE = re.compile(r"(?<![\w~])~(?=[/\\:;\s\"']|$)")
 DAY = "2026-01-01T00:00:00Z"
 
 

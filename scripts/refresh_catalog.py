@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Rebuild `gpusetup/data/catalog.json` and show what changes.
+"""Show what the live torch indexes have that `gpusetup/data/catalog.json` lacks, and write it.
 
-    python scripts/refresh_catalog.py                       # the catalog against the live indexes
-    python scripts/refresh_catalog.py --facts facts.json    # from a document of gathered facts
-    python scripts/refresh_catalog.py --write               # and write it
+    python scripts/refresh_catalog.py            # the difference, as a diff
+    python scripts/refresh_catalog.py --write    # and write it
+    python scripts/refresh_catalog.py --tidy     # only bring the file into its form; asks nobody
 
-The base is the catalog in the repository. With `--facts` it is made anew from the document
-(see `catalog_facts.py`); without, the torch index is asked which wheels it has, and builds that
-the catalog lacks are added with the kernels of the newest release of the same backend, marked
-`inferred` until somebody reads the wheel; and what the METADATA of the newest torchvision and
-torchaudio declares is read there (`refresh_companions.py`). An index that cannot be reached
-changes nothing.
+Everything it needs is in the repository and on the public index: the base is the catalog itself.
+Builds that the index has and the catalog lacks are added with the kernels of the newest release
+of the same backend (for a new backend: of the nearest CUDA), marked `inferred` until somebody
+reads the wheel. What the METADATA of the newest torchvision and torchaudio declares is read there
+too (`refresh_companions.py`). An index that cannot be reached changes nothing.
+
+By hand, one row each: a release (`releases`), what the default package index has for a platform
+(`default_wheels`), a CUDA release (`toolkits`, `branches`, `compilers`), a GPU (`gpus`). Then
+`pytest --accept tests/test_catalog.py` shows which answers changed, in `tests/golden.json`.
 """
 
 from __future__ import annotations
@@ -26,28 +29,27 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from catalog_facts import catalog_of
 from refresh_companions import with_companions
 
-from gpusetup.model import Capability, TorchBuild, parsed
+from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.versions import Capability, parsed
 
 CATALOG = Path(__file__).resolve().parent.parent / "gpusetup" / "data" / "catalog.json"
 
 
 def main() -> int:
     options = _options()
-    before = CATALOG.read_text(encoding="utf-8") if CATALOG.exists() else ""
-    if options.facts:
-        document = catalog_of(json.loads(Path(options.facts).read_text(encoding="utf-8")))
-    else:
-        document = with_live_indexes(json.loads(before), options.index_root)
+    before = CATALOG.read_text(encoding="utf-8")
+    document = json.loads(before)
+    if not options.tidy:
+        document = with_live_indexes(document, options.index_root)
     after = written(document)
     sys.stdout.writelines(
         difflib.unified_diff(
             before.splitlines(True), after.splitlines(True), "catalog", "rebuilt", n=1
         )
     )
-    if options.write:
+    if options.write or options.tidy:
         CATALOG.write_text(after, encoding="utf-8")
     return 0
 
@@ -56,7 +58,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--facts", metavar="FILE", help="make the catalog anew from gathered facts")
+    parser.add_argument("--tidy", action="store_true", help="ask no index; one row a line")
     parser.add_argument("--index-root", default="https://download.pytorch.org/whl")
     parser.add_argument("--write", action="store_true", help="write the catalog")
     return parser.parse_args()
@@ -94,14 +96,20 @@ def _platform(platform: dict[str, Any]) -> str:
 
 def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
     """The document with the builds that the live index has and the catalog lacks."""
-    from gpusetup.catalog_file import read_catalog
+    from gpusetup.catalog.file import read_catalog
     from gpusetup.errors import Blocked
-    from gpusetup.install.index import ask_index
-    from gpusetup.install.live import backends_to_ask, new_build, seen_builds
+    from gpusetup.install.refresh.index import ask_index
+    from gpusetup.install.refresh.live_catalog import (
+        backends_to_ask,
+        listed_labels,
+        new_build,
+        seen_builds,
+    )
 
     catalog = read_catalog(written(document).encode())
     known = {(b.torch, b.backend, b.os, b.machine) for b in catalog.builds}
-    for backend in backends_to_ask(catalog):
+    backends = sorted({*backends_to_ask(catalog), *listed_labels(catalog, root)})
+    for backend in backends:
         try:
             page = ask_index(root, backend, "torch")
         except Blocked as problem:
@@ -113,7 +121,7 @@ def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
             if build is not None:
                 add(document, build)
                 document["as_of"] = datetime.date.today().isoformat()
-    if with_companions(document, root, backends_to_ask(catalog)):
+    if with_companions(document, root, backends):
         document["companions"]["as_of"] = datetime.date.today().isoformat()
     return document
 

@@ -12,10 +12,10 @@ import requests
 from packaging.requirements import InvalidRequirement, Requirement
 
 from gpusetup.errors import Blocked
-from gpusetup.install.index import IndexPage, ask_index
-from gpusetup.install.ranged import RangedFile, metadata_in
-from gpusetup.install.wheels import Wheel, parsed_name
-from gpusetup.model import parsed
+from gpusetup.install.fetching.ranged import RangedFile, metadata_in
+from gpusetup.install.fetching.wheels import Wheel, parsed_name
+from gpusetup.install.refresh.index import IndexPage, ask_index
+from gpusetup.model.versions import parsed
 
 Row = dict[str, Any]
 NAMES = ("torchvision", "torchaudio")

@@ -1,14 +1,34 @@
-"""What all tests share: `--accept`, the comparison of whole screens with files, and Ctrl-C."""
+"""What all tests share: `--accept`, the comparison of whole screens with files, Ctrl-C, the
+share of a large table that runs by default, and a catalog that stands still.
+
+Tests of what is decided judge by `tests/catalog.json`, a copy of the catalog of one day, so that a
+new release of torch is no new answer to them. The catalog of the package has tests of its own
+(`test_catalog.py`): invariants, and the answers in `golden.json`.
+"""
 
 from __future__ import annotations
 
+import os
+import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
+import hypothesis
 import pytest
+from installing import Install, World, enter, installer, new_world
+
+from gpusetup.catalog import file as catalog_file
+
+catalog_file.DATA = Path(__file__).resolve().parent / "catalog.json"
+
+collect_ignore = ["oom_ranks.py", "fake_cuda", "verify_faults", "rank_faults"]
+"""What is no test and loads torch where it is imported."""
 
 Same = Callable[[str, Path], None]
+SEED = 2026
+"""Draws the variants that run by default; another number draws others."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,6 +38,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """A runner in the background ignores SIGINT, and what the tests start would inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    hypothesis.settings.register_profile(
+        "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("busy machine")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers have a core each
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test marked `one_in(N)`, N neighbours in its table give one; the others are `slow`.
+
+    Neighbours are of one kind, so that each kind is proven by default, and all rows by `-m slow`.
+    """
+    for name, variants in groupby(items, lambda item: item.nodeid.partition("[")[0]):
+        for item in others(name, list(variants)):
+            item.add_marker(pytest.mark.slow)
+
+
+def others(name: str, variants: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """The variants that the default run leaves out."""
+    mark = variants[0].get_closest_marker("one_in")
+    size = mark.args[0] if mark else 1
+    for start in range(0, len(variants), size):
+        block = variants[start : start + size]
+        chosen = random.Random(f"{SEED} {name} {start}").choice(block)
+        yield from (item for item in block if item is not chosen)
 
 
 @pytest.fixture
@@ -32,3 +78,19 @@ def same_as_file(request: pytest.FixtureRequest) -> Same:
         assert text == file.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Two indexes on loopback, with what torch requires; this process sees no other."""
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        world.add_default("filelock", "3.20.0")
+        world.add_default("typing-extensions", "4.15.0")
+        yield world
+
+
+@pytest.fixture
+def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
+    """`gpusetup install` in that world."""
+    return installer(world, capsys)

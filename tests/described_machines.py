@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gpusetup.catalog_file import load_catalog
-from gpusetup.gpus import gpu_described
-from gpusetup.model import Driver, Os, Python, Snapshot
+from gpusetup.catalog.file import load_catalog
+from gpusetup.catalog.gpus import gpu_described
+from gpusetup.model.machine import Driver, Os, Python, Snapshot
 
 
 def machine(

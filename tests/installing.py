@@ -19,8 +19,11 @@ import uv
 from index_server import IndexServer, build_wheel, index_server
 
 from gpusetup import cli
-from gpusetup.model import Capability, Driver, Gpu, Snapshot
-from gpusetup.value import replace
+from gpusetup.install.fetching import limits, web
+from gpusetup.install.settings import environment as asking
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Driver, Gpu, Snapshot
+from gpusetup.model.versions import Capability
 
 HERE = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG = f"{HERE}-{HERE}-linux_{platform.machine()}"
@@ -113,6 +116,14 @@ def new_world(folder: Path, tls: Path | None = None) -> Iterator[World]:
         yield world
 
 
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who says nothing is given up after a second."""
+    monkeypatch.setattr(limits, "LIMITS", (1.0, 0.6))
+    monkeypatch.setattr(web, "PAUSES", (0.01, 0.02))
+    short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "PIP_TIMEOUT": "1"}
+    monkeypatch.setattr(asking, "LIMITS", {**asking.LIMITS, **short})
+
+
 def bare_environment(folder: Path, default_index: str) -> dict[str, str]:
     return {
         "HOME": str(folder / "home"),
@@ -168,11 +179,10 @@ def installer(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
 def with_a_gpu(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     """The machine is this one, but it has an RTX 3050 and driver 580."""
     from gpusetup.commands import install as command
+    from gpusetup.commands.common import gather
 
-    honest = command.gather
-
-    def gather(*words: Any, **options: Any) -> Snapshot:
-        snapshot = honest(*words, **options)
+    def with_gpu(*words: Any, **options: Any) -> Snapshot:
+        snapshot = gather(*words, **options)
         return replace(
             snapshot,
             driver=Driver(version="580.95.05", cuda="13.0"),
@@ -187,7 +197,7 @@ def with_a_gpu(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
             **changes,
         )
 
-    monkeypatch.setattr(command, "gather", gather)
+    monkeypatch.setattr(command, "gather", with_gpu)
 
 
 LEFT_ASIDE = ("__pycache__", ".gpusetup", ".lock")

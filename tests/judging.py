@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import (
-    Capability,
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.model.finding import Finding
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import (
     Container,
     Cpu,
     CudaApi,
@@ -14,7 +16,6 @@ from gpusetup.model import (
     Disk,
     Driver,
     Event,
-    Finding,
     Gpu,
     Memory,
     Os,
@@ -25,10 +26,9 @@ from gpusetup.model import (
     Toolkit,
     Torch,
 )
-from gpusetup.rules.judge import Diagnosis, diagnose
-from gpusetup.value import replace
+from gpusetup.model.units import GIB
+from gpusetup.model.versions import Capability
 
-GIB = 1 << 30
 SITE = "/home/me/env/lib/python3.12/site-packages"
 
 RTX_3090 = Gpu(

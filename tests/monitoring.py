@@ -9,7 +9,7 @@ from typing import Any
 from gpusetup.monitor.values import GpuSample, ProcessUse, Sample, TreeSample
 
 TOTAL = 80 << 30
-Use = Callable[[float], float]
+Use = Callable[[float], float | None]
 """Seconds since the start -> utilisation in percent in the second before."""
 
 
@@ -66,7 +66,7 @@ class Gpu:
         return dice.uniform(-noise, noise) if 0 < use < 100 else 0.0
 
 
-def value(given: Any, at: float) -> float | None:
+def value(given: Use | float | None, at: float) -> float | None:
     return given(at) if callable(given) else given
 
 

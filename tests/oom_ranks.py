@@ -42,7 +42,9 @@ def scenario(rank: int, limit: int) -> dict[str, object]:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return loss
 
-    worst, said, sizes = 0.0, [], []
+    worst = 0.0
+    said: list[str] = []
+    sizes: list[int] = []
     for batch in batches:
         for model in (plain, careful):
             model.zero_grad()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpusetup.probe.paths import base_name, parent
-from gpusetup.probe.system import Family, ReplaySystem, Space, Stat, Tape
-from gpusetup.run import Output
-
-GIB = 1 << 30
+from gpusetup.readings.paths import base_name, parent
+from gpusetup.system.processes import Output
+from gpusetup.system.system import Family, Space, Stat
+from gpusetup.system.tape import ReplaySystem, Tape
 
 
 def system(

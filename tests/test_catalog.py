@@ -1,35 +1,62 @@
-"""The catalog: what its file holds, and what it answers."""
+"""The catalog: what holds for every row of the package's own (`LIVE`), the answers that it gives
+today (`golden.json`), and what is decided by a catalog, on the frozen one (`CATALOG`)."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
+from conftest import Same
 from described_machines import machine
 
-from gpusetup.catalog import with_catalog
-from gpusetup.catalog_companions import Name, serves_backend, serves_torch
-from gpusetup.catalog_file import DATA, load_catalog, read_catalog
+import gpusetup
+from gpusetup.catalog.builds import with_catalog
+from gpusetup.catalog.companions import serves_backend, serves_torch
+from gpusetup.catalog.default_wheels import default_backend
+from gpusetup.catalog.facts import DATA as FACTS
+from gpusetup.catalog.facts import (
+    TABLES,
+    DriverBranch,
+    Generation,
+    Integrated,
+    JetPack,
+    PciName,
+    facts,
+)
+from gpusetup.catalog.file import load_catalog, read_catalog
+from gpusetup.catalog.gpus import gpu_described
+from gpusetup.catalog.kernels import JETSON, release
+from gpusetup.catalog.rows import Name
 from gpusetup.errors import BadInput
-from gpusetup.gpus import gpu_described
-from gpusetup.kernels import JETSON, release
-from gpusetup.model import Capability, Gpu, Os, Snapshot, Torch, parsed
+from gpusetup.install.refresh.live_catalog import backends_to_ask
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Gpu, Os, Snapshot, Torch
+from gpusetup.model.resolution import Request
+from gpusetup.model.versions import Capability, parsed
+from gpusetup.resolver import resolve
 
 CATALOG = load_catalog()
-DOCUMENT = json.loads(DATA.read_text(encoding="utf-8"))
+FILES = (FACTS.parent / "catalog.json", FACTS)
+LIVE = read_catalog(FILES[0].read_bytes())
+HERE = Path(__file__).resolve().parent
 
 
-def test_every_group_of_rows_has_its_date_its_certainty_and_its_sources() -> None:
-    groups = [group for group in DOCUMENT.values() if isinstance(group, dict)]
-    assert len(groups) == 12
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_group_of_rows_has_its_date_its_certainty_and_its_sources(file: Path) -> None:
+    document = json.loads(file.read_text(encoding="utf-8"))
+    groups = [group for group in document.values() if isinstance(group, dict)]
+    assert len(groups) >= 10
     for group in groups:
-        assert re.fullmatch(r"\d{4}-\d\d-\d\d", group["as_of"])
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", group["as_of"]) and group["as_of"] >= "2026"
         assert group["certainty"] and group["source"] and group["rows"]
+        rows = [json.dumps(row, sort_keys=True) for row in group["rows"]]
+        assert len(rows) == len(set(rows))
 
 
 def test_every_build_is_complete_for_its_kind() -> None:
-    for build in CATALOG.builds:
+    for build in LIVE.builds:
         assert build.os in ("linux", "windows", "macos") and build.machine in ("x86_64", "aarch64")
         assert all(re.fullmatch(r"3\.\d+t?", python) for python in build.pythons) and build.pythons
         assert build.status in ("verified", "sourced", "inferred")
@@ -41,13 +68,13 @@ def test_every_build_is_complete_for_its_kind() -> None:
 
 
 def test_no_build_is_there_twice() -> None:
-    keys = [(b.torch, b.backend, b.os, b.machine, b.channel) for b in CATALOG.builds]
+    keys = [(b.torch, b.backend, b.os, b.machine, b.channel) for b in LIVE.builds]
     assert len(keys) == len(set(keys))
 
 
-def test_releases_run_from_1_13_to_2_15_and_each_has_a_cpu_build_everywhere() -> None:
-    versions = [row.torch for row in CATALOG.releases]
-    assert (versions[0], versions[-1], len(versions)) == ("1.13.0", "2.15.0", 30)
+def test_releases_run_from_1_13_on_in_order_and_each_has_a_cpu_build_everywhere() -> None:
+    versions = [row.torch for row in LIVE.releases]
+    assert versions[0] == "1.13.0" and len(versions) >= 30
     assert versions == sorted(versions, key=parsed)
     for version in versions:
         for on in (
@@ -56,7 +83,7 @@ def test_releases_run_from_1_13_to_2_15_and_each_has_a_cpu_build_everywhere() ->
             ("windows", "x86_64"),
             ("macos", "aarch64"),
         ):
-            assert CATALOG.row_of(version, "cpu", *on) is not None, (version, on)
+            assert LIVE.row_of(version, "cpu", *on) is not None, (version, on)
 
 
 def test_companions_end_and_become_a_range() -> None:
@@ -124,9 +151,9 @@ def test_a_later_torch_gets_the_torchaudio_that_its_index_has() -> None:
 
 
 def test_rows_of_companions_agree_with_their_releases() -> None:
-    for row in CATALOG.companions:
+    for row in LIVE.companions:
         if row.name == "torchvision":
-            release = next(r for r in CATALOG.releases if r.torchvision == row.version)
+            release = next(r for r in LIVE.releases if r.torchvision == row.version)
             assert release.torchvision_needs == row.torch and release.torch == row.built_with
         assert row.status == "verified" or row.built_with is None, row
 
@@ -243,12 +270,15 @@ def test_a_torch_of_conda_has_the_architectures_of_its_channel() -> None:
     assert "sm_60" in (by_conda.torch.kernels or ())
 
 
+T4 = Gpu(name="Tesla T4", maker="nvidia", target="sm_99")
+
+
 def test_what_a_source_answered_is_not_overwritten() -> None:
     snapshot = machine("T4")
     told = Snapshot(
         os=snapshot.os,
         torch=Torch(version="2.15.0+cu130", backend="cu130", kernels=("sm_75",), cuda="13.0"),
-        gpus=(Gpu(name="Tesla T4", compute_capability=Capability(9, 9), memory_total_bytes=1),),
+        gpus=(replace(T4, compute_capability=Capability(9, 9), memory_total_bytes=1),),
     )
     assert with_catalog(told, CATALOG) == told
 
@@ -259,9 +289,11 @@ def test_a_catalog_that_is_no_catalog_is_refused_with_the_place() -> None:
 
 
 def test_branches_and_toolkits_agree() -> None:
-    for toolkit in CATALOG.toolkits:
-        served = CATALOG.driver_cuda(toolkit.linux)
-        assert served is not None and release(served) >= release(toolkit.cuda), toolkit
+    for toolkit in LIVE.toolkits:
+        served = LIVE.driver_cuda(toolkit.linux)
+        assert served is not None and release(served) >= release(toolkit.cuda), (
+            f"{toolkit.cuda}: the branch of driver {toolkit.linux} needs a row in `branches`"
+        )
 
 
 @pytest.mark.parametrize(
@@ -295,13 +327,90 @@ def test_every_gpu_has_the_first_driver_that_knows_it(
 
 
 def test_every_first_driver_is_of_a_branch_that_serves_its_gpu_and_names_a_source() -> None:
-    for row in CATALOG.first_drivers:
+    for row in LIVE.first_drivers:
         assert row.source and parsed(row.linux).major >= 367, row
-        last = CATALOG.last_branch(row.capability)
+        last = LIVE.last_branch(row.capability)
         assert last is None or parsed(row.linux).major <= last, row
 
 
 def test_every_desktop_capability_from_pascal_on_has_a_first_driver() -> None:
-    known = {row.capability for row in CATALOG.first_drivers}
+    known = {row.capability for row in LIVE.first_drivers}
     apart = {c for c in JETSON if c != Capability(11, 0)}
-    assert {g.capability for g in CATALOG.gpus if g.capability.major >= 6} - apart == known
+    assert {g.capability for g in LIVE.gpus if g.capability.major >= 6} - apart == known
+
+
+def test_every_backend_of_a_build_has_a_driver_floor_and_a_toolkit() -> None:
+    for cuda in {build.cuda for build in LIVE.builds if build.cuda}:
+        assert LIVE.driver_floor(cuda), f"{cuda}: a row in `families`"
+        assert LIVE.toolkit_driver(cuda), f"{cuda}: a row in `toolkits`"
+        served = LIVE.driver_cuda(LIVE.toolkit_driver(cuda) or "")
+        assert served is not None and release(served) >= release(cuda)
+
+
+def test_what_the_default_index_has_is_a_build_of_the_catalog() -> None:
+    places = (("linux", "x86_64"), ("linux", "aarch64"), ("windows", "x86_64"))
+    for row in LIVE.releases:
+        for place in (*places, ("macos", "aarch64")):
+            backend = default_backend(LIVE, row.torch, *place)
+            assert backend and LIVE.row_of(row.torch, backend, *place), (row.torch, place)
+
+
+def test_a_compiler_is_known_for_every_kernel_that_a_build_carries() -> None:
+    for kernel in {code for build in LIVE.builds for code in build.kernels}:
+        assert LIVE.compiler_for(kernel) is not None, kernel
+    for row in LIVE.compilers:
+        if row.from_cuda and row.until_cuda:
+            assert release(row.from_cuda) < release(row.until_cuda), row
+
+
+def test_a_milestone_is_a_version_with_a_source() -> None:
+    assert len({row.name for row in LIVE.milestones}) == len(LIVE.milestones)
+    assert all(parsed(row.version).release > (0,) and row.source for row in LIVE.milestones)
+
+
+def test_facts_are_what_they_are_taken_for() -> None:
+    ids = [id for row in facts(PciName) for id in row.ids.split()]
+    assert len(ids) == len(set(ids)) and all(re.fullmatch(r"[0-9a-f]{4}", id) for id in ids)
+    boards = {row.capability for row in facts(Integrated)}
+    assert {c for row in facts(JetPack) for c in row.torch_for} <= boards
+    newest_first = [int(row.from_id, 16) for row in facts(Generation)]
+    assert newest_first == sorted(newest_first, reverse=True)
+    assert all(facts(kind) for kind in TABLES) and len(set(TABLES.values())) == len(TABLES)
+    assert {row.name for row in facts(DriverBranch)} == {"good", "last closed"}
+
+
+def test_what_the_frozen_catalog_knows_the_live_one_knows_too() -> None:
+    assert {row.torch for row in CATALOG.releases} <= {row.torch for row in LIVE.releases}
+    assert {b.backend for b in CATALOG.builds} <= {b.backend for b in LIVE.builds}
+
+
+GOLDEN_GPUS = ("GTX 1080 Ti", "T4", "RTX 3090", "RTX 4090", "H100", "RTX 5090", "B200", "GB10")
+GOLDEN_DRIVERS = ("470.256.02", "535.183.01", "580.95.05", "615.71.09")
+
+
+def test_the_answers_of_today(same_as_file: Same) -> None:
+    """The newest build for each GPU by driver, and what a release brings: one line an answer."""
+    answers = {
+        f"{gpu}, driver {driver}, {os}": _answer(gpu, driver, os)
+        for gpu in GOLDEN_GPUS
+        for driver in GOLDEN_DRIVERS
+        for os in (("linux", "windows") if gpu == "RTX 4090" else ("linux",))
+    }
+    answers |= {"no GPU": _answer(None, None, "linux"), "Mac": _answer(None, None, "macos")}
+    newest = LIVE.releases[-1]
+    answers["newest"] = f"{newest.torch} torchvision {newest.torchvision}"
+    answers["default index"] = str(default_backend(LIVE, newest.torch, "linux", "x86_64"))
+    answers["backends"] = " ".join(backends_to_ask(LIVE))
+    same_as_file(json.dumps(answers, indent=1) + "\n", HERE / "golden.json")
+
+
+def _answer(gpu: str | None, driver: str | None, os: str) -> str:
+    on = "aarch64" if gpu == "GB10" or os == "macos" else "x86_64"
+    named = (gpu,) if gpu else ()
+    there = machine(*named, driver=driver, python="3.12", os=os, on=on)  # type: ignore[arg-type]
+    build = resolve(there, Request(), LIVE).build
+    return f"torch {build.torch} {build.backend}" if build else "none"
+
+
+def test_every_public_name_of_the_package_is_there() -> None:
+    assert all(getattr(gpusetup, name) is not None for name in gpusetup.__all__)

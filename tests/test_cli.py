@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from gpusetup import __version__
-from gpusetup.cli import COMMANDS, build_parser, child_of, main
+from gpusetup.cli import main
 from gpusetup.commands.meant import COMMANDS as COMMAND_WORDS
 from gpusetup.commands.meant import OPTIONS, option_line, options_meant
+from gpusetup.commands.parser import COMMANDS, build_parser, child_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -193,8 +194,8 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     program = (
-        "import sys; from gpusetup import cli, run\n"
-        f"run_it = lambda *_: run.run([sys.executable, {str(slow)!r}], timeout=60)\n"
+        "import sys; from gpusetup import cli; from gpusetup.system import processes\n"
+        f"run_it = lambda *_: processes.run([sys.executable, {str(slow)!r}], timeout=60)\n"
         "cli._run = run_it\nsys.exit(cli.main(['doctor']))\n"
     )
     ours = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)
@@ -259,7 +260,7 @@ def test_schema_without_a_name_lists_them(capsys: pytest.CaptureFixture[str]) ->
         (["plan", "Qwen3-8B"], "did you mean `--model Qwen3-8B`?"),
         (["plan", "--model", "qwen3", "8b"], "did you mean `--model 'qwen3 8b'`?"),
         (["plan", "--gpu", "4090", "x2"], "did you mean `--gpu '4090 x2'`?"),
-        (["plan", "--model", "meta-llama/Llama-3-8B", "--gpu", "H200"], "`--params 8B`"),
+        (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 8B`"),
         (["verify", "--seconds", "10s"], "did you mean `--seconds 10`?"),
         (["verify", "--device", "cuda:0,1"], "every visible GPU is proven"),
         (["monitor", "--interval", "soon"], "`500ms`"),

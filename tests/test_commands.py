@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,33 +26,34 @@ from closing.shells import by_powershell
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusetup import shell
-from gpusetup.model import typed
+from gpusetup.model import shell
+from gpusetup.model.finding import Fix, typed
 
-MACHINES = dict(machines())
-ALL_FIXES = [
-    (name, machine.os.family, id, fix)
-    for name, machine in MACHINES.items()
-    for id, fix in fixes(machine)
-]
+
+@cache
+def all_fixes() -> list[tuple[str, str | None, str, Fix]]:
+    """The fixes of every machine; made when a test asks, for it takes seconds."""
+    found = dict(machines()).items()
+    assert len(found) > 500
+    return [(name, of.os.family, id, fix) for name, of in found for id, fix in fixes(of)]
 
 
 # --- all machines ---------------------------------------------------------------------------------
 
 
 def test_there_is_enough_to_look_at() -> None:
-    assert len(MACHINES) > 500 and sum(len(typed(fix)) for *_, fix in ALL_FIXES) > 2000
+    assert sum(len(typed(fix)) for *_, fix in all_fixes()) > 2000
 
 
 def test_the_way_and_every_other_way_is_a_block_that_its_shell_reads() -> None:
-    for name, family, id, fix in ALL_FIXES:
+    for name, family, id, fix in all_fixes():
         for block in (fix.commands, *(other.commands for other in fix.alternatives)):
             for line in block:
                 if family == "windows":
                     by_powershell(line)
                 else:
                     assert shlex.split(line), (name, id)
-    bash = [line for _, family, _, fix in ALL_FIXES if family != "windows" for line in typed(fix)]
+    bash = [line for _, family, _, fix in all_fixes() if family != "windows" for line in typed(fix)]
     assert syntax_errors(bash) == ""
 
 
@@ -59,7 +61,7 @@ PLACEHOLDER = re.compile(r"<[a-z][\w -]*>|\.\.\.|\b(?:IMAGE|SCRIPT|POD|CONTAINER
 
 
 def test_no_command_holds_a_placeholder() -> None:
-    for name, _, id, fix in ALL_FIXES:
+    for name, _, id, fix in all_fixes():
         for line in typed(fix):
             assert not PLACEHOLDER.search(line), (name, id, line)
 
@@ -73,14 +75,14 @@ ASKS = re.compile(
 
 
 def test_what_asks_stands_last() -> None:
-    for name, _, id, fix in ALL_FIXES:
+    for name, _, id, fix in all_fixes():
         for block in (fix.commands, *(other.commands for other in fix.alternatives)):
             for line in block[:-1]:
                 assert not ASKS.match(line), (name, id, line)
 
 
 def test_nothing_follows_a_reboot() -> None:
-    for name, _, id, fix in ALL_FIXES:
+    for name, _, id, fix in all_fixes():
         assert "sudo reboot" not in fix.commands[:-1], (name, id)
 
 
@@ -97,7 +99,7 @@ def calls(path: Path, name: str) -> Iterator[ast.Call]:
 
 def test_only_the_shell_makes_lines() -> None:
     for path in sorted((ROOT / "gpusetup").rglob("*.py")):
-        if "gpusetup.shell" in path.read_text(encoding="utf-8"):
+        if "gpusetup.model.shell" in path.read_text(encoding="utf-8"):
             assert not list(calls(path, "Line")), path
 
 

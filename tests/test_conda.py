@@ -11,14 +11,15 @@ from conda_channel import write_channel
 from rattler.exceptions import SolverError
 from rattler.package.build_string import BuildString
 
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked
-from gpusetup.install.by_conda import needs_cuda_to_be_seen
-from gpusetup.model import Driver, Request, Resolution, Snapshot
+from gpusetup.install.conda.plan import needs_cuda_to_be_seen
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Driver, Snapshot
+from gpusetup.model.resolution import Request, Resolution
+from gpusetup.probe.saved import machine_named
 from gpusetup.render.formats import FORMATS
 from gpusetup.resolver import resolve
-from gpusetup.snapshot import machine_named
-from gpusetup.value import replace
 
 GLIBC = ("__glibc", "2.35")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from described_machines import machine
 
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import UsageError
-from gpusetup.model import Capability, Driver, Snapshot
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Driver, Snapshot
+from gpusetup.model.versions import Capability
+from gpusetup.probe.saved import machine_named
 from gpusetup.resolver.described import Description, described
-from gpusetup.snapshot import machine_named
-from gpusetup.value import replace
 
 CATALOG = load_catalog()
 HERE = machine("RTX 4090", driver="570.124.06", libc="glibc 2.31")

@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import jsonschema
 import pytest
@@ -14,19 +15,22 @@ import standin
 from judging import HEALTHY, changed, judged
 from rich.console import Console as Rich
 
-from gpusetup.answers import DoctorAnswer
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.codec import json_schema
 from gpusetup.commands.doctor_answer import document
 from gpusetup.commands.doctor_deep import failed_checks, verified
-from gpusetup.model import Driver, Event, Evidence, Finding, Fix, Severity, Snapshot, typed
+from gpusetup.diagnosis.knowledge import records
+from gpusetup.diagnosis.precedence import consequences
+from gpusetup.model.codec import json_schema
+from gpusetup.model.documents import DoctorAnswer
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Driver, Event, Snapshot
+from gpusetup.model.shell import Line
+from gpusetup.probe.saved import dump_snapshot, load_snapshot, machine_named
 from gpusetup.render.console import Console
 from gpusetup.render.markdown import LINES, doctor_markdown, escaped
 from gpusetup.render.text import doctor_screen
-from gpusetup.rules.knowledge import facts
-from gpusetup.snapshot import dump_snapshot, load_snapshot, machine_named
-from gpusetup.value import replace
 
 HERE = Path(__file__).resolve().parent
 FOLDERS = sorted(path.parent for path in (HERE / "machines").glob("*/snapshot.json"))
@@ -161,7 +165,7 @@ def evil_answer() -> DoctorAnswer:
         detail=EVIL,
         root=True,
         evidence=(Evidence(source=EVIL, text=EVIL),),
-        fix=Fix(text=EVIL, commands=(EVIL,)),
+        fix=Fix(text=EVIL, commands=(Line(EVIL),)),
     )
     machine = changed(os={"name": EVIL}, python={"executable": EVIL})
     return replace(answer_for(machine), cause="torch-missing", findings=(finding,))
@@ -445,16 +449,16 @@ VERIFY_TEXT = json.dumps(
 
 def test_failed_checks_become_events_and_skipped_ones_do_not() -> None:
     (event,) = failed_checks(VERIFY_TEXT)
-    assert event.kind == "check-failed" and event.values["name"] == "matmul"
+    assert event.kind == "gpu-check-failed" and event.values["name"] == "matmul"
     assert judged(changed(events=(event,))).cause == "gpu-check-failed"
 
 
 def test_a_verify_that_dies_is_an_event_too(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = SimpleNamespace(stdout="", exit=None, problem="no answer in 300 s")
-    monkeypatch.setattr("gpusetup.run.run", lambda argv, timeout: ended)
+    monkeypatch.setattr("gpusetup.system.processes.run", lambda argv, timeout: ended)
     (event,) = verified(HEALTHY, Console())
     assert event == Event(
-        kind="check-failed",
+        kind="gpu-check-failed",
         values={"name": "verify", "device": "", "status": "crashed"},
         source="verify",
         text="no answer in 300 s",
@@ -472,16 +476,16 @@ def test_nothing_is_verified_where_there_is_no_gpu_or_no_torch() -> None:
 def test_list_names_every_finding(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--list"]) == 0
     ids = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert ids == [row.id for row in facts()]
+    assert ids == [row.id for row in records()]
     assert len(ids) == len(set(ids)) >= 45
 
 
-@pytest.mark.parametrize("row", facts(), ids=lambda row: row.id)
+@pytest.mark.parametrize("row", records(), ids=lambda row: row.id)
 def test_explain_says_what_proves_it_and_where_it_is_known_from(
-    row,
-    capsys: pytest.CaptureFixture[str],  # type: ignore[no-untyped-def]
+    row: Any,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["doctor", "--explain", row.id]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for text in (row.title, row.means, row.proven_by, row.way_out, row.source, *row.explains):
+    for text in (row.title, row.means, row.proven_by, row.way_out, row.source, *consequences(row)):
         assert " ".join(text.split()) in shown

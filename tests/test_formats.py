@@ -18,13 +18,14 @@ from described_machines import machine
 from index_server import IndexServer, build_wheel, index_server
 from packaging.requirements import Requirement
 
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model import Request, Resolution, Snapshot
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Request, Resolution
+from gpusetup.model.shell import shell_line
+from gpusetup.probe.saved import machine_named
 from gpusetup.render.formats import FORMATS
 from gpusetup.resolver import resolve
-from gpusetup.shell import shell_line
-from gpusetup.snapshot import machine_named
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -193,7 +194,8 @@ PIXI_FORM = {
 
 
 def pixi(name: str) -> dict[str, Any]:
-    return tomllib.loads(written("pixi", MACHINES[name]))
+    project: dict[str, Any] = tomllib.loads(written("pixi", MACHINES[name]))
+    return project
 
 
 @pytest.mark.parametrize("name", sorted(MACHINES))
@@ -254,7 +256,7 @@ def test_a_newer_cuda_than_the_drivers_own_is_no_system_requirement() -> None:
     assert project["pypi-dependencies"]["torch"]["version"] == "==2.14.1+cu126"
     assert cuda_of(project) == "12.6"
     told = machine("V100", driver="535.183.01", python="3.12")
-    from gpusetup.catalog import with_catalog
+    from gpusetup.catalog.builds import with_catalog
 
     filled = with_catalog(told, CATALOG)
     assert cuda_of(tomllib.loads(written("pixi", filled))) == "12.2"
@@ -297,7 +299,7 @@ def test_a_free_threaded_project_names_the_way_to_its_environment() -> None:
 
 
 def test_a_gpu_name_cannot_add_a_line() -> None:
-    from gpusetup.value import replace
+    from gpusetup.model.frozen import replace
 
     snapshot = machine("T4")
     (gpu,) = snapshot.gpus or ()
@@ -315,7 +317,7 @@ def test_a_command_is_quoted_for_the_machines_own_shell() -> None:
 
 
 def test_json_of_an_answer_is_plain() -> None:
-    from gpusetup.codec import to_json
+    from gpusetup.model.codec import to_json
     from gpusetup.resolver import to_answer
 
     answer = json.loads(to_json(to_answer(resolve(LAPTOP, Request(), CATALOG), LAPTOP)))

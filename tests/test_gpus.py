@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.file import load_catalog
+from gpusetup.catalog.gpus import gpu_described, one_capability, one_memory, tokens
 from gpusetup.errors import UsageError
-from gpusetup.gpus import gpu_described, one_capability, one_memory, tokens
+from gpusetup.model.units import GIB
 
 CATALOG = load_catalog()
-GIB = 1 << 30
 
 
 def named(text: str) -> list[str]:

@@ -7,12 +7,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import standin
 
 from gpusetup.monitor.child import start_nvml
-from gpusetup.probe.system import LiveSystem
+from gpusetup.system.system import LiveSystem
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what is given up is Linux's")
 
@@ -29,7 +30,11 @@ class Driver:
         self.program = folder / "nvidia-modprobe"
         standin.program("helper.c", self.program)
         command = f"{self.program} {self.node} {self.told}"
-        deeds = {"nvml.init": "@helper 0", "cuda.init": "@helper 0", "helper": command}
+        deeds: dict[str, Any] = {
+            "nvml.init": "@helper 0",
+            "cuda.init": "@helper 0",
+            "helper": command,
+        }
         standin.install(monkeypatch, folder, standin.state(**deeds))
 
     def setuid(self) -> None:
@@ -121,7 +126,7 @@ def test_a_program_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
 
 
 def test_a_file_of_python_runs_as_if_it_were_named(tmp_path: Path) -> None:
-    from gpusetup.probe.system import HOLD_BACK
+    from gpusetup.system.system import HOLD_BACK
 
     file = tmp_path / "said.py"
     file.write_text("import sys\nprint(__name__, __file__ == sys.argv[0], sys.argv[1:])\n")

@@ -12,27 +12,27 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 
 HOMES: dict[str, tuple[str, ...]] = {
-    "torch": ("verify/", "inside/", "tune/measure.py", "tune/recover.py", "tune/ranks.py"),
+    "torch": ("verify/", "child_scripts/", "tune/measure.py", "tune/recover.py", "tune/ranks.py"),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
     "requests": (
-        *("install/web.py", "install/causes.py", "install/trust.py"),
-        *("install/index.py", "install/fetch.py"),
+        *("install/fetching/web.py", "install/fetching/causes.py", "install/settings/trust.py"),
+        *("install/refresh/index.py", "install/fetching/fetch.py"),
     ),
-    "truststore": ("install/trust.py",),
+    "truststore": ("install/settings/trust.py",),
     "distro": ("probe/host.py",),
-    "pynvml": ("inside/",),
-    "subprocess": ("run.py", "verify/"),
-    "msgspec": ("codec.py", "value.py"),
-    "typing_extensions": ("value.py",),
-    "platformdirs": ("install/", "paths.py", "snapshot.py", "probe/", "tune/"),
+    "pynvml": ("child_scripts/",),
+    "subprocess": ("system/processes.py", "verify/"),
+    "msgspec": ("model/codec.py", "model/frozen.py"),
+    "typing_extensions": ("model/frozen.py", "findings/record.py"),
+    "platformdirs": ("install/", "probe/", "tune/"),
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),
     "ruamel": ("tune/config.py",),
     "tomlkit": ("install/project.py",),
     "tomli": ("install/",),
-    "filelock": ("install/transaction.py", "install/lock.py"),
+    "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
     "matplotlib": ("render/",),
-    "psutil": ("monitor/", "inside/"),
+    "psutil": ("monitor/", "child_scripts/"),
 }
 """Dependency -> the files and folders of the package that may import it."""
 
@@ -66,7 +66,7 @@ def test_each_dependency_is_imported_only_in_its_home() -> None:
     assert list(strangers()) == []
 
 
-@pytest.mark.parametrize("folder", ["verify", "inside"])
+@pytest.mark.parametrize("folder", ["verify", "child_scripts"])
 def test_what_runs_in_the_target_imports_nothing_of_gpusetup(folder: str) -> None:
     for path in sorted((PACKAGE / folder).rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))

@@ -13,16 +13,16 @@ import pytest
 from described_machines import machine
 from index_server import Fault, IndexServer, build_wheel, index_server
 
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked
-from gpusetup.install.index import ask_index
-from gpusetup.install.live import backends_to_ask, merged, refreshed, seen_builds
-from gpusetup.install.page import parse_page
-from gpusetup.install.web import PAGE
-from gpusetup.install.wheels import TORCH_INDEX, Wheel
-from gpusetup.model import Request
+from gpusetup.install.fetching.page import parse_page
+from gpusetup.install.fetching.web import PAGE
+from gpusetup.install.fetching.wheels import TORCH_INDEX, Wheel
+from gpusetup.install.refresh.index import ask_index
+from gpusetup.install.refresh.live_catalog import backends_to_ask, merged, refreshed, seen_builds
+from gpusetup.model.frozen import replace
+from gpusetup.model.resolution import Request
 from gpusetup.resolver import resolve
-from gpusetup.value import replace
 
 CATALOG = load_catalog()
 LINUX = "cp311-cp311-manylinux_2_28_x86_64"
@@ -120,7 +120,7 @@ def test_a_password_in_the_root_is_not_told(index: IndexServer, cache: Path) -> 
 
 
 def test_a_trickle_is_given_up_in_time(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpusetup.install.web.PAGE", replace(PAGE, total_seconds=0.5))
+    monkeypatch.setattr("gpusetup.install.fetching.web.PAGE", replace(PAGE, total_seconds=0.5))
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def trickle() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from index_server import JSON_PAGE, Fault, sha256_of
+from index_server import JSON_PAGE, Fault, index_server, sha256_of
 from installing import (
     TORCH,
     Said,
@@ -26,9 +26,11 @@ from installing import (
     versions_in,
 )
 
-from gpusetup.install import tools, web
-from gpusetup.install.page import parse_page
-from gpusetup.value import replace
+from gpusetup.errors import Blocked
+from gpusetup.install.fetching import limits, web
+from gpusetup.install.fetching.page import parse_page
+from gpusetup.install.settings import environment as asking
+from gpusetup.model.frozen import replace
 
 pytestmark = needs_linux
 
@@ -46,14 +48,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         pytest.MonkeyPatch.context() as set_,
     ):
         enter(world, set_)
-        set_.setattr(web, "LIMITS", (1.0, 0.6))
+        set_.setattr(limits, "LIMITS", (1.0, 0.6))
         set_.setattr(web, "ANSWER_SECONDS", 2.0)
         set_.setattr(web, "PAUSES", (0.01, 0.02))
         set_.setattr(web, "PAGE", replace(web.PAGE, window_seconds=0.7, total_seconds=2.0))
         set_.setattr(web, "FILE", replace(web.FILE, window_seconds=0.7, total_seconds=2.0))
         short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "PIP_TIMEOUT": "1"}
-        set_.setattr(tools, "LIMITS", {**tools.LIMITS, **short})
-        set_.setattr(tools, "ASK_SECONDS", 8.0, raising=False)
+        set_.setattr(asking, "LIMITS", {**asking.LIMITS, **short})
+        set_.setattr(asking, "ASK_SECONDS", 8.0, raising=False)
         world.add_default("filelock", "3.20.0")
         world.add_default("typing-extensions", "4.15.0")
         world.add_torch("cpu")
@@ -369,6 +371,7 @@ def test_the_table_is_as_long_as_it_was_promised() -> None:
 
 
 @pytest.mark.parametrize(("fault", "cause"), PAGE_FAULTS.values(), ids=PAGE_FAULTS.keys())
+@pytest.mark.one_in(4)
 def test_a_page(
     world: World, venv: Path, capsys: pytest.CaptureFixture[str], fault: Fault, cause: str
 ) -> None:
@@ -378,6 +381,7 @@ def test_a_page(
 
 
 @pytest.mark.parametrize(("fault", "cause"), WHEEL_FAULTS.values(), ids=WHEEL_FAULTS.keys())
+@pytest.mark.one_in(4)
 def test_a_wheel(
     world: World, venv: Path, capsys: pytest.CaptureFixture[str], fault: Fault, cause: str
 ) -> None:
@@ -389,6 +393,7 @@ def test_a_wheel(
 @pytest.mark.parametrize(
     ("pattern", "fault", "cause"), REST_FAULTS.values(), ids=REST_FAULTS.keys()
 )
+@pytest.mark.one_in(4)
 def test_the_users_own_index(
     world: World,
     venv: Path,
@@ -461,6 +466,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("changes", FINE.values(), ids=FINE.keys())
+@pytest.mark.one_in(4)
 def test_what_is_odd_but_says_enough_is_installed(
     world: World, venv: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
 ) -> None:
@@ -473,6 +479,7 @@ def test_what_is_odd_but_says_enough_is_installed(
 
 
 @pytest.mark.parametrize(("changes", "cause"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.one_in(4)
 def test_a_row_that_is_wrong(
     world: World,
     venv: Path,
@@ -504,6 +511,7 @@ METADATA: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("body", METADATA.values(), ids=METADATA.keys())
+@pytest.mark.one_in(4)
 def test_metadata_that_is_broken(
     world: World, venv: Path, capsys: pytest.CaptureFixture[str], body: bytes
 ) -> None:
@@ -526,3 +534,24 @@ def test_a_page_is_read_in_linear_time(body: bytes) -> None:
     except ValueError as problem:
         assert "page" in str(problem)
     assert time.process_time() - began < 5.0
+
+
+@pytest.mark.parametrize("place", ["pip.conf", "PIP_PROXY"])
+def test_the_proxy_of_pip_is_ours_too(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless a variable names another one, or leaves the host out."""
+    for name in ("HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    if place == "PIP_PROXY":
+        monkeypatch.setenv("PIP_PROXY", "http://127.0.0.1:9")
+    else:
+        (tmp_path / "pip.conf").write_text("[global]\nproxy = http://127.0.0.1:9\n")
+        monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    with index_server(tmp_path / "index") as index:
+        url = f"{index.url}/whl/cpu/torch/"
+        with pytest.raises(Blocked, match="proxy"):
+            web.Web().answer(url, {})
+        assert not index.asked
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        assert web.Web().answer(url, {}).status_code == 404

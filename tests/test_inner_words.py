@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from report_messages import MESSAGES
 
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Finding, PciDevice, Snapshot, typed
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.finding import Finding, typed
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import PciDevice, Snapshot
+from gpusetup.probe.saved import load_snapshot
 from gpusetup.report.read import read_report
-from gpusetup.rules.judge import diagnose
-from gpusetup.snapshot import load_snapshot
-from gpusetup.value import replace
 
 ROOT = Path(__file__).resolve().parent.parent
 MACHINES = sorted((

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,15 @@ import pytest
 import standin
 from standin import A100, RTX_3050
 
-from gpusetup.probe.system import INSIDE, LiveSystem
+from gpusetup.system.system import INSIDE, LiveSystem
 
+Ask = Callable[..., Any]
 QUICK = 0.6
 """Seconds after which a child of these tests counts as hung."""
 
 
 @pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
     """Ask a script on a machine of the given state; keywords as in `standin.state`."""
 
     def asked(script: str, gpus: tuple[Mapping[str, object], ...] = (A100,), **more: object) -> Any:
@@ -38,7 +39,7 @@ NOT_THERE = (
 """What the stand-in's healthy GPU does not tell."""
 
 
-def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask) -> None:
+def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) -> None:
     ill = {
         "recovery_action": 4, "sram_exceeded": 1, "nvlinks": "1101", "nvlink_crc_flit": 7,
         "nvlink_recovery": 2, "retired_single": 3, "retired_double": 1, "remapped_rows": 5,
@@ -65,7 +66,7 @@ def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask) -> None
     ]
 
 
-def test_nvml_tells_everything_about_a_healthy_gpu(ask) -> None:
+def test_nvml_tells_everything_about_a_healthy_gpu(ask: Ask) -> None:
     answer = ask("read_nvml")
     seconds = answer.pop("seconds")
     device = answer.pop("devices")[0]
@@ -130,14 +131,16 @@ def test_nvml_tells_everything_about_a_healthy_gpu(ask) -> None:
         (999, "Unknown Error"),
     ],
 )
-def test_nvml_that_does_not_start_says_its_code_and_its_own_version(ask, code, message) -> None:
+def test_nvml_that_does_not_start_says_its_code_and_its_own_version(
+    ask: Ask, code: int, message: str
+) -> None:
     answer = ask("read_nvml", nvml__init=code)
     assert (answer["init"], answer["message"]) == (code, message)
     assert answer["nvml_version"] == "13.580.95.05"
     assert "devices" not in answer
 
 
-def test_a_field_that_fails_takes_no_other_along(ask) -> None:
+def test_a_field_that_fails_takes_no_other_along(ask: Ask) -> None:
     device = ask("read_nvml", ({**A100, "temperature": "!999", "power_mw": "!4"},))["devices"][0]
     assert device["temperature_celsius"] is None
     assert device["power_watts"] is None
@@ -148,7 +151,7 @@ def test_a_field_that_fails_takes_no_other_along(ask) -> None:
     assert device["lost"] is False
 
 
-def test_a_lost_gpu_is_called_lost_and_its_neighbour_is_read(ask) -> None:
+def test_a_lost_gpu_is_called_lost_and_its_neighbour_is_read(ask: Ask) -> None:
     gone = {**A100, "temperature": "!15", "memory": "!15", "power_mw": "!15"}
     first, second = ask("read_nvml", (gone, A100))["devices"]
     assert (first["lost"], first["name"], first["temperature_celsius"]) == (
@@ -159,7 +162,7 @@ def test_a_lost_gpu_is_called_lost_and_its_neighbour_is_read(ask) -> None:
     assert (second["lost"], second["temperature_celsius"]) == (False, 33)
 
 
-def test_a_gpu_whose_handle_is_lost_is_still_listed(ask) -> None:
+def test_a_gpu_whose_handle_is_lost_is_still_listed(ask: Ask) -> None:
     first, second = ask("read_nvml", ({**A100, "handle": 15}, A100))["devices"]
     assert first == {
         "index": 0,
@@ -169,18 +172,18 @@ def test_a_gpu_whose_handle_is_lost_is_still_listed(ask) -> None:
     assert second["uuid"] == standin.uuid(1)
 
 
-def test_mig_instances_are_listed_although_their_numbers_have_gaps(ask) -> None:
+def test_mig_instances_are_listed_although_their_numbers_have_gaps(ask: Ask) -> None:
     gpu = {**A100, "mig_mode": 1, "mig_max": 7, "mig.0": "MIG-aaaa", "mig.3": "MIG-bbbb"}
     device = ask("read_nvml", (gpu,))["devices"][0]
     assert (device["mig_enabled"], device["mig_instances"]) == (True, ["MIG-aaaa", "MIG-bbbb"])
 
 
-def test_a_driver_before_535_tells_throttle_reasons_by_the_older_call(ask) -> None:
+def test_a_driver_before_535_tells_throttle_reasons_by_the_older_call(ask: Ask) -> None:
     device = ask("read_nvml", ({**A100, "throttle": 0x44},), old_reasons=1)["devices"][0]
     assert device["throttle_reasons"] == ["sw_power_cap", "hw_thermal_slowdown"]
 
 
-def test_memory_trouble_is_told_for_rows_and_for_pages(ask) -> None:
+def test_memory_trouble_is_told_for_rows_and_for_pages(ask: Ask) -> None:
     rows = {**A100, "remap_pending": 1, "remap_failed": 1, "ecc_uncorrected": 3}
     pages = {**RTX_3050, "ecc_mode": 1, "retired_pending": 1}
     first, second = ask("read_nvml", (rows, pages))["devices"]
@@ -193,27 +196,27 @@ def test_memory_trouble_is_told_for_rows_and_for_pages(ask) -> None:
 
 
 @pytest.mark.parametrize(("state", "licensed"), [(5, True), (3, False), (1, False)])
-def test_a_vgpu_guest_says_whether_it_has_a_licence(ask, state: int, licensed: bool) -> None:
+def test_a_vgpu_guest_says_whether_it_has_a_licence(ask: Ask, state: int, licensed: bool) -> None:
     guest = {**A100, "virtualization": 2, "licence_state": state}
     device = ask("read_nvml", (guest,))["devices"][0]
     assert (device["virtualization"], device["licensed"]) == ("vgpu", licensed)
 
 
 @pytest.mark.parametrize(("number", "state"), [(0, None), (1, "not_started"), (2, "in_progress")])
-def test_the_fabric_says_how_far_it_is(ask, number: int, state: str | None) -> None:
+def test_the_fabric_says_how_far_it_is(ask: Ask, number: int, state: str | None) -> None:
     assert ask("read_nvml", ({**A100, "fabric": number},))["devices"][0]["fabric_state"] == state
 
 
 @pytest.mark.parametrize(
     ("number", "mode"), [(0, "Default"), (2, "Prohibited"), (3, "Exclusive_Process")]
 )
-def test_the_compute_mode_has_nvidia_smis_name(ask, number: int, mode: str) -> None:
+def test_the_compute_mode_has_nvidia_smis_name(ask: Ask, number: int, mode: str) -> None:
     assert (
         ask("read_nvml", ({**A100, "compute_mode": number},))["devices"][0]["compute_mode"] == mode
     )
 
 
-def test_cuda_tells_its_devices(ask) -> None:
+def test_cuda_tells_its_devices(ask: Ask) -> None:
     answer = ask("read_cuda", (A100, RTX_3050))
     assert answer["library"] == str(standin.libraries() / "libcuda.so.1")
     assert (answer["init"], answer["init_name"], answer["version"]) == (0, "CUDA_SUCCESS", "13.0")
@@ -241,13 +244,13 @@ def test_cuda_tells_its_devices(ask) -> None:
         (4242, "error 4242"),
     ],
 )
-def test_cuinit_that_fails_says_its_code_name_and_version(ask, code: int, name: str) -> None:
+def test_cuinit_that_fails_says_its_code_name_and_version(ask: Ask, code: int, name: str) -> None:
     answer = ask("read_cuda", cuda__init=code)
     assert (answer["init"], answer["init_name"], answer["version"]) == (code, name, "13.0")
     assert "devices" not in answer
 
 
-def test_a_mig_instance_of_cuda_has_a_mig_uuid(ask) -> None:
+def test_a_mig_instance_of_cuda_has_a_mig_uuid(ask: Ask) -> None:
     gpu = {
         **A100,
         "cuda_name": "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
@@ -259,7 +262,7 @@ def test_a_mig_instance_of_cuda_has_a_mig_uuid(ask) -> None:
 
 @pytest.mark.parametrize(("folder", "kind"), [("stubs", "stub"), ("compat", "compat")])
 def test_a_library_that_is_not_the_drivers_own_is_recognised(
-    ask, monkeypatch, tmp_path: Path, folder: str, kind: str
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str, kind: str
 ) -> None:
     standin.install(monkeypatch, tmp_path, standin.state())
     place = tmp_path / "cuda" / folder
@@ -272,19 +275,19 @@ def test_a_library_that_is_not_the_drivers_own_is_recognised(
 
 
 @pytest.mark.parametrize("script", ["read_nvml", "read_cuda"])
-def test_a_library_that_hangs_is_given_up_after_the_limit(ask, script: str) -> None:
+def test_a_library_that_hangs_is_given_up_after_the_limit(ask: Ask, script: str) -> None:
     answer = ask(script, nvml__hang=1, cuda__hang=1, limit=QUICK)
     step = {"read_nvml": "nvmlInit", "read_cuda": "cuInit"}[script]
     assert (answer["problem"], answer["step"]) == ("no answer in 0.6 s", {"step": step})
 
 
 @pytest.mark.parametrize("script", ["read_nvml", "read_cuda"])
-def test_a_library_that_crashes_is_named_with_its_signal(ask, script: str) -> None:
+def test_a_library_that_crashes_is_named_with_its_signal(ask: Ask, script: str) -> None:
     assert ask(script, nvml__crash=1, cuda__crash=1)["problem"] == "crashed with SIGSEGV"
 
 
 @pytest.mark.parametrize("script", ["read_nvml", "read_cuda"])
-def test_the_answer_says_how_long_the_driver_took(ask, script: str) -> None:
+def test_the_answer_says_how_long_the_driver_took(ask: Ask, script: str) -> None:
     assert ask(script, nvml__slow_ms=150, cuda__slow_ms=150)["seconds"] >= 0.15
 
 
@@ -303,7 +306,9 @@ def works(path: str) -> bool:
 
 
 @pytest.mark.parametrize("python", pythons() or [None])
-def test_the_cuda_child_runs_under_every_python_here(monkeypatch, tmp_path, python) -> None:
+def test_the_cuda_child_runs_under_every_python_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, python: str
+) -> None:
     if python is None:
         pytest.skip("no other interpreter here")
     standin.install(monkeypatch, tmp_path, standin.state())

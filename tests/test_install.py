@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,37 +23,22 @@ from installing import (
     TORCH,
     Install,
     World,
-    enter,
-    installer,
+    impatient,
     needs_linux,
-    new_world,
     state_of,
     versions_in,
     with_a_gpu,
 )
 
-from gpusetup.install import tools, web
-from gpusetup.value import replace
+from gpusetup.model.frozen import replace
 
 pytestmark = needs_linux
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        monkeypatch.setattr(web, "LIMITS", (1.0, 0.6))
-        monkeypatch.setattr(web, "PAUSES", (0.01, 0.02))
-        short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "PIP_TIMEOUT": "1"}
-        monkeypatch.setattr(tools, "LIMITS", {**tools.LIMITS, **short})
-        world.add_default("filelock", "3.20.0")
-        world.add_default("typing-extensions", "4.15.0")
-        yield world
-
-
-@pytest.fixture
-def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
-    return installer(world, capsys)
+def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    impatient(monkeypatch)
+    return world
 
 
 WANTED = ("--torch", TORCH, "--backend", "cpu")
@@ -110,6 +95,7 @@ def test_a_cpu_build_does_not_count_as_satisfied(
 
 
 @pytest.mark.parametrize("missing", ["404", "403", "empty page", "other versions only"])
+@pytest.mark.one_in(2)
 def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
@@ -185,7 +171,7 @@ def test_what_is_right_already_is_left_alone(world: World, install: Install) -> 
 
 
 def test_companions_that_are_there_come_along(world: World, install: Install) -> None:
-    from gpusetup.catalog_file import load_catalog
+    from gpusetup.catalog.file import load_catalog
 
     row = load_catalog().row_of(TORCH, "cpu", "linux", "x86_64")
     assert row is not None and row.torchvision
@@ -255,6 +241,7 @@ PIP_FAULTS = {
 
 
 @pytest.mark.parametrize(("fault", "code", "cause"), PIP_FAULTS.values(), ids=PIP_FAULTS.keys())
+@pytest.mark.one_in(3)
 def test_pip_meets_a_faulty_default_index(
     world: World, install: Install, fault: Fault, code: int, cause: str
 ) -> None:
@@ -374,6 +361,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("pattern", "fault", "code", "cause"), BAD.values(), ids=BAD.keys())
+@pytest.mark.one_in(4)
 def test_a_faulty_index_leaves_the_environment_as_it_was(
     world: World, install: Install, pattern: str, fault: Fault, code: int, cause: str
 ) -> None:
@@ -469,7 +457,7 @@ def test_no_room(world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 def test_a_copy_of_what_leaves_is_counted_where_renaming_is_refused(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpusetup.install import room
+    from gpusetup.install.target import disk_space
 
     former = world.wheel(
         "torch", "2.0.0", files={"torch/__init__.py": "", "torch/x.so": "x" * 9**7}
@@ -479,11 +467,11 @@ def test_a_copy_of_what_leaves_is_counted_where_renaming_is_refused(
     usage = shutil.disk_usage(world.folder)
     free = 53 << 20
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=free))
-    monkeypatch.setattr(room, "is_overlay", lambda _path: True)
+    monkeypatch.setattr(disk_space, "is_overlay", lambda _path: True)
     said = install("--python", str(venv), *WANTED, *YES)
     assert said.exit == 3
     assert "No room on the disk" in said.err
-    monkeypatch.setattr(room, "is_overlay", lambda _path: False)
+    monkeypatch.setattr(disk_space, "is_overlay", lambda _path: False)
     assert install("--python", str(venv), *WANTED, *YES).exit == 0
 
 
@@ -520,7 +508,7 @@ def environment_below_a_file(_world: World, _monkeypatch: pytest.MonkeyPatch) ->
 
 def download_below_a_file(_world: World, _monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     Path("file").touch()
-    return ("--download", "file/house")
+    return ("--download", "file/cache")
 
 
 def read_only_parent(_world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
@@ -539,13 +527,14 @@ def torch_without_a_record(world: World, _monkeypatch: pytest.MonkeyPatch) -> tu
 
 
 def full_disk_of_the_wheels(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    from gpusetup.install import prepare, room
+    from gpusetup.install import make_plan
+    from gpusetup.install.target import disk_space
 
     def with_another_disk(path: str, needed_bytes: int) -> Any:
-        found = room.room(path, needed_bytes)
+        found = disk_space.disk_need(path, needed_bytes)
         return replace(found, disk=99, free_bytes=9) if "cache/gpusetup" in path else found
 
-    monkeypatch.setattr(prepare, "room", with_another_disk)
+    monkeypatch.setattr(make_plan, "disk_need", with_another_disk)
     return ("--venv", "env")
 
 
@@ -562,6 +551,7 @@ KNOWN_BEFORE = {
 
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("obstacle", KNOWN_BEFORE)
+@pytest.mark.one_in(2)
 def test_what_can_be_known_is_told_before_anybody_is_asked(
     world: World,
     install: Install,
@@ -580,13 +570,13 @@ def test_what_can_be_known_is_told_before_anybody_is_asked(
 def test_a_managed_python_is_refused_with_the_way_out(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpusetup.install import prepare
-    from gpusetup.value import replace
+    from gpusetup.install.target import find
+    from gpusetup.model.frozen import replace
 
-    honest = prepare.layout_of
+    honest = find.layout_of
     marker = "/usr/lib/python3/EXTERNALLY-MANAGED"
     monkeypatch.setattr(
-        prepare,
+        find,
         "layout_of",
         lambda system, python: replace(honest(system, python), externally_managed=marker),
     )
@@ -651,7 +641,7 @@ def test_an_error_under_json_is_one_document(world: World, install: Install) -> 
 def test_ctrl_c_in_the_middle_of_the_switch_puts_the_former_state_back(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpusetup.install import switch
+    from gpusetup.install.switching import switch
 
     world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
     before = state_of(venv)
@@ -696,8 +686,8 @@ def test_ctrl_c_in_a_long_download_ends_it_soon(world: World) -> None:
 def test_a_tool_that_fails_changes_nothing(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpusetup.install import switch
-    from gpusetup.run import Output
+    from gpusetup.install.switching import switch
+    from gpusetup.system.processes import Output
 
     world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
     before = state_of(venv)

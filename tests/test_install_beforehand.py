@@ -10,15 +10,12 @@ from installing import (
     TORCH,
     Install,
     World,
-    enter,
-    installer,
     needs_linux,
-    new_world,
     state_of,
 )
 
-from gpusetup.install.prepare import layout_of
-from gpusetup.probe.system import LiveSystem
+from gpusetup.install.target.find import layout_of
+from gpusetup.system.system import LiveSystem
 
 pytestmark = needs_linux
 
@@ -26,18 +23,9 @@ WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        world.add_default("filelock", "3.20.0")
-        world.add_default("typing-extensions", "4.15.0")
-        world.add_torch("cpu")
-        yield world
-
-
-@pytest.fixture
-def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
-    return installer(world, capsys)
+def world(world: World) -> World:
+    world.add_torch("cpu")
+    return world
 
 
 OLD_PIP = """

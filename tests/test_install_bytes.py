@@ -8,7 +8,7 @@ import os
 import random
 import subprocess
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,10 +18,7 @@ from installing import (
     TORCH,
     Install,
     World,
-    enter,
-    installer,
     needs_linux,
-    new_world,
     run_uv,
     state_of,
 )
@@ -30,20 +27,6 @@ pytestmark = needs_linux
 
 WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
 NOISE = {"torch/lib/libtorch.so": random.Random(5).randbytes(200_000)}
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        world.add_default("filelock", "3.20.0")
-        world.add_default("typing-extensions", "4.15.0")
-        yield world
-
-
-@pytest.fixture
-def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
-    return installer(world, capsys)
 
 
 def site_of(venv: Path) -> Path:
@@ -60,7 +43,7 @@ def other_torch(world: World, folder: str, *, build: str = "") -> Path:
     return wheel
 
 
-def house(world: World) -> Path:
+def cache(world: World) -> Path:
     folder = world.folder / "cache/gpusetup/wheels"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -89,7 +72,7 @@ def damage_uv_cache(world: World, wheel: Path) -> None:
 
 def damage_house(world: World, wheel: Path) -> None:
     """A kept wheel with a flipped byte: its size and time are as noted."""
-    kept = house(world) / wheel.name
+    kept = cache(world) / wheel.name
     found = kept.stat()
     raw = bytearray(kept.read_bytes())
     raw[len(raw) // 2] ^= 1
@@ -113,18 +96,19 @@ TRAPS: dict[str, Trap] = {
     ),
     "a better platform lies in our cache": lambda world, _: other_torch(
         world, "cache/gpusetup/wheels"
-    ).rename(house(world) / f"torch-{TORCH}+cpu-{TAG.replace('linux', 'manylinux_2_17')}.whl"),
+    ).rename(cache(world) / f"torch-{TORCH}+cpu-{TAG.replace('linux', 'manylinux_2_17')}.whl"),
     "uv's cache is damaged": damage_uv_cache,
 }
 
 
 @pytest.mark.parametrize("by", ["uv", "pip"])
 @pytest.mark.parametrize("trap", TRAPS.values(), ids=TRAPS.keys())
+@pytest.mark.one_in(4)
 def test_other_files_of_the_same_version_are_not_taken(
     world: World, install: Install, trap: Trap, by: str
 ) -> None:
     wheel = world.add_torch("cpu", files=NOISE)
-    house(world)
+    cache(world)
     trap(world, wheel)
     venv = world.venv() if by == "uv" else world.venv_with_pip()
     said = install("--python", str(venv), *WANTED, "--installer", by)
@@ -168,15 +152,16 @@ def check_installed(venv: Path, wheel: Path) -> None:
 
 def spoiled_stage(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object]) -> None:
     """The installer ends well, but what it left is not what the wheel holds."""
-    from gpusetup.install import switch
+    from gpusetup.install.switching import switch
+    from gpusetup.install.switching.stage import unpacked
+    from gpusetup.install.switching.staged import Staged
+    from gpusetup.install.target.layout import Layout
 
-    honest = switch.unpacked
-
-    def unpacked(folder: Path, *words: object) -> object:
+    def spoiled(folder: Path, files: Sequence[Path], layout: Layout) -> Staged:
         spoil(next(folder.glob("root/lib/python*/site-packages")))
-        return honest(folder, *words)
+        return unpacked(folder, files, layout)
 
-    monkeypatch.setattr(switch, "unpacked", unpacked)
+    monkeypatch.setattr(switch, "unpacked", spoiled)
 
 
 SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -205,6 +190,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "cause"), SPOILED.values(), ids=SPOILED.keys())
+@pytest.mark.one_in(2)
 def test_what_differs_from_its_wheel_never_reaches_the_environment(
     world: World,
     install: Install,
@@ -251,6 +237,7 @@ DATA = {
 
 
 @pytest.mark.parametrize("by", ["uv", "pip"])
+@pytest.mark.one_in(2)
 def test_every_scheme_goes_where_the_installer_alone_would_put_it(
     world: World, install: Install, by: str
 ) -> None:

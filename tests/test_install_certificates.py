@@ -20,7 +20,8 @@ from installing import (
     versions_in,
 )
 
-from gpusetup.install import trust, web
+from gpusetup.install.fetching import web
+from gpusetup.install.settings import trust
 
 pytestmark = [
     needs_linux,
@@ -78,11 +79,6 @@ def settle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.add_torch("cpu")
 
 
-@pytest.fixture
-def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
-    return installer(world, capsys)
-
-
 Setting = Callable[[World, pytest.MonkeyPatch, Path], None]
 
 
@@ -115,10 +111,6 @@ def named_file(world: World, set_: pytest.MonkeyPatch, ca: Path) -> None:
     path = world.folder / "pip.ini"
     path.write_text(f"[global]\ncert = {ca}\n")
     set_.setenv("PIP_CONFIG_FILE", str(path))
-
-
-def of_the_environment(world: World, _set: pytest.MonkeyPatch, ca: Path) -> None:
-    (world.folder / "env/pip.conf").write_text(f"[global]\ncert = {ca}\n")
 
 
 def below_home(world: World, _set: pytest.MonkeyPatch, ca: Path) -> None:
@@ -164,6 +156,7 @@ CA_SETTINGS: dict[str, Setting] = {
 
 @pytest.mark.parametrize("program", ["uv", "pip"])
 @pytest.mark.parametrize("setting", CA_SETTINGS.values(), ids=CA_SETTINGS.keys())
+@pytest.mark.one_in(5)
 def test_one_setting_is_enough(
     world: World,
     own: Path,
@@ -183,7 +176,7 @@ def test_one_setting_is_enough(
 def test_the_file_that_uv_and_pip_are_given_goes_when_we_end(own: Path, tmp_path: Path) -> None:
     program = (
         "import os; from pathlib import Path\n"
-        "from gpusetup.install.trust import trusted_environment as t\n"
+        "from gpusetup.install.settings.trust import trusted_environment as t\n"
         "e = t(os.environ, Path('/nowhere'))\n"
         "print(e['SSL_CERT_FILE'], e == t(os.environ, Path('/')))"
     )
@@ -238,6 +231,7 @@ NOT_ENOUGH: dict[str, tuple[Setting, str]] = {
 
 
 @pytest.mark.parametrize(("setting", "cause"), NOT_ENOUGH.values(), ids=NOT_ENOUGH.keys())
+@pytest.mark.one_in(2)
 def test_what_names_nothing_is_told_where_tls_fails(
     world: World,
     own: Path,

@@ -10,21 +10,21 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from installing import (
     Install,
     World,
     enter,
-    installer,
     needs_linux,
     new_world,
     with_a_gpu,
 )
 
-from gpusetup.install.by_conda import conda_program
-from gpusetup.install.conda_history import records
-from gpusetup.install.lock import locked
+from gpusetup.install.conda.history import records
+from gpusetup.install.conda.plan import conda_program
+from gpusetup.install.switching.lock import locked
 
 ROOT = str(Path(__file__).resolve().parent.parent)
 
@@ -71,11 +71,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 @pytest.fixture
-def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
-    return installer(world, capsys)
-
-
-@pytest.fixture
 def environment(world: World) -> Path:
     """An environment that looks like conda's."""
     venv = world.venv()
@@ -97,7 +92,7 @@ def program(world: World, name: str, kind: str = "") -> Path:
     return path
 
 
-def asked(world: World) -> list[list[object]]:
+def asked(world: World) -> list[list[Any]]:
     lines = (world.folder / "asked.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
@@ -118,9 +113,9 @@ def test_the_recipe_is_run_as_it_was_shown(
     assert [s["argv"] for s in said.answer["steps"]] == [s["argv"] for s in shown.answer["steps"]]
     assert said.answer["after"] == {"pytorch-gpu": "2.5.1 cuda126"}
     (planning, _), (words, listed) = asked(world)
-    assert planning == [*words, "--dry-run", "--json"]  # type: ignore[misc]
-    assert [str(path), *words] == said.answer["steps"][0]["argv"]  # type: ignore[misc]
-    assert words[:4] == ["install", "--yes", "--prefix", str(environment)]  # type: ignore[index]
+    assert planning == [*words, "--dry-run", "--json"]
+    assert [str(path), *words] == said.answer["steps"][0]["argv"]
+    assert words[:4] == ["install", "--yes", "--prefix", str(environment)]
     assert listed is None
 
 
@@ -180,7 +175,7 @@ def test_what_mamba_could_not_put_back_is_named(
     assert said.exit == 4
     assert f"{environment} is not as it was: pytorch-gpu is 2.5.1 cuda126, not gone" in said.err
     _, (words, listed) = asked(world)
-    assert "--file" in words  # type: ignore[operator]
+    assert "--file" in words
     assert listed == ("@EXPLICIT\nhttps://c/t/secret/conda-forge/linux-64/zlib-1.3-0.conda#ab\n")
 
 
@@ -274,7 +269,7 @@ def test_one_at_a_time_with_conda_too(
     world: World, install: Install, environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(world, "conda")
-    monkeypatch.setattr("gpusetup.install.lock.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("gpusetup.install.switching.lock.LOCK_SECONDS", 0.2)
     with locked(environment / ".gpusetup"):
         said = install(*WORDS, "--python", str(environment / "bin/python"), "--yes")
     assert said.exit == 3

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from index_server import JSON_PAGE, Fault, sha256_of
-from installing import TORCH, World, enter, installer, needs_linux, new_world
+from installing import TORCH, World, installer, needs_linux
 
-from gpusetup import run as children
-from gpusetup.install import web
+from gpusetup.install.fetching import web
 
 pytestmark = needs_linux
 
@@ -25,16 +24,12 @@ PLANTED = (".netrc", "netrc", "uv.toml", "pip.conf", "pyproject.toml", "keyring"
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        for name in ("PIP_CONFIG_FILE", "NETRC", "XDG_CONFIG_HOME"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setattr(web, "PAUSES", (0.01, 0.02))
-        world.add_default("filelock", "3.20.0")
-        world.add_default("typing-extensions", "4.15.0")
-        world.add_torch("cpu")
-        yield world
+def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    for name in ("PIP_CONFIG_FILE", "NETRC", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(web, "PAUSES", (0.01, 0.02))
+    world.add_torch("cpu")
+    return world
 
 
 class Seen:
@@ -52,7 +47,7 @@ class Seen:
                 self.text += "\n" + Path(config).read_text()
             return honest(words, **options)
 
-        monkeypatch.setattr(children.subprocess, "Popen", start)
+        monkeypatch.setattr(subprocess, "Popen", start)
 
 
 Way = Callable[[World, pytest.MonkeyPatch], tuple[str, ...]]
@@ -143,6 +138,21 @@ def proxy_of_pip(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
     set_.delenv("NO_PROXY")
     set_.setenv("PIP_PROXY", f"http://{LOGIN}127.0.0.1:9")
     return ("--installer", "pip", "--python", str(world.venv_with_pip()))
+
+
+def package_address(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
+    return (f"big @ http://{LOGIN}127.0.0.1:9/big-1.0-py3-none-any.whl",)
+
+
+def package_address_beside(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+    wheel = next((world.index.root / "whl/cpu/torch").glob("*.whl"))
+    world.fill(venv := world.venv("there"), wheel)
+    return ("--python", str(venv), *package_address(world, set_))
+
+
+def package_address_of_pip(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
+    venv = world.venv_with_pip()
+    return ("--installer", "pip", "--python", str(venv), *package_address(world, set_))
 
 
 def signed_links(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
@@ -253,6 +263,9 @@ WAYS: dict[str, Way] = {
     ".netrc": netrc,
     "NETRC": netrc_elsewhere,
     "a keyring": keyring,
+    "a package's address": package_address,
+    "a package's address, beside what is there": package_address_beside,
+    "a package's address, asked by pip": package_address_of_pip,
     "a proxy": proxy,
     "a proxy of pip's": proxy_of_pip,
     "links that are signed": signed_links,
@@ -271,10 +284,13 @@ FAILS = {
     *("a proxy", "a proxy of pip's", "a redirect", "a redirect to nobody", "nobody there"),
     *("no address", "no protocol", "a wrong password", "an ill index", "a web page for an index"),
     "an ill index, asked by pip",
+    *("a package's address", "a package's address, beside what is there"),
+    "a package's address, asked by pip",
 }
 
 
 @pytest.mark.parametrize("name", WAYS)
+@pytest.mark.one_in(4)
 def test_a_password_is_used_and_told_to_nobody(
     world: World,
     monkeypatch: pytest.MonkeyPatch,

@@ -9,7 +9,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,16 +21,15 @@ from installing import (
     Install,
     Said,
     World,
-    enter,
-    installer,
+    impatient,
     needs_linux,
-    new_world,
     state_of,
     versions_in,
 )
 
-from gpusetup.install import fetch, tools, web
-from gpusetup.install.causes import cause_of
+from gpusetup.install.fetching import fetch, web
+from gpusetup.install.fetching.causes import cause_of
+from gpusetup.model.frozen import replace
 
 pytestmark = needs_linux
 
@@ -40,21 +39,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        monkeypatch.setattr(web, "LIMITS", (1.0, 0.6))
-        monkeypatch.setattr(web, "PAUSES", (0.01, 0.02))
-        short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "PIP_TIMEOUT": "1"}
-        monkeypatch.setattr(tools, "LIMITS", {**tools.LIMITS, **short})
-        world.add_default("filelock", "3.20.0")
-        world.add_default("typing-extensions", "4.15.0")
-        yield world
-
-
-@pytest.fixture
-def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
-    return installer(world, capsys)
+def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    impatient(monkeypatch)
+    return world
 
 
 @pytest.fixture
@@ -138,6 +125,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("pattern", "fault", "cause"), FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.one_in(4)
 def test_a_faulty_index_changes_nothing(
     world: World, venv: Path, install: Install, pattern: str, fault: Fault, cause: str
 ) -> None:
@@ -149,6 +137,7 @@ def test_a_faulty_index_changes_nothing(
 
 
 @pytest.mark.parametrize("at", [0, 1, 63, 500, 65535, 65536, 65537, 131072, 150_000])
+@pytest.mark.one_in(3)
 def test_a_body_that_is_cut_anywhere_is_taken_up(world: World, install: Install, at: int) -> None:
     noise = bytes(range(256)) * 800
     world.add_torch("cpu", files={"torch/lib/libtorch.so": os.urandom(200_000) + noise})
@@ -180,6 +169,19 @@ def test_a_server_that_packs_what_is_packed_already(
     assert said.exit == 0, said.err
 
 
+def test_a_wheel_that_drips_is_waited_for_once(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is fetched beside the planning already; what that met is not tried again."""
+    pace = replace(web.FILE, window_seconds=0.6, least_bytes=1 << 20)
+    monkeypatch.setattr(web, "FILE", pace)
+    world.add_torch("cpu", files=NOISE)
+    world.index.faults[WHEEL] = Fault(drip_seconds=0.5)
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 3 and "comes too slowly" in said.err
+    assert world.index.asked_for(f"GET {WHEEL}") == 1
+
+
 def test_a_part_that_was_not_asked_for_is_not_taken_up(world: World, install: Install) -> None:
     world.add_torch("cpu", files=NOISE)
     world.index.shifted, world.index.hashes = True, False
@@ -194,12 +196,12 @@ def test_what_an_earlier_run_left_and_is_wrong_is_fetched_again(
 ) -> None:
     monkeypatch.setattr(fetch.Fetcher, "early", lambda *_: None)  # it would be a first try
     wheel = world.add_torch("cpu", files=NOISE)
-    house = world.folder / "cache/gpusetup/wheels"
-    house.mkdir(parents=True)
-    (house / f"{wheel.name}.part").write_bytes(b"x" * length)
+    cache = world.folder / "cache/gpusetup/wheels"
+    cache.mkdir(parents=True)
+    (cache / f"{wheel.name}.part").write_bytes(b"x" * length)
     said = install("--venv", "env", *WANTED)
     assert said.exit == 0, said.err
-    assert (house / wheel.name).read_bytes() == wheel.read_bytes()
+    assert (cache / wheel.name).read_bytes() == wheel.read_bytes()
 
 
 def test_a_web_page_in_place_of_metadata_is_passed_over(world: World, install: Install) -> None:
@@ -341,6 +343,7 @@ def limited(world: World, venv: Path, most: int, *words: str) -> Said:
 
 
 @pytest.mark.parametrize("already_here", [False, True])
+@pytest.mark.one_in(2)
 def test_a_disk_that_is_full(
     world: World, venv: Path, install: Install, already_here: bool
 ) -> None:
@@ -356,13 +359,13 @@ def test_a_disk_that_is_full(
     check(said, venv, before, 3, "File too large|os error 27|Errno 27|too large")
 
 
-BROKEN: dict[str, tuple[Callable[[World, Path], None], str]] = {
+BROKEN: dict[str, tuple[Callable[[World, Path], object], str]] = {
     "the store's name is taken": (
-        lambda _world, venv: venv.joinpath(".gpusetup").write_text("mine") and None,
+        lambda _world, venv: venv.joinpath(".gpusetup").write_text("mine"),
         r"\.gpusetup cannot be written",
     ),
     "the wheelhouse's name is taken": (
-        lambda world, _venv: (world.folder / "cache").write_text("mine") and None,
+        lambda world, _venv: (world.folder / "cache").write_text("mine"),
         "cannot be made",
     ),
     "no list of files": (
@@ -395,21 +398,22 @@ def test_a_move_that_fails_in_the_middle(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
     """As a file that Windows holds open, or a mount that has become read-only."""
-    from gpusetup.install import transaction
+    from gpusetup.install.switching import transaction
+    from gpusetup.install.switching.files import rename
 
     venv = world.venv()
     former = {"torch/__init__.py": "", "a.py": "", "b.py": "", "c/d.py": ""}
     world.fill(venv, world.wheel("torch", "2.0.0", files=former))
     before = state_of(venv)
     world.add_torch("cpu")
-    honest, calls = transaction.rename, iter(range(99))
+    calls = iter(range(99))
 
-    def rename(source: Path, destination: Path) -> None:
+    def refused(source: Path, destination: Path) -> None:
         if next(calls) == moved:
             raise PermissionError(13, "Permission denied", str(source))
-        honest(source, destination)
+        rename(source, destination)
 
-    monkeypatch.setattr(transaction, "rename", rename)
+    monkeypatch.setattr(transaction, "rename", refused)
     said = install("--python", str(venv), *WANTED)
     check(said, venv, before, 3, "Permission denied")
     assert "hint: the former state was put back" in said.err

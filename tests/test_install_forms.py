@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,16 +13,13 @@ from installing import (
     TORCH,
     Install,
     World,
-    enter,
-    installer,
     needs_linux,
-    new_world,
     state_of,
     versions_in,
 )
 
-from gpusetup.install import transaction
-from gpusetup.install.transaction import Journal
+from gpusetup.install.switching import transaction
+from gpusetup.install.switching.transaction import Journal
 
 pytestmark = needs_linux
 
@@ -37,18 +34,9 @@ DATA = {
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        world.add_default("filelock", "3.20.0")
-        world.add_default("typing-extensions", "4.15.0")
-        world.add_torch("cpu", files={**DATA, "top.py": "top = 1\n", "nvidia/b/lib.so": "b"})
-        yield world
-
-
-@pytest.fixture
-def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
-    return installer(world, capsys)
+def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    world.add_torch("cpu", files={**DATA, "top.py": "top = 1\n", "nvidia/b/lib.so": "b"})
+    return world
 
 
 def site_of(venv: Path) -> Path:
@@ -240,6 +228,7 @@ def state_with_bytecode(venv: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+@pytest.mark.one_in(3)
 def test_it_is_replaced_and_comes_back_as_it_was(
     world: World, install: Install, form: Form
 ) -> None:
@@ -268,6 +257,7 @@ def test_it_is_replaced_and_comes_back_as_it_was(
 
 @pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying"])
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+@pytest.mark.one_in(8)
 def test_killed_in_any_phase_it_is_as_it_was(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, form: Form, phase: str
 ) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,11 @@ from installing import (
     TORCH,
     Install,
     World,
-    enter,
     entry_state,
-    installer,
     needs_linux,
-    new_world,
 )
 
-from gpusetup.install.journal import RECEIPT, Journal, Move, as_path, as_text
+from gpusetup.install.switching.journal import RECEIPT, Journal, Move, as_path, as_text
 
 pytestmark = needs_linux
 
@@ -32,18 +29,9 @@ FORMER = "former-0123abcd"
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        world.add_default("filelock", "3.20.0")
-        world.add_default("typing-extensions", "4.15.0")
-        world.add_torch("cpu")
-        yield world
-
-
-@pytest.fixture
-def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
-    return installer(world, capsys)
+def world(world: World) -> World:
+    world.add_torch("cpu")
+    return world
 
 
 def planted(world: World) -> Path:
@@ -201,6 +189,7 @@ def touched(path: Path) -> Path:
 
 @pytest.mark.parametrize("how", [("--recover",), WANTED], ids=["recover", "install"])
 @pytest.mark.parametrize("spoil", JOURNALS.values(), ids=JOURNALS.keys())
+@pytest.mark.one_in(4)
 def test_a_journal_that_somebody_else_wrote(
     world: World, install: Install, spoil: Spoil, how: tuple[str, ...]
 ) -> None:
@@ -262,6 +251,7 @@ UNDOS: dict[str, Spoil] = {
 
 
 @pytest.mark.parametrize("spoil", UNDOS.values(), ids=UNDOS.keys())
+@pytest.mark.one_in(3)
 def test_an_undo_that_somebody_else_wrote(world: World, install: Install, spoil: Spoil) -> None:
     home, venv = planted(world), world.venv()
     spoil(Place(world, venv, home))
@@ -273,6 +263,7 @@ def test_an_undo_that_somebody_else_wrote(world: World, install: Install, spoil:
 
 
 @pytest.mark.parametrize("spoil", UNDOS.values(), ids=UNDOS.keys())
+@pytest.mark.one_in(3)
 def test_to_forget_touches_nothing_outside(world: World, install: Install, spoil: Spoil) -> None:
     home, venv = planted(world), world.venv()
     place = Place(world, venv, home)
@@ -337,7 +328,7 @@ def test_paths_that_are_no_utf8_are_kept_as_they_are() -> None:
 
 
 def test_the_launchers_lock_is_not_made_behind_a_link(tmp_path: Path) -> None:
-    from gpusetup.install.lock import LAUNCHER
+    from gpusetup.install.switching.lock import LAUNCHER
 
     (tmp_path / "lock").symlink_to(tmp_path / "fresh")
     argv = [sys.executable, str(LAUNCHER), str(tmp_path / "lock"), "0", "true"]
@@ -351,15 +342,15 @@ def test_the_launchers_lock_is_not_made_behind_a_link(tmp_path: Path) -> None:
 def test_links_in_the_cache_are_not_followed(world: World, install: Install) -> None:
     """Put there by somebody who could once write to it."""
     home = planted(world)
-    house = world.folder / "cache/gpusetup/wheels"
-    house.mkdir(parents=True)
+    cache = world.folder / "cache/gpusetup/wheels"
+    cache.mkdir(parents=True)
     wheel = next((world.index.root / "whl/cpu/torch").iterdir()).name
     for name in (f".{wheel}.json", f".{wheel}.part.mark"):
-        (house / name).symlink_to(home / "Documents/thesis.txt")
+        (cache / name).symlink_to(home / "Documents/thesis.txt")
     before = whole_state(home / "Documents")
     assert install("--venv", str(world.folder / "env"), *WANTED).exit == 0
-    (house / wheel).unlink()
-    (house / f"{wheel}.part").symlink_to(home / "Documents/thesis.txt")
+    (cache / wheel).unlink()
+    (cache / f"{wheel}.part").symlink_to(home / "Documents/thesis.txt")
     said = install("--venv", str(world.folder / "other"), *WANTED)
     assert said.exit in (0, 3), said.err
     assert "Traceback" not in said.err
@@ -367,23 +358,23 @@ def test_links_in_the_cache_are_not_followed(world: World, install: Install) -> 
 
 
 def test_a_cache_that_others_may_write_to_is_closed(world: World, install: Install) -> None:
-    house = world.folder / "cache/gpusetup/wheels"
-    house.mkdir(parents=True)
-    house.chmod(0o777)
+    cache = world.folder / "cache/gpusetup/wheels"
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
     assert install("--venv", str(world.folder / "env"), *WANTED).exit == 0
-    assert house.stat().st_mode & 0o022 == 0
+    assert cache.stat().st_mode & 0o022 == 0
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give away")
 def test_a_cache_of_another_user_is_not_used(world: World, install: Install) -> None:
-    house = world.folder / "cache/gpusetup/wheels"
-    house.mkdir(parents=True)
-    os.chown(house, 12345, 12345)
+    cache = world.folder / "cache/gpusetup/wheels"
+    cache.mkdir(parents=True)
+    os.chown(cache, 12345, 12345)
     said = install("--venv", str(world.folder / "env"), *WANTED)
     assert said.exit == 3
     assert "belongs to another user (number 12345)" in said.err
     assert "GPUSETUP_CACHE" in said.err
-    assert list(house.iterdir()) == []
+    assert list(cache.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -391,6 +382,6 @@ def test_a_cache_of_another_user_is_not_used(world: World, install: Install) -> 
     ["x-1.0-py3-none-any.a/../../evil.whl", "x-1.0-py3-none-any.\n.whl", ".-1-py3-none-any.whl"],
 )
 def test_a_name_that_is_a_path_is_no_wheel(name: str) -> None:
-    from gpusetup.install.wheels import parsed_name
+    from gpusetup.install.fetching.wheels import parsed_name
 
     assert parsed_name(name) is None

@@ -378,7 +378,7 @@ def small_disk(
 
     def made(case: Case) -> None:
         if not checked:
-            case.patches.setattr("gpusetup.install.room.shortage", lambda rooms: None)
+            case.patches.setattr("gpusetup.install.target.disk_space.shortage", lambda needs: None)
         disk = case.world.folder / "disk"
         mounted(case, disk, "-t", "tmpfs", "-o", options, "tmpfs")
         case.venv = disk / "env"
@@ -395,7 +395,7 @@ def filled(disk: Path) -> None:
 
 
 def filled_but(count: int) -> Callable[[Path], None]:
-    """Room for so many pages."""
+    """DiskNeed for so many pages."""
 
     def full(disk: Path) -> None:
         filled(disk)
@@ -827,13 +827,13 @@ def case(tmp_path: Path, index: IndexServer, monkeypatch: pytest.MonkeyPatch) ->
     world.environment = bare_environment(tmp_path, index.simple)
     enter(world, monkeypatch)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "uv-data"))
-    monkeypatch.setattr("gpusetup.install.lock.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("gpusetup.install.switching.lock.LOCK_SECONDS", 0.2)
     with contextlib.ExitStack() as ends:
         yield Case(world=world, ends=ends, patches=monkeypatch, venv=tmp_path / "env")
 
 
 def run(case: Case, install: Install, *words: str) -> Said:
-    target = ("--python", case.named or str(case.venv / "bin/python"))
+    target: tuple[str, ...] = ("--python", case.named or str(case.venv / "bin/python"))
     if case.named.startswith("-"):
         target = (f"--python={case.named}",)
     if not case.launcher:
@@ -894,6 +894,7 @@ def torch_versions(case: Case) -> list[str]:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.one_in(5)
 def test_every_layout_is_changed_exactly_or_not_at_all(
     name: str, case: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:

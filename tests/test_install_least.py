@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,23 +13,20 @@ from installing import (
     TORCH,
     Install,
     World,
-    enter,
-    installer,
+    impatient,
     needs_linux,
-    new_world,
     state_of,
     versions_in,
     with_a_gpu,
 )
 
 from gpusetup import cli
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
-from gpusetup.install import tools, web
-from gpusetup.model import Event, Package, Python, Snapshot
-from gpusetup.rules.judge import diagnose
-from gpusetup.snapshot import dump_snapshot, machine_named
-from gpusetup.value import replace
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event, Package, Python, Snapshot
+from gpusetup.probe.saved import dump_snapshot, machine_named
 
 YES = ("--yes", "--no-verify")
 ACCELERATED = ("cu130", "rocm6.4", "xpu")
@@ -39,20 +35,9 @@ HEALTHY = machine_named("healthy")
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        monkeypatch.setattr(web, "LIMITS", (1.0, 0.6))
-        short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0", "PIP_TIMEOUT": "1"}
-        monkeypatch.setattr(tools, "LIMITS", {**tools.LIMITS, **short})
-        world.add_default("filelock", "3.20.0")
-        world.add_default("typing-extensions", "4.15.0")
-        yield world
-
-
-@pytest.fixture
-def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
-    return installer(world, capsys)
+def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    impatient(monkeypatch)
+    return world
 
 
 def holding(world: World, backend: str, *others: Path, version: str = TORCH) -> Path:
@@ -68,6 +53,7 @@ def holding(world: World, backend: str, *others: Path, version: str = TORCH) -> 
 @needs_linux
 @pytest.mark.parametrize("backend", ACCELERATED)
 @pytest.mark.parametrize("words", [(), ("--upgrade",), ("torch",)], ids=["", "upgrade", "torch"])
+@pytest.mark.one_in(3)
 def test_without_a_request_it_stays_and_the_three_reasons_are_named(
     world: World, install: Install, backend: str, words: tuple[str, ...]
 ) -> None:
@@ -88,6 +74,7 @@ def test_without_a_request_it_stays_and_the_three_reasons_are_named(
 @needs_linux
 @pytest.mark.parametrize("backend", ACCELERATED)
 @pytest.mark.parametrize("tool", ["uv", "pip"])
+@pytest.mark.one_in(3)
 def test_another_package_leaves_torch_as_it_is(
     world: World, install: Install, backend: str, tool: str
 ) -> None:

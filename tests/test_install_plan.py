@@ -7,21 +7,18 @@ import json
 import pytest
 
 from gpusetup.errors import Blocked, ToolFailed, Unreached, Unsatisfiable
-from gpusetup.install.layout import Layout
-from gpusetup.install.page import parse_page
-from gpusetup.install.plan import Room, choices_of, first_that_has, shortage
-from gpusetup.install.tools import (
-    LIMITS as TOOL_LIMITS,
-)
-from gpusetup.install.tools import (
-    asking_environment,
-    complaint,
-    switching_environment,
-)
-from gpusetup.install.web import LIMITS, PAUSES
-from gpusetup.install.wheels import Wheel, best, locked, reported, target_tags
-from gpusetup.model import Choice, Resolution, TorchBuild
-from gpusetup.run import Output
+from gpusetup.install.complaints import complaint
+from gpusetup.install.fetching.choose import choices_of, first_that_has
+from gpusetup.install.fetching.limits import LIMITS
+from gpusetup.install.fetching.page import parse_page
+from gpusetup.install.fetching.web import PAUSES
+from gpusetup.install.fetching.wheels import Wheel, best, locked, reported, target_tags
+from gpusetup.install.settings.environment import LIMITS as TOOL_LIMITS
+from gpusetup.install.settings.environment import asking_environment, switching_environment
+from gpusetup.install.target.disk_space import DiskNeed, shortage
+from gpusetup.install.target.layout import Layout
+from gpusetup.model.resolution import Choice, Resolution, TorchBuild
+from gpusetup.system.processes import Output
 
 TAGS = ("cp311-cp311-manylinux_2_28_x86_64", "cp311-cp311-linux_x86_64", "py3-none-any")
 
@@ -194,9 +191,9 @@ def test_pips_report_names_what_uvs_lock_names() -> None:
 
 
 def test_what_lies_on_one_disk_counts_together() -> None:
-    one = Room(path="/cache", needed_bytes=600 << 20, free_bytes=1 << 30, disk=1)
-    two = Room(path="/env", needed_bytes=600 << 20, free_bytes=1 << 30, disk=1)
-    other = Room(path="/env", needed_bytes=600 << 20, free_bytes=1 << 30, disk=2)
+    one = DiskNeed(path="/cache", needed_bytes=600 << 20, free_bytes=1 << 30, disk=1)
+    two = DiskNeed(path="/env", needed_bytes=600 << 20, free_bytes=1 << 30, disk=1)
+    other = DiskNeed(path="/env", needed_bytes=600 << 20, free_bytes=1 << 30, disk=2)
     assert shortage([one, other]) is None
     short = shortage([one, two])
     assert short is not None and short.needed_bytes == 1200 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -11,22 +10,19 @@ from installing import (
     TORCH,
     Install,
     World,
-    enter,
-    installer,
     needs_linux,
-    new_world,
     versions_in,
 )
 
 from gpusetup.errors import BadInput
-from gpusetup.install.tools import asking_environment, logins, uv_is_configured
-from gpusetup.install.uv_config import (
+from gpusetup.install.settings.environment import asking_environment, logins, uv_is_configured
+from gpusetup.install.settings.uv_config import (
     parse_toml,
     settings_of,
     toml_value,
     users_settings,
     uv_files,
-    written,
+    write_settings,
 )
 
 WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
@@ -34,18 +30,9 @@ ALL = {"torch": f"{TORCH}+cpu", "filelock": "3.20.0", "typing-extensions": "4.15
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        world.add_default("filelock", "3.20.0")
-        world.add_default("typing-extensions", "4.15.0")
-        world.add_torch("cpu")
-        yield world
-
-
-@pytest.fixture
-def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
-    return installer(world, capsys)
+def world(world: World) -> World:
+    world.add_torch("cpu")
+    return world
 
 
 OTHER_QUESTIONS = (
@@ -62,6 +49,7 @@ OTHER_QUESTIONS = (
 
 @needs_linux
 @pytest.mark.parametrize("setting", OTHER_QUESTIONS)
+@pytest.mark.one_in(4)
 def test_uvs_configuration_of_other_questions_changes_nothing(
     world: World, install: Install, setting: str
 ) -> None:
@@ -93,6 +81,7 @@ VARIABLES = {
 @pytest.mark.parametrize(
     ("program", "variables"), [(name, one) for name, them in VARIABLES.items() for one in them]
 )
+@pytest.mark.one_in(4)
 def test_variables_of_other_questions_change_nothing(
     world: World,
     install: Install,
@@ -182,13 +171,23 @@ def test_a_configuration_that_is_no_toml_is_told(tmp_path: Path) -> None:
         settings_of((tmp_path / "uv.toml",))
 
 
+@pytest.mark.parametrize("row", ['name = "own"', "url = 3", 'url = ["https://i/simple"]'])
+@pytest.mark.parametrize("head", ["[[index]]\n{}", "index = [{{{}}}]", "index = ['https://i', {}]"])
+def test_an_index_without_a_url_is_told(tmp_path: Path, row: str, head: str) -> None:
+    (tmp_path / "uv.toml").write_text(head.format(row if "'" not in head else "'x'"))
+    with pytest.raises(BadInput, match=r"uv\.toml: an index has no `url`"):
+        settings_of((tmp_path / "uv.toml",))
+
+
 def test_what_is_written_for_uv_is_read_as_it_was(tmp_path: Path) -> None:
     settings = {
         "index": [{"name": 'a "b"', "url": "https://i/\u00e4\U0001f40d", "default": True}],
         "no-index": False,
         "pip": {"find-links": ["C:\\wheels"]},
     }
-    assert parse_toml(written(settings, tmp_path / "x").read_text(encoding="utf-8")) == settings
+    assert (
+        parse_toml(write_settings(settings, tmp_path / "x").read_text(encoding="utf-8")) == settings
+    )
     when = datetime(2026, 1, 2, tzinfo=timezone.utc)
     assert toml_value(when) == '"2026-01-02T00:00:00+00:00"'
 

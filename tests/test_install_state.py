@@ -19,19 +19,16 @@ from installing import (
     TORCH,
     Install,
     World,
-    enter,
-    installer,
     needs_linux,
-    new_world,
     state_of,
     versions_in,
 )
 
 from gpusetup.errors import Blocked
-from gpusetup.install import transaction
-from gpusetup.install.lock import ending_with_us, is_held, locked
-from gpusetup.install.transaction import ENDINGS, Journal, read_journal, write_journal
-from gpusetup.value import replace
+from gpusetup.install.switching import transaction
+from gpusetup.install.switching.lock import ending_with_us, is_held, locked
+from gpusetup.install.switching.transaction import ENDINGS, Journal, read_journal, write_journal
+from gpusetup.model.frozen import replace
 
 pytestmark = needs_linux
 
@@ -46,18 +43,9 @@ FORMER = {
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        world.add_default("filelock", "3.20.0")
-        world.add_default("typing-extensions", "4.15.0")
-        world.add_torch("cpu", files={"nvidia/b/lib.so": "b"})
-        yield world
-
-
-@pytest.fixture
-def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
-    return installer(world, capsys)
+def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    world.add_torch("cpu", files={"nvidia/b/lib.so": "b"})
+    return world
 
 
 @pytest.fixture
@@ -240,6 +228,7 @@ def killed_in(phase: str, venv: Path, install: Install, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying", "keeping"])
+@pytest.mark.one_in(3)
 def test_recovery_after_each_phase(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:
@@ -368,7 +357,7 @@ def test_who_is_asked_to_end_puts_the_former_state_back(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
 ) -> None:
     """`kill`, a closed terminal, in the middle of the switch."""
-    from gpusetup.install import switch
+    from gpusetup.install.switching import switch
 
     before = state_of(venv)
 
@@ -389,7 +378,7 @@ def test_who_is_asked_to_end_puts_the_former_state_back(
 def test_a_second_installation_waits_and_leaves(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpusetup.install import lock
+    from gpusetup.install.switching import lock
 
     monkeypatch.setattr(lock, "LOCK_SECONDS", 0.3)
     before = state_of(venv)
@@ -413,7 +402,7 @@ def test_a_second_installation_waits_and_leaves(
 HOLD = """
 import sys, time
 from pathlib import Path
-from gpusetup.install.lock import locked
+from gpusetup.install.switching.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -449,7 +438,7 @@ def test_an_installer_ends_with_its_parent_and_recovery_waits_for_it(tmp_path: P
 PARENT = """
 import subprocess, sys
 from pathlib import Path
-from gpusetup.install.lock import ending_with_us
+from gpusetup.install.switching.lock import ending_with_us
 argv = ending_with_us(("sleep", "3000"), Path(sys.argv[1]))
 print(subprocess.Popen(argv, stdout=subprocess.DEVNULL).pid, flush=True)
 import time; time.sleep(60)
@@ -474,7 +463,7 @@ def state(pid: int) -> str:
 def test_who_gave_up_on_an_installer_leaves_its_lock_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpusetup.install.lock.INSTALLER_SECONDS", 0.2)
+    monkeypatch.setattr("gpusetup.install.switching.lock.INSTALLER_SECONDS", 0.2)
     store = tmp_path / ".gpusetup"
     store.mkdir()
     with FileLock(store / "installer"):
@@ -490,7 +479,7 @@ def test_who_gave_up_on_an_installer_leaves_its_lock_to_the_next(
 def test_an_installation_that_still_runs_is_not_called_interrupted(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpusetup.install.lock.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("gpusetup.install.switching.lock.LOCK_SECONDS", 0.2)
     store = venv / ".gpusetup"
     with locked(store):
         write_journal(store, Journal(phase="installing", prefix=str(venv)))

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,34 +22,15 @@ from installing import (
     TORCH,
     Install,
     World,
-    enter,
-    installer,
     needs_linux,
-    new_world,
     state_of,
     versions_in,
 )
-
-from gpusetup.install import prepare
 
 pytestmark = needs_linux
 
 WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        world.add_default("filelock", "3.20.0")
-        world.add_default("typing-extensions", "4.15.0")
-        yield world
-
-
-@pytest.fixture
-def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
-    return installer(world, capsys)
 
 
 def cycle(install: Install, venv: Path, *, named: Path | None = None) -> None:
@@ -113,17 +93,18 @@ def test_an_environment_that_somebody_else_made_meanwhile_is_not_taken_away(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What fails in an environment that it made takes it away: so it must be its own."""
-    from gpusetup.install import carry
+    from gpusetup.install import execute
+    from gpusetup.install.fetching import fetch_all
 
     world.add_torch("cpu", files={"torch/__init__.py": "raise ImportError('broken')"})
-    honest = carry.fetched
+    honest = fetch_all.fetch_wheels
 
     def fetched(job: Any, wheels: Any) -> Any:
         found = honest(job, wheels)
         world.venv("theirs")
         return found
 
-    monkeypatch.setattr(carry, "fetched", fetched)
+    monkeypatch.setattr(execute, "fetch_wheels", fetched)
     target = world.folder / "theirs"
     said = install("--venv", str(target), "--torch", TORCH, "--backend", "cpu", "--yes")
     assert said.exit == 3
@@ -223,41 +204,41 @@ def test_a_user_site_is_no_target(
 
 
 @pytest.fixture
-def house(world: World, install: Install) -> Path:
+def cache(world: World, install: Install) -> Path:
     """A folder filled by --download."""
     world.add_torch("cpu")
-    said = install("--download", "house", "--python", str(world.venv("here")), *WANTED)
+    said = install("--download", "cache", "--python", str(world.venv("here")), *WANTED)
     assert said.exit == 0, said.err
-    return Path("house").absolute()
+    return Path("cache").absolute()
 
 
-def test_a_folder_is_filled_with_all_that_a_new_environment_needs(house: Path) -> None:
-    manifest = json.loads((house / "manifest.json").read_text())
+def test_a_folder_is_filled_with_all_that_a_new_environment_needs(cache: Path) -> None:
+    manifest = json.loads((cache / "manifest.json").read_text())
     assert manifest["schema"] == "gpusetup.wheelhouse/1"
     names = sorted(one["filename"] for one in manifest["wheels"])
-    assert names == sorted(path.name for path in house.glob("*.whl"))
+    assert names == sorted(path.name for path in cache.glob("*.whl"))
     assert {one["name"] for one in manifest["wheels"]} == {"torch", "filelock", "typing-extensions"}
-    assert sorted(p.name for p in house.iterdir()) == sorted([*names, "manifest.json"])
+    assert sorted(p.name for p in cache.iterdir()) == sorted([*names, "manifest.json"])
 
 
 def test_a_download_that_is_only_shown_makes_no_folder(world: World, install: Install) -> None:
     world.add_torch("cpu")
-    said = install("--download", "house", *WANTED, "--dry-run")
+    said = install("--download", "cache", *WANTED, "--dry-run")
     assert said.exit == 0, said.err
-    assert not Path("house").exists()
+    assert not Path("cache").exists()
 
 
-def test_the_environment_of_a_download_is_not_touched(world: World, house: Path) -> None:
+def test_the_environment_of_a_download_is_not_touched(world: World, cache: Path) -> None:
     assert versions_in(world.folder / "here") == {}
     assert not (world.folder / "here/.gpusetup").exists()
 
 
 @pytest.mark.parametrize("there", ["new", "an older torch"])
 def test_a_folder_serves_a_machine_without_a_network(
-    world: World, install: Install, house: Path, there: str, monkeypatch: pytest.MonkeyPatch
+    world: World, install: Install, cache: Path, there: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = world.folder / "stick"
-    house.rename(away)
+    cache.rename(away)
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("UV_CACHE_DIR", str(world.folder / "their-cache"))
     venv = world.folder / "theirs"
@@ -279,55 +260,56 @@ def test_a_folder_serves_a_machine_without_a_network(
 
 SPOILED = {
     "a wheel was damaged": (
-        lambda house: next(house.glob("torch-*.whl")).write_bytes(b"PK damaged"),
+        lambda cache: next(cache.glob("torch-*.whl")).write_bytes(b"PK damaged"),
         3,
         "wrong hash",
     ),
     "a wheel is missing": (
-        lambda house: next(house.glob("filelock-*.whl")).unlink(),
+        lambda cache: next(cache.glob("filelock-*.whl")).unlink(),
         3,
         "lacks filelock-3.20.0",
     ),
-    "nothing is left": (lambda house: shutil.rmtree(house), 3, "holds no wheels"),
+    "nothing is left": (lambda cache: shutil.rmtree(cache), 3, "holds no wheels"),
     "the manifest is of a newer gpusetup": (
-        lambda house: (house / "manifest.json").write_text('{"schema": "gpusetup.wheelhouse/9"}'),
+        lambda cache: (cache / "manifest.json").write_text('{"schema": "gpusetup.wheelhouse/9"}'),
         2,
         "was written by a newer gpusetup",
     ),
     "the manifest is cut": (
-        lambda house: (house / "manifest.json").write_text('{"schema": "gpus'),
+        lambda cache: (cache / "manifest.json").write_text('{"schema": "gpus'),
         2,
         "manifest.json",
     ),
 }
 
 
-def test_a_folder_brings_no_pip_for_a_new_environment(house: Path, install: Install) -> None:
-    said = install("--wheelhouse", str(house), "--venv", "new", *WANTED, "--installer", "pip")
+def test_a_folder_brings_no_pip_for_a_new_environment(cache: Path, install: Install) -> None:
+    said = install("--wheelhouse", str(cache), "--venv", "new", *WANTED, "--installer", "pip")
     assert said.exit == 3
     assert "would be made without pip" in said.err
     assert not Path("new").exists()
 
 
 @pytest.mark.parametrize(("spoil", "code", "cause"), SPOILED.values(), ids=SPOILED.keys())
+@pytest.mark.one_in(2)
 def test_a_folder_that_was_spoiled(
-    world: World, install: Install, house: Path, spoil: object, code: int, cause: str
+    world: World, install: Install, cache: Path, spoil: object, code: int, cause: str
 ) -> None:
-    spoil(house)  # type: ignore[operator]
+    spoil(cache)  # type: ignore[operator]
     before = state_of(venv := world.venv())
-    said = install("--python", str(venv), "--wheelhouse", str(house), *WANTED)
+    said = install("--python", str(venv), "--wheelhouse", str(cache), *WANTED)
     assert said.exit == code, said.err
     assert cause in said.err
     assert state_of(venv) == before
 
 
 def test_a_folder_without_this_torch_says_what_it_lacks(
-    world: World, install: Install, house: Path
+    world: World, install: Install, cache: Path
 ) -> None:
-    words = ("--wheelhouse", str(house), "--torch", "2.6.0", "--backend", "cpu", *WANTED[4:])
+    words = ("--wheelhouse", str(cache), "--torch", "2.6.0", "--backend", "cpu", *WANTED[4:])
     said = install("--venv", "env", *words)
     assert said.exit == 3
-    assert str(house) in said.err and "2.6.0" in said.err
+    assert str(cache) in said.err and "2.6.0" in said.err
 
 
 # --- credentials ---------------------------------------------------------------------------------
@@ -354,7 +336,7 @@ def test_pip_fetches_where_only_pip_knows_the_password(
 ) -> None:
     """netrc is not read here; pip's own settings hold the password, uv's do not."""
     world.add_torch("cpu")
-    monkeypatch.setattr("gpusetup.install.tools.logins", lambda *_: {})
+    monkeypatch.setattr("gpusetup.install.job.logins", lambda *_: {})
     monkeypatch.setenv("PIP_INDEX_URL", world.index.simple.replace("//", "//me:geheim@"))
     before = world.index.login
     assert before is None
@@ -396,23 +378,23 @@ def test_wheels_do_not_pass_through_a_small_temporary_folder(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     """What uv and pip put down for a while lies in the wheelhouse's folder, and goes."""
-    from gpusetup.install import rest
+    from gpusetup.install.fetching import dependencies
+    from gpusetup.system import processes
 
     seen = []
-    honest = rest.run
 
     def noted(argv: tuple[str, ...], **more: Any) -> Any:
         seen.append(Path(more["environment"]["TMPDIR"]).parent)
-        return honest(argv, **more)
+        return processes.run(argv, **more)
 
-    monkeypatch.setattr(rest, "run", noted)
+    monkeypatch.setattr(dependencies, "run", noted)
     world.add_torch("cpu")
     venv = world.venv_with_pip()
     said = install("--python", str(venv), *WANTED, "--installer", program)
     assert said.exit == 0, said.err
-    house = world.folder / "cache/gpusetup/wheels"
-    assert set(seen) == {house}
-    assert not [path for path in house.iterdir() if path.is_dir()]
+    cache = world.folder / "cache/gpusetup/wheels"
+    assert set(seen) == {cache}
+    assert not [path for path in cache.iterdir() if path.is_dir()]
 
 
 def test_what_nobody_used_for_a_month_leaves_the_cache(world: World, install: Install) -> None:
@@ -466,8 +448,8 @@ def at_a_terminal(
         os.environ["PYTHONPATH"] = str(ROOT)
         root = ("--index-root", world.index.index_root)
         program = (
-            "import sys; from gpusetup.install import prepare; from gpusetup.cli import main; "
-            f"prepare.base_interpreter = lambda: {base!r}; sys.exit(main(sys.argv[1:]))"
+            "import sys; from gpusetup.install.target import find; from gpusetup.cli import main; "
+            f"find.base_interpreter = lambda: {base!r}; sys.exit(main(sys.argv[1:]))"
         )
         os.execv(sys.executable, [sys.executable, "-c", program, "install", *argv, *root])
     said, answered = b"", 0
@@ -486,6 +468,7 @@ ASKED = b"Proceed? [y/N]"
 
 @pytest.mark.parametrize(("program", "there"), [("uv", False), ("uv", True), ("pip", True)])
 @pytest.mark.parametrize("told", [True, False])
+@pytest.mark.one_in(3)
 def test_the_question_is_asked_once(world: World, program: str, there: bool, told: bool) -> None:
     """New and old environments, whether or not the index says what torch requires: what only comes
     in addition is shown, and not asked about again."""
@@ -571,4 +554,6 @@ def _read(terminal: int) -> bytes:
 
 
 def test_the_base_of_a_new_environment_is_our_own_interpreter() -> None:
-    assert prepare.base_interpreter() == sys.executable
+    from gpusetup.install.target import find
+
+    assert find.base_interpreter() == sys.executable

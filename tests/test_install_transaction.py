@@ -14,17 +14,9 @@ from index_server import build_wheel
 from installing import state_of
 
 from gpusetup.errors import Blocked
-from gpusetup.install import transaction
-from gpusetup.install.layout import (
-    Layout,
-    covering,
-    distributions,
-    need_breaks,
-    new_entries,
-    wheel_paths,
-)
-from gpusetup.install.owned import files_of
-from gpusetup.install.transaction import (
+from gpusetup.install.switching import transaction
+from gpusetup.install.switching.files import rename
+from gpusetup.install.switching.transaction import (
     Journal,
     begin,
     keep,
@@ -33,7 +25,16 @@ from gpusetup.install.transaction import (
     put_back,
     read_journal,
 )
-from gpusetup.value import replace
+from gpusetup.install.target.layout import (
+    Layout,
+    covering_entries,
+    distributions,
+    need_breaks,
+    new_entries,
+    wheel_paths,
+)
+from gpusetup.install.target.owned import files_of
+from gpusetup.model.frozen import replace
 
 NAMES = st.sampled_from(["torch", "nvidia", "a", "b.py", "c.so"])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
@@ -72,7 +73,7 @@ def touched(root: Path, paths: set[str]) -> set[str]:
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(mine=st.sets(PATHS, max_size=8), others=st.sets(PATHS, max_size=8))
 def test_what_covers_a_set_of_files_holds_these_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, mine: set[str], others: set[str]
@@ -80,7 +81,7 @@ def test_what_covers_a_set_of_files_holds_these_and_nothing_else(
     root = tmp_path_factory.mktemp("tree")
     there = touched(root, mine | others)
     wanted = {str(root / path) for path in mine} & there
-    entries = covering(wanted | {str(root / "not/there")}, [str(root)])
+    entries = covering_entries(wanted | {str(root / "not/there")}, [str(root)])
     held = {
         str(file)
         for entry in map(Path, entries)
@@ -93,7 +94,7 @@ def test_what_covers_a_set_of_files_holds_these_and_nothing_else(
         assert not any(one != other and one.startswith(f"{other}/") for other in entries)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     former=st.sets(PATHS, max_size=6),
     coming=st.sets(PATHS, max_size=6),
@@ -114,7 +115,7 @@ def test_putting_back_is_exact_and_may_be_run_again(
     there = touched(site, former | others)
     wanted = {str(site / path) for path in former} & there
     before = state_of(folder / "env")
-    away = covering(
+    away = covering_entries(
         wanted | {str(site / path) for path in coming if (site / path).is_file()}, layout.roots
     )
     moves = tuple(transaction.Move(path=path, kept=str(number)) for number, path in enumerate(away))
@@ -123,7 +124,7 @@ def test_putting_back_is_exact_and_may_be_run_again(
     journal = Journal(moves=moves, made=made)
     begin(store, journal)
     for move in moves[:stopped_after]:
-        transaction.rename(Path(move.path), store / "former" / move.kept)
+        rename(Path(move.path), store / "former" / move.kept)
     if stopped_after >= len(moves):
         touched(site, {path for path in coming if not (site / path).exists()})
     found = read_journal(store)
@@ -237,4 +238,4 @@ def test_new_entries_are_the_topmost_that_are_missing(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_change_would_break(need: str, breaks: bool) -> None:
-    assert need_breaks(need, {"torch": "2.13.0+cpu"}) is breaks
+    assert need_breaks(need, {"torch": "2.13.0+cpu"}, {}) is breaks

@@ -6,15 +6,19 @@ import pytest
 from described_machines import machine
 from judging import judged
 
-from gpusetup.catalog_file import load_catalog
-from gpusetup.gpus import gpu_described
-from gpusetup.jetpack import JETPACKS, UNDECLARED, board_of, jetpack_of, l4t_of
-from gpusetup.model import Capability, Finding, Gpu, Os, Request, Resolution, Snapshot
+from gpusetup.catalog.facts import Undeclared, facts
+from gpusetup.catalog.file import load_catalog
+from gpusetup.catalog.gpus import gpu_described
+from gpusetup.catalog.jetpack import JETPACKS, board_of, jetpack_of, l4t_of
+from gpusetup.model.finding import Finding
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Gpu, Os, Snapshot
+from gpusetup.model.resolution import Request, Resolution
+from gpusetup.model.versions import Capability
+from gpusetup.probe.saved import machine_named
 from gpusetup.report.read import read_report
 from gpusetup.resolver import resolve
 from gpusetup.resolver.situation import situation_of
-from gpusetup.snapshot import machine_named
-from gpusetup.value import replace
 
 CATALOG = load_catalog()
 ANY = Request()
@@ -219,7 +223,7 @@ def test_elsewhere_a_missing_cudss_is_not_a_boards() -> None:
 def test_rows_are_in_order_and_every_release_is_known_by_its_number() -> None:
     assert [row.l4t for row in JETPACKS] == sorted(row.l4t for row in JETPACKS)
     assert all(jetpack_of(f"{row.l4t}.1.0") == row for row in JETPACKS)
-    assert len({row.library for row in UNDECLARED}) == len(UNDECLARED)
+    assert len({row.library for row in facts(Undeclared)}) == 3
 
 
 def test_a_carrier_board_of_another_maker_is_known_by_its_chip() -> None:

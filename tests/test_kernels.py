@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpusetup.kernels import compiles_for, runs_on, served_by
-from gpusetup.model import Capability, TorchBuild
+from gpusetup.catalog.kernels import compiles_for, runs_on, served_by
+from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.versions import Capability
 
 
 def sm(digits: str) -> Capability:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gpusetup.cli import main
-from gpusetup.rules.knowledge import facts
-from gpusetup.rules.precedence import EXPLAINS, LOSSES, ORDER
+from gpusetup.diagnosis.knowledge import record, records
+from gpusetup.diagnosis.precedence import consequences
+from gpusetup.findings.layers import Layer
 
 CAUSES = [
     "amd-gpu",
@@ -119,7 +120,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def test_every_promised_cause_can_be_the_root() -> None:
-    assert set(CAUSES) <= set(ORDER)
+    assert set(CAUSES) <= {row.id for row in records() if row.place}
     assert len(CAUSES) == len(set(CAUSES)) == 91
 
 
@@ -137,11 +138,11 @@ def test_an_explanation_is_one_document_with_a_schema(
     document = said(["--explain", id], capsys)
     assert next(iter(document)) == "schema" and document["schema"] == "gpusetup.finding/1"
     assert document["finding"]["id"] == id
-    assert document["finding"]["explains"] == list(EXPLAINS.get(id, ()))
+    assert document["finding"]["explains"] == list(consequences(record(id)))
     assert schema("finding")["title"] == document["schema"]
 
 
-@pytest.mark.parametrize("row", facts(), ids=lambda row: row.id)
+@pytest.mark.parametrize("row", records(), ids=lambda row: row.id)
 def test_every_row_says_what_it_means_what_proves_it_and_where_it_is_known_from(row: Any) -> None:
     for part in (row.title, row.means, row.proven_by, row.way_out, row.source):
         assert part and part == part.strip()
@@ -149,8 +150,8 @@ def test_every_row_says_what_it_means_what_proves_it_and_where_it_is_known_from(
 
 
 def test_what_looks_alike_names_findings_that_exist() -> None:
-    known = {row.id for row in facts()}
-    for row in facts():
+    known = {row.id for row in records()}
+    for row in records():
         named = {word.strip(",;:.()") for word in row.not_when.split()}
         for word in named:
             if word.count("-") >= 2 and word.islower() and word[0].isalpha():
@@ -158,4 +159,5 @@ def test_what_looks_alike_names_findings_that_exist() -> None:
 
 
 def test_a_loss_of_speed_stands_last() -> None:
-    assert ORDER[-len(LOSSES) :] == LOSSES
+    assert max(Layer) is Layer.LOSSES
+    assert [row.id for row in records() if row.order[0] == Layer.LOSSES]

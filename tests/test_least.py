@@ -7,15 +7,17 @@ from described_machines import machine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Package, PciDevice, Request, Snapshot, Torch, parsed
+from gpusetup.accelerators.makers import maker_of
+from gpusetup.catalog.file import load_catalog
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Package, PciDevice, Snapshot, Torch
+from gpusetup.model.resolution import Request
+from gpusetup.model.versions import parsed
+from gpusetup.probe.saved import machine_named
 from gpusetup.resolver.companions import left_behind, moved_with, pinned, without_release
-from gpusetup.resolver.held import maker_of
 from gpusetup.resolver.least import crosses, least_change
 from gpusetup.resolver.offer import kept, offered
 from gpusetup.resolver.refusal import reasons, told
-from gpusetup.snapshot import machine_named
-from gpusetup.value import replace
 
 CATALOG = load_catalog()
 LAPTOP = machine_named("rtx3050-laptop")
@@ -172,7 +174,7 @@ def test_another_makers_build_beside_its_gpu_serves() -> None:
         assert only.command[-2:] == ("--backend", "cpu")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(
     held=st.sampled_from(CATALOG.builds),
     on=st.sampled_from([LAPTOP, NO_GPU, machine(), machine_named("t4-driver-470")]),
@@ -190,7 +192,7 @@ def test_whatever_is_there_it_never_leaves_its_maker_unasked(held, on, asked, up
         assert least_change(after, asked, CATALOG, upgrade=upgrade).how == "kept"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(held=st.sampled_from([b for b in CATALOG.builds if b.channel == "pytorch"]))
 def test_no_version_goes_back_where_a_newer_one_fits(held) -> None:  # type: ignore[no-untyped-def]
     found = least_change(holding(f"{held.torch}+{held.backend}", LAPTOP), Request(), CATALOG)

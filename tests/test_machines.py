@@ -11,11 +11,12 @@ from types import ModuleType
 
 import pytest
 
-from gpusetup.codec import from_json, to_json
+from gpusetup.model.codec import from_json, to_json
+from gpusetup.model.frozen import replace
 from gpusetup.probe.machine import read_machine
-from gpusetup.probe.system import LiveSystem, RecordingSystem, ReplaySystem, Tape
-from gpusetup.snapshot import dump_snapshot, example_machines, load_snapshot, machine_named
-from gpusetup.value import replace
+from gpusetup.probe.saved import dump_snapshot, example_machines, load_snapshot, machine_named
+from gpusetup.system.system import LiveSystem
+from gpusetup.system.tape import RecordingSystem, ReplaySystem, Tape
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = sorted(path.parent for path in (ROOT / "tests" / "machines").glob("*/tape.json"))

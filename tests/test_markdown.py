@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from judging import HEALTHY, changed, event, judged
 from test_rules_said import ROOTS, named, text
 
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
-from gpusetup.model import Os, Snapshot, Torch
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Os, Snapshot, Torch
 from gpusetup.render.markdown import LINES, doctor_markdown
-from gpusetup.value import replace
 
 
 def reply(machine: Snapshot) -> list[str]:
@@ -33,8 +33,8 @@ def test_a_reply_names_the_cause_quotes_its_evidence_and_asks_for_what_is_missin
 
 def test_a_machine_is_asked_for_its_own_record_and_a_text_for_what_it_lacks() -> None:
     assert reply(changed(torch=Torch(installed=False)))[-1].endswith("of `gpusetup snapshot`.")
-    assert reply(text(event("cuda-out-of-memory")))[-1].endswith("collect_env` and `nvidia-smi`.")
-    known = text(event("cuda-out-of-memory"), torch=HEALTHY.torch, driver=HEALTHY.driver)
+    assert reply(text(event("out-of-memory")))[-1].endswith("collect_env` and `nvidia-smi`.")
+    known = text(event("out-of-memory"), torch=HEALTHY.torch, driver=HEALTHY.driver)
     assert reply(known)[-1].endswith("of `gpusetup snapshot`.")
     assert reply(text())[-1].startswith("Please post the whole error")
 

@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,21 @@ from typing import Any
 import jsonschema
 import pytest
 import standin
+from conftest import Same
 from monitoring import Gpu, loop, samples, tree
 from standin import A100, RTX_3050
 
 from gpusetup import cli
-from gpusetup.codec import to_json
+from gpusetup.model.codec import to_json
 from gpusetup.monitor import session as session_module
 from gpusetup.monitor.summary import summarise, tallied
+from gpusetup.monitor.values import GpuSample, Sample
 from gpusetup.probe import patience
 
 HERE = Path(__file__).resolve().parent
+Machine = Callable[..., Path]
+ENOUGH_SECONDS = 600.0
+"""Only a program that hangs takes so long, however busy the machine is."""
 OURS = (sys.executable, "-m", "gpusetup", "monitor")
 BUSY = {**A100, "utilization": 97, "memory_used": 30 << 30, "throttle": 0, "power_mw": 320000,
         "utilization_memory": 40, "clock_sm": 1400, "clock_sm_max": 1410,
@@ -35,7 +40,7 @@ BUSY = {**A100, "utilization": 97, "memory_used": 30 << 30, "throttle": 0, "powe
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     """Point us at a stand-in with these GPUs; the path of its state file comes back."""
 
     def at(*gpus: dict[str, object], **more: object) -> Path:
@@ -46,7 +51,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run((*OURS, *words), capture_output=True, text=True, timeout=60, **more)
+    return subprocess.run(
+        (*OURS, *words), capture_output=True, text=True, timeout=ENOUGH_SECONDS, **more
+    )
 
 
 def documents(text: str) -> list[dict[str, Any]]:
@@ -56,7 +63,9 @@ def documents(text: str) -> list[dict[str, Any]]:
 # --- samples --------------------------------------------------------------------------------------
 
 
-def test_once_prints_one_sample_that_the_schema_accepts(machine, capsys) -> None:
+def test_once_prints_one_sample_that_the_schema_accepts(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
     machine(BUSY, RTX_3050, **{"process.4711": "/usr/bin/python3"})
     assert cli.main(["monitor", "--once", "--json"]) == 0
     (document,) = documents(capsys.readouterr().out)
@@ -79,13 +88,17 @@ def test_once_prints_one_sample_that_the_schema_accepts(machine, capsys) -> None
     assert laptop["throttle_reasons"] == ["sw_power_cap"]
 
 
-def test_hidden_process_names_are_null_and_said_so(machine, capsys) -> None:
+def test_hidden_process_names_are_null_and_said_so(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
     machine()
     assert cli.main(["monitor", "--once"]) == 0
     assert "GPU 0  pid 4711  30.0 GiB  (name hidden)" in capsys.readouterr().out
 
 
-def test_mig_instances_stand_beside_their_gpu(machine, capsys) -> None:
+def test_mig_instances_stand_beside_their_gpu(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
     machine({**BUSY, "mig_mode": 1, "mig_max": 7, "mig.0": "MIG-aa", "mig.2": "MIG-cc",
              "utilization": "!3"})  # fmt: skip
     cli.main(["monitor", "--once", "--json"])
@@ -100,7 +113,7 @@ def test_mig_instances_stand_beside_their_gpu(machine, capsys) -> None:
     assert [g["uuid"] for g in documents(capsys.readouterr().out)[0]["gpus"]] == ["MIG-cc"]
 
 
-def test_samples_stand_at_multiples_of_the_interval(machine) -> None:
+def test_samples_stand_at_multiples_of_the_interval(machine: Machine) -> None:
     machine(*[BUSY] * 8)
     told = documents(run("1.5", "--interval", "0.1", "--json").stdout)
     taken = [document for document in told if document["kind"] == "sample"]
@@ -111,7 +124,7 @@ def test_samples_stand_at_multiples_of_the_interval(machine) -> None:
     assert told[-1]["kind"] == "summary" and told[-1]["samples"] == len(taken)
 
 
-def test_without_a_terminal_there_is_one_line_a_gpu_and_sample(machine) -> None:
+def test_without_a_terminal_there_is_one_line_a_gpu_and_sample(machine: Machine) -> None:
     machine(BUSY, RTX_3050)
     done = run("0.3", "--interval", "0.2")
     lines = done.stdout.splitlines()
@@ -125,7 +138,7 @@ def test_without_a_terminal_there_is_one_line_a_gpu_and_sample(machine) -> None:
     assert done.returncode == 0
 
 
-def test_on_a_terminal_the_view_is_redrawn_and_fits_its_width(machine) -> None:
+def test_on_a_terminal_the_view_is_redrawn_and_fits_its_width(machine: Machine) -> None:
     machine()
     for columns in (40, 120):
         shown, code = on_a_terminal((*OURS, "0.8", "--interval", "0.2"), columns)
@@ -167,14 +180,18 @@ def until_closed(file: int) -> Iterator[bytes]:
 # --- which GPUs -----------------------------------------------------------------------------------
 
 
-def test_gpus_are_chosen_by_index_or_uuid(machine, capsys) -> None:
+def test_gpus_are_chosen_by_index_or_uuid(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
     machine(BUSY, BUSY, BUSY)
     words = ["monitor", "--once", "--json", "--gpu", "2", "--gpu", standin.uuid(0).lower()]
     assert cli.main(words) == 0
     assert [g["index"] for g in documents(capsys.readouterr().out)[0]["gpus"]] == [2, 0]
 
 
-def test_a_gpu_that_is_not_there_is_a_wrong_question(machine, capsys) -> None:
+def test_a_gpu_that_is_not_there_is_a_wrong_question(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
     machine()
     assert cli.main(["monitor", "--once", "--gpu", "3"]) == 2
     assert "No GPU is called '3'" in (said := capsys.readouterr().err)
@@ -191,7 +208,12 @@ def test_a_gpu_that_is_not_there_is_a_wrong_question(machine, capsys) -> None:
     ],
 )
 def test_the_variable_that_hides_gpus_counts(
-    machine, capsys, monkeypatch, variable, watched, said
+    machine: Machine,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    watched: Any,
+    said: str,
 ) -> None:
     machine(BUSY, BUSY)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
@@ -205,7 +227,7 @@ def test_the_variable_that_hides_gpus_counts(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_ends_the_watching_leaves_its_verdict(machine, number: int) -> None:
+def test_a_signal_that_ends_the_watching_leaves_its_verdict(machine: Machine, number: int) -> None:
     machine()
     child = subprocess.Popen((*OURS, "--json", "--interval", "0.1"), stdout=subprocess.PIPE)
     assert child.stdout is not None
@@ -217,7 +239,7 @@ def test_a_signal_that_ends_the_watching_leaves_its_verdict(machine, number: int
     assert documents(out.decode())[-1]["verdict"] == "good"
 
 
-def test_a_gpu_that_is_lost_is_said_once_and_the_others_go_on(machine) -> None:
+def test_a_gpu_that_is_lost_is_said_once_and_the_others_go_on(machine: Machine) -> None:
     state = machine(BUSY, BUSY)
     child = subprocess.Popen(
         (*OURS, "--json", "--interval", "0.1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -240,14 +262,18 @@ def test_a_gpu_that_is_lost_is_said_once_and_the_others_go_on(machine) -> None:
     assert end["gpus"][0]["lost_at"] is None
 
 
-def test_a_driver_that_hangs_does_not_hang_us(machine, monkeypatch, capsys) -> None:
+def test_a_driver_that_hangs_does_not_hang_us(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     machine(**{"nvml.hang": 1})
     assert cli.main(["monitor", "--once", "--json", "--timeout", "0.5"]) == 3
     said = documents(capsys.readouterr().out)[0]["message"]
     assert said == "No NVIDIA GPU can be watched (NVML: no answer in 0.5 s, in nvmlInit)"
 
 
-def test_a_driver_that_is_slow_is_waited_for_and_announced(machine, monkeypatch, capsys) -> None:
+def test_a_driver_that_is_slow_is_waited_for_and_announced(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(patience, "NOTICE_SECONDS", 0.2)
     machine(**{"nvml.slow_ms": 700})
     assert cli.main(["monitor", "--once", "--json"]) == 0
@@ -255,15 +281,22 @@ def test_a_driver_that_is_slow_is_waited_for_and_announced(machine, monkeypatch,
 
 
 def test_a_driver_that_hangs_later_ends_the_watching_with_a_verdict(
-    machine, monkeypatch, capsys
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Stuck:
-        name, gpus = "nvml", ()
+        name = "nvml"
+        gpus: tuple[GpuSample, ...] = ()
 
         def __init__(self) -> None:
             self.left = samples([Gpu(97)], seconds=5)
 
-        def next(self, timeout: float) -> Any:
+        def choose(self, places: Sequence[int]) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+        def next(self, timeout: float) -> Sample:
             if not self.left:
                 raise TimeoutError
             return self.left.pop(0)
@@ -285,7 +318,12 @@ def test_a_driver_that_hangs_later_ends_the_watching_with_a_verdict(
     ],
 )
 def test_no_gpu_is_a_no_and_no_permission_is_blocked(
-    machine, monkeypatch, capsys, state, code, said
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    state: dict[str, object],
+    code: int,
+    said: str,
 ) -> None:
     machine(**state)
     monkeypatch.setenv("PATH", "/nowhere")
@@ -307,12 +345,16 @@ def test_no_gpu_is_a_no_and_no_permission_is_blocked(
         ["python"],
     ],
 )
-def test_what_cannot_be_meant_is_a_wrong_question(words: list[str], capsys) -> None:
+def test_what_cannot_be_meant_is_a_wrong_question(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["monitor", *words]) == 2
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_a_file_that_cannot_be_written_is_said_before_the_command_runs(machine, tmp_path) -> None:
+def test_a_file_that_cannot_be_written_is_said_before_the_command_runs(
+    machine: Machine, tmp_path: Path
+) -> None:
     machine()
     mark = tmp_path / "ran"
     done = run("--csv", "/nowhere/x.csv", "--", "touch", str(mark))
@@ -353,7 +395,9 @@ def fake_smi(
     program.chmod(0o755)
 
 
-def test_nvidia_smi_serves_where_nvml_does_not(machine, tmp_path, monkeypatch) -> None:
+def test_nvidia_smi_serves_where_nvml_does_not(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine(**{"nvml.init": 12})
     fake_smi(tmp_path, refuses=("clocks_throttle_reasons.active", "clocks.max.sm"))
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
@@ -368,7 +412,9 @@ def test_nvidia_smi_serves_where_nvml_does_not(machine, tmp_path, monkeypatch) -
     assert "watching by nvidia-smi" in done.stderr and "no processes are told" in done.stderr
 
 
-def test_nvidia_smi_tells_a_lost_gpu_too(machine, tmp_path, monkeypatch) -> None:
+def test_nvidia_smi_tells_a_lost_gpu_too(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine(**{"nvml.init": 12})
     fake_smi(tmp_path, lost=True)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
@@ -386,12 +432,14 @@ def test_nvidia_smi_tells_a_lost_gpu_too(machine, tmp_path, monkeypatch) -> None
     ("script", "code"),
     [("exit 0", 0), ("exit 3", 3), ("kill -TERM $$", 143), ("kill -9 $$", 137)],
 )
-def test_the_exit_code_of_the_command_is_ours(machine, script: str, code: int) -> None:
+def test_the_exit_code_of_the_command_is_ours(machine: Machine, script: str, code: int) -> None:
     machine()
     assert run("--", "sh", "-c", script).returncode == code
 
 
-def test_a_command_that_is_not_there_is_127_and_one_that_may_not_run_126(machine, tmp_path) -> None:
+def test_a_command_that_is_not_there_is_127_and_one_that_may_not_run_126(
+    machine: Machine, tmp_path: Path
+) -> None:
     machine()
     plain = tmp_path / "plain.txt"
     plain.write_text("", encoding="utf-8")
@@ -400,7 +448,7 @@ def test_a_command_that_is_not_there_is_127_and_one_that_may_not_run_126(machine
     assert missing.stderr.splitlines()[0] == "error: no-such-command: command not found"
 
 
-def test_the_command_has_our_streams_and_the_summary_goes_to_stderr(machine) -> None:
+def test_the_command_has_our_streams_and_the_summary_goes_to_stderr(machine: Machine) -> None:
     machine()
     done = run(
         "--interval", "0.1", "--", "sh", "-c", "cat; echo --json >&2; sleep 0.6", input="hello\n"
@@ -409,7 +457,7 @@ def test_the_command_has_our_streams_and_the_summary_goes_to_stderr(machine) -> 
     assert done.stderr.startswith("--json\n") and "Verdict: good" in done.stderr
 
 
-def test_under_json_stdout_is_ours_alone(machine, tmp_path) -> None:
+def test_under_json_stdout_is_ours_alone(machine: Machine, tmp_path: Path) -> None:
     machine()
     done = run("--json", "--interval", "0.1", "--", "sh", "-c", "echo from the command; sleep 0.5")
     end = documents(done.stdout)[-1]
@@ -422,7 +470,7 @@ def test_under_json_stdout_is_ours_alone(machine, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
-def test_signals_are_passed_on(machine, number: int) -> None:
+def test_signals_are_passed_on(machine: Machine, number: int) -> None:
     machine()
     script = (
         "import signal, sys, time\n"
@@ -441,7 +489,7 @@ def test_signals_are_passed_on(machine, number: int) -> None:
     assert b"Verdict" in said
 
 
-def test_the_command_runs_where_no_gpu_can_be_watched(machine) -> None:
+def test_the_command_runs_where_no_gpu_can_be_watched(machine: Machine) -> None:
     machine(**{"nvml.init": 9})
     done = run(
         "--json", "--interval", "0.1", "--", sys.executable, "-c", "import time; time.sleep(.6)"
@@ -454,7 +502,9 @@ def test_the_command_runs_where_no_gpu_can_be_watched(machine) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "verdict"), [("loader", "input-starved"), ("compute", "good")])
-def test_a_real_training_is_judged_by_what_holds_it_back(machine, tmp_path, kind, verdict) -> None:
+def test_a_real_training_is_judged_by_what_holds_it_back(
+    machine: Machine, tmp_path: Path, kind: str, verdict: str
+) -> None:
     known = {key: value for key, value in BUSY.items() if key != "utilization"}
     state = machine({**known, "memory_used": 32 << 30})
     words = ("--interval", "0.25", "--json", "--csv", str(tmp_path / "run.csv"), "--")
@@ -478,12 +528,16 @@ def recording(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_replay_gives_the_same_summary(recording: Path, capsys) -> None:
+def test_a_replay_gives_the_same_summary(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["monitor", "--replay", str(recording), "--json"]) == 0
     assert documents(capsys.readouterr().out) == documents(recording.read_text("utf-8"))[-1:]
 
 
-def test_a_live_run_and_its_replay_agree(machine, capsys) -> None:
+def test_a_live_run_and_its_replay_agree(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
     state = machine(BUSY, RTX_3050)
     live = run("--json", "--interval", "0.1", "--", "sh", "-c", "sleep 0.7; exit 5")
     file = state.with_name("live.jsonl")
@@ -492,7 +546,9 @@ def test_a_live_run_and_its_replay_agree(machine, capsys) -> None:
     assert documents(capsys.readouterr().out)[0] == documents(live.stdout)[-1]
 
 
-def test_a_recording_that_was_cut_is_judged_by_what_it_holds(recording: Path, capsys) -> None:
+def test_a_recording_that_was_cut_is_judged_by_what_it_holds(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = recording.read_text(encoding="utf-8")
     recording.write_text(text[: len(text) // 2], encoding="utf-8")
     assert cli.main(["monitor", "--replay", str(recording), "--json"]) == 0
@@ -511,7 +567,9 @@ def test_a_recording_that_was_cut_is_judged_by_what_it_holds(recording: Path, ca
         ("[1]\n", "is no sample"),
     ],
 )
-def test_what_is_no_recording_is_a_wrong_question(tmp_path, capsys, text, said) -> None:
+def test_what_is_no_recording_is_a_wrong_question(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
     file = tmp_path / "x.jsonl"
     file.write_text(text, encoding="utf-8")
     assert cli.main(["monitor", "--replay", str(file)]) == 2
@@ -519,12 +577,16 @@ def test_what_is_no_recording_is_a_wrong_question(tmp_path, capsys, text, said) 
     assert cli.main(["monitor", "--replay", str(tmp_path / "none")]) == 2
 
 
-def test_the_summary_is_shown_whole(recording: Path, capsys, same_as_file) -> None:
+def test_the_summary_is_shown_whole(
+    recording: Path, capsys: pytest.CaptureFixture[str], same_as_file: Same
+) -> None:
     cli.main(["monitor", "--replay", str(recording)])
     same_as_file(capsys.readouterr().out, HERE / "rendered" / "monitor-summary.txt")
 
 
-def test_the_csv_has_a_row_for_each_gpu_and_sample(recording: Path, tmp_path, capsys) -> None:
+def test_the_csv_has_a_row_for_each_gpu_and_sample(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "run.csv"
     cli.main(["monitor", "--replay", str(recording), "--csv", str(file)])
     rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
@@ -533,7 +595,9 @@ def test_the_csv_has_a_row_for_each_gpu_and_sample(recording: Path, tmp_path, ca
     assert rows[1]["cpu_percent"] == "222.0"
 
 
-def test_the_page_holds_everything_and_fetches_nothing(recording: Path, tmp_path, capsys) -> None:
+def test_the_page_holds_everything_and_fetches_nothing(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     evil = recording.read_text(encoding="utf-8").replace("NVIDIA A100", "<script>alert(1)</script>")
     recording.write_text(evil, encoding="utf-8")
     file = tmp_path / "run.html"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +21,7 @@ def summary(taken: list[Sample], **more: object) -> Summary:
     return summarise(tallied(taken), **more)  # type: ignore[arg-type]
 
 
-def every(share: float, *names: str):
+def every(share: float, *names: str) -> Callable[[float], Sequence[str]]:
     """Throttle reasons in so many of ten samples."""
     return lambda at: names if at % 10 < share * 10 else ()
 
@@ -213,16 +217,20 @@ def test_every_mark_has_its_source() -> None:
     assert all(mark.source and mark.means for mark in table)
 
 
+def in_step(row: Sequence[int | None], step: float, at: float) -> float | None:
+    """The row's value for this moment; the last one stays."""
+    return row[min(round(at / step), len(row) - 1)] if row else None
+
+
 @given(
     uses=st.lists(st.lists(st.one_of(st.none(), st.integers(0, 100)), max_size=30), max_size=4),
     memory=st.integers(0, 100),
     step=st.sampled_from((0.1, 1.0, 7.0)),
 )
-def test_any_run_has_exactly_one_verdict_with_evidence(uses, memory, step) -> None:
+def test_any_run_has_exactly_one_verdict_with_evidence(uses: Any, memory: Any, step: Any) -> None:
     longest = max(map(len, uses), default=0)
     gpus = [
-        Gpu(lambda at, row=row: row[min(round(at / step), len(row) - 1)] if row else None,
-            memory=memory, processes=None)
+        Gpu(partial(in_step, row, step), memory=memory, processes=None)
         for row in uses
     ]  # fmt: skip
     taken = samples(gpus, seconds=longest * step, interval=step)

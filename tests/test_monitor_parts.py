@@ -7,6 +7,7 @@ import sys
 import time
 from io import StringIO
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -64,7 +65,7 @@ def test_reads_that_nothing_tells_are_unknown_and_not_zero() -> None:
     ],
     ids=["forks", "under torchrun", "spawned ranks", "by name", "shells", "alone"],
 )
-def test_loader_workers_are_told_from_other_children(tree_of, workers) -> None:
+def test_loader_workers_are_told_from_other_children(tree_of: Any, workers: set[int]) -> None:
     assert loader_workers(tree_of) == workers
 
 
@@ -98,7 +99,9 @@ def test_percentiles_are_those_of_the_sorted_list(values: list[int]) -> None:
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-50, 150)), max_size=200), st.integers(-3, 150))
-def test_a_sparkline_has_a_sign_for_each_value_and_never_more_than_its_width(values, width) -> None:
+def test_a_sparkline_has_a_sign_for_each_value_and_never_more_than_its_width(
+    values: list[float], width: int
+) -> None:
     shown = sparkline(values, width)
     assert len(shown) == min(len(values), max(0, width))
     assert all(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpusetup.tune.oom import SPELLINGS, is_out_of_memory, spelling_of
@@ -58,7 +60,7 @@ def test_every_row_has_a_sentence_that_was_said() -> None:
 
 
 @pytest.mark.parametrize("row", SPELLINGS, ids=lambda row: row.id)
-def test_what_was_said_is_recognised_by_its_own_row(row) -> None:
+def test_what_was_said_is_recognised_by_its_own_row(row: Any) -> None:
     found = spelling_of(RuntimeError(SAID[row.id]), maybe=True)
     assert found is not None and found.id == row.id
     assert is_out_of_memory(SAID[row.id]) is row.certain

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from judging import changed, found
 
-from gpusetup.model import Reading, Torch
+from gpusetup.model.machine import Reading, Torch
 from gpusetup.probe.others import read_other_torches
-from gpusetup.probe.system import LiveSystem
+from gpusetup.system.system import LiveSystem
 
 SAYS = "from typing import Optional\n\n__version__ = '2.9.1+cu128'\ncuda = '12.8'\n"
 

@@ -11,8 +11,9 @@ from types import ModuleType
 import pytest
 
 from gpusetup.errors import BadInput
-from gpusetup.plan import memory
-from gpusetup.plan.calibrate import (
+from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.answer.calibrate import (
     BOUNDS,
     Cell,
     Trial,
@@ -23,14 +24,14 @@ from gpusetup.plan.calibrate import (
     judged,
     linear,
 )
-from gpusetup.plan.choose import Limits, candidates
-from gpusetup.plan.constants import FITTED, shipped_constants
-from gpusetup.plan.decide import Case, better, decide
-from gpusetup.plan.measured import CELLS, measured_recipe
-from gpusetup.plan.models import model_named
-from gpusetup.plan.report import calibration
-from gpusetup.plan.workload import GIB, Recipe, Workload
-from gpusetup.value import replace
+from gpusetup.plan.answer.choose import Limits, candidates
+from gpusetup.plan.answer.decide import Case, better, decide
+from gpusetup.plan.answer.measured import CELLS, measured_recipe
+from gpusetup.plan.answer.report import calibration
+from gpusetup.plan.memory import parts, states
+from gpusetup.plan.memory.constants import FITTED, shipped_constants
+from gpusetup.plan.model.named import model_named
+from gpusetup.plan.model.workload import Recipe, Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 C = shipped_constants()
@@ -128,7 +129,7 @@ def test_memory_is_linear_in_the_constants_that_are_fitted() -> None:
             c = replace(C, **{n: getattr(C, n) * shaken.uniform(0.95, 1.05) for n in FITTED})
             fixed, amounts = linear(cell.workload, recipe, c)
             total = fixed + sum(a * getattr(c, n) for a, n in zip(amounts, FITTED, strict=True))
-            here = memory.parts(cell.workload, recipe, c).total
+            here = parts.parts(cell.workload, recipe, c).total
             assert total == pytest.approx(here, rel=1e-9), (cell.workload, recipe)
 
 
@@ -153,7 +154,7 @@ def test_predicted_is_never_compared_with_measured_to_propose_fewer_gpus() -> No
 def test_a_measured_recipe_is_not_for_a_machine_with_too_little_memory_of_its_own() -> None:
     cell = next(c for c in ALL if c.recipe == Recipe(offload=True, env=True))
     case = case_of(cell)
-    need = memory.host_bytes(cell.workload, Recipe(offload=True))
+    need = states.host_bytes(cell.workload, Recipe(offload=True))
     assert decide(cell.workload, replace(case, limits=replace(case.limits, host=need))).measured
     short = replace(case, limits=replace(case.limits, host=need - 1))
     assert not decide(cell.workload, short).measured
@@ -178,7 +179,7 @@ def trials(factor: float, n: int = 24) -> list[Trial]:
     for i in range(n):
         w = Workload(shape=model_named("qwen3-1.7b"), gpus=4, context=4096 + 1024 * i)
         recipe = Recipe(env=True)
-        total = memory.parts(w, recipe, truth).total
+        total = parts.parts(w, recipe, truth).total
         limits = Limits(capacity=60 * GIB)
         group = f"part {i % 5}"
         fits = total <= limits.capacity

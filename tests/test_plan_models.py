@@ -11,11 +11,19 @@ from typing import Any
 import pytest
 
 from gpusetup.errors import BadInput, UsageError
-from gpusetup.plan.anatomy import FAMILIES, shape_of
-from gpusetup.plan.memory import layer_bytes_a_token
-from gpusetup.plan.models import count, model_in, model_named, model_of_size, with_tables
-from gpusetup.plan.shape import lora_parameters
-from gpusetup.plan.workload import Workload
+from gpusetup.plan.memory.activations import layer_bytes_a_token
+from gpusetup.plan.model.anatomy import FAMILIES, shape_of
+from gpusetup.plan.model.named import (
+    _key,
+    count,
+    model_in,
+    model_named,
+    model_of_size,
+    table,
+    with_tables,
+)
+from gpusetup.plan.model.shape import lora_parameters
+from gpusetup.plan.model.workload import Workload
 
 HERE = Path(__file__).resolve().parent
 
@@ -140,6 +148,50 @@ def workload(config: dict[str, Any], **how: Any) -> Workload:
 )
 def test_known_models_have_their_published_counts(name: str, parameters: int) -> None:
     assert model_named(name).parameters == parameters
+
+
+def test_every_row_of_the_table_has_its_published_count_and_a_sound_shape() -> None:
+    rows = table().models
+    assert len(rows) >= 190
+    assert sum(row.checked == "published" for row in rows.values()) >= 170
+    for name, row in rows.items():
+        shape = model_named(name)
+        assert row.parameters in (None, shape.parameters), name
+        assert 0 < shape.active <= shape.parameters and shape.layers < 200, name
+        assert 0 < shape.largest_unit <= shape.parameters, name
+        assert shape.layer * shape.layers <= shape.parameters, name
+
+
+def test_no_two_models_of_other_sizes_share_a_short_name() -> None:
+    sizes: dict[str, set[int]] = {}
+    for name in table().models:
+        sizes.setdefault(_key(name), set()).add(model_named(name).parameters)
+    assert [key for key, found in sizes.items() if len(found) > 1] == ["mistral7b"]
+    # v0.1 and v0.3 differ in their vocabulary; each is found by its whole id
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("llama3.1-8b", "Meta-Llama-3.1-8B"),
+        ("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "Meta-Llama-3.1-8B"),
+        ("mistralai/Mistral-7B-v0.3", "Mistral-7B-v0.3"),
+        ("MISTRAL-7b-instruct", "Mistral-7B-v0.1"),
+        ("phi-1.5", "phi-1_5"),
+        ("sdxl", "stable-diffusion-xl-base-1.0"),
+        ("bert-base-uncased", "bert-base-uncased"),
+        ("Qwen2.5-7B-Instruct-AWQ", "Qwen2.5-7B"),
+    ],
+)
+def test_a_model_is_found_by_the_names_people_use(text: str, name: str) -> None:
+    assert model_named(text).name == name
+
+
+def test_an_unknown_hub_id_says_how_its_config_is_fetched() -> None:
+    with pytest.raises(UsageError) as caught:
+        model_named("some-lab/Thing-9B")
+    assert "hf download some-lab/Thing-9B config.json" in (caught.value.hint or "")
+    assert "--params 9B" in (caught.value.hint or "")
 
 
 def test_published_mixtures_have_their_published_active_parameters() -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tapes import GIB, said, system
+from tapes import said, system
 
-from gpusetup.model import Conda, Disk, Memory
+from gpusetup.model.machine import Conda, Disk, Memory
+from gpusetup.model.units import GIB
 from gpusetup.probe.conda import read_conda
 from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events, read_environment
 from gpusetup.probe.host import SECURE_BOOT, read_cpu, read_distro, read_os, read_quota
 from gpusetup.probe.machine import wanted_by
 from gpusetup.probe.memory import cache_folder, read_cgroup_limit, read_disks, read_memory
-from gpusetup.probe.system import LiveSystem
 from gpusetup.probe.target import Target
 from gpusetup.probe.toolkit import read_toolkit
+from gpusetup.system.system import LiveSystem
 
 DEBIAN = (
     'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'

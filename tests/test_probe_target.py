@@ -11,8 +11,8 @@ from tapes import system
 
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.probe.python import read_python
-from gpusetup.probe.system import LiveSystem
 from gpusetup.probe.target import choose_target
+from gpusetup.system.system import LiveSystem
 
 OWN = {
     "executable": "/opt/own/bin/python",

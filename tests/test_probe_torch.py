@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 from tapes import system
 
-from gpusetup.model import Torch
-from gpusetup.probe.packages import installed_packages, normalised, parse_conda_name
-from gpusetup.probe.system import LiveSystem, ReplaySystem
+from gpusetup.model.machine import Torch
+from gpusetup.probe.packages import installed_packages
 from gpusetup.probe.target import Target, choose_target
-from gpusetup.probe.torch import TorchSide, asked_itself, backend_of, parse_version_file, read_torch
+from gpusetup.probe.torch import TorchSide, asked_itself, read_torch
+from gpusetup.readings.packages import normalised, parse_conda_name
+from gpusetup.readings.torch_version import backend_of, parse_version_file
+from gpusetup.system.system import LiveSystem
+from gpusetup.system.tape import ReplaySystem
 
 SITE, USER = "/env/lib/python3.11/site-packages", "/home/user/.local/lib/python3.11/site-packages"
 TARGET = Target(
@@ -232,7 +235,7 @@ def test_the_version_files_of_several_years_are_read() -> None:
 
 def test_the_torch_of_this_environment_is_read_without_importing_it() -> None:
     code = (
-        "import sys, json; from gpusetup.probe.system import LiveSystem\n"
+        "import sys, json; from gpusetup.system.system import LiveSystem\n"
         "from gpusetup.probe.target import choose_target\n"
         "from gpusetup.probe.torch import read_torch\n"
         f"side = read_torch(LiveSystem(), choose_target(LiveSystem(), {sys.executable!r}))\n"

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from index_server import build_wheel, index_server
 from installing import bare_environment
 
-from gpusetup.catalog import INDEX_ROOT
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.install.project import edited
-from gpusetup.model import Request, Resolution
+from gpusetup.model.resolution import Request, Resolution
+from gpusetup.probe.saved import machine_named
 from gpusetup.resolver import resolve
-from gpusetup.snapshot import machine_named
 
 CATALOG = load_catalog()
 PROJECT = """\
@@ -132,7 +132,7 @@ def test_what_is_no_project_file_is_refused(text: str) -> None:
 COMMENTS = st.lists(st.sampled_from(["# note", "", "  # indented"]), max_size=3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(COMMENTS, st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_every_line_that_names_no_torch_stays(lines: list[str], end: str, final: bool) -> None:
     text = end.join((*lines, *PROJECT.splitlines())) + (end if final else "")

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpusetup.codec import from_plain, to_plain
-from gpusetup.model import (
+from gpusetup.model.codec import from_plain, to_plain
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import (
     Disk,
     Event,
     Gpu,
@@ -22,10 +23,9 @@ from gpusetup.model import (
     Torch,
     Wanted,
 )
-from gpusetup.probe.environment import is_kept, kept
+from gpusetup.probe.saved import dump_snapshot, example_machines, machine_named
+from gpusetup.readings.environment import is_kept, kept
 from gpusetup.redaction import AS_IT_IS, Private, private_here, redact
-from gpusetup.snapshot import dump_snapshot, example_machines, machine_named
-from gpusetup.value import replace
 
 NOBODY = Private()
 WORDS = st.text(string.ascii_lowercase, min_size=3, max_size=10).map("zq".__add__)
@@ -69,7 +69,7 @@ HOMES = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(user=WORDS, place=st.sampled_from(HOMES))
 def test_home_folders_of_anybody_become_a_tilde(user: str, place: str) -> None:
     text = shared(planted(place.format(user=user)))
@@ -103,7 +103,7 @@ SECRETS = (
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(word=WORDS, digits=HEX, form=st.sampled_from(SECRETS))
 @example(word="alice", digits="0" * 32, form="https://{word}:{hex}@server.example/simple")
 def test_secrets_are_found_by_their_shape(word: str, digits: str, form: str) -> None:
@@ -112,7 +112,7 @@ def test_secrets_are_found_by_their_shape(word: str, digits: str, form: str) -> 
     assert digits not in text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     user=WORDS, host=WORDS, form=st.sampled_from(["by {} on {}", "{}-{}", "/data/{}/{}/x", "{}.{}"])
 )
@@ -137,7 +137,7 @@ def test_a_user_who_is_seen_in_a_home_folder_is_taken_out_elsewhere_too() -> Non
 # --- GPUs ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(first=UUIDS, second=UUIDS, stranger=UUIDS)
 def test_a_gpu_has_one_alias_wherever_its_uuid_stands(
     first: str, second: str, stranger: str
@@ -282,7 +282,7 @@ def everywhere(value: Any, text: str, key: str = "") -> Any:
     return [everywhere(inner, text, key) for inner in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(name=st.sampled_from(example_machines()), word=WORDS, digits=HEX)
 def test_secrets_planted_in_every_text_of_a_machine_are_gone(
     name: str, word: str, digits: str

@@ -6,9 +6,9 @@ import pytest
 from planted_by_a_stranger import PLANTED as BY_A_STRANGER
 from planted_secrets import PLANTED, STAYS, VARIABLES
 
-from gpusetup.model import Disk, Event, Package, Python, Reading, Snapshot, Torch, Wanted
+from gpusetup.model.machine import Disk, Event, Package, Python, Reading, Snapshot, Torch, Wanted
+from gpusetup.probe.saved import dump_snapshot
 from gpusetup.redaction import Private, Scrubber, redact
-from gpusetup.snapshot import dump_snapshot
 
 
 def planted(text: str) -> Snapshot:

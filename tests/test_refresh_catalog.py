@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from index_server import build_wheel, index_server
 
-from gpusetup.catalog_file import DATA, read_catalog
+from gpusetup.catalog.facts import DATA as FACTS
+from gpusetup.catalog.file import read_catalog
 
 ROOT = Path(__file__).resolve().parent.parent
+DATA = FACTS.parent / "catalog.json"
 SCRIPT = ROOT / "scripts" / "refresh_catalog.py"
 
 
@@ -33,24 +35,27 @@ def script():  # type: ignore[no-untyped-def]
         sys.path.remove(str(ROOT / "scripts"))
 
 
-def test_the_catalog_is_written_as_the_script_writes_it(script) -> None:  # type: ignore[no-untyped-def]
-    text = DATA.read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", (DATA, FACTS), ids=lambda file: file.stem)
+def test_the_data_is_written_as_the_script_writes_it(script, file: Path) -> None:  # type: ignore[no-untyped-def]
+    text = file.read_text(encoding="utf-8")
     assert script.written(json.loads(text)) == text
 
 
-def test_a_build_seen_on_the_index_is_shown_as_a_diff(tmp_path: Path) -> None:
+def test_a_build_seen_on_the_index_is_shown_as_a_diff(tmp_path: Path, script) -> None:  # type: ignore[no-untyped-def]
     tag = "cp311-cp311-manylinux_2_28_x86_64"
     with index_server(tmp_path / "index") as index:
-        for version in ("2.15.0+cu130", "2.16.0+cu130"):
+        for version in ("2.15.0+cu130", "2.99.0+cu130"):
             index.add("whl/cu130", build_wheel(tmp_path / "w", "torch", version, tag=tag))
         done = refresh("--index-root", index.index_root, home=tmp_path)
     assert done.returncode == 0, done.stderr
     release, platform, build = [line for line in done.stdout.splitlines() if line.startswith("+ ")][
         -3:
     ]
-    assert '{"torch": "2.16.0"' in release
+    assert '{"torch": "2.99.0"' in release
     assert '"on": "linux-x86_64", "pythons": "3.11", "glibc": "2.28"' in platform
-    kernels = '"arch": "7.5 8.0 8.6 9.0 10.0 12.0"'
+    last = [b for b in read_catalog(DATA.read_bytes()).builds if b.backend == "cu130"]
+    newest = [b for b in last if (b.os, b.machine, b.channel) == ("linux", "x86_64", "pytorch")][-1]
+    kernels = f'"arch": "{" ".join(script.arch_list(newest.kernels, newest.ptx))}"'
     assert f'"backend": "cu130", {kernels}, "status": "inferred"' in build
     assert "cu126/torch/ answers 404" in done.stderr
 
@@ -59,14 +64,14 @@ def test_a_written_catalog_reads_as_one(tmp_path: Path, script) -> None:  # type
     document = json.loads(DATA.read_text(encoding="utf-8"))
     build = read_catalog(DATA.read_bytes()).row_of("2.9.0", "cu129", "linux", "x86_64")
     assert build is not None and build.ptx == ("compute_120",)
-    from gpusetup.value import replace
+    from gpusetup.model.frozen import replace
 
-    script.add(document, replace(build, torch="2.16.1", note="seen"))
+    script.add(document, replace(build, torch="2.99.1", note="seen"))
     again = read_catalog(script.written(document).encode())
-    row = again.row_of("2.16.1", "cu129", "linux", "x86_64")
+    row = again.row_of("2.99.1", "cu129", "linux", "x86_64")
     assert row is not None
     assert (row.kernels, row.ptx, row.pythons) == (build.kernels, build.ptx, build.pythons)
-    assert again.releases[-1].torch == "2.16.1"
+    assert again.releases[-1].torch == "2.99.1"
 
 
 def test_an_index_that_cannot_be_asked_changes_nothing(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ import pytest
 from described_machines import machine
 from index_server import IndexServer, build_wheel, index_server
 
-from gpusetup.catalog import INDEX_ROOT
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.install.kept_file import kept_file
-from gpusetup.install.live import Asked, ask_root, merged
-from gpusetup.install.refreshed import keep, with_kept
-from gpusetup.model import Request
+from gpusetup.install.refresh.live_catalog import ListedBuilds, ask_root, merged
+from gpusetup.install.refresh.saved import keep, with_saved
+from gpusetup.install.refresh.saved_file import saved_file
+from gpusetup.model.resolution import Request
 from gpusetup.resolver import resolve
 
 CATALOG = load_catalog()
@@ -42,7 +42,7 @@ def listed(index: IndexServer, folder: Path, *versions: str) -> None:
         index.add("whl", wheel)
 
 
-def asked(index: IndexServer) -> Asked:
+def asked(index: IndexServer) -> ListedBuilds:
     return ask_root(CATALOG, index.index_root, lambda _: None)
 
 
@@ -92,7 +92,7 @@ def a_kept_file(index: IndexServer, folder: Path, as_of: str = TODAY) -> Path:
 def newest(file: Path, root: str) -> tuple[str, str]:
     """The newest torch of the catalog with what was kept, and what was said about it."""
     said: list[str] = []
-    catalog = with_kept(CATALOG, root, said.append, file)
+    catalog = with_saved(CATALOG, root, said.append, file)
     newest = resolve(machine("T4"), Request(), catalog).build
     return newest.torch if newest else "", " ".join(said)
 
@@ -136,6 +136,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("change", DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.one_in(3)
 def test_a_damaged_file_changes_nothing_and_is_named(
     change: str | dict[str, object], index: IndexServer, tmp_path: Path
 ) -> None:
@@ -190,9 +191,9 @@ def test_doctor_goes_by_what_install_would(
     """On this very machine, whatever it is; a described one is judged by the catalog alone."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("GPUSETUP_INDEX_ROOT", raising=False)
-    keep(Asked(rows=(), answered=(), root=INDEX_ROOT), TODAY)
-    assert kept_file().parent.parent == tmp_path
-    kept_file().write_text(kept_file().read_text().replace('"rows":[]', '"rows":[5]'))
+    keep(ListedBuilds(rows=(), answered=(), root=INDEX_ROOT), TODAY)
+    assert saved_file().parent.parent == tmp_path
+    saved_file().write_text(saved_file().read_text().replace('"rows":[]', '"rows":[5]'))
     main(["doctor", "--json"])
     assert "refreshed.json is left aside" in capsys.readouterr().err
     main(["doctor", "--json", "--from", "healthy"])

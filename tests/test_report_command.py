@@ -14,7 +14,7 @@ from writers import collect_env, smi_table
 
 from gpusetup.cli import main
 from gpusetup.commands.reports import KEPT, WHOLE, sifted
-from gpusetup.snapshot import machine_named
+from gpusetup.probe.saved import machine_named
 
 TEXT = collect_env(machine_named("rtx3050-laptop"))
 

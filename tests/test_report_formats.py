@@ -16,9 +16,10 @@ from writers import (
     traceback,
 )
 
-from gpusetup.model import Capability, Snapshot
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.versions import Capability
+from gpusetup.probe.saved import machine_named
 from gpusetup.report.read import read_report
-from gpusetup.snapshot import machine_named
 
 WITH_GPUS = tuple(m for m in machines() if m.gpus and m.driver.version and m.os.family != "macos")
 LAPTOP = machine_named("rtx3050-laptop")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.report.helps import without_help
+from gpusetup.report.cleaning.helps import without_help
 from gpusetup.report.read import read_report
 
 FIELDS = """\

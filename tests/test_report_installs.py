@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Finding, Snapshot
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.model.finding import Finding
+from gpusetup.model.machine import Snapshot
 from gpusetup.report.read import read_report
-from gpusetup.rules.judge import Diagnosis, diagnose
 
 
 def judged(text: str) -> Diagnosis:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.catalog_file import load_catalog
-from gpusetup.commands.doctor import document
-from gpusetup.model import Snapshot
+from gpusetup.catalog.file import load_catalog
+from gpusetup.commands.doctor_answer import document
+from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.model.machine import Snapshot
 from gpusetup.render.markdown import LINES, doctor_markdown
 from gpusetup.report.read import read_report
-from gpusetup.rules.judge import Diagnosis, diagnose
 
 LIMIT_SECONDS = 60
 

@@ -6,10 +6,10 @@ from urllib.parse import quote
 
 import pytest
 
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Finding, typed
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.finding import Finding, typed
 from gpusetup.report.read import read_report
-from gpusetup.rules.judge import diagnose
 
 SILENT = (
     "WARNING: Attempted to use ninja as the BuildExtension backend but we could not find ninja.. "
@@ -337,7 +337,7 @@ def test_a_binary_of_bitsandbytes_is_no_dll_of_torch() -> None:
         "CUDA SETUP: Loading binary C:\\env\\bitsandbytes\\libbitsandbytes_cpu.so...\n"
         "[WinError 193] %1 is not a valid Win32 application"
     )
-    assert all(event.kind != "dll-missing" for event in read_report(said).events)
+    assert all(event.kind != "windows-dll-missing" for event in read_report(said).events)
     torch = "OSError: [WinError 193] %1 is not valid. Error loading C:\\env\\torch\\lib\\shm.dll"
     assert root_of(torch).id == "windows-dll-missing"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from judging import event, judged
 from test_rules_said import text as shows
 
-from gpusetup.answers import DoctorAnswer
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
-from gpusetup.model import Finding, typed
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.documents import DoctorAnswer
+from gpusetup.model.finding import Finding, typed
 from gpusetup.render.markdown import doctor_markdown
 from gpusetup.report.read import read_report
-from gpusetup.rules.judge import diagnose
 
 
 def answer(text: str) -> DoctorAnswer:
@@ -107,11 +107,15 @@ def test_a_rank_that_is_not_reached_is_named_whoever_called_it() -> None:
 
 
 def test_what_is_not_known_is_left_out_of_a_title_in_good_order() -> None:
-    built = judged(shows(event("module-build-failed", kernel="6.4.1-zen1"))).findings[0].title
+    built = judged(shows(event("driver-build-failed", kernel="6.4.1-zen1"))).findings[0].title
     assert built == "The kernel module of the NVIDIA driver was not built for kernel 6.4.1-zen1"
     failed = root("NVRM: GPU 0000:09:00.0: rm_init_adapter failed, device minor number 0").title
     assert failed == "The driver is loaded but cannot start the NVIDIA GPU"
-    nvcc = judged(shows(event("cuda-toolkit-mismatch", torch="12.1"))).findings[0].title
+    nvcc = (
+        judged(shows(event("cuda-toolkit-mismatch-extension-build", torch="12.1")))
+        .findings[0]
+        .title
+    )
     assert nvcc.startswith("nvcc is of another CUDA, torch was built with CUDA 12.1")
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Finding
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.finding import Finding
 from gpusetup.report.read import read_report
-from gpusetup.rules.judge import diagnose
 
 RTX = "NVIDIA GeForce RTX 2080 Ti"
 

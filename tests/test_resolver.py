@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from described_machines import machine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.file import load_catalog
+from gpusetup.catalog.kernels import served_by
 from gpusetup.errors import UsageError
-from gpusetup.kernels import served_by
-from gpusetup.model import (
-    Advice,
-    Capability,
-    Container,
-    Driver,
-    Gpu,
-    Package,
-    PciDevice,
-    Python,
-    Request,
-    Resolution,
-    Snapshot,
-    parsed,
-)
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Container, Driver, Gpu, Package, PciDevice, Python, Snapshot
+from gpusetup.model.resolution import Advice, Request, Resolution
+from gpusetup.model.versions import Capability, parsed
+from gpusetup.probe.saved import machine_named
 from gpusetup.resolver import check_request, resolve, to_answer
-from gpusetup.snapshot import machine_named
-from gpusetup.value import replace
 
 CATALOG = load_catalog()
 ANY = Request()
@@ -416,17 +407,16 @@ requests = st.builds(
 
 @st.composite
 def machines(draw: st.DrawFn) -> Snapshot:
-    os, on = draw(
-        st.sampled_from(
-            (
-                ("linux", "x86_64"),
-                ("linux", "x86_64"),
-                ("windows", "x86_64"),
-                ("linux", "aarch64"),
-                ("macos", "aarch64"),
-            )
+    systems: st.SearchStrategy[tuple[Any, str]] = st.sampled_from(
+        (
+            ("linux", "x86_64"),
+            ("linux", "x86_64"),
+            ("windows", "x86_64"),
+            ("linux", "aarch64"),
+            ("macos", "aarch64"),
         )
     )
+    os, on = draw(systems)
     base = machine(
         os=os,
         on=on,
@@ -438,9 +428,7 @@ def machines(draw: st.DrawFn) -> Snapshot:
     return replace(base, gpus=draw(st.one_of(st.none(), gpus)))
 
 
-many = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+many = settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @many

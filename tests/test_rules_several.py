@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from judging import HEALTHY, changed, event, judged
 
-from gpusetup.model import Capability, Event, Finding, Gpu, GpuProcess, Snapshot
-from gpusetup.value import replace
+from gpusetup.model.finding import Finding
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event, Gpu, GpuProcess, Snapshot
+from gpusetup.model.versions import Capability
 
 NAME = "NVIDIA A100-SXM4-80GB"
 
@@ -141,7 +143,10 @@ def test_what_the_driver_no_longer_recommends_is_past() -> None:
 
 
 def test_whoever_holds_the_memory_is_named() -> None:
-    held = {"memory_used_bytes": 23 << 30, "processes": (GpuProcess(pid=7, name="python3"),)}
+    held: dict[str, Any] = {
+        "memory_used_bytes": 23 << 30,
+        "processes": (GpuProcess(pid=7, name="python3"),),
+    }
     said = finding(node(2, **held), "gpu-memory-taken")
     assert "(GPU 2, 00000000:03:00.0)" in said.title
     assert any("python3 (process 7)" in line.text for line in said.evidence)

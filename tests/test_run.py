@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.run import run
+from gpusetup.system.processes import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs sh and setsid")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.run import RUNNING, run
+from gpusetup.system.processes import RUNNING, run
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="looks into /proc")
@@ -32,7 +32,7 @@ def test_a_child_that_another_thread_waits_for_ends_when_we_do(tmp_path: Path) -
     told = tmp_path / "pid"
     program = (
         "import sys, threading, time\n"
-        "from gpusetup.run import RUNNING, run\n"
+        "from gpusetup.system.processes import RUNNING, run\n"
         f"argv = ('sh', '-c', 'echo $$ > {told}.new; mv {told}.new {told}; sleep 60')\n"
         "threading.Thread(target=run, args=(argv,), kwargs={'timeout': 60}, daemon=True).start()\n"
         "import pathlib\n"

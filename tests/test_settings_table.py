@@ -22,8 +22,8 @@ from installing import (
     state_of,
 )
 
-from gpusetup.install.pip_config import pip_settings, variable
-from gpusetup.install.tools import asking_environment
+from gpusetup.install.settings.environment import asking_environment
+from gpusetup.install.settings.pip_config import pip_settings, variable
 
 pytestmark = needs_linux
 
@@ -136,6 +136,7 @@ PIP: dict[str, str] = {
 
 
 @pytest.mark.parametrize("key", PIP)
+@pytest.mark.one_in(6)
 def test_pips_file(
     world: World,
     home: Path,
@@ -152,6 +153,7 @@ def test_pips_file(
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("key", PIP)
+@pytest.mark.one_in(6)
 def test_pips_variable(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
@@ -188,6 +190,7 @@ UV_TOP = (
 
 
 @pytest.mark.parametrize("text", [*(f"[pip]\n{row}" for row in UV_PIP), *UV_TOP])
+@pytest.mark.one_in(6)
 def test_uvs_file(world: World, home: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     (home / "uv.toml").write_text(f"{text}\n")
     planned(world, capsys, "uv")
@@ -226,6 +229,7 @@ UV_VARIABLES = {
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(("name", "value"), UV_VARIABLES.items())
+@pytest.mark.one_in(6)
 def test_uvs_variable(
     world: World,
     monkeypatch: pytest.MonkeyPatch,

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpusetup.cli import main
-from gpusetup.model import Event, Reading, Snapshot
-from gpusetup.snapshot import dump_snapshot
+from gpusetup.model.machine import Event, Reading, Snapshot
+from gpusetup.probe.saved import dump_snapshot
 
 EVIL = "\x1b]0;owned\x07\x9b2J\u202e\n::error::owned\n  ::set-output name=x::y\n##[command]owned"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpusetup.model import Gpu, GpuProcess
-from gpusetup.probe.smi_csv import parse_csv, parse_list
-from gpusetup.probe.smi_fields import gpu_of
-from gpusetup.probe.smi_log import parse_query, parse_xml
-from gpusetup.probe.smi_nvlink import parse_nvlink
-from gpusetup.probe.smi_table import parse_table
+from gpusetup.model.machine import Gpu, GpuProcess
+from gpusetup.readings.nvidia_smi.csv import parse_csv, parse_list
+from gpusetup.readings.nvidia_smi.fields import gpu_of
+from gpusetup.readings.nvidia_smi.log import parse_query, parse_xml
+from gpusetup.readings.nvidia_smi.nvlink import parse_nvlink
+from gpusetup.readings.nvidia_smi.table import parse_table
 from gpusetup.report.read import read_report
 
 HEAD = """\

@@ -15,9 +15,10 @@ from gpusetup.cli import main
 from gpusetup.commands.common import gather, machine_list
 from gpusetup.errors import Blocked
 from gpusetup.probe.machine import read_machine
-from gpusetup.probe.system import LiveSystem, ReplaySystem
+from gpusetup.probe.saved import example_machines, load_snapshot, machine_named
 from gpusetup.render.console import Console
-from gpusetup.snapshot import example_machines, load_snapshot, machine_named
+from gpusetup.system.system import LiveSystem
+from gpusetup.system.tape import ReplaySystem
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from gpusetup.specifiers import Versions
+from gpusetup.model.specifiers import Versions
 
 NUMBERS = st.lists(st.integers(0, 3), min_size=1, max_size=4).map(lambda n: ".".join(map(str, n)))
 ENDS = st.sampled_from(("", "", "", "rc1", ".post1", "+cpu", ".dev2"))

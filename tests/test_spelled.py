@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.file import load_catalog
+from gpusetup.catalog.gpus import each_gpu
 from gpusetup.cli import main
 from gpusetup.errors import UsageError
-from gpusetup.gpus import each_gpu
-from gpusetup.install.plan import asked_for
-from gpusetup.install.tools import complaint
+from gpusetup.install.complaints import complaint
+from gpusetup.install.packages import requested_packages
 from gpusetup.resolver.spelled import backend_label, driver_named, python_named, torch_named
-from gpusetup.run import Output
+from gpusetup.system.processes import Output
 
 CATALOG = load_catalog()
 LAPTOP = ("--from", "rtx3050-laptop")
@@ -167,7 +167,7 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
     words: list[str], meant: str
 ) -> None:
     with pytest.raises(UsageError) as told:
-        asked_for(words, {})
+        requested_packages(words, {})
     assert f"`{meant}`" in (told.value.hint or "")
 
 
@@ -187,7 +187,7 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
     ],
 )
 def test_packages_are_left_alone(word: str) -> None:
-    found = asked_for([word], {})
+    found = requested_packages([word], {})
     assert found.torch == "2.5.1" or word in found.packages
 
 

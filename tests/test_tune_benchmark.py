@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpusetup import cli
+from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
 from gpusetup.render.console import Console
 from gpusetup.render.tune import tune_screen
 from gpusetup.tune import bench_run, measure
@@ -16,16 +18,14 @@ from gpusetup.tune.answer import TuneAnswer, rows_of
 from gpusetup.tune.benchmark import Row, Runner, Setup, best_setup, table
 from gpusetup.tune.measure import Device
 from gpusetup.tune.search import Trial
-from gpusetup.value import replace
 
 Same = Callable[[str, Path], None]
 SCREENS = Path(__file__).resolve().parent / "rendered" / "tune"
-GIB = 1 << 30
 
 
 def speed_of(setup: Setup) -> float:
     """A model that gains by mixed precision and by workers, and loses by compiling."""
-    rate = 100.0 * (1.6 if setup.amp else 1.0) * (setup.batch / 32) ** 0.5
+    rate: float = 100.0 * (1.6 if setup.amp else 1.0) * (setup.batch / 32) ** 0.5
     return (min(rate, 180.0) if setup.workers == 0 else rate) * (0.9 if setup.compile else 1.0)
 
 

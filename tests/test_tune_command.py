@@ -10,10 +10,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gpusetup.answers import ANSWERS
 from gpusetup.cli import main
-from gpusetup.codec import json_schema
+from gpusetup.commands.documents import ANSWERS
 from gpusetup.errors import Blocked
+from gpusetup.model.codec import json_schema
 from gpusetup.tune import auto_optimize_config
 
 HERE = Path(__file__).resolve().parent

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gpusetup.errors import BadInput
-from gpusetup.snapshot import machine_named
+from gpusetup.probe.saved import machine_named
 from gpusetup.tune.config import Config, addition, change, read_config, written
 from gpusetup.tune.propose import Facts, Option, Proposal, edits, facts_of, propose
 
@@ -288,7 +288,7 @@ def test_an_edit_that_reaches_further_than_its_value_is_refused() -> None:
     setting = next(one for one in config.settings if one.path == ("batch_size",))
     edit = change(config, setting, "16")
     assert edit is not None
-    from gpusetup.value import replace
+    from gpusetup.model.frozen import replace
 
     with pytest.raises(BadInput):
         written(config, [replace(edit, text="16\nmore: 2")])

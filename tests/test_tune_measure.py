@@ -12,7 +12,7 @@ import pytest
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput
-from gpusetup.run import Output
+from gpusetup.system.processes import Output
 from gpusetup.tune import measure
 from gpusetup.tune.measure import Job, agreed, device_of, find_batch, judged, loader_rate, trial
 from gpusetup.tune.search import Goal, answer
@@ -162,6 +162,7 @@ def test_a_loader_alone_is_timed_and_code_without_a_data_set_is_not(folder: str)
         ("frozen", "no parameter that is trained"),
     ],
 )
+@pytest.mark.one_in(2)
 def test_code_that_breaks_ends_the_search_with_what_it_said(
     folder: str, name: str, said: str
 ) -> None:
@@ -206,7 +207,7 @@ def test_under_a_real_limit_of_memory_the_search_reaches_95_percent_and_is_safe(
 
 
 def replace_limit(one: Job, limit: int) -> Job:
-    from gpusetup.value import replace
+    from gpusetup.model.frozen import replace
 
     return replace(one, memory_limit_bytes=limit)
 
@@ -235,7 +236,7 @@ if __name__ == "__main__":
 
 
 def test_a_model_of_the_users_own_script_is_measured_in_a_child(tmp_path: Path) -> None:
-    from gpusetup.run import run
+    from gpusetup.system.processes import run
 
     file = tmp_path / "script.py"
     file.write_text(SCRIPT)
@@ -322,7 +323,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_a_trial_may_not_spill_into_the_memory_of_the_host(played: dict[str, Any]) -> None:
-    from gpusetup.inside import bench
+    from gpusetup.child_scripts import bench
 
     assert bench.Cuda(None).limit == 3 << 30
     assert played["part"] == 0.75
@@ -331,7 +332,7 @@ def test_a_trial_may_not_spill_into_the_memory_of_the_host(played: dict[str, Any
 
 
 def test_a_named_gpu_is_the_one_that_is_measured(played: dict[str, Any]) -> None:
-    from gpusetup.inside import bench
+    from gpusetup.child_scripts import bench
 
     assert bench.device_of({"device": "cuda:1"}) == "cuda:1"
     assert played["device"] == "cuda:1"
@@ -340,7 +341,7 @@ def test_a_named_gpu_is_the_one_that_is_measured(played: dict[str, Any]) -> None
 def test_the_scaler_of_a_torch_before_2_3() -> None:
     import types
 
-    from gpusetup.inside import bench
+    from gpusetup.child_scripts import bench
 
     old = types.SimpleNamespace(GradScaler=lambda: "old")
     new = types.SimpleNamespace(GradScaler=lambda kind: f"new for {kind}")

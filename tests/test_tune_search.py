@@ -10,21 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gpusetup.tune.search import (
-    Goal,
-    Trial,
-    answer,
-    fastest,
-    next_batch,
-    next_for_speed,
-    search,
-)
+from gpusetup.model.units import GIB
+from gpusetup.tune.search import Goal, Trial, answer, fastest, next_batch, next_for_speed, search
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 import compare_search
-
-GIB = 1 << 30
 
 
 def runs(seed: int, count: int) -> list[tuple[compare_search.Run, int]]:

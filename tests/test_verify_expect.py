@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from gpusetup.verify.expect import (
+from gpusetup.verify.judging.expect import (
     NAMES,
     OPERATORS,
     contradiction,

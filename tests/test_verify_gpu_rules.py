@@ -13,19 +13,11 @@ from typing import Any
 import pytest
 import torch
 
-from gpusetup.verify import (
-    checks_functions,
-    checks_memory,
-    checks_moving,
-    checks_networks,
-    checks_products,
-    checks_programs,
-    checks_training,
-    collectives,
-    identity,
-    worker,
-)
-from gpusetup.verify.tolerance import numbers
+from gpusetup.verify import worker
+from gpusetup.verify.checks import functions, memory, moving, networks, products, programs, training
+from gpusetup.verify.device import identity
+from gpusetup.verify.judging.tolerance import numbers
+from gpusetup.verify.ranks import collectives
 from gpusetup.verify.values import Outcome
 
 NOT_COMPILED = "_int_mm_out_cuda not compiled for this platform."
@@ -46,7 +38,7 @@ def says(text: str) -> Callable[..., Any]:
 @pytest.mark.parametrize("text", [NOT_COMPILED, NOT_SUPPORTED])
 def test_int8_that_a_library_lacks_is_a_skip(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(torch, "_int_mm", says(text))
-    assert checks_products.int8("cpu").status == "skipped"
+    assert products.int8("cpu").status == "skipped"
 
 
 def test_int8_is_multiplied_by_columns_where_rows_are_refused(
@@ -60,18 +52,18 @@ def test_int8_is_multiplied_by_columns_where_rows_are_refused(
         return real(left, right.contiguous())
 
     monkeypatch.setattr(torch, "_int_mm", by_columns)
-    assert checks_products.int8("cpu").status == "passed"
+    assert products.int8("cpu").status == "passed"
 
 
 def test_int8_that_breaks_is_no_skip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "_int_mm", says(BROKEN))
     with pytest.raises(RuntimeError, match="EXECUTION_FAILED"):
-        checks_products.int8("cpu")
+        products.int8("cpu")
 
 
 def play(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
     """The CPU says that it is a GPU of this capability."""
-    for module in (checks_products, checks_networks, checks_training):
+    for module in (products, networks, training):
         monkeypatch.setattr(module, "capability_of", lambda *_: capability)
 
 
@@ -81,7 +73,7 @@ def test_float8_without_products_is_still_proved_as_a_format(
 ) -> None:
     play(monkeypatch, (8, 9))
     monkeypatch.setattr(torch, "_scaled_mm", says(text))
-    found = checks_products.float8("cpu")
+    found = products.float8("cpu")
     assert found.status == "passed"
     assert "no products for this device" in found.detail
 
@@ -98,9 +90,9 @@ def test_float8_products_are_asked_for_as_the_libraries_want_them(
 
     play(monkeypatch, (9, 0))
     monkeypatch.setattr(torch, "_scaled_mm", multiply)
-    assert checks_products.float8("cpu").status == "passed"
+    assert products.float8("cpu").status == "passed"
     monkeypatch.setattr(torch, "_scaled_mm", lambda *a, **o: multiply(*a, **o) * 1.01)
-    assert checks_products.float8("cpu").status == "failed"
+    assert products.float8("cpu").status == "failed"
 
 
 @pytest.mark.parametrize(
@@ -111,22 +103,22 @@ def test_only_gpus_without_bfloat16_may_refuse_it(
 ) -> None:
     play(monkeypatch, capability)
     problem = RuntimeError(NOT_SUPPORTED)
-    assert checks_products._lacks(torch, "cuda:0", "bfloat16", problem) is lacks
-    assert not checks_products._lacks(torch, "cuda:0", "float16", problem)
-    assert not checks_products._lacks(torch, "cuda:0", "bfloat16", RuntimeError(BROKEN))
+    assert products._lacks(torch, "cuda:0", "bfloat16", problem) is lacks
+    assert not products._lacks(torch, "cuda:0", "float16", problem)
+    assert not products._lacks(torch, "cuda:0", "bfloat16", RuntimeError(BROKEN))
 
 
 def test_attention_and_autocast_use_bfloat16_where_there_is_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def formats() -> set[str]:
-        parts = checks_networks._by_backend(torch, "cpu", "MATH")
+        parts = networks._by_backend(torch, "cpu", "MATH")
         return {word for part in parts for word in part.label.split() if "float" in word}
 
     assert formats() == {"float32", "bfloat16", "float16"}
     play(monkeypatch, (7, 5))
     assert formats() == {"float32", "float16"}
-    assert checks_training.amp_bfloat16("cpu").status == "skipped"
+    assert training.amp_bfloat16("cpu").status == "skipped"
 
 
 @pytest.mark.parametrize(
@@ -141,13 +133,13 @@ def test_a_backend_that_takes_no_case_offers_nothing(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", says(text))
-    assert checks_networks._by_backend(torch, "cpu", "CUDNN_ATTENTION") == []
+    assert networks._by_backend(torch, "cpu", "CUDNN_ATTENTION") == []
 
 
 def test_a_backend_that_breaks_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", says(BROKEN))
     with pytest.raises(RuntimeError):
-        checks_networks._by_backend(torch, "cpu", "MATH")
+        networks._by_backend(torch, "cpu", "MATH")
 
 
 @pytest.mark.parametrize("mib", [1, 24, 600, 1000])
@@ -157,7 +149,7 @@ def test_the_memory_test_leaves_room_for_its_own_patterns(
     """A GPU with little free memory: blocks, a pattern and its comparison fit into what is free."""
     wanted = mib * 2**20
     monkeypatch.setattr(torch, "empty", lambda count, **_: count)
-    held = checks_memory._hold(torch, "cuda:0", wanted)
+    held = memory._hold(torch, "cuda:0", wanted)
     block = 8 * held[0]
     assert wanted / 2 <= 8 * sum(held)
     assert 8 * sum(held) + block + block // 8 <= wanted
@@ -171,12 +163,12 @@ def test_more_work_is_measured_at_once_on_a_gpu(monkeypatch: pytest.MonkeyPatch)
         run()
         return (len(ran) - before) * 0.001
 
-    monkeypatch.setattr(checks_moving, "_timed", timed)
-    rate, _ = checks_moving.measured(torch, "cuda:0", lambda: ran.append(1), 5.0)
+    monkeypatch.setattr(moving, "_timed", timed)
+    rate, _ = moving.measured(torch, "cuda:0", lambda: ran.append(1), 5.0)
     assert rate == pytest.approx(5000.0)
     assert len(ran) == 1 + 3 + 7 * 21
     ran.clear()
-    checks_moving.measured(torch, "cpu", lambda: ran.append(1), 5.0)
+    moving.measured(torch, "cpu", lambda: ran.append(1), 5.0)
     assert len(ran) == 1 + 7
 
 
@@ -238,10 +230,10 @@ def test_ranks_on_gpus_need_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_launcher_without_headers_is_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = RuntimeError("Command '['/usr/bin/gcc', 'main.c']' returned non-zero exit status 1.")
-    monkeypatch.setattr(checks_programs, "has_headers", lambda: False)
-    assert checks_programs._uncompiled(problem).detail == "Python's headers are missing"
-    monkeypatch.setattr(checks_programs, "has_headers", lambda: True)
-    assert checks_programs._uncompiled(problem).status == "failed"
+    monkeypatch.setattr(programs, "has_headers", lambda: False)
+    assert programs._uncompiled(problem).detail == "Python's headers are missing"
+    monkeypatch.setattr(programs, "has_headers", lambda: True)
+    assert programs._uncompiled(problem).status == "failed"
 
 
 # --- numbers ---
@@ -258,8 +250,8 @@ def test_a_matrix_that_is_nearly_singular_fails_no_sound_device(
             made[:, -1] = made[:, 0] + made[:, -1] * 1e-5
         return made
 
-    monkeypatch.setattr(checks_functions, "numbers", nearly)
-    parts = {p.label: p for p in checks_functions._solved(torch, "cpu", torch.float32)}
+    monkeypatch.setattr(functions, "numbers", nearly)
+    parts = {p.label: p for p in functions._solved(torch, "cpu", torch.float32)}
     assert parts["det float32"].worst <= 1
-    without = 4 * checks_functions.ORDER**2 * 2.0**-24
+    without = 4 * functions.ORDER**2 * 2.0**-24
     assert parts["det float32"].worst * parts["det float32"].allowed > without

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gpusetup.verify import checks_memory, checks_moving
+from gpusetup.verify.checks import memory, moving
 from gpusetup.verify.values import Outcome
 
 DEVICE = "cuda:0"
@@ -113,18 +113,18 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
         "set_per_process_memory_fraction": lambda *_: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(checks_moving, "COPY_BYTES", 2**20)
-    monkeypatch.setitem(checks_moving.SLOWEST_COPY, "cuda", 0.0)  # a busy host is no sick device
+    monkeypatch.setattr(moving, "COPY_BYTES", 2**20)
+    monkeypatch.setitem(moving.SLOWEST_COPY, "cuda", 0.0)  # a busy host is no sick device
     with OnTheCpu():
         yield monkeypatch
 
 
 CHECKS = (
-    checks_moving.copy_in,
-    checks_moving.copy_out,
-    checks_moving.pinned,
-    checks_moving.streams,
-    checks_moving.graph,
+    moving.copy_in,
+    moving.copy_out,
+    moving.pinned,
+    moving.streams,
+    moving.graph,
 )
 
 
@@ -137,7 +137,7 @@ def test_a_sound_device_passes(check: Callable[[str], Outcome]) -> None:
 
 def test_a_graph_that_does_not_compute_anew_is_seen(cuda: pytest.MonkeyPatch) -> None:
     cuda.setattr(Graph, "stale", True)
-    assert checks_moving.graph(DEVICE).detail.startswith("replay 0: ")
+    assert moving.graph(DEVICE).detail.startswith("replay 0: ")
 
 
 def test_a_graph_is_captured_on_a_stream_of_its_own_device(cuda: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_a_graph_is_captured_on_a_stream_of_its_own_device(cuda: pytest.MonkeyPa
         return one
 
     cuda.setattr(torch.cuda, "graph", graph)
-    assert checks_moving.graph(DEVICE).status == "passed"
+    assert moving.graph(DEVICE).status == "passed"
     assert made == [DEVICE]
     assert isinstance(captured_on[0], Of)
 
@@ -165,48 +165,46 @@ def test_a_graph_is_captured_on_a_stream_of_its_own_device(cuda: pytest.MonkeyPa
 def test_a_host_that_is_late_once_is_no_fault_of_the_clock(cuda: pytest.MonkeyPatch) -> None:
     times = iter([9.0, 1.0, 0.1, 1.0])
     cuda.setattr(Event, "elapsed_time", lambda *_: next(times))
-    assert checks_moving.streams(DEVICE).status == "passed"
+    assert moving.streams(DEVICE).status == "passed"
 
 
 def test_a_clock_that_stands_still_is_seen(cuda: pytest.MonkeyPatch) -> None:
     cuda.setattr(Event, "elapsed_time", lambda *_: 1.0)
-    found = checks_moving.streams(DEVICE)
+    found = moving.streams(DEVICE)
     assert found.detail == "events: 1 addition took 1.000 ms, 64 took 1.000 ms"
 
 
 def test_memory_that_is_not_page_locked_is_seen(cuda: pytest.MonkeyPatch) -> None:
     cuda.setitem(SPECIAL, "is_pinned", lambda _: False)
-    assert checks_moving.pinned(DEVICE).detail == "pinned: the memory is not page-locked"
+    assert moving.pinned(DEVICE).detail == "pinned: the memory is not page-locked"
 
 
 @pytest.mark.parametrize(
     ("attributes", "share"),
-    [({}, 0.9), ({checks_memory.TIMEOUT: 1}, 0.7), ({checks_memory.INTEGRATED: 1}, 0.25)],
+    [({}, 0.9), ({memory.TIMEOUT: 1}, 0.7), ({memory.INTEGRATED: 1}, 0.25)],
 )
 def test_the_part_of_the_memory_that_is_tested(
     cuda: pytest.MonkeyPatch, attributes: dict[int, int], share: float
 ) -> None:
-    cuda.setattr(checks_memory, "attributes", lambda _: attributes)
-    cuda.setattr(checks_memory, "available_bytes", lambda: 2**30)
-    assert checks_memory.amount(torch, DEVICE)[0] == int(2**30 * share)
+    cuda.setattr(memory, "attributes", lambda _: attributes)
+    cuda.setattr(memory, "available_bytes", lambda: 2**30)
+    assert memory.amount(torch, DEVICE)[0] == int(2**30 * share)
 
 
 @pytest.mark.usefixtures("cuda")
 def test_running_out_of_memory_needs_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert checks_memory.out_of_memory(DEVICE).detail.startswith(
-        "too much memory: 1073741824 bytes"
-    )
+    assert memory.out_of_memory(DEVICE).detail.startswith("too much memory: 1073741824 bytes")
 
     def refuses(*_: Any, **__: Any) -> Any:
         raise RuntimeError("CUDA out of memory. Tried to allocate 1024.00 MiB\nmore")
 
     monkeypatch.setattr(torch, "empty", refuses)
-    assert checks_memory.out_of_memory(DEVICE).status == "passed"
+    assert memory.out_of_memory(DEVICE).status == "passed"
 
 
 @pytest.mark.usefixtures("cuda")
 def test_memory_of_a_gpu_is_tested_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks_memory, "GPU_CHUNK_BYTES", 2**20)
-    monkeypatch.setattr(checks_memory, "amount", lambda *_: (4 * 2**20, "a part"))
-    found = checks_memory.memory(DEVICE)
+    monkeypatch.setattr(memory, "GPU_CHUNK_BYTES", 2**20)
+    monkeypatch.setattr(memory, "amount", lambda *_: (4 * 2**20, "a part"))
+    found = memory.memory(DEVICE)
     assert found.detail == "0.00 GiB, 5 patterns (a part)"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from gpusetup.verify import child as child_module
-from gpusetup.verify.checks import LEVELS
+from gpusetup.verify.answer.render import as_text, plain
+from gpusetup.verify.checks.table import LEVELS
 from gpusetup.verify.child import Child, Environment, how
 from gpusetup.verify.options import LEVELS as OFFERED
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import verify
-from gpusetup.verify.render import as_text, plain
 from gpusetup.verify.values import Outcome, Report, WrongQuestion, verdict
 
 GPU = {"name": "A", "memory_total_bytes": 2**33, "compute_capability": "8.0"}
@@ -89,7 +89,7 @@ def test_a_skip_counts_as_no_only_under_strict(words: tuple[str, ...], expected:
 
 
 def test_expectations_of_the_build_are_judged_where_no_gpu_is_found() -> None:
-    facts = {"facts": {"torch": "2.5.1+cpu", "cuda": None}}
+    facts: dict[str, Any] = {"facts": {"torch": "2.5.1+cpu", "cuda": None}}
     lost = {"status": "failed", "detail": "GPU not detected!", "facts": {"available": False}}
     words = ("--expect", "torch==2.5.*", "--expect", "gpus>=1")
     report, _ = run(*words, **{"import": facts, "gpu": lost})
@@ -128,12 +128,12 @@ def test_a_wrong_question_is_refused_before_anything_runs(words: tuple[str, ...]
 
 def test_a_check_that_hangs_is_ended_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child here reads its job and never answers."""
-    real = child_module.subprocess.Popen
+    real = subprocess.Popen
 
     def silent(_: Any, **options: Any) -> Any:
         return real([sys.executable, "-c", "import sys\nfor line in sys.stdin: pass"], **options)
 
-    monkeypatch.setattr(child_module.subprocess, "Popen", silent)
+    monkeypatch.setattr(subprocess, "Popen", silent)
     child = Child(verbose=False)
     answer = child.ask("matmul", "cuda:0", 0.2)
     assert answer["outcome"]["status"] == "crashed"

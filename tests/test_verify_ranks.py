@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from verifying import FOLDER, IN_THE_WAY, ROOT, states
 
-from gpusetup.verify.gathering import Hub, Spoke
-from gpusetup.verify.launch import Rank, device_of, first_host, port_of, rank_in
+from gpusetup.verify.ranks.gathering import Hub, Spoke
+from gpusetup.verify.ranks.launch import Rank, device_of, first_host, port_of, rank_in
 from gpusetup.verify.values import Blocked, WrongQuestion
 
 FAULTS = ROOT / "tests" / "rank_faults"
@@ -96,6 +96,7 @@ def test_a_rank_that_hangs_is_named_in_time() -> None:
         ("1 all_reduce die", "all_reduce", "rank 1"),
     ],
 )
+@pytest.mark.one_in(3)
 def test_what_goes_wrong_on_one_rank_fails_the_whole_and_names_it(
     fault: str, check: str, said: str
 ) -> None:
@@ -156,7 +157,7 @@ def test_a_rank_takes_the_gpu_of_its_place() -> None:
 
 
 def test_a_rank_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpusetup.verify.gathering.NEVER_HEARD_SECONDS", 0.3)
+    monkeypatch.setattr("gpusetup.verify.ranks.gathering.NEVER_HEARD_SECONDS", 0.3)
     hub = Hub(rank(0, world=3, port=free_port()))
     assert hub.come_to("meet") == ["rank 1 was never heard of", "rank 2 was never heard of"]
     assert hub.settle(1) == 1
@@ -174,7 +175,7 @@ def test_a_rank_that_dies_is_named_with_its_last_check() -> None:
 
 
 def test_another_job_on_the_port_is_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpusetup.verify.gathering.NEVER_HEARD_SECONDS", 0.5)
+    monkeypatch.setattr("gpusetup.verify.ranks.gathering.NEVER_HEARD_SECONDS", 0.5)
     port = free_port()
     hub = Hub(rank(0, port=port))
     stranger = Spoke(rank(1, port=port, job="b"))
@@ -202,6 +203,6 @@ def test_a_taken_port_blocks_with_the_way_out() -> None:
 
 
 def test_rank_0_that_is_not_there_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpusetup.verify.gathering.CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("gpusetup.verify.ranks.gathering.CONNECT_SECONDS", 0.1)
     with pytest.raises(Blocked, match="cannot reach rank 0"):
         Spoke(rank(1, port=free_port()))

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifying import ROOT, started
 
-from gpusetup.answers import VerifyAnswer
-from gpusetup.codec import from_json
-from gpusetup.verify.baseline import compared, noise, read_baseline
-from gpusetup.verify.junit import as_junit
+from gpusetup.model.codec import from_json
+from gpusetup.model.documents import VerifyAnswer
+from gpusetup.verify.answer.junit import as_junit
+from gpusetup.verify.answer.render import as_github, as_json, as_text
+from gpusetup.verify.judging.baseline import compared, noise, read_baseline
 from gpusetup.verify.options import read_options
-from gpusetup.verify.render import as_github, as_json, as_text
 from gpusetup.verify.values import Outcome, Report, Result, WrongQuestion, verdict
 
 A100 = {
@@ -31,7 +31,7 @@ A100 = {
 }
 
 
-def report(*results: Result, strict: bool = False, name: str = A100["name"]) -> Report:
+def report(*results: Result, strict: bool = False, name: str = str(A100["name"])) -> Report:
     facts = {
         "torch": "2.9.0+cu128",
         "cuda": "12.8",

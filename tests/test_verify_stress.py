@@ -13,17 +13,17 @@ import pytest
 from standin import A100, install, state
 from verifying import ROOT, started, states
 
-from gpusetup.verify import stress
-from gpusetup.verify.nvml import Sample, summed
-from gpusetup.verify.stress import (
+from gpusetup.verify.checks import stress
+from gpusetup.verify.checks.stress import (
     Load,
     Yardstick,
     judged,
     least_kept,
-    peaks,
     windows,
     yardstick,
 )
+from gpusetup.verify.device.known_gpus import peaks
+from gpusetup.verify.device.nvml import Sample, summed
 from gpusetup.verify.values import FAILED, PASSED
 
 STEADY = tuple((float(second), 100.0) for second in range(1, 121))
@@ -237,7 +237,7 @@ def test_stress_on_the_cpu_of_this_machine_passes() -> None:
 WATCHING = """
 import json, sys, time
 sys.path.insert(0, sys.argv[1])
-from gpusetup.verify.nvml import Watch, summed, watch
+from gpusetup.verify.device.nvml import Watch, summed, watch
 gpu = watch(sys.argv[2])
 if gpu is None:
     print("null")

@@ -23,13 +23,15 @@ class Played:
 
     def __init__(self, state: Path) -> None:
         self.state, self.base = state, state.read_text(encoding="utf-8")
-        self.spent, self.since = 0.0, None
+        self.spent = 0.0
+        self.since: float | None = None
         threading.Thread(target=self._tell, daemon=True).start()
 
     def __enter__(self) -> None:
         self.since = time.monotonic()
 
     def __exit__(self, *how: object) -> None:
+        assert self.since is not None
         self.spent += time.monotonic() - self.since
         self.since = None
 

@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from gpusetup.model import Gpu, Snapshot
-from gpusetup.snapshot import example_machines, machine_named
+from gpusetup.model.machine import Gpu, Snapshot
+from gpusetup.probe.saved import example_machines, machine_named
 
 MIB = 1 << 20
 
@@ -279,16 +279,6 @@ def pip_refusal(requirement: str, versions: str, *, index: str | None = None) ->
             *looking,
             f"ERROR: Could not find a version that satisfies the requirement {requirement} (from versions: {versions})",
             f"ERROR: No matching distribution found for {requirement}",
-        )
-    )
-
-
-def uv_refusal(torch: str, tag: str) -> str:
-    return "\n".join(
-        (
-            "  \u00d7 No solution found when resolving dependencies:",
-            f"  \u2570\u2500\u25b6 Because torch=={torch} has no wheels with a matching Python ABI tag (e.g., `{tag}`) and you",
-            f"      require torch=={torch}, we can conclude that your requirements are unsatisfiable.",
         )
     )
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import UsageError
-from gpusetup.model import Snapshot
+from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
-    from gpusetup.probe.system import RecordingSystem
+    from gpusetup.system.tape import RecordingSystem
 
 
 class _ListMachines(argparse.Action):
@@ -34,7 +34,7 @@ class _ListMachines(argparse.Action):
 
 def machine_list() -> str:
     """The example machines, one a line, with what they are."""
-    from gpusetup.snapshot import example_machines, in_one_line, machine_named
+    from gpusetup.probe.saved import example_machines, in_one_line, machine_named
 
     names = example_machines()
     width = max(map(len, names), default=0)
@@ -110,7 +110,7 @@ def add_timeout(group: argparse._ActionsContainer) -> None:
 
 
 def _seconds(text: str) -> float:
-    from gpusetup.durations import seconds_in
+    from gpusetup.model.durations import seconds_in
 
     try:
         seconds = seconds_in(text)
@@ -142,7 +142,7 @@ def gather(
             "`--from` and `--python` exclude each other", hint="both name what is read"
         )
     if named:
-        from gpusetup.snapshot import machine_named
+        from gpusetup.probe.saved import machine_named
 
         return machine_named(named)
     limit = patience_of(options)
@@ -153,7 +153,8 @@ def _live(
     out: Console, python: str | None, *, deep: bool, need_target: bool, limit: float
 ) -> Snapshot:
     from gpusetup.probe.machine import read_machine
-    from gpusetup.probe.system import LiveSystem, RecordingSystem, System
+    from gpusetup.system.system import LiveSystem, System
+    from gpusetup.system.tape import RecordingSystem
 
     system: System = LiveSystem()
     recorder = RecordingSystem(system) if out.verbose else None

@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: Console) -> int:
     import shtab
 
-    from gpusetup.cli import build_parser
+    from gpusetup.commands.parser import build_parser
 
     out.script(shtab.complete(build_parser(), options.shell))
     return 0

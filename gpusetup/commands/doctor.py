@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from gpusetup.commands.common import add_machine_options, gather
 from gpusetup.commands.doctor_answer import document, exit_code
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.model import Request, Snapshot
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Request
 from gpusetup.render.console import Console
-from gpusetup.value import replace
 
 if TYPE_CHECKING:
-    from gpusetup.catalog import Catalog
+    from gpusetup.catalog.builds import Catalog
 
 SUMMARY = (
     "Reads this machine without importing torch, names the root cause of what is wrong, and "
@@ -104,7 +105,7 @@ def _torch_named(text: str) -> str:
 def run(options: argparse.Namespace, out: Console) -> int:
     if options.list or options.explain:
         return _tell(options, out)
-    from gpusetup.catalog_file import load_catalog
+    from gpusetup.catalog.file import load_catalog
 
     options.only = [id for ids in options.only for id in ids.replace(",", " ").split()]
     if options.only:
@@ -131,13 +132,13 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
 def _as_last_seen(catalog: Catalog, snapshot: Snapshot, out: Console) -> Catalog:
     """The catalog that `install` goes by on this machine: with what its index last listed."""
-    from gpusetup.install.kept_file import something_is_kept
+    from gpusetup.install.refresh.saved_file import is_saved
 
-    if snapshot.origin != "live" or not something_is_kept():
+    if snapshot.origin != "live" or not is_saved():
         return catalog
-    from gpusetup.commands.install_parts import known_catalog
+    from gpusetup.install.refresh.saved import known_catalog
 
-    return known_catalog(snapshot, out, None)
+    return known_catalog(snapshot, out.talk, None)
 
 
 def _gathered(options: argparse.Namespace, out: Console) -> Snapshot:
@@ -162,7 +163,7 @@ def _answer(
     request: Request | None,
     other_host: bool,
 ) -> int:
-    from gpusetup.rules.judge import diagnose
+    from gpusetup.diagnosis.diagnose import diagnose
 
     if options.save:
         save(for_sharing(snapshot, keep_private=options.keep_private), options.save)
@@ -198,7 +199,7 @@ def asked_request(torch: str | None, catalog: Catalog) -> Request | None:
 
 def save(snapshot: Snapshot, path: str) -> None:
     """Write a snapshot that `--from` reads."""
-    from gpusetup.snapshot import dump_snapshot
+    from gpusetup.probe.saved import dump_snapshot
 
     try:
         Path(path).write_text(dump_snapshot(snapshot), encoding="utf-8")
@@ -210,25 +211,25 @@ def save(snapshot: Snapshot, path: str) -> None:
 
 def for_sharing(snapshot: Snapshot, *, keep_private: bool) -> Snapshot:
     """What may be pasted into a thread: the redacted snapshot, unless it is to stay as it is."""
-    from gpusetup.snapshot import redact
+    from gpusetup.probe.saved import redact
 
     return snapshot if keep_private else redact(snapshot)
 
 
 def _check_ids(ids: Sequence[str]) -> None:
-    from gpusetup.rules.knowledge import fact
+    from gpusetup.diagnosis.knowledge import record
 
     for id in ids:
-        fact(id)
+        record(id)
 
 
 def _tell(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.answers import FindingAnswer, FindingsAnswer
-    from gpusetup.rules.knowledge import as_known, explained, fact, facts, listed
+    from gpusetup.diagnosis.knowledge import as_known, explained, listed, record, records
+    from gpusetup.model.documents import FindingAnswer, FindingsAnswer
 
     if options.explain:
-        row = fact(options.explain)
+        row = record(options.explain)
         out.answer(FindingAnswer(finding=as_known(row)), explained(row))
     else:
-        out.answer(FindingsAnswer(findings=tuple(map(as_known, facts()))), listed())
+        out.answer(FindingsAnswer(findings=tuple(map(as_known, records()))), listed())
     return 0

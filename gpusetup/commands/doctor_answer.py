@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpusetup.model import Severity
+from gpusetup.model.finding import Severity
 
 if TYPE_CHECKING:
-    from gpusetup.answers import DoctorAnswer
-    from gpusetup.catalog import Catalog
-    from gpusetup.rules.judge import Diagnosis
+    from gpusetup.catalog.builds import Catalog
+    from gpusetup.diagnosis.diagnose import Diagnosis
+    from gpusetup.model.documents import DoctorAnswer
 
 ANSWER_IS_NO = 1
 
@@ -24,7 +24,7 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
 
 def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -> DoctorAnswer:
     """The public answer. `only` leaves findings out, the cause stays."""
-    from gpusetup.answers import DoctorAnswer
+    from gpusetup.model.documents import DoctorAnswer
     from gpusetup.resolver.offer import newest_of
 
     machine = diagnosis.snapshot
@@ -34,6 +34,11 @@ def document(diagnosis: Diagnosis, catalog: Catalog, only: Sequence[str] = ()) -
         cause=diagnosis.cause,
         confidence=diagnosis.confidence,
         proof=diagnosis.proof,
+        certainty=diagnosis.certainty,
+        other_causes=diagnosis.other_causes,
+        next_reading=diagnosis.next_reading,
+        program=diagnosis.program,
+        stage=diagnosis.stage,
         findings=tuple(f for f in diagnosis.findings if not only or f.id in only),
         resolution=diagnosis.answer,
         newest=newest_of(diagnosis.decision, by_conda=by_conda) if diagnosis.decision else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from gpusetup.model import Event, Snapshot
+from gpusetup.model.machine import Event, Snapshot
 from gpusetup.render.console import Console
 
 VERIFY_SECONDS = 300.0
@@ -18,8 +18,8 @@ def verified(snapshot: Snapshot, out: Console) -> tuple[Event, ...]:
     if silent or not python or not snapshot.torch.installed or not snapshot.gpus:
         return ()
     out.talk("verifying torch in the target")
-    from gpusetup.probe.system import HOLD_BACK
-    from gpusetup.run import run as start
+    from gpusetup.system.processes import run as start
+    from gpusetup.system.system import HOLD_BACK
 
     folder = Path(__file__).resolve().parent.parent / "verify"
     held = (sys.executable, "-I", "-S", HOLD_BACK)
@@ -43,7 +43,7 @@ def failed_checks(text: str) -> tuple[Event, ...]:
     bad = [check for check in checks if check.get("status") in ("failed", "crashed")]
     return tuple(
         Event(
-            kind="check-failed",
+            kind="gpu-check-failed",
             values={key: str(check.get(key, "")) for key in ("name", "device", "status")},
             source="verify",
             text=f"{check.get('name')} on {check.get('device')}: {check.get('detail')}",
@@ -58,5 +58,7 @@ def _died(code: int | None, problem: str | None) -> tuple[Event, ...]:
         return ()
     values = {"name": "verify", "device": "", "status": "crashed"}
     return (
-        Event(kind="check-failed", values=values, source="verify", text=problem or f"exit {code}"),
+        Event(
+            kind="gpu-check-failed", values=values, source="verify", text=problem or f"exit {code}"
+        ),
     )

@@ -9,11 +9,11 @@ import re
 import shlex
 from collections.abc import Container
 
-from gpusetup.install.words import root_and_backend
-from gpusetup.value import Value
+from gpusetup.install.settings.index_root import root_and_backend
+from gpusetup.model.frozen import Frozen
 
 
-class Foreign(Value):
+class Foreign(Frozen):
     """What some options of others mean in some of our commands."""
 
     names: str

@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.cli import COMMANDS, build_parser, child_of, no_such_command
+    from gpusetup.commands.parser import COMMANDS, build_parser, child_of, no_such_command
 
     if options.about is not None and options.about not in COMMANDS:
         raise no_such_command(options.about)

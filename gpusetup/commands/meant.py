@@ -10,6 +10,8 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
+from gpusetup.accelerators.makers import LABEL
+
 COMMANDS: Mapping[str, str] = {
     "doctor": "check diagnose diagnosis status detect health env collect-env fix why",
     "resolve": "which find choose select match recommend search index",
@@ -192,7 +194,7 @@ WORDS = (
     (r"v?(\d+\.\d+(?:\.\d+)?(?:\+\w+)?)", "--torch"),
     (r"(-|.*\.(?:txt|log|md|xml|csv|html))", "--report"),
     (r"(.*\.json|[a-z0-9]+(?:-[a-z0-9]+)*-(?:laptop|desktop|wsl2?|container))", "--from"),
-    (r"(cu\d{2,3}|cpu|xpu|rocm[\d.]+)", "--backend"),
+    (rf"({LABEL})", "--backend"),
     (MODEL, "--model"),
     (r"(\d+(?:[.,]\d+)?\s?[bm])", "--params"),
     (r"x?(\d{1,3})x?", "--gpus"),

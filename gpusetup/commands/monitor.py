@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def length(text: str) -> float:
     """Seconds; a word here is most likely a command without its `--`."""
-    from gpusetup.durations import seconds_in
+    from gpusetup.model.durations import seconds_in
 
     try:
         return seconds_in(text)
@@ -63,7 +63,7 @@ def length(text: str) -> float:
 
 def interval(text: str) -> float:
     """Seconds between two samples, with a unit or without."""
-    from gpusetup.durations import seconds_in
+    from gpusetup.model.durations import seconds_in
 
     try:
         return seconds_in(text)

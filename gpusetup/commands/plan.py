@@ -12,12 +12,12 @@ from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.render.console import Console, plain
 
 if TYPE_CHECKING:
-    from gpusetup.answers import PlanCell
-    from gpusetup.plan.answer import Asked
-    from gpusetup.plan.constants import Constants
-    from gpusetup.plan.place import Place
-    from gpusetup.plan.question import Question
-    from gpusetup.plan.workload import Workload
+    from gpusetup.model.documents import PlanCell
+    from gpusetup.plan.answer.cell import Asked
+    from gpusetup.plan.answer.place import Place
+    from gpusetup.plan.answer.question import Question
+    from gpusetup.plan.memory.constants import Constants
+    from gpusetup.plan.model.workload import Workload
 
 SUMMARY = (
     "Says whether a training workload fits on these GPUs, with which recipe and by what margin. "
@@ -28,11 +28,14 @@ EXAMPLES = (
     "gpusetup plan --params 124M --batch 2048 --gpus 8 --gpu-mem 8GiB --strategy ddp",
     "gpusetup plan --model path/to/config.json --gpu H200 --gpus 8 --max-context",
     "gpusetup plan --code train:build --batch 32 --amp bf16 --gpu-mem 24GiB",
+    'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
-STRATEGIES = ("single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
-RENAMED = {"tokens": "max_tokens", "tensor_parallel": "tp", "pipeline_parallel": "pp"}
+RENAMED = {
+    "tokens": "max_tokens", "tensor_parallel": "tp", "pipeline_parallel": "pp",
+    "context_parallel": "cp", "expert_parallel": "ep", "sequence_parallel": "tp_sp",
+    "trained_embeddings": "train_embeddings",
+}  # fmt: skip
 """Fields of a question -> the options that fill them."""
-OPTIMIZERS = ("adamw", "adam", "adamw8bit", "adafactor", "sgd", "sgd-momentum")
 
 
 def tokens(text: str) -> int:
@@ -61,6 +64,15 @@ def _what_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model", metavar="NAME", help="qwen3-8b, or a config.json or its folder")
     group.add_argument("--params", metavar="124M", help="a model of this size, of the usual shape")
     group.add_argument("--code", metavar="MODULE:FUNCTION", help="what your own code needs")
+    group.add_argument(
+        "--serve",
+        nargs="?",
+        const="vllm",
+        metavar="ENGINE",
+        help="serve it: vllm (default), sglang, llama.cpp, transformers",
+    )
+    group.add_argument("--weights", metavar="TYPE", help="served weights: bf16, fp8, int4, q4_k_m")
+    group.add_argument("--cache", metavar="TYPE", help="served cache: bf16, fp8, q8_0")
     group.add_argument("--users", type=int, metavar="N", help="rows of a user embedding beside it")
     group.add_argument("--items", type=int, metavar="N", help="rows of an item embedding beside it")
     group.add_argument("--embedding-dim", type=int, metavar="N", help="the width of these tables")
@@ -87,16 +99,36 @@ def _where_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _how_options(parser: argparse.ArgumentParser) -> None:
+    from gpusetup.plan.memory.optimizers import OPTIMIZERS
+    from gpusetup.plan.model.workload import STRATEGIES
+
     group = parser.add_argument_group("how")
+    group.add_argument("--trainer", metavar="NAME", help="its defaults: hf, trl, torchtune, ...")
     group.add_argument("--strategy", choices=STRATEGIES)
-    group.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
-    group.add_argument("--dtype", choices=("fp32", "bf16", "fp16"), default="fp32")
+    group.add_argument("--optimizer", choices=tuple(OPTIMIZERS))
+    group.add_argument("--step", choices=("foreach", "fused", "loop", "backward"))
+    group.add_argument("--accumulate", type=int, metavar="N", help="micro-batches a step")
+    group.add_argument("--dtype", choices=("fp32", "bf16", "fp16"))
     group.add_argument("--amp", choices=("bf16", "fp16", "none"), help="mixed precision")
+    group.add_argument("--quantize", choices=("nf4", "nf4-dq", "int8", "fp8"))
     group.add_argument("--checkpointing", action=argparse.BooleanOptionalAction, default=None)
-    group.add_argument("--loss", choices=("trainer", "eager", "fused"), help="the loss kernel")
+    group.add_argument("--selective", metavar="op|N", help="selective checkpointing")
+    group.add_argument("--loss", metavar="NAME", help="eager, compiled, chunked, liger, cce, ...")
+    group.add_argument("--attention", choices=("flash", "sdpa", "eager"))
+    group.add_argument("--offload", action="append", choices=("optimizer", "checkpoints"))
+    group.add_argument("--lora-targets", choices=("all", "attention", "qv"))
+    for flag in ("--dora", "--train-embeddings", "--compile", "--fused-kernels"):
+        group.add_argument(flag, action="store_const", const=True)
+    _parallel_options(parser.add_argument_group("among GPUs"))
+
+
+def _parallel_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--sp", type=int, metavar="N", help="sequence parallelism of exactly N")
     group.add_argument("--tp", type=int, default=1, metavar="N", help="tensor parallelism")
+    group.add_argument("--tp-sp", action="store_const", const=True, help="norms divided, too")
     group.add_argument("--pp", type=int, default=1, metavar="N", help="pipeline parallelism")
+    group.add_argument("--cp", type=int, metavar="N", help="context parallelism")
+    group.add_argument("--ep", type=int, metavar="N", help="expert parallelism")
     group.add_argument("--shard", type=int, metavar="N", help="GPUs that share a copy under hsdp")
 
 
@@ -121,6 +153,12 @@ def _answer_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Console) -> int:
     _check_modes(options)
+    if options.serve:
+        from gpusetup.commands.plan_serve import run_serve
+
+        return run_serve(options, out, _place(options, out))
+    if options.weights or options.cache:
+        raise UsageError("`--weights` and `--cache` are about serving: add `--serve`")
     if options.code:
         from gpusetup.commands.plan_code import run_code
 
@@ -136,14 +174,14 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
 
 def _one(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) -> int:
-    from gpusetup.plan.answer import answer
-    from gpusetup.plan.decide import decide
-    from gpusetup.plan.solve import solve
+    from gpusetup.plan.answer.cell import answer
+    from gpusetup.plan.answer.decide import decide
+    from gpusetup.plan.answer.solve import solve
 
     decision = solve(w, asked.case, options.solve) if options.solve else decide(w, asked.case)
     found = answer(decision, asked)
     if options.format == "yaml":
-        from gpusetup.plan.yaml import plan_yaml
+        from gpusetup.plan.answer.yaml import plan_yaml
 
         out.text(plan_yaml(found))
     else:
@@ -154,15 +192,15 @@ def _one(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) -
 
 
 def _document(found: PlanCell) -> object:
-    from gpusetup.answers import PlanAnswer
-    from gpusetup.value import fields
+    from gpusetup.model.documents import PlanAnswer
+    from gpusetup.model.frozen import fields
 
     return PlanAnswer(**{field.name: getattr(found, field.name) for field in fields(found)})
 
 
 def _grid(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) -> int:
-    from gpusetup.answers import PlanCellsAnswer
-    from gpusetup.plan.grid import grid
+    from gpusetup.model.documents import PlanCellsAnswer
+    from gpusetup.plan.answer.grid import grid
     from gpusetup.render.plan import grid_screen
 
     found = grid(w, asked, options.gpus or asked.place.count)
@@ -178,9 +216,9 @@ def _grid(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) 
 
 
 def _cells(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.answers import PlanCellsAnswer
-    from gpusetup.catalog_file import load_catalog
-    from gpusetup.plan.cells import plans, read_rows
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.model.documents import PlanCellsAnswer
+    from gpusetup.plan.answer.cells import plans, read_rows
     from gpusetup.render.plan import cells_text
 
     rows = read_rows(Path(options.cells), load_catalog().gpus)
@@ -195,9 +233,9 @@ def _cells(options: argparse.Namespace, out: Console) -> int:
 
 
 def _calibrate(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.catalog_file import load_catalog
-    from gpusetup.plan.cells import facts, read_rows
-    from gpusetup.plan.report import calibration
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.plan.answer.cells import facts, read_rows
+    from gpusetup.plan.answer.report import calibration
     from gpusetup.render.plan import calibration_text
 
     path = Path(options.calibrate)
@@ -208,9 +246,9 @@ def _calibrate(options: argparse.Namespace, out: Console) -> int:
 
 def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
     """The question, checked before the machine is read, and what its answer is made with."""
-    from gpusetup.plan.answer import Asked
-    from gpusetup.plan.decide import Case
-    from gpusetup.plan.question import assumed, shape_of_question, workload_of
+    from gpusetup.plan.answer.cell import Asked
+    from gpusetup.plan.answer.decide import Case
+    from gpusetup.plan.answer.question import assumed, shape_of_question, workload_of
 
     question = _question(options)
     shape = shape_of_question(question)
@@ -231,29 +269,30 @@ def _default_gpus(question: Question, place: Place) -> int:
 
 
 def _question(options: argparse.Namespace) -> Question:
-    from gpusetup.plan.question import Question
-    from gpusetup.value import fields
+    from gpusetup.model.frozen import fields
+    from gpusetup.plan.answer.question import Question
 
     names = [field.name for field in fields(Question)]
     said: dict[str, Any] = {name: getattr(options, RENAMED.get(name, name), None) for name in names}
-    return Question(**{**said, "grid": bool(options.table or options.png)})
+    offload = tuple(options.offload or ())
+    return Question(**{**said, "grid": bool(options.table or options.png), "offload": offload})
 
 
 def _constants(options: argparse.Namespace) -> Constants:
-    from gpusetup.plan.constants import constants_in, shipped_constants
+    from gpusetup.plan.memory.constants import constants_in, shipped_constants
 
     return constants_in(Path(options.constants)) if options.constants else shipped_constants()
 
 
 def _place(options: argparse.Namespace, out: Console) -> Place:
     """The GPU that was named, or the machine's."""
-    from gpusetup.plan.capacity import size
-    from gpusetup.plan.place import machine_place, named_gpu, sized_gpu
+    from gpusetup.plan.answer.place import machine_place, named_gpu, sized_gpu
+    from gpusetup.plan.memory.capacity import size
 
     if options.gpu_mem:
         return sized_gpu(size(options.gpu_mem))
-    from gpusetup.catalog import with_catalog
-    from gpusetup.catalog_file import load_catalog
+    from gpusetup.catalog.builds import with_catalog
+    from gpusetup.catalog.file import load_catalog
 
     catalog = load_catalog()
     if options.gpu:
@@ -291,8 +330,8 @@ AGAINST = {
 
 def _rows_say_all(options: argparse.Namespace) -> None:
     """The rows of a file name model, GPUs and length, of a trainer with its defaults."""
-    from gpusetup.plan.question import Question
-    from gpusetup.value import fields
+    from gpusetup.model.frozen import fields
+    from gpusetup.plan.answer.question import Question
 
     said, silent = _question(options), Question()
     for field in fields(Question):

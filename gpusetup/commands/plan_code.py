@@ -9,26 +9,28 @@ from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.render.console import Console, plain
 
 if TYPE_CHECKING:
-    from gpusetup.plan.code import CodeRequest, Trace
-    from gpusetup.plan.code_answer import CodeAsked
-    from gpusetup.plan.constants import Constants
-    from gpusetup.plan.place import Place
+    from gpusetup.plan.answer.place import Place
+    from gpusetup.plan.code.answer import CodeAsked
+    from gpusetup.plan.code.trace import CodeRequest, Trace
+    from gpusetup.plan.memory.constants import Constants
 
 FIRST_BATCH = 8
 """The batch of a GPU that is traced first where `--max-batch` leaves it open."""
 IGNORED = (
     "users", "items", "embedding_dim", "context", "max_tokens", "lora", "sp", "shard", "loss",
+    "trainer", "step", "accumulate", "quantize", "selective", "attention", "offload", "cp", "ep",
+    "lora_targets", "dora", "train_embeddings", "fused_kernels", "compile", "tp_sp",
 )  # fmt: skip
 """Flags that describe a workload; the code is one."""
 
 
 def run_code(options: argparse.Namespace, out: Console, place: Place, constants: Constants) -> int:
     """Trace, decide, show. What the code raised is shown in full under `-v`."""
-    from gpusetup.answers import PlanAnswer
-    from gpusetup.plan.code import CodeFailed
-    from gpusetup.plan.code_answer import plan_of
+    from gpusetup.model.documents import PlanAnswer
+    from gpusetup.model.frozen import fields
+    from gpusetup.plan.code.answer import plan_of
+    from gpusetup.plan.code.trace import CodeFailed
     from gpusetup.render.plan_code import code_text
-    from gpusetup.value import fields
 
     asked = asked_of(options, place, constants)
     out.talk(f"tracing one step of {options.code}...")
@@ -45,9 +47,9 @@ def run_code(options: argparse.Namespace, out: Console, place: Place, constants:
 
 def traced(asked: CodeAsked) -> tuple[Trace, int | None]:
     """The trace of the batch that the answer is about, and the largest batch of one GPU."""
-    from gpusetup.plan.code import trace
-    from gpusetup.plan.code_answer import best_batch
-    from gpusetup.value import replace
+    from gpusetup.model.frozen import replace
+    from gpusetup.plan.code.answer import best_batch
+    from gpusetup.plan.code.trace import trace
 
     python = target()
     found = trace(asked.request, python=python)
@@ -63,16 +65,16 @@ def traced(asked: CodeAsked) -> tuple[Trace, int | None]:
 
 def target() -> str:
     """The interpreter that the code runs in: the contract's order."""
-    from gpusetup.probe.system import LiveSystem
     from gpusetup.probe.target import choose_target
+    from gpusetup.system.system import LiveSystem
 
     return choose_target(LiveSystem()).python
 
 
 def asked_of(options: argparse.Namespace, place: Place, constants: Constants) -> CodeAsked:
     """The words of the command line, checked."""
-    from gpusetup.plan.code_answer import CodeAsked, room
-    from gpusetup.value import replace
+    from gpusetup.model.frozen import replace
+    from gpusetup.plan.code.answer import CodeAsked, room
 
     check(options)
     asked = CodeAsked(
@@ -86,7 +88,7 @@ def asked_of(options: argparse.Namespace, place: Place, constants: Constants) ->
 
 
 def request_of(options: argparse.Namespace, place: Place) -> CodeRequest:
-    from gpusetup.plan.code import CodeRequest
+    from gpusetup.plan.code.trace import CodeRequest
 
     alone = options.strategy in (None, "single")
     gpus = options.gpus or (1 if alone else place.count or 1)
@@ -101,7 +103,7 @@ def request_of(options: argparse.Namespace, place: Place) -> CodeRequest:
         checkpointing=bool(options.checkpointing),
         strategy=strategy,
         gpus=gpus,
-        optimizer=options.optimizer,
+        optimizer=options.optimizer or "adamw",
     )
 
 
@@ -117,7 +119,7 @@ def check(options: argparse.Namespace) -> None:
     said = [name for name in IGNORED if getattr(options, name) is not None]
     said += [name for name in ("tp", "pp") if getattr(options, name) != 1]
     said += [name for name in ("table", "png") if getattr(options, name)]
-    if options.frozen or options.dtype != "fp32":
+    if options.frozen or options.dtype not in (None, "fp32"):
         said.append("frozen" if options.frozen else "dtype")
     if options.solve in ("context", "gpus") or options.format == "yaml":
         said.append({"context": "max-context", "gpus": "gpus-needed"}.get(options.solve, "format"))

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from gpusetup.commands.foreign import index_meant, instead, value_meant
 from gpusetup.commands.meant import option_line, options_meant, word_meant
 
-if TYPE_CHECKING:
-    from gpusetup.cli import Parser
+OptionsOfEach = Callable[[], Iterable[tuple[str, Container[str]]]]
+"""Every command with the names of its options, made when asked for."""
 
 
 def said_plainly(message: str, options: Mapping[str, argparse.Action]) -> tuple[str, str | None]:
@@ -43,34 +42,34 @@ def _ended(sentence: str | None) -> str | None:
 # --- options --------------------------------------------------------------------------------------
 
 
-def option_refused(name: str, value: str | None, parser: Parser) -> str | None:
+def option_refused(
+    name: str, value: str | None, parser: argparse.ArgumentParser, each: OptionsOfEach
+) -> str | None:
     """What to do in place of an option that a command does not have."""
     options = parser._option_string_actions
-    if not parser.command:
-        return _before_the_command(name)
+    command = parser.prog.partition(" ")[2]
+    if not command:
+        return _before_the_command(name, each)
     if name in options:
         return f"options stand after the command: `{parser.prog} {name}`;"
     if name == "-V":
         return "`gpusetup -V` prints the version of gpusetup;"
-    if way := index_meant(name, value, options) or instead(name, value, parser.command):
+    if way := index_meant(name, value, options) or instead(name, value, command):
         return _ended(way)
     return _nearest_options(name, parser)
 
 
-def _before_the_command(name: str) -> str | None:
+def _before_the_command(name: str, each: OptionsOfEach) -> str | None:
     """An option without a command, or ahead of it: the first command that has it."""
-    from gpusetup.cli import COMMANDS, build_parser, child_of
-
     version = "`gpusetup -V` prints the version; " if name in ("-v", "-version", "--v") else ""
-    parser = build_parser()
-    for command in COMMANDS:
-        if name in child_of(parser, command)._option_string_actions:
+    for command, options in each():
+        if name in options:
             return f"{version}options stand after a command: `gpusetup {command} {name}`;"
     near = get_close_matches(name, ("--help", "--version"), 1, 0.7)
     return f"did you mean `gpusetup {near[0]}`?" if near else None
 
 
-def _nearest_options(name: str, parser: Parser) -> str | None:
+def _nearest_options(name: str, parser: argparse.ArgumentParser) -> str | None:
     found = options_meant(name, parser._actions)
     lines = {option_line(action): action.help or "" for action in found}
     own = "`gpusetup --version` is about gpusetup itself; " if name == "--version" else ""
@@ -90,13 +89,13 @@ SPACED = ("--gpu", "--for-gpu", "--model", "--os", "--gpu-mem")
 
 
 def word_refused(
-    word: str, words: Sequence[str], options: Container[str], command: str
+    word: str, words: Sequence[str], parser: argparse.ArgumentParser, commands: Container[str]
 ) -> str | None:
     """What a bare word may mean where only options are taken."""
-    from gpusetup.cli import COMMANDS
-    from gpusetup.snapshot import example_machines
+    from gpusetup.probe.saved import example_machines
 
-    if word in COMMANDS:
+    options = parser._option_string_actions
+    if word in commands:
         return f"one command at a time: `gpusetup {word}`;"
     named = word_meant(word, options)
     sure = named is not None and named[0] in ("--torch", "--backend", "--report", "--from")

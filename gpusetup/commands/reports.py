@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
-from gpusetup.answers import DoctorAnswer, ErrorAnswer
-from gpusetup.codec import to_json
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.model import Snapshot
-from gpusetup.value import fields
+from gpusetup.model.codec import to_json
+from gpusetup.model.documents import DoctorAnswer, ErrorAnswer
+from gpusetup.model.frozen import fields
+from gpusetup.model.machine import Snapshot
 
 if TYPE_CHECKING:
-    from gpusetup.catalog import Catalog
+    from gpusetup.catalog.builds import Catalog
     from gpusetup.render.console import Console
 
 MIB = 1 << 20
@@ -63,7 +63,7 @@ def _text_meant(name: str) -> str | None:
 
 def sifted(stream: BinaryIO) -> bytes:
     """All of a short text; of a long one the first part, the telling lines, and the last part."""
-    from gpusetup.report.decode import is_wide
+    from gpusetup.report.cleaning.decode import is_wide
 
     head = stream.read(WHOLE)
     if len(head) < WHOLE:
@@ -183,7 +183,7 @@ def lines_of(folder: str, catalog: Catalog, codes: set[int], *, json: bool) -> I
 def answer_of(name: str, catalog: Catalog) -> tuple[ReportAnswer | ErrorAnswer, int]:
     """What is said about one file; one that cannot be read has an error of its own."""
     from gpusetup.commands.doctor_answer import document, exit_code
-    from gpusetup.rules.judge import diagnose
+    from gpusetup.diagnosis.diagnose import diagnose
 
     try:
         diagnosis = diagnose(snapshot_of(name), catalog)

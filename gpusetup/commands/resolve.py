@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from gpusetup.catalog import INDEX_ROOT
+from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.commands.common import add_backend_options, add_machine_options, gather
 from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.model import Request, Resolution, Snapshot
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Request, Resolution
 from gpusetup.render.console import Console, plain
 from gpusetup.resolver.spelled import (
     architecture_named,
@@ -17,11 +19,10 @@ from gpusetup.resolver.spelled import (
     system_named,
     torch_named,
 )
-from gpusetup.value import replace
 
 if TYPE_CHECKING:
-    from gpusetup.answers import Keeps
-    from gpusetup.catalog import Catalog
+    from gpusetup.catalog.builds import Catalog
+    from gpusetup.model.documents import Keeps
     from gpusetup.resolver.described import Description
 
 SUMMARY = (
@@ -84,9 +85,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: Console) -> int:
     import os
 
-    from gpusetup.catalog import with_catalog
-    from gpusetup.install.prepare import index_root_of
-    from gpusetup.install.wheels import without_credentials
+    from gpusetup.catalog.builds import with_catalog
+    from gpusetup.install.credentials import without_credentials
+    from gpusetup.install.settings.index_root import index_root_of
     from gpusetup.resolver import check_request, resolve
     from gpusetup.resolver.described import described
     from gpusetup.resolver.offer import at_root
@@ -231,13 +232,13 @@ def _catalog(options: argparse.Namespace, root: str, out: Console) -> Catalog:
     """The catalog: with what the index lists now, or listed when it was last asked."""
     from datetime import date
 
-    from gpusetup.catalog_file import load_catalog
-    from gpusetup.install.live import ask_root, merged
-    from gpusetup.install.refreshed import keep, with_kept
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.install.refresh.live_catalog import ask_root, merged
+    from gpusetup.install.refresh.saved import keep, with_saved
 
     catalog = load_catalog()
     if not options.refresh:
-        return catalog if options.machine_from else with_kept(catalog, root, out.talk)
+        return catalog if options.machine_from else with_saved(catalog, root, out.talk)
     asked, today = ask_root(catalog, root, out.talk), date.today().isoformat()
     if keep(asked, today):
         out.talk("kept for `gpusetup install`, until the catalog is newer")

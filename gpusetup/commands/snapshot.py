@@ -31,8 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.codec import to_json
-    from gpusetup.snapshot import dump_snapshot, redact
+    from gpusetup.model.codec import to_json
+    from gpusetup.probe.saved import dump_snapshot, redact
 
     snapshot = gather(options, out, deep=options.deep)
     shared = snapshot if options.keep_private else redact(snapshot)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_machine_options, gather
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
+from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
-from gpusetup.value import replace
 
 if TYPE_CHECKING:
     from gpusetup.tune.answer import TuneAnswer

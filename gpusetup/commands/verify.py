@@ -16,8 +16,20 @@ from gpusetup.verify.values import WrongQuestion
 __all__ = ["EXAMPLES", "SUMMARY", "configure", "run", "words"]
 
 
-PASSED_ON = ("output", "seconds", "seed", "format", "junit", "baseline", "save_baseline")
+PASSED_ON = (
+    "output",
+    "seconds",
+    "seed",
+    "format",
+    "junit",
+    "baseline",
+    "save_baseline",
+    "resume",
+    "timeout",
+)
 """Options with one value, which the folder's own program takes by the same names."""
+LISTED = ("only", "skip")
+"""Options with several values."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.probe.system import LiveSystem
     from gpusetup.probe.target import choose_target
+    from gpusetup.system.system import LiveSystem
     from gpusetup.verify.child import start_by_path
 
     try:
@@ -52,4 +64,7 @@ def words(options: argparse.Namespace) -> list[str]:
         value = getattr(options, name)
         if value is not None:
             said += [f"--{name.replace('_', '-')}", str(value)]
+    for name in LISTED:
+        for each in flat(getattr(options, name)):
+            said += [f"--{name}", each]
     return said + [flag for flag, given in flags.items() if given]

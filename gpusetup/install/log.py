@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpusetup.run import Output
+from gpusetup.errors import GpuSetupError
+from gpusetup.install.credentials import redacted
+from gpusetup.system.processes import Output
 
 KEPT_LOGS = 20
-
-
-def without_logins(text: str) -> str:
-    """Text without the credentials of its URLs.
-
-    >>> without_logins("GET https://me:p@ss@mirror.example/whl?sig=ab, ok")
-    'GET https://mirror.example/whl?..., ok'
-    """
-    hosts = re.sub(r"(?<=://)[^/\s]*@", "", text)
-    return re.sub(r"(://[^\s?\"'`)]+\?)[^\s\"'`),#]+", r"\1...", hosts)
-
-
-def shared(text: str) -> str:
-    """Text without passwords and tokens, and with home folders as `~`; servers keep their names.
-
-    >>> shared("GET https://me:secret@mirror.example/whl token=abc /home/alice/x")
-    'GET https://mirror.example/whl token=<secret> ~/x'
-    """
-    from gpusetup.redaction.places import hide_homes
-    from gpusetup.redaction.secrets import hide_secrets
-
-    home = str(Path.home())
-    text = text.replace(home, "~") if len(home) > 1 else text
-    return hide_homes(hide_secrets(without_logins(text)))
 
 
 class Log:
@@ -49,7 +26,7 @@ class Log:
     def line(self, text: str) -> None:
         seconds = time.monotonic() - self._began
         with self._lock, self.path.open("a", encoding="utf-8") as file:
-            file.write(f"{seconds:8.3f} {shared(text)}\n")
+            file.write(f"{seconds:8.3f} {redacted(text)}\n")
 
     def command(self, argv: Sequence[str]) -> None:
         self.line("$ " + " ".join(argv))
@@ -72,7 +49,7 @@ def open_log() -> Log:
             handle, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".log", dir=folder)
         except OSError:
             continue
-        with open(handle, "w", encoding="utf-8"):  # noqa: PTH123 - the handle is open already
+        with open(handle, "w", encoding="utf-8"):
             pass
         _drop_old(folder)
         return Log(Path(path))
@@ -83,3 +60,9 @@ def _drop_old(folder: Path) -> None:
     logs = sorted(folder.glob("install-*.log"))
     for path in logs[:-KEPT_LOGS]:
         path.unlink(missing_ok=True)
+
+
+def naming_log(problem: GpuSetupError, log: Log) -> GpuSetupError:
+    """The same error, with the log in its hint."""
+    hint = f"{problem.hint}\n" if problem.hint else ""
+    return type(problem)(problem.message, hint=f"{hint}log: {log.path}")

@@ -15,10 +15,10 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
-from gpusetup.catalog import Catalog, index_url
+from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.errors import BadInput, Unsatisfiable
-from gpusetup.install.wish import FAMILY, chosen_build, version_of
-from gpusetup.model import Resolution, TorchBuild
+from gpusetup.installers.options import FAMILY, chosen_build, version_of
+from gpusetup.model.resolution import Resolution, TorchBuild
 
 OURS = "pytorch-"
 """What the names of torch's indexes begin with: `pytorch-cu124`."""

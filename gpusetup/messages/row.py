@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
 
 AROUND = 160
 GATHERED = 16
 """How many values one event gathers: no node has more GPUs."""
 
 
-class Row(Value):
+class Row(Frozen):
     """One message of one program, in its versions."""
 
     kind: str

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gpusetup.model.frozen import Frozen
 from gpusetup.monitor import marks
 from gpusetup.monitor.facts import GpuFacts, Work
 from gpusetup.monitor.values import NextStep, Verdict
-from gpusetup.value import Value
 
 
-class Judged(Value):
+class Judged(Frozen):
     verdict: Verdict | None
     evidence: str
     next: NextStep | None = None
@@ -27,7 +27,7 @@ class Judged(Value):
 # --- throttle reasons -----------------------------------------------------------------------------
 
 
-class Brake(Value):
+class Brake(Frozen):
     """A throttle reason that costs speed. `held_down`: only where clocks are below the mark."""
 
     reason: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from gpusetup.run import Lines
+from gpusetup.system.processes import Lines
 
-INSIDE = Path(__file__).resolve().parent.parent / "inside"
+INSIDE = Path(__file__).resolve().parent.parent / "child_scripts"
 HOLD_BACK, SCRIPT = (str(INSIDE / name) for name in ("hold_back.py", "watch_nvml.py"))
 
 
 def start_nvml(interval: float, count: int = 0) -> Lines:
-    """`inside/watch_nvml.py` in our own interpreter; `count` 0: until it is ended."""
+    """`child_scripts/watch_nvml.py` in our own interpreter; `count` 0: until it is ended."""
     return Lines((sys.executable, "-I", HOLD_BACK, SCRIPT, f"{interval:g}", str(count)))

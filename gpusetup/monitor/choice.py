@@ -76,8 +76,8 @@ def _whole_gpus(
     variable: str, gpus: Sequence[GpuSample], pci_order: bool
 ) -> tuple[int, ...] | None:
     """Whole GPUs, each with its instances."""
-    from gpusetup.model import Gpu
-    from gpusetup.probe.visible import visible_by_variable
+    from gpusetup.model.machine import Gpu
+    from gpusetup.readings.visible import visible_by_variable
 
     whole = [gpu for gpu in gpus if gpu.mig_index is None]
     known = [Gpu(name=gpu.name or "", uuid=gpu.uuid) for gpu in whole]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
 
 
-class Work(Value):
+class Work(Frozen):
     """Means over the samples in which a GPU was at work. Shares are percentages."""
 
     samples: int
@@ -32,7 +32,7 @@ class Work(Value):
     input_rate: float | None = None
 
 
-class GpuFacts(Value):
+class GpuFacts(Frozen):
     label: str
     name: str | None = None
     samples: int
@@ -58,7 +58,7 @@ class GpuFacts(Value):
     lost_at: str | None = None
 
 
-class RunFacts(Value):
+class RunFacts(Frozen):
     samples: int
     seconds: float
     gpus: tuple[GpuFacts, ...] = ()

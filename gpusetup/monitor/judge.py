@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusetup.model.frozen import replace
 from gpusetup.monitor import marks
 from gpusetup.monitor.alerts import (
     ORDER,
@@ -20,7 +21,6 @@ from gpusetup.monitor.alerts import (
 )
 from gpusetup.monitor.facts import GpuFacts, RunFacts
 from gpusetup.monitor.steps import next_step, ordered_advice
-from gpusetup.value import replace
 
 
 def judge(facts: RunFacts) -> Judged:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
 
 GUIDES = "the acceleration guide: utilisation near 100 %, memory 70 to 90 %, 70 to 85 °C"
 OURS = "chosen here, checked on the labelled runs of tests/test_monitor_judge.py"
 
 
-class Mark(Value):
+class Mark(Frozen):
     value: float
     unit: str
     means: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
 
 
-class DeviceMemory(Value):
+class DeviceMemory(Frozen):
     """One device. `allocated`: by tensors; `reserved`: kept by the allocator for them."""
 
     device: str
@@ -30,7 +30,7 @@ class DeviceMemory(Value):
         return f"{self.device} {self.name or ''}".rstrip() + ": " + ", ".join(parts)
 
 
-class MemoryReport(Value):
+class MemoryReport(Frozen):
     devices: tuple[DeviceMemory, ...]
 
     def __str__(self) -> str:

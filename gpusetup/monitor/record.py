@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from gpusetup.codec import from_plain, to_json
 from gpusetup.errors import BadInput, Blocked
+from gpusetup.model.codec import from_plain, to_json
+from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.values import GpuSample, Sample, Summary
-from gpusetup.value import Value
 
 CSV_COLUMNS = (
     "utilization_percent",
@@ -84,7 +84,7 @@ def safe_cell(text: str | None) -> str | None:
     return f"'{text}" if text and text[0] in "=+-@\t\r" else text
 
 
-class Point(Value):
+class Point(Frozen):
     seconds: float
     values: tuple[float | None, ...]
 

@@ -11,13 +11,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.codec import from_json
+from gpusetup.model.codec import from_json
+from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.monitor.source import Source, SourceEnded
 from gpusetup.monitor.values import GpuSample, Sample
-from gpusetup.probe.measures import LIMITS, wrong_in
 from gpusetup.probe.patience import Patience, place_of
-from gpusetup.run import Lines, no_answer_in
-from gpusetup.value import Value, fields, replace
+from gpusetup.readings.measures import LIMITS, wrong_in
+from gpusetup.system.processes import Lines, no_answer_in
 
 if TYPE_CHECKING:
     from gpusetup.monitor.smi import Smi
@@ -26,7 +26,7 @@ FORBIDDEN = (4, 17)
 """NVML: no permission, blocked by the operating system."""
 
 
-class Hello(Value):
+class Hello(Frozen):
     init: int | None
     message: str = ""
     driver_version: str | None = None
@@ -34,7 +34,7 @@ class Hello(Value):
 
 
 class Nvml:
-    """The child `inside/watch_nvml.py`, which prints one line a sample."""
+    """The child `child_scripts/watch_nvml.py`, which prints one line a sample."""
 
     name = "nvml"
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import GpuSetupError
+from gpusetup.model.frozen import replace
 from gpusetup.monitor.source import PATIENCE_SECONDS, Source, SourceEnded
 from gpusetup.monitor.values import Sample
-from gpusetup.run import foreground
-from gpusetup.value import replace
+from gpusetup.system.processes import foreground
 
 if TYPE_CHECKING:
     from gpusetup.monitor.tree import Tree

@@ -11,12 +11,12 @@ from typing import Any
 
 from gpusetup.monitor.source import SourceEnded
 from gpusetup.monitor.values import GpuSample, Sample
-from gpusetup.probe import smi_values as values
 from gpusetup.probe.patience import Patience
 from gpusetup.probe.smi import find_smi
-from gpusetup.probe.smi_csv import refused_field
-from gpusetup.probe.system import LiveSystem, held_back
-from gpusetup.run import Lines
+from gpusetup.readings.nvidia_smi import values
+from gpusetup.readings.nvidia_smi.csv import refused_field
+from gpusetup.system.processes import Lines
+from gpusetup.system.system import LiveSystem, held_back
 
 # The column of nvidia-smi, the field of a sample, how its cell is read.
 COLUMNS: tuple[tuple[str, str, Callable[[str | None], Any]], ...] = (

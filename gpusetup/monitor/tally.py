@@ -10,14 +10,7 @@ from collections import Counter
 
 from gpusetup.monitor.facts import GpuFacts, RunFacts, Work
 from gpusetup.monitor.marks import PAUSE, QUIET
-from gpusetup.monitor.values import (
-    GpuSample,
-    GpuSummary,
-    Sample,
-    Spread,
-    TreeSample,
-    TreeSummary,
-)
+from gpusetup.monitor.values import GpuSample, GpuSummary, Sample, Spread, TreeSample, TreeSummary
 
 QUANTA = {"memory_used_bytes": 16 << 20, "memory_bytes": 16 << 20, "read_bytes_per_second": 1e5}
 """Field -> what percentiles are rounded to; 1 where it is not here."""

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 
 import psutil
 
+from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.values import TreeSample
-from gpusetup.value import Value
 
 WORKER_NAME = "pt_data_worker"
 """What a DataLoader worker of torch 2.6 and newer calls itself (torch.utils.data, worker.py)."""
 
 
-class Process(Value):
+class Process(Frozen):
     """One process of the tree at one moment; counters since its start."""
 
     pid: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
 
 Verdict = Literal[
     "good",
@@ -23,7 +23,7 @@ Verdict = Literal[
 ]
 
 
-class ProcessUse(Value):
+class ProcessUse(Frozen):
     """A process on a GPU. In a container pids are the host's, and names may be hidden."""
 
     pid: int
@@ -31,7 +31,7 @@ class ProcessUse(Value):
     memory_bytes: int | None = None
 
 
-class GpuSample(Value):
+class GpuSample(Frozen):
     """One GPU, or one MIG instance of the GPU `mig_of`, at one moment."""
 
     index: int
@@ -62,7 +62,7 @@ class GpuSample(Value):
         return str(self.index) if self.mig_index is None else f"{self.index}:{self.mig_index}"
 
 
-class TreeSample(Value):
+class TreeSample(Frozen):
     """The command's processes together, since the sample before."""
 
     processes: int
@@ -81,7 +81,7 @@ class TreeSample(Value):
     """How many this process may use."""
 
 
-class Sample(Value):
+class Sample(Frozen):
     schema: Literal["gpusetup.monitor/1"] = "gpusetup.monitor/1"
     kind: Literal["sample"] = "sample"
     at: str
@@ -91,14 +91,14 @@ class Sample(Value):
     tree: TreeSample | None = None
 
 
-class Spread(Value):
+class Spread(Frozen):
     mean: float
     p5: float
     p95: float
     peak: float
 
 
-class GpuSummary(Value):
+class GpuSummary(Frozen):
     index: int
     mig_index: int | None = None
     name: str | None = None
@@ -118,7 +118,7 @@ class GpuSummary(Value):
     lost_at: str | None = None
 
 
-class TreeSummary(Value):
+class TreeSummary(Frozen):
     cpu_percent: Spread
     memory_bytes: Spread
     read_bytes_per_second: Spread | None = None
@@ -127,12 +127,12 @@ class TreeSummary(Value):
     cores: int | None = None
 
 
-class NextStep(Value):
+class NextStep(Frozen):
     text: str
     command: str | None = None
 
 
-class Summary(Value):
+class Summary(Frozen):
     schema: Literal["gpusetup.monitor/1"] = "gpusetup.monitor/1"
     kind: Literal["summary"] = "summary"
     verdict: Verdict | None

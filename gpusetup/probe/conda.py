@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpusetup.model import Conda
-from gpusetup.probe.paths import base_name
-from gpusetup.probe.system import System
+from gpusetup.model.machine import Conda
 from gpusetup.probe.target import Target
+from gpusetup.readings.paths import base_name
+from gpusetup.system.system import System
 
 EXECUTABLES = ("conda", "mamba", "micromamba")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gpusetup.model import Container, Reading
-from gpusetup.probe.paths import join
-from gpusetup.probe.system import System, exists, list_or_empty, read_or_none
+from gpusetup.model.machine import Container, Reading
+from gpusetup.readings.paths import join
+from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 COMPAT = r"/(cuda[^/]*|[^/]*)/compat(/lib[^/]*)?/?$"
 

@@ -1,16 +1,17 @@
-"""The CUDA driver API's own answer, asked in a child (`inside/read_cuda.py` documents its form)."""
+"""The CUDA driver API's own answer, asked in a child: `child_scripts/read_cuda.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from gpusetup.model import Capability, CudaApi, Driver, Event, Gpu, Reading
-from gpusetup.probe.measures import NOT_PLAUSIBLE, wrong_in
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, Reading
+from gpusetup.model.versions import Capability
 from gpusetup.probe.nvml import READ_FAILED, no_answer, so_far
-from gpusetup.probe.side import UNNAMED, GpuSide, told, told_gpus
-from gpusetup.probe.system import System
-from gpusetup.value import replace
+from gpusetup.readings.measures import NOT_PLAUSIBLE, wrong_in
+from gpusetup.readings.side import UNNAMED, GpuSide, told, told_gpus
+from gpusetup.system.system import System
 
 SOURCE = "libcuda"
 
@@ -84,7 +85,7 @@ def _side_of(said: Mapping[str, Any]) -> GpuSide:
 def _not_loaded(problem: str) -> GpuSide:
     """No libcuda, or none that one can start."""
     return GpuSide(
-        events=(Event(kind="libcuda-not-loaded", source=SOURCE, text=problem),),
+        events=(Event(kind="libcuda-missing", source=SOURCE, text=problem),),
         readings=(Reading(subject="cuda_api", source=SOURCE, problem=problem),),
     )
 
@@ -94,7 +95,7 @@ def failed_calls(answer: Mapping[str, Any]) -> tuple[Event, ...]:
     devices = {one.get("index"): one for one in answer.get("devices") or ()}
     return tuple(
         Event(
-            kind=READ_FAILED if "gpu" in problem else "cuda-call-failed",
+            kind=READ_FAILED if "gpu" in problem else "cuda-init-failed",
             values={
                 "asked": SOURCE,
                 **{key: str(value) for key, value in problem.items() if key != "text"},

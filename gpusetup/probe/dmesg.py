@@ -5,10 +5,12 @@ Read under `--deep` only: the log is often closed to users, and long.
 
 from __future__ import annotations
 
-from gpusetup.messages.kernel import in_kernel_log
-from gpusetup.model import Event, Reading
-from gpusetup.probe.side import GpuSide
-from gpusetup.probe.system import System
+from gpusetup.messages.kernel import KERNEL_LOG
+from gpusetup.messages.search import flat_of, search
+from gpusetup.model.machine import Event, Reading
+from gpusetup.readings.kernel_log import bare_lines
+from gpusetup.readings.side import GpuSide
+from gpusetup.system.system import System
 
 COMMANDS = (
     ("dmesg",),
@@ -43,7 +45,17 @@ def parse_kernel_log(text: str) -> tuple[Event, ...]:
     >>> dict(parse_kernel_log(line)[0].values)
     {'bus_id': '0000:65:00', 'number': '119'}
     """
-    return tuple(
-        Event(kind=kind, values=values, source="kernel log", text=line.strip()[:TEXT_KEPT])
-        for kind, values, line in in_kernel_log(text)[-EVENTS_KEPT:]
+    lines = bare_lines(text)
+    flat = flat_of(lines)
+    found = sorted(search(flat, KERNEL_LOG), key=lambda one: one.first)
+    events = (
+        Event(
+            kind=one.row.kind,
+            values=one.values,
+            source="kernel log",
+            text=lines[flat.line_at(one.first)].strip()[:TEXT_KEPT],
+        )
+        for one in found
     )
+    each = {(event.kind, *sorted(event.values.items())): event for event in events}
+    return tuple(each.values())[-EVENTS_KEPT:]

@@ -7,9 +7,9 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-from gpusetup.model import Driver, Reading
-from gpusetup.probe.side import GpuSide, told
-from gpusetup.probe.system import System, exists, list_or_empty, read_or_none
+from gpusetup.model.machine import Driver, Reading
+from gpusetup.readings.side import GpuSide, told
+from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 SOURCE = "library files"
 LINUX_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")

@@ -11,10 +11,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from typing import TypeVar
 
-from gpusetup.model import CudaApi, Driver, Event, Gpu, PciDevice, Reading
-from gpusetup.probe.cuda import read_cuda
+from gpusetup.accelerators import nvidia
+from gpusetup.accelerators.makers import MAKERS, identified, judged_on, of_maker
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, PciDevice, Reading
 from gpusetup.probe.driver_files import read_libraries
 from gpusetup.probe.nodes import read_nodes
 from gpusetup.probe.nvidia_proc import (
@@ -24,10 +27,10 @@ from gpusetup.probe.nvidia_proc import (
     read_proc_gpus,
     read_proc_version,
 )
-from gpusetup.probe.nvml import read_nvml
 from gpusetup.probe.patience import LIMIT_SECONDS, Notify, Patience
 from gpusetup.probe.pci import read_pci, read_wmi
-from gpusetup.probe.side import (
+from gpusetup.probe.unlisted import unlisted
+from gpusetup.readings.side import (
     GpuSide,
     bus_key,
     enriched,
@@ -36,9 +39,7 @@ from gpusetup.probe.side import (
     missing,
     same_gpu,
 )
-from gpusetup.probe.system import System, exists
-from gpusetup.probe.unlisted import unlisted
-from gpusetup.value import replace
+from gpusetup.system.system import System, exists
 
 T = TypeVar("T")
 Ask = Callable[[System, float], GpuSide]
@@ -72,8 +73,9 @@ def read_gpu_side(
     if not worth_asking(files):
         silent = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
         asked = questions.ask("nvidia-smi") if deep and system.family != "macos" else ()
+        asked = (*asked, *_of_others(questions, files))
         return assembled(system, asked, (*files, *_after_nothing(system, deep), silent))
-    asked = _asked(questions, files, deep)
+    asked = (*_asked(questions, files, deep), *_of_others(questions, files))
     more = (read_modinfo(system),) if not _loaded(files) and system.family == "linux" else ()
     return assembled(system, asked, (*files, *more, *_log(system, deep)))
 
@@ -90,6 +92,14 @@ def _asked(questions: Questions, files: Sequence[GpuSide], deep: bool) -> tuple[
     if not deep and needs_smi(nvml, others[0], files):
         others += questions.ask("nvidia-smi")
     return (nvml, *others)
+
+
+def _of_others(questions: Questions, files: Sequence[GpuSide]) -> tuple[GpuSide, ...]:
+    """What the readers of the other makers say whose GPUs the bus shows."""
+    there = {device.vendor for side in files for device in side.pci_devices or ()}
+    others = (maker for maker in MAKERS if maker.id in there and maker is not nvidia.MAKER)
+    names = [name for maker in others for name in maker.readers]
+    return questions.ask(*names) if names else ()
 
 
 NO_CUDA_WITHOUT_GPU = (
@@ -148,13 +158,16 @@ class Questions:
             return ASK[source](self.system, left)
 
 
-def _smi(system: System, limit: float) -> GpuSide:
-    from gpusetup.probe.smi import read_smi
+def _reader(place: str, system: System, limit: float) -> GpuSide:
+    """A maker's reader, loaded when it is asked."""
+    module, _, name = place.partition(":")
+    side: GpuSide = getattr(import_module(module), name)(system, limit)
+    return side
 
-    return read_smi(system, limit)
 
-
-ASK: dict[str, Ask] = {"NVML": read_nvml, "libcuda": read_cuda, "nvidia-smi": _smi}
+ASK: dict[str, Ask] = {
+    name: partial(_reader, place) for maker in MAKERS for name, place in maker.readers.items()
+}
 
 
 TEGRA_NODES = ("/dev/nvhost-ctrl", "/dev/nvmap", "/dev/nvgpu")
@@ -167,10 +180,7 @@ def may_start_cuda(files: Iterable[GpuSide], system: System) -> bool:
     """
     if system.family == "windows":
         return True
-    there = any(
-        side.devices or side.gpus or any(d.vendor == "nvidia" for d in side.pci_devices or ())
-        for side in files
-    )
+    there = any(side.devices or side.gpus or judged_on(side.pci_devices) for side in files)
     return there or any(exists(system, path) for path in TEGRA_NODES)
 
 
@@ -251,7 +261,7 @@ def assembled(system: System, asked: Sequence[GpuSide], files: Sequence[GpuSide]
     return GpuSide(
         driver=merged_driver(asked, files),
         cuda_api=first_known((CudaApi(), *(side.cuda_api for side in sides))),
-        gpus=seen,
+        gpus=None if seen is None else tuple(map(identified, seen)),
         pci_devices=named(_first(side.pci_devices for side in sides), seen or ()),
         devices=_first(side.devices for side in sides),
         events=(
@@ -288,9 +298,9 @@ def located(asked: Sequence[GpuSide], files: Sequence[GpuSide]) -> tuple[GpuSide
     """The same answers; a GPU that could not say where it is gets the address that is left over."""
     if all(gpu.pci_bus_id for side in asked for gpu in side.gpus or ()):
         return tuple(asked)
-    from gpusetup.probe.located import with_addresses
+    from gpusetup.readings.located import with_addresses
 
-    known = [d.bus_id for side in files for d in side.pci_devices or () if d.vendor == "nvidia"]
+    known = [d.bus_id for side in files for d in judged_on(side.pci_devices)]
     return with_addresses(asked, known)
 
 
@@ -298,9 +308,13 @@ Members = tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]
 
 
 def members(asked: Sequence[GpuSide], files: Sequence[GpuSide], family: str) -> Members:
-    """The GPUs: those of the first source that has some, with what the others add to each."""
+    """The GPUs: of each maker those of the first source that lists some, with what the others add
+    to each."""
     answers = [side.gpus for side in asked if side.gpus is not None]
-    base = next((gpus for gpus in answers if gpus), () if answers else None)
+    base: tuple[Gpu, ...] | None = () if answers else None
+    for maker in MAKERS if any(answers) else ():
+        mine = (of_maker(maker.id, gpus) for gpus in answers)
+        base = (*(base or ()), *next(filter(None, mine), ()))
     if base is None:
         base = next((side.gpus for side in files if side.gpus), None)
     if base is None:
@@ -316,7 +330,7 @@ def none_at_all(files: Sequence[GpuSide], family: str) -> Members:
         return (), (_said("macOS has no NVIDIA driver"),)
     if listed is None or any(side.devices for side in files):
         return None, (_said(None, "no driver answered and nothing lists the hardware"),)
-    nvidia = [device for device in listed if device.vendor == "nvidia"]
+    nvidia = judged_on(listed)
     if nvidia:
         return None, (_said(None, f"{len(nvidia)} on the PCI bus, but no driver answered"),)
     return (), (_said("none: no NVIDIA device on the PCI bus"),)
@@ -330,7 +344,7 @@ def with_visibility(
     gpus: tuple[Gpu, ...] | None, asked: Sequence[GpuSide], environ: Mapping[str, str]
 ) -> tuple[Gpu, ...] | None:
     """`visible`, from CUDA's own list where it answered, else from CUDA_VISIBLE_DEVICES."""
-    from gpusetup.probe.visible import visible_by_variable
+    from gpusetup.readings.visible import visible_by_variable
 
     if gpus is None:
         return None
@@ -358,7 +372,7 @@ def missed_by_cuda(
     missed = (g for g in seen if g.visible is False and not g.lost and g.nvml_index is not None)
     return tuple(
         Event(
-            kind="gpu-missed-by-cuda",
+            kind="cuda-misses-gpu",
             values={"asked": "nvml", "gpu": str(gpu.nvml_index)},
             source="libcuda",
             text=f"not in CUDA's list: {in_short(gpu)}",

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpusetup.model import Cpu, Os, Reading
-from gpusetup.probe.system import System, exists, list_or_empty, read_or_none
+from gpusetup.model.machine import Cpu, Os, Reading
+from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 """What the systems call one architecture -> what wheels call it."""

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
+from gpusetup.accelerators.makers import LABEL
 from gpusetup.errors import Blocked
-from gpusetup.model import Event, Python, Reading, Snapshot, Torch, Wanted
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event, Python, Reading, Snapshot, Torch, Wanted
 from gpusetup.probe.conda import read_conda
 from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events, read_environment
@@ -16,13 +18,12 @@ from gpusetup.probe.host import read_cpu, read_os
 from gpusetup.probe.memory import read_disks, read_memory
 from gpusetup.probe.patience import LIMIT_SECONDS, Notify
 from gpusetup.probe.python import read_python
-from gpusetup.probe.side import GpuSide
-from gpusetup.probe.system import System
 from gpusetup.probe.target import Target, choose_target
 from gpusetup.probe.toolkit import read_toolkit
 from gpusetup.probe.torch import TorchSide, asked_itself, read_torch
 from gpusetup.probe.unfinished import unfinished_install
-from gpusetup.value import replace
+from gpusetup.readings.side import GpuSide
+from gpusetup.system.system import System
 
 T = TypeVar("T")
 
@@ -174,7 +175,7 @@ def wanted_by(environment: Mapping[str, str]) -> Wanted:
     if backend and backend != "auto":
         return Wanted(backend=backend, source="UV_TORCH_BACKEND")
     for name in INDEX_VARIABLES:
-        found = re.search(r"/whl/(cu\d{2,3}|cpu|rocm[\d.]+|xpu)\b", environment.get(name, ""))
+        found = re.search(rf"/whl/({LABEL})\b", environment.get(name, ""))
         if found:
             return Wanted(backend=found[1], source=name)
     return Wanted()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-from gpusetup.model import Disk, Memory
-from gpusetup.probe.paths import join, parent
-from gpusetup.probe.system import Space, System, exists, read_or_none
+from gpusetup.model.machine import Disk, Memory
 from gpusetup.probe.target import Target
+from gpusetup.readings.paths import join, parent
+from gpusetup.readings.proc import parse_meminfo
+from gpusetup.system.system import Space, System, exists, read_or_none
 
 UNLIMITED_BYTES = 1 << 60
 """From here on a limit of cgroup v1 means none (it prints the largest page-aligned number)."""
@@ -28,15 +28,6 @@ def read_memory(system: System) -> Memory:
         memlock_bytes=limits.get("memlock"),
         address_space_bytes=limits.get("address_space"),
     )
-
-
-def parse_meminfo(text: str) -> dict[str, int]:
-    """The sizes of `/proc/meminfo` in bytes.
-
-    >>> parse_meminfo("MemTotal:       16384 kB\\n")
-    {'MemTotal': 16777216}
-    """
-    return {name: int(size) << 10 for name, size in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.M)}
 
 
 def read_cgroup_limit(system: System) -> int | None:

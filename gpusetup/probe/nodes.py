@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpusetup.model import DeviceNode, Reading
-from gpusetup.probe.side import GpuSide, missing
-from gpusetup.probe.system import System, list_or_empty
+from gpusetup.model.machine import DeviceNode, Reading
+from gpusetup.readings.side import GpuSide, missing
+from gpusetup.system.system import System, list_or_empty
 
 FOLDER = "/dev"
 CAPABILITIES = "/dev/nvidia-caps"

@@ -1,15 +1,16 @@
-"""NVML's answer, asked in a child (`inside/read_nvml.py`, which documents its form)."""
+"""NVML's answer, asked in a child (`child_scripts/read_nvml.py`, which documents its form)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpusetup.model import Capability, Driver, Event, Gpu, GpuProcess, Reading
-from gpusetup.probe.measures import NOT_PLAUSIBLE, wrong_in
+from gpusetup.model.machine import Driver, Event, Gpu, GpuProcess, Reading
+from gpusetup.model.versions import Capability
 from gpusetup.probe.patience import place_of
-from gpusetup.probe.side import UNNAMED, GpuSide, told, told_gpus
-from gpusetup.probe.system import System
+from gpusetup.readings.measures import NOT_PLAUSIBLE, wrong_in
+from gpusetup.readings.side import UNNAMED, GpuSide, told, told_gpus
+from gpusetup.system.system import System
 
 SOURCE = "nvml"
 NOT_SUPPORTED = (3, 13)
@@ -216,7 +217,7 @@ def failed_calls(answer: Mapping[str, Any]) -> tuple[Event, ...]:
     """NVML starts and cannot list the GPUs, or does not know its own driver's version."""
     return tuple(
         Event(
-            kind="nvml-call-failed",
+            kind="nvml-init-failed",
             values={"field": p["field"], "code": str(p["code"]), "problem": str(p["text"])},
             source=SOURCE,
             text=f"{p['field']}: {p['text']}",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gpusetup.model import Reading
-from gpusetup.probe.paths import base_name, join, parent
-from gpusetup.probe.system import System, list_or_empty, read_or_none
+from gpusetup.model.machine import Reading
+from gpusetup.readings.paths import base_name, join, parent
+from gpusetup.system.system import System, list_or_empty, read_or_none
 
 _VERSION = re.compile(r"^__version__ = '([\w.+-]{1,60})'", re.M)
 _FOLDER = re.compile(r"python3\.\d+t?")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpusetup.model import PciDevice, Reading
-from gpusetup.probe.side import GpuSide, missing
-from gpusetup.probe.system import System, read_or_none
+from gpusetup.accelerators.makers import maker_on_bus
+from gpusetup.model.machine import PciDevice, Reading
+from gpusetup.readings.side import GpuSide, missing
+from gpusetup.system.system import System, read_or_none
 
 FOLDER = "/sys/bus/pci/devices"
 DISPLAY_CLASS = "0x03"
-VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 WMI = "Win32_VideoController"
 WMI_QUERY = (
     "powershell",
@@ -46,7 +46,7 @@ def read_device(system: System, bus_id: str) -> PciDevice:
     vendor = (_id(system, bus_id, "vendor") or "").removeprefix("0x")
     device = (_id(system, bus_id, "device") or "").removeprefix("0x")
     return PciDevice(
-        vendor=VENDORS.get(vendor, vendor or "unknown"),
+        vendor=maker_on_bus(vendor),
         bus_id=bus_id,
         device_id=device or None,
         driver=_driver(system, bus_id),
@@ -103,7 +103,7 @@ def _wmi_device(row: dict[str, Any]) -> PciDevice | None:
     vendor, device = (part.lower() for part in ids.groups())
     name = row.get("Name")
     return PciDevice(
-        vendor=VENDORS.get(vendor, vendor), device_id=device, name=str(name) if name else None
+        vendor=maker_on_bus(vendor), device_id=device, name=str(name) if name else None
     )
 
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from itertools import islice
 
-from gpusetup.model import Python, Reading
-from gpusetup.probe.paths import base_name, join, parent
-from gpusetup.probe.system import System, exists, list_or_empty
+from gpusetup.model.machine import Python, Reading
 from gpusetup.probe.target import Target
+from gpusetup.readings.paths import base_name, join, parent
+from gpusetup.system.system import System, exists, list_or_empty
 
 _INTERPRETER = re.compile(r"python(3(\.\d+)?t?)?(\.exe)?")
 MOST_OTHERS = 16

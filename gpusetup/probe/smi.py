@@ -9,17 +9,17 @@ from __future__ import annotations
 import ntpath
 from collections.abc import Callable, Sequence
 
-from gpusetup.model import Driver, Reading
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Driver, Reading
 from gpusetup.probe.nvml import no_answer
 from gpusetup.probe.patience import Patience
-from gpusetup.probe.side import GpuSide, enriched, missing, told, told_gpus
-from gpusetup.probe.smi_csv import QUERY, parse_csv, refused_field
-from gpusetup.probe.smi_log import parse_xml
-from gpusetup.probe.smi_table import parse_table
-from gpusetup.probe.smi_values import Smi, parse_error
-from gpusetup.probe.system import System, exists
-from gpusetup.run import Output, how_it_ended
-from gpusetup.value import replace
+from gpusetup.readings.nvidia_smi.csv import QUERY, parse_csv, refused_field
+from gpusetup.readings.nvidia_smi.log import parse_xml
+from gpusetup.readings.nvidia_smi.table import parse_table
+from gpusetup.readings.nvidia_smi.values import Smi, parse_error
+from gpusetup.readings.side import GpuSide, enriched, missing, told, told_gpus
+from gpusetup.system.processes import Output, how_it_ended
+from gpusetup.system.system import System, exists
 
 SOURCE = "nvidia-smi"
 WINDOWS_PLACES = (

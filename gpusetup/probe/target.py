@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.probe.paths import base_name, join, parent
-from gpusetup.probe.system import Family, System, exists, list_or_empty, read_or_none
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
+from gpusetup.readings.paths import base_name, join, parent
+from gpusetup.system.system import Family, System, exists, list_or_empty, read_or_none
 
 ASK_SECONDS = 10.0
 
@@ -23,7 +23,7 @@ CHOICES = (
 )
 
 
-class Target(Value):
+class Target(Frozen):
     """The interpreter whose environment is read and changed."""
 
     python: str

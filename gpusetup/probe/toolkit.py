@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-from gpusetup.model import Reading, Toolkit
-from gpusetup.probe.paths import join
-from gpusetup.probe.system import System, exists, read_or_none
+from gpusetup.model.machine import Reading, Toolkit
+from gpusetup.readings.paths import join
+from gpusetup.system.system import System, exists, read_or_none
 
 NVCC_SECONDS = 3.0
 COMPILERS = {

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpusetup.model import Event, Package, Reading, Torch
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Event, Package, Reading, Torch
 from gpusetup.probe.packages import installed_packages, leftovers
-from gpusetup.probe.paths import join, separator
-from gpusetup.probe.system import System, exists, list_or_empty, read_or_none
 from gpusetup.probe.target import Target
-from gpusetup.value import Value, replace
+from gpusetup.readings.paths import join, separator
+from gpusetup.readings.torch_version import backend_of, parse_version_file
+from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 DEEP_SECONDS = 60.0
 
@@ -26,7 +26,7 @@ SHADOWS = (
 """Modules that `import torch` imports: a file of that name in the working folder hides them."""
 
 
-class TorchSide(Value):
+class TorchSide(Frozen):
     """What was read of the torch family."""
 
     torch: Torch
@@ -101,38 +101,6 @@ def from_version_file(
         installer=installer_of(version, folder, packages),
         location=folder,
     )
-
-
-def parse_version_file(text: str) -> dict[str, Any]:
-    """The constants of a `torch/version.py`.
-
-    >>> parse_version_file("__version__ = '2.5.1+cu124'\\ncuda: Optional[str] = '12.4'\\n")
-    {'__version__': '2.5.1+cu124', 'cuda': '12.4'}
-    """
-    lines = re.findall(
-        r"^(\w+)\s*(?::[^=]*)?=\s*(None|True|False|'[^'\n]*'|\"[^\"\n]*\")", text, re.M
-    )
-    return {name: ast.literal_eval(value) for name, value in lines}
-
-
-def backend_of(
-    version: str | None, cuda: str | None, hip: str | None, *, known: bool = False
-) -> str | None:
-    """The backend that a version's local label or its CUDA names; `known`: None means CPU.
-
-    >>> backend_of("2.5.1+cu124", "12.4", None), backend_of("2.5.1", "12.4", None)
-    ('cu124', 'cu124')
-    >>> backend_of("2.9.0", None, None, known=True), backend_of("2.9.0", None, "6.4.43483")
-    ('cpu', 'rocm6.4')
-    """
-    label = re.match(r"(cu\d{2,3}|cpu|rocm[\d.]+|xpu)\b", (version or "").partition("+")[2])
-    if label:
-        return label[1]
-    if cuda:
-        return "cu" + "".join(cuda.split(".")[:2])
-    if hip:
-        return "rocm" + ".".join(hip.split(".")[:2])
-    return "cpu" if known else None
 
 
 def installer_of(version: str | None, folder: str, packages: Iterable[Package]) -> str | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpusetup.model import Event
-from gpusetup.probe.paths import join
-from gpusetup.probe.system import System
+from gpusetup.model.machine import Event
 from gpusetup.probe.target import Target
+from gpusetup.readings.paths import join
+from gpusetup.system.system import System
 
 JOURNAL = (".gpusetup", "journal.json")
 """Where `install` keeps the journal of what it is doing, in the target's prefix."""

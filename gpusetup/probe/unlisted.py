@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpusetup.model import Event, Gpu
-from gpusetup.probe.side import GpuSide, bus_key, in_short, same_gpu
+from gpusetup.accelerators.makers import judged_on
+from gpusetup.model.machine import Event, Gpu
+from gpusetup.readings.side import GpuSide, bus_key, in_short, same_gpu
 
 KIND = "gpu-not-listed"
 GIVES_A_PART = (
@@ -68,8 +69,8 @@ def _held(known: Sequence[Gpu], files: Sequence[GpuSide]) -> tuple[Gpu, ...]:
     bound = {
         bus_key(device.bus_id)
         for side in files
-        for device in side.pci_devices or ()
-        if device.vendor == "nvidia" and device.driver == "nvidia"
+        for device in judged_on(side.pci_devices)
+        if device.driver == "nvidia"
     }
     kernel = [gpu for side in files for gpu in side.gpus or ()]
     missing = [g for g in kernel if bus_key(g.pci_bus_id) in bound and not _among(g, known)]

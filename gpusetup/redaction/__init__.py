@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpusetup.codec import from_plain, to_plain
-from gpusetup.model import Snapshot
-from gpusetup.probe.environment import is_kept
+from gpusetup.model.codec import from_plain, to_plain
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.readings.environment import is_kept
 from gpusetup.redaction.network import (
     HOST_VARIABLES,
     hide_addresses,
@@ -28,7 +29,6 @@ from gpusetup.redaction.people import hide_people
 from gpusetup.redaction.places import hide_folders, hide_homes, people_in
 from gpusetup.redaction.secrets import hide_keys, hide_secrets
 from gpusetup.redaction.words import names_pattern, vocabulary
-from gpusetup.value import Value, replace
 
 AS_IT_IS = frozenset({"schema", "origin", "family", "installed_at", "compute_capability", "sha256"})
 """Fields of a closed vocabulary or shape, which carry nothing of their own."""
@@ -45,7 +45,7 @@ WHO_VARIABLES = frozenset(
 """Variables that name a person or a machine: never kept, and what they say is known from then."""
 
 
-class Private(Value):
+class Private(Frozen):
     """What is known of the person whose machine it is."""
 
     names: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ _GPU = re.compile(
 _ALIAS = re.compile(r"\d{4}")
 
 
-class Scrubber(Value):
+class Scrubber(Frozen):
     """Takes the private parts out of one text after another, always in the same way."""
 
     homes: tuple[str, ...]

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Snapshot
-from gpusetup.probe.packages import CONDA_WATCHED, WATCHED
-from gpusetup.value import fields
+from gpusetup.catalog.file import load_catalog
+from gpusetup.model.frozen import fields
+from gpusetup.model.machine import Snapshot
+from gpusetup.readings.packages import CONDA_WATCHED, WATCHED
 
 COMMON_NAMES = frozenset(
     "root user users admin administrator ubuntu debian fedora centos rocky "  # noqa: SIM905

@@ -94,7 +94,7 @@ class Console:
     def answer(self, document: object, text: RenderableType | None = None) -> None:
         """Give the answer: the JSON document under `--json`, else the text."""
         if self.json or text is None:
-            from gpusetup.codec import to_json
+            from gpusetup.model.codec import to_json
 
             self.json_text(to_json(document) + "\n")
         elif isinstance(text, str):
@@ -167,7 +167,7 @@ class Console:
         message = hide_secrets(hide_logins(problem.message))
         hint = hide_secrets(hide_logins(problem.hint)) if problem.hint else problem.hint
         if self.json:
-            from gpusetup.answers import ErrorAnswer
+            from gpusetup.model.documents import ErrorAnswer
 
             self.output = None
             answer = ErrorAnswer(message=message, hint=hint, exit=problem.exit_code)

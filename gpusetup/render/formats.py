@@ -9,15 +9,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 
-from gpusetup.catalog import INDEX_ROOT
-from gpusetup.catalog_file import load_catalog
+from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Unsatisfiable
-from gpusetup.install import INSTALLERS
-from gpusetup.install.conda import CHANNELS, conda_build, specs
-from gpusetup.install.wish import FAMILY, Wish, chosen_build, pins
-from gpusetup.model import Resolution, Snapshot, TorchBuild
+from gpusetup.installers import INSTALLERS
+from gpusetup.installers.conda import CHANNELS, conda_build, specs
+from gpusetup.installers.options import FAMILY, InstallerOptions, chosen_build, pins
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Resolution, TorchBuild
+from gpusetup.model.shell import shell_line
 from gpusetup.resolver.situation import python_tag
-from gpusetup.shell import shell_line
 
 Writer = Callable[[Resolution, Snapshot, str], str]
 
@@ -29,18 +30,12 @@ PIXI_PLATFORMS = {
     ("macos", "x86_64"): "osx-64",
 }
 
-PIXI = "0.71"
-"""The first whose platforms carry what they need (released 2026-06-24)."""
-
-DEFAULT_PYTHON = "3.12"
-"""What a file names where the machine's Python is unknown (it has wheels since torch 2.2)."""
-
 
 def command(resolution: Resolution, snapshot: Snapshot, installer: str) -> str:
     """The steps as lines for the machine's shell."""
     root = resolution.index_root or INDEX_ROOT
-    wish = Wish(python=snapshot.python.executable, index_root=root)
-    steps = INSTALLERS[installer](resolution, wish)
+    options = InstallerOptions(python=snapshot.python.executable, index_root=root)
+    steps = INSTALLERS[installer](resolution, options)
     return "".join(f"{shell_line(step.argv, snapshot.os.family)}\n" for step in steps)
 
 
@@ -111,7 +106,7 @@ def pixi_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
             "[workspace]",
             'name = "torch-project"',
             'channels = ["conda-forge"]',
-            f'requires-pixi = ">={PIXI}"',
+            f'requires-pixi = ">={load_catalog().milestone("pixi")}"',
             f"platforms = [{_pixi_platform(build, snapshot)}]",
             "",
             "[dependencies]",
@@ -147,7 +142,7 @@ def dockerfile(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     python = _ordinary(_python(snapshot, build), "there is no official image of it")
     linux = Resolution(build=build, index_url=resolution.index_url)
     root = resolution.index_root or INDEX_ROOT
-    steps = INSTALLERS["pip"](linux, Wish(python="python", index_root=root))
+    steps = INSTALLERS["pip"](linux, InstallerOptions(python="python", index_root=root))
     installs = " \\\n && ".join(
         shlex.join((*step.argv[:4], "--no-cache-dir", *step.argv[4:])) for step in steps
     )
@@ -187,9 +182,8 @@ def _head(resolution: Resolution, snapshot: Snapshot) -> str:
 
 
 def _python(snapshot: Snapshot, build: TorchBuild) -> str:
-    return python_tag(snapshot) or (
-        DEFAULT_PYTHON if DEFAULT_PYTHON in build.pythons else build.pythons[-1]
-    )
+    usual = load_catalog().milestone("usual python")
+    return python_tag(snapshot) or (usual if usual in build.pythons else build.pythons[-1])
 
 
 def _ordinary(python: str, why_not: str) -> str:
@@ -224,7 +218,7 @@ def _pixi_platform(build: TorchBuild, snapshot: Snapshot) -> str:
 
 def _virtual_cuda(build: TorchBuild, snapshot: Snapshot) -> str:
     """What the machine's `__cuda` must at least be: no more than this driver has."""
-    from gpusetup.kernels import release
+    from gpusetup.catalog.kernels import release
 
     own = snapshot.driver.cuda
     assert build.cuda is not None

@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH, MEMORY_LOW
 from gpusetup.monitor.record import History, Point
 from gpusetup.monitor.values import GpuSummary, Summary
 from gpusetup.render.console import plain
 from gpusetup.render.monitor import HEAD, duration, gpu_rows, label, tree_rows
-from gpusetup.value import Value
 
 WIDTH, HEIGHT = 560, 170
 LEFT, RIGHT, TOP, BOTTOM = 44, 8, 12, 24
 
 
-class Chart(Value):
+class Chart(Frozen):
     """One series of a point's values. `band`: the marks between which it should be."""
 
     title: str

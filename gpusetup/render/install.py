@@ -6,23 +6,16 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpusetup.answers import InstallAnswer
-from gpusetup.install.conda_plan import Move
-from gpusetup.install.inuse import User
-from gpusetup.install.log import without_logins
+from gpusetup.install.conda.plan import CondaPlan, Move
+from gpusetup.install.credentials import without_credentials, without_logins
+from gpusetup.install.described import Described
+from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text, unhashed
 from gpusetup.install.plan import Plan
-from gpusetup.install.wheels import (
-    DEFAULT_INDEX,
-    TORCH_INDEX,
-    Wheel,
-    in_words,
-    unhashed,
-    without_credentials,
-)
-from gpusetup.model import Choice, Resolution, Step
+from gpusetup.install.target.in_use import User
+from gpusetup.model.documents import InstallAnswer
+from gpusetup.model.finding import Step
+from gpusetup.model.shell import shell_line
 from gpusetup.render.console import plain
-from gpusetup.shell import shell_line
-from gpusetup.value import Value
 
 
 def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> str:
@@ -37,11 +30,11 @@ def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> st
         rest = ", then ".join(one.backend for one in plan.fallbacks)
         lines.append(f"         if an index has no such wheel: {rest}")
     lines += ["", "Fetch", *_wheel_lines(plan.wheels, plan.before, kept)]
-    if plan.rest is None:
+    if plan.dependencies is None:
         lines.append("  and what torch requires, from your default index (its wheel will tell;")
         lines.append("  asked again only where that moves what is installed)")
     lines.append("")
-    lines += _room(plan, kept, free_bytes)
+    lines += _disk_lines(plan, kept, free_bytes)
     lines += [
         f"Breaks   {name} {version}: it requires {need}; it stays, and may fail when it is used"
         for name, version, need in plan.breaks
@@ -61,7 +54,7 @@ def _what(plan: Plan) -> str:
         return f"Install  torch {choice.torch} {where} by {plan.installer}"
     named = [wheel.name for wheel in plan.family]
     companions = f"{', '.join(named)} {where}" if named else ""
-    wanted = ", ".join(filter(None, (companions, *plan.packages)))
+    wanted = without_logins(", ".join(filter(None, (companions, *plan.packages))))
     return f"Install  {wanted} by {plan.installer}; {', '.join(plan.pinned)} stays"
 
 
@@ -103,7 +96,7 @@ def _change(wheel: Wheel, before: Mapping[str, str]) -> str:
 def _size(wheel: Wheel, kept: frozenset[str]) -> str:
     if wheel.filename in kept:
         return "here"
-    return "?" if wheel.size_bytes is None else in_words(wheel.size_bytes)
+    return "?" if wheel.size_bytes is None else size_text(wheel.size_bytes)
 
 
 def _source(wheel: Wheel) -> str:
@@ -112,11 +105,11 @@ def _source(wheel: Wheel) -> str:
     return "your default index" if wheel.source == DEFAULT_INDEX else wheel.source
 
 
-def _room(plan: Plan, kept: frozenset[str], free_bytes: int | None) -> list[str]:
+def _disk_lines(plan: Plan, kept: frozenset[str], free_bytes: int | None) -> list[str]:
     to_fetch = sum(w.size_bytes or 0 for w in plan.wheels if w.filename not in kept)
     unknown = any(w.size_bytes is None for w in plan.wheels)
-    free = "" if free_bytes is None else f", {in_words(free_bytes)} free in the target"
-    return [f"Disk     {'at least ' if unknown else ''}{in_words(to_fetch)} to fetch{free}"]
+    free = "" if free_bytes is None else f", {size_text(free_bytes)} free in the target"
+    return [f"Disk     {'at least ' if unknown else ''}{size_text(to_fetch)} to fetch{free}"]
 
 
 def verdict_lines(verdict: Mapping[str, Any] | None) -> list[str]:
@@ -136,62 +129,52 @@ def verdict_lines(verdict: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
-class Beside(Value):
-    """What is to come besides torch's own changes, for the line that says what is installed."""
-
-    family: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
-    pinned: tuple[str, ...] = ()
-    """What stays while that comes."""
-    unlabelled: str | None = None
-    """The backend of a torch whose version does not carry it."""
-
-
-BESIDE_NOTHING = Beside()
-
-
-def described_text(
-    answer: InstallAnswer,
-    steps: Iterable[Step],
-    fallbacks: Iterable[Choice],
-    notes: Iterable[str],
-    family: str | None = None,
-    beside: Beside = BESIDE_NOTHING,
-) -> str:
+def described_text(described: Described) -> str:
     """The steps for a machine that is only described."""
-    new = {n: v for n, v in answer.after.items() if answer.before.get(n) != v}
-    named = beside.family if beside.pinned else tuple(new or answer.after)
-    what = ", ".join(
-        (
-            *(f"{name} {answer.after[name]}" for name in named if name in answer.after),
-            *beside.packages,
-        )
-    )
-    what += f" from {beside.unlabelled}" if beside.unlabelled and what else ""
-    what += f"; {', '.join(beside.pinned)} stays" if beside.pinned and what else ""
+    answer, family = described.answer, described.os_family
+    what = without_logins(", ".join((*_coming(described), *described.asked.packages)))
+    if what:
+        what += f" from {described.unlabelled}" if described.unlabelled else ""
+        pinned = described.asked.pinned
+        what += f"; {', '.join(pinned)} stays" if pinned else ""
     was = ", ".join(f"{name} {version}" for name, version in answer.before.items())
     lines = [f"Target   {answer.target}", *([f"Install  {what}"] if what else ())]
     lines[-1] += f" (now {was})" if was else ""
     lines += [f"         {answer.why}"] if answer.why else []
-    if rest := ", then ".join(one.backend for one in fallbacks):
-        lines.append(f"         if an index has no such wheel: {rest}")
-    lines += ["Steps", *(f"  {without_logins(shell_line(step.argv, family))}" for step in steps)]
-    lines += [f"Note     {note}" for note in notes]
+    if backends := ", then ".join(one.backend for one in described.fallbacks):
+        lines.append(f"         if an index has no such wheel: {backends}")
+    steps = (without_logins(shell_line(step.argv, family)) for step in described.steps)
+    lines += ["Steps", *(f"  {step}" for step in steps)]
+    lines += [f"Note     {note}" for note in described.notes]
     return plain("\n".join(lines)) + "\n"
 
 
-def steps_text(
-    target: str,
-    resolution: Resolution,
-    steps: Iterable[Step],
-    users: Iterable[User] = (),
-    moves: Iterable[Move] | None = (),
-) -> str:
-    """The steps of an installer that plans for itself (conda); `moves` None: it did not say."""
+def _coming(described: Described) -> list[str]:
+    """The torch family's members that change: `torch 2.5.1+cu124`."""
+    answer, asked = described.answer, described.asked
+    new = [n for n, v in answer.after.items() if answer.before.get(n) != v]
+    named = asked.family if asked.pinned else new or answer.after
+    return [f"{name} {answer.after[name]}" for name in named if name in answer.after]
+
+
+def project_text(answer: InstallAnswer) -> str:
+    """What was written into a project's file, or would be."""
+    path = plain(answer.target)
+    if not answer.diff:
+        return f"Nothing to do: {path} says so already\n"
+    lock = "`uv lock` fixes the rest, `uv sync` installs it"
+    head = f"Wrote {path}: {lock}" if answer.state == "installed" else f"{path} would become:"
+    return f"{head}\n\n{plain(answer.diff)}"
+
+
+def conda_text(plan: CondaPlan, moves: Iterable[Move] | None) -> str:
+    """The steps of conda, which plans for itself; `moves` None: it did not say."""
+    resolution = plan.task.resolution
     build = resolution.build
     what = f"torch {build.torch} ({build.backend}) from {build.channel}" if build else ""
-    lines = [f"Target   {target}", f"Install  {what}", *_move_lines(moves), *in_use_lines(users)]
-    lines += ["Steps", *(f"  {command(step)}" for step in steps)]
+    lines = [f"Target   {plan.prefix}", f"Install  {what}", *_move_lines(moves)]
+    lines += in_use_lines(plan.used_by)
+    lines += ["Steps", *(f"  {command(step)}" for step in plan.steps)]
     lines += [f"Note     {note}" for note in resolution.notes]
     return plain("\n".join(lines)) + "\n"
 
@@ -225,6 +208,6 @@ def outcome_text(answer: InstallAnswer, kept_bytes: int | None = None) -> str:
     if kept_bytes is not None:
         lines.append(
             f"`gpusetup install --undo --python {plain(answer.target)}` puts back what was there; "
-            f"{in_words(kept_bytes)} are kept for it, `--forget` frees them"
+            f"{size_text(kept_bytes)} are kept for it, `--forget` frees them"
         )
     return "\n".join([*lines, plain(f"log: {answer.log}")]) + "\n"

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpusetup.model import Alternative, Finding, Fix, typed
+from gpusetup.accelerators.makers import judged_on
+from gpusetup.model.finding import Alternative, Finding, Fix, typed
 from gpusetup.render.console import plain, sentence
 
 if TYPE_CHECKING:
-    from gpusetup.answers import DoctorAnswer
+    from gpusetup.model.documents import DoctorAnswer
 
 LINES = 25
 LONGEST = 300
@@ -110,7 +111,8 @@ def _verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[str]:
     elif answer.cause == "ok":
         yield f"**ok**: {escaped(answer.proof or 'healthy')}"
     else:
-        yield f"**{escaped(answer.cause)}**: what was read does not say what is wrong"
+        about = f"this is about {escaped(answer.program)}; " if answer.program else ""
+        yield f"**{escaped(answer.cause)}**: {about}what was read does not say what is wrong"
 
 
 def _named(finding: Finding) -> Iterator[str]:
@@ -142,7 +144,7 @@ def _way(fix: Fix, language: str) -> Iterator[str]:
 def _other_ways(fix: Fix, language: str, room: int) -> Iterator[str]:
     """Each in a block of its own, whole or not at all.
 
-    >>> from gpusetup.model import Alternative
+    >>> from gpusetup.model.finding import Alternative
     >>> other = Alternative(title="the same by pip", commands=("pip install torch==2.5.1",))
     >>> list(_other_ways(Fix(text="", alternatives=(other,)), "sh", 9))
     ['The same by pip:', '```sh', 'pip install torch==2.5.1', '```']
@@ -174,7 +176,7 @@ FAMILIES = {"linux": "Linux", "windows": "Windows", "macos": "macOS"}
 def _machine(answer: DoctorAnswer, shown: Finding | None) -> Iterator[str]:
     """What is known of the machine, and the build that fits it where that is founded on it."""
     machine = answer.snapshot
-    on_bus = (d.name or "" for d in machine.pci_devices or () if d.vendor == "nvidia")
+    on_bus = (d.name or "" for d in judged_on(machine.pci_devices))
     gpus = ", ".join(dict.fromkeys(gpu.name for gpu in machine.gpus or ()))
     gpus = gpus or ", ".join(dict.fromkeys(filter(None, on_bus)))
     facts = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpusetup.model.units import GIB
 from gpusetup.monitor.alerts import workers_in_words
 from gpusetup.monitor.values import (
     GpuSample,
@@ -16,7 +17,6 @@ from gpusetup.monitor.values import (
 )
 from gpusetup.render.console import plain
 
-GIB = 1 << 30
 HEAD = ("", "mean", "p5", "p95", "peak")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.answers import FitScore, PlanCalibrationAnswer, PlanCell
+from gpusetup.model.documents import FitScore, PlanCalibrationAnswer, PlanCell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from gpusetup.plan.grid import Grid
+    from gpusetup.plan.answer.grid import Grid
 
 LABEL = 15
 PARTS = ("states", "checkpoints", "logits", "fragmentation", "other")
@@ -77,10 +77,11 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
 
 
 def _confidence(plan: PlanCell) -> str:
+    near = "3 %" if plan.batch is None or plan.code else "10 %"
     return {
         "measured": "measured",
-        "clear": "clear: nothing is within 3 % of the limit",
-        "close": "close: within 3 % of the limit, try it before you rely on it",
+        "clear": f"clear: nothing is within {near} of the limit",
+        "close": f"close: within {near} of the limit, try it before you rely on it",
     }[plan.confidence]
 
 
@@ -95,6 +96,11 @@ def _memory(plan: PlanCell) -> Iterable[str]:
     yield f"  {'total':{LABEL}}{memory.total:8.2f}  of {memory.capacity:.2f}, " + (
         f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
     )
+    if memory.reserved:
+        yield (
+            f"  {'torch says':{LABEL}}{memory.allocated:8.2f}  allocated, "
+            f"{memory.reserved:.2f} reserved"
+        )
 
 
 def _settings(plan: PlanCell) -> Iterable[str]:

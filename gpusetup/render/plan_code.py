@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpusetup.answers import CodePart, CodePlan, PlanCell
+from gpusetup.model.documents import CodePart, CodePlan, PlanCell
 from gpusetup.render.plan import plan_text
 
 WORDS = {

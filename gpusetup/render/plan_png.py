@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked
-from gpusetup.plan.workload import Recipe
+from gpusetup.plan.model.workload import Recipe
 
 if TYPE_CHECKING:
-    from gpusetup.plan.grid import Grid
+    from gpusetup.plan.answer.grid import Grid
 
 NONE_COLOR = "#d0d0d0"
 

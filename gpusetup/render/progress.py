@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from gpusetup.install.fetch import Progress
-from gpusetup.install.wheels import Wheel, in_words
+from gpusetup.install.fetching.fetch import Progress
+from gpusetup.install.fetching.wheels import Wheel, size_text
 from gpusetup.render.console import plain
 
 
@@ -27,7 +27,7 @@ def _lines(say: Callable[[str], None]) -> Progress:
     def progress(wheel: Wheel, count: int) -> None:
         if wheel.filename not in begun:
             begun.add(wheel.filename)
-            size = "" if wheel.size_bytes is None else f" ({in_words(wheel.size_bytes)})"
+            size = "" if wheel.size_bytes is None else f" ({size_text(wheel.size_bytes)})"
             say(plain(f"Fetching {wheel.filename}{size}"))
 
     return progress

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
-from gpusetup.answers import ResolveAnswer
-from gpusetup.catalog import cuda_of
-from gpusetup.model import Rejection, Snapshot, parsed, visible_gpus
+from gpusetup.model.documents import ResolveAnswer
+from gpusetup.model.machine import Snapshot, visible_gpus
+from gpusetup.model.resolution import Rejection
+from gpusetup.model.shell import shell_line
+from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.resolver.situation import python_tag
-from gpusetup.shell import shell_line
 
 LABEL = 13
 MOST_ROWS = 3

@@ -14,16 +14,18 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gpusetup.model import Advice, Evidence, Finding, Fix, Gpu, Severity, Snapshot
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity
+from gpusetup.model.machine import Gpu, Snapshot
+from gpusetup.model.resolution import Advice
+from gpusetup.model.units import GIB
 from gpusetup.render.console import plain, sentence
 
 if TYPE_CHECKING:
-    from gpusetup.answers import DoctorAnswer
-    from gpusetup.shell import Line
+    from gpusetup.model.documents import DoctorAnswer
+    from gpusetup.model.shell import Line
 
 MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "·"}
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
-GIB = 1 << 30
 EVIDENCE_SHOWN = 6
 
 
@@ -63,6 +65,10 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Text]:
     if root is not None:
         mark, style = MARKS[root.severity], STYLES[root.severity]
         yield Text.assemble((f"{mark} {root.id}", style), ": ", plain(root.title))
+        if answer.next_reading:
+            others = ", ".join(answer.other_causes)
+            yield Text(f"  or {others}: what decides is")
+            yield command_line(answer.next_reading)
     elif answer.cause == "ok":
         yield Text.assemble(
             ("✓ ok", "bold green"), ": ", plain(answer.proof or "nothing is to be mended")
@@ -70,11 +76,19 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Text]:
     elif answer.cause == "unknown":
         yield Text.assemble(
             ("? unknown", "bold yellow"),
-            ": nothing wrong was seen, and a working stack was not shown either",
+            f": {unknown_of(answer)}",
         )
     else:
         # `--only` left the root out.
         yield Text(answer.cause, style="bold")
+
+
+def unknown_of(answer: DoctorAnswer) -> str:
+    """What is said where no cause was found, of the program that failed where one is known."""
+    if answer.program is None or answer.program == "torch":
+        return "nothing wrong was seen, and a working stack was not shown either"
+    at = f" at {answer.stage}" if answer.stage else ""
+    return f"this is about {answer.program}{at}; what was read does not say what is wrong"
 
 
 def in_full(finding: Finding) -> Iterator[RenderableType]:
@@ -145,7 +159,7 @@ def way_out(fix: Fix) -> Iterator[RenderableType]:
 def ways_beside(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
     """The other ways, each with its title; the first is the way where none stands before it.
 
-    >>> from gpusetup.model import Alternative
+    >>> from gpusetup.model.finding import Alternative
     >>> here = Alternative(title="on the host", commands=())
     >>> [title for title, _ in ways_beside(Fix(text="", alternatives=(here, here)))]
     ['On the host', 'Or on the host']

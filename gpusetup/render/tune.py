@@ -11,11 +11,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from gpusetup.model.units import GIB
 from gpusetup.render.console import plain
 from gpusetup.render.text import heading, indented
 from gpusetup.tune.answer import TuneAnswer, TuneChange, TuneRow, TuneTrial
 
-GIB = 1 << 30
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 NAMES = {"+AMP": "+ AMP", "+batch": "+ batch", "+workers": "+ workers", "+compile": "+ compile"}
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gpusetup.messages.row import compiled
-from gpusetup.model import DeviceNode, Disk, Event, Gpu, Package, PciDevice
+from gpusetup.model.failing import Failing
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, Package, PciDevice
 from gpusetup.report.text import Text
-from gpusetup.value import Value
 
 GUESS, HINT, USUAL, SURE = range(4)
 """How far a source is trusted about a field: a path's name, a remark, a program's word, and the
 word of the program that is asked for exactly that."""
 
 
-class Claim(Value):
+class Claim(Frozen):
     """A field of the snapshot, `torch.version`, and what one place of the text says of it."""
 
     subject: str
@@ -23,7 +24,7 @@ class Claim(Value):
     trust: int = USUAL
 
 
-class Gpus(Value):
+class Gpus(Frozen):
     """One list of GPUs."""
 
     gpus: tuple[Gpu, ...]
@@ -31,11 +32,11 @@ class Gpus(Value):
     trust: int = USUAL
 
 
-Fact = Claim | Gpus | Package | PciDevice | DeviceNode | Disk | Event
+Fact = Claim | Gpus | Package | PciDevice | DeviceNode | Disk | Event | Failing
 Reader = Callable[[Text], Iterator[Fact]]
 
 
-class Saying(Value):
+class Saying(Frozen):
     """A pattern whose first group is the value of a field."""
 
     subject: str

@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpusetup.model import (
-    Capability,
+from gpusetup.accelerators.makers import identified
+from gpusetup.model.failing import Failing
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import (
     Container,
     CudaApi,
     DeviceNode,
@@ -24,11 +26,10 @@ from gpusetup.model import (
     Toolkit,
     Torch,
     Wanted,
-    parsed,
 )
-from gpusetup.probe.side import first_known, told_gpus
+from gpusetup.model.versions import Capability, parsed
+from gpusetup.readings.side import first_known, told_gpus
 from gpusetup.report.facts import Claim, Fact, Gpus
-from gpusetup.value import replace
 
 READINGS_A_SUBJECT = 4
 EVENTS_KEPT = 80
@@ -77,6 +78,7 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
         packages=packages or None,
         devices=devices or None,
         environment=_environment(chosen),
+        failing=next(iter(kinds[Failing]), Failing()),
         events=_unique(kinds[Event]),
         readings=(*readings, *gpu_readings),
     )
@@ -119,7 +121,7 @@ def _fields(chosen: dict[str, Any], part: str) -> dict[str, Any]:
 
 
 def _environment(chosen: dict[str, Any]) -> dict[str, str]:
-    from gpusetup.probe.environment import without_credentials
+    from gpusetup.readings.environment import without_credentials
 
     prefix = "environment."
     named = {s.removeprefix(prefix): v for s, v in chosen.items() if s.startswith(prefix)}
@@ -229,8 +231,7 @@ def completed(snapshot: Snapshot) -> Snapshot:
         torch=torch,
         driver=_driver(snapshot),
         os=_os(snapshot),
-        gpus=_visible(replace(snapshot, gpus=snapshot.gpus or _spoken_of(snapshot))),
-        toolkit=_toolkit(snapshot.toolkit),
+        gpus=_identified(_visible(replace(snapshot, gpus=snapshot.gpus or _spoken_of(snapshot)))),
         events=events,
     )
 
@@ -260,9 +261,9 @@ SIZED = {
 
 def _sized(event: Event) -> Event:
     """The sizes that torch's message about memory names, as numbers."""
-    if event.kind != "cuda-out-of-memory" or not event.values.keys() & SIZED.keys():
+    if event.kind != "out-of-memory" or not event.values.keys() & SIZED.keys():
         return event
-    from gpusetup.probe.smi_values import memory
+    from gpusetup.readings.nvidia_smi.values import memory
 
     values = {SIZED.get(name, name): value for name, value in event.values.items()}
     sizes = {name: str(memory(values[name])) for name in values if name.endswith("_bytes")}
@@ -277,7 +278,7 @@ def _of_wsl(event: Event, os: Os) -> Event:
 
 
 def _torch(snapshot: Snapshot) -> Torch:
-    from gpusetup.probe.torch import backend_of
+    from gpusetup.readings.torch_version import backend_of
 
     torch = snapshot.torch
     version = torch.version or _installed_torch(snapshot)
@@ -386,11 +387,11 @@ def _visible(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
     gpus, variable = snapshot.gpus, snapshot.environment.get("CUDA_VISIBLE_DEVICES")
     if not gpus or variable is None:
         return gpus
-    from gpusetup.probe.visible import visible_by_variable
+    from gpusetup.readings.visible import visible_by_variable
 
     flags = visible_by_variable(variable, gpus, pci_order=False)
     return tuple(replace(gpu, visible=flag) for gpu, flag in zip(gpus, flags, strict=True))
 
 
-def _toolkit(toolkit: Toolkit) -> Toolkit:
-    return toolkit
+def _identified(gpus: tuple[Gpu, ...] | None) -> tuple[Gpu, ...] | None:
+    return None if gpus is None else tuple(map(identified, gpus))

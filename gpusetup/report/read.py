@@ -4,49 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.model import Event, Snapshot
-from gpusetup.report import (
+from gpusetup.messages.table import ROWS
+from gpusetup.model.machine import Event, Snapshot
+from gpusetup.report.cleaning.decode import decode, is_binary
+from gpusetup.report.facts import Fact, Reader
+from gpusetup.report.formats import (
     capability,
     collect_env,
     cuda,
+    failing,
     installers,
-    kernel,
+    machine_tools,
     paths,
-    people,
     programs,
-    said_builds,
-    said_container,
-    said_cuda,
-    said_driver,
-    said_imports,
-    said_installing,
-    said_libraries,
-    said_parallel,
+    prose,
     smi,
     surroundings,
     tables,
 )
-from gpusetup.report.decode import decode, is_binary
-from gpusetup.report.facts import Fact, Reader
 from gpusetup.report.merge import merged
-from gpusetup.report.messages import said
+from gpusetup.report.messages import events_of
 from gpusetup.report.text import Text, text_of
-
-ROWS = (
-    *said_driver.ROWS,
-    *said_container.ROWS,
-    *said_cuda.ROWS,
-    *said_libraries.ROWS,
-    *said_imports.ROWS,
-    *said_builds.ROWS,
-    *said_installing.ROWS,
-    *said_parallel.ROWS,
-)
-"""Every message that is known."""
 
 
 def messages(text: Text) -> Iterator[Event]:
-    yield from said(text, ROWS)
+    yield from events_of(text, ROWS)
 
 
 READERS: tuple[Reader, ...] = (
@@ -54,8 +36,8 @@ READERS: tuple[Reader, ...] = (
     smi.nvidia_smi,
     programs.programs,
     tables.tables,
-    people.people,
-    kernel.machine,
+    prose.prose,
+    machine_tools.machine_tools,
     installers.packages,
     installers.wanted,
     installers.pip_state,
@@ -64,6 +46,7 @@ READERS: tuple[Reader, ...] = (
     capability.capabilities,
     cuda.cuda_errors,
     messages,
+    failing.failing,
 )
 """One reader a format; each takes the whole text and gives what it finds."""
 

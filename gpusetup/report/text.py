@@ -1,45 +1,29 @@
 """A cleaned text in the two forms that readers use: its lines, and all of it on one line.
 
-On one line, with single spaces, a message reads the same however it was wrapped. Readers ask for
-the neighbourhood of a few letters (`near`), so that no pattern ever sees more than a window.
+Readers ask for the neighbourhood of a few letters (`near`), so that no pattern ever sees more than
+a window.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from gpusetup.report.clean import cleaned
-from gpusetup.report.helps import without_help
-from gpusetup.report.mentions import blanked, mentions
-from gpusetup.value import Value
+from gpusetup.messages.search import SPACES, Flat, flat_of, joined
+from gpusetup.report.cleaning.clean import cleaned
+from gpusetup.report.cleaning.helps import without_help
+from gpusetup.report.cleaning.negation import blanked, mentions
 
-BEFORE, AFTER = 600, 1200
-WHOLE = 2 * (BEFORE + AFTER)
-"""A text of this length is a window of its own."""
-WORD = 200
-ATTEMPTS = 60
-"""How often a needle is looked at: a log repeats itself."""
 SHOWN = 300
-SPACES = re.compile(r"\s+")
 
 
-class Text(Value):
-    """A report, cleaned."""
+class Text(Flat):
+    """A report, cleaned: its lines, and all of it on one line."""
 
     lines: tuple[str, ...]
-    flat: str
-    low: str
-    """`flat` in lower case, of the same length."""
-    starts: tuple[int, ...]
-    """Where each line begins in `flat`."""
     inside: tuple[tuple[int, str], ...] = ()
     """From which line on the text comes from a `container` or the `host`."""
-
-    def line_at(self, place: int) -> int:
-        """The number of the line (from 0) that holds a place of `flat`."""
-        return max(bisect_right(self.starts, place) - 1, 0)
 
     def shown(self, first: int, last: int) -> str:
         """The lines that a piece of `flat` lies in, as evidence."""
@@ -55,27 +39,6 @@ class Text(Value):
         at = bisect_right(self.inside, (self.line_at(place), "~")) - 1
         return (self.inside[at][1] or None) if at >= 0 else None
 
-    def _between_words(self, first: int, last: int) -> tuple[int, int]:
-        """A window that cuts no word: half a number is another number."""
-        before = self.flat.rfind(" ", max(first - WORD, 0), first) + 1
-        after = self.flat.find(" ", last, last + WORD)
-        return before or first, after if after >= 0 else last
-
-    def near(self, needle: str) -> Iterator[tuple[int, str]]:
-        """Windows of `flat` around a needle (lower case): where each begins, and its text.
-
-        They overlap, so that what lies at the end of one is whole in the next.
-        """
-        if len(self.flat) <= WHOLE:
-            yield 0, self.flat
-            return
-        at, seen = self.low.find(needle), 0
-        while at >= 0 and seen < ATTEMPTS:
-            first, last = self._between_words(max(at - BEFORE, 0), at + AFTER)
-            seen += 1
-            yield first, self.flat[first:last]
-            at = self.low.find(needle, at + AFTER - BEFORE)
-
 
 def text_of(raw: str) -> Text:
     """
@@ -84,36 +47,29 @@ def text_of(raw: str) -> Text:
     ('Found no NVIDIA driver on your system', 1)
     """
     lines = without_help(cleaned(raw))
-    parts = [SPACES.sub(" ", line).strip() for line in lines]
-    starts, place = [], 0
-    for part in parts:
-        starts.append(place)
-        place += len(part) + 1 if part else 0
-    flat = " ".join(filter(None, parts))
-    low = _lowered(flat)
-    if spans := mentions(flat, low, starts):
-        for number in sorted(set(_lines_of(starts, spans))):
-            parts[number] = lines[number] = blanked(parts[number], starts[number], spans)
-        flat = " ".join(filter(None, parts))
-        low = _lowered(flat)
+    text = flat_of(lines)
+    if spans := mentions(text.flat, text.low, text.starts):
+        text = joined(_without(lines, text.starts, spans))
     return Text(
-        lines=tuple(lines), flat=flat, low=low, starts=tuple(starts), inside=tuple(places(lines))
+        lines=tuple(lines),
+        flat=text.flat,
+        low=text.low,
+        starts=text.starts,
+        inside=tuple(places(lines)),
     )
 
 
-def _lines_of(starts: list[int], spans: list[tuple[int, int]]) -> Iterator[int]:
+def _without(lines: list[str], starts: Sequence[int], spans: list[tuple[int, int]]) -> list[str]:
+    """The lines, bare of what is only spoken of; those that change are changed in place."""
+    parts = [SPACES.sub(" ", line).strip() for line in lines]
+    for number in sorted(set(_lines_of(starts, spans))):
+        parts[number] = lines[number] = blanked(parts[number], starts[number], spans)
+    return parts
+
+
+def _lines_of(starts: Sequence[int], spans: list[tuple[int, int]]) -> Iterator[int]:
     for first, last in spans:
         yield from range(max(bisect_right(starts, first) - 1, 0), bisect_right(starts, last - 1))
-
-
-def _lowered(flat: str) -> str:
-    return flat.lower() if flat.isascii() else "".join(_lower(char) for char in flat)
-
-
-def _lower(char: str) -> str:
-    """Of one letter, so that places stay what they are."""
-    small = char.lower()
-    return small if len(small) == 1 else char
 
 
 # --- where a line was printed ---------------------------------------------------------------------

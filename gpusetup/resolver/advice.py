@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from gpusetup.catalog import Catalog
-from gpusetup.jetpack import JETPACKS, ORIN, THOR, runs_ordinary_wheels
-from gpusetup.model import Advice, Gpu, TorchBuild, parsed
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.jetpack import JETPACKS, runs_ordinary_wheels
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Gpu
+from gpusetup.model.resolution import Advice, TorchBuild
+from gpusetup.model.versions import parsed
 from gpusetup.resolver.choice import best_build, in_scope
 from gpusetup.resolver.situation import Situation, is_allowed
-from gpusetup.value import Value, replace
 
 Kind = Literal["driver", "python", "gpu", "torch", "os", "backend"]
 
 
-class Change(Value):
+class Change(Frozen):
     """One thing that could be otherwise, and the situation that it would make."""
 
     kind: Kind
@@ -95,7 +97,7 @@ def _drivers(situation: Situation, catalog: Catalog) -> Iterator[Change]:
 def _jetpacks(situation: Situation) -> Iterator[Change]:
     """The newer releases of a Jetson that serve its chip: its driver comes with them."""
     chips = {gpu.compute_capability for gpu in situation.gpus if gpu.compute_capability}
-    for row in JETPACKS if chips <= {ORIN, THOR} else ():
+    for row in JETPACKS if chips <= set(JETPACKS[-1].torch_for) else ():
         newer = situation.jetpack is None or row.l4t > situation.jetpack.l4t
         if newer and row.wheels is None and runs_ordinary_wheels(row, chips):
             above = replace(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from gpusetup.catalog import Catalog, Same
-from gpusetup.kernels import release
-from gpusetup.model import TorchBuild
+from gpusetup.catalog.builds import Catalog, Same
+from gpusetup.catalog.kernels import release
+from gpusetup.model.frozen import replace
+from gpusetup.model.resolution import TorchBuild
 from gpusetup.resolver.constraints import fits
 from gpusetup.resolver.situation import CHANNELS, Situation, version
-from gpusetup.value import replace
 
 
 def in_scope(situation: Situation, catalog: Catalog) -> tuple[TorchBuild, ...]:

@@ -11,21 +11,25 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from gpusetup.catalog_companions import Name, serves_backend, serves_torch
-from gpusetup.default_wheels import UNREAD
-from gpusetup.model import Package, Snapshot, TorchBuild, parsed
-from gpusetup.value import Value
+from gpusetup.catalog.companions import serves_backend, serves_torch
+from gpusetup.catalog.default_wheels import UNREAD
+from gpusetup.catalog.rows import Name
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Package, Snapshot
+from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.versions import parsed
+from gpusetup.readings.packages import normalised
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-    from gpusetup.catalog import Catalog
+    from gpusetup.catalog.builds import Catalog
 
 FAMILY = ("torch", "torchvision", "torchaudio")
 COMPANIONS: tuple[Name, ...] = ("torchvision", "torchaudio")
 
 
-class Companion(Value):
+class Companion(Frozen):
     """An installed distribution that does not take the torch that is to come."""
 
     name: str
@@ -36,15 +40,11 @@ class Companion(Value):
     """Whether an index can be asked for another release of it by its name."""
 
 
-def normalized(name: str) -> str:
-    return name.replace("_", "-").replace(".", "-").lower()
-
-
 def installed(machine: Snapshot) -> dict[str, Package]:
     """What is installed, by name; of two of one name the first, which is imported."""
     found: dict[str, Package] = {}
     for package in machine.packages or ():
-        found.setdefault(normalized(package.name), package)
+        found.setdefault(normalised(package.name), package)
     return found
 
 
@@ -191,10 +191,10 @@ def pinned_in_words(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
 def _broken(package: Package, moved: Mapping[str, str], machine: Snapshot) -> str | None:
     """The first requirement of a distribution that the new versions do not meet."""
     for text, asked in _requirements(package, moved):
-        version = moved.get(normalized(asked.name))
+        version = moved.get(normalised(asked.name))
         if version is None or (asked.marker and not asked.marker.evaluate(environment_of(machine))):
             continue
-        named = asked.url is None or f"{normalized(asked.name)}-{version}" in asked.url
+        named = asked.url is None or f"{normalised(asked.name)}-{version}" in asked.url
         if not named or not asked.specifier.contains(version, prereleases=True):
             return text
     return None
@@ -206,7 +206,7 @@ NAME = r"\s*([A-Za-z0-9._-]+)"
 def _requirements(package: Package, moved: Mapping[str, str]) -> Iterator[tuple[str, Requirement]]:
     """Those that name what moves; the others are not worth the import of their parser."""
     names = ((text, re.match(NAME, text)) for text in package.requires)
-    concerned = [text for text, named in names if named and normalized(named[1]) in moved]
+    concerned = [text for text, named in names if named and normalised(named[1]) in moved]
     if not concerned:
         return
     from packaging.requirements import InvalidRequirement, Requirement

@@ -5,8 +5,9 @@ All of them hold jointly. A reason names what the build needs and what was found
 
 from __future__ import annotations
 
-from gpusetup.kernels import release, served_by
-from gpusetup.model import Gpu, TorchBuild
+from gpusetup.catalog.kernels import release, served_by
+from gpusetup.model.machine import Gpu
+from gpusetup.model.resolution import TorchBuild
 from gpusetup.resolver.situation import Situation, is_allowed, version
 
 

@@ -14,21 +14,15 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gpusetup.catalog import INDEX_ROOT, Catalog, Same, cuda_of, index_url
-from gpusetup.catalog_companions import beside
+from gpusetup.catalog.builds import INDEX_ROOT, Catalog, Same, index_url
+from gpusetup.catalog.companions import beside
+from gpusetup.catalog.jetpack import board_of
+from gpusetup.catalog.kernels import served_by
 from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.jetpack import board_of
-from gpusetup.kernels import served_by
-from gpusetup.model import (
-    Choice,
-    Gpu,
-    Rejection,
-    Request,
-    Resolution,
-    Served,
-    Snapshot,
-    TorchBuild,
-)
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Gpu, Snapshot
+from gpusetup.model.resolution import Choice, Rejection, Request, Resolution, Served, TorchBuild
+from gpusetup.model.versions import cuda_of
 from gpusetup.resolver.advice import best_change
 from gpusetup.resolver.choice import best_build, in_scope, preference
 from gpusetup.resolver.companions import FAMILY
@@ -43,11 +37,10 @@ from gpusetup.resolver.situation import (
     situation_of,
     specifier,
 )
-from gpusetup.value import replace
 
 if TYPE_CHECKING:
-    from gpusetup.answers import Keeps, ResolveAnswer
-    from gpusetup.install.wish import Wish
+    from gpusetup.installers.options import InstallerOptions
+    from gpusetup.model.documents import Keeps, ResolveAnswer
 
 
 def resolve(snapshot: Snapshot, request: Request, catalog: Catalog) -> Resolution:
@@ -104,8 +97,8 @@ def to_answer(
     `packages` are torch and what comes along with it; of what is not torch's family conda is not
     told, because pip installed it.
     """
-    from gpusetup.answers import ResolveAnswer
-    from gpusetup.install import INSTALLERS
+    from gpusetup.installers import INSTALLERS
+    from gpusetup.model.documents import ResolveAnswer
 
     build = resolution.build
     shared = {
@@ -119,9 +112,9 @@ def to_answer(
         return ResolveAnswer(torch=None, **shared)  # type: ignore[arg-type]
     commands = {}
     for name, steps in INSTALLERS.items():
-        wish = _wish(resolution, snapshot, packages, by_conda=name == "conda")
+        options = _options(resolution, snapshot, packages, by_conda=name == "conda")
         try:
-            commands[name] = tuple(step.argv for step in steps(resolution, wish))
+            commands[name] = tuple(step.argv for step in steps(resolution, options))
         except Unsatisfiable:
             commands[name] = ()
     return ResolveAnswer(
@@ -139,12 +132,12 @@ def to_answer(
     )
 
 
-def _wish(
+def _options(
     resolution: Resolution, snapshot: Snapshot, packages: tuple[str, ...], *, by_conda: bool
-) -> Wish:
-    from gpusetup.install.wish import Wish
+) -> InstallerOptions:
+    from gpusetup.installers.options import InstallerOptions
 
-    return Wish(
+    return InstallerOptions(
         index_root=resolution.index_root or INDEX_ROOT,
         python=snapshot.python.executable,
         packages=tuple(name for name in packages if name in FAMILY) if by_conda else packages,

@@ -6,18 +6,19 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from gpusetup.catalog import Catalog
+from gpusetup.accelerators import nvidia
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.gpus import gpus_described
 from gpusetup.errors import UsageError
-from gpusetup.gpus import gpus_described
-from gpusetup.model import Container, CudaApi, Driver, Gpu, Os, Python, Reading, Snapshot
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Container, CudaApi, Driver, Gpu, Os, Python, Reading, Snapshot
 from gpusetup.resolver.spelled import driver_named, driver_of_branch
-from gpusetup.value import Value, replace
 
 Family = Literal["linux", "windows", "macos"]
 MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 
 
-class Description(Value):
+class Description(Frozen):
     """What somebody says about a machine; None is what the read machine keeps."""
 
     driver: str | None = None
@@ -123,7 +124,7 @@ def for_host(
     if driver:
         driver = driver_named(driver, catalog, snapshot.os.family)
         driver = driver_of_branch(driver, catalog, snapshot.os.family)
-    hidden = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
+    hidden = nvidia.MAKER.masks
     kept = {name: value for name, value in snapshot.environment.items() if name not in hidden}
     replaced = ("gpus", "driver", "cuda_api", "pci_devices", "devices")
     still = (one for one in snapshot.readings if one.subject.partition(".")[0] not in replaced)

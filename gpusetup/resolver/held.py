@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.catalog import Catalog, cuda_of, index_url
-from gpusetup.default_wheels import UNREAD, backend_beside, default_backend
-from gpusetup.kernels import served_by
-from gpusetup.model import Resolution, Served, Snapshot, Torch, TorchBuild
+from gpusetup.accelerators.makers import is_seen_only, maker_of
+from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.catalog.default_wheels import UNREAD, backend_beside, default_backend
+from gpusetup.catalog.kernels import served_by
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Snapshot, Torch
+from gpusetup.model.resolution import Resolution, Served, TorchBuild
+from gpusetup.model.versions import cuda_of
 from gpusetup.resolver.constraints import covers_every_gpu, driver_reaches
 from gpusetup.resolver.situation import Situation
-from gpusetup.value import replace
-
-MAKERS = {"cu": "nvidia", "rocm": "amd", "xpu": "intel"}
-"""How a backend begins -> who made the GPUs that it is for."""
-
-
-def maker_of(backend: str | None) -> str | None:
-    """Whose GPUs a backend is for; None for the CPU's and for what is unknown.
-
-    >>> maker_of("cu124"), maker_of("rocm6.4"), maker_of("xpu"), maker_of("cpu")
-    ('nvidia', 'amd', 'intel', None)
-    """
-    words = (backend or "").lower()
-    return next((maker for start, maker in MAKERS.items() if words.startswith(start)), None)
 
 
 def public(version: str | None) -> str:
@@ -56,7 +46,7 @@ def backend_held(machine: Snapshot, catalog: Catalog) -> str:
     if (read := backend_of(torch)) or elsewhere:
         return read or UNREAD
     version, place = torch.version or "0", (machine.os.family or "", machine.os.machine or "")
-    usual = default_backend(version, *place)
+    usual = default_backend(catalog, version, *place)
     beside = backend_beside(machine.packages or ()) if usual and cuda_of(usual) else None
     if beside and catalog.row_of(version, beside, *place):
         return beside
@@ -140,7 +130,7 @@ def serves(build: TorchBuild, machine: Snapshot, situation: Situation) -> bool:
     maker = maker_of(build.backend)
     if build.backend == UNREAD:
         return True
-    if maker in ("amd", "intel"):
+    if is_seen_only(maker):
         return situation.presence != "some" and maker in vendors_of(machine)
     if maker is None:
         return situation.presence == "none" or situation.family == "macos"

@@ -11,13 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from gpusetup.catalog import Catalog
-from gpusetup.default_wheels import UNREAD
-from gpusetup.model import Request, Resolution, Snapshot, TorchBuild, parsed
+from gpusetup.accelerators.makers import is_seen_only, maker_of
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.default_wheels import UNREAD
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Request, Resolution, TorchBuild
+from gpusetup.model.versions import parsed
 from gpusetup.resolver.choice import in_scope, preference
 from gpusetup.resolver.constraints import fits
 from gpusetup.resolver.decide import resolve
-from gpusetup.resolver.held import as_it_is, held_build, maker_of, public, serves
+from gpusetup.resolver.held import as_it_is, held_build, public, serves
 from gpusetup.resolver.situation import (
     CONDA_CHANNELS,
     WHEELS,
@@ -26,7 +30,6 @@ from gpusetup.resolver.situation import (
     label_of,
     situation_of,
 )
-from gpusetup.value import Value, replace
 
 How = Literal[
     "kept",
@@ -44,7 +47,7 @@ and by which rule; it was not there; it would go to another maker's GPUs or to t
 asked for; nothing fits."""
 
 
-class Decision(Value):
+class Decision(Frozen):
     """What `install` would do, and what the newest would be."""
 
     how: How
@@ -148,7 +151,7 @@ def _stays(
     if upgrade and not _is_newest(held, newest):
         return False
     named = situation.backend == held.backend
-    if named and (situation.presence != "some" or maker_of(held.backend) in ("amd", "intel")):
+    if named and (situation.presence != "some" or is_seen_only(maker_of(held.backend))):
         return True
     if situation.backend == "cpu":
         return True
@@ -236,7 +239,7 @@ def _why_it_stays(decision: Decision) -> str:
     held = decision.held
     if held is not None and held.backend == UNREAD:
         return "nothing that was read speaks against this torch: it stays"
-    if held is not None and maker_of(held.backend) in ("amd", "intel"):
+    if held is not None and is_seen_only(maker_of(held.backend)):
         return f"{SERVES}; the catalog knows no newer build for {held.backend}"
     return SERVES
 

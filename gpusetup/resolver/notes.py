@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpusetup.catalog import Catalog
-from gpusetup.jetpack import FIRST_OF_THOR, UNIFIED, board_of, runs_ordinary_wheels
-from gpusetup.model import Resolution, Snapshot, TorchBuild, parsed
+from gpusetup.accelerators.makers import MAKERS
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, board_of, runs_ordinary_wheels
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Resolution, TorchBuild
+from gpusetup.model.versions import parsed
 from gpusetup.resolver.choice import best_build
 from gpusetup.resolver.companions import left_behind
 from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation, is_allowed, version
-from gpusetup.value import replace
 
 STALE_DAYS = 120
 """From this age on a catalog says so."""
@@ -232,9 +235,10 @@ def other_vendor(
     _: Resolution, situation: Situation, snapshot: Snapshot, __: Catalog
 ) -> str | None:
     vendors = {device.vendor for device in snapshot.pci_devices or ()}
-    if situation.presence != "none" or "amd" not in vendors:
+    there = (maker for maker in MAKERS if maker.noted and maker.id in vendors)
+    if situation.presence != "none" or (one := next(there, None)) is None:
         return None
-    return "an AMD GPU was found: torch's ROCm builds exist, but only NVIDIA GPUs are fitted here"
+    return f"an {one.name} GPU was found: {one.noted}, but only NVIDIA GPUs are fitted here"
 
 
 def conda_instead(found: Resolution, _: Situation, __: Snapshot, ___: Catalog) -> str | None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from gpusetup.catalog import Catalog
-from gpusetup.model import Snapshot, TorchBuild
-from gpusetup.resolver.held import concluded, maker_of, vendors_of
+from gpusetup.accelerators import nvidia
+from gpusetup.accelerators.makers import BY_ID, MAKERS, is_judged, is_seen_only, maker_of
+from gpusetup.catalog.builds import Catalog
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Resolution, TorchBuild
+from gpusetup.resolver.held import concluded, vendors_of
 from gpusetup.resolver.least import Decision
-from gpusetup.value import Value
-
-MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 
 
-class Reason(Value):
+class Reason(Frozen):
     """One of the usual reasons, and what to type where it is the one."""
 
     because: str
@@ -27,7 +29,7 @@ def told(decision: Decision, machine: Snapshot, catalog: Catalog) -> str:
     whose = maker_of(held.backend)
     if whose is None:
         return f"{why}No GPU is seen that another build would be for: it was left as it is"
-    build = f"{why}torch {version} is a build for {MAKERS[whose]} GPUs"
+    build = f"{why}torch {version} is a build for {BY_ID[whose].name} GPUs"
     if serves_its_maker(decision, machine):
         return f"{build}, which is here; no other build for it is known: it was left as it is"
     return f"{build}, and this machine shows none: it was left as it is"
@@ -36,7 +38,7 @@ def told(decision: Decision, machine: Snapshot, catalog: Catalog) -> str:
 def serves_its_maker(decision: Decision, machine: Snapshot) -> bool:
     """Whether a GPU of the maker is there that the installed torch is for (AMD's, Intel's)."""
     maker = maker_of(decision.held.backend) if decision.held else None
-    return maker in ("amd", "intel") and maker in vendors_of(machine)
+    return is_seen_only(maker) and maker in vendors_of(machine)
 
 
 def reasons(
@@ -56,6 +58,7 @@ def reasons(
     )
     if serves_its_maker(decision, machine) and not machine.gpus:
         return (other,)
+    whose = BY_ID[maker_of(held.backend) or nvidia.MAKER.id].name
     return (
         Reason(
             because="this image is built on a machine without its GPU",
@@ -63,8 +66,7 @@ def reasons(
         ),
         other,
         Reason(
-            because=f"the {MAKERS[maker_of(held.backend) or 'nvidia']} GPU is here and its driver "
-            "is missing or does not answer",
+            because=f"the {whose} GPU is here and its driver is missing or does not answer",
             command=("gpusetup", "doctor", *target),
         ),
     )
@@ -72,7 +74,7 @@ def reasons(
 
 def _for_its_host(held: TorchBuild) -> tuple[str, ...]:
     """NVIDIA's GPUs can be named; of the others only the backend is known here."""
-    if maker_of(held.backend) in ("nvidia", None):
+    if not is_seen_only(maker_of(held.backend)):
         return ("--for-gpu", "NAME")
     return ("--backend", held.backend)
 
@@ -85,12 +87,24 @@ def _other_backend(decision: Decision) -> str:
 
 def _other_gpu(decision: Decision, machine: Snapshot) -> str:
     backend = _other_backend(decision)
-    if maker_of(backend) == "nvidia":
+    if is_judged(maker_of(backend)):
         name = machine.gpus[0].name if machine.gpus else "an NVIDIA GPU"
         return f"the GPU to be used is {name}"
     vendors, own = vendors_of(machine), maker_of(decision.held.backend if decision.held else None)
-    if own in ("amd", "intel") and own in vendors:
+    if is_seen_only(own) and own in vendors:
         return "that GPU is not to be used: the CPU build works"
-    other = next((MAKERS[one] for one in ("amd", "intel") if one in vendors), None)
+    other = next((m.name for m in MAKERS if not m.judged and m.id in vendors), None)
     whose = f"the GPU is {other}'s" if other else "the GPU is another maker's, or there is none"
     return f"{whose}: the CPU build works"
+
+
+def nothing_fits(resolution: Resolution) -> Unsatisfiable:
+    """Why: what was asked for, or what keeps the builds of that from this machine."""
+    advice = resolution.advice
+    asked = [r for r in resolution.rejections if not r.reason.startswith("is not the ")]
+    reasons = [f"{r.torch} {r.backend}: {r.reason}" for r in asked[:5]]
+    return Unsatisfiable(
+        "No PyTorch build fits this machine"
+        + "".join(f"\n  {why}" for why in (*resolution.notes, *reasons)),
+        hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
+    )

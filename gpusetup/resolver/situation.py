@@ -5,14 +5,19 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.catalog import Catalog, Channel, Dropped
+from gpusetup.accelerators.makers import judged_on
+from gpusetup.catalog.builds import Catalog, Channel
+from gpusetup.catalog.facts import JetPack
+from gpusetup.catalog.gpus import one_capability, rows_or_none
+from gpusetup.catalog.jetpack import board_of, jetpack_of
+from gpusetup.catalog.pci_names import board
+from gpusetup.catalog.rows import Dropped
 from gpusetup.errors import UsageError
-from gpusetup.gpus import one_capability, rows_or_none
-from gpusetup.jetpack import JetPack, board_of, jetpack_of
-from gpusetup.model import Gpu, PciDevice, Request, Snapshot, parsed, visible_gpus
-from gpusetup.pci_names import board
-from gpusetup.specifiers import Versions
-from gpusetup.value import Value, replace
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Gpu, PciDevice, Snapshot, visible_gpus
+from gpusetup.model.resolution import Request
+from gpusetup.model.specifiers import Versions
+from gpusetup.model.versions import parsed
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -23,7 +28,7 @@ CHANNELS = (*WHEELS, *CONDA_CHANNELS)
 """Of the same torch the one from the former channel is taken."""
 
 
-class Situation(Value):
+class Situation(Frozen):
     """What the constraints look at: the machine and the request, parsed once."""
 
     family: str
@@ -112,7 +117,7 @@ def gpus_to_serve(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     present = tuple(gpu for gpu in snapshot.gpus or () if not gpu.lost)
     if present:
         return tuple(_named(gpu, catalog) for gpu in visible_gpus(snapshot) or present)
-    nvidia = (device for device in snapshot.pci_devices or () if device.vendor == "nvidia")
+    nvidia = judged_on(snapshot.pci_devices)
     return tuple(_named(Gpu(name=_on_the_bus(device)), catalog) for device in nvidia)
 
 

@@ -7,10 +7,10 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from gpusetup.catalog import Catalog
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.gpus import rows_or_none
 from gpusetup.errors import UsageError
-from gpusetup.gpus import rows_or_none
-from gpusetup.model import parsed
+from gpusetup.model.versions import parsed
 
 SYSTEMS: Mapping[str, str] = {
     "win": "windows",
@@ -204,7 +204,7 @@ def _is_contradictory(text: str) -> bool:
     >>> _is_contradictory("==2.5.1,<2.4"), _is_contradictory(">=2.9,<2.6"), _is_contradictory(">=2")
     (True, True, False)
     """
-    from gpusetup.specifiers import holds, plain_clauses
+    from gpusetup.model.specifiers import holds, plain_clauses
 
     clauses = plain_clauses(text) or ()
     exact = [one for sign, one, prefix in clauses if sign == "==" and not prefix]

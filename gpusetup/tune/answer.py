@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
 
 if TYPE_CHECKING:
     from gpusetup.tune.benchmark import Row
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Plain = int | float | bool | str | None
 
 
-class TuneChange(Value, rename={"before": "from", "after": "to"}):  # type: ignore[call-arg]
+class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ignore[call-arg]
     """One setting of the config; `from` is null where it was empty, or is added."""
 
     key: str
@@ -29,7 +29,7 @@ class TuneChange(Value, rename={"before": "from", "after": "to"}):  # type: igno
     added: bool = False
 
 
-class TuneTrial(Value):
+class TuneTrial(Frozen):
     """One batch size that was tried in a child of its own."""
 
     batch: int
@@ -41,7 +41,7 @@ class TuneTrial(Value):
     detail: str | None = None
 
 
-class TuneRow(Value):
+class TuneRow(Frozen):
     """One line of the comparison table of `--benchmark`."""
 
     name: str
@@ -59,7 +59,7 @@ class TuneRow(Value):
     detail: str | None = None
 
 
-class TuneAnswer(Value):
+class TuneAnswer(Frozen):
     schema: Literal["gpusetup.tune/1"] = "gpusetup.tune/1"
     changes: tuple[TuneChange, ...] = ()
     recommendations: tuple[str, ...] = ()

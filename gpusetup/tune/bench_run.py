@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import UsageError
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune import keys
 from gpusetup.tune.benchmark import (
     Row,
@@ -35,7 +36,6 @@ from gpusetup.tune.measure import (
 from gpusetup.tune.rules_batch import largest_divisor
 from gpusetup.tune.search import Goal, Trial, answer, fastest
 from gpusetup.tune.settings import truth, whole
-from gpusetup.value import Value, replace
 
 if TYPE_CHECKING:
     from gpusetup.render.console import Console
@@ -48,7 +48,7 @@ START = 8
 """The first size that is tried where no config names one."""
 
 
-class Measured(Value):
+class Measured(Frozen):
     """What was found out, and what of it goes into the config."""
 
     device: str
@@ -61,7 +61,7 @@ class Measured(Value):
     option: Mapping[str, Any] = {}
 
 
-class Start(Value):
+class Start(Frozen):
     """Where measuring starts, as the config has it."""
 
     setup: Setup
@@ -127,8 +127,8 @@ def _job(options: argparse.Namespace, wish: Mapping[str, int]) -> Job:
 
 def _python(named: str | None) -> str | None:
     """The target interpreter: `--python`, the active environment, else our own."""
-    from gpusetup.probe.system import LiveSystem
     from gpusetup.probe.target import choose_target
+    from gpusetup.system.system import LiveSystem
 
     return choose_target(LiveSystem(), named).python
 
@@ -282,6 +282,6 @@ def in_words(setup: Setup) -> str:
 def usable_cores() -> int:
     """The cores of this process: affinity and cgroup, as the probe reads them."""
     from gpusetup.probe.host import read_cpu
-    from gpusetup.probe.system import LiveSystem
+    from gpusetup.system.system import LiveSystem
 
     return read_cpu(LiveSystem()).usable_cores or os.cpu_count() or 1

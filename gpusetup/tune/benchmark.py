@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune.search import Trial
-from gpusetup.value import Value, replace
 
 GAIN = 1.03
 """A step that gains less than 3 % is not worth its trouble."""
@@ -20,7 +20,7 @@ ENOUGH = 0.95
 Name = Literal["base", "+AMP", "+batch", "+workers", "+compile", "all"]
 
 
-class Setup(Value):
+class Setup(Frozen):
     """One way to train."""
 
     batch: int
@@ -30,7 +30,7 @@ class Setup(Value):
     compile: bool = False
 
 
-class Row(Value):
+class Row(Frozen):
     """One line of the table."""
 
     name: Name
@@ -46,7 +46,7 @@ class Row(Value):
     detail: str | None = None
 
 
-class Runner(Value):
+class Runner(Frozen):
     """What the table needs of the machine."""
 
     run: Callable[[Setup], Trial]

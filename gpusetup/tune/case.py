@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpusetup.model import Snapshot, visible_gpus
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.tune.config import Config, Edit, addition, change
 from gpusetup.tune.keys import ADDED, Key
 from gpusetup.tune.presets import Preset, preset_for
 from gpusetup.tune.settings import Setting, in_words, said
-from gpusetup.value import Value
 
 
-class Facts(Value):
+class Facts(Frozen):
     """What of the machine matters here."""
 
     gpu: str | None = None
@@ -28,7 +28,7 @@ class Facts(Value):
     jetson: bool = False
 
 
-class Option(Value):
+class Option(Frozen):
     """What the user asked for, and what was measured here."""
 
     grow: bool = False
@@ -41,7 +41,7 @@ class Option(Value):
     """Whether they were measured to be faster; None: nobody measured."""
 
 
-class Proposed(Value):
+class Proposed(Frozen):
     """One change, with why and where that comes from."""
 
     edit: Edit
@@ -53,7 +53,7 @@ class Proposed(Value):
     source: str
 
 
-class Proposal(Value):
+class Proposal(Frozen):
     changes: tuple[Proposed, ...] = ()
     words: tuple[str, ...] = ()
     found: int = 0
@@ -89,7 +89,7 @@ def facts_of(snapshot: Snapshot) -> Facts:
     )
 
 
-class Case(Value):
+class Case(Frozen):
     """A config, read, on a machine."""
 
     config: Config

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from gpusetup.errors import BadInput
+from gpusetup.model.frozen import Frozen
 from gpusetup.tune.json_text import read_json
 from gpusetup.tune.settings import Path, Setting, in_words
-from gpusetup.value import Value
 
 BOM = "\ufeff"
 SIZE_LIMIT_BYTES = 1 << 20
@@ -22,7 +22,7 @@ BARE = re.compile(r"[A-Za-z0-9_.+\-]+")
 """What a value may look like that is replaced: no quotes, tags, anchors or comments."""
 
 
-class Config(Value):
+class Config(Frozen):
     """A config file: its text, and every setting with its place."""
 
     name: str
@@ -33,7 +33,7 @@ class Config(Value):
     newline: str = "\n"
 
 
-class Edit(Value):
+class Edit(Frozen):
     """One change of the text. `path` is the setting that is changed, or added."""
 
     document: int

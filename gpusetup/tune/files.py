@@ -14,12 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
 
 SUFFIX = ".gpusetup-undo"
 
 
-class Undo(Value):
+class Undo(Frozen):
     """What stood in a config before it was changed in place."""
 
     schema: str = "gpusetup.tune-undo/1"
@@ -63,7 +63,7 @@ def _new_mode() -> int:
 
 def change_in_place(path: str, before: bytes, after: bytes) -> None:
     """Write the new bytes and keep the old ones for `--undo`."""
-    from gpusetup.codec import to_json
+    from gpusetup.model.codec import to_json
 
     undo = Undo(written_sha256=_hash(after), before_base64=base64.b64encode(before).decode())
     write_bytes(undo_path(path), to_json(undo).encode())
@@ -72,7 +72,7 @@ def change_in_place(path: str, before: bytes, after: bytes) -> None:
 
 def put_back(path: str) -> None:
     """Undo the last change in place. `BadInput` where there is none, or the file changed since."""
-    from gpusetup.codec import from_json
+    from gpusetup.model.codec import from_json
 
     kept = undo_path(path)
     if not Path(kept).exists():

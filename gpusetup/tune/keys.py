@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
 
 BATCH, ACCUMULATION, TOTAL = "batch", "accumulation", "total"
 WORKERS, PIN, PERSISTENT, PREFETCH = "workers", "pin", "persistent", "prefetch"
@@ -23,13 +23,12 @@ LIGHTNING = "lightning.Trainer, LightningDataModule"
 DEEPSPEED = "DeepSpeed configuration JSON"
 TRINITY = "Trinity-RFT configuration, veRL"
 AXOLOTL = "axolotl configuration"
-TORCHTUNE = "torchtune recipes"
 MEGATRON = "NeMo, Megatron-LM"
 ULTRALYTICS = "Ultralytics train settings"
 DETECTRON = "detectron2 configuration"
 
 
-class Key(Value):
+class Key(Frozen):
     """One name, what it means, and whose documentation says so."""
 
     name: str

@@ -1,4 +1,4 @@
-"""Trials on the real device: each in a child of the target interpreter (`inside/bench.py`).
+"""Trials on the real device: each in a child of the target interpreter (`child_scripts/bench.py`).
 
 A child that runs out of memory, crashes or hangs ends alone. What it said is judged here: out of
 memory in any spelling is a trial that failed, anything else is an error that ends the search.
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpusetup.errors import BadInput, Blocked, ToolFailed, UsageError
-from gpusetup.run import Output, run
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.system.processes import Output, run
 from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
 from gpusetup.tune.search import Goal, Trial, next_batch, next_for_speed
-from gpusetup.value import Value, replace
 
-SCRIPT = Path(__file__).resolve().parent.parent / "inside" / "bench.py"
+SCRIPT = Path(__file__).resolve().parent.parent / "child_scripts" / "bench.py"
 SECONDS = 20.0
 """How long the timed steps of one trial go on at most."""
 STARTING_SECONDS = 280.0
@@ -38,7 +38,7 @@ in some runs and in others not."""
 Say = Callable[[str], None]
 
 
-class Job(Value):
+class Job(Frozen):
     """What is trained, and how; one trial adds its batch size."""
 
     code: str | None = None
@@ -61,7 +61,7 @@ class Job(Value):
     folder: str = "."
 
 
-class Device(Value):
+class Device(Frozen):
     """Where the trials run."""
 
     device: str
@@ -72,7 +72,7 @@ class Device(Value):
 
 def ask(job: Job, mode: str, batch: int = 1) -> Output:
     """Run one child to its end."""
-    from gpusetup.codec import to_json, to_plain
+    from gpusetup.model.codec import to_json, to_plain
 
     request = to_plain(job) | {"mode": mode, "batch": batch}
     return run(

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
 
 PYTORCH = "pytorch, c10/cuda/CUDACachingAllocator.cpp and its siblings"
 LIBRARY = "the library's status codes"
 
 
-class Spelling(Value):
+class Spelling(Frozen):
     """One way to say it: every word of `holds` stands in the text, whatever its case."""
 
     id: str

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.model.frozen import replace
 from gpusetup.tune.measure import MARGIN, Job, agreed, device_of, find_batch, refuse_errors, saved
 from gpusetup.tune.propose import Option, Proposal, edits, facts_of, propose
 from gpusetup.tune.search import Goal, Trial, answer, fastest
-from gpusetup.value import replace
 
 BUSY = 85.0
 """Percent of the time; below it the GPU waits for something."""
@@ -84,7 +84,7 @@ class BatchSizeOptimizer:
 
 def statistics(trials: tuple[Trial, ...], goal: Goal, size: int, limit: int) -> dict[str, Any]:
     """What the optimisation guide returns beside the size, and every trial."""
-    from gpusetup.codec import to_plain
+    from gpusetup.model.codec import to_plain
 
     chosen = next((one for one in trials if one.batch == size and one.status == "ok"), None)
     return {
@@ -122,10 +122,10 @@ def auto_optimize_config(
 
 def _machine(name: str | None) -> Any:
     if name is not None:
-        from gpusetup.snapshot import machine_named
+        from gpusetup.probe.saved import machine_named
 
         return machine_named(name)
     from gpusetup.probe.machine import read_machine
-    from gpusetup.probe.system import LiveSystem
+    from gpusetup.system.system import LiveSystem
 
     return read_machine(LiveSystem())

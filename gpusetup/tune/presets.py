@@ -6,7 +6,7 @@ accumulation takes up the difference. The first row that fits counts.
 
 from __future__ import annotations
 
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
 
 ANY = ("*",)
 CONV = ("base_channels", "num_blocks", "use_perceptual", "patch_size")
@@ -16,7 +16,7 @@ NOMINAL_SLACK_GIB = 0.7
 """A card of 24 GB answers with 23.99, 23.7 or, with ECC on, 22.5 GiB."""
 
 
-class Preset(Value):
+class Preset(Frozen):
     """One row; `from_gib` <= the GPU's memory < `below_gib`."""
 
     id: str

@@ -26,11 +26,11 @@ from typing import Any, Literal
 import torch
 
 from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.model.frozen import Frozen
 from gpusetup.tune.oom import is_out_of_memory
 from gpusetup.tune.ranks import ranks_of
 from gpusetup.tune.rungs import Shortage, next_rung
 from gpusetup.tune.split import batch_size, cuts, part_of
-from gpusetup.value import Value
 
 LOG = logging.getLogger("gpusetup.tune")
 Step = Callable[[Any], torch.Tensor]
@@ -38,7 +38,7 @@ REMEMBERED: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDic
 """Model -> the largest micro-batch that fitted after memory ran out."""
 
 
-class Recovered(Value):
+class Recovered(Frozen):
     """What became of one batch."""
 
     loss: torch.Tensor

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusetup.model.units import GIB
 from gpusetup.tune import keys
 from gpusetup.tune.case import Case, Facts, Part, added_key, no_number, written_over
 from gpusetup.tune.settings import NOTHING, in_words, truth, whole
 
-GIB = 1 << 30
 WORKERS_MOST = 16
 """Above this the loader's own process becomes the limit (the guide ends at 8 from 16 cores)."""
 RAM_PER_WORKER_BYTES = {False: GIB, True: 3 * GIB}

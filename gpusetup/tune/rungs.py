@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
 
 VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 """The allocator's variable: the older name, and the one from torch 2.9 on."""
@@ -13,7 +13,7 @@ WASTE = 0.1
 """A share of reserved memory that holds no tensor from which on fragmentation is worth fighting."""
 
 
-class Shortage(Value):
+class Shortage(Frozen):
     """What is known when memory ran out."""
 
     environment: Mapping[str, str]

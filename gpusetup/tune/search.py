@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from gpusetup.value import Value, replace
+from gpusetup.model.frozen import Frozen, replace
 
 NOISE = 0.015
 """How far one reading of a peak may be off, where the readings do not show it themselves."""
@@ -32,7 +32,7 @@ KNEE = 0.95
 """A size is fast enough when it reaches this part of the most samples a second that was seen."""
 
 
-class Trial(Value):
+class Trial(Frozen):
     """One batch size that was tried in a child of its own."""
 
     batch: int
@@ -54,7 +54,7 @@ class Trial(Value):
     detail: str | None = None
 
 
-class Goal(Value):
+class Goal(Frozen):
     """What is looked for."""
 
     limit_bytes: int
@@ -69,7 +69,7 @@ class Goal(Value):
     trials: int = 14
 
 
-class Room(Value):
+class Room(Frozen):
     """Between which sizes the largest one lies, as far as the lines tell."""
 
     low: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from gpusetup.value import Value
+from gpusetup.model.frozen import Frozen
 
 Path = tuple[str | int, ...]
 
@@ -14,7 +14,7 @@ FALSE = ("false", "False", "FALSE", "no", "No", "off", "Off", "n", "N")
 NOTHING = ("", "null", "Null", "NULL", "None", "~")
 
 
-class Setting(Value):
+class Setting(Frozen):
     """A value somewhere in the file; `text` is a scalar exactly as it is written."""
 
     document: int

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any, Dict, List, Optional, Tuple
 
-from .render import harmless
+from .answer.render import harmless
 from .values import CRASHED, Asked, Outcome
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -23,6 +23,10 @@ LAST_WORDS = {
     "SIGBUS": "often a full /dev/shm or a file that was cut while in use",
 }
 """How a process died -> what that usually means."""
+
+
+CALM = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+"""The compiler reads it once, at its import: else it starts a process for each core."""
 
 
 class Child:
@@ -47,12 +51,13 @@ class Child:
             self.end()
         if self.process is None:
             self.start(environment)
-        self.say({"name": name, "device": device})
+        self.say({"name": name, "device": device, "limit": limit_seconds})
         try:
             line = self.lines.get(timeout=limit_seconds)
         except queue.Empty:
             self.end()
-            return died(f"no answer in {limit_seconds:g} s; the process was ended")
+            told = died(f"no answer in {limit_seconds:g} s; the process was ended")
+            return {**told, "seconds": limit_seconds}
         if line:
             return dict(json.loads(line))
         assert self.process is not None
@@ -70,7 +75,8 @@ class Child:
             universal_newlines=True,
             encoding="utf-8",
             errors="replace",
-            env={**os.environ, **dict(environment)},
+            env={**CALM, **os.environ, **dict(environment)},
+            start_new_session=True,
         )
         self.environment = environment
         self.lines = queue.Queue()
@@ -87,12 +93,20 @@ class Child:
             self.process.stdin.write(json.dumps(message) + "\n")
             self.process.stdin.flush()
 
+    def _kill(self) -> None:
+        """The process with those that it started: a loader's workers hold the GPU open too."""
+        assert self.process is not None
+        with contextlib.suppress(OSError):
+            if hasattr(os, "killpg"):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+
     def end(self) -> None:
         """End the process, if there is one, without waiting for its torch to tidy up."""
         if self.process is None:
             return
         assert self.process.stdin is not None
-        self.process.kill()
+        self._kill()
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         # One that sleeps in the driver cannot be killed: it is given up, not waited for.
@@ -134,7 +148,11 @@ def _relay(process: "subprocess.Popen[str]") -> None:
 def died(detail: str) -> Dict[str, Any]:
     """The answer of a check in which the process ended."""
     meaning = next((text for name, text in LAST_WORDS.items() if name in detail), None)
-    hint = meaning or "`-v` shows the stack; an update of the driver or another build may help"
+    hint = (
+        meaning
+        or "`-v` shows the stack (a hang leaves it above); an update of the driver or another"
+        " build may help"
+    )
     return {"outcome": Outcome(CRASHED, detail, hint=hint)._asdict(), "seconds": 0.0}
 
 

@@ -6,10 +6,10 @@ import argparse
 import re
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from .expect import Expectation, contradiction, parse
+from .judging.expect import Expectation, contradiction, parse
 from .values import Asked, WrongQuestion
 
-LEVELS = ("quick", "standard", "stress")
+LEVELS = ("quick", "standard", "census", "stress")
 FORMATS = ("text", "github")
 SUMMARY = "Prove by computing that torch works on the GPUs of this interpreter."
 EXAMPLES = (
@@ -33,6 +33,9 @@ class Options(NamedTuple):
     junit: Optional[str] = None
     baseline: Optional[str] = None
     save_baseline: Optional[str] = None
+    skip: Tuple[str, ...] = ()
+    resume: Optional[str] = None
+    timeout: Optional[float] = None
 
 
 class Parser(argparse.ArgumentParser):
@@ -62,13 +65,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=LEVELS,
         default="quick",
         help="quick: about as long as `import torch`; standard: everything that training uses,"
-        " about a minute; stress: --seconds under load, watched",
+        " about a minute and a half; census: standard with every sample of every operator,"
+        " an hour; stress: --seconds under load, watched",
     )
     parser.add_argument(
         "--seconds", type=float, metavar="N", help="how long stress lasts (60 where not given)"
     )
     parser.add_argument(
         "--seed", type=int, metavar="N", help="compute with other random numbers than usual"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar="CHECK",
+        help="run these and what they need; CHECK/SAMPLE repeats one sample of the census",
+    )
+    parser.add_argument(
+        "--skip", action="append", nargs="+", default=[], metavar="CHECK", help="leave these out"
+    )
+    parser.add_argument(
+        "--resume",
+        metavar="FILE",
+        help="keep each result in FILE, and do not repeat those that an ended run left there",
+    )
+    parser.add_argument(
+        "--timeout", type=float, metavar="N", help="end after N seconds, with what is known"
     )
     parser.add_argument(
         "--device",
@@ -155,6 +178,9 @@ def checked(found: argparse.Namespace) -> Options:
         json=found.json,
         output=found.output,
         verbose=found.verbose,
+        skip=tuple(flat(found.skip)),
+        resume=found.resume,
+        timeout=found.timeout,
     )
 
 
@@ -169,11 +195,14 @@ def asked_in(found: argparse.Namespace) -> Asked:
         raise WrongQuestion(f"--seconds {found.seconds:g} is no time", "a number above 0")
     if found.seed is not None and not 0 <= found.seed < 2**63:
         raise WrongQuestion(f"--seed {found.seed} is no seed", "a number from 0 to 2^63 - 1")
+    if found.timeout is not None and not 0 < found.timeout < float("inf"):
+        raise WrongQuestion(f"--timeout {found.timeout:g} is no time", "a number above 0")
     usual = Asked()
     return Asked(
         seed=usual.seed if found.seed is None else found.seed,
         seconds=usual.seconds if found.seconds is None else found.seconds,
         level=found.level,
+        only=tuple(flat(found.only)),
     )
 
 

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import sys
+import time
+import traceback
 from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
-from .baseline import compared, read_baseline
-from .checks import among_ranks, on_device, on_host
+from .answer.journal import Journal
+from .answer.junit import as_junit
+from .answer.render import as_error, as_github, as_json, as_text, harmless
+from .answer.writing import writable, write
+from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host
 from .child import Child, Environment
-from .devices import chosen
-from .expect import NAMES, judge
-from .gathering import Heard, Hub, Spoke, who
-from .junit import as_junit
-from .launch import Rank, device_of, rank_in
+from .device.devices import chosen
+from .ending import Ended, listen_for_the_end
+from .judging.baseline import compared, read_baseline
+from .judging.expect import NAMES, judge
 from .options import Options, read_options
-from .render import as_error, as_github, as_json, as_text, harmless
+from .ranks.gathering import Hub, Spoke
+from .ranks.launch import Rank, device_of, rank_in
+from .ranks.merging import as_message, merged
 from .values import (
     CRASHED,
     FAILED,
     HOST,
     PASSED,
     SKIPPED,
-    Blocked,
     Check,
     Outcome,
     Report,
@@ -35,6 +41,8 @@ from .values import (
 )
 
 INTERRUPTED = 130
+MOST_SILENT = 2
+"""After so many checks in a row without an answer the others of the device are not tried."""
 MEETING = "meet"
 """The first check of all ranks together; nobody begins it before all have come."""
 
@@ -71,17 +79,47 @@ def main(words: Sequence[str]) -> int:
             stream.reconfigure(errors="replace")
     try:
         options = read_options(words)
+        named_rows((*options.asked.only, *options.skip))
+        listen_for_the_end()
         earlier = read_baseline(options.baseline) if options.baseline else None
         rank = rank_in(os.environ)
         child = Child(options.verbose, options.asked)
         if rank is not None:
             return run_as(rank, options, child, earlier)
-        return finish(verify(options, child), options, earlier)
+        writable(options.save_baseline, "--save-baseline")
+        writable(options.junit, "--junit")
+        writable(options.output, "--output")
+        return alone(options, child, earlier)
     except Stop as stop:
         return complain(stop, "--json" in words)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
+    except Ended as ended:  # among ranks: rank 0 tells who is missing
+        return 128 + ended.number
+    except Exception as problem:  # our own fault is no answer about a GPU
+        said = f"{type(problem).__name__}: {problem}"
+        fault = Stop(f"verify itself failed: {said}", "`-v` shows where; please report it")
+        if "-v" in words or "--verbose" in words:
+            traceback.print_exc()
+        return complain(fault, "--json" in words)
+
+
+def alone(options: Options, child: Asks, earlier: Optional[Dict[str, Any]]) -> int:
+    """One process by itself. Ended by a signal, it publishes what it knows."""
+    run = Run(options, child)
+    try:
+        run.all()
+    except Ended as ended:
+        child.end()
+        name = signal.Signals(ended.number).name
+        outcome = Outcome(CRASHED, f"ended by {name}; what came after was not tried")
+        run.results.append(Result("run", HOST, outcome))
+        finish(run.report(), options, None)
+        return 128 + ended.number
+    finally:
+        child.end()
+    return finish(run.report(), options, earlier)
 
 
 def finish(report: Report, options: Options, earlier: Optional[Dict[str, Any]]) -> int:
@@ -129,17 +167,25 @@ class Run:
         self.options = options
         self.child = child
         self.together = together
-        self.facts: Dict[str, Any] = {"python": platform.python_version(), "devices": []}
+        self.facts: Dict[str, Any] = {
+            "python": platform.python_version(),
+            "devices": [],
+            "seed": options.asked.seed,
+        }
         self.results: List[Result] = []
+        self.began = time.monotonic()
+        self.left_out = 0
+        self.silent: Dict[str, int] = {}
+        self.journal = Journal(options.resume, question(options)) if options.resume else None
 
     def all(self) -> None:
         level, wanted = self.options.level, self.options.device
-        for check in on_host(level, wanted):
-            if self.facts.get("gpus", 0) >= check.least_gpus:
+        for check in self.chosen(on_host(level, wanted)):
+            if self.facts.get("gpus", 0) >= check.least_gpus and self.mine(check):
                 self.settle(Job(check, HOST, wanted))
         devices = self.devices()
         for device in devices:
-            for check in on_device(level, device):
+            for check in self.chosen(on_device(level, device)):
                 self.settle(Job(check, device, device))
         if self.together is not None:
             self.with_the_others(self.together, devices[0] if devices else "cpu")
@@ -147,6 +193,21 @@ class Run:
             blocked = blocking(NAMES[expectation.name].needs, None, self.results)
             known = skip(blocked) if blocked else judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, known))
+        if self.left_out:
+            told = f"--timeout {self.options.timeout:g}: {self.left_out} checks were not begun"
+            self.results.append(Result("timeout", HOST, Outcome(FAILED, told)))
+
+    def mine(self, check: Check) -> bool:
+        """What is about all GPUs of a machine, one rank of it does."""
+        return self.together is None or not check.least_gpus or self.together.rank.local == 0
+
+    def chosen(self, checks: Tuple[Check, ...]) -> Tuple[Check, ...]:
+        return chosen_rows(checks, self.options.asked.only, self.options.skip)
+
+    def seconds_left(self) -> float:
+        if self.options.timeout is None:
+            return float("inf")
+        return self.options.timeout - (time.monotonic() - self.began)
 
     def report(self) -> Report:
         """What is known so far."""
@@ -180,16 +241,34 @@ class Run:
             self.results.append(Result(job.check.name, job.device, skip(blocked)))
             return
         check = job.check
+        if self.seconds_left() <= 0:
+            self.left_out += 1
+            return
+        if self.journal is not None and (check.name, job.device) in self.journal.known:
+            outcome, seconds = self.journal.known[check.name, job.device]
+            self.results.append(Result(check.name, job.device, outcome, seconds))
+            return
+        if self.silent.get(job.device, 0) >= MOST_SILENT and job.device != HOST:
+            told = f"{MOST_SILENT} checks gave no answer: the device hangs"
+            self.results.append(Result(check.name, job.device, Outcome(SKIPPED, told)))
+            return
         limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
+        if self.options.level == "census":
+            limit = max(limit, check.census_seconds)
+        limit = min(limit, max(1.0, self.seconds_left()))
         if self.together is not None:
             self.together.link.doing(check.name)
         answer = self.child.ask(check.name, job.subject, limit, (*check.environment, *environment))
         outcome = Outcome(**answer["outcome"])
+        silent = outcome.status == CRASHED and outcome.detail.startswith("no answer")
+        self.silent[job.device] = self.silent.get(job.device, 0) + 1 if silent else 0
         self.learn(outcome.facts or {})
         if outcome.status in (FAILED, CRASHED):
             outcome = outcome._replace(hint=outcome.hint or check.then or None)
         means = check.means if outcome.status in (FAILED, CRASHED) else None
         self.results.append(Result(check.name, job.device, outcome, answer["seconds"], means))
+        if self.journal is not None and check.census_seconds:
+            self.journal.keep(check.name, job.device, outcome, answer["seconds"])
         if outcome.spent:
             self.child.end()
 
@@ -200,36 +279,15 @@ class Run:
             self.facts["devices"].append(row)
 
 
-def as_message(report: Report) -> Dict[str, Any]:
-    """A rank's report for rank 0."""
-    rows = [(r.name, r.device, r.outcome._asdict(), r.seconds, r.means) for r in report.results]
-    return {"facts": report.facts, "results": rows}
-
-
-def merged(report: Report, others: Dict[int, Heard], rank: Rank) -> Report:
-    """Rank 0's report with what the others found: their devices, and what went wrong there.
-
-    What all ranks found together stands once; a rank without a report is a crash of its own.
-    """
-    place = f"{rank.world} ranks"
-    devices = [{**row, "device": f"rank 0 {row['device']}"} for row in report.facts["devices"]]
-    results = [r if r.device == place else _at(0, r) for r in report.results]
-    for number, known in sorted(others.items()):
-        if known.report is None:
-            outcome = Outcome(CRASHED, who(number, known), hint="look at that rank's own output")
-            results.append(Result("rank", f"rank {number}", outcome))
-            continue
-        rows = known.report["facts"]["devices"]
-        devices += [{**row, "device": f"rank {number} {row['device']}"} for row in rows]
-        for name, device, found, seconds, means in known.report["results"]:
-            theirs = Result(name, device, Outcome(**found), seconds, means)
-            if device != place or theirs.outcome.status in (FAILED, CRASHED):
-                results.append(_at(number, theirs))
-    return report._replace(facts={**report.facts, "devices": devices}, results=tuple(results))
-
-
-def _at(number: int, result: Result) -> Result:
-    return result._replace(device=f"rank {number} {result.device}")
+def question(options: Options) -> Dict[str, Any]:
+    """What a kept run was asked: results of another question are not taken over."""
+    return {
+        "verify": 1,
+        "level": options.level,
+        "device": options.device,
+        "seed": options.asked.seed,
+        "python": sys.executable,
+    }
 
 
 def blocking(
@@ -270,20 +328,6 @@ def publish(report: Report, options: Options) -> None:
     else:
         text = as_text(report, options.verbose)
     write(text, options.output)
-
-
-def write(text: str, path: Optional[str], option: str = "--output") -> None:
-    """To the file, or to stdout."""
-    if path is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as problem:
-        reason = problem.strerror or str(problem)
-        raise Blocked(f"Cannot write {path}: {reason}", f"name another {option}") from problem
 
 
 def complain(stop: Stop, as_document: bool) -> int:

@@ -40,6 +40,29 @@ class Asked(NamedTuple):
     seconds: float = 60.0
     """How long a check that lasts is to last."""
     level: str = "quick"
+    only: Tuple[str, ...] = ()
+    """Names of checks, each with `/` and a sample behind it or not; empty: all."""
+
+
+STICKY = (
+    "CUDA error",
+    "CUDNN_STATUS_EXECUTION_FAILED",
+    "CUBLAS_STATUS_EXECUTION_FAILED",
+    "CUDNN_STATUS_INTERNAL_ERROR",
+    "CUBLAS_STATUS_INTERNAL_ERROR",
+    "Triton Error [CUDA]",
+    "launch failure",
+)
+"""After such an error the CUDA context of the process is gone; another process has its own."""
+
+
+def sticky(problem: BaseException) -> bool:
+    """Whether the process cannot compute on its device any more.
+
+    >>> sticky(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    True
+    """
+    return any(words in str(problem) for words in STICKY)
 
 
 _ASKED = [Asked()]
@@ -92,6 +115,10 @@ class Check(NamedTuple):
     """Whether it runs for `--seconds`."""
     environment: Tuple[Tuple[str, str], ...] = ()
     """Variables that must be set before torch starts: the check gets a child of its own."""
+    scratch: bool = False
+    """Whether torch needs a writable temporary folder for it."""
+    census_seconds: float = 0.0
+    """The limit at the census level, where the check takes every sample; 0: as at other levels."""
     proves: str = ""
     """What is true where it passes."""
     means: str = ""

@@ -5,21 +5,20 @@ What libraries print on stdout goes to stderr, so that the answers stay clean.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
+import queue
 import sys
+import threading
 import time
 import warnings
 from typing import Any, Dict, TextIO
 
-from .checks import function_of, named
-from .importing import first_line
-from .values import FAILED, Asked, Outcome, ask_for
-
-STICKY = ("CUDA error", "CUDNN_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_EXECUTION_FAILED")
-"""After such an error the CUDA context of the process is gone; another process has its own."""
-
+from .checks.table import function_of, named
+from .device.importing import first_line
+from .values import FAILED, SKIPPED, Asked, Outcome, ask_for, sticky
 
 BESIDE_THE_POINT = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
 """Warnings of torch that say nothing about the device: it works without NumPy, and the compiler
@@ -31,15 +30,43 @@ def main() -> int:
     answers = take_stdout()
     start = json.loads(sys.stdin.readline())
     sys.path[:] = start["path"]
-    ask_for(Asked(**start["asked"]))
+    ask_for(Asked(**{**start["asked"], "only": tuple(start["asked"]["only"])}))
     for text in BESIDE_THE_POINT:
         warnings.filterwarnings("ignore", text)
-    if start["verbose"]:
-        faulthandler.enable()
-    for line in sys.stdin:
-        answers.write(json.dumps(served(json.loads(line), start["verbose"])) + "\n")
+    end_with_parent()
+    faulthandler.enable()
+    for line in iter(jobs().get, ""):
+        job = json.loads(line)
+        # A hang leaves its stack before the parent ends the process.
+        faulthandler.dump_traceback_later(max(1.0, job.get("limit", 3600.0) - 2.0), exit=False)
+        answers.write(json.dumps(served(job, start["verbose"])) + "\n")
         answers.flush()
+        faulthandler.cancel_dump_traceback_later()
     return 0
+
+
+def jobs() -> "queue.Queue[str]":
+    """The jobs as they come; where the parent closes the pipe, the process ends at once."""
+    found: "queue.Queue[str]" = queue.Queue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            found.put(line)
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    return found
+
+
+def end_with_parent() -> None:
+    """On Linux the kernel ends this process with its parent, also one that was killed."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+    import signal
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def take_stdout() -> TextIO:
@@ -54,6 +81,9 @@ def served(job: Dict[str, str], verbose: bool) -> Dict[str, Any]:
     began = time.perf_counter()
     try:
         check = named(job["name"])
+        if check.scratch and not has_scratch():
+            outcome = Outcome(SKIPPED, "no writable temporary folder", hint=SCRATCH)
+            return {"outcome": outcome._asdict(), "seconds": 0.0}
         run = function_of(check)
         if "cuda" in check.on and job["device"].startswith("cuda"):
             _make_current(job["device"])
@@ -63,6 +93,19 @@ def served(job: Dict[str, str], verbose: bool) -> Dict[str, Any]:
         if verbose:
             _show_trace()
     return {"outcome": outcome._asdict(), "seconds": time.perf_counter() - began}
+
+
+SCRATCH = "set TMPDIR to a folder that can be written; torch's compiler is imported from there"
+
+
+def has_scratch() -> bool:
+    import tempfile
+
+    try:
+        tempfile.gettempdir()
+    except OSError:
+        return False
+    return True
 
 
 def _make_current(device: str) -> None:
@@ -81,7 +124,7 @@ def raised(problem: Exception) -> Outcome:
         FAILED,
         first_line(problem),
         hint=hint or "`gpusetup doctor` names the cause; `-v` shows where it arose",
-        spent=any(word in text for word in STICKY),
+        spent=sticky(problem),
     )
 
 

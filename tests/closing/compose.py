@@ -7,10 +7,10 @@ from closing.consistent import required_torch
 from closing.rows import ARM, BUILDS, DRIVERS, PYTHONS, WINDOWS_DRIVERS, Host
 from closing.seen import answering, importing, nodes, serves
 from closing.world import DriverPackage, World, gpu_named, named, world_of
-from gpusetup.catalog_file import load_catalog
-from gpusetup.kernels import served_by
-from gpusetup.model import (
-    Capability,
+from gpusetup.catalog.file import load_catalog
+from gpusetup.catalog.kernels import served_by
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import (
     Cpu,
     CudaApi,
     DeviceNode,
@@ -22,11 +22,10 @@ from gpusetup.model import (
     PciDevice,
     Python,
     Snapshot,
-    TorchBuild,
 )
-from gpusetup.value import replace
-
-GIB = 1 << 30
+from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.units import GIB
+from gpusetup.model.versions import Capability
 
 
 def driver_for(gpu: Gpu, oldest: int = 0) -> str:

@@ -11,8 +11,9 @@ from closing.seen import importing
 from closing.shells import Refused
 from closing.wheels import fits
 from closing.world import CONDA, World, named, packages_of
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Package, TorchBuild
+from gpusetup.catalog.file import load_catalog
+from gpusetup.model.machine import Package
+from gpusetup.model.resolution import TorchBuild
 
 VALUED = {"--prefix", "-p", "--name", "-n", "--channel", "-c"}
 FLAGS = {"--yes", "-y", "--override-channels", "--force", "--force-remove", "--all"}

@@ -13,9 +13,9 @@ from packaging.version import Version
 from closing import facts
 from closing.seen import backend_of
 from closing.world import FAMILY, World, named, packages_of
-from gpusetup.catalog_file import load_catalog
-from gpusetup.kernels import served_by
-from gpusetup.model import Package
+from gpusetup.catalog.file import load_catalog
+from gpusetup.catalog.kernels import served_by
+from gpusetup.model.machine import Package
 
 
 def torch_of(package: Package) -> str | None:

@@ -16,7 +16,7 @@ from closing.kernel import staged
 from closing.seen import answering, serves
 from closing.shells import Refused
 from closing.world import DriverPackage, World
-from gpusetup.value import replace
+from gpusetup.model.frozen import replace
 
 UBUNTU = ("ubuntu", "linuxmint", "zorin", "elementary", "neon")
 RHEL = ("rhel", "rocky", "almalinux", "centos", "ol", "amzn")

@@ -12,8 +12,6 @@ NEWEST_OF_BRANCH = {
 }  # fmt: skip
 """The release that a distribution's package of a branch holds."""
 
-WINDOWS_RELEASE = "581.80"
-"""What the download page gives for a GPU of today."""
 
 CUDA_OF_BRANCH = {
     "390": "9.1", "418": "10.1", "450": "11.0", "460": "11.2", "470": "11.4", "510": "11.6",
@@ -41,11 +39,6 @@ FLOOR_OF_MAJOR = {
 }
 """CUDA major -> the least driver (minor-version compatibility)."""
 
-NEWEST_PACKAGE = {
-    "ubuntu": "580", "pop": "580", "debian": "550", "fedora": "580", "rhel": "580",
-    "arch": "580", "suse": "580", "nixos": "580",
-}  # fmt: skip
-"""The branch behind the packages of a distribution that name none."""
 
 PYPI_BACKEND = (
     ((2, 11), "cu130"), ((2, 8), "cu128"), ((2, 7), "cu126"), ((2, 4), "cu124"),

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from closing.compose import package, relabelled, with_packages
 from closing.seen import importing
 from closing.world import World, named
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Conda, Disk, Event, Package
-from gpusetup.value import replace
+from gpusetup.catalog.file import load_catalog
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Conda, Disk, Event, Package
 
 Fault = Callable[[World], World]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,20 @@ from judging import HEALTHY
 
 from closing.shells import Refused, by_powershell
 from closing.variants import variants
-from gpusetup.catalog_file import load_catalog
-from gpusetup.codec import from_plain, to_plain
-from gpusetup.model import Event, Finding, Fix, Snapshot, typed
-from gpusetup.rules.judge import diagnose
-from gpusetup.snapshot import example_machines, load_snapshot, machine_named
-from gpusetup.value import replace
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.codec import from_plain, to_plain
+from gpusetup.model.finding import Finding, Fix, typed
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event, Snapshot
+from gpusetup.probe.saved import example_machines, load_snapshot, machine_named
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-RULES = sorted((ROOT / "gpusetup" / "rules").glob("*.py"))
+RULES = [
+    path
+    for room in ("findings", "fixes", "evidence", "diagnosis")
+    for path in sorted((ROOT / "gpusetup" / room).rglob("*.py"))
+]
 CATALOG = load_catalog()
 
 
@@ -71,7 +76,7 @@ def kinds_and_names() -> tuple[list[str], list[str]]:
     source = "\n".join(path.read_text(encoding="utf-8") for path in RULES)
     names = set(re.findall(r"values(?:\.get\(|\[)\"(\w+)\"", source)) | {"device", "compiler"}
     kinds = set(re.findall(r"kind=\"([\w-]+)\"", source))
-    for group in re.findall(r"events\(case, ((?:\"[\w-]+\",? ?)+)", source):
+    for group in re.findall(r"events\(context, ((?:\"[\w-]+\",? ?)+)", source):
         kinds |= set(re.findall(r"\"([\w-]+)\"", group))
     return sorted(kinds), sorted(names)
 
@@ -140,7 +145,7 @@ def words_of_powershell(line: str) -> list[tuple[str, ...]]:
         raise AssertionError(f"{line}: {problem}") from problem
 
 
-def syntax_errors(lines: list[str]) -> str:
+def syntax_errors(lines: Sequence[str]) -> str:
     """What bash says of the lines, each a function of its own, none of them run."""
     text = "".join(f"f{n}() {{\n{line}\n}}\n" for n, line in enumerate(lines))
     done = subprocess.run(

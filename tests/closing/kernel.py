@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from closing.seen import answering, loaded, nodes, rejected
 from closing.shells import Refused
 from closing.world import DriverPackage, World, healthy
-from gpusetup.value import replace
+from gpusetup.model.frozen import replace
 
 NVML_NO_PERMISSION = 4
 
@@ -107,7 +107,7 @@ def reset(world: World, words: Sequence[str]) -> World:
         healthy(gpu) if names is None or names & {str(n), gpu.pci_bus_id, gpu.uuid} else gpu
         for n, gpu in enumerate(gpus)
     )
-    kinds = ("xid", "ecc-error", "gpu-requires-reset", "hardware-error")
+    kinds = ("xid", "ecc-error", "hardware-fault")
     cleared = world if any(gpu.ecc_uncorrected for gpu in after) else world.without_events(*kinds)
     return answering(cleared.showing(gpus=after))
 

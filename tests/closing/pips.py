@@ -18,8 +18,8 @@ from closing.shells import Refused
 from closing.surroundings import caches_cleared, must_have_room
 from closing.wheels import Wheel, best, label_of, requirement
 from closing.world import CONDA, FAMILY, World, named, packages_of
-from gpusetup.model import Package
-from gpusetup.value import replace
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Package
 
 FLAGS = {
     "--no-deps", "--force-reinstall", "--reinstall", "--no-cache-dir", "--no-build-isolation",

@@ -10,9 +10,10 @@ from closing.own import planned
 from closing.shells import Refused
 from closing.simulator import acts, paste
 from closing.world import World
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Container, Finding, Severity
-from gpusetup.rules.judge import Diagnosis, diagnose
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.machine import Container
 
 ROUNDS = 6
 

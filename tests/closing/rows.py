@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from gpusetup.model import Container, Os
-from gpusetup.value import Value
+from typing import Any
 
-LINUX = {"family": "linux", "machine": "x86_64", "wsl": False}
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Container, Os
+
+LINUX: dict[str, Any] = {"family": "linux", "machine": "x86_64", "wsl": False}
 
 
-class Host(Value):
+class Host(Frozen):
     name: str
     os: Os
     folder: str = "/home/user/project/.venv"
@@ -16,9 +18,9 @@ class Host(Value):
     windows_driver: bool = False
 
 
-def _linux(name: str, id: str, version: str, libc: str, **more: object) -> Host:
+def _linux(name: str, id: str, version: str, libc: str, **more: Any) -> Host:
     os = Os(id=id, name=name, version=version, libc=f"glibc {libc}", kernel="6.8.0", **LINUX)
-    return Host(name=name, os=os, **more)  # type: ignore[arg-type]
+    return Host(name=name, os=os, **more)
 
 
 DOCKER = Container(kind="docker", nvidia_requested=True)

@@ -9,15 +9,15 @@ import re
 
 from closing import facts
 from closing.world import CONDA, DriverPackage, World, by_threshold, named, packages_of, pair
-from gpusetup.model import CudaApi, DeviceNode, Driver, Event, Gpu, Package, Torch
-from gpusetup.value import replace
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import CudaApi, DeviceNode, Driver, Event, Gpu, Package, Torch
 
 KERNEL_SAID = (
-    "xid", "gpu-fell-off-bus", "gsp-timeout", "hardware-error", "gpu-requires-reset", "sxid",
+    "xid", "gpu-fell-off-bus", "gsp-timeout", "hardware-fault", "sxid",
     "ecc-error", "gpu-init-failed", "no-devices-found", "gpu-not-supported-by-driver",
-    "module-key-rejected", "module-not-inserted", "driver-not-loaded", "nouveau-in-the-way",
-    "module-not-found", "nvml-mismatch", "nvrm-api-mismatch", "child-failed",
-    "driver-does-not-answer", "no-nvidia-driver", "module-build-failed", "uvm-missing",
+    "secure-boot-rejected", "driver-not-loaded", "nouveau-in-the-way",
+    "module-not-found", "nvml-mismatch", "child-failed",
+    "driver-does-not-answer", "no-nvidia-driver", "driver-build-failed", "uvm-missing",
     "cuda-version-err", "cuda-error", "hybrid-gpu-off",
 )  # fmt: skip
 """Events that the kernel or the driver said in this run of the machine; a fresh start is silent."""
@@ -30,7 +30,7 @@ def loaded(world: World, package: DriverPackage | None = None) -> World:
         return world
     world = world.without_events(*KERNEL_SAID)
     if rejected(world, package):
-        return _said(_unloaded(world, package), "module-key-rejected", "module", "nvidia")
+        return _said(_unloaded(world, package), "secure-boot-rejected", "module", "nvidia")
     served = tuple(gpu for gpu in world.hardware if serves(package, gpu))
     if not served:
         return _said(_running(world, package, ()), "gpu-not-supported-by-driver", "name", "GPU")
@@ -98,7 +98,7 @@ def _running(world: World, package: DriverPackage, served: tuple[Gpu, ...]) -> W
     )
     changes = {"driver": driver, "gpus": served}
     if linux:
-        changes.update(pci_devices=bus, devices=nodes(len(served)))  # type: ignore[arg-type]
+        changes.update(pci_devices=bus, devices=nodes(len(served)))
     world = world.having(on_disk=package, uvm_is_bad=False).showing(**changes)
     return answering(world)
 

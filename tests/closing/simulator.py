@@ -16,7 +16,7 @@ from closing.pips import pip_or_uv
 from closing.seen import answering
 from closing.shells import Refused, Typed, read_line
 from closing.world import World
-from gpusetup.value import replace
+from gpusetup.model.frozen import replace
 
 Effect = Callable[[World, Typed], World]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from closing.seen import answering, importing, loaded
 from closing.shells import Refused
 from closing.world import DriverPackage, World
-from gpusetup.model import Conda, Container, DeviceNode, Os, Package, Python
-from gpusetup.value import replace
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Conda, Container, DeviceNode, Os, Package, Python
 
 HOST_DRIVER = DriverPackage(version="570.211.01", open=True, signed=True)
 """The driver of a container's host that shows none."""
@@ -38,7 +38,7 @@ def _libraries_found(world: World, folders: Sequence[str]) -> World:
     by_itself = folder == "/usr/local/lib"  # the loader's own list names it
     if path.startswith(("/usr/local", "/opt")) and folder not in folders and not by_itself:
         world = with_own_libcuda(world)
-    return world.without_events("foreign-library", "library-conflict", "libcuda-stub")
+    return world.without_events("foreign-library", "ld-library-path-conflict", "libcuda-stub")
 
 
 def with_own_libcuda(world: World) -> World:
@@ -131,7 +131,7 @@ def with_gpus(world: World) -> World:
     container = replace(world.snapshot.container, nvidia_requested=True)
     if container.kind in (None, "none"):
         container = Container(kind="docker", nvidia_requested=True)
-    world = world.without_events("container-nvml-lost", "container-capability-missing")
+    world = world.without_events("container-nvml-lost", "container-driver-capability-missing")
     world = world.showing(container=container, environment=environment)
     return loaded(world, world.on_disk or HOST_DRIVER)
 

@@ -8,8 +8,8 @@ from closing import facts
 from closing.kernel import staged
 from closing.seen import answering, loaded
 from closing.world import DriverPackage, World
-from gpusetup.model import Container, CudaApi, Driver, Event, PciDevice
-from gpusetup.value import replace
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Container, CudaApi, Driver, Event, PciDevice
 
 
 def _with_variable(world: World, name: str, value: str) -> World:
@@ -73,7 +73,7 @@ def module_not_loaded(world: World) -> World:
 def key_rejected(world: World) -> World:
     package_ = replace_signed(world)
     world = module_not_loaded(package_.showing(os=replace(world.os, secure_boot=True)))
-    said = Event(kind="module-key-rejected", values={"module": "nvidia"}, source="dmesg",
+    said = Event(kind="secure-boot-rejected", values={"module": "nvidia"}, source="dmesg",
                  text="nvidia: Loading of module with unavailable key is rejected")  # fmt: skip
     return world.showing(events=(said,))
 

@@ -13,8 +13,8 @@ from closing.compose import build_for, driver_for, jetson, machine, with_gpu
 from closing.faults import Fault
 from closing.rows import ARM, ARM_GPUS, DRIVERS, GPUS, HOSTS, INSTALLERS, JETSONS, Host
 from closing.world import World, gpu_named
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import TorchBuild
+from gpusetup.catalog.file import load_catalog
+from gpusetup.model.resolution import TorchBuild
 
 LINUX = tuple(host for host in HOSTS if not host.windows_driver)
 BARE = tuple(host for host in LINUX if host.container.kind == "none")

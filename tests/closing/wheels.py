@@ -10,8 +10,8 @@ from packaging.version import Version
 from closing import facts
 from closing.shells import Refused
 from closing.world import FAMILY, World, by_threshold
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import TorchBuild
+from gpusetup.catalog.file import load_catalog
+from gpusetup.model.resolution import TorchBuild
 
 TORCH_INDEX = "https://download.pytorch.org/whl/"
 

@@ -8,9 +8,10 @@ from dataclasses import replace as with_fields
 from typing import Any
 
 from closing import facts
-from gpusetup.catalog_file import load_catalog
-from gpusetup.model import Capability, Driver, Gpu, Package, PciDevice, Snapshot
-from gpusetup.value import replace
+from gpusetup.catalog.file import load_catalog
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Driver, Gpu, Package, PciDevice, Snapshot
+from gpusetup.model.versions import Capability
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
 FAMILY = ("torch", "torchvision", "torchaudio")

@@ -6,7 +6,7 @@ import errno
 import posixpath
 from collections.abc import Mapping
 
-from gpusetup.probe.system import LiveSystem, Stat
+from gpusetup.system.system import LiveSystem, Stat
 
 NODE = Stat(mode="crw-rw-rw-", size_bytes=0, readable=True, writable=True)
 PCI = "/sys/bus/pci/devices"

@@ -46,7 +46,6 @@ PRODUCTS = (
         "TF32 is silently on",
         "matmul",
         op("mm bmm addmm", coarse(13), kept_as("float32")),
-        only=False,
     ),
     Mutant(
         "the coarsest setting is far too coarse",
@@ -195,7 +194,7 @@ def _swapped(places: Any) -> Any:
 
 
 def _million(found: Any, _: Any) -> bool:
-    return found.numel() == 2**20
+    return bool(found.numel() == 2**20)
 
 
 def _restless() -> Any:

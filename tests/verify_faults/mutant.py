@@ -16,7 +16,6 @@ class Mutant(NamedTuple):
     name: str
     catcher: str
     make: Callable[[], Context]
-    only: bool = True
     through_dispatcher: bool = True
     """False where compiled code is wrong too."""
 

@@ -78,7 +78,6 @@ NETWORKS = (
             lambda f, _: f.roll(1, 1),
             lambda f, _: f.dtype == torch.float32 and f.dim() == 4 and f.shape[-1] == 24,
         ),
-        only=False,
     ),
     Mutant(
         "a gradient is not a number",

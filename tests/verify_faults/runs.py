@@ -8,28 +8,26 @@ from collections.abc import Iterable, Mapping
 
 from verify_faults.mutants import Mutant
 
-from gpusetup.verify import checks_memory
-from gpusetup.verify.checks import function_of, named
-from gpusetup.verify.rows_quick import QUICK
-from gpusetup.verify.rows_standard import STANDARD
+from gpusetup.verify.checks import memory
+from gpusetup.verify.checks.table import LEVELS, function_of, named
 from gpusetup.verify.values import Asked, Outcome, ask_for
 from gpusetup.verify.worker import raised
 
-checks_memory.CPU_BYTES = 2 * checks_memory.CHUNK_BYTES  # two blocks show what eight would
+memory.CPU_BYTES = 2 * memory.CHUNK_BYTES  # two blocks show what eight would
 PAST_THE_DISPATCHER = ("compile",)
 """Compiled kernels do not pass the dispatcher, and it cannot be compiled under its modes."""
 
 
 def checks() -> tuple[str, ...]:
     """The checks that compute on a CPU."""
-    return tuple(check.name for check in (*QUICK, *STANDARD) if "cpu" in check.on)
+    return tuple(check.name for check in LEVELS["standard"] if "cpu" in check.on)
 
 
 def run_all(
     mutant: Mutant | None = None, names: Iterable[str] | None = None, seed: int | None = None
 ) -> dict[str, Outcome]:
     """Each check's outcome. The variables that a check asks for are set."""
-    ask_for(Asked() if seed is None else Asked(seed=seed))
+    ask_for(Asked(level="standard") if seed is None else Asked(seed, level="standard"))
     return {name: run(name, mutant) for name in (checks() if names is None else names)}
 
 

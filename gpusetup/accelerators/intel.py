@@ -1,0 +1,20 @@
+"""Intel: seen, not judged. No reader asks its driver."""
+
+from __future__ import annotations
+
+from gpusetup.accelerators.maker import Maker
+
+MAKER = Maker(
+    id="intel",
+    name="Intel",
+    pci="8086",
+    listed=r"Intel|\[8086:",
+    words=("intel", "arc"),
+    models=r"\b(intel|arc|iris|uhd|gaudi)\b",
+    instead="that is Intel's; only NVIDIA's GPUs are fitted by name: `gpusetup resolve --backend "
+    "xpu` says what there is for Intel's",
+    label="xpu",
+    label_form="xpu",
+    device="xpu",
+    masks=("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"),
+)

@@ -1,0 +1,37 @@
+"""The record of a maker of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpusetup.model.frozen import Frozen
+
+
+class Maker(Frozen):
+    id: str
+    """As in a snapshot: `nvidia`."""
+    name: str
+    judged: bool = False
+    """Whether its GPUs are judged; else they are seen only."""
+    pci: str | None = None
+    """Its id on the PCI bus."""
+    listed: str | None = None
+    """What the lines of `lspci` say of it, as a pattern."""
+    words: tuple[str, ...] = ()
+    """Words in the names of its GPUs that no other maker's have."""
+    models: str | None = None
+    """What its GPUs are called, as a pattern over a whole description."""
+    instead: str | None = None
+    """What to do with such a name where one of NVIDIA's is asked for."""
+    label: str | None = None
+    """How the labels of its builds begin; None where torch's ordinary build serves it."""
+    label_form: str | None = None
+    """Such a label, as a pattern."""
+    device: str
+    """What torch calls its device."""
+    masks: tuple[str, ...] = ()
+    """Variables that hide its GPUs from programs."""
+    readers: Mapping[str, str] = {}
+    """The sources that the probe asks about its driver and GPUs: name -> `module:function`."""
+    noted: str | None = None
+    """What to add where only its GPUs are there and another build is chosen."""

@@ -1,0 +1,1 @@
+"""Dated facts about builds, GPUs and drivers (`data/`), and how they are asked."""

@@ -1,0 +1,52 @@
+"""Which backend a torch without a label is of: what the default package index has for each
+platform, and what lies beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpusetup.catalog.builds import Catalog
+from gpusetup.model.machine import Package
+from gpusetup.model.versions import parsed
+
+UNREAD = "unknown"
+"""The backend of an installed torch that nothing tells."""
+
+
+def default_backend(catalog: Catalog, version: str, family: str, machine: str) -> str | None:
+    """The backend of the default index's wheel; None for what that index never had.
+
+    >>> from gpusetup.catalog.file import load_catalog as rows
+    >>> default_backend(rows(), "2.5.1", "linux", "x86_64")
+    'cu124'
+    >>> default_backend(rows(), "2.10.0", "linux", "aarch64")
+    'cpu'
+    >>> default_backend(rows(), "2.5.1+mine", "linux", "x86_64")
+    """
+    own = parsed(version)
+    if family != "macos" and (own.local or own.is_prerelease):
+        return None
+    known = [
+        row
+        for row in catalog.default_wheels
+        if row.on in (family, f"{family}-{machine}") and parsed(row.from_torch) <= own
+    ]
+    return max(known, key=lambda row: parsed(row.from_torch)).backend if known else None
+
+
+RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu1[12])?")
+
+
+def backend_beside(packages: Iterable[Package]) -> str | None:
+    """The backend that the CUDA runtime of the same environment is of: torch's wheel brings it.
+
+    >>> backend_beside([Package(name="nvidia-cuda-runtime-cu12", version="12.4.127")])
+    'cu124'
+    """
+    found = {
+        "cu" + "".join(map(str, parsed(package.version).release[:2]))
+        for package in packages
+        if RUNTIME.fullmatch(package.name) and len(parsed(package.version).release) > 1
+    }
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,218 @@
+"""Facts that no release of torch changes (`data/facts.json`): boards, PCI ids, distributions.
+
+Read when somebody asks, and once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from gpusetup.model.codec import from_json, from_plain
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.versions import Capability
+
+DATA = Path(__file__).resolve().parent.parent / "data" / "facts.json"
+
+
+class PciName(Frozen):
+    """A board of NVIDIA and the PCI device ids that mean it, in hexadecimal."""
+
+    name: str
+    ids: str
+
+
+class Generation(Frozen):
+    """The oldest capability of the GPUs whose PCI device id is this one or above."""
+
+    from_id: str
+    capability: Capability
+    architecture: str
+
+
+class Switched(Frozen):
+    """A part of the names of GPUs that there are boards with NVSwitch of."""
+
+    part: str
+    links: Literal["all", "some"]
+    """`all`: every link of such a GPU leads somewhere; `some`: cards with a bridge exist too."""
+    board: bool = False
+    """Whether the part names the board's form."""
+
+
+class Integrated(Frozen):
+    """The GPU of a Jetson's chip."""
+
+    capability: Capability
+    board: str
+    apart: bool = False
+    """Other kernels of its major do not serve it, nor its kernels the others."""
+    desktop_from: str | None = None
+    """The CUDA from which on they do."""
+    was: Capability | None = None
+    """What the capability was called before."""
+
+
+class JetPack(Frozen):
+    """One release of Jetson Linux, and what torch finds on it."""
+
+    l4t: str
+    name: str
+    cuda: str
+    """The newest CUDA of its driver, which is numbered apart from the others."""
+    python: str
+    wheels: str | None = None
+    """The folder of NVIDIA's own wheels; None where torch's aarch64 wheels serve its boards."""
+    links: str | None = None
+    """A library that these wheels link and do not declare."""
+    torch_for: tuple[Capability, ...] = ()
+    """The GPUs that torch's aarch64 wheels serve under it."""
+
+
+class Undeclared(Frozen):
+    """A library that torch's wheels for Jetson link and do not declare."""
+
+    library: str
+    """How its file begins."""
+    packages: tuple[str, ...]
+    """What pip installs it by; `{major}` is CUDA's."""
+    folder: str
+    """Where that puts it, below site-packages."""
+    folders: Mapping[str, str] = {}
+    """The same for one major of CUDA."""
+
+    def by_pip(self, cuda_major: str) -> tuple[str, ...]:
+        return tuple(name.format(major=cuda_major) for name in self.packages)
+
+    def below(self, cuda_major: str) -> str:
+        return self.folders.get(cuda_major, self.folder).format(major=cuda_major)
+
+
+class DriverBranch(Frozen):
+    """A driver branch with a role: the one to install, the last one with closed modules."""
+
+    name: Literal["good", "last closed"]
+    branch: int
+    source: str
+
+
+class Debian(Frozen):
+    """The driver branch in the packages of a Debian, and its package for Kepler."""
+
+    release: str
+    branch: int
+    kepler: str | None = None
+
+
+class Repository(Frozen):
+    """A distribution, and its releases that NVIDIA's own repository has a folder for."""
+
+    id: str
+    releases: str
+
+
+class Extension(Frozen):
+    """A distribution of compiled extensions of torch."""
+
+    name: str
+    """What pip installs."""
+    modules: tuple[str, ...] = ()
+    """The compiled modules in it whose names do not say so."""
+    pins_torch: bool = False
+    """Whether its wheels require one exact torch, which comes along."""
+    page_of_wheels: bool = False
+    """Whether PyTorch Geometric's pages have a wheel of it for each torch and CUDA."""
+    cudas: tuple[str, ...] = ()
+    """The CUDA that its wheels' names say."""
+
+
+Row = TypeVar("Row", bound=Frozen)
+
+TABLES: dict[type[Frozen], str] = {
+    PciName: "pci_names",
+    Generation: "generations",
+    Switched: "nvswitch",
+    Integrated: "integrated",
+    JetPack: "jetpacks",
+    Undeclared: "undeclared",
+    DriverBranch: "driver_branches",
+    Debian: "debian",
+    Repository: "nvidia_repositories",
+    Extension: "extensions",
+}
+
+
+@lru_cache(maxsize=1)
+def _document() -> dict[str, Any]:
+    document: dict[str, Any] = from_json(DATA.read_bytes(), dict, what="the table of facts")
+    return document
+
+
+_READ: dict[type[Frozen], tuple[Any, ...]] = {}
+
+
+def facts(kind: type[Row]) -> tuple[Row, ...]:
+    """The rows of one kind; each table is read when it is first asked for."""
+    if kind not in _READ:
+        name = TABLES[kind]
+        rows = _document()[name]["rows"]
+        _READ[kind] = tuple(from_plain(row, kind, what=f"the table {name}") for row in rows)
+    return _READ[kind]
+
+
+@cache
+def driver_branch(name: Literal["good", "last closed"]) -> int:
+    return next(row.branch for row in facts(DriverBranch) if row.name == name)
+
+
+def generation_of(device_id: str | None) -> Capability | None:
+    """Of which generation a GPU of NVIDIA is by its PCI device id; None where that says nothing.
+
+    >>> generation_of("1b06"), generation_of("2684"), generation_of("2b85"), generation_of("?")
+    (Capability(5, 0), Capability(7, 5), Capability(10, 0), None)
+    """
+    try:
+        number = int(device_id or "", 16)
+    except ValueError:
+        return None
+    rows = facts(Generation)
+    return next((row.capability for row in rows if number >= int(row.from_id, 16)), None)
+
+
+def switched(name: str, *, every_link: bool = False) -> bool:
+    """Whether there are boards with NVSwitch of a GPU; with `every_link`, whether all are so.
+
+    >>> switched("NVIDIA A100 80GB PCIe"), switched("NVIDIA A100 80GB PCIe", every_link=True)
+    (True, False)
+    """
+    rows = facts(Switched)
+    return any(row.part in name and not (every_link and row.links == "some") for row in rows)
+
+
+def on_switched_board(name: str) -> bool:
+    """Whether a GPU's name says that it sits on a board for NVSwitch.
+
+    >>> on_switched_board("NVIDIA A100-SXM4-80GB"), on_switched_board("NVIDIA A100 80GB PCIe")
+    (True, False)
+    """
+    return any(row.board and row.part in name for row in facts(Switched))
+
+
+def extension(name: str) -> Extension:
+    """What is known of a distribution; a row without anything for the others."""
+    rows = facts(Extension)
+    return next((row for row in rows if row.name == name), Extension(name=name))
+
+
+@cache
+def extension_modules() -> Mapping[str, str]:
+    """A compiled module -> the distribution that it belongs to."""
+    return {name: row.name for row in facts(Extension) for name in row.modules}
+
+
+def has_repository(id: str, release: str) -> bool:
+    """Whether NVIDIA's own repository has a folder for a distribution's release."""
+    rows = facts(Repository)
+    return any(row.id == id and release in row.releases.split() for row in rows)

@@ -1,0 +1,258 @@
+"""GPUs by name: whole tokens of the catalog's names and of what `nvidia-smi` prints.
+
+Vendor words may be left out, `80GB` and `80 GB` are the same, and Laptop, Mobile and Max-Q name
+one family.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from gpusetup.accelerators.makers import MAKERS
+from gpusetup.errors import UsageError
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Gpu
+from gpusetup.model.versions import Capability
+
+VENDOR_WORDS = frozenset({"nvidia", "corporation", "gpu", "graphics", "card"})
+"""Words that never tell two GPUs apart."""
+
+SERIES_WORDS = frozenset({"geforce", "tesla", "quadro"})
+"""Words that may be left out, unless they do tell two GPUs apart (Quadro RTX 6000)."""
+
+SAME_WORD = {
+    "mobile": "laptop",
+    "maxq": "laptop",
+    "design": "",
+    "with": "",
+    "gb": "",
+    "generation": "",
+}
+"""Spellings of one thing; "" drops the word."""
+
+PARTS = r"max-?q|\d+\s?g(?:i?b)?\b|(?<![a-z])[gr]tx(?=a?\d)|\d+(?=(?:ti|super)\b)|[a-z0-9]+"
+
+WRITTEN_CAPABILITY = r"(sm|compute|cc|arch)?[\s_-]*(\d{1,2}\.\d|\d{2,3})[af]?"
+"""`sm_86`, `sm86`, `8.6`, `compute_90a`, `cc 8.6`; bare digits may also be a part of a name."""
+
+
+class GpuRow(Frozen):
+    """One GPU of the catalog. Peaks are dense TFLOPS; `variable_clock` ones are no yardstick."""
+
+    name: str
+    capability: Capability
+    smi_names: tuple[str, ...] = ()
+    chip: str | None = None
+    architecture: str | None = None
+    memory_gb: float | None = None
+    memory_type: str | None = None
+    memory_bandwidth_gbs: float | None = None
+    sm_count: int | None = None
+    cuda_cores: int | None = None
+    boost_mhz: float | None = None
+    tdp_w: float | None = None
+    released: str | None = None
+    variable_clock: bool = False
+    note: str | None = None
+    peak_tflops: Mapping[str, float] = {}
+    peaks_published: tuple[str, ...] = ()
+    """The peaks that the vendor published; the others are computed from clocks."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The nominal size (`nvidia-smi` shows a little less)."""
+        return None if self.memory_gb is None else int(self.memory_gb * (1 << 30))
+
+
+@lru_cache(maxsize=1024)
+def tokens(name: str) -> frozenset[str]:
+    """The words of a GPU's name that count.
+
+    >>> sorted(tokens("NVIDIA A100-SXM4-80GB")), sorted(tokens("rtx3080Ti Max-Q"))
+    (['80gb', 'a100', 'sxm4'], ['3080', 'laptop', 'rtx', 'ti'])
+    """
+    found = (_word(part) for part in re.findall(PARTS, name.lower()))
+    return frozenset(word for word in found if word) - VENDOR_WORDS
+
+
+def _word(part: str) -> str:
+    part = part.replace("-", "")
+    if re.fullmatch(r"\d+\s?gi?b?", part):
+        return re.sub(r"\D", "", part) + "gb"
+    return SAME_WORD.get(part, part)
+
+
+def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
+    """The GPUs that a text names: those of exactly that name, else all that hold all its words.
+
+    Raises UsageError with the nearest names when there is none.
+    """
+    hits = rows_or_none(text, rows)
+    if hits:
+        return hits
+    raise UsageError(f"No GPU is called {text!r}", hint=_nearest(text, rows))
+
+
+def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
+    """The same, () when there is none: the nearest names cost more than the whole diagnosis."""
+    asked = tokens(text)
+    ways = (
+        lambda name: tokens(name) == asked,
+        lambda name: tokens(name) - {"geforce", "tesla"} == asked - {"geforce", "tesla"},
+        lambda name: asked - SERIES_WORDS <= tokens(name),
+        lambda name: _begun(asked - SERIES_WORDS, tokens(name)),
+    )
+    for way in ways if asked - SERIES_WORDS else ():
+        hits = tuple(row for row in rows if any(map(way, (*row.smi_names, row.name))))
+        if hits:
+            return hits
+    return ()
+
+
+FORMS = ("sxm", "pcie", "nvl")
+"""Words for the board's form, which names have with a number or leave out: `H100 SXM5`."""
+
+
+def _begun(asked: frozenset[str], name: frozenset[str]) -> bool:
+    """Whether a name has all words that are asked, a form with or without its number."""
+    forms = {word for word in asked if word in FORMS}
+    known = {part for word in name for part in (word, word.rstrip("0123456789")) if part in FORMS}
+    return bool(forms) and asked - forms <= name and (forms <= known or not known)
+
+
+def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
+    import difflib
+
+    if said := _no_name(text, rows):
+        return said
+    names = {row.name.lower(): row.name for row in rows}
+    short = {
+        name.lower().removeprefix("geforce ").removeprefix("tesla "): name
+        for name in names.values()
+    }
+    asked = text.lower().removeprefix("nvidia ")
+    numbers = re.findall(r"[a-z]*\d{2,}", asked)
+    known = [n for n in {**names, **short} if any(number in n for number in numbers)]
+    close = difflib.get_close_matches(asked, known or {**names, **short}, 4, 0.5)
+    if not close:
+        return "use a name that `nvidia-smi` prints, or a capability such as `sm_86`"
+    shown = dict.fromkeys({**names, **short}[key] for key in close)
+    return f"the nearest: {', '.join(list(shown)[:3])}; or a capability such as `sm_86`"
+
+
+OTHERS = (
+    *((maker.models, maker.instead) for maker in MAKERS if maker.models and maker.instead),
+    (
+        r"(cuda:)?\d{1,2}|gpu[\s:#-]?\d+",
+        "that is a number of a GPU in this machine: give its name, as `nvidia-smi -L` prints it",
+    ),
+    (
+        r"all|any|auto|every|gpus?|cuda|nvidia|yes|true",
+        "leave the option out for the GPUs of this machine, or give a name that `nvidia-smi -L` "
+        "prints",
+    ),
+    (
+        r"(nvidia|driver|version|\s)*\d{3}\.\d+(\.\d+)?",
+        "that is a driver's version, which `--driver` takes (`--for-driver` in doctor and install)",
+    ),
+)
+"""Pattern -> what such a word is, where no NVIDIA GPU is called so."""
+
+
+def _no_name(text: str, rows: Sequence[GpuRow]) -> str | None:
+    """What a text is that names no NVIDIA GPU: another maker's, an index, a whole family."""
+    plain = text.strip().lower()
+    for pattern, what in OTHERS:
+        if re.fullmatch(pattern, plain) or (pattern[:2] == r"\b" and re.search(pattern, plain)):
+            return what
+    family: dict[Capability, str] = {}
+    for row in rows:
+        if (row.architecture or "").lower().split(" ")[0] == plain:
+            family.setdefault(row.capability, row.name)
+    each = ", ".join(f"`{one.sm}` ({name})" for one, name in sorted(family.items()))
+    return f"that is a family of GPUs; one of it is {each}" if each else None
+
+
+def gpus_described(texts: Iterable[str], rows: Sequence[GpuRow]) -> tuple[Gpu, ...]:
+    """All GPUs of some texts, each of which may name several: `A100,H100`, `2x RTX 3090`."""
+    return tuple(gpu_described(name, rows) for text in texts for name in each_gpu(text, rows))
+
+
+COUNTED = (
+    r"(?P<count>\d{1,3})\s*[x×*]\s*(?P<name>.*\D.*|\d{3,})",
+    r"(?P<name>.+?)\s*(?:[:*×]\s*|(?<=[\d\s])x\s*|\(x?)(?P<count>\d{1,3})x?\)?",
+)
+
+
+def each_gpu(text: str, rows: Sequence[GpuRow] = ()) -> tuple[str, ...]:
+    """The names in a text, one for each GPU; a text that is a name stays whole.
+
+    >>> each_gpu("RTX3090,RTX4090"), each_gpu("2x RTX 3090"), each_gpu("h100:8")[:2]
+    (('RTX3090', 'RTX4090'), ('RTX 3090', 'RTX 3090'), ('h100', 'h100'))
+    >>> each_gpu("4090 x2"), each_gpu("8,6"), each_gpu("RTX 3090 and sm_90"), each_gpu("GTX 960")
+    (('4090', '4090'), ('8.6',), ('RTX 3090', 'sm_90'), ('GTX 960',))
+    """
+    if rows and rows_or_none(text, rows):
+        return (text,)
+    plain = re.sub(r"^(\d{1,2}),(\d)$", r"\1.\2", text.strip())
+    parts = [part for part in re.split(r"\s*[,;+&|]\s*|\s+and\s+", plain) if part]
+    if len(parts) > 1:
+        return tuple(name for part in parts for name in each_gpu(part, rows))
+    for pattern in COUNTED:
+        if found := re.fullmatch(pattern, plain, re.IGNORECASE):
+            return (found["name"].strip(),) * max(1, min(int(found["count"]), MOST_GPUS))
+    return (plain or text,)
+
+
+MOST_GPUS = 64
+"""More of one kind change nothing in any answer."""
+
+
+def one_capability(text: str, rows: Iterable[GpuRow]) -> Capability:
+    """The capability that all hits share; UsageError where they differ."""
+    by: dict[Capability, str] = {}
+    for row in rows:
+        by.setdefault(row.capability, row.name)
+    if len(by) > 1:
+        each = ", ".join(f"{name} ({capability})" for capability, name in sorted(by.items()))
+        raise UsageError(
+            f"{text!r} names GPUs of different capability: {each}", hint="name one of them"
+        )
+    return next(iter(by))
+
+
+def one_memory(rows: Iterable[GpuRow]) -> int | None:
+    """The memory that all hits share, in bytes; None where they differ."""
+    sizes = {row.memory_bytes for row in rows}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
+    """A GPU as somebody writes it: a name, `sm_86`, `sm86`, `8.6`, or `86` where none is called so.
+
+    Raises UsageError for an unknown name and for a name of several capabilities.
+    """
+    if found := capability_written(text, rows):
+        return Gpu(name=found.sm, compute_capability=found)
+    hits = rows_named(text, rows)
+    shared = one_capability(text, hits)
+    name = hits[0].smi_names[0] if len(hits) == 1 and hits[0].smi_names else text.strip()
+    return Gpu(name=name, compute_capability=shared, memory_total_bytes=one_memory(hits))
+
+
+def capability_written(text: str, rows: Sequence[GpuRow]) -> Capability | None:
+    """The capability that a text is; None where it is (or may be) a name.
+
+    >>> str(capability_written("sm86", ())), capability_written("RTX 4090", ())
+    ('8.6', None)
+    """
+    hit = re.fullmatch(WRITTEN_CAPABILITY, text.strip().lower())
+    if hit is None:
+        return None
+    found = Capability.parse(hit[2])
+    if hit[1] or "." in hit[2]:
+        return found
+    known = any(row.capability == found for row in rows)
+    return found if known and not rows_or_none(text, rows) else None

@@ -1,0 +1,151 @@
+"""The rows of `data/catalog.json` that say which version changed what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, Literal, TypeVar
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.versions import Capability
+
+Row = TypeVar("Row")
+Name = Literal["torchvision", "torchaudio"]
+
+
+class Group(Frozen, Generic[Row]):
+    """Rows that were looked up together; their date and sources are for who maintains them."""
+
+    rows: tuple[Row, ...]
+
+
+class Release(Frozen):
+    """One torch release and the companions that belong to it."""
+
+    torch: str
+    released: str
+    torchvision: str | None = None
+    torchvision_needs: str | None = None
+    """The torch that this torchvision accepts where that is a range: `>=2.14.0`."""
+    torchvision_excludes: str | None = None
+    """The one Python that its torchvision refuses: `3.14.1`."""
+    torchaudio: str | None = None
+
+
+class Floor(Frozen):
+    """The least driver for a CUDA version (`12.4.1`) or a whole family (`12`)."""
+
+    cuda: str
+    linux: str
+    windows: str | None = None
+
+    def on(self, family: str) -> str | None:
+        return self.windows if family == "windows" else self.linux
+
+
+class Branch(Frozen):
+    """A driver branch and the CUDA version that its `nvidia-smi` prints."""
+
+    branch: int
+    cuda: str
+
+
+class Retired(Frozen):
+    """The last driver branch that knows an architecture; `minor` None means the whole major."""
+
+    architecture: str
+    major: int
+    last_branch: int
+    minor: int | None = None
+
+
+class Dropped(Frozen):
+    """From which torch on a library that it carries leaves an architecture out, and which."""
+
+    architecture: str
+    major: int
+    from_torch: str
+    because: str
+    source: str
+
+
+class FirstDriver(Frozen):
+    """The first driver that knows an architecture, or one product where a later one is needed.
+
+    A branch alone (`570`) means every driver of it, on Windows too.
+    """
+
+    architecture: str
+    capability: Capability
+    linux: str
+    windows: str | None = None
+    gpu: str | None = None
+    """The product's name, in words that its full name holds."""
+    source: str
+
+    def on(self, family: str) -> str:
+        return self.windows if self.windows and family == "windows" else self.linux
+
+
+class DefaultWheel(Frozen):
+    """From which torch on the default package index has a backend for a platform."""
+
+    on: str
+    """`linux-x86_64`, or a system alone."""
+    from_torch: str
+    backend: str
+
+
+class Compiler(Frozen):
+    """The first toolkit whose nvcc compiles for an architecture, and the first that no longer does.
+
+    None: older than the table, and still so.
+    """
+
+    sm: str
+    from_cuda: str | None = None
+    until_cuda: str | None = None
+
+
+class OlderRelease(Frozen):
+    """The last Python of the releases before one, where the table of builds does not tell."""
+
+    before: str
+    python: str
+
+
+class OlderKernels(Frozen):
+    """The oldest and the newest GPU that the wheels before a release serve."""
+
+    before: str
+    oldest: Capability
+    newest: Capability
+
+
+class Milestone(Frozen):
+    """The version with which something changed."""
+
+    name: str
+    version: str
+    source: str
+
+
+class Companion(Frozen):
+    """One release of a companion, and what it serves."""
+
+    name: Name
+    version: str
+    torch: str
+    """The torch that it serves: `>=2.11.0`."""
+    declares: str | None = None
+    """What its METADATA asks of torch; None: nothing, or not read (`status` says which)."""
+    cuda: Literal["label", "major", "release"] = "label"
+    """What must be torch's own: the whole label, CUDA's major, or its major and minor."""
+    built_with: str | None = None
+    """The torch whose platforms and backends it was built for; None where no index was read."""
+    seen: Mapping[str, str] = {}
+    """Platform -> the backends whose index lists it, where one was read: `cpu cu130 cu132`."""
+    unlabelled: Mapping[str, str] = {}
+    """Platform -> the backend of the wheel that carries no label."""
+    released: str | None = None
+    status: str = "verified"
+    source: str = ""

@@ -1,0 +1,70 @@
+"""What ordinary code does to a model before its first step, made to work without values.
+
+Moving and casting modules, filling parameters, compiling. Python 3.8 syntax.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import torch
+from torch import nn
+
+compiled = [0]
+"""How often the code asked for `torch.compile`, which a trace leaves out."""
+
+
+def install() -> None:
+    """Put all of it in the place of torch's own; the child ends with it."""
+    nn.Module._apply = apply
+    for name in dir(nn.init):
+        if name.endswith("_") and not name.startswith("_"):
+            setattr(nn.init, name, filled)
+    torch.compile = leave_out
+    nn.Module.compile = compile_in_place
+
+
+def apply(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
+    """`nn.Module._apply` for tensors without values: each parameter stays the same object.
+
+    torch's own swaps such tensors, which weak references forbid (`Couldn't swap ...`).
+    """
+    for child in module.children() if recurse else ():
+        child._apply(function)
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            module._parameters[name] = moved(parameter, function)
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            module._buffers[name] = function(buffer)
+    return module
+
+
+def moved(parameter: Any, function: Callable[[Any], Any]) -> Any:
+    """The parameter after the function; another object only on another device (meta)."""
+    with torch.no_grad():
+        result = function(parameter)
+        grad = None if parameter.grad is None else function(parameter.grad)
+    if result is parameter:
+        return parameter
+    if result.device != parameter.device:
+        return nn.Parameter(result, requires_grad=parameter.requires_grad)
+    parameter.grad = None
+    parameter.data = result
+    parameter.grad = grad
+    return parameter
+
+
+def filled(tensor: Any, *_: Any, **__: Any) -> Any:
+    """An init function: there is nothing to fill, and some look at what they drew."""
+    return tensor
+
+
+def leave_out(model: Any = None, *_: Any, **__: Any) -> Any:
+    """`torch.compile`, as a function and as a decorator: the model itself."""
+    compiled[0] += 1
+    return (lambda function: function) if model is None else model
+
+
+def compile_in_place(module: Any, *_: Any, **__: Any) -> None:
+    compiled[0] += 1

@@ -1,0 +1,39 @@
+"""Command -> the type of its answer under `--json`, or the types where it has several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpusetup.model.documents import (
+    DoctorAnswer,
+    ErrorAnswer,
+    FindingAnswer,
+    FindingsAnswer,
+    InstallAnswer,
+    PlanAnswer,
+    PlanCalibrationAnswer,
+    PlanCellsAnswer,
+    ResolveAnswer,
+    ServePlan,
+    VerifyAnswer,
+)
+from gpusetup.model.machine import Snapshot
+from gpusetup.monitor.values import DOCUMENTS
+from gpusetup.tune.answer import TuneAnswer
+
+ANSWERS: dict[str, Any] = {
+    "doctor": DoctorAnswer,
+    "error": ErrorAnswer,
+    "finding": FindingAnswer,
+    "findings": FindingsAnswer,
+    "install": InstallAnswer,
+    "plan": PlanAnswer,
+    "plan-calibration": PlanCalibrationAnswer,
+    "plan-serve": ServePlan,
+    "plan-cells": PlanCellsAnswer,
+    "resolve": ResolveAnswer,
+    "snapshot": Snapshot,
+    "verify": VerifyAnswer,
+    "monitor": DOCUMENTS,
+    "tune": TuneAnswer,
+}

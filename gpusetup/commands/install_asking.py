@@ -1,0 +1,98 @@
+"""What every way of `gpusetup install` shows and asks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.errors import Unsatisfiable
+from gpusetup.render.console import Console, plain
+
+if TYPE_CHECKING:
+    from gpusetup.install.decide import Task
+    from gpusetup.install.job import Job
+    from gpusetup.install.plan import Plan
+    from gpusetup.install.request import InstallRequest
+    from gpusetup.install.target.find import Target
+
+
+def talk_of(out: Console) -> Callable[[str], None]:
+    """Tells what goes on, without the control codes of foreign text."""
+    return lambda text: out.talk(plain(text))
+
+
+def agreed() -> bool:
+    sys.stderr.write("Proceed? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def is_refused(request: InstallRequest, out: Console, what: str = "changed") -> bool:
+    """Ask, unless nobody is to be asked; whether the answer is no, which is told."""
+    if request.yes or agreed():
+        return False
+    out.talk(f"Nothing was {what}.")
+    return True
+
+
+def tell_if_held(prefix: str, talk: Callable[[str], None]) -> None:
+    """Before anybody is asked: another gpusetup is at work there."""
+    from gpusetup.install.switching.journal import STORE
+    from gpusetup.install.switching.lock import is_held
+
+    if is_held(Path(prefix, STORE)):
+        talk(f"Another gpusetup is changing {prefix} right now.")
+
+
+def plan_screen(job: Job, plan: Plan) -> str:
+    """The plan as text, with what is in the cache already and what is free on the disk."""
+    from gpusetup.install.fetching.wheel_cache import is_kept
+    from gpusetup.install.target.disk_space import disk_need
+    from gpusetup.render.install import plan_text
+
+    kept = frozenset(w.filename for w in plan.wheels if is_kept(w, job.cache / w.filename))
+    return plan_text(plan, kept=kept, free_bytes=disk_need(plan.target, 0).free_bytes)
+
+
+def kept_bytes(plan: Plan) -> int | None:
+    """How much is kept for `--undo`."""
+    from gpusetup.install.switching.transaction import STORE, kept_for_undo
+
+    kept = kept_for_undo(Path(plan.target, STORE))
+    return None if kept is None else kept[1]
+
+
+def confirm(request: InstallRequest, out: Console, job: Job, plan: Plan) -> None:
+    """Show a plan that is known in full only now; ask again only where it moves what is there and
+    was not shown with the first question."""
+    out.talk(plan_screen(job, plan))
+    moved = {wheel.name for wheel in plan.dependencies or ()} & set(plan.before)
+    if moved and not request.yes and not agreed():
+        raise Unsatisfiable("Declined", hint="nothing was changed")
+
+
+def is_proven(request: InstallRequest, out: Console, job: Job, target: Target, task: Task) -> bool:
+    """Whether what is there already is right, which is shown then."""
+    from gpusetup.install.proof import prove_task
+
+    verdict = None
+    if not (request.no_verify or request.dry_run):
+        verdict = prove_task(job, target, task)
+    if verdict is not None and verdict["verdict"] != "passed":
+        out.talk("The right build is there, but fails; it will be installed again.")
+        return False
+    show_unchanged(out, job, target, task, verdict)
+    return True
+
+
+def show_unchanged(
+    out: Console, job: Job, target: Target, task: Task, verdict: dict[str, Any] | None = None
+) -> int:
+    from gpusetup.install.answers import unchanged_answer
+    from gpusetup.render.install import unchanged_text
+
+    answer = unchanged_answer(job, target, task, verdict)
+    out.answer(answer, unchanged_text(answer, task.notes))
+    return 0

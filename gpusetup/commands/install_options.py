@@ -1,0 +1,141 @@
+"""The options of `gpusetup install`, and which of them contradict each other."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from gpusetup.commands.common import add_backend_options, add_machine_options
+from gpusetup.errors import UsageError
+from gpusetup.resolver.spelled import torch_named
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "packages",
+        nargs="*",
+        metavar="PACKAGE",
+        help="torchvision, torchaudio (versions follow torch), or anything from your default index",
+    )
+    parser.add_argument(
+        "--torch",
+        type=torch_named,
+        metavar="SPEC",
+        help="a version or specifier: 2.5.1, '>=2.6,<2.9'",
+    )
+    add_backend_options(parser)
+    parser.add_argument(
+        "--installer",
+        default="auto",
+        choices=("auto", "uv", "pip", "conda"),
+        help="default: auto (uv)",
+    )
+    parser.add_argument(
+        "--venv", metavar="DIR", help="the target environment; made where it is not there"
+    )
+    parser.add_argument(
+        "--index-root",
+        metavar="URL",
+        help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX_ROOT)",
+    )
+    parser.add_argument(
+        "--download", metavar="DIR", help="only fetch the wheels into a folder, for `--wheelhouse`"
+    )
+    parser.add_argument(
+        "--wheelhouse", metavar="DIR", help="install from such a folder; no network is needed"
+    )
+    parser.add_argument(
+        "--project",
+        metavar="FILE",
+        nargs="?",
+        const="pyproject.toml",
+        help="write pins and torch's index into a uv project instead (default: pyproject.toml)",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be done, do nothing"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--no-verify", action="store_true", help="do not prove the result by computing"
+    )
+    parser.add_argument(
+        "--no-keep",
+        action="store_true",
+        help="do not keep the former state for `--undo` (never kept in an image build)",
+    )
+    state = parser.add_argument_group("afterwards")
+    state.add_argument(
+        "--undo", action="store_true", help="put back what the last installation replaced"
+    )
+    state.add_argument(
+        "--recover", action="store_true", help="end what an interrupted installation left"
+    )
+    state.add_argument(
+        "--forget", action="store_true", help="drop what is kept for `--undo`, to free its disk"
+    )
+    parser.add_argument(
+        "--upgrade", action="store_true", help="take the newest torch that fits, whatever is there"
+    )
+    host = parser.add_argument_group("an image for another host")
+    host.add_argument(
+        "--for-gpu",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="install for a host with this GPU (a name, or sm_86); repeatable",
+    )
+    host.add_argument("--for-driver", metavar="VERSION", help="and with this driver")
+    add_machine_options(parser)
+
+
+def kind_of(options: argparse.Namespace) -> str | None:
+    """`recover`, `undo` or `forget`, where one of them is asked for."""
+    kinds = [kind for kind in ("recover", "undo", "forget") if getattr(options, kind)]
+    if len(kinds) > 1:
+        raise UsageError(f"`--{kinds[0]}` and `--{kinds[1]}` exclude each other")
+    return kinds[0] if kinds else None
+
+
+def check_usage(options: argparse.Namespace) -> None:
+    """Contradictions, before anything is read."""
+    if options.index_root:
+        from gpusetup.install.settings.index_root import index_root_of
+
+        index_root_of(options.index_root, {}, "")
+    if options.python and options.venv:
+        raise UsageError("`--python` and `--venv` exclude each other", hint="both name the target")
+    if options.download and options.wheelhouse:
+        raise UsageError(
+            "`--download` and `--wheelhouse` exclude each other",
+            hint="the first fills a folder, the second installs from it",
+        )
+    if options.machine_from and not (options.dry_run or options.project):
+        raise UsageError(
+            "`--from` describes another machine, where nothing can be installed from here",
+            hint="add `--dry-run` to see the steps for it",
+        )
+    if options.machine_from and options.venv:
+        raise UsageError("`--from` and `--venv` exclude each other")
+    kind = kind_of(options)
+    if kind and options.project:
+        raise UsageError(
+            f"`--{kind}` is about an environment, `--project` about a file",
+            hint="the project's version control brings the former file back",
+        )
+    if options.upgrade and options.torch:
+        raise UsageError(
+            f"`--upgrade` and `--torch {options.torch}` exclude each other",
+            hint="the first takes the newest that fits, the second what it names",
+        )
+    wanted = options.packages or options.torch or options.upgrade or options.for_gpu
+    if kind and (wanted or options.machine_from):
+        raise UsageError(
+            f"`--{kind}` installs nothing",
+            hint="it takes `--python` or `--venv` to name the target",
+        )
+    asks = kind not in ("recover", "forget") and not options.dry_run and not options.yes
+    if asks and not sys.stdin.isatty():
+        raise UsageError(
+            "There is no terminal to ask on",
+            hint="`--yes` installs without asking, `--dry-run` only shows the steps",
+        )

@@ -1,0 +1,178 @@
+"""The other ways of `gpusetup install`: for a described machine, into a folder, into a project."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.commands.install_asking import is_refused, plan_screen, talk_of
+from gpusetup.errors import UsageError
+from gpusetup.install.answers import plan_answer, versions_after
+from gpusetup.install.conda.plan import conda_program
+from gpusetup.install.credentials import without_credentials
+from gpusetup.install.decide import Task
+from gpusetup.install.described import Described, describe, implied, unfinished
+from gpusetup.install.download import (
+    fetch_into_folder,
+    plan_download,
+    use_wheelhouse,
+    with_what_torch_requires,
+)
+from gpusetup.install.job import Job
+from gpusetup.install.packages import RequestedPackages, requested_packages
+from gpusetup.install.project import edited, other_pins, parse, versions_named
+from gpusetup.install.project_file import read_project
+from gpusetup.install.project_file import write_project as write_file
+from gpusetup.install.request import InstallRequest, resolved, resolver_request
+from gpusetup.install.target.find import Target
+from gpusetup.installers.options import FAMILY
+from gpusetup.model.documents import InstallAnswer
+from gpusetup.model.machine import Snapshot
+from gpusetup.render.console import Console, plain
+from gpusetup.render.install import described_text, project_text, unchanged_text
+
+__all__ = ["use_wheelhouse"]
+
+Variant = Callable[[InstallRequest, Console, Job, Target, Snapshot, RequestedPackages], int]
+
+
+def variant_of(request: InstallRequest, machine: Snapshot) -> Variant | None:
+    """Another way to go on from here: by conda, or only into a folder."""
+    if request.wheelhouse is None and conda_is_meant(request, machine):
+        from gpusetup.commands.install_conda import install_by_conda
+
+        return install_by_conda
+    return download if request.download else None
+
+
+def conda_is_meant(request: InstallRequest, machine: Snapshot) -> bool:
+    """Where conda has installed torch, another installer would leave two in one place."""
+    if request.installer != "auto":
+        return request.installer == "conda"
+    theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
+    return theirs and not request.venv and conda_program(os.environ) is not None
+
+
+# --- into a folder -------------------------------------------------------------------------------
+
+
+def download(
+    request: InstallRequest,
+    out: Console,
+    job: Job,
+    target: Target,
+    machine: Snapshot,
+    asked: RequestedPackages,
+) -> int:
+    """Fetch all that a new environment needs into a folder, with a manifest; change nothing."""
+    target.require_changeable()
+    wanted = resolver_request(request, asked)
+    resolution = resolved(machine, wanted, job.talk, request.index_root)
+    plan = plan_download(request, job, target, resolution, asked, machine)
+    out.talk(plan_screen(job, plan))
+    if request.dry_run:
+        out.answer(plan_answer(job, plan, None), "")
+        return 0
+    if is_refused(request, out, "fetched"):
+        return 1
+    if plan.dependencies is None:
+        plan = with_what_torch_requires(job, target, plan)
+        out.talk(plan_screen(job, plan))
+    text = fetch_into_folder(job, target, plan)
+    out.answer(plan_answer(job, plan, None), plain(f"{text}\n"))
+    return 0
+
+
+# --- for a machine that is only described --------------------------------------------------------
+
+
+def show_described(request: InstallRequest, machine: Snapshot, out: Console) -> int:
+    """The steps as one would type them on the machine that is described; nothing is asked."""
+    for sentence in unfinished(machine):
+        out.talk(plain(sentence))
+    described = describe(request, talk_of(out), machine)
+    out.answer(described.answer, _described_text(described))
+    return 0
+
+
+def _described_text(described: Described) -> str:
+    if described.answer.state == "unchanged":
+        return unchanged_text(described.answer, described.notes)
+    return described_text(described)
+
+
+def show_implied(request: InstallRequest, out: Console, target: Target, task: Task) -> None:
+    """What the catalog implies, where the index could not be asked."""
+    head = (
+        f"The index was not asked, or gave no answer: what follows is what the catalog of "
+        f"{load_catalog().as_of} implies.\n"
+    )
+    out.talk(head + described_text(implied(request, target, task)))
+
+
+# --- into a project ------------------------------------------------------------------------------
+
+UNWRITTEN = (
+    "The index's user name and password are not written: uv takes them from ~/.netrc, or from "
+    "UV_INDEX_<NAME>_USERNAME and UV_INDEX_<NAME>_PASSWORD"
+)
+LOCK = "`uv lock` fixes the rest, `uv sync` installs it"
+
+
+def write_project(
+    options: argparse.Namespace,
+    request: InstallRequest,
+    gather: Callable[[], Snapshot],
+    out: Console,
+) -> int:
+    """Show the diff of the project file, ask, write it. Nothing else is changed."""
+    path, text = Path(options.project), _project_text(options)
+    asked = requested_packages(request.packages, {})
+    if asked.packages:
+        raise UsageError(
+            f"`--project` pins the torch family only, not {', '.join(asked.packages)}",
+            hint=f"`uv add {' '.join(asked.packages)}` adds the rest",
+        )
+    before = versions_named(parse(text))
+    resolution = resolved(gather(), resolver_request(request, asked))
+    root = without_credentials(request.root)
+    changed = edited(text, resolution, load_catalog(), packages=asked.family, root=root)
+    for pin in other_pins(parse(text)):
+        out.talk(plain(pin))
+    if root != request.root:
+        out.talk(UNWRITTEN)
+    diff = _diff(path, text, changed)
+    write = bool(diff) and not request.dry_run
+    if write and not request.yes:
+        out.talk(plain(diff))
+        if is_refused(request, out):
+            return 1
+    if write:
+        write_file(path, changed)
+    family = tuple(name for name in FAMILY if name in versions_named(parse(changed)))
+    after = versions_after(resolution, asked)
+    answer = InstallAnswer(
+        state="unchanged" if not diff else "installed" if write else "planned",
+        target=str(path),
+        before=before,
+        after={name: version for name, version in after.items() if name in family},
+        steps=(),
+        diff=diff,
+    )
+    out.answer(answer, project_text(answer))
+    return 0
+
+
+def _project_text(options: argparse.Namespace) -> str:
+    if options.venv or options.installer in ("pip", "conda"):
+        raise UsageError("`--project` writes a file for uv: no `--venv`, no other `--installer`")
+    return read_project(Path(options.project))
+
+
+def _diff(path: Path, before: str, after: str) -> str:
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    return "".join(difflib.unified_diff(old, new, str(path), str(path)))

@@ -1,0 +1,152 @@
+"""The parser of the command line: every command with its options, and what it says of a wrong word.
+
+Each command is a module of this folder with `SUMMARY`, `EXAMPLES`, `configure(parser)` and
+`run(options, out) -> exit code`. Only the one asked for is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+from collections.abc import Container, Iterator, Sequence
+from types import ModuleType
+
+from gpusetup import __version__
+from gpusetup.errors import UsageError
+
+COMMANDS = {
+    "doctor": "reads this machine, or somebody's report; names the root cause and the way out",
+    "resolve": "says which PyTorch build fits this machine, and why not the others",
+    "install": "installs the build that fits, proves it works, or puts back what was there",
+    "verify": "proves by computing that torch works on the GPUs of this interpreter",
+    "plan": "says whether a training workload fits on these GPUs, and with which recipe",
+    "tune": "fits a training config to this machine; measures the best batch size",
+    "monitor": "watches utilisation, memory, temperature and power; ends with a verdict",
+    "snapshot": "prints the redacted record of this machine",
+    "schema": "prints the JSON schema of a command's answer",
+    "completion": "prints a completion script for your shell",
+    "help": "prints the help of a command",
+}
+"""Command -> what it does, in one line."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose complaints are `UsageError`s like any other."""
+
+    takes_command = False
+    """Whether what follows a first `--` is somebody's command; it becomes `after`."""
+
+    words: Sequence[str] = ()
+    """What it was given to parse."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        words = list(args or ())
+        self.words = words
+        if not self.takes_command:
+            return super().parse_known_args(words, namespace)
+        place = words.index("--") if "--" in words else len(words)
+        options, rest = super().parse_known_args(words[:place], namespace)
+        options.after = words[place + 1 :]
+        return options, rest
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        wrong = re.search(r"invalid choice: '([^']*)'", message)
+        if wrong and message.startswith("argument COMMAND"):
+            raise no_such_command(wrong[1])
+        from gpusetup.commands.refused import said_plainly
+
+        told, hint = said_plainly(message, self._option_string_actions)
+        raise UsageError(told, hint=f"{f'{hint} ' if hint else ''}`{self.prog} --help` shows all")
+
+    def refuse(self, unknown: Sequence[str]) -> None:
+        """Refuse what this command does not take, with its own options of that meaning."""
+        from gpusetup.commands.refused import option_refused, word_refused
+
+        option = next((word for word in unknown if word.startswith("-")), None)
+        if option is None:
+            said = " ".join(unknown)
+            hint = word_refused(unknown[0], self.words, self, COMMANDS)
+            raise UsageError(f"`{self.prog}` takes no {said!r}", hint=self._ended(hint))
+        name, _, value = option.partition("=")
+        after = self.words[self.words.index(option) + 1 :] if option in self.words else ()
+        if not value and after and not after[0].startswith("-"):
+            value = after[0]
+        told = f"`{self.prog}` has no option `{name}`"
+        hint = option_refused(name, value or None, self, options_of_each)
+        raise UsageError(told, hint=self._ended(hint))
+
+    @property
+    def command(self) -> str:
+        """The command that it is for; empty for gpusetup's own."""
+        return self.prog.partition(" ")[2]
+
+    def _ended(self, hint: str | None) -> str:
+        end = f"`{self.prog} --help` shows all"
+        return f"{hint}{chr(10) if hint and chr(10) in hint else ' '}{end}" if hint else end
+
+
+def no_such_command(word: str) -> UsageError:
+    """A word that is no command, with the command of that meaning."""
+    from gpusetup.commands.meant import command_meant
+
+    meant = command_meant(word)
+    return UsageError(
+        f"gpusetup has no command {word!r}",
+        hint=f"{f'did you mean `gpusetup {meant}`? ' if meant else ''}`gpusetup --help` shows all",
+    )
+
+
+def child_of(parser: Parser, name: str) -> Parser:
+    """A command's own parser, whose options a mistyped one is compared with."""
+    kinds = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    found: Parser = kinds.choices[name]
+    return found
+
+
+def options_of_each() -> Iterator[tuple[str, Container[str]]]:
+    """Every command with the names of its options."""
+    parser = build_parser()
+    return ((name, child_of(parser, name)._option_string_actions) for name in COMMANDS)
+
+
+def command(name: str) -> ModuleType:
+    return importlib.import_module(f"gpusetup.commands.{name}")
+
+
+def build_parser(only: str | None = None) -> Parser:
+    """The parser of one command, or of all (for help and shell completion)."""
+    parser = Parser(
+        prog="gpusetup",
+        description="From 'PyTorch does not see my GPU' to a stack that is installed and proven.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
+    )
+    parser.add_argument("-V", "--version", action="version", version=f"gpusetup {__version__}")
+    kinds = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name in COMMANDS if only is None else (only,):
+        module = command(name)
+        child = kinds.add_parser(
+            name,
+            help=COMMANDS[name],
+            description=module.SUMMARY,
+            epilog=_examples(module.EXAMPLES),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.configure(child)
+        _common(child, json=getattr(module, "JSON", "print exactly one JSON document"))
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser, *, json: str) -> None:
+    group = parser.add_argument_group("common")
+    group.add_argument("--json", action="store_true", help=json)
+    group.add_argument("--output", metavar="FILE", help="write the answer there instead of stdout")
+    group.add_argument("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
+    group.add_argument(
+        "-v", "--verbose", action="store_true", help="show what was asked, and the answers"
+    )
+
+
+def _examples(lines: Sequence[str]) -> str:
+    return "examples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,218 @@
+"""The judgement: all findings about one machine, which is the root, and the build that fits.
+
+`diagnose` is a pure function. A rule that breaks becomes one line of the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Literal
+
+from gpusetup.diagnosis.doubt import certainty_of, doubt_about, other_causes
+from gpusetup.diagnosis.failing import at_fault, failed_elsewhere, of_the_program, stage_of
+from gpusetup.diagnosis.pasted import pasted
+from gpusetup.diagnosis.precedence import explanation, is_loss, place_of
+from gpusetup.diagnosis.proof import proof, shown_healthy
+from gpusetup.diagnosis.request import chosen_request, decision_for
+from gpusetup.diagnosis.rules import rules_for
+from gpusetup.evidence.context import Rule, RuleContext
+from gpusetup.evidence.wording import once
+from gpusetup.findings.record import Cause
+from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Request, Resolution
+
+if TYPE_CHECKING:
+    from gpusetup.catalog.builds import Catalog
+    from gpusetup.model.documents import ResolveAnswer
+    from gpusetup.model.failing import Stage
+    from gpusetup.resolver.least import Decision
+
+
+OK = "ok"
+UNKNOWN = "unknown"
+
+
+class Diagnosis(Frozen):
+    cause: str
+    """The id of the root finding, `ok`, or `unknown`."""
+    findings: tuple[Finding, ...]
+    """The root first, then by severity; a consequence names what explains it."""
+    resolution: Resolution
+    decision: Decision | None = None
+    """How that was decided, and the newest beside it."""
+    snapshot: Snapshot
+    """What was judged: the machine, completed from the catalog."""
+    answer: ResolveAnswer
+    """The resolution as a document, with the commands of every installer."""
+    proof: str | None = None
+    """What `ok` rests on: what was seen, in one line."""
+    confidence: Literal["certain", "likely"] | None = None
+    """`likely` where an error stands beside the root that it does not explain."""
+    certainty: Literal["certain", "likely"] | None = None
+    """`likely` where another cause is left open; None without a root."""
+    other_causes: tuple[str, ...] = ()
+    """What is left open beside the root, the likelier first."""
+    next_reading: str | None = None
+    """The command whose answer would decide."""
+    program: str | None = None
+    """The program that somebody's text is about."""
+    stage: Stage | None = None
+    """At what it failed."""
+
+
+def diagnose(
+    snapshot: Snapshot,
+    catalog: Catalog,
+    request: Request | None = None,
+    *,
+    other_host: bool = False,
+    rules: Iterable[Rule] | None = None,
+) -> Diagnosis:
+    """Judge one machine. `request` is what the person asked for; else what the machine shows."""
+    context, answer = build_case(snapshot, catalog, request, other_host=other_host)
+    chosen = rules_for(snapshot) if rules is None else rules
+    findings = judged_by(chosen, context)
+    root = root_of(findings)
+    marked = (replace(f, root=True) if f is root else f for f in findings)
+    broken = any(finding.severity is Severity.ERROR for finding in findings)
+    elsewhere = failed_elsewhere(findings)
+    healthy = not broken and (elsewhere is not None or shown_healthy(context))
+    rootless = OK if healthy else UNKNOWN
+    cause = root.id if root else rootless
+    doubt = doubt_about(context, root)
+    others = other_causes(root, findings, doubt)
+    return Diagnosis(
+        cause=cause,
+        proof=(elsewhere or at_fault(context, proof(context))) if cause == OK else None,
+        program=context.snapshot.failing.program,
+        stage=stage_of(context, root),
+        findings=tuple(sorted(marked, key=_reading_order)),
+        resolution=context.resolution,
+        decision=context.decision,
+        snapshot=context.snapshot,
+        answer=answer,
+        confidence=confidence_in(root, findings),
+        certainty=certainty_of(root, others),
+        other_causes=others,
+        next_reading=doubt.next_reading if doubt else None,
+    )
+
+
+def judged_by(rules: Iterable[Rule], context: RuleContext) -> tuple[Finding, ...]:
+    """What the rules find, each once, with a way out for this program and this machine."""
+    own = (of_the_program(context, finding) for finding in found(rules, context))
+    return linked(unique(pasted(context, finding) for finding in own))
+
+
+def confidence_in(
+    root: Finding | None, findings: tuple[Finding, ...]
+) -> Literal["certain", "likely"] | None:
+    """How sure the root is: nothing else that is wrong stands beside it unexplained."""
+    if root is None:
+        return None
+    others = (f for f in findings if f is not root and f.severity is Severity.ERROR)
+    alone = all(other.explained_by is not None for other in others)
+    return "certain" if alone else "likely"
+
+
+def build_case(
+    snapshot: Snapshot, catalog: Catalog, request: Request | None, *, other_host: bool = False
+) -> tuple[RuleContext, ResolveAnswer]:
+    """What the rules are given, and the resolution as a document."""
+    from gpusetup.catalog.builds import with_catalog
+    from gpusetup.resolver import to_answer
+    from gpusetup.resolver.companions import moved_with
+
+    machine = with_catalog(snapshot, catalog)
+    if request is None:
+        asked, decision = chosen_request(machine, catalog)
+    else:
+        asked, decision = request, decision_for(machine, catalog, request)
+    resolution = decision.resolution
+    answer = to_answer(resolution, machine, moved_with(machine, resolution.build))
+    context = RuleContext(
+        snapshot=machine,
+        catalog=catalog,
+        resolution=resolution,
+        decision=decision,
+        commands=answer.commands,
+        installer=installer_of(machine),
+        request=asked,
+        other_host=other_host,
+    )
+    return context, answer
+
+
+# --- the findings -------------------------------------------------------------------------------
+
+
+def found(rules: Iterable[Rule], context: RuleContext) -> Iterator[Finding]:
+    for rule in rules:
+        yield from _kept(rule, context)
+
+
+RULE_BROKEN = Cause(
+    id="rule-broken",
+    severity=Severity.NOTE,
+    title="a rule of gpusetup broke",
+    means="A fault of ours; the other findings stand.",
+    proven_by="An exception in a rule",
+    way_out="Report it",
+    source="gpusetup",
+)
+
+
+def _kept(rule: Rule, context: RuleContext) -> tuple[Finding, ...]:
+    # A rule that breaks must not take the report with it: whatever it raised becomes a line.
+    try:
+        return tuple(rule(context))
+    except Exception as problem:
+        title = f"The rule {rule.__name__} broke: {type(problem).__name__}: {problem}"
+        detail = "This is a fault of gpusetup. The other findings stand; please report it."
+        return (RULE_BROKEN.found(title, detail=detail),)
+
+
+def unique(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """One finding an id, the gravest first seen; the evidence of the others is kept with it."""
+    kept: dict[str, Finding] = {}
+    for finding in sorted(findings, key=lambda f: _GRAVITY[f.severity]):
+        first = kept.get(finding.id)
+        if first is None:
+            kept[finding.id] = finding
+            continue
+        kept[finding.id] = replace(first, evidence=once((*first.evidence, *finding.evidence)))
+    return tuple(kept.values())
+
+
+def linked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Each finding with the first other one, in the order of precedence, that explains it."""
+    errors = {finding.id for finding in findings if finding.severity is Severity.ERROR}
+    return tuple(
+        replace(finding, explained_by=explanation(finding.id, errors)) for finding in findings
+    )
+
+
+def root_of(findings: tuple[Finding, ...]) -> Finding | None:
+    """The first unexplained error in the order of precedence, else the first loss of speed."""
+    errors = [f for f in findings if f.severity is Severity.ERROR and f.explained_by is None]
+    losses = [f for f in findings if f.severity is Severity.WARNING and is_loss(f.id)]
+    return min(errors or losses, key=lambda finding: place_of(finding.id), default=None)
+
+
+_GRAVITY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+
+
+def _reading_order(finding: Finding) -> tuple[bool, int, tuple[int, int, str]]:
+    return (not finding.root, _GRAVITY[finding.severity], place_of(finding.id))
+
+
+def installer_of(machine: Snapshot) -> str:
+    """Who changes this environment: what installed torch, else what made it, else what is there."""
+    installed = (machine.torch.installer or "").lower()
+    if installed in ("uv", "pip", "conda"):
+        return installed
+    if machine.python.manager in ("uv", "conda"):
+        return machine.python.manager
+    return "uv" if machine.python.has_pip is False else "pip"

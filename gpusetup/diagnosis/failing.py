@@ -1,0 +1,175 @@
+"""What the program of a text adds to the judgement: the stage at which it failed, its own way out.
+
+torch's commands cure torch. A program that does not stand on torch (`Program.on_torch`) has its own
+way to the GPU; driver, container and hardware are mended alike for all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.findings.layers import Layer
+from gpusetup.findings.record import RECORDS
+from gpusetup.fixes import drivers
+from gpusetup.messages.programs import BY_NAME, Program
+from gpusetup.model.finding import Finding, Fix, typed
+from gpusetup.model.frozen import replace
+
+if TYPE_CHECKING:
+    from gpusetup.evidence.context import RuleContext
+    from gpusetup.model.failing import Stage
+    from gpusetup.model.shell import Line
+
+STAGE_OF_LAYER: dict[Layer, Stage] = {
+    Layer.UNFINISHED: "install",
+    Layer.NO_GPU: "start",
+    Layer.PLATFORM: "install",
+    Layer.PROCESS: "start",
+    Layer.BOUNDARY: "start",
+    Layer.HARDWARE: "running",
+    Layer.DRIVER: "start",
+    Layer.READINESS: "start",
+    Layer.INSTALL: "install",
+    Layer.WHEEL: "start",
+    Layer.LIBRARIES: "import",
+    Layer.RUNNING: "running",
+    Layer.LOSSES: "running",
+}
+"""Where a layer's causes show themselves, as a rule."""
+
+STAGE_OF_CAUSE: dict[str, Stage] = {
+    **dict.fromkeys(
+        (
+            "build-isolation-no-torch",
+            "build-requirement-missing",
+            "cuda-toolkit-mismatch-extension-build",
+            "cuda-toolkit-missing",
+            "compiler-too-new",
+            "compiler-missing",
+            "ninja-missing",
+            "build-without-gpu",
+            "cxx-standard-too-old",
+            "extension-too-old-for-torch",
+            "driver-build-failed",
+        ),
+        "build",
+    ),
+    **dict.fromkeys(
+        (
+            "arch-too-new-for-wheel",
+            "arch-too-old-for-wheel",
+            "no-kernel-image",
+            "extension-arch-mismatch",
+            "gpu-too-old-for-flash-attention",
+            "kernel-image-invalid",
+            "jit-arch-rejected",
+            "ptx-unsupported-toolchain",
+            "gpu-too-old-for-triton",
+            "triton-build-failed",
+            "triton-no-compiler",
+            "triton-missing",
+            "triton-missing-windows",
+            "bf16-unsupported",
+        ),
+        "first-kernel",
+    ),
+    **dict.fromkeys(
+        (
+            "nccl-unavailable-windows",
+            "port-in-use",
+            "nccl-duplicate-gpu",
+            "nccl-no-socket-interface",
+            "nccl-shm-error",
+            "nccl-p2p-failure",
+            "nccl-error",
+            "nccl-timeout",
+            "rdma-memlock",
+        ),
+        "distributed",
+    ),
+    **dict.fromkeys(
+        (
+            "windows-dll-missing",
+            "torch-missing",
+            "module-shadowed",
+            "torch-half-installed",
+            "glibc-too-old",
+            "libcuda-missing",
+            "windows-pagefile-too-small",
+        ),
+        "import",
+    ),
+    "torch-sees-no-gpu": "start",
+    "container-nvml-lost": "running",
+}
+"""The causes whose layer does not tell it."""
+
+
+def program_of(context: RuleContext) -> Program | None:
+    return BY_NAME.get(context.snapshot.failing.program or "")
+
+
+def stage_of(context: RuleContext, root: Finding | None) -> Stage | None:
+    """At what the program failed: as its own message shows, else where its cause shows itself."""
+    failing = context.snapshot.failing
+    if failing.stage or context.snapshot.origin != "report" or root is None:
+        return failing.stage
+    if root.id in STAGE_OF_CAUSE:
+        return STAGE_OF_CAUSE[root.id]
+    place = RECORDS[root.id].place
+    return STAGE_OF_LAYER[place[0]] if place else None
+
+
+TORCHS_WAY = ("gpusetup install", "torch")
+"""What a command for torch has in it."""
+
+
+def of_the_program(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with the way out of the program that failed, where torch's is not its own."""
+    program, fix = program_of(context), finding.fix
+    if program is None or program.on_torch or fix is None or not _is_torchs(fix):
+        return finding
+    return replace(finding, fix=_its_own(context, program, finding, fix))
+
+
+def _is_torchs(fix: Fix) -> bool:
+    return _speaks_of_torch(typed(fix))
+
+
+def _speaks_of_torch(lines: tuple[Line, ...]) -> bool:
+    return any(word in line for line in lines for word in TORCHS_WAY)
+
+
+def _its_own(context: RuleContext, program: Program, finding: Finding, fix: Fix) -> Fix:
+    way = program.way or f"Bring {program.name} itself to a build for this GPU and driver"
+    if finding.id != "driver-too-old":
+        return Fix(text=way)
+    if "torch" in fix.text or _speaks_of_torch(fix.commands):
+        newer = drivers.driver(context, "Update the driver", fix.min_driver)
+        return replace(newer, text=f"{newer.text}; or keep it. {way}")
+    kept = tuple(one for one in fix.alternatives if not _speaks_of_torch(one.commands))
+    return replace(fix, text=f"{fix.text}. {way}", alternatives=kept)
+
+
+def failed_elsewhere(findings: tuple[Finding, ...]) -> str | None:
+    """Program and failure in a line, where its failure is known and is none of the GPU's stack."""
+    return next((finding.title for finding in findings if finding.id in OUTSIDE), None)
+
+
+OUTSIDE = (
+    "program-sees-no-gpu",
+    "program-without-gpu-support",
+    "program-requirement-missing",
+    "program-release-too-old",
+)
+"""Findings about a program under which GPU, driver and torch may be whole."""
+
+
+def at_fault(context: RuleContext, proof: str) -> str:
+    """What `ok` rests on, after the program that failed all the same, where it is not torch."""
+    program, failing = program_of(context), context.snapshot.failing
+    if program is None or program.on_torch or not failing.stage:
+        return proof
+    return (
+        f"{program.name} failed ({(failing.text or '')[:120]}), and not by the GPU's stack: {proof}"
+    )

@@ -1,0 +1,118 @@
+"""What each finding means, what proves it, what speaks against it, and where that is known from.
+
+`gpusetup doctor --list` and `--explain ID` print these rows; the reference page is made from them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.diagnosis.precedence import consequences
+from gpusetup.errors import UsageError
+from gpusetup.findings.record import RECORDS, Cause
+from gpusetup.model.finding import Severity
+
+if TYPE_CHECKING:
+    from gpusetup.model.documents import KnownFinding
+
+
+VERDICTS = (
+    Cause(
+        id="ok",
+        severity=Severity.NOTE,
+        title="nothing to fix for CUDA",
+        means="Driver, GPU and torch work together; a failure that is shown lies outside of them.",
+        proven_by=(
+            "A GPU, a driver that answers and a torch with kernels for it; torch's own word that "
+            "it sees the GPU; in a text, a healthy nvidia-smi"
+        ),
+        not_when="Any error finding; a warning alone (an idle PCIe link, a capability that a later "
+        "minor serves) changes nothing",
+        way_out="Nothing to do",
+        source="gpusetup",
+    ),
+    Cause(
+        id="unknown",
+        severity=Severity.NOTE,
+        title="what was read does not say what is wrong",
+        means="No rule found an error, and a working stack was not shown either.",
+        proven_by="Neither a finding nor a healthy stack",
+        way_out="`gpusetup doctor` on the machine itself, or the output of `gpusetup snapshot`",
+        source="gpusetup",
+    ),
+)
+"""What the judgement answers where no finding is the root."""
+
+
+def records() -> tuple[Cause, ...]:
+    """Every record, in the order of precedence, then by id; the verdicts last."""
+    from gpusetup.diagnosis.rules import all_rules
+
+    all_rules()
+    found = sorted(RECORDS.values(), key=lambda record: record.order)
+    return (*(record for record in found if record not in VERDICTS), *VERDICTS)
+
+
+def record(id: str) -> Cause:
+    """The record of an id; UsageError with the nearest ids when there is none."""
+    ids = [row.id for row in records()]
+    if id in ids:
+        return RECORDS[id]
+    import difflib
+
+    near = difflib.get_close_matches(id, ids, 3, 0.4)
+    hint = f"the nearest: {', '.join(near)}" if near else "`gpusetup doctor --list` lists them"
+    raise UsageError(f"There is no finding {id!r}", hint=hint)
+
+
+def as_known(row: Cause) -> KnownFinding:
+    """A row as the public document has it."""
+    from gpusetup.model.documents import KnownFinding
+
+    return KnownFinding(
+        id=row.id,
+        title=row.title,
+        means=row.means,
+        proven_by=row.proven_by,
+        not_when=row.not_when,
+        way_out=row.way_out,
+        explains=consequences(row),
+        source=row.source,
+    )
+
+
+def listed() -> str:
+    """All findings, one a line."""
+    rows = records()
+    width = max(len(row.id) for row in rows)
+    return "".join(f"{row.id:{width}}  {row.title}\n" for row in rows)
+
+
+def explained(row: Cause) -> str:
+    """One finding in full."""
+    parts = (
+        ("", row.means),
+        ("proven by", row.proven_by),
+        ("not when", row.not_when),
+        ("way out", row.way_out),
+        ("explains", ", ".join(consequences(row))),
+        ("source", row.source),
+    )
+    lines = [f"{row.id}: {row.title}", ""]
+    for label, text in parts:
+        if text:
+            lines += _wrapped(f"{label}: {text}" if label else text)
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    import textwrap
+
+    wrapper = textwrap.TextWrapper(
+        width=96,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return wrapper.wrap(text)

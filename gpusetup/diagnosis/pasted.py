@@ -1,0 +1,120 @@
+"""The last look at a fix before it is shown: what can be pasted here, and what then holds.
+
+A block is shown whole or not at all: without the one command whose value is no plausible one, the
+others would do something else.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.evidence.context import RuleContext, in_container, on
+from gpusetup.fixes.disk_space import first_room
+from gpusetup.model.finding import Alternative, Finding, Fix, Severity
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import Line, is_speakable, sets_a_variable
+
+
+def pasted(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with a fix that its reader can paste."""
+    if finding.fix is None:
+        return finding
+    grave = finding.severity is Severity.ERROR
+    fix = first_room(context, finding.fix) if grave else finding.fix
+    kept = replace(
+        fix,
+        commands=_block(context, fix.commands),
+        alternatives=_blocks(context, fix.alternatives),
+        looks=_blocks(context, fix.looks),
+    )
+    # What a container's engine says is read on its host, and mended there.
+    inside = in_container(context) and not finding.id.startswith("container-")
+    placed = _placed(kept) if inside else kept
+    shown = replace(placed, text=f"{fix.text}{_holds(context, kept)}")
+    return finding if shown == finding.fix else replace(finding, fix=shown)
+
+
+def _blocks(context: RuleContext, titled: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
+    return tuple(one for one in titled if not one.commands or _block(context, one.commands))
+
+
+ON_THE_HOST = "on the host, not in this container"
+ACTS_ON_THE_HOST = (
+    r"(?:sudo )?(?:reboot|shutdown|modprobe|nvidia-modprobe|systemctl|dkms|akmods|mokutil|dracut"
+    r"|update-initramfs|mkinitcpio|chmod|dmesg|nvidia-bug-report\.sh)\b"
+    r"|(?:sudo )?nvidia-smi .*(?:--gpu-reset|-mig\b|\bmig\b|-c DEFAULT|-p[lm]\b)"
+    r"|.*\| sudo tee /etc/(?:modprobe\.d|security)/"
+)
+"""How a line begins that acts on the kernel, the driver or the services: a container has none."""
+
+
+def _placed(fix: Fix) -> Fix:
+    """The fix of a container, where what acts on its host says so and is no way in here."""
+    others = tuple(map(_said_of_the_host, fix.alternatives))
+    looks = tuple(map(_said_of_the_host, fix.looks))
+    if not any(map(_acts_on_the_host, fix.commands)):
+        return replace(fix, alternatives=others, looks=looks)
+    way = Alternative(title=ON_THE_HOST, commands=fix.commands)
+    return replace(fix, commands=(), alternatives=(way, *others), looks=looks)
+
+
+def _said_of_the_host(other: Alternative) -> Alternative:
+    there = any(map(_acts_on_the_host, other.commands)) and "on the host" not in other.title
+    return replace(other, title=f"on the host: {other.title}") if there else other
+
+
+def _acts_on_the_host(line: Line) -> bool:
+    """
+    >>> from gpusetup.model.shell import lines
+    >>> list(map(_acts_on_the_host, lines("sudo reboot", "nvidia-smi -L", "sudo dmesg | grep X")))
+    [True, False, True]
+    """
+    return bool(re.match(ACTS_ON_THE_HOST, line))
+
+
+def _block(context: RuleContext, lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    windows = on(context, "windows")
+    whole = all(is_speakable(line) and not (windows and _of_posix(line)) for line in lines)
+    return lines if whole else ()
+
+
+OF_POSIX = (
+    r"(?:sudo|export|unset|rm|ls|df|free|ulimit|ldconfig|echo|ip|ss|curl|cd|source|modinfo) "
+    r"|.*\| (?:grep|sudo|sed) |.*\"\$\("
+)
+"""How a line begins, or goes on, that no PowerShell takes."""
+
+
+def _of_posix(line: Line) -> bool:
+    """
+    >>> from gpusetup.model.shell import lines
+    >>> [_of_posix(line) for line in lines("sudo reboot", "nvidia-smi -q | grep MIG", "wsl -l")]
+    [True, True, False]
+    """
+    return bool(re.match(OF_POSIX, line))
+
+
+FOR_ONE_RUN = (
+    r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
+    r"|MASTER_PORT|CC|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
+)
+"""Variables that nobody keeps."""
+
+
+def _holds(context: RuleContext, fix: Fix) -> str:
+    """How long a changed variable holds, and what makes it last."""
+    changed = [
+        one for one in fix.commands if sets_a_variable(one) and not re.search(FOR_ONE_RUN, one)
+    ]
+    if not changed or fix.needs_reboot:
+        return ""
+    if on(context, "windows"):
+        return (
+            ". What is set or unset holds in this PowerShell; for good, change it under "
+            "System, Environment Variables, and open a new PowerShell"
+        )
+    profile = "~/.zshrc" if on(context, "macos") else "~/.bashrc"
+    return (
+        f". What is set or unset holds in this shell; for good, change it in "
+        f"{profile} (or where it is set) and open a new shell"
+    )

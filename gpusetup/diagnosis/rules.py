@@ -1,0 +1,91 @@
+"""Which rules are asked about a machine: what cannot find anything there is not even loaded."""
+
+from __future__ import annotations
+
+from gpusetup.accelerators.makers import judged_on
+from gpusetup.evidence.context import Rule
+from gpusetup.findings.container import boundary, wsl
+from gpusetup.findings.driver import age, kernel_module, presence
+from gpusetup.findings.host import resources, settings
+from gpusetup.findings.installing import environment, python
+from gpusetup.findings.jetson import jetpack
+from gpusetup.findings.libraries import building, loading, numeric
+from gpusetup.findings.makers import gpu_maker
+from gpusetup.findings.torch import build, companions, installed, kernels
+from gpusetup.model.machine import Snapshot
+
+ANYWHERE: tuple[Rule, ...] = (
+    *boundary.RULES,
+    *wsl.RULES,
+    *presence.RULES,
+    *kernel_module.RULES,
+    *age.RULES,
+    *gpu_maker.RULES,
+    *installed.RULES,
+    *build.RULES,
+    *jetpack.RULES,
+    *kernels.RULES,
+    *companions.RULES,
+    *loading.RULES,
+    *numeric.RULES,
+    *building.RULES,
+    *python.RULES,
+    *environment.RULES,
+    *resources.RULES,
+    *settings.RULES,
+)
+"""The rules about what any machine is, by family; which finding is the root says `precedence`."""
+
+
+def of_a_driver() -> tuple[Rule, ...]:
+    """The rules about a driver and its GPUs: not even loaded where nothing of NVIDIA is there."""
+    from gpusetup.findings.device import (
+        access,
+        ecc,
+        faults,
+        limits,
+        links,
+        performance,
+        program_xids,
+        sharing,
+    )
+    from gpusetup.findings.driver import answering, cuda_api, libcuda, silent, state
+
+    # The first finding of an id gives its title: what reads the nodes goes before NVML's codes.
+    ready = (state, answering, performance, limits, cuda_api, access, sharing)
+    families = (*ready, silent, libcuda, faults, ecc, program_xids, links)
+    return tuple(rule for family in families for rule in family.RULES)
+
+
+def has_a_driver(snapshot: Snapshot) -> bool:
+    """Whether any source shows a GPU of NVIDIA's, a part of its driver, or an event."""
+    driver = snapshot.driver
+    parts = (driver.version, driver.cuda, driver.module_version, driver.library_version)
+    on_bus = bool(judged_on(snapshot.pci_devices))
+    asked = driver.nvml_code is not None or snapshot.cuda_api.init_code is not None
+    there = snapshot.gpus or snapshot.events or snapshot.devices or driver.module_loaded
+    return bool(any(parts) or driver.seconds or on_bus or asked or there)
+
+
+def of_messages() -> tuple[Rule, ...]:
+    """The rules about messages of programs: loaded where some program said something."""
+    from gpusetup.findings.container import engines
+    from gpusetup.findings.installing import installers, tags, wheels
+    from gpusetup.findings.libraries import compiled, extensions, toolkit
+    from gpusetup.findings.running import beside, parallel, program_messages, programs
+
+    building = (extensions, toolkit, compiled)
+    running = (program_messages, programs, parallel, beside)
+    families = (engines, *building, *running, installers, tags, wheels)
+    return tuple(rule for family in families for rule in family.RULES)
+
+
+def rules_for(snapshot: Snapshot) -> tuple[Rule, ...]:
+    """The rules that can find something on this machine."""
+    driver = of_a_driver() if has_a_driver(snapshot) else ()
+    return (*ANYWHERE, *driver, *(of_messages() if snapshot.events else ()))
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule; with them every record of a cause is loaded."""
+    return (*ANYWHERE, *of_a_driver(), *of_messages())

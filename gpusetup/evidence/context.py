@@ -1,0 +1,367 @@
+"""What a rule is given, and the small words that rules are written with.
+
+A rule is `Callable[[RuleContext], Iterator[Finding]]`. It sees plain values only: the snapshot, the
+dated catalog, and the build that the resolver chose for this machine. It never reads text or the
+machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from gpusetup.accelerators.makers import judged_on, other_maker
+from gpusetup.model.finding import Evidence, Finding
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Event, Gpu, Package, PciDevice, Reading, Snapshot, Torch
+from gpusetup.model.resolution import Request, Resolution, TorchBuild
+from gpusetup.model.units import GIB
+from gpusetup.readings.packages import normalised
+
+if TYPE_CHECKING:
+    from gpusetup.catalog.builds import Catalog
+    from gpusetup.resolver.least import Decision
+
+NOTHING_CHOSEN = Resolution(build=None)
+
+
+class RuleContext(Frozen):
+    """One machine as the rules see it."""
+
+    snapshot: Snapshot
+    catalog: Catalog
+    resolution: Resolution = NOTHING_CHOSEN
+    decision: Decision | None = None
+    """How `resolution` was decided: what stays, what changes, the newest beside it."""
+    commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
+    """Installer -> the argument lists that install `resolution`."""
+    installer: str = "pip"
+    """The installer of this environment: a key of `commands`."""
+    request: Request = Request()
+    """What was asked for, by a person or by what the machine shows."""
+    other_host: bool = False
+    """The GPUs and the driver were named (`--for-gpu`), not read: what is not named is unasked."""
+
+
+Rule = Callable[[RuleContext], Iterator[Finding]]
+
+
+# --- evidence ---------------------------------------------------------------------------------
+
+
+def value_evidence(context: RuleContext, subject: str, text: str) -> Evidence:
+    """Evidence for a value of the snapshot, with the source that its reading names."""
+    return Evidence(source=source_of(context, subject), text=text)
+
+
+def with_cuda(what: str, cuda: str | None) -> str:
+    """
+    >>> with_cuda("torch 2.5.1", "12.4"), with_cuda("torch 2.5.1", None)
+    ('torch 2.5.1, CUDA 12.4', 'torch 2.5.1')
+    """
+    return f"{what}, CUDA {cuda}" if cuda else what
+
+
+def source_of(context: RuleContext, subject: str) -> str:
+    """Who gave a value: the sources of its readings, or the subject itself where none is kept."""
+    for about in (subject, subject.partition(".")[0]):
+        sources = (r.source for r in context.snapshot.readings if r.subject == about and r.value)
+        if named := ", ".join(dict.fromkeys(sources)):
+            return named
+    return subject
+
+
+def event_evidence(events: tuple[Event, ...]) -> tuple[Evidence, ...]:
+    """Events as evidence, three lines at most, each once."""
+    lines = (
+        Evidence(source=event.source or "event", text=event.text or _values(event))
+        for event in events
+    )
+    return tuple(dict.fromkeys(lines))[:3]
+
+
+def _values(event: Event) -> str:
+    return " ".join((event.kind, *(f"{key}={value}" for key, value in event.values.items())))
+
+
+def problems(context: RuleContext, *subjects: str) -> tuple[Evidence, ...]:
+    """What sources said instead of an answer about these subjects, as evidence."""
+    return tuple(
+        Evidence(source=reading.source, text=reading.problem)
+        for reading in context.snapshot.readings
+        if reading.problem and reading.subject in subjects
+    )[:3]
+
+
+# --- questions about a machine ------------------------------------------------------------------
+
+
+def events(context: RuleContext, *kinds: str) -> tuple[Event, ...]:
+    said = context.snapshot.events
+    return tuple([event for event in said if event.kind in kinds]) if said else ()
+
+
+def gpus(context: RuleContext) -> tuple[Gpu, ...]:
+    """The NVIDIA GPUs that a driver listed, hidden ones too."""
+    return tuple(gpu for gpu in context.snapshot.gpus or () if not other_maker(gpu.name))
+
+
+def answering(context: RuleContext) -> tuple[Gpu, ...]:
+    """The NVIDIA GPUs that a program listed; not those that a text only speaks of."""
+    # No order: a text may name a GPU that no program listed; a live snapshot cannot.
+    return tuple(
+        gpu
+        for gpu in gpus(context)
+        if not is_report(context)
+        or gpu.uuid
+        or gpu.pci_bus_id
+        or gpu.memory_used_bytes is not None
+        or gpu.nvml_index is not None
+        or gpu.cuda_index is not None
+    )
+
+
+def cuda_errors(context: RuleContext, *codes: int) -> tuple[Event, ...]:
+    """What was said of these CUDA errors, by their codes."""
+    wanted = {str(code) for code in codes}
+    return tuple(e for e in events(context, "cuda-error") if e.values.get("code") in wanted)
+
+
+def asked_for_cuda(context: RuleContext) -> bool:
+    """Whether a program looked for CUDA and did not get it."""
+    in_vain = context.snapshot.torch.cuda_available is False or context.snapshot.cuda_api.init_code
+    beside = context.snapshot.torch.backend == "cpu" and any(
+        event.values.get("built_cuda") for event in events(context, "extension-abi-mismatch")
+    )
+    said = events(context, "torch-not-compiled-with-cuda", "cuda-unavailable")
+    return bool(in_vain or said or beside)
+
+
+# No order: these events are no failures, whatever layer they come from.
+BESIDE_THE_POINT = (
+    "module-missing",
+    "requirement-broken",
+    "extension-arch",
+    "capability-warning",
+    "new-smi-banner",
+    "gpu-computes",
+    "hosted-notebook",
+)
+"""Events that explain no failure by themselves."""
+
+
+def says_nothing_else(context: RuleContext, *but: str) -> bool:
+    """Whether no message of a failure stands in a text, but these kinds.
+
+    This asks for evidence, and is no precedence: values alone prove a cause only where no message
+    says what failed, and that message may lead to a cause of any layer, also of a later one.
+    """
+    return all(event.kind in (*BESIDE_THE_POINT, *but) for event in context.snapshot.events)
+
+
+def is_report(context: RuleContext) -> bool:
+    """Whether all this was read from somebody's text, which shows what it shows.
+
+    A branch on it is about evidence, not about the order of causes: what a text leaves out is not
+    absent, and what it complains of is there although no reader measured it.
+    """
+    return context.snapshot.origin == "report"
+
+
+def nvidia_on_pci(context: RuleContext) -> tuple[PciDevice, ...]:
+    return judged_on(context.snapshot.pci_devices)
+
+
+SPEAK_OF_A_GPU = ("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver")
+"""Events of the kernel driver about one GPU: it is there, whatever else finds none."""
+
+
+NO_KERNEL_DRIVER = (9, 12, 13)
+"""NVML: not loaded, no library, an old library. With any other code a kernel driver spoke."""
+
+
+def has_nvidia(context: RuleContext) -> bool | None:
+    """Whether an NVIDIA GPU is there; None where no source could tell.
+
+    A driver that answers with an empty list does not prove its absence (the GPU may have failed to
+    start); a PCI bus without one does, outside of WSL and of boards whose GPU is not on PCI.
+    """
+    machine = context.snapshot
+    if gpus(context) or nvidia_on_pci(context) or machine.os.jetson or context.other_host:
+        return True
+    if events(context, *SPEAK_OF_A_GPU):
+        return True
+    if machine.os.family == "macos":
+        return False
+    if events(context, "no-nvidia-gpu") and machine.driver.nvml_code is None:
+        return False
+    if machine.driver.version or machine.driver.module_loaded or machine.os.wsl:
+        return None
+    if machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER) or silent_children(context):
+        return None
+    if machine.pci_devices is not None or machine.gpus:
+        return False
+    return False if events(context, "foreign-gpu") else None
+
+
+def driver_answers(context: RuleContext) -> bool:
+    """Whether a kernel driver is there and talks: it gave a version or listed GPUs."""
+    driver = context.snapshot.driver
+    return driver.module_loaded is not False and (
+        driver.version is not None or bool(answering(context))
+    )
+
+
+SILENT = ("hung", "crashed")
+"""How a question to the driver ends when the driver is at fault; `failed` is a missing binding."""
+
+
+def silent_children(context: RuleContext) -> tuple[Event, ...]:
+    """Our own questions to the driver that hung or crashed."""
+    asked = events(context, "child-failed")
+    return tuple(event for event in asked if event.values.get("how") in SILENT)
+
+
+def kernel_driver_spoke(context: RuleContext) -> bool:
+    """Whether NVML or CUDA reached a kernel driver, or hung in it, whatever /proc lists."""
+    machine = context.snapshot
+    nvml = machine.driver.nvml_code
+    silent = silent_children(context)
+    return bool(nvml not in (None, *NO_KERNEL_DRIVER) or machine.cuda_api.init_code == 0 or silent)
+
+
+def on(context: RuleContext, family: str) -> bool:
+    return context.snapshot.os.family == family
+
+
+def in_container(context: RuleContext) -> bool:
+    return context.snapshot.container.kind not in (None, "none")
+
+
+def package(context: RuleContext, name: str) -> Package | None:
+    """The first installed distribution of that name, or None."""
+    return next(_named(context, name), None)
+
+
+def packages(context: RuleContext, name: str) -> tuple[Package, ...]:
+    """Every installed distribution of that name."""
+    return tuple(_named(context, name))
+
+
+def _named(context: RuleContext, name: str) -> Iterator[Package]:
+    wanted = normalised(name)
+    return (p for p in context.snapshot.packages or () if normalised(p.name) == wanted)
+
+
+def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
+    return tuple(reading for reading in context.snapshot.readings if reading.subject == subject)
+
+
+def serving(context: RuleContext, gpu: Gpu) -> str | None:
+    """The kernel or PTX of the installed torch that a GPU would run; None where there is none.
+
+    A driver that is not known is taken to compile this build's PTX.
+    """
+    from gpusetup.catalog.kernels import served_by
+
+    torch = context.snapshot.torch
+    if gpu.compute_capability is None or torch.kernels is None:
+        return None
+    cuda = cuda_needed(torch)
+    build = TorchBuild(
+        torch=torch.version or "",
+        backend=torch.backend or "",
+        cuda=cuda,
+        os="linux",
+        machine="",
+        pythons=(),
+        kernels=tuple(k for k in readable(torch.kernels) if k.startswith("sm_")),
+        ptx=tuple(k for k in readable(torch.kernels) if k.startswith("compute_")),
+    )
+    return served_by(build, gpu.compute_capability, context.snapshot.driver.cuda or cuda)
+
+
+def readable(kernels: tuple[str, ...]) -> tuple[str, ...]:
+    """The codes that name an architecture.
+
+    >>> readable(("sm_86", "sm_90a", "gfx1100", "compute_"))
+    ('sm_86', 'sm_90a')
+    """
+    return tuple(k for k in kernels if re.fullmatch(r"(sm|compute)_\d{2,3}[af]?", k))
+
+
+def cuda_needed(torch: Torch) -> str | None:
+    """The CUDA that a torch was built with.
+
+    >>> cuda_needed(Torch(backend="cu124"))
+    '12.4'
+    """
+    label = torch.backend or ""
+    if torch.cuda or not (label.startswith("cu") and label[2:].isdigit()):
+        return torch.cuda
+    return f"{label[2:-1]}.{label[-1]}"
+
+
+def is_cuda_build(torch: Torch) -> bool:
+    return cuda_needed(torch) is not None
+
+
+def whole_number(text: str | None) -> int | None:
+    """A number that a text gave; None where it is none, or has more digits than anything counted.
+
+    >>> whole_number("4096"), whole_number("4 GiB"), whole_number("9" * 400)
+    (4096, None, None)
+    """
+    if not text or len(text) > 18 or not (text.isascii() and text.isdigit()):
+        return None
+    return int(text)
+
+
+def gib(size_bytes: int) -> str:
+    """A size of memory; a small one in MiB.
+
+    >>> gib(4294967296), gib(20971520), gib(0)
+    ('4.0 GiB', '20 MiB', '0.0 GiB')
+    """
+    if 0 < size_bytes < GIB / 2:
+        return f"{size_bytes >> 20} MiB"
+    return f"{size_bytes / GIB:.1f} GiB"
+
+
+def numbered(gpu: Gpu) -> str:
+    """A GPU by what its source says of it: its number, else its bus address.
+
+    >>> numbered(Gpu(nvml_index=1, name="T4")), numbered(Gpu(pci_bus_id="0000:41:00.0", name="T4"))
+    ('GPU 1', 'GPU 0000:41:00.0')
+    """
+    return f"GPU {chosen_by(gpu) or gpu.name}"
+
+
+def in_full(gpu: Gpu) -> str:
+    """A GPU by number, address and name, as far as they are known.
+
+    >>> in_full(Gpu(name="NVIDIA L4", nvml_index=1, pci_bus_id="00000000:0F:00.0"))
+    'GPU 1 (00000000:0F:00.0, NVIDIA L4)'
+    >>> in_full(Gpu(name="unknown", nvml_index=1))
+    'GPU 1'
+    """
+    index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
+    known = (gpu.pci_bus_id, gpu.name if gpu.name.lower() not in ("", "unknown") else None)
+    more = ", ".join(part for part in known if part)
+    number = "GPU" if index is None else f"GPU {index}"
+    return f"{number} ({more})" if more else number
+
+
+def chosen_by(gpu: Gpu) -> str | None:
+    """What `nvidia-smi -i` takes for one GPU."""
+    return gpu.pci_bus_id if gpu.nvml_index is None else str(gpu.nvml_index)
+
+
+def one_of(names: tuple[str, ...]) -> str:
+    """A short list for a sentence, each name once.
+
+    >>> one_of(("A100", "A100", "T4"))
+    'A100, T4'
+    """
+    return ", ".join(dict.fromkeys(names))

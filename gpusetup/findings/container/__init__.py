@@ -1,0 +1,1 @@
+"""The boundary around the process: containers, Kubernetes, WSL."""

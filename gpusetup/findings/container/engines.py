@@ -1,0 +1,263 @@
+"""What container engines and Kubernetes say when they cannot give a GPU; tools that misread it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.evidence.context import RuleContext, event_evidence, events, on
+from gpusetup.findings.layers import NO_DRIVER, Layer
+from gpusetup.findings.message_rules import from_messages
+from gpusetup.findings.record import Cause, Message
+from gpusetup.findings.sources import TOOLKIT
+from gpusetup.fixes import packages, paste
+from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.shell import Line, lines
+
+MESSAGES: tuple[Cause, ...] = (
+    Cause(
+        id="container-cdi-unresolvable",
+        place=(Layer.BOUNDARY, 20),
+        title="a CDI device cannot be resolved",
+        means="CDI specifications name the GPUs; there is none, or the engine does not read it.",
+        proven_by="The engine names the device that it cannot resolve",
+        not_when="container-toolkit-missing: the engine knows no driver at all",
+        way_out="nvidia-ctk cdi generate, after every driver update",
+        source="NVIDIA Container Toolkit documentation, CDI support",
+        explains=(*NO_DRIVER, "container-no-gpu", "driver-missing"),
+        message=Message(
+            title="The container engine cannot resolve the CDI device {device}",
+            plain="The container engine cannot resolve the CDI device nvidia.com/gpu",
+            detail="There is no CDI specification on the host, it is of an older driver, or the "
+            "engine (rootless, remote, an old podman) does not read its folder.",
+            text="Write the specification on the host, again after every driver update; driver and "
+            "nvidia-container-toolkit must be installed there",
+            commands=(
+                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+                "nvidia-ctk cdi list",
+            ),
+            needs_root=True,
+        ),
+    ),
+    Cause(
+        id="k8s-gpu-not-allocatable",
+        place=(Layer.BOUNDARY, 30),
+        title="Kubernetes has no free nvidia.com/gpu",
+        means="No device plugin, an unhealthy GPU, taints, a quota, or a full cluster.",
+        proven_by="The scheduler or the kubelet says so",
+        not_when="container-no-gpu: the pod runs and asked for none",
+        way_out="Look at the nodes' allocatable GPUs and at the device plugin",
+        source="Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin",
+        explains=(*NO_DRIVER, "container-no-gpu"),
+        message=Message(
+            title="Kubernetes has no free nvidia.com/gpu to give",
+            detail="No node offers one (the device plugin does not run, the runtime or the driver "
+            "is missing, the GPU is unhealthy), taints keep the pod away, or other pods hold them "
+            "all.",
+            text="See what the nodes offer and who holds it; the device plugin must run on the "
+            "node, with the runtime nvidia",
+            look=(
+                "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
+                "kubectl get pods -A -o wide | grep -i nvidia",
+            ),
+            see="see what the nodes offer, and whether the plugin runs",
+        ),
+    ),
+    Cause(
+        id="smi-banner-misread",
+        place=(Layer.INSTALL, 240),
+        title="a tool misreads the banner of nvidia-smi",
+        means="From driver 610 on the banner says CUDA UMD Version; old patterns find nothing.",
+        proven_by="The tool says that it found no CUDA version, beside such a banner",
+        not_when="A driver that is missing or too old",
+        way_out="Name the build; update the tool",
+        source="nvidia-smi of driver 610",
+        message=Message(
+            title="{program} misreads the banner of the newer nvidia-smi: the driver is healthy",
+            plain="A tool misreads the banner of the newer nvidia-smi: the driver is healthy",
+            detail="From driver 610 on nvidia-smi prints `CUDA UMD Version`; tools that search for "
+            "`CUDA Version` find none and take the CPU build or their oldest one.",
+            text="Name the build instead of letting the tool guess, or update the tool",
+            commands=("gpusetup install",),
+        ),
+    ),
+)
+
+
+def engine_messages(context: RuleContext) -> Iterator[Finding]:
+    yield from from_messages(context, MESSAGES)
+
+
+TOOLKIT_SOURCE = (
+    "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+)
+
+
+LIBNVIDIA = "https://nvidia.github.io/libnvidia-container"
+KEYRING = "/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg"
+BY_APT = lines(
+    f"curl -fsSL {LIBNVIDIA}/gpgkey | sudo gpg --yes --dearmor -o {KEYRING}",
+    f"curl -fsSL {LIBNVIDIA}/stable/deb/nvidia-container-toolkit.list "
+    f"| sed 's#deb https://#deb [signed-by={KEYRING}] https://#g' "
+    "| sudo tee /etc/apt/sources.list.d/nvidia-container-toolkit.list",
+    "sudo apt update",
+)
+BY_DNF = lines(
+    f"curl -fsSL {LIBNVIDIA}/stable/rpm/nvidia-container-toolkit.repo "
+    "| sudo tee /etc/yum.repos.d/nvidia-container-toolkit.repo"
+)
+BY_ZYPPER = lines(
+    f"sudo zypper addrepo {LIBNVIDIA}/stable/rpm/nvidia-container-toolkit.repo",
+    "sudo zypper --gpg-auto-import-keys refresh",
+)
+REPOSITORY = {
+    "ubuntu": BY_APT,
+    "debian": BY_APT,
+    "pop": BY_APT,
+    "fedora": BY_DNF,
+    "rhel": BY_DNF,
+    "suse": BY_ZYPPER,
+}
+"""Distribution -> how it gets NVIDIA's repository (the toolkit's own guide, November 2026); Arch
+has the package itself."""
+
+
+def toolkit_commands(context: RuleContext) -> tuple[Line, ...]:
+    """How the host gets the toolkit, from the repository on, and who then uses it."""
+    if on(context, "windows"):
+        return ON_WINDOWS
+    repository = REPOSITORY.get(packages.distribution(context) or "", ())
+    package = packages.system_package(context, "nvidia-container-toolkit")
+    use = CONFIGURED.get(context.snapshot.container.kind or "", CONFIGURED["docker"])
+    return (*repository, *package, *use)
+
+
+WITH_WINDOWS = (
+    "Docker Desktop brings the toolkit: use its WSL 2 engine (Settings, General; it has no GPU "
+    "with Hyper-V or Windows containers), and update WSL, Docker Desktop and NVIDIA's driver"
+)
+ON_WINDOWS = lines("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
+
+
+CONFIGURED = {
+    "docker": lines(
+        "sudo nvidia-ctk runtime configure --runtime=docker",
+        "sudo systemctl restart docker",
+        "docker run --rm --gpus all ubuntu nvidia-smi",
+    ),
+    "podman": lines(
+        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
+    ),
+    "kubernetes": lines(
+        "sudo nvidia-ctk runtime configure --runtime=containerd",
+        "sudo systemctl restart containerd",
+        "kubectl get runtimeclass nvidia",
+    ),
+}
+"""How an engine gets to know the toolkit, and a check that it does."""
+
+
+CONTAINER_TOOLKIT_MISSING = Cause(
+    id="container-toolkit-missing",
+    place=(Layer.BOUNDARY, 10),
+    title="Docker has no nvidia device driver or runtime",
+    means="The toolkit registers the runtime that puts the driver's files into a container.",
+    proven_by="The daemon cannot select a device driver, or knows no runtime nvidia",
+    not_when="container-no-gpu: the container starts, without GPUs",
+    way_out="Install nvidia-container-toolkit on the host, configure and restart docker",
+    source=TOOLKIT,
+    explains=(*NO_DRIVER, "container-no-gpu", "driver-missing"),
+)
+
+
+def container_toolkit_missing(context: RuleContext) -> Iterator[Finding]:
+    """Docker knows no nvidia device driver or runtime."""
+    messages = events(context, "container-toolkit-missing")
+    on_a_node = context.snapshot.container.kind == "kubernetes"
+    if messages:
+        yield CONTAINER_TOOLKIT_MISSING.found(
+            f"{'The node' if on_a_node else 'Docker'} has no nvidia "
+            f"{'runtime' if on_a_node else 'device driver'}: nvidia-container-toolkit is not "
+            "installed, or not configured",
+            detail="The driver itself may work on the host (`nvidia-smi` shows it).",
+            evidence=event_evidence(messages),
+            fix=Fix(
+                text=WITH_WINDOWS
+                if on(context, "windows")
+                else f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE})",
+                commands=toolkit_commands(context),
+                needs_root=True,
+            ),
+        )
+
+
+CGROUPS = ("cgroup", "BPF", "bpf_prog", "device rules")
+"""What nvidia-container-cli names where it may not let the container's group at the devices."""
+
+NO_CGROUPS = Fix(
+    text="Update nvidia-container-toolkit; for an engine without root have it leave control groups "
+    "alone, and restart that engine (one that runs as root then needs each device by --device)",
+    commands=lines(
+        "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
+        "systemctl --user restart docker",
+    ),
+    needs_root=True,
+)
+
+
+FILES_IN_THE_IMAGE = Fix(
+    text="The image holds a file that the toolkit brings from the host (it was saved or built "
+    "inside a container with a GPU, or is of another JetPack): take the image of this release, or "
+    "delete the driver's files in its Dockerfile: "
+    "`RUN rm -f /usr/lib/*-linux-gnu/libcuda.so* /usr/lib/*-linux-gnu/libnvidia-*.so*`",
+)
+
+SHOWN = 100
+"""So much of the toolkit's word stands in the title."""
+
+
+CONTAINER_HOOK_FAILED = Cause(
+    id="container-hook-failed",
+    place=(Layer.BOUNDARY, 40),
+    title="the toolkit cannot prepare a container",
+    means="nvidia-container-cli asks the host's driver first, and that fails.",
+    proven_by="Its error line",
+    not_when="driver-missing, driver-not-loaded or nvml-mismatch of the host, where it says so",
+    way_out="Make nvidia-smi work on the host",
+    source=TOOLKIT,
+)
+
+
+def container_hook_failed(context: RuleContext) -> Iterator[Finding]:
+    """nvidia-container-cli could not prepare the container: the host is at fault."""
+    messages = events(context, "container-hook-failed")
+    if messages:
+        problem = messages[0].values.get("problem") or ""
+        yield CONTAINER_HOOK_FAILED.found(
+            f"The container gets no GPU: {problem[:SHOWN] or 'the toolkit cannot prepare it'}",
+            detail="The toolkit asks the host's driver before the container starts, and brings "
+            "its files and devices in.",
+            evidence=event_evidence(messages),
+            fix=_of_the_hook(context, problem),
+        )
+
+
+def _of_the_hook(context: RuleContext, problem: str) -> Fix:
+    if any(word in problem for word in CGROUPS) and "not found" not in problem:
+        return NO_CGROUPS
+    if "file exists" in problem:
+        return FILES_IN_THE_IMAGE
+    return Fix(
+        text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
+        "and look at which GPUs and folders the container is given",
+        commands=toolkit_commands(context),
+        looks=paste.look("see first whether the host's driver works", *lines("nvidia-smi -L")),
+        needs_root=True,
+    )
+
+
+RULES = (
+    engine_messages,
+    container_toolkit_missing,
+    container_hook_failed,
+)

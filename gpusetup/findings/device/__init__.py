@@ -1,0 +1,1 @@
+"""The GPUs as devices: access, health, links, speed."""

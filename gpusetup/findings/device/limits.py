@@ -1,0 +1,148 @@
+"""What a GPU is too old or too new for, and GPUs of several kinds in one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.evidence.context import (
+    RuleContext,
+    event_evidence,
+    events,
+    is_cuda_build,
+    value_evidence,
+)
+from gpusetup.findings.layers import Layer
+from gpusetup.findings.record import Cause
+from gpusetup.findings.sources import WHEELS
+from gpusetup.fixes import paste, which
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity
+from gpusetup.model.machine import Gpu, visible_gpus
+from gpusetup.model.versions import Capability, parsed
+
+GPU_NEWER_THAN_CATALOG = Cause(
+    id="gpu-newer-than-catalog",
+    severity=Severity.NOTE,
+    title="the GPU is newer than the catalog",
+    means="Kernels of its major version may serve it.",
+    proven_by="A capability above every row",
+    way_out="Update gpusetup",
+    source=WHEELS,
+)
+
+
+def newer_than_catalog(context: RuleContext) -> Iterator[Finding]:
+    for gpu in visible_gpus(context.snapshot):
+        capability = gpu.compute_capability
+        if capability is not None and context.catalog.is_newer_gpu(capability):
+            yield GPU_NEWER_THAN_CATALOG.found(
+                f"{gpu.name} ({capability.sm}) is newer than the catalog of "
+                f"{context.catalog.as_of}",
+                fix=Fix(
+                    text="Update gpusetup, or ask the live index: `gpusetup resolve --refresh`"
+                ),
+            )
+
+
+BF16_UNSUPPORTED = Cause(
+    id="bf16-unsupported",
+    place=(Layer.RUNNING, 100),
+    title="no bfloat16 on this GPU",
+    means="bfloat16 begins with compute capability 8.0.",
+    proven_by="A capability below 8.0",
+    way_out="float16 with a GradScaler",
+    source="CUDA C++ Programming Guide, compute capabilities",
+    explains=("cuda-library-error",),
+)
+
+
+def no_bfloat16(context: RuleContext) -> Iterator[Finding]:
+    old = [g for g in visible_gpus(context.snapshot) if _below(g, Capability(8, 0))]
+    messages = events(context, "bf16-unsupported")
+    if messages:
+        yield BF16_UNSUPPORTED.found(
+            f"bfloat16 was asked of {which.names(context)}, which has none (it begins with 8.0)",
+            evidence=event_evidence(messages),
+            fix=Fix(text="Use float16 with a GradScaler instead (`--dtype half`, `fp16=True`)"),
+        )
+    elif old and is_cuda_build(context.snapshot.torch):
+        yield BF16_UNSUPPORTED.as_note(
+            f"{old[0].name} ({old[0].compute_capability}) has no bfloat16: use float16 with a "
+            "GradScaler",
+        )
+
+
+GPU_TOO_OLD_FOR_TRITON = Cause(
+    id="gpu-too-old-for-triton",
+    place=(Layer.LIBRARIES, 160),
+    title="too old for torch.compile",
+    means="Triton needs compute capability 7.0.",
+    proven_by="A capability below 7.0",
+    way_out="Run eagerly",
+    source="message of torch._inductor",
+)
+
+
+def too_old_for_triton(context: RuleContext) -> Iterator[Finding]:
+    old = [g for g in visible_gpus(context.snapshot) if _below(g, Capability(7, 0))]
+    messages = events(context, "gpu-too-old-for-triton")
+    make = GPU_TOO_OLD_FOR_TRITON.found if messages else GPU_TOO_OLD_FOR_TRITON.as_warning
+    if messages or (old and is_cuda_build(context.snapshot.torch) and _compiles(context)):
+        name = old[0].name if old else which.names(context)
+        yield make(
+            f"{name} is too old for torch.compile: Triton needs compute capability 7.0",
+            evidence=(
+                *event_evidence(messages),
+                *(
+                    value_evidence(context, "gpus", f"{g.name}: {g.compute_capability}")
+                    for g in old[:1]
+                ),
+            ),
+            fix=Fix(
+                text='Run eagerly: leave torch.compile out, or use backend="eager"',
+                commands=(paste.setting(context, "TORCHDYNAMO_DISABLE", "1"),),
+            ),
+        )
+
+
+def _compiles(context: RuleContext) -> bool:
+    """torch.compile came with torch 2.0."""
+    version = context.snapshot.torch.version
+    return version is None or parsed(version) >= parsed(context.catalog.milestone("torch.compile"))
+
+
+def _below(gpu: Gpu, least: Capability) -> bool:
+    return gpu.compute_capability is not None and gpu.compute_capability < least
+
+
+GPU_ORDER_DIFFERS = Cause(
+    id="gpu-order-differs",
+    severity=Severity.NOTE,
+    title="CUDA counts GPUs otherwise than nvidia-smi",
+    means="CUDA puts the fastest first unless CUDA_DEVICE_ORDER=PCI_BUS_ID.",
+    proven_by="Several kinds of GPU and no such variable",
+    way_out="Set CUDA_DEVICE_ORDER=PCI_BUS_ID",
+    source="CUDA C++ Programming Guide, environment variables",
+)
+
+
+def mixed_gpus(context: RuleContext) -> Iterator[Finding]:
+    """Several kinds of GPU in one machine: CUDA's order is not nvidia-smi's."""
+    seen = (gpu.name for gpu in visible_gpus(context.snapshot))
+    names = tuple(dict.fromkeys(name for name in seen if name not in which.UNNAMED))
+    if len(names) > 1 and context.snapshot.environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        yield GPU_ORDER_DIFFERS.found(
+            f"CUDA counts the fastest GPU first, nvidia-smi counts by PCI slot: {', '.join(names)}",
+            evidence=(Evidence(source="environment", text="CUDA_DEVICE_ORDER is not PCI_BUS_ID"),),
+            fix=Fix(
+                text="Let both count alike",
+                commands=(paste.setting(context, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
+            ),
+        )
+
+
+RULES = (
+    newer_than_catalog,
+    no_bfloat16,
+    too_old_for_triton,
+    mixed_gpus,
+)

@@ -1,0 +1,1 @@
+"""The driver: there, loaded, of one version, new enough, and answering."""

@@ -1,0 +1,333 @@
+"""What each answer of the CUDA driver API means: a code, its cause, its way out."""
+
+from __future__ import annotations
+
+from gpusetup.findings.device.ecc import ECC_ERROR
+from gpusetup.findings.device.sharing import COMPUTE_MODE_EXCLUSIVE, VGPU_NO_COMPUTE
+from gpusetup.findings.layers import Layer
+from gpusetup.findings.libraries.loading import LIBCUDA_STUB
+from gpusetup.findings.record import Cause
+from gpusetup.findings.sources import CUDA_DRIVER
+from gpusetup.model.frozen import Frozen
+
+
+class Code(Frozen):
+    """One answer of `cuInit` (cuda.h, enum CUresult) and what it means for a machine."""
+
+    cause: Cause
+    title: str
+    text: str
+    linux: tuple[str, ...] = ()
+    """The way on Linux."""
+    look: tuple[str, ...] = ()
+    """What shows more there, and changes nothing."""
+    needs_root: bool = False
+    needs_reboot: bool = False
+
+
+CUDA_SEES_NO_DEVICE = Cause(
+    id="cuda-sees-no-device",
+    place=(Layer.READINESS, 170),
+    title="CUDA sees no device although there is one",
+    means="cuInit answers 100.",
+    proven_by="Code 100 and a GPU that another source lists",
+    not_when="A machine without a GPU; hidden GPUs",
+    way_out="Look at CUDA_VISIBLE_DEVICES, compute mode, MIG",
+    source=CUDA_DRIVER,
+)
+
+
+INVALID_DEVICE_ORDINAL = Cause(
+    id="invalid-device-ordinal",
+    place=(Layer.READINESS, 120),
+    title="a device index beyond the visible GPUs",
+    means="More ranks than GPUs, or an index that does not exist.",
+    proven_by="Code 101",
+    way_out="Name only GPUs that nvidia-smi -L lists",
+    source=CUDA_DRIVER,
+)
+
+
+OS_CALL_FAILED = Cause(
+    id="os-call-failed",
+    place=(Layer.READINESS, 110),
+    title="a system call of the CUDA driver failed",
+    means="Missing or forbidden device nodes, cgroup or seccomp rules, limits.",
+    proven_by="Code 304",
+    not_when="uvm-missing and device-permission, which say which call",
+    way_out="Make the nodes, lift the limit",
+    source=CUDA_DRIVER,
+)
+
+
+SYSTEM_NOT_READY_FABRIC_MANAGER = Cause(
+    id="system-not-ready-fabric-manager",
+    place=(Layer.READINESS, 60),
+    title="the NVSwitch fabric is not ready",
+    means="Systems with NVSwitch need the Fabric Manager of exactly the driver's version.",
+    proven_by="Code 802, or a fabric state that is not completed",
+    not_when="A Hopper system where confidential computing waits for its ready state",
+    way_out="Install and start nvidia-fabricmanager",
+    source='CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide"',
+)
+
+
+LIBCUDA_DRIVER_MISMATCH = Cause(
+    id="libcuda-driver-mismatch",
+    place=(Layer.READINESS, 70),
+    title="libcuda does not belong to the loaded driver",
+    means="A stale or mounted copy of libcuda, or cuda-compat in front.",
+    proven_by="Code 803",
+    not_when="nvml-mismatch, which a reboot mends",
+    way_out="Remove the copy",
+    source=CUDA_DRIVER,
+)
+
+
+FORWARD_COMPAT_UNSUPPORTED = Cause(
+    id="forward-compat-unsupported",
+    place=(Layer.READINESS, 80),
+    title="cuda-compat on hardware or a driver that does not allow it",
+    means="Forward compatibility is for data centre GPUs and some drivers.",
+    proven_by="Code 804",
+    way_out="Take cuda-compat out of the path, or update the host's driver",
+    source='CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility"',
+)
+
+
+MPS_SERVER = Cause(
+    id="mps-server",
+    place=(Layer.READINESS, 90),
+    title="the CUDA MPS daemon refuses",
+    means="Another user's daemon, one that is not ready, or too many clients.",
+    proven_by="Codes 805 to 809",
+    way_out="Stop the daemon",
+    source='NVIDIA, "Multi-Process Service"',
+)
+
+
+CUDA_INIT_OUT_OF_MEMORY = Cause(
+    id="cuda-init-out-of-memory",
+    place=(Layer.READINESS, 100),
+    title="CUDA cannot start for lack of memory or address space",
+    means="CUDA reserves a large address space; ulimit -v or a small guest forbids it.",
+    proven_by="Code 2 from cuInit",
+    not_when="Out of memory while a program runs",
+    way_out="Lift the limit",
+    source=CUDA_DRIVER,
+    explains=("out-of-memory",),
+)
+
+
+DRIVER_CALL_UNSUPPORTED = Cause(
+    id="driver-call-unsupported",
+    place=(Layer.READINESS, 140),
+    title="libcuda asks more than the kernel driver can do",
+    means="Libraries newer than the module.",
+    proven_by="Code 36",
+    way_out="One version of both",
+    source=CUDA_DRIVER,
+)
+
+
+CUDA_UNKNOWN_ERROR = Cause(
+    id="cuda-unknown-error",
+    place=(Layer.READINESS, 150),
+    title="CUDA does not start: unknown error",
+    means="Often nvidia_uvm after suspend.",
+    proven_by="Code 999 (30 in older runtimes)",
+    not_when="uvm-missing; a container",
+    way_out="Load nvidia_uvm anew, or reboot",
+    source=CUDA_DRIVER,
+)
+
+
+CUDA_INIT_FAILED = Cause(
+    id="cuda-init-failed",
+    place=(Layer.READINESS, 160),
+    title="CUDA does not start, with another code",
+    means="A code without a row of its own.",
+    proven_by="cuInit answers neither 0 nor a known code",
+    way_out="Reboot; install the driver anew",
+    source=CUDA_DRIVER,
+)
+
+
+UNKNOWN_ERROR = Code(
+    cause=CUDA_UNKNOWN_ERROR,
+    title="CUDA does not start: unknown error ({code})",
+    text="Load the unified memory module anew (after suspend it is often in a bad state), "
+    "or reboot",
+    linux=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
+    needs_root=True,
+    needs_reboot=True,
+)
+
+
+MPS = Code(
+    cause=MPS_SERVER,
+    title="The CUDA MPS daemon refuses this process ({code})",
+    text="Stop the daemon, or use the GPU as the user that started it",
+    linux=("echo quit | nvidia-cuda-mps-control",),
+)
+
+
+FABRIC = Code(
+    cause=SYSTEM_NOT_READY_FABRIC_MANAGER,
+    title="The NVSwitch fabric is not ready (error 802): Fabric Manager does not run, or does "
+    "not match",
+    text="Install the Fabric Manager of exactly the driver's version, and start it",
+    linux=(
+        "sudo systemctl enable nvidia-fabricmanager",
+        "sudo systemctl restart nvidia-fabricmanager",
+    ),
+    look=("nvidia-smi -q | grep -A 3 Fabric",),
+    needs_root=True,
+)
+
+
+CODES: dict[int, Code] = {
+    2: Code(
+        cause=CUDA_INIT_OUT_OF_MEMORY,
+        title="CUDA cannot start: out of memory while it starts (error 2)",
+        text="Lift the limit on the address space (ulimit -v, the batch system), or give the "
+        "virtual machine more memory",
+        linux=("ulimit -v unlimited",),
+    ),
+    34: Code(
+        cause=LIBCUDA_STUB,
+        title="The toolkit's stub libcuda is loaded instead of the driver's (error 34)",
+        text="Take the toolkit's stubs folder out of LD_LIBRARY_PATH",
+    ),
+    36: Code(
+        cause=DRIVER_CALL_UNSUPPORTED,
+        title="The CUDA library asks more of the kernel driver than it can do (error {code})",
+        text="Install kernel driver and libraries of one version, then reboot",
+        needs_root=True,
+        needs_reboot=True,
+    ),
+    46: Code(
+        cause=COMPUTE_MODE_EXCLUSIVE,
+        title="The GPU is busy, or in exclusive mode and taken by another process (error 46)",
+        text="End the other process, or set the compute mode to default; where no process holds "
+        "the GPU, reboot",
+        linux=("sudo nvidia-smi -c DEFAULT",),
+        look=("nvidia-smi",),
+        needs_root=True,
+    ),
+    100: Code(
+        cause=CUDA_SEES_NO_DEVICE,
+        title="CUDA sees no device (error 100)",
+        text="Look at CUDA_VISIBLE_DEVICES, the compute mode and MIG, and at what else is found",
+        look=(
+            "nvidia-smi -L",
+            'nvidia-smi "--query-gpu=compute_mode,mig.mode.current" --format=csv',
+        ),
+    ),
+    101: Code(
+        cause=INVALID_DEVICE_ORDINAL,
+        title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
+        text="Name only GPUs that `nvidia-smi -L` lists, and start no more processes than there "
+        "are GPUs",
+        look=("nvidia-smi -L",),
+    ),
+    102: Code(
+        cause=VGPU_NO_COMPUTE,
+        title="The vGPU has no licence for CUDA (error 102)",
+        text="Give the virtual machine a licence (NVIDIA License System) for a profile "
+        "with compute",
+    ),
+    214: Code(
+        cause=ECC_ERROR,
+        title="The GPU's memory has an error that ECC cannot correct (error 214)",
+        text="Reset the GPU, or reboot; if it comes back, have the GPU replaced",
+        linux=("sudo nvidia-smi --gpu-reset",),
+        look=('nvidia-smi -q -d "ECC,ROW_REMAPPER"',),
+        needs_root=True,
+        needs_reboot=True,
+    ),
+    304: Code(
+        cause=OS_CALL_FAILED,
+        title="A system call of the CUDA driver failed (error 304)",
+        text="Usually device nodes are missing or forbidden, or a sandbox (cgroup, seccomp, "
+        "limits) forbids the call",
+        linux=("sudo nvidia-modprobe -u -c=0",),
+        look=("ls -l /dev/nvidia*",),
+        needs_root=True,
+    ),
+    800: Code(
+        cause=OS_CALL_FAILED,
+        title="The CUDA driver may not do what a program asks (error 800)",
+        text="Start the container again: its rights to the device nodes are gone or were never "
+        "given (cgroup rules, seccomp); outside of containers look at the nodes' owner and group",
+        look=("ls -l /dev/nvidia*",),
+    ),
+    801: Code(
+        cause=VGPU_NO_COMPUTE,
+        title="This vGPU profile allows no CUDA (error 801)",
+        text="Give the virtual machine a profile with compute (Q or C), or switch compute on in "
+        "the host",
+    ),
+    802: FABRIC,
+    803: Code(
+        cause=LIBCUDA_DRIVER_MISMATCH,
+        title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
+        text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied "
+        "library); where the driver was updated and not loaded anew, reboot",
+        look=("ldconfig -p | grep libcuda",),
+        needs_root=True,
+    ),
+    804: Code(
+        cause=FORWARD_COMPAT_UNSUPPORTED,
+        title="A forward compatibility library (cuda-compat) stands in front of the driver, on a "
+        "GPU or driver that does not allow it (error 804)",
+        text="Take the cuda-compat folder out of the loader's path, or update the driver of the "
+        "host; forward compatibility is for data centre GPUs only",
+    ),
+    805: MPS,
+    806: MPS,
+    807: MPS,
+    808: MPS,
+    809: MPS,
+    999: UNKNOWN_ERROR,
+}
+"""cuInit's answer -> what it means. 30 is the runtime's older number for 999."""
+
+
+UNKNOWN_LATER = Code(
+    cause=UNKNOWN_ERROR.cause,
+    title="A CUDA call failed after CUDA had started: unknown error ({code})",
+    text="Look for an Xid of that time in the kernel's log; without one run it again with "
+    "CUDA_LAUNCH_BLOCKING=1, so that the failing call is the one that is named",
+    linux=("export CUDA_LAUNCH_BLOCKING=1",),
+    look=("sudo dmesg -T | grep -i xid",),
+)
+"""999 of a program that saw its GPU: nothing keeps CUDA from starting."""
+
+
+OTHER_CODE = Code(
+    cause=CUDA_INIT_FAILED,
+    title="CUDA does not start: cuInit answers {code}",
+    text="Reboot; if it stays, install the driver anew",
+    needs_root=True,
+    needs_reboot=True,
+)
+
+
+SAID: dict[str, int] = {
+    "cuda-init-out-of-memory": 2,
+    "compute-mode-exclusive": 46,
+    "invalid-device-ordinal": 101,
+    "vgpu-no-compute": 801,
+    "system-not-ready-fabric-manager": 802,
+    "mps-server": 805,
+}
+"""Kind of event -> the code of the same cause."""
+
+
+ALIASES = {30: 999, 38: 100, 10: 101, 71: 801}
+"""Numbers of the older runtime -> today's."""
+
+
+RUNS_ALREADY = (2, 36)
+"""Codes that mean another thing once CUDA runs: then they are no answer of cuInit."""

@@ -1,0 +1,252 @@
+"""The driver: is it there at all, loaded, and allowed to have the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.evidence.context import (
+    RuleContext,
+    answering,
+    asked_for_cuda,
+    cuda_needed,
+    driver_answers,
+    event_evidence,
+    events,
+    gpus,
+    has_nvidia,
+    in_container,
+    is_report,
+    kernel_driver_spoke,
+    nvidia_on_pci,
+    on,
+    problems,
+    value_evidence,
+)
+from gpusetup.findings.layers import NO_DRIVER, Layer
+from gpusetup.findings.record import Cause
+from gpusetup.fixes import drivers, which
+from gpusetup.model.finding import Evidence, Finding, Fix
+from gpusetup.model.machine import Event
+from gpusetup.model.shell import lines
+
+NVML_DRIVER_NOT_LOADED = 9
+
+PASSED_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
+"""Kernel drivers that hold a GPU for a virtual machine."""
+
+
+def absent_here(context: RuleContext) -> bool:
+    """Whether the driver is missing from this machine itself, not from around it."""
+    return not (
+        context.other_host
+        or in_container(context)
+        or context.snapshot.os.wsl
+        or on(context, "macos")
+    )
+
+
+PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected")
+"""Events of the driver's own programs: torch's "no NVIDIA driver" then means none is loaded."""
+
+
+DRIVER_MISSING = Cause(
+    id="driver-missing",
+    place=(Layer.DRIVER, 40),
+    title="an NVIDIA GPU and no NVIDIA driver",
+    means="The GPU is on the bus, and neither the kernel module nor the libraries are installed.",
+    proven_by="NVIDIA on the PCI bus, no libcuda, no module on disk",
+    not_when="driver-not-loaded: something of a driver is installed; a container; WSL",
+    way_out="Install the distribution's driver package and reboot",
+    source='NVIDIA, "Driver Installation Guide"',
+    explains=(*NO_DRIVER, "driver-not-loaded", "container-hook-failed"),
+)
+
+
+def driver_missing(context: RuleContext) -> Iterator[Finding]:
+    """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
+    driver = context.snapshot.driver
+    messages = (*events(context, "no-nvidia-driver"), *_looked_in_vain(context))
+    here = absent_here(context) or said_on_the_host(messages)
+    if driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded or not here:
+        return
+    proven = has_nvidia(context) and driver.library_found is False and not driver.module_version
+    suspected = (
+        has_nvidia(context) is None and driver.library_found is False and _wants_cuda(context)
+    )
+    meant = (
+        messages and has_nvidia(context) is not False and not events(context, *PACKAGES_ARE_THERE)
+    )
+    if not (proven or suspected or meant):
+        return
+    held = [d.driver for d in nvidia_on_pci(context) if d.driver]
+    notebook = _notebook(context)
+    yield DRIVER_MISSING.found(
+        f"{notebook} gave this notebook no GPU: there is no NVIDIA driver"
+        if notebook
+        else f"No NVIDIA driver is installed for {which.names(context)}",
+        detail=f"The GPU is on the PCI bus, bound to {held[0]}." if held else "",
+        evidence=(
+            *event_evidence(messages),
+            *on_the_bus(context),
+            *_no_library(context),
+            *problems(context, "driver.version", "driver"),
+        ),
+        fix=Fix(text=GIVES_A_GPU[notebook])
+        if notebook
+        else drivers.driver(context, "Install the NVIDIA driver"),
+    )
+
+
+GIVES_A_GPU = {
+    "Google Colab": "Choose a runtime with a GPU (Runtime, Change runtime type); it starts anew",
+    "Kaggle": "Choose a GPU for the session (Settings, Accelerator); it starts anew",
+    "SageMaker": "Choose an instance with a GPU (ml.g or ml.p) and its GPU image",
+}
+"""Who lends notebooks -> how one gets a GPU there: nobody installs a driver in them."""
+
+
+def _notebook(context: RuleContext) -> str | None:
+    named = (e.values.get("service", "") for e in events(context, "hosted-notebook"))
+    return next((service for service in named if service in GIVES_A_GPU), None)
+
+
+def said_on_the_host(messages: tuple[Event, ...]) -> bool:
+    """Whether a container's toolkit says it, which asks the driver of the host."""
+    return any(event.values.get("place") == "host" for event in messages)
+
+
+def _looked_in_vain(context: RuleContext) -> tuple[Event, ...]:
+    """nvidia-smi or the driver's library is not there, where something looked for CUDA."""
+    libraries = tuple(
+        event
+        for event in events(context, "library-missing", "cuda-lib-missing")
+        if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
+    )
+    needs_it = asked_for_cuda(context) and not events(context, *FAILS_WITHOUT_GPU)
+    no_smi = events(context, "smi-not-found") if needs_it else ()
+    return (*libraries, *no_smi)
+
+
+FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
+"""What fails at its import: a text about it is no text about the driver, on a login node say.
+
+The order of causes cannot say it: where a PCI bus shows a GPU without a driver, that is first."""
+
+DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
+
+
+def _no_library(context: RuleContext) -> tuple[Evidence, ...]:
+    if context.snapshot.driver.library_found is not False:
+        return ()
+    libraries = "nvcuda.dll" if on(context, "windows") else "libcuda, no libnvidia-ml"
+    return (value_evidence(context, "driver.library_found", f"no {libraries}"),)
+
+
+def _wants_cuda(context: RuleContext) -> bool:
+    return cuda_needed(context.snapshot.torch) is not None
+
+
+def on_the_bus(context: RuleContext) -> tuple[Evidence, ...]:
+    return tuple(
+        value_evidence(
+            context,
+            "pci_devices",
+            f"{d.bus_id or 'PCI'} {d.name or 'NVIDIA device'}, driver: {d.driver or 'none'}",
+        )
+        for d in nvidia_on_pci(context)[:2]
+    )
+
+
+NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
+
+
+def nvml_said(context: RuleContext) -> tuple[Evidence, ...]:
+    driver = context.snapshot.driver
+    if not driver.nvml_code:
+        return ()
+    # No order: a text has the message in its own words, with its source.
+    if is_report(context) and driver.nvml_message:
+        return (value_evidence(context, "driver.nvml_code", driver.nvml_message),)
+    return (
+        Evidence(source="NVML", text=f"{driver.nvml_code}: {driver.nvml_message or 'an error'}"),
+    )
+
+
+HYBRID_GPU_OFF = Cause(
+    id="hybrid-gpu-off",
+    place=(Layer.DRIVER, 10),
+    title="a laptop's switch has the NVIDIA GPU off",
+    means="supergfxctl, prime-select, envycontrol and others remove the GPU from the bus "
+    "or blacklist its module.",
+    proven_by="The tool's state or its configuration says so",
+    not_when="A driver that is missing",
+    way_out="Switch to hybrid, reboot",
+    source="the tools' own documentation",
+    explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
+)
+
+
+def hybrid_gpu_off(context: RuleContext) -> Iterator[Finding]:
+    """A laptop's switch has turned the NVIDIA GPU off."""
+    messages = events(context, "hybrid-gpu-off")
+    if messages and not answering(context):
+        tool = messages[0].values.get("tool")
+        commands = HYBRID_ON.get(tool or "", ())
+        yield HYBRID_GPU_OFF.found(
+            f"The NVIDIA GPU is switched off by {tool or 'the hybrid graphics setting'}",
+            evidence=event_evidence(messages),
+            fix=Fix(
+                text="Switch the NVIDIA GPU on and reboot",
+                commands=lines(*commands, "sudo reboot") if commands else (),
+                needs_root=True,
+                needs_reboot=True,
+            ),
+        )
+
+
+HYBRID_ON = {
+    "bbswitch": ("echo ON | sudo tee /proc/acpi/bbswitch",),
+    "prime-select": ("sudo prime-select on-demand",),
+    "asusctl": ("supergfxctl --mode Hybrid",),
+    "supergfxctl": ("supergfxctl --mode Hybrid",),
+    "envycontrol": ("sudo envycontrol --switch hybrid",),
+    "system76-power": ("sudo system76-power graphics hybrid",),
+    "optimus-manager": ("optimus-manager --switch hybrid",),
+}
+"""The tool that switched the GPU off -> what switches it on."""
+
+
+GPU_PASSED_THROUGH = Cause(
+    id="gpu-passed-through",
+    place=(Layer.DRIVER, 20),
+    title="the GPU is kept for a virtual machine",
+    means="vfio-pci holds the device, so the NVIDIA driver cannot.",
+    proven_by="Every NVIDIA device on the bus is bound to vfio-pci or pci-stub",
+    way_out="Use it in the guest, or take it out of the vfio options",
+    source="Linux kernel, VFIO",
+    explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
+)
+
+
+def gpu_passed_through(context: RuleContext) -> Iterator[Finding]:
+    """The GPU is reserved for a virtual machine."""
+    held = [d for d in nvidia_on_pci(context) if d.driver in PASSED_THROUGH]
+    if held and len(held) == len(nvidia_on_pci(context)) and not gpus(context):
+        yield GPU_PASSED_THROUGH.found(
+            f"{held[0].name or 'The NVIDIA GPU'} is bound to {held[0].driver}: kept for a "
+            "virtual machine",
+            evidence=on_the_bus(context),
+            fix=Fix(
+                text="Use the GPU in the virtual machine, or remove its ids from the vfio options "
+                "in /etc/modprobe.d and the kernel command line, and reboot",
+                needs_root=True,
+                needs_reboot=True,
+            ),
+        )
+
+
+RULES = (
+    driver_missing,
+    hybrid_gpu_off,
+    gpu_passed_through,
+)

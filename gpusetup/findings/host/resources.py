@@ -1,0 +1,199 @@
+"""What the host gives a program: disk, shared memory, memory, locked memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.evidence.context import (
+    RuleContext,
+    event_evidence,
+    events,
+    gib,
+    in_container,
+    is_cuda_build,
+    value_evidence,
+)
+from gpusetup.findings.layers import NCCL_SAYS, NO_TORCH, Layer
+from gpusetup.findings.record import Cause
+from gpusetup.findings.sources import WHEELS
+from gpusetup.fixes.disk_space import making_room, short_disks
+from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.shell import lines
+from gpusetup.model.units import GIB
+
+SMALL_SHM_BYTES = GIB
+
+
+PIP_CACHE_DISK_FULL = Cause(
+    id="pip-cache-disk-full",
+    place=(Layer.INSTALL, 60),
+    title="no room for an install",
+    means="Wheels of 3 GiB, unpacked 5 GiB.",
+    proven_by="Free space below that",
+    way_out="Clear caches, move TMPDIR",
+    source=WHEELS,
+    explains=(*NO_TORCH, "download-hash-mismatch"),
+)
+
+
+def disk_full(context: RuleContext) -> Iterator[Finding]:
+    """No room for an install where it writes."""
+    messages = events(context, "pip-cache-disk-full")
+    short = short_disks(context)
+    if not messages and not short:
+        return
+    needed_now = bool(messages) or (
+        _install_is_due(context) and any(d.subject == "site-packages" for d in short)
+    )
+    make = PIP_CACHE_DISK_FULL.found if messages else PIP_CACHE_DISK_FULL.as_warning
+    rooms = ", ".join(f"{gib(d.free_bytes or 0)} in {d.path} ({d.subject})" for d in short)
+    yield make(
+        f"Little room for an install of torch: {rooms or 'no space left on device'}",
+        detail="The install that is due needs it." if needed_now else "",
+        evidence=(
+            *event_evidence(messages),
+            *(
+                value_evidence(context, "disks", f"{d.path}: {gib(d.free_bytes or 0)} free")
+                for d in short
+            ),
+        ),
+        fix=Fix(
+            text="Make room: clear the installers' caches, or let TMPDIR and the cache name a "
+            "disk with room. An install needs up to 8 GiB beside the packages, 4 GiB in a cache "
+            "and 1 GiB in the temporary folder",
+            commands=making_room(context, short),
+        ),
+    )
+
+
+def _install_is_due(context: RuleContext) -> bool:
+    return not is_cuda_build(context.snapshot.torch)
+
+
+SHM_TOO_SMALL = Cause(
+    id="shm-too-small",
+    place=(Layer.RUNNING, 10),
+    title="a small /dev/shm",
+    means="DataLoader workers and NCCL share memory there; docker gives 64 MiB.",
+    proven_by="1 GiB or less in a container",
+    way_out="--shm-size",
+    source="torch's message on a bus error",
+    explains=("dataloader-worker-killed", "nccl-shm-error", *NCCL_SAYS),
+)
+
+
+def shm_too_small(context: RuleContext) -> Iterator[Finding]:
+    """A small /dev/shm kills DataLoader workers."""
+    total = context.snapshot.memory.shm_total_bytes
+    messages = events(context, "shm-too-small")
+    small = total is not None and total <= SMALL_SHM_BYTES and in_container(context)
+    if not messages and not small:
+        return
+    make = SHM_TOO_SMALL.found if messages else SHM_TOO_SMALL.as_warning
+    size = gib(total) if total and total >= GIB else f"{(total or 0) >> 20} MiB"
+    yield make(
+        f"/dev/shm is {size if total else 'too small'}: DataLoader workers and NCCL need more",
+        evidence=(
+            *event_evidence(messages),
+            *(
+                (value_evidence(context, "memory.shm_total_bytes", f"/dev/shm: {size}"),)
+                if total
+                else ()
+            ),
+        ),
+        fix=Fix(
+            text="Start the container with more shared memory (`--shm-size=8g`; the command does "
+            "it with a plain image), or use num_workers=0",
+            commands=SHM_OPTIONS.get(context.snapshot.container.kind or "docker", ()),
+        ),
+    )
+
+
+SHM_OPTIONS = {
+    "docker": lines("docker run --rm --shm-size=8g --gpus all ubuntu df -h /dev/shm"),
+    "podman": lines(
+        "podman run --rm --shm-size=8g --device nvidia.com/gpu=all ubuntu df -h /dev/shm"
+    ),
+}
+
+
+MEMORY_SMALL = Cause(
+    id="memory-small",
+    severity=Severity.WARNING,
+    title="little memory",
+    means="Loading torch's CUDA libraries takes some GiB.",
+    proven_by="A limit below 4 GiB",
+    way_out="More memory",
+    source="measured",
+)
+
+
+def memory_small(context: RuleContext) -> Iterator[Finding]:
+    """A cgroup that leaves less memory than torch needs to load."""
+    memory = context.snapshot.memory
+    limit = min((b for b in (memory.cgroup_limit_bytes, memory.total_bytes) if b), default=None)
+    if limit is not None and limit < 4 * GIB:
+        yield MEMORY_SMALL.found(
+            f"Programs here have {gib(limit)} of memory: a CUDA build of torch may be killed "
+            "while it loads",
+            evidence=(value_evidence(context, "memory", f"limit {gib(limit)}"),),
+            fix=Fix(text="Give the container or the virtual machine 4 GiB or more"),
+        )
+
+
+CLUSTER_GPUS = 8
+"""A node with that many GPUs is usually one of several, joined by InfiniBand."""
+
+
+RDMA_MEMLOCK = Cause(
+    id="rdma-memlock",
+    place=(Layer.RUNNING, 90),
+    title="locked memory is limited",
+    means="RDMA registers memory.",
+    proven_by="RLIMIT_MEMLOCK below 64 MiB and eight GPUs",
+    way_out="ulimit -l unlimited",
+    source="NCCL documentation, troubleshooting",
+    explains=NCCL_SAYS,
+)
+
+
+def memlock_low(context: RuleContext) -> Iterator[Finding]:
+    """Locked memory is limited on a cluster's node (RDMA registers memory)."""
+    limit = context.snapshot.memory.memlock_bytes
+    several = len(context.snapshot.gpus or ()) >= CLUSTER_GPUS
+    messages = events(context, "rdma-memlock")
+    if messages or (several and limit is not None and limit < 64 << 20):
+        make = RDMA_MEMLOCK.found if messages else RDMA_MEMLOCK.as_note
+        yield make(
+            f"Locked memory is limited to {(limit or 0) >> 10} KiB: NCCL over InfiniBand fails"
+            if limit
+            else "Locked memory is limited: NCCL over InfiniBand fails",
+            evidence=(
+                *event_evidence(messages),
+                value_evidence(context, "memory.memlock_bytes", "RLIMIT_MEMLOCK"),
+            ),
+            fix=_unlimited(context),
+        )
+
+
+def _unlimited(context: RuleContext) -> Fix:
+    """The hard limit is lifted by PAM at the next login; a service and a container have theirs."""
+    if in_container(context):
+        return Fix(text="Start the container again with `--ulimit memlock=-1`")
+    return Fix(
+        text="Lift the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, "
+        "also slurmd's)",
+        commands=lines(
+            "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
+            "| sudo tee /etc/security/limits.d/99-memlock.conf"
+        ),
+        needs_root=True,
+    )
+
+
+RULES = (
+    disk_full,
+    shm_too_small,
+    memory_small,
+    memlock_low,
+)

@@ -1,0 +1,1 @@
+"""What installers say."""

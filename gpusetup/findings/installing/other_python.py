@@ -1,0 +1,153 @@
+"""Which Pythons and platforms a release has wheels for, and the way to another Python."""
+
+from __future__ import annotations
+
+from gpusetup.evidence.context import RuleContext
+from gpusetup.evidence.plausible import is_a_version
+from gpusetup.findings.installing.python import (
+    good_python,
+    python_tag,
+)
+from gpusetup.fixes import paste
+from gpusetup.model.finding import Fix
+from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.shell import Line
+from gpusetup.model.versions import parsed
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+
+
+def torch_of(context: RuleContext, name: str, version: str | None) -> str | None:
+    """The torch that a release of the family belongs to; None where it is not known."""
+    if name in ("torch", "") or version is None:
+        return version
+    for row in context.catalog.releases:
+        companion = row.torchvision if name == "torchvision" else row.torchaudio
+        if name in FAMILY and companion == version:
+            return row.torch
+    return None
+
+
+def catalog_rows(context: RuleContext, version: str | None, label: str | None) -> list[TorchBuild]:
+    """The catalog's wheels of a request, on every platform."""
+    return [
+        row
+        for row in context.catalog.builds
+        if row.channel == "pytorch"
+        and (version is None or row.torch == version)
+        and (label is None or row.backend == label)
+    ]
+
+
+def _rows_here(context: RuleContext, version: str | None, label: str | None) -> list[TorchBuild]:
+    os = context.snapshot.os
+    return [
+        r
+        for r in catalog_rows(context, version, label)
+        if os.family in (None, r.os) and os.machine in (None, r.machine)
+    ]
+
+
+def no_python_for(context: RuleContext, version: str | None, label: str | None) -> bool:
+    """Whether it has wheels for this platform, and none for this Python."""
+    tag, rows = python_tag(context), _rows_here(context, version, label)
+    return bool(tag and rows and not any(tag in r.pythons for r in rows))
+
+
+def has_python_for(context: RuleContext, version: str | None, label: str | None) -> bool:
+    """Whether it has a wheel for a 64-bit CPython of the version that the text shows."""
+    tag = python_tag(context)
+    if not tag or not version:
+        return False
+    if not catalog_rows(context, version, None):
+        return tag in _pythons_of_old(context, version)
+    return any(tag in r.pythons for r in _rows_here(context, version, label))
+
+
+def _pythons_of_old(context: RuleContext, version: str) -> tuple[str, ...]:
+    """The Pythons of a release that is older than the catalog: the last one, and two before it."""
+    last = context.catalog.last_python(version)
+    minor = int(last.partition(".")[2]) if last else 0
+    return tuple(f"3.{minor - back}" for back in range(3)) if last else ()
+
+
+def other_python(context: RuleContext, version: str | None, label: str | None = None) -> Fix:
+    """A Python that this torch has wheels for; or the torch that this Python has."""
+    if has_python_for(context, version, label):
+        return _whole_python(context, version or "", label)
+    python = python_for(context, version)
+    build = paste.chosen(context)
+    if version is None and context.snapshot.python.version and build is not None:
+        return paste.install_torch(context, "Other releases have wheels for this Python. ")
+    text = f"Make an environment with Python {python}"
+    text += f", which torch {version} has wheels for" if version else " and install there"
+    if context.snapshot.python.version and build is not None and version not in (None, build.torch):
+        text += f"; or loosen the pin: this Python has torch {build.torch} ({build.backend})"
+    return Fix(
+        text=f"{text}. The Python must be a 64-bit one",
+        commands=new_environment(context, python, version, label),
+        python=python,
+    )
+
+
+ASK_PYTHON = (
+    "import sys, struct, platform; print(sys.version, struct.calcsize('P') * 8, platform.machine())"
+)
+
+
+OLD_WHEELS = "https://download.pytorch.org/whl/torch_stable.html"
+
+
+def new_environment(
+    context: RuleContext, python: str, version: str | None, label: str | None
+) -> tuple[Line, ...]:
+    """A new environment with that Python, and the torch in it."""
+    if not is_a_version(python):
+        return ()
+    folder = paste.fresh(context, python)
+    make = paste.command(context, "uv", "venv", "--python", python, folder)
+    return (make, _install_there(context, folder, version, label))
+
+
+def _install_there(
+    context: RuleContext, folder: str, version: str | None, label: str | None
+) -> Line:
+    """The command that installs a torch there; one older than the catalog from its page."""
+    into = ("gpusetup", "install", "--venv", folder)
+    if version is None or not is_a_version(version):
+        return paste.command(context, *into)
+    if catalog_rows(context, version, None):
+        backend = ("--backend", label) if label and catalog_rows(context, version, label) else ()
+        return paste.command(context, *into, "--torch", version, *backend)
+    label = label if label and is_a_version(f"{version}+{label}") else None
+    exact = f"torch=={version}+{label}" if label else f"torch=={version}"
+    where = ("--python", folder, "--find-links", OLD_WHEELS)
+    return paste.command(context, "uv", "pip", "install", *where, exact)
+
+
+def _whole_python(context: RuleContext, version: str, label: str | None) -> Fix:
+    """The wheel is there for a 64-bit CPython: then the installer runs in another kind."""
+    tag = python_tag(context) or ""
+    return Fix(
+        text=f"torch {version} has a wheel for a 64-bit CPython {tag}, so the one that the "
+        "installer runs in is of another kind (32 bits, ARM, PyPy, a musl system) or another "
+        "version. Make an environment with a 64-bit one",
+        commands=new_environment(context, tag, version, label),
+        looks=paste.look(
+            "see first what the installer runs in",
+            paste.command(context, paste.python(context), "-c", ASK_PYTHON),
+        ),
+        python=tag,
+    )
+
+
+def python_for(context: RuleContext, version: str | None) -> str:
+    """The newest Python that a release has wheels for; a good one of today where none is named."""
+    if version is None:
+        return good_python(context)
+    family, own = context.snapshot.os.family, python_tag(context)
+    rows = [row for row in catalog_rows(context, version, None) if family in (None, row.os)]
+    known = {p for row in rows for p in row.pythons if not p.endswith("t")} - {own}
+    if known:
+        return max(known, key=parsed)
+    return context.catalog.last_python(version) or context.catalog.milestone("usual python")

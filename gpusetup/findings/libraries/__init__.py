@@ -1,0 +1,1 @@
+"""The libraries under torch, and the extensions on top of it."""

@@ -1,0 +1,93 @@
+"""A CUDA library that is not found: what brings it depends on who asks for it."""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.evidence.context import RuleContext, cuda_needed, on
+from gpusetup.evidence.plausible import is_a_name
+from gpusetup.findings.torch.companions import public
+from gpusetup.fixes import paste
+from gpusetup.model.finding import Fix
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import Line, filled
+from gpusetup.model.versions import parsed
+
+
+def for_whoever_asks(context: RuleContext, library: str, module: str | None) -> Fix:
+    """torch anew with its libraries; an extension of another CUDA must be built for torch's."""
+    if module == "ctranslate2":
+        return _for_ctranslate2(context)
+    if re.fullmatch(CUDNN_8, library) and _not_for_cudnn_8(context):
+        return _two_cudnn(context)
+    if module:
+        return Fix(
+            text=f"Install the current {module}, which finds the CUDA libraries that torch brings; "
+            "torch itself must be a CUDA build",
+            commands=(paste.pip(context, "install", "--upgrade", module),)
+            if is_a_name(module)
+            else (),
+            looks=paste.look("see which CUDA torch has", paste.ask_torch(context)),
+        )
+    needed = cuda_needed(context.snapshot.torch)
+    if needed and (of := re.match(RUNTIME, library)) and of.group(1) != needed[: len(of.group(1))]:
+        return _for_another_cuda(context, of.group(1), needed)
+    way = paste.install_torch(context, "Install torch with its libraries. ")
+    text = "If an extension asks for it (the traceback names its file): install the extension's "
+    text += f"build for {f'CUDA {needed}' if needed else 'the CUDA of the installed torch'}. Else: "
+    return replace(way, text=text + way.text)
+
+
+RUNTIME = r"libcudart\.so\.(\d+(?:\.\d)?)"
+"""The runtime's name holds the CUDA of whoever asks for it: `10.2`, `11.0` for all of 11, `12`."""
+CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*|cudnn\w*64_8\.dll"
+
+
+def _for_another_cuda(context: RuleContext, of: str, needed: str) -> Fix:
+    return Fix(
+        text=f"Not torch asks for it, which is built for CUDA {needed}, but something built for "
+        f"CUDA {of} (the traceback names its file): install its build for CUDA {needed}",
+        looks=paste.look("see which CUDA torch has", paste.ask_torch(context)),
+    )
+
+
+def _not_for_cudnn_8(context: RuleContext) -> bool:
+    """Whether it is not torch, as far as known, that asks for cuDNN 8."""
+    version = context.snapshot.torch.version
+    first = context.catalog.milestone("torch with cudnn 9")
+    return version is None or parsed(public(version)) >= parsed(first)
+
+
+def _two_cudnn(context: RuleContext) -> Fix:
+    ask = "import torch; print(torch.__version__, torch.backends.cudnn.version())"
+    return Fix(
+        text="A program built for cuDNN 8 asks for it (CTranslate2 before 4.5, onnxruntime-gpu "
+        "before 1.19, torch before 2.4); torch from 2.4 on brings cuDNN 9. Update that program, or "
+        "where torch itself is the older one, install it anew with its libraries",
+        looks=paste.look(
+            "see which versions there are",
+            paste.command(context, paste.python(context), "-c", ask),
+            paste.pip(context, "list"),
+        ),
+    )
+
+
+def _for_ctranslate2(context: RuleContext) -> Fix:
+    """CTranslate2 brings no cuDNN; from 4.5 on it takes version 9, as torch does from 2.4 on."""
+    folders = (
+        "import nvidia.cublas.lib as b, nvidia.cudnn.lib as d; "
+        "print(':'.join(m.__path__[0] for m in (b, d)))"
+    )
+    libraries = ("nvidia-cublas-cu12", "nvidia-cudnn-cu12==9.*")
+    text = "CTranslate2 (faster-whisper) brings no cuDNN: before 4.5 it asks for version 8, from "
+    text += "4.5 on for version 9, the one of torch 2.4 and newer. Update it, and let it find the "
+    text += "libraries of the wheels"
+    pattern = 'export LD_LIBRARY_PATH="$({python} -c {code})"'
+    find: tuple[Line, ...] = (filled(pattern, python=paste.python(context), code=folders),)
+    if on(context, "windows"):
+        text += r": put nvidia\cudnn\bin and nvidia\cublas\bin of site-packages first on PATH"
+        find = ()
+    return Fix(
+        text=text,
+        commands=(paste.pip(context, "install", "--upgrade", "ctranslate2", *libraries), *find),
+    )

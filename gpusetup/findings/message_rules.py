@@ -1,0 +1,112 @@
+"""Causes that one message alone decides: from the `message` of a record to its finding.
+
+It holds for a live machine and for somebody's text alike: both give the same events. What needs
+more than the message (a version, a GPU, another event) is a function in the file of its subject.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+
+from gpusetup.evidence.context import RuleContext, event_evidence, events, on
+from gpusetup.evidence.plausible import is_an_identifier
+from gpusetup.findings.record import Cause, Message
+from gpusetup.fixes import paste
+from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.machine import Event
+from gpusetup.model.shell import Line, lines
+
+
+def from_messages(context: RuleContext, causes: tuple[Cause, ...]) -> Iterator[Finding]:
+    """A finding for every cause whose message was said."""
+    for cause in causes:
+        messages = events(context, *cause.events or (cause.id,))
+        if messages and cause.message is not None:
+            yield from_message(context, cause, cause.message, messages)
+
+
+def from_message(
+    context: RuleContext, cause: Cause, message: Message, messages: tuple[Event, ...]
+) -> Finding:
+    """The finding of a message, written with the values of the events that have it."""
+    return cause.found(
+        title_of(message, messages),
+        detail=message.detail,
+        evidence=event_evidence(messages),
+        fix=fix_of(context, message, messages),
+    )
+
+
+def title_of(message: Message, messages: tuple[Event, ...]) -> str:
+    """The title with the values of the first event that has them all."""
+    for event in messages:
+        try:
+            return message.title.format_map(event.values)
+        except KeyError:
+            continue
+    return message.plain or message.title
+
+
+def fix_of(context: RuleContext, message: Message, messages: tuple[Event, ...]) -> Fix:
+    unknown = context.snapshot.os.family is None and not message.commands
+    windows = message.windows is not None and (on(context, "windows") or unknown)
+    commands = (
+        lines(*message.windows or ()) if windows else _typed(context, message.commands, messages[0])
+    )
+    then = _typed(context, message.then, messages[0])
+    other = _typed(context, message.other, messages[0])
+    return Fix(
+        text=message.text,
+        commands=(*commands, *then),
+        alternatives=paste.other(message.other_title, *other),
+        looks=paste.look(message.see, *_typed(context, message.look, messages[0])),
+        needs_root=message.needs_root,
+        needs_reboot=message.needs_reboot,
+    )
+
+
+def _typed(context: RuleContext, commands: tuple[str, ...], event: Event) -> tuple[Line, ...]:
+    return tuple(typed for one in commands for typed in _as_typed(context, one, event))
+
+
+def _as_typed(context: RuleContext, command: str, event: Event) -> tuple[Line, ...]:
+    """A command with the event's values, for this target and its shell.
+
+    None where it needs a value that the event lacks or that is no plausible one, or where it is a
+    command of Linux and this is Windows.
+    """
+    good = {name: v for name, v in event.values.items() if is_an_identifier(v)}
+    try:
+        words = [word.format_map(good) for word in shlex.split(command)]
+    except (KeyError, IndexError, ValueError):
+        return paste.posix(context, command) if "{" not in command else ()
+    writer = WRITERS.get(words[0])
+    if writer:
+        return writer(context, words[1:])
+    if "{" not in command:
+        return paste.posix(context, command)
+    return () if on(context, "windows") else (paste.command(context, *words),)
+
+
+def _settings(context: RuleContext, pairs: list[str]) -> tuple[Line, ...]:
+    named = (pair.partition("=") for pair in pairs)
+    return tuple(paste.setting(context, name, value) for name, _, value in named)
+
+
+def _gpusetup(context: RuleContext, words: list[str]) -> tuple[Line, ...]:
+    if words[:1] != ["install"] or "--venv" in words:
+        return (paste.command(context, "gpusetup", *words),)
+    return (paste.gpusetup(context, *words[1:]),)
+
+
+WRITERS: dict[str, Callable[[RuleContext, list[str]], tuple[Line, ...]]] = {
+    "pip": lambda context, words: (paste.pip(context, *words),),
+    "python": lambda context, words: (paste.command(context, paste.python(context), *words),),
+    "gpusetup": _gpusetup,
+    "export": _settings,
+    "unset": lambda context, words: tuple(
+        one for name in words for one in paste.unset(context, name)
+    ),
+}
+"""The first word of a row's command -> how it is written for a target."""

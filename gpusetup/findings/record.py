@@ -1,0 +1,116 @@
+"""The record of a cause: all that is known of it, beside the rule that finds it.
+
+A record is complete when its file is loaded: an id that stands twice, or an error without a place
+in the order, fails there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.evidence.wording import once, sentence
+from gpusetup.findings.layers import Layer
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity
+from gpusetup.model.frozen import Frozen, replace
+
+RECORDS: dict[str, Cause] = {}
+"""Every record of the files that are loaded, by its id."""
+
+UNORDERED = max(Layer) + 1
+"""The place of what is never a root: after every layer."""
+
+
+class Message(Frozen):
+    """What is found where a program said one of the record's events, and what to do then."""
+
+    title: str
+    """May name values of the event: `{library} is not here`."""
+    plain: str = ""
+    """The title where the event lacks such a value."""
+    text: str
+    """What to do."""
+    detail: str = ""
+    commands: tuple[str, ...] = ()
+    """The way, in order. `pip`, `python`, `gpusetup install`, `export` and `unset` are written for
+    the target and its shell; `{name}` is a value of the event."""
+    windows: tuple[str, ...] | None = None
+    """The commands on Windows, where they differ."""
+    then: tuple[str, ...] = ()
+    """What follows the commands on every system."""
+    look: tuple[str, ...] = ()
+    """What shows more and changes nothing."""
+    see: str = "see first what there is"
+    """What `look` is for: it follows the word "or"."""
+    other: tuple[str, ...] = ()
+    """Another way, and what it does: it follows the word "or"."""
+    other_title: str = ""
+    needs_root: bool = False
+    needs_reboot: bool = False
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict, Unpack
+
+    class More(TypedDict, total=False):
+        """What a finding says besides its title."""
+
+        detail: str
+        evidence: tuple[Evidence, ...]
+        fix: Fix | None
+
+
+class Cause(Frozen):
+    """One cause: where it stands in the order, and what `doctor --explain` says of it."""
+
+    id: str
+    severity: Severity = Severity.ERROR
+    """The gravest that it is found with."""
+    place: tuple[Layer, int] | None = None
+    """Its layer, and its rank there: of two causes of a layer the one of the smaller rank is the
+    root, of equal ones the first by id. None for what is never a root."""
+    title: str
+    means: str
+    """Why it happens and what it does, in a sentence or two."""
+    proven_by: str
+    """The evidence in a snapshot that makes the finding."""
+    not_when: str = ""
+    """What looks alike and is another finding, or none."""
+    way_out: str
+    source: str
+    """Where it is known from."""
+    explains: tuple[str, ...] = ()
+    """The findings that are its consequences where both are there, beside those of its layer."""
+    events: tuple[str, ...] = ()
+    """The kinds of event that `message` is found from; none: the one that has the cause's name."""
+    message: Message | None = None
+    """For a cause that one message of a program decides: there is no rule of its own then."""
+
+    def __post_init__(self) -> None:
+        if RECORDS.setdefault(self.id, self) != self:
+            raise ValueError(f"two records have the id {self.id}")
+        if self.severity is Severity.ERROR and self.place is None:
+            raise ValueError(f"the error {self.id} has no place in the order")
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """What findings are sorted by: layer, rank, id."""
+        return (*(self.place or (UNORDERED, 0)), self.id)
+
+    def found(self, title: str, **more: Unpack[More]) -> Finding:
+        """The finding, as grave as its record says."""
+        return Finding(
+            id=self.id,
+            severity=self.severity,
+            title=sentence(title),
+            detail=more.get("detail", ""),
+            evidence=once(more.get("evidence", ())),
+            fix=more.get("fix"),
+        )
+
+    def as_warning(self, title: str, **more: Unpack[More]) -> Finding:
+        """The finding of an error's record where it works with loss, or will fail when used."""
+        return replace(self.found(title, **more), severity=Severity.WARNING)
+
+    def as_note(self, title: str, **more: Unpack[More]) -> Finding:
+        """The finding where it is only worth knowing."""
+        return replace(self.found(title, **more), severity=Severity.NOTE)

@@ -1,0 +1,1 @@
+"""What CUDA, torch and NCCL say while a program runs."""

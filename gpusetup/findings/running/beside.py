@@ -1,0 +1,191 @@
+"""Programs beside torch that fail for a reason of their own: GPU, driver and torch may be whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.evidence.context import RuleContext, driver_answers, event_evidence, events
+from gpusetup.evidence.plausible import is_an_identifier
+from gpusetup.findings.libraries.loading import CUDA_LIB_MISSING
+from gpusetup.findings.record import Cause
+from gpusetup.fixes import packages, paste
+from gpusetup.messages.programs import BY_NAME
+from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.machine import Event
+from gpusetup.model.shell import Line
+
+PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
+    id="program-without-gpu-support",
+    severity=Severity.WARNING,
+    title="a program is installed without its GPU part",
+    means="The package that is installed computes on the CPU only; the GPU's stack may be whole.",
+    proven_by="The program's own word",
+    not_when="cuda-lib-missing: its GPU part is there and a library is not",
+    way_out="The program's own build for CUDA",
+    source="The programs' installation guides",
+)
+
+
+def without_gpu_support(context: RuleContext) -> Iterator[Finding]:
+    """A program says that it was built, or installed, for the CPU."""
+    heard = _about_it(context, "program-without-gpu-support")
+    if heard and not events(context, *MORE_TELLING):
+        name = _name(context, heard[0])
+        yield PROGRAM_WITHOUT_GPU_SUPPORT.found(
+            f"{name} is installed without GPU support, and runs on the CPU",
+            evidence=event_evidence(heard),
+            fix=Fix(text=_way(name)),
+        )
+
+
+MORE_TELLING = ("cuda-lib-missing", "extension-abi-mismatch", "driver-too-old", "cuda-error")
+"""Why the GPU part did not load, where the text has that too."""
+
+
+def _name(context: RuleContext, event: Event) -> str:
+    return event.values.get("program") or context.snapshot.failing.program or "The program"
+
+
+def _way(name: str) -> str:
+    program = BY_NAME.get(name)
+    if program and program.way:
+        return program.way
+    return f"Install the build of {name} for the CUDA of this torch, or the newest release"
+
+
+PROGRAM_REQUIREMENT_MISSING = Cause(
+    id="program-requirement-missing",
+    severity=Severity.WARNING,
+    title="a program or its build lacks something that is not CUDA's",
+    means="A build tool, Python's headers, FFmpeg: nothing of the GPU's stack.",
+    proven_by="The message that names it",
+    not_when="build-isolation-no-torch, cuda-toolkit-missing, ninja-missing, compiler-missing",
+    way_out="Install what is named",
+    source="pip documentation, build system interface; torchcodec's installation guide",
+)
+
+FROM_PIP = {
+    "pkg_resources": "setuptools<81",
+    "distutils": "setuptools",
+    "skbuild": "scikit-build",
+    "scikit_build_core": "scikit-build-core",
+    "setuptools_scm": "setuptools-scm",
+    "cython": "Cython",
+    "CMake": "cmake",
+}
+"""Module -> the distribution that brings it, where the names differ."""
+NOT_PIPS = ("Python.h", "a C++ compiler")
+
+
+def requirement_missing(context: RuleContext) -> Iterator[Finding]:
+    """A build tool, a header or a media library that a program names."""
+    heard = _about_it(context, "program-requirement-missing")
+    if not heard:
+        return
+    event = heard[0]
+    lacks = event.values.get("lacks", "something")
+    name = _name(context, event)
+    what = f"The build of {name}" if event.values.get("step") == "build" else name
+    yield PROGRAM_REQUIREMENT_MISSING.found(
+        f"{what} lacks {lacks}",
+        evidence=event_evidence(heard),
+        fix=_brings(context, lacks),
+    )
+
+
+def _brings(context: RuleContext, lacks: str) -> Fix:
+    if lacks in NOT_PIPS:
+        text = "Install the headers of this Python (python3-dev, python3-devel)"
+        compiler = "Install a C++ compiler (gcc: build-essential, gcc-c++)"
+        commands: tuple[Line, ...] = packages.compiler(context) if lacks != "Python.h" else ()
+        return Fix(
+            text=text if lacks == "Python.h" else compiler, commands=commands, needs_root=True
+        )
+    if not is_an_identifier(lacks):
+        return Fix(text=f"Install {lacks}")
+    wanted = FROM_PIP.get(lacks, lacks)
+    return Fix(
+        text=f"Install {wanted} into this environment, then build again",
+        commands=(paste.pip(context, "install", wanted),),
+    )
+
+
+PROGRAM_RELEASE_TOO_OLD = Cause(
+    id="program-release-too-old",
+    severity=Severity.WARNING,
+    title="a program's release does not fit what is beside it",
+    means="It is older, or newer, than the driver or the torch that it calls.",
+    proven_by="The program's own message",
+    way_out="Its newest release",
+    source="NVIDIA Warp, issues 940 and 982",
+)
+
+
+def release_too_old(context: RuleContext) -> Iterator[Finding]:
+    """A program of another time than the driver or the torch that it calls."""
+    heard = _about_it(context, "program-release-too-old")
+    if heard:
+        name = _name(context, heard[0])
+        yield PROGRAM_RELEASE_TOO_OLD.found(
+            f"This release of {name} does not fit the {_beside(heard[0])}",
+            evidence=event_evidence(heard),
+            fix=Fix(text=_way(name)),
+        )
+
+
+def _beside(event: Event) -> str:
+    """What it does not fit: the torch that it names, else the driver."""
+    torch = event.values.get("torch")
+    return f"installed torch {torch}" if torch else "driver"
+
+
+PROGRAM_SEES_NO_GPU = Cause(
+    id="program-sees-no-gpu",
+    severity=Severity.WARNING,
+    title="a program beside torch finds no GPU where the driver lists one",
+    means="Its own build, its libraries or its settings keep it from the GPU.",
+    proven_by="The program's own word, beside a driver that answers",
+    not_when="The driver, the container or a variable is what hides the GPU: their own findings",
+    way_out="The program's build for CUDA",
+    source="The programs' installation guides",
+)
+
+
+def sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
+    """A program that finds no GPU though the driver answers."""
+    heard = _about_it(context, "program-sees-no-gpu")
+    if not heard or events(context, *MORE_TELLING) or not driver_answers(context):
+        return
+    name = _name(context, heard[0])
+    yield PROGRAM_SEES_NO_GPU.found(
+        f"{name} finds no GPU, though the driver lists one",
+        evidence=event_evidence(heard),
+        fix=Fix(text=_way(name)),
+    )
+
+
+def library_missing(context: RuleContext) -> Iterator[Finding]:
+    """A program whose GPU part is there, and a CUDA library that it loads is not."""
+    heard = _about_it(context, "program-lib-missing")
+    without = () if driver_answers(context) else ("no-nvidia-driver",)
+    stops = events(context, "cuda-lib-missing", "driver-too-old", *without)
+    if heard and not stops and context.snapshot.cuda_api.init_code in (None, 0):
+        name = _name(context, heard[0])
+        yield _lacks_library(name, heard[0].values.get("library", "a CUDA library"), heard)
+
+
+def _lacks_library(name: str, library: str, heard: tuple[Event, ...]) -> Finding:
+    return CUDA_LIB_MISSING.found(
+        f"{library} cannot be loaded: {name} runs on the CPU",
+        evidence=event_evidence(heard),
+        fix=Fix(text=_way(name)),
+    )
+
+
+def _about_it(context: RuleContext, kind: str) -> tuple[Event, ...]:
+    """The events of the program that the text is about: others only log beside it."""
+    program = context.snapshot.failing.program
+    return tuple(e for e in events(context, kind) if e.values.get("program", program) == program)
+
+
+RULES = (without_gpu_support, requirement_missing, release_too_old, sees_no_gpu, library_missing)

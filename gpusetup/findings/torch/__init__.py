@@ -1,0 +1,1 @@
+"""The torch that is installed: whole, of the right build, with kernels for the GPU."""

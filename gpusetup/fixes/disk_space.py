@@ -1,0 +1,95 @@
+"""Room on the disks for an install of torch: what is short, and how room is made first."""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.evidence.context import RuleContext, gib, on
+from gpusetup.evidence.plausible import is_a_path
+from gpusetup.fixes import paste
+from gpusetup.model.finding import Alternative, Fix
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Disk
+from gpusetup.model.shell import Line
+from gpusetup.model.units import GIB
+
+INSTALL_BYTES = 8 * GIB
+"""What a CUDA build of torch takes: 3 GiB of wheels and 5 GiB unpacked (2.9 on Linux)."""
+
+
+def needed(disk: Disk) -> int:
+    """tmp need not hold a whole install: wheels are unpacked beside their target."""
+    return {"site-packages": INSTALL_BYTES, "tmp": GIB}.get(disk.subject, INSTALL_BYTES // 2)
+
+
+def short_disks(context: RuleContext) -> tuple[Disk, ...]:
+    """The disks without room for an install where it writes."""
+    known = (disk for disk in context.snapshot.disks if disk.free_bytes is not None)
+    return tuple(disk for disk in known if (disk.free_bytes or 0) < needed(disk))
+
+
+def too_small(short: tuple[Disk, ...]) -> str:
+    """What an install needs where, and what is free there."""
+    return ", ".join(
+        f"{gib(needed(disk))} in {disk.path} ({gib(disk.free_bytes or 0)} are free)"
+        for disk in short
+    )
+
+
+def making_room(context: RuleContext, short: tuple[Disk, ...]) -> tuple[Line, ...]:
+    """The commands that free what is short: the caches of installers, another temporary folder."""
+    subjects = {disk.subject for disk in short}
+    by_uv = subjects & {"uv-cache", "site-packages"} or not subjects
+    by_pip = subjects & {"pip-cache", "site-packages"} or not subjects
+    has_pip = context.snapshot.python.has_pip is not False
+    uv = (paste.command(context, "uv", "cache", "clean"),)
+    pip = (paste.command(context, paste.python(context), "-m", "pip", "cache", "purge"),)
+    return (
+        *(uv if by_uv else ()),
+        *(pip if by_pip and has_pip else ()),
+        *(_temporary(context) if "tmp" in subjects else ()),
+    )
+
+
+def _temporary(context: RuleContext) -> tuple[Line, ...]:
+    """A temporary folder on a disk with room."""
+    roomy = [
+        d for d in context.snapshot.disks if (d.free_bytes or 0) >= needed(d) and d.path != "tmp"
+    ]
+    beside = [disk for disk in roomy if disk.subject.endswith("-cache")] or roomy
+    if not beside or on(context, "windows") or not is_a_path(beside[0].path):
+        return ()
+    folder = f"{beside[0].path.rpartition('/')[0]}/tmp"
+    return (paste.command(context, "mkdir", "-p", folder), paste.setting(context, "TMPDIR", folder))
+
+
+INSTALLS = r".*\b(?:gpusetup install\b(?!.*--recover)|install\b.*\b(?:torch|pytorch)==?\d)"
+
+
+def first_room(context: RuleContext, fix: Fix) -> Fix:
+    """A fix that installs torch, where the disks have no room for it: room comes first."""
+    build = context.resolution.build
+    short = short_disks(context)
+    if not short or not any(map(_installs, fix.commands)) or (build and build.backend == "cpu"):
+        return fix
+    room = making_room(context, short)
+    return replace(
+        fix,
+        text=f"First make room: an install needs {too_small(short)}. {fix.text}",
+        commands=(*room, *fix.commands),
+        alternatives=tuple(_after(room, other) for other in fix.alternatives),
+    )
+
+
+def _after(room: tuple[Line, ...], other: Alternative) -> Alternative:
+    installs = any(map(_installs, other.commands))
+    return replace(other, commands=(*room, *other.commands)) if installs else other
+
+
+def _installs(line: Line) -> bool:
+    """
+    >>> from gpusetup.model.shell import lines
+    >>> list(map(_installs, lines("gpusetup install", "gpusetup install --recover", "ls")))
+    [True, False, False]
+    """
+    return bool(re.match(INSTALLS, line))

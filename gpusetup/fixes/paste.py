@@ -1,0 +1,265 @@
+"""Ways out: the commands of a fix, exact for one machine.
+
+Facts (what a distribution calls its driver, or a compiler) are rows. Commands are what a person
+types: quoted for the shell of that system.
+"""
+
+from __future__ import annotations
+
+from gpusetup.evidence.context import RuleContext, gpus, is_report, on
+from gpusetup.evidence.plausible import is_a_path
+from gpusetup.fixes import drivers
+from gpusetup.model import shell
+from gpusetup.model.finding import Alternative, Fix
+from gpusetup.model.resolution import Request, TorchBuild
+from gpusetup.model.shell import Line, lines, shell_line
+from gpusetup.resolver.companions import left_in_words, pinned_in_words
+from gpusetup.resolver.offer import in_new_environment, new_folder
+
+
+def command(context: RuleContext, *argv: str) -> Line:
+    """An argument list as one types it on this machine."""
+    return shell_line(argv, context.snapshot.os.family)
+
+
+def posix(context: RuleContext, *texts: str) -> tuple[Line, ...]:
+    """Lines of our own for systems with a POSIX shell; none on Windows."""
+    return () if on(context, "windows") else lines(*texts)
+
+
+def setting(context: RuleContext, name: str, value: str) -> Line:
+    """How a shell of this system sets a variable: PowerShell on Windows, whose `set` sets none."""
+    return shell.setting(name, value, shell.shell_for(context.snapshot.os.family))
+
+
+def unset(context: RuleContext, name: str) -> tuple[Line, ...]:
+    """How a shell of this system forgets a variable."""
+    return (shell.unsetting(name, shell.shell_for(context.snapshot.os.family)),)
+
+
+def first_on(context: RuleContext, name: str, folder: str) -> Line:
+    """How a folder is put before the others of a list like PATH."""
+    return shell.putting_first(name, folder, shell.shell_for(context.snapshot.os.family))
+
+
+def build_for(context: RuleContext) -> tuple[Line, ...]:
+    """The line that names the GPUs' architectures to an extension build; none of unknown GPUs."""
+    listed = sorted({g.compute_capability for g in gpus(context) if g.compute_capability})
+    arches = ";".join(map(str, listed))
+    return (setting(context, "TORCH_CUDA_ARCH_LIST", arches),) if listed else ()
+
+
+def python(context: RuleContext) -> str:
+    """The target interpreter, where what was read can be one; else the one on PATH."""
+    named = context.snapshot.python.executable
+    return named if named and is_a_path(named) else "python"
+
+
+# --- torch --------------------------------------------------------------------------------------
+
+
+def install_commands(context: RuleContext, *, removed: bool = False) -> tuple[Line, ...]:
+    """`gpusetup install` for this target; into an environment of its own where it may not be.
+
+    `removed`: what shows which torch was there is taken away before it.
+    """
+    if target_refuses(context):
+        return (into_new_environment(context),)
+    return (gpusetup_install(context, removed=removed),)
+
+
+def into_new_environment(context: RuleContext) -> Line:
+    """The same beside a target that may not be changed: its version, its companions."""
+    known = context.decision and in_new_environment(
+        context.decision, context.snapshot, context.request
+    )
+    return command(
+        context,
+        "gpusetup",
+        "install",
+        "--venv",
+        new_folder(context.snapshot),
+        *(known or ()),
+        *_host(context),
+    )
+
+
+def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
+    """The same by this environment's own installer, after what must come first."""
+    executable = context.snapshot.python.executable
+    known = executable is None or is_a_path(executable)
+    # An environment without pip is served by uv, from outside of it.
+    pipless = context.installer == "pip" and context.snapshot.python.has_pip is False
+    by = "uv" if pipless else context.installer
+    plain = context.commands.get(by) if known and not target_refuses(context) else ()
+    typed = tuple(command(context, *argv) for argv in plain or ())
+    if not typed:
+        return ()
+    title = f"the same by {by}{_how_to_get_it(context)}"
+    return (Alternative(title=title, commands=(*first, *typed)),)
+
+
+def _how_to_get_it(context: RuleContext) -> str:
+    """Where conda comes from, on a machine that was looked at and has none."""
+    looked = not is_report(context) and context.snapshot.packages is not None
+    if context.installer != "conda" or context.snapshot.conda.executable or not looked:
+        return ""
+    return ", which is not on PATH (https://conda-forge.org/download)"
+
+
+def target_refuses(context: RuleContext) -> bool:
+    """Whether nothing may be installed into the target: the system's, or another user's."""
+    python = context.snapshot.python
+    return bool(python.externally_managed) or python.site_writable is False
+
+
+def gpusetup_install(context: RuleContext, *, removed: bool = False) -> Line:
+    words = ["gpusetup", "install"]
+    if (executable := python(context)) != "python":
+        words += ["--python", executable]
+    if context.installer == "conda":
+        words += ["--installer", "conda"]
+    return command(context, *words, *_named(context, removed=removed), *_host(context))
+
+
+def _named(context: RuleContext, *, removed: bool = False) -> tuple[str, ...]:
+    """The build, where `install` by itself would take another one: it was asked for, it is for
+    another maker's GPUs than the installed one, or that one is removed first."""
+    build = chosen(context)
+    if build is None:
+        return ()
+    how = context.decision.how if context.decision else "first"
+    if context.request != Request() or how == "refused":
+        return ("--torch", build.torch, "--backend", build.backend)
+    return ("--torch", build.torch) if removed and how not in ("first", "newest") else ()
+
+
+def _host(context: RuleContext) -> tuple[str, ...]:
+    """The host that was named in place of this one: `install` takes the same words."""
+    if not context.other_host:
+        return ()
+    named = (r for r in context.snapshot.readings if r.source in ("--for-gpu", "--for-driver"))
+    return tuple(word for r in named if r.value for word in (r.source, r.value))
+
+
+def gpusetup(context: RuleContext, *more: str) -> Line:
+    """`gpusetup install` with some options of its own, into this target if it may be changed."""
+    executable = python(context)
+    if target_refuses(context):
+        where: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
+    else:
+        where = ("--python", executable) if executable != "python" else ()
+    return command(context, "gpusetup", "install", *where, *more)
+
+
+def unasked(context: RuleContext, install: Line) -> Line:
+    """`gpusetup install` before other lines: its question would take the next one for an answer."""
+    return shell.more(install, ("--yes",), context.snapshot.os.family)
+
+
+def fresh(context: RuleContext, python: str) -> str:
+    """A folder for a new environment with that Python: not the one that the target is."""
+    named = f".venv-{python}"
+    # No order: which folders are taken is known of a live machine only.
+    return named if is_report(context) else new_folder(context.snapshot, named)
+
+
+def ask_torch(context: RuleContext) -> Line:
+    """What prints the target's torch and its CUDA."""
+    ask = "import torch; print(torch.__version__, torch.version.cuda)"
+    return command(context, python(context), "-c", ask)
+
+
+def look(title: str, *commands: Line) -> tuple[Alternative, ...]:
+    """What shows more and changes nothing; none where there is nothing to type."""
+    return (Alternative(title=title, commands=commands),) if commands else ()
+
+
+def other(title: str, *commands: Line) -> tuple[Alternative, ...]:
+    """Another way to the same end; none where there is nothing to type."""
+    return (Alternative(title=title, commands=commands),) if commands else ()
+
+
+def chosen(context: RuleContext) -> TorchBuild | None:
+    """The build that fits, of the kind that this environment's installer installs."""
+    if context.installer == "conda":
+        return context.resolution.conda or context.resolution.build
+    return context.resolution.build
+
+
+def install_torch(context: RuleContext, why: str = "") -> Fix:
+    """Install the build that the resolver chose; what to change first where none fits."""
+    build = chosen(context)
+    if build is None:
+        return _nothing_fits(context)
+    where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
+    how = "`gpusetup install` does it and proves it"
+    if target_refuses(context):
+        how = "into an environment of its own, because this one may not be changed"
+    return Fix(
+        text=". ".join(
+            (f"{why}Install torch {build.torch} from {where}: {how}", *_beside(context))
+        ),
+        commands=install_commands(context),
+        alternatives=by_hand(context),
+    )
+
+
+def _beside(context: RuleContext) -> tuple[str, ...]:
+    """What of the target moves with the torch to come, and what cannot."""
+    build = context.resolution.build
+    moves = context.decision is not None and context.decision.moves
+    if build is None or not moves or target_refuses(context):
+        return ()
+    return (
+        *pinned_in_words(context.snapshot, build),
+        *left_in_words(context.snapshot, build, context.catalog),
+    )
+
+
+def _nothing_fits(context: RuleContext) -> Fix:
+    """What to change first."""
+    advice = context.resolution.advice
+    if advice is None:
+        return Fix(
+            text="No build of torch in the catalog fits this machine: `gpusetup resolve --explain`"
+        )
+    if advice.change == "driver":
+        why = f"No build of torch serves this driver; a newer one gives {advice.gives}. "
+        return drivers.driver(context, f"{why}Update it to {advice.to} or newer", advice.to)
+    text = f"No build of torch fits this machine; with {advice.change} {advice.to}: {advice.gives}"
+    if advice.change != "python":
+        return Fix(text=text)
+    return Fix(
+        text=f"{text}. Make an environment with that Python",
+        commands=(
+            command(context, "uv", "venv", "--python", advice.to, fresh(context, advice.to)),
+            command(context, "gpusetup", "install", "--venv", fresh(context, advice.to)),
+        ),
+        python=advice.to,
+    )
+
+
+def pip(context: RuleContext, *words: str) -> Line:
+    """A pip command for the target: `uv pip` where uv installs there."""
+    if context.installer == "uv":
+        verb, *rest = words
+        # `uv pip uninstall` asks nothing and knows no -y.
+        rest = [word for word in rest if not (verb == "uninstall" and word == "-y")]
+        return command(context, "uv", "pip", verb, "--python", python(context), *rest)
+    return command(context, python(context), "-m", "pip", *words)
+
+
+def torch_index(context: RuleContext, backend: str) -> tuple[str, ...]:
+    """The words with which this environment's installer looks at torch's own index only."""
+    from gpusetup.installers.options import InstallerOptions
+    from gpusetup.installers.pip import torch_index as by_pip
+    from gpusetup.installers.uv import torch_index as by_uv
+
+    words = by_uv if context.installer == "uv" else by_pip
+    return words(backend, InstallerOptions(python=python(context)))
+
+
+def anew(context: RuleContext) -> str:
+    """The word that makes this environment's installer install what is there already."""
+    return "--reinstall" if context.installer == "uv" else "--force-reinstall"

@@ -1,0 +1,1 @@
+"""Installing by conda, mamba or micromamba."""

@@ -1,0 +1,224 @@
+"""Decides which torch stays or comes, before anything is asked of an index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpusetup.catalog.builds import Catalog, with_catalog
+from gpusetup.catalog.file import load_catalog
+from gpusetup.errors import Unsatisfiable
+from gpusetup.install.packages import RequestedPackages
+from gpusetup.install.refresh.saved import known_catalog
+from gpusetup.install.refusals import (
+    own_environment,
+    refuse,
+    refuse_trouble_elsewhere,
+    upgrade_line,
+)
+from gpusetup.install.request import InstallRequest
+from gpusetup.installers.options import FAMILY
+from gpusetup.model.documents import Offer
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Snapshot, Torch
+from gpusetup.model.resolution import Request, Resolution
+from gpusetup.model.versions import parsed
+from gpusetup.resolver import check_request
+from gpusetup.resolver.companions import (
+    family_there,
+    installed,
+    left_behind,
+    left_in_words,
+    pinned,
+    versions_of,
+)
+from gpusetup.resolver.described import for_host
+from gpusetup.resolver.held import concluded
+from gpusetup.resolver.least import Decision, least_change, left_alone, why
+from gpusetup.resolver.offer import newest_of
+from gpusetup.resolver.situation import situation_of
+
+
+class Task(Frozen):
+    """What is to be done, decided: for the plan, and to be told."""
+
+    machine: Snapshot
+    """The host that is meant, completed from the catalog; without a torch where none is yet."""
+    asked: RequestedPackages
+    """What is to come: without torch where it stays."""
+    decision: Decision
+    other_host: bool = False
+    why: str | None = None
+    """Why this torch comes, or stays."""
+    upgrade: str = "gpusetup install --upgrade"
+    """The command that takes the newest, with the words that it was chosen by."""
+    elsewhere: str = "gpusetup install --venv .venv"
+    """The command that makes an environment of one's own with what this one would hold."""
+
+    @property
+    def gpus_here(self) -> int | None:
+        """How many GPUs this machine can prove it on; none, where it is for another host."""
+        if self.other_host:
+            return 0
+        return None if self.machine.gpus is None else len(self.machine.gpus)
+
+    @property
+    def newest(self) -> Offer | None:
+        """The newest that fits, where it is newer than what will be there."""
+
+        offer, build = newest_of(self.decision), self.resolution.build
+        if offer is None or build is None or parsed(offer.torch) <= parsed(build.torch):
+            return None
+        return offer
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Those of the build too, where one comes."""
+        return (*(self.resolution.notes if self.decision.moves else ()), *self.notes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of the decision besides the build."""
+
+        build, offer = self.resolution.build, self.newest
+        guess = concluded(self.machine, load_catalog())
+        moves = build is not None and self.decision.moves
+        stays = left_in_words(self.machine, build, load_catalog()) if build and moves else ()
+        newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
+        return (
+            *((guess,) if guess else ()),
+            *stays,
+            *((f"{newer}: `{self.upgrade}`",) if newer else ()),
+        )
+
+    @property
+    def resolution(self) -> Resolution:
+        return self.decision.resolution
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything that was asked for is there."""
+        return not (self.asked.family or self.asked.packages)
+
+    def again(self) -> Task:
+        """The same build once more: it is there, and its proof failed."""
+        family = tuple(name for name in FAMILY if name in family_there(self.machine))
+        asked = replace(self.asked, family=family, pinned=())
+        return replace(self, asked=asked, why="the right build is there, and its proof failed")
+
+
+def decide(
+    request: InstallRequest,
+    talk: Callable[[str], None],
+    snapshot: Snapshot,
+    asked: RequestedPackages,
+    wanted: Request,
+    *,
+    fresh: bool = False,
+) -> Task:
+    """The decision for this machine; `fresh`: the environment is yet to be made.
+
+    Unsatisfiable where nothing fits, where the trouble is elsewhere, and where torch would go to
+    another maker's GPUs unasked.
+    """
+    catalog = known_catalog(snapshot, talk, request.index_root)
+    check_request(wanted, catalog)
+    machine = target_machine(request, snapshot, catalog, fresh=fresh)
+    is_named = request.upgrade or is_asked(wanted)
+    asks = is_named or "torch" in asked.named
+    beside = left_alone(machine, catalog) if request.packages and not asks else None
+    decision = beside or least_change(machine, wanted, catalog, upgrade=request.upgrade)
+    refuse_trouble_elsewhere(
+        request, talk, machine, catalog, decision, is_request=bool(beside) or is_named
+    )
+    refuse(request, machine, decision, catalog)
+    return _task(request, machine, asked, wanted, decision, catalog, is_left=beside is not None)
+
+
+def _task(
+    request: InstallRequest,
+    machine: Snapshot,
+    asked: RequestedPackages,
+    wanted: Request,
+    decision: Decision,
+    catalog: Catalog,
+    *,
+    is_left: bool,
+) -> Task:
+    """The decision as a task: what comes, why, and the commands that would do something else."""
+    reason = why(decision, situation_of(machine, wanted, catalog), asked=wanted.torch)
+    offer = newest_of(decision)
+    task = Task(
+        machine=machine,
+        asked=what_comes(machine, asked, decision, catalog),
+        decision=decision,
+        other_host=request.for_other_host,
+        why="torch is left as it is: nothing was asked of it" if is_left else reason,
+        elsewhere=own_environment(request, machine, decision, asked.packages),
+    )
+    if offer is None:
+        return task
+    return replace(task, upgrade=upgrade_line(request, machine, wanted, offer))
+
+
+def is_asked(request: Request) -> bool:
+    """Whether a torch or a backend was asked for."""
+    return request.torch is not None or request.backend != "auto"
+
+
+def target_machine(
+    request: InstallRequest, snapshot: Snapshot, catalog: Catalog, *, fresh: bool
+) -> Snapshot:
+    """The host that will run it, with what the target holds; nothing where it is yet to be made."""
+
+    if fresh:
+        snapshot = replace(snapshot, torch=Torch(installed=False), packages=())
+    if request.for_other_host:
+        snapshot = for_host(snapshot, list(request.for_gpu), request.for_driver, catalog)
+    return with_catalog(snapshot, catalog)
+
+
+# --- what comes ----------------------------------------------------------------------------------
+
+
+def what_comes(
+    machine: Snapshot, asked: RequestedPackages, decision: Decision, catalog: Catalog
+) -> RequestedPackages:
+    """The words with what moves with torch; without torch, and pinned to it, where it stays."""
+
+    build = decision.resolution.build
+    assert build is not None
+    if decision.moves:
+        there = (*family_there(machine), *asked.family)
+        family = tuple(name for name in FAMILY if name in there)
+        followers = tuple(one.name for one in pinned(machine, build) if one.can_follow)
+        return replace(asked, family=family, followers=followers)
+    return replace(
+        asked, family=companions_to_add(machine, asked, decision, catalog), pinned=pins_of(machine)
+    )
+
+
+def companions_to_add(
+    machine: Snapshot, asked: RequestedPackages, decision: Decision, catalog: Catalog
+) -> tuple[str, ...]:
+    """The companions that are wanted beside a torch that stays, or were left behind by it."""
+
+    build = decision.resolution.build
+    assert build is not None
+    there, known = installed(machine), versions_of(build)
+    behind = left_behind(machine, build.torch, build.backend, catalog)
+    missing = tuple(n for n in asked.family if n != "torch" and n not in there)
+    for name in missing:
+        if name not in known:
+            raise Unsatisfiable(
+                f"No {name} is known for torch {machine.torch.version}",
+                hint="nothing was changed; `gpusetup resolve --explain` says which torch has one",
+            )
+    wanted = (*behind, *missing)
+    return tuple(name for name in FAMILY if name in wanted and name in known)
+
+
+def pins_of(machine: Snapshot) -> tuple[str, ...]:
+    """What must stay as it is: torch, at the version that its metadata has."""
+
+    own = installed(machine).get("torch")
+    return (f"torch=={own.version}",) if own else ()

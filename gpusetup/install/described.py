@@ -1,0 +1,167 @@
+"""The steps as one would type them: for a machine that is only described (`--from`), and for this
+one where no index can be asked. Nothing is asked of anybody here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpusetup.install.answers import versions_after
+from gpusetup.install.credentials import without_logins
+from gpusetup.install.decide import Task, decide
+from gpusetup.install.packages import RequestedPackages, requested_packages
+from gpusetup.install.refusals import check_described
+from gpusetup.install.request import InstallRequest, resolver_request
+from gpusetup.install.switching.steps import venv_step
+from gpusetup.install.target.find import Target
+from gpusetup.installers import INSTALLERS
+from gpusetup.installers.options import FAMILY, InstallerOptions, packages_step
+from gpusetup.model.documents import DoneStep, InstallAnswer
+from gpusetup.model.finding import Step
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Choice
+from gpusetup.resolver.companions import environment_of, installed, pinned_in_words
+
+
+class Described(Frozen):
+    """An installation that is typed by somebody else: its answer, its steps, what they bring."""
+
+    answer: InstallAnswer
+    steps: tuple[Step, ...]
+    fallbacks: tuple[Choice, ...]
+    notes: tuple[str, ...]
+    asked: RequestedPackages
+    unlabelled: str | None
+    """The backend of a torch whose version does not carry it."""
+    os_family: str | None = None
+    """Whose shell the steps are quoted for; None for this machine's."""
+
+
+def describe(request: InstallRequest, talk: Callable[[str], None], machine: Snapshot) -> Described:
+    """What would be typed on the machine that is described."""
+    before = _family_of(machine)
+    asked = requested_packages(request.packages, before, environment_of(machine))
+    installer = installer_for(request.installer, machine)
+    wanted = resolver_request(request, asked, by_conda=installer == "conda")
+    task = decide(request, talk, machine, asked, wanted)
+    if not task.is_done:
+        check_described(machine, task.elsewhere)
+    steps = _steps(request, installer, task)
+    answer = InstallAnswer(
+        state="unchanged" if task.is_done else "planned",
+        target=machine.python.prefix or machine.python.executable or request.machine_from or "",
+        before=before,
+        after={**before, **versions_after(task.resolution, task.asked)},
+        steps=tuple(DoneStep(argv=tuple(map(without_logins, step.argv))) for step in steps),
+        why=task.why,
+        newest=task.newest,
+    )
+    notes = task.notes if task.is_done else (*broken(task), *task.all_notes)
+    return _described(task, answer, steps, notes, machine.os.family)
+
+
+def _described(
+    task: Task,
+    answer: InstallAnswer,
+    steps: tuple[Step, ...],
+    notes: tuple[str, ...],
+    os_family: str | None = None,
+) -> Described:
+    build = task.resolution.build
+    comes = build is not None and not build.labelled and "torch" in task.asked.family
+    return Described(
+        answer=answer,
+        steps=steps,
+        fallbacks=task.resolution.fallbacks if task.decision.moves else (),
+        notes=notes,
+        asked=task.asked,
+        unlabelled=build.backend if build is not None and comes else None,
+        os_family=os_family,
+    )
+
+
+def installer_for(named: str, machine: Snapshot) -> str:
+    """As a live run chooses it: conda where conda has installed torch, else uv."""
+    if named != "auto":
+        return named
+    theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
+    return "conda" if theirs else "uv"
+
+
+def _steps(request: InstallRequest, installer: str, task: Task) -> tuple[Step, ...]:
+    """The commands; where torch stays, none of them names another."""
+    if task.is_done:
+        return ()
+    asked, machine = task.asked, task.machine
+    followers, pinned = asked.followers, asked.pinned
+    if installer == "conda":  # its own names; beside the family its step names torch itself
+        followers = ()
+        pinned = () if asked.family else tuple(f"py{one}" for one in pinned)
+    options = InstallerOptions(
+        python=machine.python.executable,
+        packages=(*asked.family, *asked.packages, *followers, *pinned),
+        index_root=request.root,
+        wheelhouse=request.wheelhouse,
+        conda_prefix=machine.conda.prefix,
+        again=task.decision.how == "again",
+    )
+    return _commands(installer, task, options)
+
+
+def _commands(installer: str, task: Task, options: InstallerOptions) -> tuple[Step, ...]:
+    if task.asked.family:
+        return INSTALLERS[installer](task.resolution, options)
+    return (packages_step(installer, options),)
+
+
+def broken(task: Task) -> tuple[str, ...]:
+    """What the new torch breaks and cannot follow it, each with what that means."""
+    build = task.resolution.build
+    if build is None or not task.decision.moves:
+        return ()
+    return pinned_in_words(task.machine, build)
+
+
+def unfinished(machine: Snapshot) -> tuple[str, ...]:
+    """A sentence for each installation that was interrupted on the machine."""
+    prefixes = (
+        event.values.get("prefix", "the environment")
+        for event in machine.events
+        if event.kind == "install-unfinished"
+    )
+    return tuple(
+        f"An installation into {prefix} was interrupted; `gpusetup install --recover` ends it."
+        for prefix in prefixes
+    )
+
+
+def implied(request: InstallRequest, target: Target, task: Task) -> Described:
+    """The steps that the catalog implies for a target whose index could not be asked."""
+    asked = task.asked
+    installer = "uv" if request.installer == "auto" else request.installer
+    options = InstallerOptions(
+        python=target.python,
+        packages=(*asked.family, *asked.packages, *asked.followers, *asked.pinned),
+        index_root=request.root,
+    )
+    steps = _commands(installer, task, options)
+    if target.venv is not None:
+        base = target.layout.python
+        steps = (venv_step("uv", target.venv, base, seed=installer == "pip"), *steps)
+    installed = target.installed
+    answer = InstallAnswer(
+        state="planned",
+        target=target.venv or target.layout.prefix,
+        before={name: installed[name] for name in FAMILY if name in installed},
+        after=versions_after(task.resolution, asked),
+        steps=(),
+        why=task.why,
+    )
+    return _described(task, answer, steps, task.all_notes)
+
+
+def _family_of(machine: Snapshot) -> dict[str, str]:
+    """What would be imported: of two of one name the first, and torch as its own files say."""
+    there, torch = installed(machine), machine.torch.version
+    found = {name: there[name].version for name in FAMILY if name in there}
+    return {**found, **({"torch": torch} if machine.torch.installed and torch else {})}

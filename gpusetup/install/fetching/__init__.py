@@ -1,0 +1,1 @@
+"""What is asked of servers, what comes from them, and where it is kept."""

@@ -1,0 +1,274 @@
+"""What else has to be fetched: uv or pip is asked, with the user's own indexes, and locks it.
+
+torch and its companions are known already; where their wheels are not here yet, stand-ins that
+hold nothing but their METADATA tell what they require.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from gpusetup.errors import Blocked, GpuSetupError, Unsatisfiable
+from gpusetup.install.complaints import complaint
+from gpusetup.install.fetching.causes import known_cause
+from gpusetup.install.fetching.missing_package import index_problem
+from gpusetup.install.fetching.wheel_cache import blocked, check_here, is_here
+from gpusetup.install.fetching.wheelhouse import link_others, located
+from gpusetup.install.fetching.wheels import Wheel, locked, reported, target_tags
+from gpusetup.install.job import Job, temporary
+from gpusetup.install.plan import Plan
+from gpusetup.install.settings.environment import asking_environment, switching_environment
+from gpusetup.install.settings.uv_config import (
+    parse_toml,
+    split_credentials,
+    users_settings,
+    write_settings,
+)
+from gpusetup.install.target.find import Target
+from gpusetup.install.target.layout import Layout, distributions, versions
+from gpusetup.install.target.places import SHELL_OF
+from gpusetup.installers.options import as_links
+from gpusetup.model.shell import shell_line
+from gpusetup.system.processes import Output, run
+
+ASK_SECONDS = 120.0
+
+
+def pins(family: Iterable[Wheel]) -> tuple[str, ...]:
+    """The exact requirements, local versions and all.
+
+    >>> pins([Wheel(name="torch", version="2.5.1+cu124", filename="", url="")])
+    ('torch==2.5.1+cu124',)
+    """
+    return tuple(f"{wheel.name}=={wheel.version}" for wheel in family)
+
+
+def ask_uv(
+    uv: str,
+    python: str,
+    layout: Layout,
+    family: Sequence[Wheel],
+    packages: Sequence[str],
+    sources: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    fresh: bool,
+) -> tuple[Wheel, ...]:
+    """The wheels that uv would fetch beyond the family, for an environment as it is now."""
+    asked = (*pins(family), *packages)
+    skip = {wheel.name for wheel in family}
+    if not fresh:
+        changes = _uv_changes(uv, python, asked, sources, environment)
+        asked = tuple(f"{name}=={version}" for name, version in changes if name not in skip)
+        if not asked:
+            return ()
+    lock = _uv_lock(uv, python, asked, sources, environment, deps=fresh)
+    try:
+        return locked(lock, target_tags(layout), skip)
+    except ValueError as problem:
+        raise Unsatisfiable(
+            f"{problem} has no wheel for Python {layout.version} here",
+            hint="nothing was changed; install it by itself first, then run this again",
+        ) from problem
+
+
+def _uv_changes(
+    uv: str,
+    python: str,
+    asked: Sequence[str],
+    sources: Sequence[str],
+    environment: Mapping[str, str],
+) -> tuple[tuple[str, str], ...]:
+    argv = (
+        uv,
+        "pip",
+        "install",
+        "--python",
+        python,
+        "--dry-run",
+        "--no-build",
+        *sources,
+        "-r",
+        "-",  # not in the arguments, which others may read: an address may hold a password
+    )
+    output = run(argv, timeout=ASK_SECONDS, environment=environment, stdin="\n".join(asked) + "\n")
+    if not output.ok:
+        raise complaint("uv cannot plan the installation", output, asked)
+    return parse_changes(output.stderr)
+
+
+def parse_changes(text: str) -> tuple[tuple[str, str], ...]:
+    """What uv says it would install.
+
+    >>> parse_changes(" - torch==2.1\\n + torch==2.2+cpu\\n ~ a==1 (from file:///a)\\n")
+    (('torch', '2.2+cpu'), ('a', '1'))
+    """
+    found = re.findall(r"(?m)^ [+~] ([A-Za-z0-9._-]+)==([^\s]+)", text)
+    return tuple((canonicalize_name(name), version) for name, version in found)
+
+
+def _uv_lock(
+    uv: str,
+    python: str,
+    asked: Sequence[str],
+    sources: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    deps: bool,
+) -> dict[str, Any]:
+    argv = (
+        *(uv, "pip", "compile", "--python", python, "--format", "pylock.toml", "--no-build"),
+        *("--no-header", "--no-annotate", "--quiet", *sources),
+        *(() if deps else ("--no-deps",)),
+        "-",
+    )
+    output = run(argv, timeout=ASK_SECONDS, environment=environment, stdin="\n".join(asked) + "\n")
+    if not output.ok:
+        raise complaint("uv cannot plan the installation", output, asked)
+    return parse_toml(output.stdout)
+
+
+def ask_pip(
+    layout: Layout,
+    family: Sequence[Wheel],
+    packages: Sequence[str],
+    sources: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    fresh: bool = False,
+) -> tuple[Wheel, ...]:
+    """The wheels that the target's pip would fetch beyond the family; `fresh`: the base's pip, for
+    an environment that is still to be made."""
+    import json
+
+    if not layout.has_pip:
+        raise Blocked(
+            f"{layout.prefix} has no pip.",
+            hint="use `--installer uv`, which needs none in the target",
+        )
+    with tempfile.TemporaryDirectory(dir=environment.get("TMPDIR")) as folder:
+        report, log = Path(folder, "report.json"), Path(folder, "pip.log")
+        wanted = Path(folder, "wanted.txt")  # others may read the arguments of a program
+        wanted.write_text("\n".join((*pins(family), *packages)) + "\n", encoding="utf-8")
+        argv = (
+            *(
+                layout.python,
+                "-m",
+                "pip",
+                "install",
+                "--dry-run",
+                "--quiet",
+                "--only-binary",
+                ":all:",
+            ),
+            *("--report", str(report), "--log", str(log), *sources),
+            *(("--ignore-installed",) if fresh else ()),
+            *("-r", str(wanted)),
+        )
+        output = run(argv, timeout=ASK_SECONDS, environment=environment)
+        if not output.ok:
+            raise too_old(layout, output) or pip_complaint(output, log, packages)
+        found = json.loads(report.read_text(encoding="utf-8"))
+    return reported(found, {wheel.name for wheel in family})
+
+
+def too_old(layout: Layout, output: Output) -> Blocked | None:
+    """A pip before 22.2 does not know how to say what it would do."""
+    if not re.search(
+        r"no such option: --?(dry-run|report|only-binary)", output.stderr + output.stdout
+    ):
+        return None
+    version = versions(distributions(layout)).get("pip")
+    newer = shell_line((layout.python, "-m", "pip", "install", "--upgrade", "pip"), SHELL_OF)
+    return Blocked(
+        f"The pip of {layout.prefix}{f', {version},' if version else ''} cannot say what it would "
+        "install; 22.2 and later can",
+        hint=f"nothing was changed; use `--installer uv`, which needs none, or `{newer}` first",
+    )
+
+
+def pip_complaint(output: Output, log: Path, packages: Sequence[str] = ()) -> GpuSetupError:
+    """What pip failed of: a page that it could not fetch, which only its log tells, comes first."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    for url, cause in unfetched(text):
+        if not re.match(r"4(03|04|10)\b", cause):
+            return blocked(url, cause)
+    return complaint("pip cannot plan the installation", output, packages)
+
+
+def unfetched(log: str) -> tuple[tuple[str, str], ...]:
+    """The pages that pip's log says it could not fetch, and why.
+
+    >>> unfetched("Could not fetch URL http://i/x/: 503 Server Error: no for url: u - skipping")
+    (('http://i/x/', '503 Server Error'),)
+    """
+    found = re.findall(r"Could not fetch URL (\S+): (.*?) - skipping", log)
+    return tuple((url, _short(cause)) for url, cause in found)
+
+
+def _short(cause: str) -> str:
+    """pip's reason in few words.
+
+    >>> _short("Max retries exceeded (Caused by ResponseError('too many 503 error responses'))")
+    'answers 503'
+    """
+    if known := re.match(r"\d{3} \w+ Error", cause):
+        return known[0]
+    if status := re.search(r"too many (\d{3}) error responses", cause):
+        return f"answers {status[1]}"
+    return known_cause(cause) or cause[:200]
+
+
+def ask_dependencies(job: Job, target: Target, plan: Plan, links: Path) -> tuple[Wheel, ...]:
+    """What uv or pip would fetch beyond the family, asked with the user's own settings."""
+    prefix = target.layout.prefix
+    environment = asking_environment(job.environ, Path.home(), prefix) | temporary(links.parent)
+    settings, logins = split_credentials(users_settings(job.environ, Path.home()), environment)
+    environment |= {**logins, "UV_CONFIG_FILE": str(write_settings(settings, links / "uv.toml"))}
+    environment.pop("UV_NO_CONFIG", None)
+    sources: tuple[str, ...] = ("--find-links", as_links(str(links)))
+    if job.wheels:
+        link_others(job.wheels, plan.family, links)
+        sources = ("--no-index", *sources)
+        environment = {**switching_environment(job.environ), "UV_OFFLINE": "1", "UV_NO_CONFIG": "1"}
+        environment |= temporary(links.parent)
+    fresh = target.venv is not None
+    wanted = (*plan.packages, *plan.pinned)
+    # A new environment has no pip to ask before it is made: its base's is asked, else uv.
+    by_pip = plan.installer == "pip" and (target.layout.has_pip or not fresh)
+    try:
+        if by_pip:
+            found = ask_pip(target.layout, plan.family, wanted, sources, environment, fresh=fresh)
+        else:
+            found = _by_uv(job, target, plan, sources, environment)
+    except Unsatisfiable as problem:
+        if job.wheels:
+            raise
+        raise index_problem(problem, job.fetcher, environment, Path.home()) from problem
+    named = located(found, job.wheels)
+    for wheel in named:
+        if is_here(wheel, job.cache / wheel.filename):
+            check_here(wheel, job.cache / wheel.filename)
+    return named
+
+
+def _by_uv(
+    job: Job, target: Target, plan: Plan, sources: Sequence[str], environment: Mapping[str, str]
+) -> tuple[Wheel, ...]:
+    fresh = target.venv is not None or not target.installed
+    return ask_uv(
+        job.uv,
+        target.layout.python,
+        target.layout,
+        plan.family,
+        (*plan.packages, *plan.pinned),
+        sources,
+        environment,
+        fresh=fresh,
+    )

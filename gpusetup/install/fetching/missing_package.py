@@ -1,0 +1,60 @@
+"""Where a resolver says that there is no such package: is it the index that says so?
+
+uv and pip take a log-in page, or any other web page, for an index page that lists nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from gpusetup.errors import Blocked, GpuSetupError
+from gpusetup.install.credentials import without_credentials
+from gpusetup.install.fetching.fetch import Fetcher
+from gpusetup.install.fetching.page import ACCEPT, parse_page
+from gpusetup.install.fetching.wheel_cache import blocked
+from gpusetup.install.settings.environment import UV_INDEX_VARIABLES
+from gpusetup.install.settings.uv_config import index_urls, url_of_index, users_settings
+
+NOT_FOUND = re.compile(
+    r"(?:no versions of|distribution found for|satisfies the requirement|because) "
+    r"([A-Za-z0-9][A-Za-z0-9._-]*)(?= was not found|[\s=<>!~;(,]|$)",
+    re.I,
+)
+MOST = 4
+"""How many pages are looked at again."""
+
+
+def index_problem(
+    problem: GpuSetupError, fetcher: Fetcher, environ: Mapping[str, str], home: Path
+) -> GpuSetupError:
+    """The problem, or what keeps an index from saying anything about the package it names."""
+    names = dict.fromkeys(map(canonicalize_name, NOT_FOUND.findall(str(problem))))
+    pages = [(index, name) for name in names for index in dict.fromkeys(_indexes(environ, home))]
+    for index, name in pages[:MOST]:
+        try:
+            _check_page(fetcher, f"{index.rstrip('/')}/{name}/")
+        except Blocked as found:
+            return found
+    return problem
+
+
+def _check_page(fetcher: Fetcher, url: str) -> None:
+    """`Blocked` where a page is none."""
+    answer = fetcher.text(url, ACCEPT)
+    try:
+        if answer is not None:
+            parse_page(*answer)
+    except ValueError as problem:
+        cause = f"what came is no index page: {problem} (is there a log-in page or a proxy?)"
+        raise blocked(without_credentials(url), cause) from problem
+
+
+def _indexes(environ: Mapping[str, str], home: Path) -> Iterator[str]:
+    named = " ".join(environ.get(name, "") for name in (*UV_INDEX_VARIABLES, "PIP_INDEX_URL"))
+    words = [url_of_index(word) for word in named.split()]
+    words += [url for _, url in index_urls(users_settings(environ, home))]
+    yield from (word for word in words if word.startswith(("http://", "https://")))

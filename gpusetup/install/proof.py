@@ -1,0 +1,75 @@
+"""Proves an environment: `verify` run by the target's own interpreter."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.install.job import Job
+from gpusetup.install.switching.lock import ending_with_us
+from gpusetup.system.processes import Output, run
+
+if TYPE_CHECKING:
+    from gpusetup.install.decide import Task
+    from gpusetup.install.target.find import Target
+
+VERIFY = Path(__file__).resolve().parent.parent / "verify"
+
+
+VERIFY_SECONDS = 900.0
+
+
+def prove(job: Job, python: str, device: str, torch: str | None = None) -> dict[str, Any]:
+    """The verify document of the target, made by the target's own interpreter.
+
+    `torch` is the version it has to find: another one may come first on the user's path.
+    """
+    job.talk("Verifying ...")
+    expected = ("--expect", f"torch=={torch}") if torch else ()
+    argv = (python, str(VERIFY), "--json", "--device", device, *expected)
+    job.log.command(argv)
+    output = run(
+        ending_with_us(argv, job.store), timeout=VERIFY_SECONDS, environment=dict(job.environ)
+    )
+    job.log.output(output)
+    return parse_verdict(output)
+
+
+def parse_verdict(output: Output) -> dict[str, Any]:
+    """What verify answered; where it answered nothing, a verdict that says so."""
+    try:
+        answer = json.loads(output.stdout)
+    except ValueError:
+        answer = None
+    if isinstance(answer, dict) and answer.get("verdict") in ("passed", "failed"):
+        return answer
+    how = output.problem or f"ended with {output.exit} and no answer"
+    detail = output.stderr.strip().rpartition("\n")[2]
+    check = {
+        "name": "verify",
+        "device": "",
+        "status": "crashed",
+        "detail": f"{how} {detail}".strip(),
+    }
+    return {"schema": "gpusetup.verify/1", "verdict": "failed", "checks": [check]}
+
+
+def device_to_prove(backend: str, gpus: int | None) -> str:
+    """What verify is asked: a CUDA build is proven on the GPUs; without any (an image build) its
+    libraries only; a CPU build on the CPU.
+
+    >>> device_to_prove("cu124", 1), device_to_prove("cu124", 0), device_to_prove("cpu", 1)
+    ('auto', 'none', 'cpu')
+    """
+    if not re.fullmatch(r"cu\d+", backend):
+        return "cpu"
+    return "none" if gpus == 0 else "auto"
+
+
+def prove_task(job: Job, target: Target, task: Task) -> dict[str, Any]:
+    """The verdict on what is there already."""
+    build = task.resolution.build
+    assert build is not None, "a task that is done has a build"
+    return prove(job, target.layout.python, device_to_prove(build.backend, task.gpus_here))

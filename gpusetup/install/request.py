@@ -1,0 +1,89 @@
+"""What the command line asks of an installation, and what that asks of the resolver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.errors import UsageError
+from gpusetup.install.packages import RequestedPackages
+from gpusetup.install.refresh.saved import known_catalog
+from gpusetup.install.settings.index_root import index_root_of
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Request, Resolution
+from gpusetup.resolver import check_request, resolve
+from gpusetup.resolver.beside import torch_beside
+from gpusetup.resolver.refusal import nothing_fits
+
+
+class InstallRequest(Frozen):
+    """The options of `gpusetup install` that the phases of an installation read."""
+
+    packages: tuple[str, ...] = ()
+    torch: str | None = None
+    backend: str = "auto"
+    installer: str = "auto"
+    python: str | None = None
+    venv: str | None = None
+    index_root: str | None = None
+    download: str | None = None
+    wheelhouse: str | None = None
+    machine_from: str | None = None
+    for_gpu: tuple[str, ...] = ()
+    for_driver: str | None = None
+    upgrade: bool = False
+    dry_run: bool = False
+    yes: bool = False
+    no_verify: bool = False
+    no_keep: bool = False
+
+    @property
+    def for_other_host(self) -> bool:
+        """Whether it is installed for a machine that is not this one."""
+        return bool(self.for_gpu or self.for_driver)
+
+    @property
+    def root(self) -> str:
+        """The root of torch's indexes."""
+        return index_root_of(self.index_root, os.environ, INDEX_ROOT)
+
+
+def resolver_request(
+    request: InstallRequest, asked: RequestedPackages, *, by_conda: bool = False
+) -> Request:
+    """What the resolver is asked; UsageError where two words name two versions of torch."""
+    if request.torch and asked.torch and request.torch != asked.torch:
+        raise UsageError(
+            f"`{as_word(asked.torch)}` and `--torch {request.torch}` both name a version",
+            hint="give one of them",
+        )
+    return Request(
+        torch=torch_beside(asked.beside, request.torch or asked.torch),
+        backend=request.backend,
+        installer="conda" if by_conda else "auto",
+    )
+
+
+def as_word(torch: str) -> str:
+    """
+    >>> as_word("2.5.1"), as_word(">=2.6")
+    ('torch==2.5.1', 'torch>=2.6')
+    """
+    return f"torch=={torch}" if torch[:1].isdigit() else f"torch{torch}"
+
+
+def resolved(
+    machine: Snapshot,
+    wanted: Request,
+    talk: Callable[[str], None] | None = None,
+    root: str | None = None,
+) -> Resolution:
+    """What fits, by the catalog and by what `resolve --refresh` last saw of this index."""
+    catalog = known_catalog(machine, talk, root)
+    check_request(wanted, catalog)
+    resolution = resolve(machine, wanted, catalog)
+    if resolution.build is None:
+        raise nothing_fits(resolution)
+    return resolution

@@ -1,0 +1,44 @@
+"""What a signal does while an environment is changed."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """No Ctrl-C inside the block."""
+    with handled(signal.SIG_IGN, signal.SIGINT, *ENDING):
+        yield
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Whoever ends us inside the block (a closed terminal, `kill`) ends us as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with handled(stop, *ENDING):
+        yield
+
+
+ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+@contextmanager
+def handled(handler: Any, *signals: signal.Signals) -> Iterator[None]:
+    """These signals are handled so inside the block, where we may say so (the main thread)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = [(one, signal.signal(one, handler)) for one in signals]
+    try:
+        yield
+    finally:
+        for one, former in before:
+            signal.signal(one, former)

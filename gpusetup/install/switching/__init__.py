@@ -1,0 +1,1 @@
+"""How an environment is changed so that it is the old one or the new one, whatever happens."""

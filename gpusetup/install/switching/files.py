@@ -1,0 +1,243 @@
+"""Moves, merges and removes files so that whoever is killed in between can go on.
+
+A rename is one step. Where it is refused (EXDEV: a lower layer of an overlay) a copy is made under
+another name first, so that what bears its own name is always complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TextIO
+
+from gpusetup.errors import BadInput
+from gpusetup.install.switching.durable import sync_folder, sync_tree
+
+BUSY_TRIES = 20
+BUSY_SECONDS = 0.1
+"""How often, and after which rest, a folder is removed in which somebody still writes."""
+DELETERS = 8
+
+
+def write_safely(path: Path, text: str) -> None:
+    """Write a file so that after a crash it is the old one or the new one, and on disk."""
+    fresh = path.with_name(f"{path.name}.new")
+    remove(fresh)
+    with open_new(fresh) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    sync_folder(path.parent)
+
+
+def no_link(path: str, flags: int) -> int:
+    """An opener that follows no symbolic link, and does not wait for the writer of a pipe."""
+    more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags | more, 0o666)
+
+
+def read_json_object(path: Path, most_bytes: int = 1 << 20) -> dict[str, Any] | None:
+    """What a JSON file holds; None for a link, for more than so many bytes, and for what is no
+    object: anybody may have written it."""
+    try:
+        with open(path, "rb", opener=no_link) as file:
+            raw = file.read(most_bytes + 1)
+        found = json.loads(raw) if len(raw) <= most_bytes else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def open_new(path: Path) -> TextIO:
+    """A file that is not there yet; never through a link that somebody has put there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, 0o666), "w", encoding="utf-8")
+
+
+def refuse_newer(raw: bytes, kind: str, *, what: str) -> None:
+    """`BadInput` for a file of ours in a form that only a newer gpusetup knows.
+
+    >>> refuse_newer(b'{"schema": "gpusetup.journal/1"}', "gpusetup.journal/1", what="x")
+    """
+    family, _, known = kind.rpartition("/")
+    found = re.search(rb'"schema"\s*:\s*"' + family.encode() + rb'/(\d+)"', raw[:4096])
+    if found and int(found[1]) > int(known):
+        raise BadInput(
+            f"{what} was written by a newer gpusetup ({family}/{found[1].decode()}, "
+            f"this one knows {known})",
+            hint="use that one, or update this one: `pip install --upgrade gpusetup`",
+        )
+
+
+def rename(source: Path, destination: Path) -> None:
+    """Rename; where that is refused, copy, and only then delete.
+
+    Killed anywhere: the destination is complete or not there, and as long as it is not there the
+    source is complete.
+    """
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        source.rename(destination)
+    except OSError as problem:
+        if problem.errno != errno.EXDEV:
+            raise
+        _copied(source, destination)
+
+
+def _copied(source: Path, destination: Path) -> None:
+    part = destination.with_name(f"{destination.name}.part~")
+    remove(part)
+    if source.is_dir() and not source.is_symlink():
+        shutil.copytree(source, part, symlinks=True)
+    else:
+        shutil.copy2(source, part, follow_symlinks=False)
+    sync_tree(destination.parent)
+    part.rename(destination)
+    sync_folder(destination.parent)
+    remove(source)
+
+
+def move_once(path: Path, kept: Path) -> None:
+    """Move a path away. Run again, it ends what was begun; nothing where there is nothing."""
+    if os.path.lexists(kept):
+        remove(path)
+    elif os.path.lexists(path):
+        rename(path, kept)
+
+
+def bring_back(kept: Path, path: Path) -> None:
+    """Put a path where it was, in place of what is there. Run again, it ends what was begun."""
+    gone = kept.with_name(f"{kept.name}.gone~")
+    if os.path.lexists(kept):
+        remove(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            kept.rename(path)
+        except OSError as problem:
+            if problem.errno != errno.EXDEV:
+                raise
+            _copied_back(kept, gone, path)
+    remove(gone)
+
+
+def _copied_back(kept: Path, gone: Path, path: Path) -> None:
+    """As `_copied`, but what is kept is complete under its name until the path is."""
+    part = path.with_name(f"{path.name}.part~")
+    remove(part)
+    if kept.is_dir() and not kept.is_symlink():
+        shutil.copytree(kept, part, symlinks=True)
+    else:
+        shutil.copy2(kept, part, follow_symlinks=False)
+    sync_tree(path.parent)
+    part.rename(path)
+    sync_folder(path.parent)
+    kept.rename(gone)
+
+
+def merge(kept: Path, path: Path) -> None:
+    """Put a path where it was, beside what others have put there since."""
+    both = all(one.is_dir() and not one.is_symlink() for one in (kept, path))
+    if not both:
+        bring_back(kept, path)
+        return
+    for child in sorted(kept.iterdir()):
+        if child.name.endswith(".gone~"):
+            remove(child)
+        else:
+            merge(child, path / child.name)
+    kept.rmdir()
+
+
+def remove(path: Path) -> None:
+    """Delete a file, a link or a whole folder; nothing where it is not there."""
+    if path.is_symlink() or not path.is_dir():
+        try:
+            path.unlink(missing_ok=True)
+        except NotADirectoryError:  # a file stands where a folder would be
+            return
+        return
+    _remove_tree(path)
+    for attempt in range(BUSY_TRIES):
+        if not os.path.lexists(path):
+            return
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            if not path.exists():
+                return
+        except OSError as problem:
+            if problem.errno not in (errno.ENOTEMPTY, errno.EBUSY) or attempt == BUSY_TRIES - 1:
+                raise
+            time.sleep(BUSY_SECONDS)
+        else:
+            return
+
+
+def _remove_tree(top: Path) -> None:
+    """Delete a folder in one walk: its files several folders at a time, for a busy disk has each
+    deletion wait, then the folders, which are empty. What is left, and why, `rmtree` tells.
+
+    Each folder is entered as `rmtree` does, so that a link put in its place leads nowhere.
+    """
+    if not hasattr(os, "fwalk"):  # Windows
+        return
+    at_once = threading.BoundedSemaphore(2 * DELETERS)
+
+    def clear(handle: int, names: list[str]) -> None:
+        try:
+            for name in names:
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=handle)
+        finally:
+            os.close(handle)
+            at_once.release()
+
+    def drop(folder: str) -> None:
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+    levels: dict[int, list[str]] = {}
+    with ThreadPoolExecutor(DELETERS) as pool:
+        for folder, below, names, handle in os.fwalk(top):
+            levels.setdefault(folder.count(os.sep), []).append(folder)
+            links = [name for name in below if os.path.islink(os.path.join(folder, name))]
+            if names or links:
+                at_once.acquire()
+                pool.submit(clear, os.dup(handle), [*names, *links])
+    with ThreadPoolExecutor(DELETERS) as pool:
+        for level in sorted(levels, reverse=True):
+            list(pool.map(drop, levels[level]))
+
+
+def bytes_in(folders: Iterable[Path]) -> int:
+    """How much the files of some folders hold, links not followed."""
+    waiting, total = [str(folder) for folder in folders], 0
+    while waiting:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            else:
+                total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def link_or_copy(target: Path, link: Path) -> None:
+    """A symbolic link; a copy on Windows without the right to make links."""
+    try:
+        link.symlink_to(target)
+    except OSError:
+        shutil.copyfile(target, link)

@@ -1,0 +1,1 @@
+"""The environment that is changed: its layout, who uses it, the room that it has."""

@@ -1,0 +1,132 @@
+"""The target of an installation: an environment that is there, or one to be made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpusetup.errors import Blocked, UsageError
+from gpusetup.install.switching.transaction import STORE, read_journal
+from gpusetup.install.target.layout import Layout, distributions, versions
+from gpusetup.install.target.owned import at_symbolic_links, files_of_all, refuse_shared
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.system.system import System
+
+OWN = "gpusetup install --venv .venv"
+
+
+class Target(Frozen):
+    """The target: an environment that is there, or one to be made from a base interpreter."""
+
+    layout: Layout
+    """Of the target, or of the base where the environment is to be made."""
+    venv: str | None = None
+
+    @property
+    def python(self) -> str:
+        """The interpreter that will hold the packages."""
+        if self.venv is None:
+            return self.layout.python
+        place = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
+        return str(Path(self.venv, *place))
+
+    @property
+    def installed(self) -> dict[str, str]:
+        return {} if self.venv else versions(distributions(self.layout))
+
+    def require_changeable(self, way: str = OWN) -> None:
+        """`Blocked` where it is there and may not be changed; `way` goes on all the same."""
+        if self.venv is None:
+            check_target(self.layout, way)
+
+
+def venv_to_make(folder: str) -> bool:
+    """Whether `--venv DIR` is to be made; UsageError where the folder is something else."""
+    path = Path(folder)
+    if (path / "pyvenv.cfg").is_file():
+        return False
+    if path.exists() and (not path.is_dir() or any(p.name != STORE for p in path.iterdir())):
+        raise UsageError(
+            f"`--venv {folder}` is there already and is no environment",
+            hint="name an empty or a new folder, or an environment",
+        )
+    return True
+
+
+def layout_of(system: System, python: str) -> Layout:
+    """Where an interpreter installs to, by asking it."""
+    answer = system.ask("read_scheme", python=python, timeout=30)
+    if "problem" in answer:
+        raise Blocked(
+            f"{python} does not run: {answer['problem']}",
+            hint="name another interpreter with `--python PATH`",
+        )
+    said = {key: value for key, value in answer.items() if key not in ("executable", "python")}
+    said["ahead"] = tuple(said.get("ahead", ()))
+    return by_one_name(Layout(python=python, version=answer["python"], **said))
+
+
+def by_one_name(layout: Layout) -> Layout:
+    """The layout with one name for a folder that has two: Fedora's and RHEL's Python says `lib64`
+    where compiled packages go, which is a link to `lib` in an environment."""
+    same = os.path.realpath(layout.purelib) == os.path.realpath(layout.platlib)
+    layout = replace(layout, platlib=layout.purelib) if same else layout
+    places = {name: getattr(layout, name) for name in ("purelib", "platlib", "scripts", "data")}
+    return replace(layout, **{name: _in(layout.prefix, at) for name, at in places.items()})
+
+
+def _in(prefix: str, folder: str) -> str:
+    """A folder below the prefix by its real name, where a link in the environment leads to it."""
+    real, root = os.path.realpath(folder), os.path.realpath(prefix)
+    return prefix + real[len(root) :] if real.startswith(root + os.sep) else folder
+
+
+def check_target(layout: Layout, way: str = OWN) -> None:
+    """Refuse what must not or cannot be changed; `way` makes an environment in its place."""
+    hint = f"use an environment of your own: `{way}`"
+    if layout.externally_managed:
+        raise Blocked(
+            f"The Python of {layout.prefix} is managed by the operating system "
+            f"({layout.externally_managed})",
+            hint=hint,
+        )
+    for folder in (*layout.libraries, layout.scripts, layout.prefix):
+        if not os.access(folder, os.W_OK) and Path(folder).exists():
+            raise Blocked(
+                f"{folder} cannot be written by this user",
+                hint=hint,
+            )
+
+
+def check_implementation(layout: Layout) -> None:
+    """Refuse a Python for which torch has no wheels."""
+    if layout.implementation != "cpython":
+        raise Blocked(
+            f"{layout.python} is {layout.implementation}; torch has wheels for CPython only",
+            hint="name a CPython with `--python PATH`",
+        )
+
+
+def base_interpreter() -> str:
+    """What a new environment is made from: the interpreter that gpusetup runs in."""
+    return sys.executable
+
+
+def check_leaving(layout: Layout, leaving: Iterable[str]) -> None:
+    """`Blocked` where what leaves could not be put back: told before anything is fetched."""
+    gone, files = files_of_all(leaving, layout)
+    refuse_shared(at_symbolic_links(files, layout.roots)[1], gone, layout)
+
+
+def read_target(system: System, python: str | None, venv: str | None) -> Target:
+    """The environment of an interpreter, or one that is to be made from it in the folder `venv`."""
+    if python is None:
+        raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
+    layout = layout_of(system, python)
+    if venv is None:
+        check_implementation(layout)
+        if read_journal(Path(layout.prefix, STORE)) is not None:
+            check_target(layout)
+    return Target(layout=layout, venv=venv)

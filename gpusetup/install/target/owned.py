@@ -1,0 +1,173 @@
+"""What belongs to an installed distribution, in every form that installers have left behind.
+
+    X-1.0.dist-info/RECORD          pip, uv, conda: every file
+    X-1.0.egg-info/installed-files.txt   pip before wheels
+    X-1.0-py3.8.egg                 easy_install: one folder or file, named in easy-install.pth
+    X.egg-link                      `setup.py develop`: the path of the sources, named there too
+
+A path behind a symbolic link is never touched: what is moved aside is the link.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from gpusetup.errors import Blocked
+from gpusetup.install.target.layout import Distribution, Layout, distributions
+
+EASY_INSTALL = "easy-install.pth"
+WHOLE = (".egg", ".egg-link")
+"""A distribution that is one entry by itself."""
+LIST_BYTES = 64 << 20
+"""More than that no list of files has; torch's has 1.5 MB."""
+
+
+def files_of(one: Distribution, layout: Layout) -> frozenset[str]:
+    """The paths that it lists, inside the target's folders, and its metadata folder; `Blocked`
+    where it keeps no such list."""
+    if one.info.endswith(WHOLE):
+        return frozenset((one.info,))
+    roots = layout.roots
+    listed = (path for path in _listed(one, layout) if any(_below(path, root) for root in roots))
+    return frozenset((one.info, *listed))
+
+
+def _listed(one: Distribution, layout: Layout) -> Iterator[str]:
+    record, installed = Path(one.info, "RECORD"), Path(one.info, "installed-files.txt")
+    legacy = not os.path.lexists(record) and installed.is_file()
+    path, base = (installed, one.info) if legacy else (record, os.path.dirname(one.info))
+    try:
+        names = _names(path)
+    except (OSError, csv.Error) as problem:
+        raise _no_list(one, layout, path.name, "is missing", str(problem)) from problem
+    if not names:
+        raise _no_list(one, layout, path.name, "is empty", "no file is listed")
+    return (os.path.normpath(os.path.join(base, name)) for name in names)
+
+
+def _names(path: Path) -> list[str]:
+    """The first column; bytes that are no UTF-8 are the bytes of the path."""
+    with path.open("rb") as file:
+        text = os.fsdecode(file.read(LIST_BYTES)).replace("\0", "\ufffd")
+    return [row[0] for row in csv.reader(text.splitlines()) if row and row[0]]
+
+
+def _no_list(one: Distribution, layout: Layout, name: str, how: str, why: str) -> Blocked:
+    return Blocked(
+        f"{one.name} {one.version} in {layout.prefix} keeps no list of its files "
+        f"({name} {how}), so it could not be put back.",
+        hint=f"remove it by what installed it, or use another environment: `--venv DIR` ({why})",
+    )
+
+
+def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distribution, ...], set[str]]:
+    """Every distribution of these names, two of one name both, and what belongs to them.
+
+    One that keeps no list of its files is let go with its metadata folder alone where another of
+    its name keeps one: it is what a broken removal left.
+    """
+    gone = tuple(one for one in distributions(layout) if one.name in set(names))
+    files: set[str] = set()
+    listed: set[str] = set()
+    refused: list[tuple[Distribution, Blocked]] = []
+    for one in gone:
+        try:
+            files |= files_of(one, layout)
+            listed.add(one.name)
+        except Blocked as problem:
+            refused.append((one, problem))
+    for one, why in refused:
+        if one.name not in listed:
+            raise why
+        files.add(one.info)
+    return gone, files
+
+
+# --- symbolic links ------------------------------------------------------------------------------
+
+
+def at_symbolic_links(paths: Iterable[str], roots: Sequence[str]) -> tuple[set[str], set[str]]:
+    """The paths, and in place of those that lie behind a symbolic link (or behind a file where a
+    folder would be) that link; the links apart.
+
+    >>> at_symbolic_links(["/nowhere/a/b.py"], ["/nowhere"])
+    ({'/nowhere/a/b.py'}, set())
+    """
+    known: dict[str, str | None] = dict.fromkeys(roots)
+    found, links = set(), set()
+    for path in paths:
+        link = _stop(os.path.dirname(path), known)
+        found.add(link or path)
+        if link:
+            links.add(link)
+    return found, links
+
+
+def _stop(folder: str, known: dict[str, str | None]) -> str | None:
+    """The uppermost of a folder and those above it, below the roots, that is no real folder."""
+    if folder not in known:
+        above = os.path.dirname(folder)
+        stop = None if above == folder else _stop(above, known)
+        real = not os.path.islink(folder) and (os.path.isdir(folder) or not os.path.lexists(folder))
+        known[folder] = stop or (None if real else folder)
+    return known[folder]
+
+
+def refuse_shared(links: Iterable[str], gone: Iterable[Distribution], layout: Layout) -> None:
+    """`Blocked` where something that stays has files behind a link that would be moved aside."""
+    wanted = set(links)
+    if not wanted:
+        return
+    leaving = {one.info for one in gone}
+    for one in distributions(layout):
+        if one.info in leaving:
+            continue
+        try:
+            behind = at_symbolic_links(files_of(one, layout), layout.roots)[1] & wanted
+        except Blocked:
+            continue
+        for link in sorted(behind):
+            raise Blocked(
+                f"{link} is a symbolic link to {os.path.realpath(link)}, and files of {one.name} "
+                "lie behind it; what lies outside of the environment is not changed",
+                hint="nothing was changed; use another environment: `--venv DIR`",
+            )
+
+
+# --- easy-install.pth ----------------------------------------------------------------------------
+
+
+def pth_without(gone: Iterable[Distribution]) -> dict[str, bytes]:
+    """easy-install.pth without the lines of what leaves: path -> its new content."""
+    edited, gone = {}, tuple(gone)
+    for library in {os.path.dirname(one.info) for one in gone if one.info.endswith(WHOLE)}:
+        path = Path(library, EASY_INSTALL)
+        try:
+            before = path.read_bytes()
+        except OSError:
+            continue
+        places = {place for one in gone for place in _places(one, library)}
+        rows = before.splitlines(keepends=True)
+        kept = [row for row in rows if _place(row, library) not in places]
+        if kept != rows:
+            edited[str(path)] = b"".join(kept)
+    return edited
+
+
+def _places(one: Distribution, library: str) -> Iterator[str]:
+    if one.info.endswith(".egg"):
+        yield one.info
+    elif one.info.endswith(".egg-link"):
+        with Path(one.info).open("rb") as file:
+            yield _place(file.readline(LIST_BYTES), library)
+
+
+def _place(row: bytes, library: str) -> str:
+    return os.path.normpath(os.path.join(library, os.fsdecode(row.strip())))
+
+
+def _below(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip(os.sep) + os.sep)

@@ -1,0 +1,122 @@
+"""What an installer is told besides the resolution, and the exact versions that follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.finding import Step
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.resolution import Resolution, TorchBuild
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+"""What comes from torch's own index; everything else comes from the user's default index."""
+
+
+class InstallerOptions(Frozen):
+    python: str | None = None
+    """The target interpreter; None leaves it to the installer's own rule."""
+    packages: tuple[str, ...] = FAMILY
+    """What is to be installed, companions without a release for this torch left out."""
+    index_root: str = INDEX_ROOT
+    wheelhouse: str | None = None
+    """A folder of wheels that replaces every index."""
+    again: bool = False
+    """The family is there at this version already, but not whole."""
+    conda_prefix: str | None = None
+    """The conda environment; None means the active one."""
+
+
+def chosen_build(resolution: Resolution) -> TorchBuild:
+    """The wheel of a resolution that has one; Unsatisfiable for none, and for a conda build."""
+    if resolution.build is None:
+        raise Unsatisfiable("No torch build fits this machine")
+    if resolution.build.channel != "pytorch":
+        raise Unsatisfiable(
+            f"torch {resolution.build.torch} was resolved for conda, not for wheels"
+        )
+    return resolution.build
+
+
+def version_of(build: TorchBuild, package: str) -> str | None:
+    """The public version of a family member that belongs to a build."""
+    return {"torch": build.torch, "torchvision": build.torchvision, "torchaudio": build.torchaudio}[
+        package
+    ]
+
+
+def carries_label(build: TorchBuild, package: str) -> bool:
+    """Whether a wheel's version surely ends in `+<backend>`.
+
+    aarch64 companions did not for years and do now: without the label the requirement matches
+    both, and the step says to reinstall, so that a CPU build does not count as satisfied.
+    """
+    return build.labelled and (package == "torch" or build.machine == "x86_64")
+
+
+def pins(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
+    """The exact requirements of the family: `torch==2.5.1+cu124`."""
+    found = []
+    for package in FAMILY:
+        version = version_of(build, package)
+        if package in packages and version is not None:
+            label = f"+{build.backend}" if carries_label(build, package) else ""
+            found.append(f"{package}=={version}{label}")
+    return tuple(found)
+
+
+def unlabelled(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
+    """The family members whose requirement an installed build of another backend would satisfy."""
+    return tuple(
+        package
+        for package in FAMILY
+        if package in packages and version_of(build, package) and not carries_label(build, package)
+    )
+
+
+def to_reinstall(build: TorchBuild, options: InstallerOptions) -> tuple[str, ...]:
+    """The family members that an installer would take for installed, and must not."""
+    if options.again:
+        return tuple(n for n in FAMILY if n in options.packages and version_of(build, n))
+    return unlabelled(build, options.packages)
+
+
+def others(packages: tuple[str, ...]) -> tuple[str, ...]:
+    """What was asked for besides the family."""
+    return tuple(package for package in packages if package not in FAMILY)
+
+
+def default_index(options: InstallerOptions) -> tuple[str, ...]:
+    """Where everything else comes from: the user's own configuration."""
+    return (
+        ("--no-index", "--find-links", as_links(options.wheelhouse)) if options.wheelhouse else ()
+    )
+
+
+def as_links(folder: str) -> str:
+    """A folder as `--find-links` takes it: uv ends a path at a comma and at a `#`, not a URL that
+    has them quoted.
+
+    >>> as_links("/a/b")
+    '/a/b'
+    >>> as_links("/a,b#c")
+    'file:///a%2Cb%23c'
+    """
+    return Path(folder).absolute().as_uri() if {*folder} & {*",#"} else folder
+
+
+def packages_step(installer: str, options: InstallerOptions) -> Step:
+    """The one command for packages beside a torch that stays."""
+    wanted = (*default_index(options), *others(options.packages))
+    if installer == "conda":
+        where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
+        # conda keeps the torch that it has installed; a wheel's version is no match spec.
+        named = (word for word in others(options.packages) if not word.startswith("torch=="))
+        argv = ("conda", "install", "--yes", *where, "--freeze-installed", *named)
+    elif installer == "pip":
+        argv = (options.python or "python", "-m", "pip", "install", *wanted)
+    else:
+        target = ("--python", options.python) if options.python else ()
+        argv = ("uv", "pip", "install", *target, *wanted)
+    return Step(argv=argv, title="from your default index, beside the torch that stays")

@@ -1,0 +1,281 @@
+"""Messages of programs beside torch about themselves: a build without a GPU, what their build lacks, an old release.
+
+Sources: onnxruntime's Python binding, bitsandbytes/cextension.py, jax/_src/xla_bridge.py,
+llama.cpp's common/arg.cpp, torchcodec/_core/ops.py, NVIDIA Warp's release notes, setup files.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.row import row
+
+LACKS = r"(?:wheel|setuptools|pkg_resources|packaging|numpy|cython|Cython|pybind11|psutil|skbuild|scikit_build_core|hatchling|poetry|setuptools_scm|mypy|distutils|pkginfo|cmake|ninja|nanobind|einops)"
+BUILDING = (
+    r"(?:setup\.py|Getting requirements to build|Preparing metadata|build-env|builds-v0|build_meta"
+    r"|--no-build-isolation|Failed to build|Building wheel|build_wheel|egg_info)"
+)
+
+WITHOUT_GPU = (
+    row(
+        "program-without-gpu-support",
+        "cudaexecutionprovider' is not in available",
+        r"'CUDAExecutionProvider' is not in available provider names",
+        program="onnxruntime",
+    ),
+    row(
+        "program-without-gpu-support",
+        "cudaexecutionprovider not available",
+        program="onnxruntime",
+    ),
+    row(
+        "program-without-gpu-support",
+        "executionprovider",
+        r"\[(?:'AzureExecutionProvider', )?'CPUExecutionProvider'\]",
+        unless=r"'CUDAExecutionProvider'|Failed to create CUDA|providers_cuda|Applied providers",
+        program="onnxruntime",
+    ),
+    row(
+        "program-without-gpu-support",
+        "compiled without gpu support",
+        r"(?P<program>bitsandbytes|LightGBM|XGBoost|OpenCV|OpenMM) was (?:compiled|not compiled|built) without GPU support",
+    ),
+    row(
+        "program-without-gpu-support",
+        "compiled with cuda support",
+        r"(?P<program>XGBoost|OpenCV|CTranslate2|LightGBM)\b.{0,60}? (?:was|is) not compiled with CUDA support",
+    ),
+    row(
+        "program-without-gpu-support",
+        "not compiled with cuda support",
+        r"This (?P<program>CTranslate2) package was not compiled with CUDA support",
+    ),
+    row(
+        "program-without-gpu-support",
+        "jaxlib is not installed. falling back",
+        program="JAX",
+    ),
+    row(
+        "program-without-gpu-support",
+        "of warp does not support cuda",
+        program="Warp",
+    ),
+    row(
+        "program-without-gpu-support",
+        "xformers wasn't build with cuda",
+        r"xFormers wasn't build with CUDA support",
+        program="xformers",
+    ),
+)
+
+LACKING = (
+    row(
+        "program-requirement-missing",
+        "ffmpeg is not properly installed",
+        r"Could not load libtorchcodec",
+        program="torchcodec",
+        lacks="FFmpeg's shared libraries (4 to 8), or a torchcodec of this torch's release",
+    ),
+    row(
+        "program-requirement-missing",
+        "no module named",
+        rf"{BUILDING}.{{0,900}}?No module named ['\"]?(?P<lacks>{LACKS})\b",
+        step="build",
+    ),
+    row(
+        "program-requirement-missing",
+        "no module named",
+        rf"No module named ['\"]?(?P<lacks>{LACKS})['\"].{{0,300}}?(?:error: subprocess|This error originates from a subprocess|Failed building wheel|Failed to build)",
+        step="build",
+    ),
+    row(
+        "program-requirement-missing",
+        "python.h",
+        rf"(?:{BUILDING}|building '[\w.]{{1,60}}' extension|error: command).{{0,900}}?(?P<lacks>Python\.h): No such file",
+        step="build",
+        unless=r"triton|inductor",
+    ),
+    row(
+        "program-requirement-missing",
+        "python.h",
+        r"building '[\w.]{1,60}' extension.{0,900}?(?P<lacks>Python\.h): No such file",
+        step="build",
+    ),
+    row(
+        "program-requirement-missing",
+        "cmake",
+        r"CMake must be installed to build|No such file or directory: 'cmake'|cmake: (?:command )?not found|Could not find CMake",
+        lacks="CMake",
+        step="build",
+    ),
+    row(
+        "program-requirement-missing",
+        "cmake_cxx_compiler not set",
+        lacks="a C++ compiler",
+        step="build",
+    ),
+)
+
+TOO_OLD = (
+    row(
+        "program-release-too-old",
+        "for torchao version",
+        r"incompatible torch version (?P<torch>[\w.+-]{1,30}) for torchao version",
+        program="torchao",
+    ),
+    row(
+        "program-release-too-old",
+        "warp cuda error",
+        r"Warp CUDA error: Failed to get driver entry point 'cuDeviceGetUuid' \(CUDA error 1\)",
+        program="Warp",
+    ),
+    row(
+        "program-release-too-old",
+        "warp cuda error",
+        r"Warp CUDA error 36: API call is not supported.{0,400}?Driver 1[3-9]\.",
+        program="Warp",
+    ),
+)
+
+SEES_NO_GPU = (
+    row(
+        "program-lib-missing",
+        "find cuda drivers",
+        r"Could not find cuda drivers on your machine, GPU will not be used",
+        program="TensorFlow",
+        library="the CUDA libraries of TensorFlow",
+    ),
+    row(
+        "program-sees-no-gpu",
+        "num gpus available",
+        r"Num GPUs Available:\W{0,3}0\b",
+        program="TensorFlow",
+    ),
+    row("program-sees-no-gpu", "no compatible gpus were discovered", program="ollama"),
+    row("program-sees-no-gpu", "no usable gpu found", program="llama.cpp"),
+    row(
+        "program-sees-no-gpu",
+        "compiled without gpu support",
+        r"llama\.cpp was compiled without GPU support",
+        program="llama.cpp",
+    ),
+    row("program-sees-no-gpu", "cuda backend failed to initialize", program="JAX"),
+    row("program-sees-no-gpu", "no gpu/tpu found, falling back to cpu", program="JAX"),
+    row(
+        "program-lib-missing",
+        "skipping registering gpu devices",
+        program="TensorFlow",
+        library="a CUDA library of TensorFlow",
+    ),
+    row(
+        "program-lib-missing",
+        "cannot dlopen some gpu libraries",
+        program="TensorFlow",
+        library="a CUDA library of TensorFlow",
+    ),
+    row(
+        "program-lib-missing",
+        "failed to create cudaexecutionprovider",
+        r"Failed to create CUDAExecutionProvider\. ?Require cuDNN",
+        program="onnxruntime",
+        library="cuDNN or CUDA, in the release that onnxruntime names,",
+    ),
+)
+
+LIBRARIES = (
+    row(
+        "cuda-lib-missing",
+        "is it installed?",
+        r"Unable to load (?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|CUDA|NCCL)\. Is it installed\?",
+        module="jax",
+    ),
+    row(
+        "cuda-lib-missing",
+        "failed to load",
+        r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))",
+        module="cupy",
+    ),
+    row(
+        "cuda-lib-missing",
+        "libnvvm",
+        r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open",
+        library="libnvvm",
+        module="numba-cuda",
+    ),
+    row(
+        "no-nvidia-driver",
+        "cuda driver library cannot be found",
+        library="libcuda.so",
+    ),
+    row(
+        "no-nvidia-driver",
+        "could not open libcuda",
+        library="libcuda.so",
+    ),
+    row(
+        "driver-too-old",
+        "minimum required cuda driver version",
+        r"minimum required CUDA driver version is (?P<cuda>\d+\.\d+), but the installed CUDA driver version is (?P<driver_cuda>[1-9]\d*\.\d+)",
+    ),
+    row(
+        "driver-too-old",
+        "your nvidia driver is too old",
+        r"your nvidia driver is too old or missing",
+    ),
+    row("ninja-missing", "ninja'", r"No such file or directory: '(?:\S{1,160}/)?ninja'"),
+    row("out-of-memory", "no available memory for the cache blocks"),
+    row("out-of-memory", "cudamalloc failed", r"cudaMalloc failed: out of memory"),
+    row(
+        "no-kernel-image",
+        "kernel is not available",
+        r"SM\d{2,3} kernel is not available\. make sure you GPU",
+        module="sageattention",
+    ),
+    row(
+        "no-kernel-image",
+        "tinycudann extension",
+        r"Could not find compatible tinycudann extension for compute capability",
+        module="tinycudann",
+    ),
+    row(
+        "cuda-unavailable",
+        "unknown compute capability",
+        r"Unknown compute capability\. (?:Ensure|Specify|Make)",
+    ),
+    row("cuda-unavailable", "failed to infer device type"),
+    row(
+        "cuda-unavailable",
+        "cuda_error_no_device",
+        r"failed call to cuInit.{0,80}CUDA_ERROR_NO_DEVICE",
+    ),
+    row("no-xpu", "native api", r"Native API (?:failed|returns)|UR_RESULT_ERROR_\w+", why="driver"),
+    row(
+        "no-xpu",
+        "no device of requested type",
+        r"No device of requested type ['\"]?(?:info::device_type::)?gpu",
+        why="driver",
+    ),
+    row(
+        "libcuda-stub",
+        "libcuda.so paths",
+        r"Mapped libcuda\.so paths: (?P<folder>/\S{0,160}/stubs)/libcuda",
+    ),
+    row(
+        "mig-misconfigured",
+        "cuda_visible_devices=mig",
+        r"""(?x)
+        invalid\ device\ ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b
+        .{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)
+        """,
+    ),
+    row(
+        "torchaudio-mismatch",
+        "torchaudio",
+        r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchaudio/|packages/torchaudio/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
+    ),
+    row(
+        "torchvision-mismatch",
+        "torchvision",
+        r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
+    ),
+)
+
+ROWS = (*WITHOUT_GPU, *LACKING, *TOO_OLD, *SEES_NO_GPU, *LIBRARIES)

@@ -1,0 +1,251 @@
+"""Messages of extension builds, compilers and Triton.
+
+Sources: torch/utils/cpp_extension.py of torch 1.0 to 2.13, the setup files of apex, flash-attn and
+DeepSpeed, nvcc's host check, Triton 1 to 3 (build.py, driver.py), torch/_inductor, ld, gcc, uv, pip.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.row import row
+
+ROWS = (
+    row(
+        "cuda-toolkit-mismatch-extension-build",
+        "detected cuda version",
+        r"detected CUDA version \((?P<nvcc>\d+\.\d+)[\d.]*\) mismatches the version that was used to compile PyTorch \((?P<torch>\d+\.\d+)[\d.]*\)",
+    ),
+    row(
+        "cuda-toolkit-mismatch-extension-build",
+        "detected cuda version (%s)",
+        r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'",
+    ),
+    row(
+        "cuda-toolkit-mismatch-extension-build",
+        "installed cuda version",
+        r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)",
+    ),
+    row(
+        "cuda-toolkit-mismatch-extension-build",
+        "does not match the version used to compile",
+        r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?",
+    ),
+    row(
+        "cuda-toolkit-mismatch-extension-build",
+        "compiled with different cuda",
+        r"""(?x)
+        PyTorch\ and\ (?P<module>(?!torchvision|torchaudio)[\w-]+)\ were\ compiled\ with\ different\ CUDA\ versions\.\ PyTorch\ has\ CUDA\ version
+        \ (?P<torch>[\d.]+\d)\ and\ \w+\ has\ CUDA\ version
+        \ (?P<nvcc>[\d.]+\d)
+        """,
+    ),
+    row(
+        "cuda-toolkit-mismatch-extension-build",
+        "only supported on cuda",
+        r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "cuda_home",
+        r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "nvcc",
+        r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} is not recognized|command not found: nvcc|nvcc was not found|Command 'nvcc' not found",
+        who="shell",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "nvcc",
+        r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "nvcc",
+        r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "nvcc",
+        r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)",
+        who="shell",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "could not find cuda",
+        r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)",
+    ),
+    row("cuda-toolkit-missing", "find cudatoolkit", r"Could NOT find CUDAToolkit"),
+    row("cuda-toolkit-missing", "cuda toolset", r"No CUDA toolset found"),
+    row("cuda-toolkit-missing", "cuda_runtime", r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)"),
+    row(
+        "cuda-toolkit-missing",
+        "fatal error: ",
+        r"""(?x)
+        fatal\ error:\ (?P<path>(?:cuda_(?:fp16|bf16|profiler_api)|cusparse|cublas\w*|cusolver\w*|curand\w*|cufft\w*|nvToolsExt|nvtx3/\w+|thrust/[\w/]+|cub/[\w/]+)\.
+          (?:h|cuh))
+        """,
+    ),
+    row(
+        "build-isolation-no-torch",
+        "build dependency",
+        r"depends on `?torch`?, but doesn't declare it as a build dependency",
+    ),
+    row(
+        "build-isolation-no-torch",
+        "no module named",
+        r"""(?x)
+        Collecting\ (?P<package>[\w.@:/+\[\]~-]{2,120})
+        (?:(?!Collecting\ )[^\0]){0,200}?
+        (?:Getting\ requirements\ to\ build|Preparing\ metadata|setup\.py\ egg_info)
+        (?:(?!Collecting\ )[^\0]){0,1500}?No\ module\ named\ ['\"]?torch['\"]?
+        (?![\w.])
+        """,
+    ),
+    row(
+        "build-isolation-no-torch",
+        "no module named",
+        r"Failed to (?:download and )?build:? `(?P<package>[\w.-]{2,60})[^\0]{0,1500}?No module named ['\"]?torch['\"]?(?![\w.])",
+    ),
+    row(
+        "build-isolation-no-torch",
+        "no module named",
+        r"""(?x)
+        (?:build-env|builds-v0|build_meta|get_requires_for_build|build_wheel|build_editable
+          |build\ backend\ returned|Failed\ to\ build\ `).{0,900}No\ module\ named\ ['\"]?torch['\"]?
+        (?![\w.])
+        """,
+    ),
+    row(
+        "build-isolation-no-torch",
+        "no module named",
+        r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)",
+    ),
+    row(
+        "extension-arch",
+        "arch flags",
+        r"(?<![\w-])(?P<module>(?!torchvision)[a-z][\w-]{1,40}) arch flags (?P<arches>\d\.\d(?:, \d\.\d){0,12})",
+    ),
+    row(
+        "compiler-too-new",
+        "unsupported gnu version",
+        r"unsupported GNU version! gcc versions later than (?P<compiler>4\.\d|\d+)",
+    ),
+    row(
+        "compiler-too-new",
+        "unsupported gnu version",
+        r"unsupported GNU version! gcc 4\.9 and up are not supported",
+        compiler="4.8",
+    ),
+    row(
+        "compiler-too-new",
+        "unsupported microsoft visual studio",
+        r"unsupported Microsoft Visual Studio version",
+    ),
+    row(
+        "build-without-gpu",
+        "_get_cuda_arch_flags",
+        r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
+    ),
+    row(
+        "extension-too-old-for-torch",
+        "thc/",
+        r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
+    ),
+    row("ninja-missing", "ninja is required to load"),
+    row(
+        "cxx-standard-too-old",
+        "compatible compiler is required to use",
+        r"C\+\+(?P<needs>1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)",
+        who="build",
+    ),
+    row(
+        "cxx-standard-too-old",
+        "you need c++",
+        r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch",
+        who="build",
+    ),
+    row(
+        "cxx-standard-too-old",
+        "-std=",
+        r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)",
+        who="compiler",
+    ),
+    row(
+        "cxx-standard-too-old",
+        "is not defined for option 'std'",
+        r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'",
+        who="nvcc",
+    ),
+    row("compiler-missing", "visual c++", r"Microsoft Visual C\+\+ 14\.\d or greater is required"),
+    row(
+        "compiler-missing",
+        "cl.exe",
+        r"Unable to find cl\.exe|Cannot find compiler '?cl\.exe'? in PATH",
+    ),
+    row("compiler-missing", "where cl", r"where cl.{0,20}returned non-zero"),
+    row(
+        "compiler-missing",
+        "compiler version for cl",
+        r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:error: |Error: |Failed building wheel))",
+    ),
+    row("triton-missing-windows", "triton", r"Cannot find a working triton installation"),
+    row(
+        "triton-missing-windows",
+        "triton",
+        r"No module named ['\"]?triton\b",
+        unless="matching Triton is not available",
+    ),
+    row("triton-missing-windows", "torch.compile", r"Windows not yet supported for torch\.compile"),
+    row(
+        "triton-missing-windows",
+        "triton",
+        r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b",
+    ),
+    row("triton-missing-windows", "tritonmissing"),
+    row("triton-no-compiler", "failed to find c compiler"),
+    row("triton-no-compiler", "no working c", r"No working C(?:\+\+)? compiler found"),
+    row("triton-no-compiler", "invalidcxxcompiler"),
+    row("triton-no-compiler", "compiler: cl is not found"),
+    row(
+        "triton-no-compiler",
+        "no such file or directory",
+        r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'",
+    ),
+    row(
+        "windows-path-too-long", "longer than 260", r"(?:\S{1,160} )?\w+ longer than 260 characters"
+    ),
+    row("windows-path-too-long", "[winerror 206]"),
+    row("windows-path-too-long", "windows long path support"),
+    row(
+        "windows-path-too-long",
+        "torchinductor",
+        r"No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{200,700}['\"]",
+    ),
+    row(
+        "windows-path-too-long",
+        "could not install packages",
+        r"(?:OS|Environment)Error: \[Errno 2\] No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{220,700}['\"]",
+    ),
+    row("triton-build-failed", "-lcuda", r"cannot find (?P<lacks>-lcuda)\b(?!rt)"),
+    row(
+        "triton-build-failed",
+        "python.h",
+        r"(?P<lacks>Python\.h): No such file",
+        unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building",
+    ),
+    row(
+        "triton-build-failed",
+        "include file",
+        r"include file '(?P<lacks>Python\.h|cuda\.h)' not found",
+    ),
+    row("triton-build-failed", "cuda.h", r"error: (?P<lacks>cuda\.h): No such file"),
+    row("triton-build-failed", "cannot find ptxas", lacks="ptxas"),
+    row("triton-build-failed", "libcuda.so cannot found", lacks="libcuda.so"),
+    row(
+        "triton-build-failed",
+        "returned non-zero exit status",
+        r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.c(?:pp)?\b.{0,900}returned non-zero exit status",
+        lacks="headers",
+    ),
+)

@@ -1,0 +1,159 @@
+"""Messages of docker, containerd, podman, the NVIDIA container toolkit, Kubernetes, WSL.
+
+Sources: the error texts of moby, containerd, podman, libnvidia-container, nvidia-container-toolkit,
+kube-scheduler, kubelet and the NVIDIA device plugin; the entry script of NVIDIA's images.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.row import row
+
+ROWS = (
+    row("container-no-gpu", "nvidia driver was not detected"),
+    row("container-no-gpu", "start this container with gpu support"),
+    row(
+        "container-no-gpu",
+        "nvidia-smi",
+        r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
+        lacks="nvidia-smi",
+    ),
+    row(
+        "container-no-gpu",
+        "nvidia-smi",
+        r"executable file .?nvidia-smi.? not found",
+        lacks="nvidia-smi",
+    ),
+    row("container-nvml-lost", "nvml: unknown error", r"(?:initialize )?NVML: Unknown Error"),
+    row(
+        "container-toolkit-missing",
+        "could not select device driver",
+        r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities",
+    ),
+    row(
+        "container-toolkit-missing",
+        "runtime",
+        r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)",
+    ),
+    row(
+        "container-toolkit-missing",
+        "nvidia-container",
+        r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)",
+    ),
+    row(
+        "container-toolkit-missing",
+        "no runtime for",
+        r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",
+    ),
+    row("container-toolkit-missing", "nvidia-docker", r"nvidia-docker: (?:command )?not found"),
+    row(
+        "container-toolkit-missing",
+        "did you configure the nvidia container toolkit",
+        runtime="nvidia",
+    ),
+    row("container-toolkit-missing", "could not load nvml library", runtime="nvidia"),
+    row(
+        "container-cdi-unresolvable",
+        "cdi device",
+        r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
+    ),
+    row(
+        "container-cdi-unresolvable",
+        "cdi host device",
+        r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
+    ),
+    row(
+        "container-cdi-unresolvable",
+        "cdi",
+        r"(?:failed to|could not) (?:inject|resolve) CDI devices?",
+    ),
+    row(
+        "container-cdi-unresolvable",
+        "nvidia.com/gpu=",
+        r"stat (?P<device>nvidia\.com/gpu=\w+): no such file",
+    ),
+    row(
+        "container-cdi-unresolvable",
+        "nvidia.com/gpu=",
+        r"custom device \W{0,3}(?P<device>nvidia\.com/gpu=\w+)\W{0,4}: no such file",
+    ),
+    row(
+        "container-cdi-unresolvable",
+        "gpu vendor from cdi",
+        r"failed to discover GPU vendor from CDI",
+    ),
+    row(
+        "container-hook-failed",
+        "nvidia-container-cli",
+        r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: [^\\\"']{3,300})",
+    ),
+    row(
+        "no-nvidia-driver",
+        "load library failed",
+        r"load library failed: (?P<library>libnvidia-ml\.so[.\d]*)",
+        place="host",
+    ),
+    row("driver-not-loaded", "nvml error: driver not loaded", place="host"),
+    row(
+        "driver-not-loaded",
+        "adding custom device",
+        r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file',
+        place="host",
+    ),
+    row("uvm-missing", "adding custom device", r'adding custom device "/dev/nvidia-uvm[\w-]*": no'),
+    row(
+        "container-driver-capability-missing",
+        "nvidia_driver_capabilities",
+        r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
+    ),
+    row("k8s-gpu-not-allocatable", "insufficient nvidia.com/gpu"),
+    row(
+        "k8s-gpu-not-allocatable",
+        "insufficient",
+        r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
+    ),
+    row(
+        "k8s-gpu-not-allocatable",
+        "nvidia.com/gpu",
+        r"Allocate failed due to .{0,80}nvidia\.com/gpu",
+    ),
+    row("k8s-gpu-not-allocatable", "nvidia.com/gpu", r"untolerated taint \W{0,2}nvidia\.com/gpu"),
+    row("k8s-gpu-not-allocatable", "nvidia.com/gpu", r"exceeded quota.{0,200}nvidia\.com/gpu"),
+    row("k8s-gpu-not-allocatable", "no devices found. waiting indefinitely"),
+    row(
+        "k8s-gpu-not-allocatable",
+        "unexpectedadmissionerror",
+        r"UnexpectedAdmissionError.{0,200}(?:nvidia|gpu)",
+    ),
+    row("wsl-driver", "gpu access blocked", why="blocked"),
+    row("wsl-driver", "driver version: 0", r"Driver Version: 0(?![\d.])", why="version-zero"),
+    row(
+        "libcuda-stub",
+        "stub",
+        r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
+    ),
+    row("libcuda-stub", "stub", r"libcuda\.so[.\d]* => (?P<folder>\S{0,120}/stubs)/"),
+    row(
+        "libcuda-stub",
+        "always run with libnvidia-ml",
+        r"You should always run with libnvidia-ml\.so",
+    ),
+    row(
+        "hosted-notebook",
+        "/content/",
+        r"File \"/content/|/content/g?drive/",
+        service="Google Colab",
+    ),
+    row("hosted-notebook", "google/colab", service="Google Colab"),
+    row(
+        "hosted-notebook",
+        "/kaggle/",
+        r"(?<![\w.])/kaggle/(?:working|input|tmp)\b",
+        service="Kaggle",
+    ),
+    row(
+        "hosted-notebook",
+        "sagemaker",
+        r"/home/ec2-user/SageMaker|/home/sagemaker-user",
+        service="SageMaker",
+    ),
+)

@@ -1,0 +1,325 @@
+"""Messages of CUDA and torch while they run.
+
+Sources: torch 0.4 to 2.13 (torch/cuda/__init__.py, c10/cuda, ATen), cuda.h and cudaGetErrorString,
+Triton, NVRTC, ptxas, the accelerate, transformers and vLLM checks of precision.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.fragments import CAPABILITY
+from gpusetup.messages.row import row
+
+BETWEEN = (
+    "is|are|was|it|i|we|get|gets|got|returns?|returned|returning|always|still|just|only|gives?|gave|says?|said|prints?"
+    "|shows?|outputs?|the|results?|in|me|now|also|evaluates?|to|be|comes?|back|as|equals|value"
+)
+ADVICE = r"if you (?:get|see|run|have|hit)|to (?:avoid|prevent)|in case of|may (?:run|cause|lead)|might (?:run|cause)"
+"""Around a message that is spoken of, not had."""
+IN_PROSE = rf"cuda\.is_available(?:\(\))?\W{{1,8}}(?:(?:{BETWEEN})\W{{1,6}}){{1,6}}false\b"
+"""What people say of `torch.cuda.is_available()` in a sentence."""
+
+ROWS = (
+    row(
+        "cuda-unavailable",
+        "cuda.is_available()",
+        r"torch\.cuda\.is_available\(\)(?: is|:|\)| ==)? ?False",
+        asked="yes",
+    ),
+    row("cuda-unavailable", "cuda.is_available", IN_PROSE, asked="yes"),
+    row("cuda-unavailable", "torch is not able to use gpu"),
+    row(
+        "cuda-unavailable",
+        "but cuda is not available",
+        r"device_type of 'cuda', but CUDA is not available",
+    ),
+    row(
+        "torch-not-compiled-with-cuda",
+        "with cuda",
+        r"(?:built|compiled) with CUDA(?: support)?:\s?(?:False|No)\b",
+    ),
+    row("cuda-unavailable", "no cuda gpus are available"),
+    row("cuda-unavailable", "might not have a cuda gpu"),
+    row("cuda-unavailable", "no cuda runtime is found"),
+    row("cuda-unavailable", "invalid cuda", r"Invalid CUDA '?device=\S{1,12} requested"),
+    row(
+        "torch-not-compiled-with-cuda",
+        "not compiled with cuda",
+        r"Torch not compiled with CUDA(?: enabled)?",
+    ),
+    row(
+        "torch-not-compiled-with-cuda",
+        "compiled without cuda support",
+        r"PyTorch (?:was|is) compiled without CUDA support",
+    ),
+    row("torch-not-compiled-with-cuda", "not linked with cuda", r"Torch not linked with CUDA"),
+    row(
+        "torch-not-compiled-with-cuda",
+        "not linked with support for cuda",
+        r"PyTorch is not linked with support for cuda",
+    ),
+    row(
+        "cuda-unavailable",
+        "cuda unavailable",
+        r"CUDA unavailable, invalid device \S{1,12} requested",
+    ),
+    row("cuda-unavailable", "select_device(", r"\bselect_device\([\w.]{1,30}"),
+    row("no-hip-gpus", "no hip gpus are available"),
+    row(
+        "no-xpu",
+        "xpu",
+        r"Torch not compiled with XPU|not linked with support for xpu",
+        why="build",
+    ),
+    row("no-xpu", "failed to initialize xpu devices", why="driver"),
+    row("no-xpu", "no xpu devices are available"),
+    row(
+        "cuda-unavailable",
+        " detected",
+        r"No (?:CUDA |compatible )?GPUs?(?: or other accelerators?)? (?:was |were )?detected",
+    ),
+    row("cuda-unavailable", "no compatible gpu found"),
+    row("cuda-unavailable", "no nvidia gpu found?"),
+    row("cuda-unavailable", "cannot find any torch accelerator"),
+    row(
+        "out-of-memory",
+        "out of memory",
+        r"(?:CUDA|HIP) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
+        r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
+        r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?",
+    ),
+    row(
+        "out-of-memory",
+        "free memory on device",
+        r"Free memory on device .{3,40}? on startup is less than desired GPU memory utilization",
+    ),
+    row("out-of-memory", "cuda out of memory", unless=rf"tried to allocate|{ADVICE}"),
+    row(
+        "out-of-memory",
+        "outofmemoryerror",
+        r"torch\.(?:cuda\.)?OutOfMemoryError",
+        unless="tried to allocate|except torch",
+    ),
+    row("out-of-memory", "cuda_error_out_of_memory"),
+    row(
+        "out-of-memory",
+        "nvml_success ==",
+        r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
+    ),
+    row("out-of-memory", "cublas_status_alloc_failed"),
+    row("out-of-memory", "cudaerrormemoryallocation"),
+    row(
+        "host-out-of-memory",
+        "can't allocate memory",
+        r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes",
+        who="torch",
+    ),
+    row(
+        "host-out-of-memory",
+        "not enough memory",
+        r"DefaultCPUAllocator: not enough memory",
+        who="torch",
+    ),
+    row(
+        "host-out-of-memory",
+        "out of memory: kill",
+        r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
+    ),
+    row("host-out-of-memory", "oom-kill", r"oom-kill(?:er|:)?"),
+    row("host-out-of-memory", "oom_kill", r"Detected \d{1,6} oom_kill events?", who="slurm"),
+    row("host-out-of-memory", "oom killed", r"have been OOM Killed", who="slurm"),
+    row(
+        "host-out-of-memory",
+        "out of memory",
+        r"srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory",
+        who="slurm",
+    ),
+    row("host-out-of-memory", "oomkilled"),
+    row(
+        "host-out-of-memory",
+        "running low on memory",
+        r"killed due to the node running low on memory",
+        who="ray",
+    ),
+    row(
+        "host-out-of-memory",
+        "unable to allocate",
+        r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
+    ),
+    row("host-out-of-memory", "[errno 12]", r"OSError: \[Errno 12\] Cannot allocate memory"),
+    row(
+        "no-kernel-image",
+        "invalid device function",
+        r"(?:Cuda failure '|CUDA error: )invalid device function",
+    ),
+    row(
+        "no-kernel-image",
+        "device kernel image is invalid",
+        r"CUDA error: device kernel image is invalid",
+    ),
+    row("host-out-of-memory", "(sigkill)", r"Signal 9 \(SIGKILL\) received"),
+    row("host-out-of-memory", "exitcode", r"exitcode\s{0,8}: ?-9\b"),
+    row("host-out-of-memory", "std::bad_alloc"),
+    row("host-out-of-memory", "137", r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b"),
+    row(
+        "cuda-library-error",
+        "_status_",
+        r"\b(?P<status>(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?!SUCCESS|ALLOC_FAILED|\w*VERSION_MISMATCH)[A-Z]\w{3,40})",
+        unless=r"status [!=]= CU",
+    ),
+    row(
+        "cuda-error",
+        "thread: [",
+        r"\.cu:\d{1,5}:.{0,300}?block: \[[\d, ]{3,40}\], thread: \[[\d, ]{3,40}\] Assertion.{1,160}?failed",
+        code="710",
+        name="cudaErrorAssert",
+    ),
+    row("cuda-fork-reinit", "re-initialize cuda in forked"),
+    row(
+        "cuda-fork-reinit",
+        "initialization error",
+        r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
+    ),
+    row(
+        "cuda-unavailable",
+        "cuda is not available",
+        r"CUDA is not available\.? {1,2}Disabling|ops, but CUDA is not available",
+    ),
+    row(
+        "cuda-fork-reinit",
+        "forked",
+        r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
+    ),
+    row("invalid-device-ordinal", "invalid device ordinal"),
+    row("invalid-device-ordinal", "invalid device id", r"AssertionError: Invalid device id"),
+    row(
+        "invalid-device-ordinal",
+        "torch.cuda.device_count() is",
+        r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)",
+    ),
+    row("invalid-device-ordinal", "device id must be in the range"),
+    row(
+        "cuda-unavailable",
+        "torch.cuda.is_available() is false",
+        r"deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False",
+    ),
+    row(
+        "gpu-too-old-for-flash-attention",
+        "flashattention only supports",
+        r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
+    ),
+    row("cuda-call-not-supported", "cuda error: operation not supported"),
+    row("ptx-unsupported-toolchain", "unsupported toolchain"),
+    row(
+        "ptx-unsupported-toolchain",
+        "unsupported_ptx_version",
+        r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+    ),
+    row("ptx-unsupported-toolchain", "cudaerrorunsupportedptxversion"),
+    row(
+        "ptx-unsupported-toolchain",
+        "unsupported .version",
+        r"Unsupported \.version \d+\.\d+; current version is",
+    ),
+    row(
+        "jit-arch-rejected",
+        "--gpu-architecture",
+        r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
+    ),
+    row(
+        "jit-arch-rejected",
+        "gpu-name",
+        r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
+    ),
+    row(
+        "jit-arch-rejected",
+        "does not support .target",
+        r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)",
+        compiler="ptxas",
+    ),
+    row(
+        "jit-arch-rejected",
+        "--gpu-name=sm_",
+        r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status",
+        compiler="ptxas",
+        unless="too much shared data|Permission denied",
+    ),
+    row(
+        "gpu-not-in-wheel",
+        "unknown cuda arch",
+        r"Unknown CUDA arch \((?P<capability>(?:[89]|1\d)\.\d)[af]?\) or GPU not supported",
+        side="new",
+    ),
+    row(
+        "jit-arch-rejected",
+        "unsupported gpu architecture",
+        r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\w+)",
+    ),
+    row(
+        "jit-arch-rejected",
+        "not a recognized processor",
+        r"'(?P<arch>sm_\w+)' is not a recognized processor",
+        compiler="llvm",
+    ),
+    row(
+        "jit-arch-rejected",
+        "unknown target cpu",
+        r"Unknown target CPU '(?P<arch>sm_\w+)'",
+        compiler="llvm",
+    ),
+    row(
+        "bf16-unsupported",
+        "bfloat16 is only supported",
+        rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
+    ),
+    row("bf16-unsupported", "bf16/gpu", r"setup doesn't support bf16/gpu"),
+    row(
+        "bf16-unsupported",
+        "bfloat16",
+        r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
+    ),
+    row("bf16-unsupported", "bf16 mixed precision requires"),
+    row(
+        "bf16-unsupported",
+        "cuda_r_16bf",
+        r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
+    ),
+    row(
+        "bf16-unsupported",
+        "bf16",
+        r"""(?x)
+        bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
+        |bf16\ is\ not\ supported
+        \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
+        """,
+    ),
+    row("tf32-precision", "allow_tf32", r"allow_tf32 ?= ?True"),
+    row(
+        "torch-internal-error",
+        "internal assert failed",
+        r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",
+    ),
+    row(
+        "gpu-too-old-for-triton",
+        "too old to be supported by the triton",
+        rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
+    ),
+    row("gpu-too-old-for-triton", "gputoooldfortriton"),
+    row(
+        "compute-mode-exclusive",
+        "busy or unavailable",
+        r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",
+    ),
+    row(
+        "mps-server",
+        "mps",
+        r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)",
+    ),
+    row("mps-server", "mps", r"cudaErrorMps\w+|CUDA_ERROR_MPS_\w+"),
+    row("nccl-p2p-failure", "peer access is not supported"),
+    row("hardware-fault", "uncorrectable nvlink", what="nvlink"),
+    row(
+        "smi-banner-misread",
+        "cuda umd version",
+        r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
+    ),
+)

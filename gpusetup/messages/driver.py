@@ -1,0 +1,284 @@
+"""Messages of NVML, of nvidia-smi, and of who cannot find the driver.
+
+Sources: nvidia-smi 384 to 610, nvmlErrorString, torch's check of the driver, supergfxctl,
+envycontrol, prime-select, nv-fabricmanager.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.kernel_reports import KERNEL
+from gpusetup.messages.row import row
+
+DRIVER = (
+    row(
+        "nvml-mismatch",
+        "library version mismatch",
+        r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
+    ),
+    row("nvml-mismatch", "nvml/rm version mismatch"),
+    row("nvml-mismatch", "nvmlerror_librmversionmismatch"),
+    row("no-nvidia-driver", "found no nvidia driver"),
+    row(
+        "no-nvidia-driver",
+        "find libnvidia-ml",
+        r"couldn.?t find libnvidia-ml\.so",
+        library="libnvidia-ml.so",
+    ),
+    row("no-nvidia-driver", "nvml shared library not found", library="libnvidia-ml"),
+    row("no-nvidia-driver", "nvmlerror_librarynotfound", library="libnvidia-ml"),
+    row(
+        "no-nvidia-driver",
+        "error_library_not_found",
+        r"NVML.{0,24}ERROR_LIBRARY_NOT_FOUND",
+        library="libnvidia-ml",
+    ),
+    row("no-nvidia-driver", "find cuda drivers", r"Could not find cuda drivers on your machine"),
+    row(
+        "no-nvidia-driver",
+        "libcuda.so",
+        r"(?<![\w.])(?P<library>libcuda\.so(?:\.1)?): (?!undefined|version|file too short)(?=\S)",
+        unless=r"dlerror",
+    ),
+    row(
+        "no-nvidia-driver",
+        "libcuda.so",
+        r"(?:could not load dynamic library '|couldn't open CUDA library |cannot load |unable to load )(?P<library>libcuda\.so[.\d]*)",
+    ),
+    row(
+        "no-nvidia-driver",
+        "nvcuda.dll",
+        r"(?:could not|cannot|unable to|failed to) (?:load|find|locate).{0,30}(?P<library>nvcuda\.dll)",
+    ),
+    row(
+        "no-nvidia-driver",
+        "libnvidia-ml.so",
+        r"(?P<library>libnvidia-ml\.so(?:\.1)?): cannot open shared object",
+    ),
+    row("no-nvidia-driver", "libcuda", r"ImportError: (?P<library>libcuda\.so\.1)"),
+    row(
+        "smi-not-found",
+        "nvidia-smi: ",
+        r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?nvidia-smi: ",
+    ),
+    row(
+        "smi-not-found",
+        "command not found: nvidia-smi",
+        r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?command not found: nvidia-smi",
+    ),
+    row(
+        "smi-not-found",
+        "not found",
+        r"nvidia-smi.{0,3}: (?:command )?not found|Command 'nvidia-smi' not found",
+    ),
+    row(
+        "smi-not-found",
+        "nvidia-smi",
+        r"nvidia-smi\W{1,2} (?:is not recognized|: The term|\u4e0d\u662f\u5185\u90e8|wurde nicht|n'est pas reconnu)",
+    ),
+    row(
+        "smi-not-found",
+        "no such file or directory: ",
+        r"no such file or directory: '?\S{0,60}nvidia-smi",
+    ),
+    row("driver-not-loaded", "communicate with the nvidia driver"),
+    row(
+        "driver-not-loaded",
+        "driver not loaded",
+        r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
+    ),
+    row("driver-not-loaded", "driver is not loaded", r"NVIDIA (?:kernel )?driver is not loaded"),
+    row("driver-not-loaded", "drivernotloaded"),
+    row("no-devices-found", "no devices were found"),
+    row(
+        "driver-too-old",
+        "is too old",
+        r"driver on your system is too old(?: \(found version (?P<found>\d{4,6})\))?",
+    ),
+    row(
+        "driver-too-old",
+        "insufficient for",
+        r"CUDA driver version is insufficient for CUDA runtime version",
+    ),
+    row("driver-too-old", "cudaerrorinsufficientdriver"),
+    row(
+        "driver-too-old",
+        "older than the ptx compiler",
+        r"driver's CUDA version is (?P<driver_cuda>\d+\.\d+) which is older than",
+    ),
+    row(
+        "image-needs-newer-driver",
+        "unsatisfied condition",
+        r"unsatisfied condition: (?:[\w =,]{0,40}?)cuda ?>= ?(?P<cuda>\d+\.\d+)",
+    ),
+    row(
+        "image-needs-newer-driver",
+        "unsupported cuda version",
+        r"unsupported CUDA version: driver (?P<driver_cuda>[\d.]+) < image (?P<cuda>[\d.]+)",
+    ),
+    row(
+        "image-needs-newer-driver",
+        "was built for nvidia driver release",
+        r"""(?x)
+        built\ for\ NVIDIA\ Driver\ Release
+        \ (?P<needs_driver>[\d.]+)\ or\ later,\ but\s+version
+        \ (?P<driver>[\d.]+)\ was\ detected\ and\ compatibility\ mode\ is
+        \ (?:UNAVAILABLE|FAILED)
+        """,
+    ),
+    row(
+        "driver-not-loaded",
+        "kernel driver does not appear to be running",
+        r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
+    ),
+    row(
+        "container-no-gpu",
+        "kernel driver does not appear to be running",
+        r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
+    ),
+    row("uvm-missing", "uvm", r"could not load (?:the )?UVM kernel module"),
+    row(
+        "uvm-missing",
+        "uvm",
+        r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)",
+    ),
+    row(
+        "uvm-missing",
+        "/dev/nvidia-uvm",
+        r"(?:cannot access|can't (?:access|open|stat)|failed to (?:open|stat)|stat failed:?|open) '?/dev/nvidia-uvm'?:? ?(?:no such|not found|does not)",
+    ),
+    row(
+        "uvm-missing",
+        "/dev/nvidia-uvm",
+        r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
+    ),
+    row("uvm-missing", "/dev/nvidia-uvm", r"ls: .{1,24}'?/dev/nvidia-uvm'?: "),
+    row(
+        "device-permission",
+        "insufficient permissions",
+        r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions",
+        unless=r"(?:utilization|performance) counter|accounting mode|persistence mode",
+    ),
+    row("device-permission", "nvmlerror_nopermission"),
+    row(
+        "device-permission",
+        "/dev/nv",
+        r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
+    ),
+    row(
+        "device-permission", "permission denied", r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)"
+    ),
+    row("device-permission", "/dev/nv", r"avc: +denied .{0,200}(?P<path>nvidia\w*)"),
+    row("device-permission", "nvrmmeminit", r"NvRmMemInit\w* failed with Permission denied"),
+    row(
+        "hybrid-gpu-off",
+        "supergfxctl",
+        r"supergfxctl (?:-g|--get)\W{0,4}(?P<mode>Integrated|Vfio)",
+        tool="supergfxctl",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "envycontrol",
+        r"envycontrol (?:-q|--query)\W{0,4}(?:Current graphics mode(?: is)?: )?(?P<mode>integrated)",
+        tool="envycontrol",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "graphics mode",
+        r"Current graphics mode(?: is)?: (?P<mode>integrated)",
+        tool="envycontrol",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "prime-select",
+        r"prime-select query\W{0,4}(?P<mode>intel|amd)\b",
+        tool="prime-select",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "system76-power",
+        r"system76-power graphics\W{0,4}(?P<mode>integrated)",
+        tool="system76-power",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "current gpu mode",
+        r"Current GPU mode ?: (?P<mode>integrated|intel)",
+        tool="optimus-manager",
+    ),
+    row("hybrid-gpu-off", "dgpu_disable", r"dgpu_disable\W{1,6}1\b", tool="asus-wmi"),
+    row("hybrid-gpu-off", "bbswitch", r"[0-9a-f:.]{7,12} (?P<mode>OFF)\b", tool="bbswitch"),
+    row(
+        "hybrid-gpu-off",
+        "t nvidia",
+        r"(?<![\w/-])blacklist nvidia(?:[-_]drm|[-_]modeset)?(?= |$)",
+        tool="modprobe",
+        unless=r"nouveau",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "install nvidia",
+        r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)",
+        tool="modprobe",
+        unless=r"nouveau",
+    ),
+    row("hybrid-gpu-off", "alias nvidia off", tool="modprobe"),
+    row(
+        "vgpu-unlicensed",
+        "unlicensed",
+        r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
+    ),
+    row(
+        "vgpu-unlicensed",
+        "license",
+        r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
+    ),
+    row(
+        "pcie-degraded",
+        "lnksta:",
+        r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",
+    ),
+    row("vgpu-unlicensed", "valid grid licen", r"valid Grid licen[sc]e"),
+    row("vgpu-no-compute", "device context 801", code="801"),
+    row(
+        "system-not-ready-fabric-manager",
+        "fabric",
+        r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))",
+    ),
+    row("system-not-ready-fabric-manager", "in progress", r"\bFabric State ?: In Progress"),
+    row("no-nvswitch", "nv_warn_nothing_to_do"),
+    row(
+        "system-not-ready-fabric-manager",
+        "fabric manager",
+        r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
+    ),
+    row(
+        "mig-misconfigured",
+        "device < num_gpus",
+        r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT",
+    ),
+    row(
+        "smi-banner-misread",
+        "nvidia-smi",
+        r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
+    ),
+    row(
+        "smi-banner-misread",
+        "parse",
+        r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
+    ),
+)
+
+STATE = (
+    row(
+        "power-thermal-throttle",
+        ": active",
+        r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
+    ),
+    row(
+        "no-nvidia-gpu",
+        "no nvidia",
+        r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
+    ),
+)
+
+ROWS = (*KERNEL, *DRIVER, *STATE)

@@ -1,0 +1,283 @@
+"""Messages of pip, uv, conda, mamba, pixi and poetry.
+
+Sources: pip 9 to 26 (resolution, network, hashes), uv 0.1 to 0.9 (resolver report, wheel tags),
+conda 4 to 25, libmamba, pixi's rattler, poetry's chooser.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.fragments import HOST
+from gpusetup.messages.row import row
+
+SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl"
+
+REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,60}(?:,[=<>!~]=?[^\s,]{1,40})?)?)"
+"""A distribution and its range, as uv writes it: `torch>=2.0.1,<=2.4.1`."""
+
+WHEELS = (
+    row(
+        "python-no-wheel",
+        "python abi tag",
+        rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
+    ),
+    row(
+        "python-no-wheel",
+        "no wheels are available with a matching python",
+        rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python",
+    ),
+    row(
+        "no-wheel-for-platform",
+        "no wheels are available with a matching platform",
+        rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
+    ),
+    row(
+        "python-no-wheel",
+        "abi tag",
+        r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?",
+    ),
+    row(
+        "python-no-wheel",
+        "requires a different python",
+        r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in",
+    ),
+    row(
+        "python-no-wheel",
+        "python implementation tag",
+        rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
+    ),
+    row(
+        "no-matching-distribution",
+        "tools.nnwrap",
+        r"No module named '?tools\.nnwrap",
+        requirement="torch",
+        none_found="true",
+    ),
+    row(
+        "wheel-not-supported",
+        "is not a supported wheel",
+        r"(?P<wheel>[\w.+%-]+\.whl) is not a supported wheel on this platform",
+    ),
+    row(
+        "no-wheel-for-platform",
+        "wheel for the current platform",
+        r"""(?x)
+        (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
+        """,
+    ),
+    row(
+        "no-wheel-for-platform",
+        "matching platform tag",
+        rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
+    ),
+    row(
+        "no-wheel-for-platform",
+        "unable to find installation candidates",
+        r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))",
+        what="Python or system",
+    ),
+    row(
+        "no-wheel-for-platform",
+        "only has wheels for the following platform",
+        r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
+    ),
+    row(
+        "requires-python",
+        "requires-python",
+        r"(?:Requires-Python|requires-python) ?(?P<needs>[<>=!~][\d.,<>=!~* ]+)",
+    ),
+)
+
+INDEXES = (
+    row(
+        "wrong-index",
+        "download.pytorch.org",
+        r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
+    ),
+    row(
+        "wrong-index",
+        "download.pytorch.org",
+        r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b",
+    ),
+    row(
+        "wrong-index",
+        "package registry",
+        r"(?P<requirement>torch\w*) was not found in the package registry",
+    ),
+    row(
+        "wrong-index",
+        "there is no version of",
+        r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+)",
+    ),
+    row(
+        "wrong-index",
+        "invalid wheel",
+        r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'",
+    ),
+)
+
+RESOLVERS = (
+    row("resolver-conflict", "no solution found when resolving"),
+    row("resolver-conflict", "resolutionimpossible"),
+    row(
+        "resolver-conflict",
+        "conflicting dependencies",
+        r"because these package versions have conflicting dependencies",
+    ),
+    row("resolver-conflict", "the conflict is caused by:"),
+    row("resolver-conflict", "unsatisfiableerror"),
+    row("resolver-conflict", "version solving failed"),
+    row("resolver-conflict", "found conflicts!"),
+    row("resolver-conflict", "encountered problems while solving"),
+    row(
+        "conda-cuda-virtual-missing",
+        "__cuda",
+        r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by",
+    ),
+    row(
+        "conda-cuda-virtual-missing",
+        "__cuda",
+        r"(?P<needed>__cuda(?: ?[\d.*<>=]{1,10})?)[ ,`'\"]{1,3}(?:which |that )?(?:is missing on the system|is missing|cannot be installed)",
+    ),
+    row(
+        "conda-cuda-virtual-missing",
+        "__cuda",
+        r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?!==\d+\.\d+=0)(?: ?[=<>]{1,2} ?[\w.*]+)?)|(?P<needed2>__cuda(?: [\w.*<>=]{1,12})?), for which no candidates were found",
+    ),
+    row(
+        "conda-cuda-virtual-missing",
+        "__cuda",
+        r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",
+    ),
+    row(
+        "driver-too-old",
+        "conflicting with __cuda",
+        r"has constraint __cuda >=(?P<cuda>\d+\.\d+) conflicting with __cuda-(?P<driver_cuda>\d+\.\d+)-",
+    ),
+    row("conda-cuda-virtual-missing", "__cuda", r"MatchSpec\(\"(?P<needed>__cuda\S{0,12})\"\)"),
+    row(
+        "conda-not-found",
+        "packagesnotfounderror",
+        r"PackagesNotFoundError: .{0,120}?channels: ?-? ?(?P<package>[\w.=*-]+)",
+    ),
+    row(
+        "requirement-broken",
+        "but you",
+        r"""(?x)
+        (?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+)
+        \ (?P<version>\d[\w.+!]*)
+        \ (?:requires|has\ requirement)
+        \ (?P<needs>[\w.\[\]-]+\ ?[<>=!~][^ ]*?),\ but\ you
+        (?:'ll)?\ have\ (?P<have>[\w.-]+\ \d[\w.+]*\w)
+        """,
+    ),
+)
+
+TRANSFERS = (
+    row(
+        "pip-cache-disk-full",
+        "no space left on device",
+        r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?",
+        unless=SHM,
+    ),
+    row("pip-cache-disk-full", "errno 28", r"\[Errno 28\]", unless=SHM),
+    row("pip-cache-disk-full", "112", r"\[?(?:WinError|os error) 112\b"),
+    row("pip-cache-disk-full", "nospacelefterror"),
+    row("pip-cache-disk-full", "not enough space on the disk"),
+    row("pip-cache-disk-full", "errno 122", r"\[Errno 122\] Disk quota exceeded"),
+    row(
+        "download-hash-mismatch",
+        "do not match the hashes",
+        r"DO NOT MATCH THE HASHES(?:.{0,260}?(?P<file>[\w.%+-]+\.whl))?",
+    ),
+    row("download-hash-mismatch", "hash mismatch", r"Hash mismatch for `?(?P<file>[\w.=+-]+)"),
+    row("download-hash-mismatch", "checksummismatch", r"ChecksumMismatchError"),
+    row("download-hash-mismatch", "bad crc-32", r"BadZipFile: Bad CRC-32"),
+    row("download-hash-mismatch", "file is not a zip file", r"BadZipFile: File is not a zip file"),
+    row(
+        "download-network-error",
+        "certificate",
+        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|invalid peer certificate|CondaSSLError",
+        how="certificate",
+    ),
+    row(
+        "download-network-error",
+        "timed out",
+        rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,80}}timed out",
+        how="timeout",
+    ),
+    row(
+        "download-network-error",
+        "httpsconnectionpool",
+        rf"HTTPSConnectionPool\(host='{HOST}', port=\d+\): (?P<how>Max retries|Read timed out)",
+    ),
+    row("download-network-error", "newconnectionerror", r"NewConnectionError", how="connection"),
+    row(
+        "download-network-error",
+        "proxyerror",
+        r"ProxyError|Cannot connect to proxy|Tunnel connection failed",
+        how="proxy",
+    ),
+    row(
+        "download-network-error",
+        "name resolution",
+        r"Temporary failure in name resolution|NameResolutionError",
+        how="name",
+    ),
+    row("download-network-error", "getaddrinfo failed", how="name"),
+    row("download-network-error", "dns error", how="name"),
+    row(
+        "download-network-error",
+        "error sending request for url",
+        rf"error sending request for url \(https?://{HOST}",
+        how="connection",
+    ),
+    row("download-network-error", "condahttperror", r"CondaHTTPError: HTTP (?P<how>\w+)"),
+    row("download-network-error", "network timeout", r"due to network timeout", how="timeout"),
+    row(
+        "download-network-error",
+        "connection broken",
+        r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(",
+        how="cut",
+    ),
+    row(
+        "download-network-error",
+        "connection reset by peer",
+        r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer",
+        how="cut",
+    ),
+    row("download-network-error", "wrong_version_number", how="proxy"),
+    row(
+        "download-network-error",
+        "failed to fetch",
+        rf"Failed to fetch: `https?://{HOST}",
+        unless=r"40[34] ",
+    ),
+)
+
+TOOLS = (
+    row("pip-missing", "no module named", r"No module named ['\"]?pip\b['\"]?(?!\.)"),
+    row(
+        "pip-missing",
+        "not found",
+        r"\bpip3?: (?:command )?not found|command not found: pip3?\b",
+    ),
+    row("pip-missing", "' is not recognized", r"'pip3?' is not recognized"),
+    row("externally-managed", "externally-managed-environment"),
+    row(
+        "site-not-writable",
+        "errno 13",
+        r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'",
+    ),
+    row(
+        "site-not-writable",
+        "winerror 5",
+        r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'",
+    ),
+    row(
+        "installed-by-two",
+        "cannot uninstall",
+        r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project",
+    ),
+)
+
+ROWS = (*WHEELS, *INDEXES, *RESOLVERS, *TRANSFERS, *TOOLS)

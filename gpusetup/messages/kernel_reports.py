@@ -1,0 +1,125 @@
+"""What programs and people say of the kernel: of Xids, of lost GPUs, of who builds and loads modules.
+
+What the kernel itself logs stands in `messages/kernel.py`. Sources: NVML's and nvidia-smi's errors,
+modprobe, dkms, NVIDIA's installer.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.fragments import BUS
+from gpusetup.messages.kernel import KERNEL_LOG
+from gpusetup.messages.row import row
+
+MODULE_BUILDS = (
+    row(
+        "driver-build-failed",
+        "/var/lib/dkms/nvidia",
+        r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?"
+        r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/",
+    ),
+    row(
+        "driver-build-failed",
+        "/var/lib/dkms/nvidia",
+        r"\[[\w/.-]{0,60}Makefile[\w.]{0,10}:\d{1,6}: /var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build\] Error \d",
+    ),
+    row(
+        "driver-build-failed",
+        "dkms autoinstall on",
+        r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
+    ),
+    row(
+        "driver-build-failed",
+        "nvidia-dkms-",
+        r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
+    ),
+    row(
+        "driver-build-failed",
+        "the development tool",
+        r"ERROR: Unable to find the development tool \W?\w{2,5}",
+        why="compiler",
+    ),
+    row("driver-build-failed", "building kernel modules", r'the step: "Building kernel modules"'),
+    row(
+        "driver-build-failed",
+        "nvidia kernel module",
+        r"ERROR: Unable to build the NVIDIA kernel module",
+    ),
+    row(
+        "driver-build-failed",
+        "kernel source tree",
+        r"ERROR: Unable to find the kernel source tree for the currently running kernel",
+        why="headers",
+    ),
+    row(
+        "driver-build-failed",
+        "kernel headers for kernel",
+        r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found",
+        why="headers",
+        unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]",
+    ),
+)
+"""dkms and NVIDIA's installer: the module does not compile against this kernel."""
+
+TOOLS = (
+    row("xid", "xid", r"\bXid ?= ?(?P<number>\d{1,3})\b", by="number"),
+    row(
+        "nvml-mismatch",
+        "does not match dso version",
+        r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
+    ),
+    row("gpu-fell-off-bus", "gpu is lost", rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost"),
+    row("gpu-fell-off-bus", "nvmlerror_gpuislost"),
+    row("gpu-fell-off-bus", "nvml_error_gpu_is_lost"),
+    row(
+        "gpu-fell-off-bus",
+        "determine the device handle",
+        rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Unknown Error|Not Found|GPU is lost)",
+    ),
+    row("hardware-fault", "gpu requires reset"),
+    row("hardware-fault", "cuda_error_nvlink_uncorrectable", what="nvlink"),
+    row(
+        "ecc-error",
+        "ecc",
+        r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
+    ),
+    row(
+        "secure-boot-rejected",
+        "signed kernel module failed to load",
+        r"The signed kernel module failed to load",
+    ),
+    row(
+        "module-not-found",
+        "not found in directory",
+        r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory",
+    ),
+    row(
+        "module-not-found",
+        "not found",
+        r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)",
+    ),
+    row("module-not-found", "module by name", r"find module by name '(?P<module>nvidia[\w-]*)'"),
+    row(
+        "module-not-found",
+        "falling back to",
+        r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
+    ),
+    row(
+        "driver-not-loaded",
+        "could not insert",
+        r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
+    ),
+    row(
+        "driver-not-loaded",
+        "unable to load the kernel module",
+        r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'",
+    ),
+    *MODULE_BUILDS,
+    row("hardware-fault", "err!", r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="smi"),
+    row(
+        "nouveau-in-the-way",
+        "nouveau",
+        r"Kernel driver in use: nouveau|Nouveau kernel driver is currently in use",
+    ),
+)
+
+KERNEL = (*KERNEL_LOG, *TOOLS)

@@ -1,0 +1,271 @@
+"""Messages of the dynamic loader and of libraries that do not fit each other.
+
+Sources: glibc's ld.so, Windows' loader (its numbers hold in every language), cuDNN, MKL, NumPy's
+check of the C API, bitsandbytes' own search.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.row import row
+
+CUDA_LIBRARY = (
+    r"lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft\w?|curand|cusparse|cusparseLt|cusolver\w*|nvrtc[\w-]*|nvJitLink"
+    r"|nccl|nvToolsExt|cupti|cufile|nvshmem\w*|cudss|nvpl_\w+|caffe2_nvrtc|npp\w+|nvjpeg|cuda_runtime)"
+    r"(?:-[0-9a-f]{8})?"
+)
+"""A wheel that bundles its libraries marks them with a hash: libcudnn-a2b758a6.so.7."""
+TORCH_LIBRARY = r"lib(?:torch\w*|c10\w*|caffe2\w*)"
+
+
+WHISPER = r"(?:whisper|ctranslate2)"
+CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
+
+LOADER = (
+    row(
+        "cuda-library-error",
+        "cublas runtime error",
+        r"cublas runtime error : the GPU program failed to execute",
+        library="CUBLAS",
+        status="CUBLAS_STATUS_EXECUTION_FAILED",
+    ),
+    row(
+        "cuda-lib-missing",
+        ".so",
+        rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|file too short|set\(|\{{)\S",
+        unless="dlerror|Ignore above",
+    ),
+    row(
+        "cuda-lib-missing",
+        "required library version not found",
+        r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+        module="bitsandbytes",
+    ),
+    row(
+        "cuda-lib-missing",
+        "bitsandbytes cuda binary",
+        r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+        module="bitsandbytes",
+    ),
+    row(
+        "cuda-lib-missing",
+        "cuda_setup: warning!",
+        r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found",
+        module="bitsandbytes",
+    ),
+    row(
+        "cuda-lib-missing",
+        "could not load library",
+        r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: (?P=library): cannot open",
+    ),
+    row(
+        "cuda-lib-missing",
+        "could not load library",
+        r"Could not load library (?P<library>cu\w+\.dll)",
+    ),
+    row(
+        "cuda-lib-missing",
+        "could not load library",
+        rf"{WHISPER}.{{0,900}}?{CUDNN_8}",
+        module="ctranslate2",
+    ),
+    row(
+        "cuda-lib-missing",
+        "could not load library",
+        rf"{CUDNN_8}.{{0,900}}?{WHISPER}",
+        module="ctranslate2",
+    ),
+    row(
+        "cuda-lib-missing",
+        "could not locate",
+        r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
+    ),
+    row(
+        "cuda-lib-missing",
+        "is not found or cannot be loaded",
+        r"Library (?P<library>[\w.-]+) is not found or cannot be loaded",
+    ),
+    row(
+        "cuda-lib-missing",
+        "unable to load any of",
+        r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
+    ),
+    row(
+        "cuda-lib-missing",
+        "providers_cuda",
+        r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)",
+    ),
+    row(
+        "cuda-lib-missing",
+        "failed to load library libonnxruntime",
+        r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
+    ),
+    row(
+        "library-missing",
+        ".so",
+        rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml)lib[\w+-]+\.so[.\d]*): cannot open shared",
+        unless="dlerror",
+    ),
+    row(
+        "ld-library-path-conflict",
+        "nvjitlink",
+        r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
+    ),
+    row(
+        "ld-library-path-conflict",
+        "undefined symbol",
+        rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
+    ),
+    row(
+        "ld-library-path-conflict",
+        "undefined symbol",
+        r"""(?x)
+        lib(?:torch_cuda\w*|torch_python|torch_cpu|torch|c10_cuda|caffe2\w*)\.so:\ undefined\ symbol:
+        \ (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|cufile|cupti|curand|cusolver|nvrtc|nvml|nvshmem|nvtx|_nv|__cuda)\w*)
+        (?:,\ version\ (?P<library>lib\S+))?
+        """,
+    ),
+    row(
+        "ld-library-path-conflict",
+        "link time reference",
+        rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
+    ),
+    row(
+        "ld-library-path-conflict",
+        "glibcxx_",
+        r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found",
+        library="libstdc++.so.6",
+    ),
+    row(
+        "ld-library-path-conflict",
+        "cxxabi_",
+        r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
+        library="libstdc++.so.6",
+    ),
+    row(
+        "ld-library-path-conflict",
+        "cudnn_status_sublibrary",
+        library="libcudnn",
+        symbol="CUDNN_STATUS_SUBLIBRARY",
+    ),
+    row(
+        "ld-library-path-conflict",
+        "cannot load symbol",
+        r"Cannot load symbol (?P<symbol>cudnn\w+)",
+        unless=r"Could not locate|Unable to load any of",
+        library="libcudnn",
+    ),
+    row(
+        "ld-library-path-conflict",
+        "could not load library",
+        r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
+    ),
+    row(
+        "ld-library-path-conflict",
+        "nccl",
+        r"NCCL version mismatch|mismatched NCCL version",
+        library="libnccl",
+    ),
+    row(
+        "ld-library-path-conflict",
+        "cudnn version",
+        r"""(?x)
+        cuDNN\ version\ (?:incompatibility|mismatch):\ PyTorch\ was\ compiled\ +against\ \(?
+        (?P<compiled>\d[\d, .]*\d)\)?\ but
+        \ (?:linked\ against|found\ runtime\ version|runtime\ version\ is)\ \(?
+        (?P<loaded>\d[\d, .]*\d)
+        """,
+    ),
+    row(
+        "ld-library-path-conflict",
+        "loaded runtime cudnn library",
+        r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
+    ),
+    row(
+        "ld-library-path-conflict",
+        "found cudnn version",
+        r"Found cuDNN version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
+    ),
+    row("ld-library-path-conflict", "cudnn_status_version_mismatch"),
+    row("mkl-version-mismatch", "ijit_", r"undefined symbol: (?P<symbol>iJIT_\w+)"),
+    row(
+        "mkl-version-mismatch",
+        "mkl",
+        r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)",
+    ),
+    row(
+        "mkl-version-mismatch",
+        "mkl_threading_layer",
+        r"MKL_THREADING_LAYER=INTEL is incompatible with",
+    ),
+    row("mkl-version-mismatch", "mkl", r"undefined symbol: (?P<symbol>mkl_\w+)"),
+    row(
+        "glibc-too-old",
+        "glibc_",
+        r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
+    ),
+    row(
+        "musl-libc",
+        "error loading shared library",
+        r"Error loading shared library (?P<library>\S+): No such file",
+    ),
+    row("musl-libc", "symbol not found", r"Error relocating \S{1,160}: \S{1,60}: symbol not found"),
+    row("openmp-twice", "omp: error #15"),
+    row(
+        "static-tls-full",
+        "static tls block",
+        r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block",
+    ),
+    row(
+        "windows-dll-missing",
+        "winerror",
+        r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
+        unless="libbitsandbytes_",
+    ),
+    row("windows-dll-missing", "os error", r"\(os error (?P<code>126|127|1114)\)"),
+    row(
+        "windows-dll-missing",
+        "dll load failed",
+        r"DLL load failed(?: while importing (?P<module>[\w.]+))?:",
+        unless=r"while importing \w{2,40}_plugin",
+    ),
+    row(
+        "windows-dll-missing",
+        "redistributable is not installed",
+        r"Visual C\+\+ Redistributable is not installed",
+        dll="vcruntime140_1.dll",
+    ),
+    row(
+        "windows-pagefile-too-small",
+        "1455",
+        r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
+    ),
+    row("windows-pagefile-too-small", "paging file is too small"),
+)
+
+NUMPY = (
+    row("numpy-abi-mismatch", "_array_api not found"),
+    row(
+        "numpy-abi-mismatch",
+        "cannot be run in",
+        r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
+    ),
+    row("numpy-abi-mismatch", "numpy.core.multiarray failed to import"),
+    row(
+        "numpy-abi-mismatch",
+        "may indicate binary incompatibility",
+        r"numpy\.(?:dtype|ufunc|ndarray) size changed",
+    ),
+    row(
+        "numpy-abi-mismatch",
+        "but this version of numpy is",
+        r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
+    ),
+    row(
+        "numpy-abi-mismatch",
+        "could not infer dtype of numpy",
+        r"Could not infer dtype of numpy\.\w+",
+    ),
+    row("numpy-abi-mismatch", "numpy is not available", r"RuntimeError: Numpy is not available"),
+)
+
+ROWS = (*LOADER, *NUMPY)

@@ -1,0 +1,139 @@
+"""Messages of DataLoader workers, shared memory, NCCL and RDMA.
+
+Sources: torch/utils/data (signal handling), torch's shared memory manager, NCCL 2.4 to 2.28
+(shmutils.cc, bootstrap.cc, ibvwrap.cc, init.cc), torch.distributed, accelerate.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.row import row
+
+HOW = (
+    "(?P<how>Connection (?:refused|timed out|reset by peer)|No route to host|Network is unreachable"
+    "|Software caused connection abort|Cannot assign requested address)"
+)
+"""What the system says of a connection that was not made."""
+
+ROWS = (
+    row(
+        "dataloader-worker-killed",
+        "dataloader worker",
+        r"""(?x)
+        DataLoader\ worker\ \(pid\(?s?\)?:?\ ?[\d, ]+\)
+        \ (?:is\ killed\ by\ signal:\ (?P<signal>Killed|Terminated|Segmentation\ fault|Aborted|Unknown\ signal)
+          |exited\ unexpectedly)
+        """,
+    ),
+    row(
+        "shm-too-small", "bus error", r"killed by signal: Bus error|bus error encountered in worker"
+    ),
+    row("shm-too-small", "(sigbus)", r"Signal 7 \(SIGBUS\) received"),
+    row("shm-too-small", "exitcode", r"exitcode\s{0,8}: ?-7\b"),
+    row("shm-too-small", "insufficient shared memory", r"insufficient shared memory \(shm\)"),
+    row("shm-too-small", "out of shared memory", r"workers are out of shared memory"),
+    row("shm-too-small", "unable to write to file", r"unable to write to file </?torch_\w+>"),
+    row(
+        "shm-too-small",
+        "</torch_",
+        r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
+    ),
+    row("shm-too-small", "/dev/shm", r"No space left on device.{0,20}'/dev/shm/(?!nccl)"),
+    row(
+        "open-files-limit",
+        "too many open files",
+        r"Too many open files|received 0 items of ancdata",
+    ),
+    row("open-files-limit", "items of ancdata", r"received 0 items of ancdata"),
+    row(
+        "port-in-use",
+        "failed to listen on any local",
+        r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
+    ),
+    row("nccl-unavailable-windows", "nccl built in", r"(?:doesn't|does not) have NCCL built.?in"),
+    row("nccl-unavailable-windows", "nccl", r"NCCL (?:backend )?is not (?:available|supported)"),
+    row(
+        "nccl-error",
+        "nccl error in",
+        r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+    ),
+    row(
+        "nccl-error",
+        "nccl warn cuda failure",
+        r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
+    ),
+    row(
+        "nccl-duplicate-gpu",
+        "duplicate gpu detected",
+        r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",
+    ),
+    row("nccl-no-socket-interface", "no socket interface found"),
+    row("nccl-no-socket-interface", "no interface found in the same subnet"),
+    row(
+        "nccl-no-socket-interface",
+        "unable to find interface for",
+        r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)",
+    ),
+    row(
+        "nccl-connect-failed",
+        "connect to ",
+        rf"Connect to (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
+    ),
+    row(
+        "nccl-connect-failed",
+        "call to connect",
+        rf"NCCL \w{{4}} Call to connect (?:to \S{{3,60}} )?(?:returned|failed:?) {HOW}",
+    ),
+    row(
+        "nccl-connect-failed",
+        "net : call to",
+        rf"Net ?: Call to (?:recv from|send to) (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
+    ),
+    row(
+        "nccl-no-socket-interface",
+        "unsupported gloo device",
+        r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device",
+    ),
+    row(
+        "nccl-p2p-failure",
+        "p2p",
+        r"(?:doesn't|does not) support faster communication broadband via P2P",
+    ),
+    row(
+        "nccl-p2p-failure",
+        "peer",
+        r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
+    ),
+    row(
+        "nccl-shm-error",
+        "creating shared memory segment",
+        r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
+    ),
+    row(
+        "nccl-shm-error",
+        "attaching to shared memory segment",
+        r"Error while attaching to shared memory segment (?P<path>\S+)",
+    ),
+    row(
+        "nccl-shm-error",
+        "shm",
+        r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
+    ),
+    row(
+        "nccl-shm-error",
+        "/dev/shm/nccl",
+        r"(?P<path>/dev/shm/nccl-\S+).{0,80}(?:failed|error|No space)",
+    ),
+    row("nccl-timeout", "watchdog caught collective operation timeout"),
+    row("rdma-memlock", "ibv_reg_mr", r"ibv_reg_mr\w* failed"),
+    row("rdma-memlock", "ibv_create", r"ibv_create_\w+ failed.{0,40}Cannot allocate memory"),
+    row(
+        "rdma-memlock",
+        "memlock",
+        r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
+    ),
+    row(
+        "rdma-memlock",
+        "max locked memory",
+        r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
+    ),
+)

@@ -1,0 +1,158 @@
+"""Where messages stand in a text: one search for the live kernel log and for a pasted report.
+
+All of a text on one line, with single spaces: so a message reads the same however it was wrapped.
+A row sees only windows around its needle, so that no text takes long.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from gpusetup.messages.row import Key, Row, found_in, gathered, key_of
+from gpusetup.model.frozen import Frozen
+
+BEFORE, AFTER = 600, 1200
+WHOLE = 2 * (BEFORE + AFTER)
+"""A text of this length is a window of its own."""
+WORD = 200
+ATTEMPTS = 60
+"""How often a needle is looked at, half of it from the end: a log repeats itself, and its end counts."""
+STEP = AFTER - BEFORE
+EVENTS_A_ROW = 3
+"""A log says the same a thousand times; different values are different events."""
+EVENTS_BY_VALUE = 12
+"""Of a row whose events are told apart by one value."""
+SPACES = re.compile(r"\s+")
+
+
+class Flat(Frozen):
+    """A text on one line."""
+
+    flat: str
+    low: str
+    """`flat` in lower case, of the same length."""
+    starts: tuple[int, ...]
+    """Where each line begins in `flat`."""
+
+    def line_at(self, place: int) -> int:
+        """The number of the line (from 0) that holds a place of `flat`."""
+        return max(bisect_right(self.starts, place) - 1, 0)
+
+    def near(self, needle: str) -> Iterator[tuple[int, str]]:
+        """Windows of `flat` around a needle (lower case): where each begins, and its text.
+
+        They overlap, so that what lies at the end of one is whole in the next.
+        """
+        if len(self.flat) <= WHOLE:
+            yield 0, self.flat
+            return
+        for at in _places(self.low, needle):
+            first, last = self._between_words(max(at - BEFORE, 0), at + AFTER)
+            yield first, self.flat[first:last]
+
+    def _between_words(self, first: int, last: int) -> tuple[int, int]:
+        """A window that cuts no word: half a number is another number."""
+        before = self.flat.rfind(" ", max(first - WORD, 0), first) + 1
+        after = self.flat.find(" ", last, last + WORD)
+        return before or first, after if after >= 0 else last
+
+
+def _places(low: str, needle: str) -> list[int]:
+    """Where windows begin: from the start of a text on, and then before its end."""
+    places: list[int] = []
+    at = low.find(needle)
+    while at >= 0 and len(places) < ATTEMPTS // 2:
+        places.append(at)
+        at = low.find(needle, at + STEP)
+    return [*places, *_last_places(low, needle, at)] if at >= 0 else places
+
+
+def _last_places(low: str, needle: str, since: int) -> list[int]:
+    """The last places of a needle, none before one that is known, in the order of the text."""
+    places = [low.rfind(needle)]
+    while places[-1] > since and len(places) < ATTEMPTS // 2:
+        last = places[-1]
+        near = low.find(needle, max(last - STEP, since), last)
+        places.append(near if near >= 0 else max(low.rfind(needle, since, last), since))
+    return places[::-1]
+
+
+def flat_of(parts: Iterable[str]) -> Flat:
+    """
+    >>> text = flat_of(["Found  no NVIDIA", "driver on your system"])
+    >>> text.flat, text.line_at(20)
+    ('Found no NVIDIA driver on your system', 1)
+    """
+    return joined([SPACES.sub(" ", part).strip() for part in parts])
+
+
+def joined(parts: list[str]) -> Flat:
+    """Lines, whose spaces are single already, on one line."""
+    flat = " ".join(filter(None, parts))
+    return Flat(flat=flat, low=_lowered(flat), starts=tuple(_starts_of(parts)))
+
+
+def _starts_of(lines: Iterable[str]) -> Iterator[int]:
+    """Where each line begins once all stand on one."""
+    place = 0
+    for line in lines:
+        yield place
+        place += len(line) + 1 if line else 0
+
+
+def _lowered(flat: str) -> str:
+    return flat.lower() if flat.isascii() else "".join(_lower(char) for char in flat)
+
+
+def _lower(char: str) -> str:
+    """Of one letter, so that places stay what they are."""
+    small = char.lower()
+    return small if len(small) == 1 else char
+
+
+class Found(Frozen):
+    """A message in a text: its row, its place and its values."""
+
+    row: Row
+    first: int
+    last: int
+    values: dict[str, str]
+
+
+def search(text: Flat, rows: Iterable[Row]) -> Iterator[Found]:
+    """The messages of all rows that are in the text.
+
+    >>> from gpusetup.messages.row import row
+    >>> rows = (row("xid", "xid", r"Xid \\((?P<bus_id>[\\d:.]+)\\): (?P<number>\\d+)"),)
+    >>> next(search(flat_of(["NVRM: Xid (0000:01:00): 79, GPU has"]), rows)).values
+    {'bus_id': '0000:01:00', 'number': '79'}
+    """
+    low = text.low
+    for one in rows:
+        if one.needle in low:
+            yield from _of_row(text, one)
+
+
+def _of_row(text: Flat, one: Row) -> Iterator[Found]:
+    """Each message once, in the order of the text; what repeats it adds its one value."""
+    first: dict[Key, Found] = {}
+    repeated: dict[Key, list[str]] = {}
+    for found in matches(text, one):
+        key = key_of(one, found.values)
+        if key not in first and len(first) == (EVENTS_BY_VALUE if one.by else EVENTS_A_ROW):
+            break
+        first.setdefault(key, found)
+        if one.gathers in found.values:
+            repeated.setdefault(key, []).append(found.values[one.gathers])
+    for key, found in first.items():
+        values = gathered(one, found.values, repeated.get(key, ()))
+        yield Found(row=one, first=found.first, last=found.last, values=values)
+
+
+def matches(text: Flat, one: Row) -> Iterator[Found]:
+    """Where a row's message stands, as often as it does."""
+    for start, window in text.near(one.needle):
+        for first, last, values in found_in(window, one):
+            yield Found(row=one, first=start + first, last=start + last, values=values)

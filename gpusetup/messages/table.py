@@ -1,0 +1,28 @@
+"""Every message of a program that is known, as one table of rows."""
+
+from __future__ import annotations
+
+from gpusetup.messages import (
+    beside,
+    builds,
+    container,
+    cuda,
+    driver,
+    imports,
+    installing,
+    libraries,
+    parallel,
+)
+
+ROWS = (
+    *driver.ROWS,
+    *container.ROWS,
+    *cuda.ROWS,
+    *libraries.ROWS,
+    *imports.ROWS,
+    *builds.ROWS,
+    *installing.ROWS,
+    *parallel.ROWS,
+    *beside.ROWS,
+)
+"""Every message that is known."""

@@ -1,0 +1,89 @@
+"""Plain values <-> JSON, and JSON schemas from the same types. The home of `msgspec`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from gpusetup.errors import BadInput
+from gpusetup.model.versions import Capability
+
+T = TypeVar("T")
+
+
+def to_json(value: object, *, indent: int = 0) -> str:
+    """The JSON text of a plain value; `indent=0` gives one line."""
+    try:
+        raw = msgspec.json.encode(value, enc_hook=_encode)
+    except UnicodeEncodeError:  # a path or variable that was no UTF-8 (a lone surrogate in Python)
+        raw = msgspec.json.encode(_without_surrogates(to_plain(value)))
+    return (msgspec.json.format(raw, indent=indent) if indent else raw).decode()
+
+
+def to_plain(value: object) -> Any:
+    """Dicts, lists, text and numbers only."""
+    return msgspec.to_builtins(value, enc_hook=_encode)
+
+
+def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
+    """Decode and check; a `BadInput` names the place (`$.gpus[0].name`).
+
+    Fields that this version does not know are ignored, so that a newer minor field is no error.
+    """
+    try:
+        return msgspec.json.decode(raw, type=kind, dec_hook=_decode)
+    except UnicodeDecodeError as problem:
+        raise BadInput(f"{what} is not UTF-8 text: {problem.reason}") from problem
+    except msgspec.DecodeError as problem:
+        raise BadInput(f"{what} cannot be read: {problem}") from problem
+
+
+def from_plain(value: object, kind: type[T], *, what: str) -> T:
+    """As `from_json`, for a value that is already dicts and lists."""
+    try:
+        return msgspec.convert(value, kind, dec_hook=_decode)
+    except msgspec.ValidationError as problem:
+        raise BadInput(f"{what} cannot be read: {problem}") from problem
+
+
+def json_schema(kind: Any) -> dict[str, Any]:
+    """The JSON schema (2020-12) of a plain type, or of any one of several."""
+    if not isinstance(kind, tuple):
+        return msgspec.json.schema(kind, schema_hook=_schema)
+    several, parts = msgspec.json.schema_components(
+        kind, schema_hook=_schema, ref_template="#/$defs/{name}"
+    )
+    return {"anyOf": list(several), "$defs": parts}
+
+
+def _without_surrogates(value: Any) -> Any:
+    """The same plain value with the bytes that were no UTF-8 as question marks."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(k): _without_surrogates(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(inner) for inner in value]
+    return value
+
+
+def _encode(value: object) -> object:
+    if isinstance(value, Capability):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"no JSON form for {type(value).__name__}")
+
+
+def _decode(kind: type, value: object) -> object:
+    if kind is Capability and isinstance(value, str):
+        return Capability.parse(value)
+    raise msgspec.ValidationError(f"expected {kind.__name__}, got {type(value).__name__}")
+
+
+def _schema(kind: type) -> dict[str, Any]:
+    if kind is Capability:
+        return {"type": "string", "pattern": r"^\d+\.\d+$"}
+    raise TypeError(f"no JSON schema for {kind.__name__}")

@@ -1,0 +1,329 @@
+"""What each command answers under `--json`: the public documents, as types.
+
+`gpusetup schema COMMAND` prints the JSON schemas made from these by `scripts/write_reference.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from gpusetup.model.failing import Stage
+from gpusetup.model.finding import Finding
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Advice, Choice, Rejection, Served
+
+
+class ErrorAnswer(Frozen):
+    schema: Literal["gpusetup.error/1"] = "gpusetup.error/1"
+    message: str
+    hint: str | None = None
+    exit: int
+
+
+class Offer(Frozen):
+    """A build beside the answer: the newest that fits, or what the installed torch would become."""
+
+    torch: str
+    torchvision: str | None = None
+    torchaudio: str | None = None
+    backend: str
+    index_url: str | None = None
+
+
+class Keeps(Offer):
+    """What `install` would make of the torch that is installed."""
+
+    installed: str
+    """Its version, as printed: `2.5.1+cpu`."""
+    how: Literal["kept", "again", "same-version", "nearest-newer", "newest", "refused"]
+    """`kept`: it serves the machine; `again`: it would, were its files all there; `same-version`:
+    that version from another index; else the next that fits; `refused`: it would go to another
+    maker's GPUs or to the CPU, so that it stays."""
+
+
+class ResolveAnswer(Frozen):
+    """Also the `resolution` of doctor. `torch` is null when nothing fits."""
+
+    schema: Literal["gpusetup.resolve/1"] = "gpusetup.resolve/1"
+    torch: str | None
+    torchvision: str | None = None
+    torchaudio: str | None = None
+    backend: str | None = None
+    index_url: str | None = None
+    python: str | None = None
+    driver_floor: str | None = None
+    served: tuple[Served, ...] = ()
+    fallbacks: tuple[Choice, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
+    advice: Advice | None = None
+    commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
+    notes: tuple[str, ...] = ()
+    keeps: Keeps | None = None
+    """By the least change: null without an installed torch, and where nothing fits."""
+    catalog_as_of: str = ""
+
+
+class DoctorAnswer(Frozen):
+    schema: Literal["gpusetup.doctor/1"] = "gpusetup.doctor/1"
+    cause: str
+    """The id of the root cause, or `ok`, or `unknown`."""
+    confidence: Literal["certain", "likely"] | None = None
+    """How sure the root is; null where there is none."""
+    proof: str | None = None
+    """What `ok` rests on: what was seen, in one line; null where the cause is another."""
+    certainty: Literal["certain", "likely"] | None = None
+    """`likely` where `other_causes` are left open; null without a root."""
+    other_causes: tuple[str, ...] = ()
+    """Ids of what may be the cause instead, the likelier first."""
+    next_reading: str | None = None
+    """One command whose answer would decide between them."""
+    program: str | None = None
+    """The program that a report is about; null where none is shown."""
+    stage: Stage | None = None
+    """At what it failed; null where that is not shown."""
+    findings: tuple[Finding, ...]
+    resolution: ResolveAnswer | None
+    """What `install` would do: the least change that cures the machine."""
+    newest: Offer | None = None
+    """The newest that fits, which `install --upgrade` would take; null where nothing fits."""
+    snapshot: Snapshot
+    catalog_as_of: str
+
+
+class KnownFinding(Frozen):
+    """What is known about one finding: the row behind its id."""
+
+    id: str
+    title: str
+    means: str
+    proven_by: str
+    not_when: str
+    """What looks alike and is another finding, or none."""
+    way_out: str
+    explains: tuple[str, ...]
+    """The findings that are its consequences where both are there."""
+    source: str
+
+
+class FindingsAnswer(Frozen):
+    """`doctor --list`."""
+
+    schema: Literal["gpusetup.findings/1"] = "gpusetup.findings/1"
+    findings: tuple[KnownFinding, ...]
+
+
+class FindingAnswer(Frozen):
+    """`doctor --explain ID`."""
+
+    schema: Literal["gpusetup.finding/1"] = "gpusetup.finding/1"
+    finding: KnownFinding
+
+
+class DoneStep(Frozen):
+    argv: tuple[str, ...]
+    seconds: float | None = None
+    exit: int | None = None
+
+
+class InstallAnswer(Frozen):
+    schema: Literal["gpusetup.install/1"] = "gpusetup.install/1"
+    state: Literal["installed", "unchanged", "restored", "planned"]
+    target: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    steps: tuple[DoneStep, ...]
+    verdict: Mapping[str, Any] | None = None
+    """The verify document of the target."""
+    receipt: str | None = None
+    log: str | None = None
+    why: str | None = None
+    """Why this torch comes, or stays."""
+    newest: Offer | None = None
+    """The newest that fits, which `--upgrade` takes, where it is newer than what is there then."""
+    diff: str | None = None
+    """With `--project`: the change of the project file."""
+
+
+class CheckAnswer(Frozen):
+    """One check of verify. The folder `verify/` stands alone, so this mirrors what it prints."""
+
+    name: str
+    device: str
+    status: Literal["passed", "failed", "skipped", "crashed"]
+    detail: str = ""
+    value: float | None = None
+    limit: float | None = None
+    unit: str | None = None
+    seconds: float | None = None
+    hint: str | None = None
+    """The one next step, where the check did not pass."""
+    means: str | None = None
+    """What a failure means for somebody who uses the device."""
+    spread: float | None = None
+    """Of a rate: by which part of the value repeated measurements differed."""
+
+
+class VerifyAnswer(Frozen):
+    schema: Literal["gpusetup.verify/1"] = "gpusetup.verify/1"
+    verdict: Literal["passed", "failed"]
+    torch: str | None
+    cuda: str | None
+    python: str
+    devices: tuple[Mapping[str, Any], ...]
+    checks: tuple[CheckAnswer, ...]
+    seed: int | None = None
+    """Of all numbers that were computed with; the same seed repeats each of them."""
+
+
+class PlanMemory(Frozen):
+    """GiB on the fullest GPU by what they are for; `capacity` is what CUDA gives a program."""
+
+    states: float
+    checkpoints: float
+    logits: float
+    fragmentation: float
+    other: float
+    total: float
+    capacity: float
+    host: float = 0.0
+    """GiB of the machine's own memory that Offload needs."""
+    allocated: float = 0.0
+    """What `torch.cuda.max_memory_allocated` would say."""
+    reserved: float = 0.0
+    """What `torch.cuda.max_memory_reserved` would say; with CUDA's own memory it decides."""
+
+
+class RunnerUp(Frozen):
+    """The recipe before the chosen one in the order, or the nearest where none fits."""
+
+    recipe: str
+    short_gib: float | None
+    """What it lacks; null where a measurement, not the model, ruled it out."""
+
+
+class FewerGpus(Frozen):
+    gpus: int
+    recipe: str
+
+
+class Rung(Frozen):
+    """One step of the ladder to climb when memory runs out all the same."""
+
+    step: str
+    saves_gib: float
+
+
+class CodePart(Frozen):
+    """What stands at the peak: bytes of one kind that belong to, or were made by, one module."""
+
+    kind: str
+    """`parameters`, `gradients`, `optimizer`, `gathered`, `batch`, `activations`, `backward`,
+    `step`, `other`."""
+    module: str
+    """Its name in the model, numbers as stars; empty: outside any module."""
+    gib: float
+
+
+class CodePlan(Frozen):
+    """What tracing one step of the user's code said (`plan --code`)."""
+
+    torch: str
+    phases_gib: Mapping[str, float]
+    """`forward`, `backward`, `optimizer` -> the most that stands at once on a GPU."""
+    peak_phase: str
+    standing: tuple[CodePart, ...]
+    """The largest parts of the peak."""
+    largest_batch: int | None
+    """Samples a step on all GPUs together; null where memory does not grow with the batch."""
+
+
+class PlanCell(Frozen):
+    """One plan: the recipe, or `-`, and everything that follows from it."""
+
+    fits: bool
+    recipe: str
+    basis: Literal["measured", "predicted"]
+    confidence: Literal["measured", "clear", "close"]
+    memory_gib: PlanMemory
+    margin_percent: float
+    runner_up: RunnerUp | None = None
+    better: FewerGpus | None = None
+    env: Mapping[str, str] = {}
+    settings: Mapping[str, Any] = {}
+    ladder: tuple[Rung, ...] = ()
+    advice: tuple[str, ...] = ()
+    model: str
+    parameters: int
+    active_parameters: int
+    gpu: str
+    gpus: int
+    context: int
+    batch: int | None = None
+    strategy: str = "fsdp"
+    source: str = ""
+    """Where the answer comes from, in a sentence."""
+    solved: Literal["context", "batch", "gpus"] | None = None
+    """Which of the three was asked for and is the answer."""
+    code: CodePlan | None = None
+
+
+class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: ignore[call-arg]
+    """A plan as a document of its own."""
+
+
+class PlanCellsAnswer(Frozen):
+    schema: Literal["gpusetup.plan-cells/1"] = "gpusetup.plan-cells/1"
+    cells: tuple[PlanCell, ...]
+
+
+class ServePlan(Frozen):
+    """What `plan --serve` answers; sizes are of one GPU."""
+
+    schema: Literal["gpusetup.plan-serve/1"] = "gpusetup.plan-serve/1"
+    fits: bool
+    model: str
+    parameters: int
+    engine: str
+    gpu: str
+    gpus: int
+    """GPUs that share every layer."""
+    weights: str
+    cache: str
+    context: int
+    sequences: int
+    weights_gib: float
+    cache_gib: float
+    """Of that many requests of the whole context."""
+    pass_gib: float
+    free_gib: float
+    """What is left for more of the cache; negative: what lacks."""
+    capacity_gib: float
+    token_kib: float
+    largest_context: int
+    largest_sequences: int
+    command: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class FitScore(Frozen):
+    """Shares of the cells: recipe as measured, recipe too bold, fits or not as measured."""
+
+    cells: int
+    exact: float
+    unsafe: float
+    fits_or_not: float
+
+
+class PlanCalibrationAnswer(Frozen):
+    """Constants fitted to somebody's own cells; `plan --constants FILE` uses the document."""
+
+    schema: Literal["gpusetup.plan-calibration/1"] = "gpusetup.plan-calibration/1"
+    constants: Mapping[str, float]
+    before: FitScore
+    """The shipped constants on these cells."""
+    after: FitScore
+    """The fitted ones on the cells they were fitted to."""
+    cross_validated: FitScore
+    """Each part of the cells judged by constants that were fitted to the others."""

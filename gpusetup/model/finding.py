@@ -1,0 +1,75 @@
+"""A finding: what is wrong, what shows it, what to do. A step: one command of an installation."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.shell import Line
+
+
+class Severity(str, enum.Enum):
+    """error: will not work; warning: works with loss; note: worth knowing."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Evidence(Frozen):
+    source: str
+    text: str
+
+
+class Alternative(Frozen):
+    """Another way to the same end, whole in itself; or, under `looks`, what shows more."""
+
+    title: str
+    """What follows the word "or": `the same by pip`."""
+    commands: tuple[Line, ...]
+
+
+class Fix(Frozen):
+    """A way out."""
+
+    text: str
+    commands: tuple[Line, ...] = ()
+    """The way, in order, to be pasted as one block; what must come first comes first."""
+    alternatives: tuple[Alternative, ...] = ()
+    looks: tuple[Alternative, ...] = ()
+    """What shows more and changes nothing; each title is a sentence: `see the counters`."""
+    needs_root: bool = False
+    needs_reboot: bool = False
+    min_driver: str | None = None
+    python: str | None = None
+
+
+def typed(fix: Fix | None) -> tuple[Line, ...]:
+    """Every line that a fix gives to type, the other ways' too."""
+    if fix is None:
+        return ()
+    others = (*fix.alternatives, *fix.looks)
+    return (*fix.commands, *(line for other in others for line in other.commands))
+
+
+class Finding(Frozen):
+    """A fact about a machine with its values, its evidence and a way out."""
+
+    id: str
+    severity: Severity
+    title: str
+    detail: str = ""
+    root: bool = False
+    explained_by: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+    fix: Fix | None = None
+
+
+class Step(Frozen):
+    """One command to run, as data: shown, tested and run from the same value."""
+
+    argv: tuple[str, ...]
+    title: str = ""
+    environment: Mapping[str, str] = {}
+    timeout_seconds: float = 3600.0

@@ -1,0 +1,98 @@
+"""Builds of torch, what is asked of the resolver, and what it answers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.versions import Capability
+
+
+class TorchBuild(Frozen):
+    """One row of the catalog: a torch on a backend for a platform."""
+
+    torch: str
+    backend: str
+    cuda: str | None
+    os: Literal["linux", "windows", "macos"]
+    machine: str
+    """`x86_64` or `aarch64` (macOS' arm64 is `aarch64`)."""
+    pythons: tuple[str, ...]
+    """`3.11`, and `3.13t` for free-threaded."""
+    kernels: tuple[str, ...]
+    """`sm_80`, …; () for CPU builds."""
+    ptx: tuple[str, ...] = ()
+    """`compute_90`, …"""
+    driver_floor: str | None = None
+    glibc: str | None = None
+    macos: str | None = None
+    torchvision: str | None = None
+    torchaudio: str | None = None
+    released: str | None = None
+    channel: Literal["pytorch", "conda-pytorch", "conda-forge"] = "pytorch"
+    labelled: bool = True
+    """Whether its version carries the backend (`2.5.1+cu124`); macOS' wheels do not."""
+    status: str = "sourced"
+    """How sure the row is: `verified`, `sourced`, `inferred`."""
+    note: str | None = None
+
+
+class Request(Frozen):
+    """What was asked of the resolver beyond the machine itself."""
+
+    torch: str | None = None
+    """A specifier or a bare version: `2.5.1`, `>=2.6,<2.9`."""
+    backend: str = "auto"
+    installer: str = "auto"
+
+
+class Rejection(Frozen):
+    torch: str
+    backend: str
+    reason: str
+
+
+class Served(Frozen):
+    """How one GPU is served by the chosen build."""
+
+    gpu: str
+    compute_capability: Capability
+    by: str
+    """The kernel (`sm_86`) or the PTX (`compute_90`)."""
+
+
+class Choice(Frozen):
+    """A build one can fall back to."""
+
+    torch: str
+    backend: str
+    index_url: str
+
+
+class Advice(Frozen):
+    """The single change that would help most."""
+
+    change: Literal["driver", "python", "gpu", "torch", "os", "backend"]
+    to: str
+    gives: str
+
+
+class Resolution(Frozen):
+    """The chosen build, or none, and why not the others.
+
+    `build` is None when nothing fits; then `advice` names the change that would help most.
+    """
+
+    build: TorchBuild | None
+    index_url: str | None = None
+    index_root: str | None = None
+    """The mirror that commands and files name instead of torch's own index."""
+    served: tuple[Served, ...] = ()
+    fallbacks: tuple[Choice, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
+    advice: Advice | None = None
+    conda: TorchBuild | None = None
+    """What conda's channels have for the same question (an older torch at times)."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know: a driver newer than the catalog, a guessed platform…"""
+    catalog_as_of: str = ""

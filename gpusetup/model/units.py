@@ -1,0 +1,5 @@
+"""Units of sizes."""
+
+from __future__ import annotations
+
+GIB = 1 << 30

@@ -1,0 +1,93 @@
+"""Versions and compute capabilities, compared as numbers."""
+
+from __future__ import annotations
+
+from functools import total_ordering
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+
+def parsed(version: str) -> Version:
+    """The comparable form of a version text; "0" where the text is no version.
+
+    >>> parsed("550.144.03") < parsed("550.144.10")
+    True
+    """
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(version)
+    except InvalidVersion:
+        return Version("0")
+
+
+@total_ordering
+class Capability:
+    """A compute capability: `Capability(8, 6)` prints as `8.6`, its kernels are `sm_86`.
+
+    >>> Capability.parse("12.1").sm
+    'sm_121'
+    >>> Capability.parse("sm_90") > Capability(8, 9)
+    True
+    """
+
+    __slots__ = ("major", "minor")
+
+    def __init__(self, major: int, minor: int) -> None:
+        object.__setattr__(self, "major", major)
+        object.__setattr__(self, "minor", minor)
+
+    major: int
+    minor: int
+
+    @classmethod
+    def parse(cls, text: str) -> Capability:
+        """Read `8.6`, `86`, `sm_86`, `sm_90a`, `compute_86`; ValueError on anything else."""
+        digits = text.strip().lower().removeprefix("sm_").removeprefix("compute_").rstrip("af")
+        major, dot, minor = digits.partition(".")
+        if not dot:
+            major, minor = digits[:-1], digits[-1:]
+        if not (major.isascii() and major.isdigit() and minor.isascii() and minor.isdigit()):
+            raise ValueError(f"not a compute capability: {text!r}")
+        return cls(int(major), int(minor))
+
+    @property
+    def sm(self) -> str:
+        return f"sm_{self.major}{self.minor}"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Capability is frozen")
+
+    def __reduce__(self) -> tuple[type[Capability], tuple[int, int]]:
+        return (Capability, (self.major, self.minor))
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+    def __repr__(self) -> str:
+        return f"Capability({self.major}, {self.minor})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Capability):
+            return NotImplemented
+        return (self.major, self.minor) == (other.major, other.minor)
+
+    def __lt__(self, other: Capability) -> bool:
+        return (self.major, self.minor) < (other.major, other.minor)
+
+    def __hash__(self) -> int:
+        return hash((self.major, self.minor))
+
+
+def cuda_of(backend: str) -> str | None:
+    """The CUDA version of a wheel tag.
+
+    >>> cuda_of("cu124"), cuda_of("cu92"), cuda_of("cpu"), cuda_of("rocm6.4")
+    ('12.4', '9.2', None, None)
+    """
+    digits = backend.removeprefix("cu")
+    if digits == backend or not digits.isdigit():
+        return None
+    return f"{digits[:-1]}.{digits[-1]}"

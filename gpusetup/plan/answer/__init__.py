@@ -1,0 +1,1 @@
+"""From a question to the answer: check, choose, solve, word."""

@@ -1,0 +1,310 @@
+"""A decision -> the public answer: memory in GiB, settings, ladder, advice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from gpusetup.model.documents import FewerGpus, PlanCell, PlanMemory, RunnerUp
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.answer.choose import Option, candidates, host_holds
+from gpusetup.plan.answer.decide import Case, Decision, better, decide
+from gpusetup.plan.answer.ladder import ladder
+from gpusetup.plan.answer.measured import NONE, is_standard
+from gpusetup.plan.answer.place import Place
+from gpusetup.plan.answer.solve import gpus_needed, max_context
+from gpusetup.plan.memory.states import host_bytes
+from gpusetup.plan.model.named import model_of_size
+from gpusetup.plan.model.workload import Recipe, Workload, samples_per_group, tokens_per_gpu
+
+ALLOCATOR = "expandable_segments:True"
+ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
+"""The variable's old name, which every torch reads, and the new one (torch 2.9 and later)."""
+
+YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
+MEASURED_SOURCE = "measured: Trinity-RFT's GPU configuration guide"
+FITTED_SOURCE = "predicted by the memory model, which was fitted to measured jobs of this kind"
+MODEL_SOURCE = (
+    "predicted by the memory model, which meets published figures within 10 % in the median"
+)
+
+
+class Asked(Frozen):
+    """What the answer is about, beside the decision."""
+
+    place: Place
+    case: Case
+    solved: Literal["context", "batch", "gpus"] | None = None
+    notes: tuple[str, ...] = ()
+    """What was assumed where nothing was said."""
+    brief: bool = False
+    """Leave the ladder away (a grid of many)."""
+
+
+def answer(decision: Decision, asked: Asked) -> PlanCell:
+    """The plan of one workload."""
+    w = decision.fit.workload
+    shown = decision.shown
+    fewer = better(decision, asked.case)
+    fits = decision.recipe is not None
+    return PlanCell(
+        fits=fits,
+        recipe=str(decision.recipe) if fits else NONE,
+        basis="measured" if decision.measured else "predicted",
+        confidence=_confidence(decision),
+        memory_gib=_memory(shown, asked.place.capacity),
+        margin_percent=round(100 * (1 - shown.parts.total / asked.place.capacity), 2),
+        runner_up=_runner_up(decision, asked.case),
+        better=FewerGpus(gpus=fewer.fit.workload.gpus, recipe=str(fewer.recipe)) if fewer else None,
+        env=ENV if fits and shown.recipe.env else {},
+        settings=settings(w, shown.recipe) if fits else {},
+        ladder=() if asked.brief else ladder(w, shown.recipe, asked.case.limits, _c(asked)),
+        advice=tuple(_advice(decision, asked, fewer)),
+        model=w.shape.name,
+        parameters=w.shape.parameters,
+        active_parameters=w.shape.active,
+        gpu=asked.place.gpu,
+        gpus=w.gpus,
+        context=w.context,
+        batch=w.batch,
+        strategy=w.strategy,
+        source=_source(decision),
+        solved=asked.solved,
+    )
+
+
+def _source(decision: Decision) -> str:
+    if decision.measured:
+        return MEASURED_SOURCE
+    return FITTED_SOURCE if is_standard(decision.fit.workload) else MODEL_SOURCE
+
+
+def _c(asked: Asked) -> Any:
+    return asked.case.constants
+
+
+def _confidence(decision: Decision) -> Literal["measured", "clear", "close"]:
+    if decision.measured:
+        return "measured"
+    return "clear" if decision.fit.clear else "close"
+
+
+def _memory(option: Option, capacity: float) -> PlanMemory:
+    p = option.parts
+    values = {name: getattr(p, name) for name in PARTS} | {"capacity": capacity}
+    return PlanMemory(**{name: round(value / GIB, 3) for name, value in values.items()})
+
+
+PARTS = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "host",
+         "allocated", "reserved")  # fmt: skip
+
+
+def _runner_up(decision: Decision, case: Case) -> RunnerUp | None:
+    """The recipe before the chosen one, or the one that lacks least where none fits."""
+    usable = case.limits.usable
+    if decision.recipe is None:
+        near = decision.shown
+        return RunnerUp(recipe=str(near.recipe), short_gib=_short(near, usable))
+    before = [o for o in decision.fit.options if o.recipe.rank < decision.recipe.rank]
+    if not before:
+        return None
+    near = min(before, key=lambda option: option.parts.total)
+    return RunnerUp(recipe=str(near.recipe), short_gib=_short(near, usable))
+
+
+def _short(option: Option, usable: float) -> float | None:
+    lacks = option.parts.total - usable
+    return round(lacks / GIB, 3) if lacks > 0 else None
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+EXTRA = (
+    "lora", "lora_targets", "dora", "quantize", "selective", "attention", "compile", "step", "loss",
+    "tensor_parallel", "pipeline_parallel", "sequence_parallel", "context_parallel",
+    "expert_parallel", "offload_optimizer", "offload_checkpoints", "trained_embeddings",
+)  # fmt: skip
+"""Settings that are named where they are not the usual ones."""
+PLAIN = Workload(shape=model_of_size(10**9, text=True), context=1)
+
+
+def settings(w: Workload, r: Recipe) -> dict[str, Any]:
+    """What to write into the trainer's configuration."""
+    found: dict[str, Any] = {
+        "strategy": "fsdp2" if w.strategy == "fsdp" else w.strategy,
+        "gpus": w.gpus,
+        "cpu_offload": r.offload,
+        "sequence_parallel_size": r.sp,
+        "gradient_checkpointing": w.checkpointing,
+        "optimizer": w.optimizer,
+        "mixed_precision": w.amp or "none",
+        "param_dtype": w.dtype,
+    }
+    found |= {name: getattr(w, name) for name in EXTRA if getattr(w, name) != getattr(PLAIN, name)}
+    if w.batch is None:
+        found["max_model_len"] = w.context
+        found["max_token_len_per_gpu"] = tokens_per_gpu(w, r)
+    else:
+        found["batch_per_gpu"] = samples_per_group(w, r)
+    rope = yarn(w)
+    return found | ({"rope_scaling": rope} if rope else {})
+
+
+def yarn(w: Workload) -> dict[str, Any] | None:
+    """The YaRN block for contexts beyond the native one; None where it is not needed or known."""
+    native = w.shape.native_context
+    if native is None or w.context <= native or w.shape.kind not in YARN_FAMILIES:
+        return None
+    return {
+        "rope_type": "yarn",
+        "factor": round(w.context / native, 6),
+        "original_max_position_embeddings": native,
+    }
+
+
+# --- advice -------------------------------------------------------------------------------------
+
+
+class Told(Frozen):
+    """What the lines of advice are made from."""
+
+    decision: Decision
+    asked: Asked
+    fewer: Decision | None
+
+    @property
+    def w(self) -> Workload:
+        return self.decision.fit.workload
+
+
+def _advice(decision: Decision, asked: Asked, fewer: Decision | None) -> Iterator[str]:
+    told = Told(decision=decision, asked=asked, fewer=fewer)
+    yield from asked.notes
+    for line in LINES:
+        yield from line(told)
+
+
+def _use_fewer(told: Told) -> Iterator[str]:
+    if told.fewer is None:
+        return
+    few, recipe = told.fewer.fit.workload.gpus, told.fewer.recipe
+    yield f"use {few} of your {told.w.gpus} GPUs: there `{recipe}` does"
+
+
+def _what_would_help(told: Told) -> Iterator[str]:
+    """Where nothing fits: the single changes that make it fit, the mildest first."""
+    if told.decision.recipe is not None or told.asked.brief:
+        return
+    case, w = told.asked.case, told.w
+    more = gpus_needed(w, case)
+    if more.recipe is not None and more.fit.workload.gpus > w.gpus:
+        yield f"{more.fit.workload.gpus} GPUs of this kind would do, with `{more.recipe}`"
+    if w.shape.tokens is None and w.context > 1:
+        shorter = max_context(w, case)
+        if shorter.recipe is not None:
+            yield f"{shorter.fit.workload.context:,} tokens would fit, with `{shorter.recipe}`"
+    for text, changed in _milder(w):
+        found = decide(changed, case)
+        if found.recipe is not None:
+            yield f"{text} would fit, with `{found.recipe}`"
+    need = told.decision.shown.parts.total / GIB
+    yield f"as it is, {need:.1f} GiB a GPU are needed, with `{told.decision.shown.recipe}`"
+
+
+def _milder(w: Workload) -> Iterator[tuple[str, Workload]]:
+    if w.lora is None and not w.frozen:
+        small = replace(w, lora=16, dtype="bf16", amp=None)
+        yield "LoRA of rank 16 (`--lora 16`)", small
+        yield "LoRA on 4-bit weights (`--quantize nf4`)", replace(small, quantize="nf4")
+    if w.loss != "fused" and w.shape.vocabulary:
+        yield "a fused loss kernel (`--loss fused`)", replace(w, loss="fused")
+    if w.optimizer in ("adam", "adamw"):
+        yield "8-bit AdamW (`--optimizer adamw8bit`)", replace(w, optimizer="adamw8bit")
+    if w.strategy in ("dp", "ddp") and w.gpus > 1:
+        yield "FSDP (`--strategy fsdp`)", replace(w, strategy="fsdp")
+    if w.lora is None and not w.frozen:
+        small = replace(w, lora=16, dtype="bf16", amp=None, loss="fused", quantize="nf4")
+        yield "LoRA on 4-bit weights with a fused loss kernel", small
+    if not w.checkpointing:
+        yield "checkpointing (`--checkpointing`)", replace(w, checkpointing=True)
+
+
+def _host_memory(told: Told) -> Iterator[str]:
+    """What Offload takes of the machine's own memory, or that it would take more than there is."""
+    need = told.decision.shown.parts.host
+    if need and told.decision.recipe is not None:
+        yield f"Offload keeps {need / GIB:.0f} GiB in the machine's own memory"
+    limits, w = told.asked.case.limits, told.w
+    missed = next((r for r in candidates(w, limits) if not host_holds(w, r, limits)), None)
+    if missed is not None and limits.host is not None and not _fits_without(told):
+        need = host_bytes(w, missed) / GIB
+        have = limits.host / GIB
+        yield f"Offload would need {need:.0f} GiB of the machine's own memory, there are {have:.0f}"
+
+
+def _fits_without(told: Told) -> bool:
+    return told.decision.recipe is not None and not told.decision.recipe.offload
+
+
+def _more_than_there_are(told: Told) -> Iterator[str]:
+    count = told.asked.place.count
+    if count is not None and told.w.gpus > count:
+        yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {told.w.gpus}"
+
+
+def _positions(told: Told) -> Iterator[str]:
+    native = told.w.shape.native_context
+    if native is None or told.w.context <= native:
+        return
+    beyond = f"{told.w.context:,} tokens are beyond the native {native:,}"
+    if told.w.shape.kind in YARN_FAMILIES:
+        yield f"{beyond}: YaRN with factor {told.w.context / native:g}"
+    else:
+        yield f"{beyond}: the model needs its positions extended"
+
+
+def _data_parallel(told: Told) -> Iterator[str]:
+    if told.w.strategy == "dp":
+        yield (
+            "DataParallel keeps gradients of all, the optimizer's states and all outputs on the "
+            "first GPU, the one counted here: DDP is faster, FSDP smaller"
+        )
+
+
+def _system(told: Told) -> Iterator[str]:
+    where = {"windows": "Windows", "wsl": "WSL", "jetson": "Jetson"}.get(told.asked.place.system)
+    if where:
+        yield f"expandable segments (Env) do not work on {where}"
+    if told.asked.place.unified:
+        yield "the GPU has no memory of its own: Offload gains nothing, other programs count"
+    if told.asked.place.system == "windows" and told.w.strategy not in ("single", "dp"):
+        yield "FSDP2 with CPU offload and sequence parallelism need Linux"
+
+
+def _others(told: Told) -> Iterator[str]:
+    used = told.asked.place.used_bytes
+    if used > 0.5 * GIB:
+        yield f"other programs hold {used / GIB:.1f} GiB of the GPU now; the plan counts it as free"
+
+
+def _estimate_differs(told: Told) -> Iterator[str]:
+    """Where the measured recipe is one that the model would not have named."""
+    fit = told.decision.fit
+    model = fit.chosen.recipe if fit.chosen else None
+    if told.decision.measured and model != told.decision.recipe:
+        yield f"the model alone would say `{model if model else NONE}`: it is close to the limit"
+
+
+LINES: tuple[Callable[[Told], Iterator[str]], ...] = (
+    _use_fewer,
+    _what_would_help,
+    _host_memory,
+    _more_than_there_are,
+    _positions,
+    _data_parallel,
+    _system,
+    _others,
+    _estimate_differs,
+)

@@ -1,0 +1,110 @@
+"""A plan as settings to paste: for Trinity-RFT's trainer, and for torchrun with FSDP2.
+
+The keys are those of Trinity-RFT's configuration guide and of verl's FSDP workers, which it trains
+by; the second document names FSDP2's own arguments (torch.distributed.fsdp.fully_shard).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.documents import PlanCell
+
+LONG_DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+def plan_yaml(plan: PlanCell) -> str:
+    """Both documents; Unsatisfiable where the plan has no recipe."""
+    if not plan.fits:
+        raise Unsatisfiable(
+            f"{plan.model} does not fit: there are no settings for it",
+            hint="`gpusetup plan` without `--format yaml` says what would help",
+        )
+    head = f"# {plan.model}, {plan.context:,} tokens, {plan.gpus} x {plan.gpu}: {plan.recipe}\n"
+    trinity = "# Trinity-RFT" + "".join(f"\n# {line}" for line in _exports(plan)) + "\n"
+    return (
+        head
+        + trinity
+        + _text(trinity_settings(plan))
+        + "---\n# torchrun and FSDP2\n"
+        + _text(torchrun_settings(plan))
+    )
+
+
+def _exports(plan: PlanCell) -> Iterator[str]:
+    if plan.env:
+        yield "before Ray starts:"
+        yield from (f"  export {name}={value}" for name, value in plan.env.items())
+
+
+def trinity_settings(plan: PlanCell) -> dict[str, Any]:
+    """The keys of Trinity-RFT that a recipe decides."""
+    s = plan.settings
+    model: dict[str, Any] = {"max_model_len": plan.context}
+    if "rope_scaling" in s:
+        model["rope_scaling"] = s["rope_scaling"]
+    trainer: dict[str, Any] = {
+        "use_dynamic_bsz": plan.batch is None,
+        "ulysses_sequence_parallel_size": s["sequence_parallel_size"],
+    }
+    if "max_token_len_per_gpu" in s:
+        trainer["max_token_len_per_gpu"] = s["max_token_len_per_gpu"]
+    if s["cpu_offload"]:
+        actor = {"strategy": "fsdp2", "fsdp_config": {"offload_policy": True}}
+        trainer["trainer_config"] = {"actor_rollout_ref": {"actor": actor}}
+    return {"model": model, "trainer": trainer}
+
+
+def torchrun_settings(plan: PlanCell) -> dict[str, Any]:
+    """What a plain training script needs to know."""
+    s = plan.settings
+    mixed = None if s["mixed_precision"] == "none" else s["mixed_precision"]
+    found: dict[str, Any] = {
+        "launch": f"torchrun --standalone --nproc_per_node={plan.gpus} train.py",
+        "environment": dict(plan.env),
+        "strategy": s["strategy"],
+    }
+    if s["strategy"] in ("fsdp2", "hsdp", "zero3"):
+        found["fully_shard"] = {
+            "reshard_after_forward": True,
+            "mp_policy": {
+                "param_dtype": LONG_DTYPE[mixed or s["param_dtype"]],
+                "reduce_dtype": "float32",
+            },
+            "offload_policy": "CPUOffloadPolicy" if s["cpu_offload"] else None,
+        }
+    kept = ("sequence_parallel_size", "gradient_checkpointing", "optimizer", "mixed_precision",
+            "max_model_len", "max_token_len_per_gpu", "batch_per_gpu", "rope_scaling")  # fmt: skip
+    return found | {name: s[name] for name in kept if name in s}
+
+
+def _text(values: Mapping[str, Any], indent: int = 0) -> str:
+    """Block YAML of mappings of plain values.
+
+    >>> print(_text({"a": {"b": True, "c": None}, "d": "x: y"}), end="")
+    a:
+      b: true
+      c: null
+    d: "x: y"
+    """
+    lines = []
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            lines.append(f"{' ' * indent}{name}:\n{_text(value, indent + 2)}")
+        else:
+            lines.append(f"{' ' * indent}{name}: {_scalar(value)}\n")
+    return "".join(lines)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{}"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int | float):
+        return f"{value}"
+    plain = value.replace("_", "").replace("-", "").replace(".", "").isalnum()
+    word = plain and not value[0].isdigit() and value not in ("true", "false", "null", "none")
+    return str(value) if word else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,1 @@
+"""What it takes: every term of the memory as a formula, and what a GPU has."""

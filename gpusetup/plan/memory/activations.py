@@ -1,0 +1,177 @@
+"""What the forward pass keeps for the backward pass, and what a layer's backward takes."""
+
+from __future__ import annotations
+
+from gpusetup.plan.memory.states import casts
+from gpusetup.plan.model.shape import targets
+from gpusetup.plan.model.workload import BYTES, Recipe, Workload, tokens_per_gpu
+
+
+def stage_layers(w: Workload) -> float:
+    """Layers of which a GPU keeps something: those of its stage, for every micro-batch in flight.
+
+    One forward, one backward (Narayanan et al., arXiv 2104.04473): the first of p stages holds p
+    micro-batches of L / p layers, which is L again.
+    """
+    return float(w.shape.layers)
+
+
+def residual_bytes(w: Workload) -> int:
+    """Bytes an element of the hidden state between the layers.
+
+    Autocast leaves it in the parameters' dtype; mixed precision of FSDP and ZeRO computes it in 16
+    bits, as weights in 16 bits do.
+    """
+    return BYTES[w.dtype] if casts(w) else w.compute_bytes
+
+
+def divided(w: Workload) -> int:
+    """By what tensor parallelism divides what is between attention and MLP.
+
+    Only with sequence parallelism (Korthikanti et al., arXiv 2205.05198).
+    """
+    return w.tensor_parallel if w.sequence_parallel else 1
+
+
+def checkpoint_amount(w: Workload, r: Recipe) -> float:
+    """Elements that checkpointing keeps: every layer's input (Chen et al., arXiv 1604.06174).
+
+    Counted in 16 bits: one of 32 bits is two.
+    """
+    if not w.checkpointing or w.offload_checkpoints:
+        return 0.0
+    each = w.shape.hidden * (residual_bytes(w) / 2) / divided(w)
+    return checkpointed(w) * stage_layers(w) * each * tokens_per_gpu(w, r)
+
+
+def checkpointed(w: Workload) -> float:
+    """The share of the layers that is recomputed."""
+    return 1 / int(w.selective) if w.selective and w.selective.isdigit() else 1.0
+
+
+def selected_bytes(w: Workload, r: Recipe) -> float:
+    """What selective checkpointing keeps beside the layers' inputs.
+
+    Per op: every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
+    (torchtitan's policy). Every n-th layer: the others keep all.
+    """
+    if not w.checkpointing or w.selective is None:
+        return 0.0
+    s, tokens = w.shape, tokens_per_gpu(w, r)
+    if w.selective == "op":
+        inner = 2 * s.query + s.key_value + s.intermediate
+        each = (inner / w.tensor_parallel + s.hidden / divided(w)) * w.compute_bytes
+    else:
+        each = (1 - checkpointed(w)) * layer_bytes_a_token(w)
+    return stage_layers(w) * each * tokens
+
+
+MLP_KEPT = {"gelu_new": (5, 3)}
+"""Activation -> tensors of the MLP's width that stay, and how many of them autocast makes 32-bit.
+
+Without a gate: what goes in and what comes out. `gelu_new` is written out in transformers, so that
+each of its steps keeps its own; `pow` and what follows it run in 32 bits under autocast."""
+
+WIDE_NORMS = ("gemma", "gemma2", "gemma3_text")
+"""Families whose RMSNorm multiplies by its weight in 32 bits, and keeps what it multiplies so."""
+
+
+def layer_bytes_a_token(w: Workload) -> float:
+    """Bytes a token that one layer keeps without checkpointing.
+
+    Each norm keeps its input, in 32 bits for RMSNorm, what it normalised, and its output; attention
+    keeps queries, keys, values and its output; the MLP its gate, its up projection, the activation
+    and their product (two tensors without a gate); a dropout a mask of bytes. For GPT in 16 bits
+    that is the 34 bytes an element, less the scores, of Korthikanti et al. (arXiv 2205.05198).
+    `tests/test_plan_models.py` compares with what torch saves. Tensor parallelism divides
+    what is inside attention and MLP, with sequence parallelism also the norms, whose outputs are
+    gathered whole again.
+    """
+    s = w.shape
+    outside = s.norms * norm_bytes(w) * s.hidden + 2 * s.dropout * s.hidden
+    inside = attention_bytes(w) + mlp_bytes(w) + adapter_bytes(w)
+    whole = s.norms * s.hidden * w.compute_bytes * (1 - 1 / divided(w))
+    return outside / divided(w) + whole + inside / w.tensor_parallel
+
+
+def frozen(w: Workload) -> bool:
+    """Whether the weights of the layers themselves are frozen."""
+    return w.lora is not None or w.frozen >= 1
+
+
+def norm_bytes(w: Workload) -> int:
+    """Bytes an element that a norm keeps: input, normalised (RMSNorm only), output.
+
+    A frozen weight needs no normalised value; kernels (Liger) and `torch.compile` keep the input as
+    it is and compute the rest anew.
+    """
+    residual, compute = residual_bytes(w), w.compute_bytes
+    if w.compile or w.fused_kernels or not w.shape.rms_norm:
+        return residual + compute
+    normalised = 4 if w.shape.kind in WIDE_NORMS else residual
+    return 4 + normalised * (not frozen(w)) + compute
+
+
+def attention_bytes(w: Workload) -> float:
+    """Queries, keys, values, output; norms of queries and keys keep a 32-bit copy and theirs.
+
+    Flash attention keeps 4 bytes a head of its softmax; SDPA with a mask also the mask's row;
+    eager attention the softmax in 32 and in 16 bits for every pair of tokens.
+    """
+    s, compute = w.shape, w.compute_bytes
+    own = (2 * s.query + 2 * s.key_value) * compute + 4 * s.heads
+    pairs = (w.shape.tokens or w.context) * score_bytes(w)
+    return own + pairs + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
+
+
+def score_bytes(w: Workload) -> float:
+    """Bytes for every pair of tokens, of all heads."""
+    each = {"flash": 0.0, "sdpa": w.compute_bytes / w.shape.heads, "eager": 4 + w.compute_bytes}
+    return each[w.attention] * w.shape.heads
+
+
+def mlp_bytes(w: Workload) -> float:
+    """The MLP's own tensors, and for experts each token's copy on the way in and out."""
+    s, compute = w.shape, w.compute_bytes
+    usual = (4 if s.gated else 2, 0)
+    tensors, wide = usual if s.gated else MLP_KEPT.get(s.activation, usual)
+    wide = wide if casts(w) else 0
+    tensors -= 1 if s.gated and w.fused_kernels else 0
+    tensors -= 1 if frozen(w) and w.lora_targets != "all" else 0
+    width = s.intermediate * ((tensors - wide) * compute + wide * 4)
+    return width + 3 * s.experts * s.hidden * compute
+
+
+def adapter_bytes(w: Workload) -> float:
+    """What LoRA's branches keep: inputs cast to 32 bits, and a dropout's copy and mask of them.
+
+    DoRA also keeps the output of the frozen layer, to scale it.
+    """
+    if w.lora is None:
+        return 0.0
+    rows = targets(w.shape, w.lora_targets)
+    casted = 4 if w.adapter_casts and BYTES[w.adapter_dtype] > w.compute_bytes else 0
+    dropped = (1 + w.compute_bytes) * w.lora_dropout
+    inputs = sum(a for a, _ in rows) * (casted + dropped)
+    ranks = w.lora * len(rows) * BYTES[w.adapter_dtype]
+    return inputs + ranks + w.dora * sum(b for _, b in rows) * 2 * w.compute_bytes
+
+
+def kept_bytes(w: Workload, r: Recipe) -> float:
+    """What all layers keep for the backward pass beside the inputs of recomputed ones."""
+    if w.checkpointing:
+        return selected_bytes(w, r)
+    return stage_layers(w) * layer_bytes_a_token(w) * tokens_per_gpu(w, r)
+
+
+def layer_bytes(w: Workload, r: Recipe) -> float:
+    """The backward pass of one layer: its recomputed activations, and gradients half as large."""
+    once = layer_bytes_a_token(w) * tokens_per_gpu(w, r)
+    return once * (1.5 if w.checkpointing else 0.5)
+
+
+def exchange_amount(w: Workload, r: Recipe) -> float:
+    """Elements that sequence parallelism exchanges in one layer (Ulysses, arXiv 2309.14509)."""
+    if r.sp == 1:
+        return 0.0
+    return w.shape.hidden * tokens_per_gpu(w, r) * (w.compute_bytes / 2)

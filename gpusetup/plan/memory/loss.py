@@ -1,0 +1,77 @@
+"""The logits and their loss: tokens times vocabulary times the bytes of a loss kernel."""
+
+from __future__ import annotations
+
+from gpusetup.plan.memory.constants import Constants
+from gpusetup.plan.model.workload import Recipe, Workload, samples_per_group, tokens_per_gpu
+
+LOSSES: dict[str, tuple[float, float] | None] = {
+    "trainer": None,
+    "eager": (15.0, 16.0),
+    "eager-old": (22.0, 24.0),
+    "eager-16": (12.0, 24.0),
+    "compiled": (12.0, 12.0),
+    "chunked": (2.0, 4.0),
+    "fused": (0.0, 0.0),
+}
+"""Loss kernel -> bytes a logit in 16 and in 32 bits; None: the fitted constant, and 4 more.
+
+`trainer` computes log-probabilities in place (what RL trainers do). `eager` is cross-entropy on
+logits that were made 32-bit: 2 + 4 + 4 + 4 and part of a 16-bit gradient. `eager-old` also copies
+the shifted logits (transformers before 4.45), `eager-16` does so without making them 32-bit (models
+with code of their own, such as Qwen 1). `compiled` fuses the copies (torchtitan, torchtune with
+compile). `chunked` holds the logits in 16 bits, and more for one of eight chunks (torchtune's
+`CEWithChunkedOutputLoss`; `chunk_bytes`). `fused` never holds them (Liger, cut cross-entropy, TRL's
+`chunked_nll`, Unsloth)."""
+
+SAME_AS = {
+    "liger": "fused", "cce": "fused", "trl-chunked": "fused", "unsloth": "fused",
+    "torchtune": "chunked", "hf": "eager", "hf-old": "eager-old", "torchtitan": "compiled",
+}  # fmt: skip
+"""The names that people give them."""
+
+
+def logit_amount(w: Workload, r: Recipe) -> float:
+    """Logits that stand at once: tokens times vocabulary, over tensor parallelism.
+
+    DataParallel gathers the outputs of all replicas on the first GPU, where the loss is computed.
+    """
+    gathered = w.gpus if w.strategy == "dp" else 1
+    samples = samples_per_group(w, r) if w.batch is not None else 0
+    outputs = w.shape.vocabulary * tokens_per_gpu(w, r) + w.shape.classes * samples
+    return outputs * gathered / w.tensor_parallel
+
+
+CHUNKS = 8
+
+
+def chunk_bytes(w: Workload, r: Recipe) -> float:
+    """What a chunked loss takes beside its logits.
+
+    One chunk in 32 bits three times, unless compiled; and while chunks come back, the gradient of a
+    trained head twice: its sum and one chunk's.
+    """
+    if w.loss != "chunked":
+        return 0.0
+    head = w.shape.vocabulary * w.shape.hidden * w.compute_bytes / w.tensor_parallel
+    trained = w.lora is None and w.frozen < 1
+    return logit_amount(w, r) * 12 / CHUNKS * (not w.compile) + 2 * head * trained
+
+
+def gathered_bytes(w: Workload, r: Recipe) -> float:
+    """Under TP with SP the head's input, and its gradient, stand whole on every GPU."""
+    if not w.sequence_parallel or w.tensor_parallel == 1:
+        return 0.0
+    return 2 * w.shape.hidden * w.compute_bytes * tokens_per_gpu(w, r)
+
+
+def loss_bytes(w: Workload, r: Recipe, c: Constants) -> float:
+    """The logits and all that stands with them."""
+    logits = logit_amount(w, r) * logit_bytes(w, c)
+    return logits + chunk_bytes(w, r) + gathered_bytes(w, r)
+
+
+def logit_bytes(w: Workload, c: Constants) -> float:
+    """Bytes a logit of the workload's loss kernel."""
+    fixed, wide = LOSSES[w.loss], w.compute_bytes == 4
+    return c.logit + 4 * wide if fixed is None else fixed[wide]

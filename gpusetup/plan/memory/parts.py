@@ -1,0 +1,120 @@
+"""The memory of one training step on the fullest GPU: every term a formula with its source.
+
+All functions are pure and answer bytes. A term is an amount (parameters, tokens times width) times
+bytes, which follow from dtypes, or are one of the fitted `Constants` where arithmetic alone cannot
+say. At the end of the forward pass stand the states, what it kept, and the larger of two passing
+things: the logits with their loss, or the layer whose backward pass begins.
+"""
+
+from __future__ import annotations
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.plan.memory.activations import (
+    checkpoint_amount,
+    exchange_amount,
+    kept_bytes,
+    layer_bytes,
+)
+from gpusetup.plan.memory.constants import Constants
+from gpusetup.plan.memory.loss import loss_bytes
+from gpusetup.plan.memory.states import (
+    SHARDED,
+    alone_amount,
+    gradient_state_bytes,
+    host_bytes,
+    standing_bytes,
+    step_bytes,
+    unit_amount,
+    unit_bytes,
+)
+from gpusetup.plan.model.workload import Recipe, Workload
+
+
+class Parts(Frozen):
+    """The memory of the fullest GPU by what it is for, in bytes, and the host's."""
+
+    states: float
+    """Parameters, gradients, optimizer states, and the FSDP unit that is gathered."""
+    checkpoints: float
+    """What the forward pass keeps for the backward pass."""
+    logits: float
+    """The logits and their loss; 0 where the backward pass of a layer is the larger."""
+    fragmentation: float
+    other: float
+    """CUDA context, NCCL, exchanges of sequence parallelism, a layer's backward pass."""
+    runtime: float = 0.0
+    """CUDA context and NCCL within `other`: what torch's allocator does not know of."""
+    host: float = 0.0
+    """What the machine's own memory holds for all GPUs."""
+
+    @property
+    def total(self) -> float:
+        """What the GPU must have; reserved memory and the runtime's decide whether it fits."""
+        return self.states + self.checkpoints + self.logits + self.fragmentation + self.other
+
+    @property
+    def reserved(self) -> float:
+        """What `torch.cuda.max_memory_reserved` says."""
+        return self.total - self.runtime
+
+    @property
+    def allocated(self) -> float:
+        """What `torch.cuda.max_memory_allocated` says: reserved memory without the gaps."""
+        return self.reserved - self.fragmentation
+
+
+def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
+    """The memory of the fullest GPU at the highest of a step's peaks, part by part.
+
+    Where gradients stay from one micro-batch to the next, that is the end of the forward pass.
+    Otherwise gradients come while what was kept goes, and the end of the backward pass, or the
+    optimizer's step, may be higher.
+    """
+    logits = loss_bytes(w, r, c)
+    layer = layer_bytes(w, r)
+    checkpoint = c.checkpoint if w.batch is None else max(c.checkpoint, 2.0)
+    kept = checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r)
+    gradients = gradient_state_bytes(w, r)
+    step = step_bytes(w, r)
+    after = max(layer, step)
+    ahead = kept + max(logits, layer)
+    forward = w.batch is None or ahead >= (step if w.gradients_stay else gradients + after)
+    by_logits = forward and logits >= layer
+    other = layer if forward else after
+    standing = standing_bytes(w, r) + unit_amount(w) * unit_bytes(
+        w, c.unit_offloaded if r.offload else c.unit
+    )
+    runtime = runtime_bytes(w, c)
+    return Parts(
+        states=standing
+        + (gradients if w.gradients_stay or not forward else 0.0)
+        + alone_amount(w, r) * c.alone,
+        checkpoints=kept if forward else 0.0,
+        logits=logits if by_logits else 0.0,
+        fragmentation=gaps(w, r, c, kept, max(logits, layer), gradients),
+        other=runtime + exchange_amount(w, r) * c.exchange + (0.0 if by_logits else other),
+        runtime=runtime,
+        host=host_bytes(w, r),
+    )
+
+
+def gaps(
+    w: Workload, r: Recipe, c: Constants, kept: float, passing: float, gradients: float
+) -> float:
+    """What the allocator holds and cannot use.
+
+    A share of what comes and goes: what was kept, the logits or a layer, and gradients that do not
+    stay. Segments of fixed size leave more of it than expandable ones (both shares were fitted to
+    published pairs of allocated and reserved memory). A trainer that fills a budget of tokens
+    frees its cache between its phases, so that only what passes at once leaves gaps.
+    """
+    if w.batch is None:
+        return 0.0 if r.env else passing * (c.fragmentation / c.logit)
+    moving = kept + passing + (0.0 if w.gradients_stay else gradients)
+    fixed = c.gaps_sharded if SHARDED[w.strategy][0] and w.gpus > 1 else c.gaps
+    return moving * (min(c.gaps_expandable, fixed) if r.env else fixed)
+
+
+def runtime_bytes(w: Workload, c: Constants) -> float:
+    """CUDA's context and NCCL's buffers."""
+    return c.context_bytes + (c.nccl_bytes if w.gpus > 1 and w.strategy != "dp" else 0.0)

@@ -1,0 +1,207 @@
+"""Weights, gradients, optimizer states: what stands for the whole step, in bytes of a GPU."""
+
+from __future__ import annotations
+
+from gpusetup.plan.memory.optimizers import OPTIMIZERS
+from gpusetup.plan.model.workload import BYTES, Recipe, Workload
+
+ZERO = ("zero1", "zero2", "zero3")
+WHOLE = ("single", "dp", "ddp")
+SHARDED: dict[str, tuple[bool, bool, bool]] = {
+    "single": (False, False, False),
+    "dp": (False, False, False),
+    "ddp": (False, False, False),
+    "zero1": (False, False, True),
+    "zero2": (False, True, True),
+    "zero3": (True, True, True),
+    "fsdp": (True, True, True),
+    "fsdp1": (True, True, True),
+    "hsdp": (True, True, True),
+}
+"""Strategy -> whether parameters, gradients, optimizer states are divided among the GPUs
+(ZeRO: Rajbhandari et al., arXiv 1910.02054; FSDP: Zhao et al., arXiv 2304.11277)."""
+
+
+def shards(w: Workload) -> int:
+    """GPUs that share one copy of what is sharded."""
+    return (w.shard or w.data_parallel) if w.strategy == "hsdp" else w.data_parallel
+
+
+def local(w: Workload, parameters: float) -> float:
+    """The parameters left to one GPU by tensor and pipeline parallelism."""
+    return parameters / (w.tensor_parallel * w.pipeline_parallel)
+
+
+def base(w: Workload) -> float:
+    """The model's parameters on one GPU; expert parallelism divides what only some tokens use."""
+    sparse = w.shape.parameters - w.shape.active
+    used = w.shape.experts and w.expert_parallel > 1
+    kept = w.shape.parameters - sparse * (1 - 1 / w.expert_parallel) * bool(used)
+    return local(w, kept)
+
+
+QUANTIZED: dict[str, float] = {
+    "nf4": 0.5 + 4 / 64,
+    "nf4-dq": 0.5 + 1 / 64 + 4 / (64 * 256),
+    "int8": 1.0,
+}
+"""Bytes a parameter of a quantised linear layer.
+
+NF4: half a byte and a 32-bit scale for 64 of them, which double quantisation makes a byte with a
+32-bit scale for 256 (Dettmers et al., arXiv 2305.14314). LLM.int8: a byte, a scale a row (arXiv
+2208.07339). `fp8` is no storage: torchao's float8 training keeps the weights as they are."""
+
+
+def weight_bytes(w: Workload) -> float:
+    """Bytes a parameter that the weights take where they are not quantised.
+
+    In `dtype`. ZeRO with mixed precision keeps 16-bit weights (the 32-bit copy counts among the
+    optimizer's states). Autocast without sharding makes a 16-bit copy of each weight, trained or
+    frozen, and the backward pass needs it; under checkpointing it is made anew layer by layer.
+    """
+    if w.amp and w.strategy in ZERO:
+        return BYTES[w.amp]
+    cast = BYTES[w.amp] if w.amp and casts(w) and not w.checkpointing else 0
+    return BYTES[w.dtype] + cast
+
+
+def casts(w: Workload) -> bool:
+    """Whether autocast keeps a copy of the weights in the smaller dtype."""
+    return bool(w.amp and w.strategy in WHOLE and BYTES[w.amp] < BYTES[w.dtype])
+
+
+def base_bytes(w: Workload) -> float:
+    """The model without adapters: quantised layers, embedding and head as they are, or 32-bit."""
+    stored = QUANTIZED.get(w.quantize or "")
+    if stored is None:
+        return base(w) * weight_bytes(w)
+    outside = local(w, w.shape.outside)
+    return (base(w) - outside) * stored + outside * (4 if w.upcast_rest else weight_bytes(w))
+
+
+def gradient_bytes(w: Workload) -> float:
+    """Bytes a trained parameter that the gradients take: the parameters' dtype."""
+    if w.lora is not None:
+        return BYTES[w.adapter_dtype]
+    return BYTES[w.amp] if w.amp and w.strategy in ZERO else BYTES[w.dtype]
+
+
+def bucket_bytes(w: Workload) -> float:
+    """Bytes a trained parameter that DDP's buckets take, a second copy of the gradients.
+
+    They are there from the start to the end (`gradient_as_bucket_view` is off by default in torch).
+    """
+    return gradient_bytes(w) if w.strategy == "ddp" else 0.0
+
+
+def optimizer_bytes(w: Workload) -> float:
+    """Bytes a trained parameter that the optimizer's states take on the GPU."""
+    row = OPTIMIZERS[w.optimizer]
+    if row.paged or w.offload_optimizer:
+        return 0.0
+    return kept_by_optimizer(w)
+
+
+def kept_by_optimizer(w: Workload) -> float:
+    """Bytes a trained parameter of the optimizer's states, wherever they are."""
+    row, own = OPTIMIZERS[w.optimizer], 0.0
+    master = 4 if w.amp and w.strategy in ZERO and w.lora is None else 0
+    width = 4 if master else BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
+    if w.optimizer == "adafactor":
+        own = adafactor_bytes(w)
+    if w.optimizer == "muon":
+        own = muon_bytes(w) * width
+    return master + row.moments * width + row.fixed + own
+
+
+def muon_bytes(w: Workload) -> float:
+    """Muon leaves embedding and head to AdamW: one state more for their share."""
+    return w.shape.outside / max(w.shape.parameters, 1)
+
+
+def adafactor_bytes(w: Workload) -> float:
+    """A matrix of a x b has a + b 32-bit factors: 4 x (1/a + 1/b) bytes a parameter."""
+    a, b = w.shape.hidden, max(w.shape.intermediate, w.shape.hidden)
+    return 4 * (1 / a + 1 / b)
+
+
+def state_bytes(w: Workload, r: Recipe) -> float:
+    """Weights, gradients and optimizer states on the fullest GPU; with Offload they are the host's.
+
+    16 bytes a parameter over n under FSDP with AdamW in 32 bits: 4 + 4 + 8.
+    """
+    return standing_bytes(w, r) + gradient_state_bytes(w, r)
+
+
+def divisors(w: Workload) -> tuple[int, int, int]:
+    """By what weights, gradients and optimizer states are divided."""
+    weights, gradients, optimizer = (shards(w) if cut else 1 for cut in SHARDED[w.strategy])
+    return weights, gradients, optimizer
+
+
+def standing_bytes(w: Workload, r: Recipe) -> float:
+    """The states that are there all the time: all but the gradients."""
+    if r.offload:
+        return 0.0
+    for_weights, _, for_optimizer = divisors(w)
+    adapters = local(w, w.adapters) * (BYTES[w.adapter_dtype] if w.lora is not None else 0)
+    buckets = local(w, w.trained) * bucket_bytes(w)
+    optimizer = local(w, w.trained) * optimizer_bytes(w) / for_optimizer
+    return (base_bytes(w) + adapters) / for_weights + buckets + optimizer
+
+
+def gradient_state_bytes(w: Workload, r: Recipe) -> float:
+    """The gradients on the fullest GPU; none where each is used up as it comes."""
+    if r.offload or w.step == "backward":
+        return 0.0
+    return local(w, w.trained) * gradient_bytes(w) / divisors(w)[1]
+
+
+def step_bytes(w: Workload, r: Recipe) -> float:
+    """What the optimizer's step takes beside the states: `foreach` copies, others do not.
+
+    ZeRO's step makes the 16-bit gradients of its part 32-bit (DeepSpeed's stages 1 to 3).
+    """
+    if r.offload or w.offload_optimizer:
+        return 0.0
+    if w.amp and w.strategy in ZERO:
+        return local(w, w.trained) * 4 / divisors(w)[2]
+    if w.step != "foreach":
+        return 0.0
+    width = BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
+    copies = OPTIMIZERS[w.optimizer].copies * width
+    return local(w, w.trained) * copies / divisors(w)[2]
+
+
+def host_bytes(w: Workload, r: Recipe) -> float:
+    """What is kept in host memory: with Offload one whole copy of all states for each group."""
+    elsewhere = OPTIMIZERS[w.optimizer].paged or w.offload_optimizer
+    if not r.offload:
+        return local(w, w.trained) * kept_by_optimizer(w) * elsewhere
+    adapters = w.adapters * (BYTES[w.adapter_dtype] if w.lora is not None else 0)
+    copy: float = w.shape.parameters * BYTES[w.dtype] + adapters
+    copy += w.trained * (gradient_bytes(w) + kept_by_optimizer(w))
+    return copy * (w.data_parallel / shards(w))
+
+
+def alone_amount(w: Workload, r: Recipe) -> float:
+    """Parameters that one GPU holds alone, where a sharding strategy has nobody to share with."""
+    alone = w.gpus == 1 and SHARDED[w.strategy][0] and not r.offload
+    return float(w.trained) if alone else 0.0
+
+
+def unit_amount(w: Workload) -> float:
+    """Parameters of the largest unit that is gathered whole; in 32 bits they count twice."""
+    if not SHARDED[w.strategy][0]:
+        return 0.0
+    return w.shape.largest_unit / w.tensor_parallel * (w.compute_bytes / 2)
+
+
+FROZEN_UNIT = 4.0
+"""Bytes a parameter of a frozen unit: 16-bit weights of it and of the one fetched ahead."""
+
+
+def unit_bytes(w: Workload, trained: float) -> float:
+    """Bytes a parameter of a unit; one whose weights are frozen has no gradients to reduce."""
+    share = 0.0 if w.lora is not None else min(1.0, w.trained / max(w.shape.parameters, 1))
+    return FROZEN_UNIT + (trained - FROZEN_UNIT) * share

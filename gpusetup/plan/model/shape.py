@@ -1,0 +1,90 @@
+"""What a model is to its memory: sizes and counts, whoever described it."""
+
+from __future__ import annotations
+
+from gpusetup.model.frozen import Frozen
+
+
+class Shape(Frozen):
+    """A model's sizes. Counts are parameters; widths are elements."""
+
+    name: str
+    kind: str = "transformer"
+    """The family of its `config.json` (`qwen3`, `mixtral`, ...); `transformer` when guessed."""
+    parameters: int
+    active: int
+    """The parameters that one token uses (fewer than all in a mixture of experts)."""
+    largest_unit: int
+    """The largest part that FSDP gathers at once: a layer, the embedding or the head."""
+    layers: int
+    hidden: int
+    heads: int
+    query: int
+    """The width of all query heads together."""
+    key_value: int
+    """The width of all key heads together (that of the value heads is the same)."""
+    intermediate: int
+    """The width of the MLP that one token passes: experts per token times an expert's."""
+    gated: bool = True
+    """Whether the MLP has a gate beside its up projection (SwiGLU)."""
+    activation: str = "silu"
+    """What stands between the MLP's projections: `silu`, `gelu`, `gelu_new`, ..."""
+    rms_norm: bool = True
+    """RMSNorm computes in 32 bits and keeps that copy; LayerNorm does not."""
+    norms: int = 2
+    """Norms of a layer."""
+    query_key_norm: bool = False
+    dropout: bool = False
+    """Whether attention and MLP end in a dropout, which keeps a mask."""
+    tied: bool = False
+    """Whether the head is the embedding."""
+    experts: int = 0
+    """The experts that one token passes; 0 where there are none."""
+    vocabulary: int = 0
+    """The width of the logits of every token; 0 where there is no such head."""
+    classes: int = 0
+    """The width of the one output of a sample, where that is all there is (ViT)."""
+    tokens: int | None = None
+    """Tokens of a sample where the model fixes them: an image's patches."""
+    native_context: int | None = None
+
+    @property
+    def layer(self) -> int:
+        """The mean parameters of one layer (of the tables beside them, too, in a guessed shape)."""
+        outside = (self.vocabulary * self.hidden) if self.vocabulary else 0
+        return max(self.parameters - outside, 0) // max(self.layers, 1)
+
+    @property
+    def outside(self) -> int:
+        """The parameters of embedding and head, which stay unquantised."""
+        return min(self.vocabulary * self.hidden * (1 if self.tied else 2), self.parameters)
+
+    @property
+    def key_value_heads(self) -> int:
+        return max(1, self.heads * self.key_value // max(self.query, 1))
+
+
+def targets(shape: Shape, which: str) -> tuple[tuple[int, int], ...]:
+    """(inputs, outputs) of the linear layers of one layer that LoRA is beside."""
+    h, q, kv, i = shape.hidden, shape.query, shape.key_value, shape.intermediate
+    if which == "qv":
+        return ((h, q), (h, kv))
+    attention = ((h, q), (h, kv), (h, kv), (q, h))
+    mlp = ((h, i),) * (2 if shape.gated else 1) + ((i, h),)
+    return attention if which == "attention" else (*attention, *mlp)
+
+
+def lora_parameters(shape: Shape, rank: int, which: str = "all", *, dora: bool = False) -> int:
+    """The parameters of LoRA of a rank on the linear layers.
+
+    A linear layer of `a` inputs and `b` outputs gets rank x (a + b) (Hu et al., arXiv 2106.09685),
+    and b more under DoRA (Liu et al., arXiv 2402.09353).
+
+    >>> from gpusetup.plan.model.named import model_named
+    >>> lora_parameters(model_named("qwen3-0.6b"), 8)
+    5046272
+    >>> lora_parameters(model_named("llama-2-7b"), 8, "qv")
+    4194304
+    """
+    each = (rank * (a + b) + b * dora for a, b in targets(shape, which))
+    return shape.layers * sum(each)

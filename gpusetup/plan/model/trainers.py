@@ -1,0 +1,38 @@
+"""What trainers do by default, one row each with its source (`data/plan/trainers.json`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gpusetup.errors import UsageError
+from gpusetup.model.codec import from_json
+from gpusetup.model.frozen import Frozen
+
+ROWS = Path(__file__).resolve().parents[2] / "data" / "plan" / "trainers.json"
+
+
+class Trainers(Frozen):
+    as_of: str
+    trainers: Mapping[str, Mapping[str, Any]]
+
+
+@lru_cache(maxsize=1)
+def rows() -> Trainers:
+    return from_json(ROWS.read_bytes(), Trainers, what=ROWS.name)
+
+
+def trainer_settings(name: str) -> dict[str, Any]:
+    """The fields of a workload that a trainer sets; UsageError with the names for another.
+
+    >>> trainer_settings("torchtune")["loss"]
+    'chunked'
+    """
+    found = rows().trainers.get(name)
+    if found is None:
+        raise UsageError(
+            f"No trainer is called {name!r}", hint=f"one of {', '.join(rows().trainers)}"
+        )
+    return {field: value for field, value in found.items() if field != "source"}

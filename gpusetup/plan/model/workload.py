@@ -1,0 +1,168 @@
+"""What is to be trained, on what, and the recipes that make it fit. Plain values."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.plan.model.shape import Shape, lora_parameters
+
+Strategy = Literal["single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
+Dtype = Literal["fp32", "bf16", "fp16"]
+Quantization = Literal["nf4", "nf4-dq", "int8", "fp8"]
+Attention = Literal["flash", "sdpa", "eager"]
+Step = Literal["foreach", "fused", "loop", "backward"]
+
+STRATEGIES: tuple[Strategy, ...] = (
+    "single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp",
+)  # fmt: skip
+BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
+
+
+class Workload(Frozen):
+    """One training job. Lengths are tokens; `gpus` are the trainer's."""
+
+    shape: Shape
+    gpus: int = 1
+    context: int
+    """Tokens of the longest sequence."""
+    batch: int | None = None
+    """Sequences of a step on all GPUs together; None: batches are filled to a budget of tokens."""
+    tokens: int | None = None
+    """The budget of tokens a GPU where it is not `ceil(2 * context / SP)`."""
+    accumulation: bool = False
+    """Whether gradients stand from one micro-batch to the next; always under a budget of tokens."""
+    strategy: Strategy = "fsdp"
+    optimizer: str = "adamw"
+    dtype: Dtype = "fp32"
+    """What the parameters are kept in."""
+    amp: Dtype | None = "bf16"
+    """What is computed in under autocast or mixed precision; None: in `dtype`."""
+    checkpointing: bool = True
+    loss: str = "trainer"
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    shard: int | None = None
+    """GPUs that share one copy under `hsdp`."""
+    lora: int | None = None
+    """The rank of LoRA on all linear layers; the model itself is frozen then."""
+    frozen: float = 0.0
+    """The share of the parameters that is not trained."""
+    lora_targets: Literal["all", "attention", "qv"] = "all"
+    """The linear layers that LoRA is beside."""
+    adapter_dtype: Dtype = "fp32"
+    """What adapters are kept in: PEFT makes them 32-bit, torchtune and litgpt as the base."""
+    adapter_casts: bool = False
+    """Whether every target casts its input to the adapter's dtype (PEFT without autocast)."""
+    lora_dropout: bool = False
+    dora: bool = False
+    trained_embeddings: bool = False
+    """Whether embedding and head are trained beside the adapters (PEFT's `modules_to_save`)."""
+    quantize: Quantization | None = None
+    """What the frozen base is stored in; `fp8`: linear layers compute in 8 bits."""
+    upcast_rest: bool = False
+    """Whether what is not quantised is made 32-bit (PEFT's `prepare_model_for_kbit_training`)."""
+    selective: str | None = None
+    """Selective checkpointing: `op` (every second matrix product), or every n-th layer: `2`."""
+    attention: Attention = "flash"
+    fused_kernels: bool = False
+    """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
+    compile: bool = False
+    step: Step = "foreach"
+    """How the optimizer steps; `backward`: within the backward pass, gradient by gradient."""
+    sequence_parallel: bool = False
+    """Whether tensor parallelism also divides what is between attention and MLP."""
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    offload_optimizer: bool = False
+    offload_checkpoints: bool = False
+
+    @property
+    def data_parallel(self) -> int:
+        """GPUs left for data and sequence parallelism; those of one context share the states."""
+        return self.gpus // (self.tensor_parallel * self.pipeline_parallel)
+
+    @property
+    def gradients_stay(self) -> bool:
+        """Whether there are gradients while the forward pass runs."""
+        return self.batch is None or self.accumulation
+
+    @property
+    def compute_bytes(self) -> int:
+        return BYTES[self.amp or self.dtype]
+
+    @property
+    def adapters(self) -> int:
+        """The parameters that LoRA adds; DoRA adds one magnitude an output."""
+        if self.lora is None:
+            return 0
+        return lora_parameters(self.shape, self.lora, self.lora_targets, dora=self.dora)
+
+    @property
+    def trained(self) -> int:
+        """The parameters that get gradients and optimizer states."""
+        if self.lora is not None:
+            return self.adapters + self.shape.outside * self.trained_embeddings
+        return round(self.shape.parameters * (1 - self.frozen))
+
+
+class Recipe(Frozen):
+    """What is switched on so that it fits."""
+
+    offload: bool = False
+    sp: int = 1
+    env: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, int, bool]:
+        """The order in which recipes are tried: the cheapest for speed first."""
+        return (self.offload, self.sp, self.env)
+
+    def __str__(self) -> str:
+        """
+        >>> str(Recipe()), str(Recipe(offload=True, sp=2, env=True))
+        ('vanilla', 'Env + Offload + SP=2')
+        """
+        parts = ["Env"] * self.env + ["Offload"] * self.offload
+        parts += [f"SP={self.sp}"] * (self.sp > 1)
+        return " + ".join(parts) or "vanilla"
+
+    @classmethod
+    def parse(cls, text: str) -> Recipe:
+        """Read what `str` wrote; ValueError for anything else.
+
+        >>> Recipe.parse("Env + SP=4") == Recipe(env=True, sp=4)
+        True
+        """
+        offload = env = False
+        sp = 1
+        for part in [] if text.strip() == "vanilla" else text.split("+"):
+            word = part.strip()
+            if word.startswith("SP=") and word[3:].isdigit():
+                sp = int(word[3:])
+            elif word in ("Env", "Offload"):
+                env, offload = env or word == "Env", offload or word == "Offload"
+            else:
+                raise ValueError(f"no recipe: {text!r}")
+        return cls(offload=offload, sp=sp, env=env)
+
+
+def tokens_per_gpu(workload: Workload, recipe: Recipe) -> int:
+    """Tokens that one GPU computes at once.
+
+    A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
+    budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
+    """
+    w, sp = workload, recipe.sp
+    length = w.shape.tokens or w.context
+    if w.batch is not None:
+        return math.ceil(samples_per_group(w, recipe) * length / (sp * w.context_parallel))
+    return w.tokens if w.tokens is not None else math.ceil(2 * length / sp)
+
+
+def samples_per_group(workload: Workload, recipe: Recipe) -> int:
+    """Sequences of one micro-batch: the batch over the data-parallel groups."""
+    assert workload.batch is not None
+    groups = max(workload.data_parallel // (recipe.sp * workload.context_parallel), 1)
+    return math.ceil(workload.batch / groups)

@@ -1,0 +1,167 @@
+"""Snapshots as files: what is written, what is read, and the example machines of the package."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from gpusetup.accelerators.makers import judged_on
+from gpusetup.errors import BadInput, UsageError
+from gpusetup.model.codec import from_json, to_json
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Snapshot
+from gpusetup.probe.former_events import with_names_of_today
+from gpusetup.redaction import Private, redact
+
+MACHINES = Path(__file__).resolve().parent.parent / "data" / "machines"
+MOST_BYTES = 8 << 20
+"""A snapshot is some 20 KiB; what is larger than this is something else."""
+VERSION = 1
+_FAMILY = "gpusetup.snapshot/"
+
+
+class _Head(Frozen):
+    """What tells one of our documents from another, whatever else is in it."""
+
+    schema: str | None = None
+
+
+class _Doctor(Frozen):
+    """A doctor's answer, which carries the snapshot that it judged."""
+
+    snapshot: Snapshot
+
+
+def dump_snapshot(snapshot: Snapshot) -> str:
+    """The text of a snapshot file."""
+    return to_json(snapshot, indent=1) + "\n"
+
+
+def load_snapshot(path: str | Path) -> Snapshot:
+    """Read a snapshot file, or the snapshot in a doctor's answer; `BadInput` names the place."""
+    return parse_snapshot(_bytes(Path(path)), str(path))
+
+
+def parse_snapshot(raw: bytes, what: str) -> Snapshot:
+    """The snapshot in a file's bytes. `what` names the file in messages."""
+    text = _decoded(raw, what)
+    try:
+        schema = from_json(text, _Head, what=what).schema
+        _check_schema(schema, what)
+        if schema and schema.startswith("gpusetup.doctor/"):
+            return with_names_of_today(from_json(text, _Doctor, what=what).snapshot)
+        return with_names_of_today(from_json(text, Snapshot, what=what))
+    except RecursionError as problem:
+        raise BadInput(f"{what} cannot be read: it is nested too deeply") from problem
+    except BadInput as problem:
+        if "truncated" in problem.message:
+            raise BadInput(f"{what} is cut off after {len(raw)} bytes", hint=_AGAIN) from problem
+        raise
+
+
+_AGAIN = "write it again with `gpusetup snapshot --output FILE`"
+
+
+def _check_schema(schema: str | None, what: str) -> None:
+    if schema is None:
+        raise BadInput(f"{what} is no snapshot: `$.schema` is missing", hint=_AGAIN)
+    if schema.startswith("gpusetup.doctor/"):
+        return
+    number = schema.removeprefix(_FAMILY)
+    if not schema.startswith(_FAMILY) or not number.isdigit():
+        raise BadInput(f"{what} is no snapshot: `$.schema` is {schema!r}", hint=_AGAIN)
+    if int(number) > VERSION:
+        raise BadInput(
+            f"{what} was written by a newer gpusetup: `$.schema` is {schema!r}, "
+            f"this one reads up to '{_FAMILY}{VERSION}'",
+            hint="update gpusetup",
+        )
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        if path.is_dir():
+            raise BadInput(f"{path} is a folder, not a snapshot file")
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError as problem:
+        raise BadInput(f"{path} cannot be read: {problem.strerror or problem}") from problem
+    if len(raw) > MOST_BYTES:
+        raise BadInput(f"{path} is larger than {MOST_BYTES >> 20} MiB and so no snapshot")
+    return raw
+
+
+def _decoded(raw: bytes, what: str) -> bytes | str:
+    """The text; PowerShell's `>` writes UTF-16, some editors put a mark before UTF-8."""
+    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as problem:
+        raise BadInput(f"{what} is not UTF-8 text: byte {problem.start}") from problem
+
+
+# --- the example machines -------------------------------------------------------------------------
+
+FIRST = "rtx3050-laptop"
+
+
+def example_machines() -> tuple[str, ...]:
+    """The names that `--from` knows; `rtx3050-laptop` is the first."""
+    names = sorted(path.stem for path in MACHINES.glob("*.json"))
+    return tuple(sorted(names, key=lambda name: name != FIRST))
+
+
+def machine_named(name_or_path: str) -> Snapshot:
+    """The example machine of that name, else the snapshot file at that path."""
+    known = MACHINES / f"{name_or_path}.json"
+    if Path(name_or_path).name == name_or_path and known.is_file():
+        return load_snapshot(known)
+    if Path(name_or_path).exists() or _looks_like_path(name_or_path):
+        return load_snapshot(name_or_path)
+    raise _unknown(name_or_path)
+
+
+def _looks_like_path(text: str) -> bool:
+    return "/" in text or "\\" in text or text.endswith(".json")
+
+
+def _unknown(name: str) -> UsageError:
+    near = difflib.get_close_matches(name, example_machines(), n=3, cutoff=0.4)
+    nearest = ", ".join(f"`{one}`" for one in near)
+    hint = f"nearest: {nearest}; " if near else ""
+    return UsageError(
+        f"`--from {name}` is neither a file nor an example machine",
+        hint=f"{hint}`--from list` lists them all",
+    )
+
+
+def in_one_line(snapshot: Snapshot) -> str:
+    """A machine for a list: its system, GPUs, driver and torch."""
+    parts = (
+        snapshot.os.name or snapshot.os.family,
+        _gpus_in_words(snapshot),
+        f"driver {snapshot.driver.version}" if snapshot.driver.version else "no driver",
+        f"torch {snapshot.torch.version}" if snapshot.torch.version else "no torch",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _gpus_in_words(snapshot: Snapshot) -> str:
+    names = [gpu.name for gpu in snapshot.gpus or ()]
+    if names:
+        counts = ((names.count(name), name) for name in dict.fromkeys(names))
+        return " + ".join(f"{count} x {name}" if count > 1 else name for count, name in counts)
+    on_bus = bool(judged_on(snapshot.pci_devices))
+    return "an NVIDIA GPU on the bus" if on_bus else "no NVIDIA GPU seen"
+
+
+__all__ = [
+    "Private",
+    "dump_snapshot",
+    "example_machines",
+    "in_one_line",
+    "load_snapshot",
+    "machine_named",
+    "parse_snapshot",
+    "redact",
+]

@@ -1,0 +1,1 @@
+"""Pure parsers of what tools print, whoever hands the text over."""

@@ -1,0 +1,68 @@
+"""The environment variables that decide how CUDA, torch and the installers behave.
+
+An allow-list: what is not named here is never kept, and passwords in addresses are taken out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+NAMES = frozenset(
+    "CC CXX CUDAHOSTCXX CUDACXX LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH CPATH DYLD_LIBRARY_PATH "  # noqa: SIM905
+    "PATH PYTHONPATH PYTHONHOME PYTHONNOUSERSITE PYTHONUSERBASE VIRTUAL_ENV TMPDIR TEMP TMP "
+    "CONDA_PREFIX CONDA_DEFAULT_ENV CONDA_EXE CONDA_SHLVL CONDA_OVERRIDE_CUDA MAMBA_EXE "
+    "MAMBA_ROOT_PREFIX PIXI_PROJECT_NAME XDG_CACHE_HOME LOCALAPPDATA "
+    "UV_TORCH_BACKEND UV_INDEX UV_INDEX_URL UV_DEFAULT_INDEX UV_EXTRA_INDEX_URL UV_FIND_LINKS "
+    "UV_NO_INDEX UV_INDEX_STRATEGY UV_OFFLINE UV_CACHE_DIR UV_NO_CACHE UV_LINK_MODE UV_PYTHON "
+    "UV_PROJECT_ENVIRONMENT UV_SYSTEM_PYTHON UV_CONSTRAINT UV_OVERRIDE UV_EXCLUDE_NEWER "
+    "UV_PYTHON_DOWNLOADS UV_NATIVE_TLS UV_HTTP_TIMEOUT "
+    "PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_FIND_LINKS PIP_NO_INDEX PIP_CONSTRAINT PIP_CERT "
+    "PIP_CACHE_DIR PIP_NO_CACHE_DIR PIP_TARGET PIP_USER PIP_PREFIX PIP_REQUIRE_VIRTUALENV "
+    "PIP_PRE PIP_PLATFORM PIP_BREAK_SYSTEM_PACKAGES PIP_CONFIG_FILE PIP_TRUSTED_HOST "
+    "HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy SSL_CERT_FILE "
+    "REQUESTS_CA_BUNDLE "
+    "TRITON_CACHE_DIR TRITON_PTXAS_PATH MAX_JOBS OMP_NUM_THREADS MKL_THREADING_LAYER "
+    "MKL_SERVICE_FORCE_INTEL KMP_DUPLICATE_LIB_OK HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES "
+    "HSA_OVERRIDE_GFX_VERSION ONEAPI_DEVICE_SELECTOR GLOO_SOCKET_IFNAME TORCHELASTIC_RUN_ID "
+    "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_PORT SLURM_JOB_GPUS SLURM_GPUS "
+    "SLURM_GPUS_ON_NODE KUBERNETES_SERVICE_HOST GPUSETUP_INDEX_ROOT".split()
+)
+"""The variables that are kept, by name."""
+
+PREFIXES = (
+    "CUDA_",
+    "NVIDIA_",
+    "PYTORCH_",
+    "TORCH_",
+    "TORCHINDUCTOR_",
+    "NCCL_",
+    "CUDNN_",
+    "CUBLAS_",
+)
+"""And by the beginning of their name."""
+
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|AUTH|(^|_)(KEY|PWD|USER(NAME)?)$", re.I
+)
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@")
+
+
+def kept(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the allow-list, without the passwords of addresses.
+
+    >>> kept({"PIP_INDEX_URL": "https://me:word@host/simple", "HOME": "/root", "NCCL_TOKEN": "x"})
+    {'PIP_INDEX_URL': 'https://host/simple'}
+    """
+    return {
+        name: without_credentials(value) for name, value in sorted(environ.items()) if is_kept(name)
+    }
+
+
+def is_kept(name: str) -> bool:
+    return (name in NAMES or name.startswith(PREFIXES)) and not _SECRET.search(name)
+
+
+def without_credentials(value: str) -> str:
+    return _CREDENTIALS.sub("", value)

@@ -1,0 +1,187 @@
+"""The table that plain `nvidia-smi` prints, from 331 to 610.
+
+Its first line names the driver and the CUDA version: `Driver Version` and `CUDA Version`, from
+610 on `KMD Version` and `CUDA UMD Version`; before 410 there is no CUDA version. Each GPU has two
+or three lines. Names are cut with `...`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Gpu, GpuProcess
+from gpusetup.readings.nvidia_smi import values
+from gpusetup.readings.nvidia_smi.values import Smi
+
+SMI_VERSION = re.compile(r"NVIDIA-SMI\s+(\d[\w.]*)")
+DRIVER_VERSION = re.compile(r"(?:Driver|KMD) Version:\s*([\w.!/]+)")
+CUDA_VERSION = re.compile(r"CUDA (?:UMD )?Version:\s*([\w.!/]+)")
+FIRST = re.compile(r"^\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$")
+BUS = re.compile(r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*(On|Off|N/A)?")
+STATE = re.compile(
+    r"(?P<fan>\d+%|N/A|ERR!)\s+(?P<temp>\d+C?|N/A|ERR!)\s+(?P<perf>P\d+|N/A|Unknown)\s+"
+    r"(?P<draw>[\d.]+W|N/A|ERR!)\s*/\s*(?P<limit>[\d.]+W|N/A|ERR!)?"
+)
+MEMORY = re.compile(r"(\d+)\s*MiB\s*/\s*(\d+)\s*MiB")
+LOAD = re.compile(r"(\d+%|N/A|ERR!)\s+(\S.*\S)")
+
+
+def parse_banner(text: str) -> Smi | None:
+    """The versions in the first line of the table; None where there is no such line.
+
+    >>> line = "| NVIDIA-SMI 610.43.02   KMD Version: 610.43.02   CUDA UMD Version: 13.3  |"
+    >>> parse_banner(line).driver_version, parse_banner(line).cuda_version
+    ('610.43.02', '13.3')
+    """
+    line = next((line for line in text.splitlines() if SMI_VERSION.search(line)), None)
+    if line is None:
+        return None
+    smi, driver, cuda = (_group(kind, line) for kind in (SMI_VERSION, DRIVER_VERSION, CUDA_VERSION))
+    failed = (("CUDA version", cuda), ("driver version", driver))
+    return Smi(
+        smi_version=smi,
+        driver_version=values.dotted(driver),
+        cuda_version=values.dotted(cuda),
+        problems=tuple(f"{what}: {said}" for what, said in failed if said == "ERR!"),
+    )
+
+
+def _group(pattern: re.Pattern[str], line: str) -> str | None:
+    found = pattern.search(line)
+    return found.group(1) if found else None
+
+
+def parse_table(text: str) -> Smi:
+    """Versions and GPUs; cut tables give the GPUs that are there.
+
+    >>> text = '''
+    ... | NVIDIA-SMI 450.51.06    Driver Version: 450.51.06    CUDA Version: 11.0     |
+    ... |   0  Tesla K20m          Off  | 00000000:03:00.0 Off |                    0 |
+    ... | N/A   23C    P0    46W / 225W |      0MiB /  4743MiB |      0%      Default |'''
+    >>> smi = parse_table(text)
+    >>> smi.cuda_version, smi.gpus[0].name, smi.gpus[0].temperature_celsius
+    ('11.0', 'Tesla K20m', 23)
+    """
+    banner = parse_banner(text) or Smi()
+    rows = with_lists(text, list(gpu_rows(text)))
+    error = None if rows else values.parse_error(text)
+    if error is not None:
+        return replace(
+            error,
+            smi_version=banner.smi_version,
+            driver_version=banner.driver_version,
+            cuda_version=banner.cuda_version,
+        )
+    kept = [row.pop("persistence", None) for row in rows]
+    return Smi(
+        smi_version=banner.smi_version,
+        driver_version=banner.driver_version,
+        cuda_version=banner.cuda_version,
+        gpus=tuple(Gpu(**row) for row in rows) if rows else None,
+        persistence=all(kept) if kept and None not in kept else None,
+        nvml_code=0 if rows or banner.smi_version else None,
+        complete="Processes:" in text,
+        problems=banner.problems,
+    )
+
+
+def gpu_rows(text: str) -> Iterator[dict[str, Any]]:
+    """Each GPU's fields: a first line begins one, the lines after it belong to it."""
+    row: dict[str, Any] | None = None
+    for line in text.splitlines():
+        cells = line.strip().strip(">").strip().strip("|").split("|")
+        first = FIRST.match(cells[0]) if len(cells) > 1 else None
+        if first:
+            if row:
+                yield row
+            row = first_line(first, cells)
+        elif row is not None and is_end(line):
+            break
+        elif row is not None:
+            row.update(next_line(cells))
+    if row:
+        yield row
+
+
+PROCESS = re.compile(
+    r"^[\s|>]{0,12}(?P<gpu>\d{1,3})\s+(?:(?:\d+|N/A)\s+(?:\d+|N/A)\s+)?(?P<pid>\d{1,10})\s+"
+    r"(?P<kind>(?:M\+)?[CG](?:\+[CG])?)\s+(?P<name>\S.{0,300}?)\s{1,120}"
+    r"(?P<used>\d{1,12}\s?MiB|N/A)\s{0,9}\|?\s{0,9}$"
+)
+"""With the ids of a MIG instance from 450 on, without them before."""
+INSTANCE = re.compile(
+    r"^[\s|>]{0,12}(?P<gpu>\d{1,3})\s+\d{1,3}\s+\d{1,3}\s+\d{1,3}\s*\|\s*\d+\s?MiB\s*/"
+)
+
+
+def with_lists(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The GPUs with the MIG instances and the processes of the lists below them."""
+    instances = _numbers(INSTANCE, text)
+    running = [hit for line in text.splitlines() if (hit := PROCESS.match(line))]
+    below = text.partition("MIG devices:")[2]
+    whole = "No MIG devices found" in below or "Processes:" in below
+    none_runs = "No running processes found" in text
+    for row in rows:
+        index = str(row["nvml_index"])
+        if row.get("mig_enabled") and (whole or index in instances):
+            row["mig_count"] = instances.count(index)
+        held = tuple(process_of(hit) for hit in running if hit["gpu"] == index)
+        if held or none_runs:
+            row["processes"] = held
+    return rows
+
+
+def _numbers(pattern: re.Pattern[str], text: str) -> list[str]:
+    return [hit["gpu"] for line in text.splitlines() if (hit := pattern.match(line))]
+
+
+def process_of(hit: re.Match[str]) -> GpuProcess:
+    return values.process(hit["kind"], hit["pid"], hit["name"], hit["used"])
+
+
+def is_end(line: str) -> bool:
+    return "Processes:" in line or "MIG devices:" in line
+
+
+def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
+    """`0  NVIDIA L40S  On | 00000000:17:00.0 Off | 0`; on Windows the driver model is the third."""
+    index, name, state = first.groups()
+    bus = BUS.search(cells[1])
+    errors = cells[2].strip() if len(cells) > 2 else ""
+    row: dict[str, Any] = {"nvml_index": int(index), "name": name.strip()}
+    row["driver_model"] = values.driver_model(state)
+    row["persistence"] = values.flag(state)
+    row["pci_bus_id"] = bus.group(1) if bus else None
+    row["display_active"] = values.flag(bus.group(2)) if bus else None
+    row["ecc_enabled"] = False if errors == "Off" else True if errors.isdecimal() else None
+    row["ecc_uncorrected"] = int(errors) if errors.isdecimal() else None
+    return row
+
+
+def next_line(cells: list[str]) -> dict[str, Any]:
+    """`N/A 33C P0 72W / 400W | 0MiB / 40960MiB | 97% Default`, or the line with the MIG mode."""
+    state = STATE.search(cells[0])
+    if state is None:
+        mode = values.flag(cells[-1]) if len(cells) == 3 and not cells[0].strip() else None
+        waits = cells[-1].strip().endswith("*")
+        return (
+            {}
+            if mode is None
+            else {"mig_enabled": mode, **({"mig_pending": not mode} if waits else {})}
+        )
+    memory = MEMORY.search(cells[1]) if len(cells) > 1 else None
+    load = LOAD.search(cells[2]) if len(cells) > 2 else None
+    row = {
+        "temperature_celsius": values.integer(state.group("temp")),
+        "power_watts": values.number(state.group("draw")),
+        "power_limit_watts": values.number(state.group("limit")),
+        "memory_used_bytes": int(memory.group(1)) << 20 if memory else None,
+        "memory_total_bytes": int(memory.group(2)) << 20 if memory else None,
+        "utilization_percent": values.integer(load.group(1)) if load else None,
+        "compute_mode": values.compute_mode(load.group(2)) if load else None,
+    }
+    lost = any(values.says_lost(one) for one in cells)
+    return {**row, "lost": True} if lost else row

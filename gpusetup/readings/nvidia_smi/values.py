@@ -1,0 +1,254 @@
+"""What the texts of `nvidia-smi` have in common: their values, their cells, their errors.
+
+All functions here and in `smi_csv`, `smi_table` and `smi_log` are pure: text in, values out. They
+take cut and odd text; what cannot be read is None.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Gpu, GpuProcess
+
+
+class Smi(Frozen):
+    """One output of `nvidia-smi`, as values."""
+
+    smi_version: str | None = None
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    library_version: str | None = None
+    """Told beside a mismatch by newer drivers: `NVML library version: 580.95`."""
+    gpus: tuple[Gpu, ...] | None = None
+    """None: the text holds no list of GPUs. (): it says that there is none."""
+    persistence: bool | None = None
+    nvml_code: int | None = None
+    """The NVML error that the text speaks of; 0 where GPUs were listed."""
+    message: str | None = None
+    """The line with the error."""
+    complete: bool = True
+    """False where the text is cut."""
+    problems: tuple[str, ...] = ()
+
+
+# Part of the message (lower case) -> NVML code. Sources: nvmlErrorString, nvidia-smi 418 to 610,
+# whose exit code is the NVML code too (9, 12, 15, 18 seen; 6 for no devices). The first hit counts.
+ERRORS: tuple[tuple[str, int], ...] = (
+    ("couldn't communicate with the nvidia driver", 9),
+    ("driver/library version mismatch", 18),
+    ("couldn't find libnvidia-ml.so", 12),
+    ("couldn't find nvml.dll", 12),
+    ("nvml shared library not found", 12),
+    ("gpu access blocked by the operating system", 17),
+    ("insufficient permissions", 4),
+    ("driver not loaded", 9),
+    ("driver is not loaded", 9),
+    ("error_library_not_found", 12),
+    ("error_driver_not_loaded", 9),
+    ("error_lib_rm_version_mismatch", 18),
+    ("error_gpu_is_lost", 15),
+    ("error_reset_required", 16),
+    ("error_no_permission", 4),
+    ("gpu is lost", 15),
+    ("gpu requires reset", 16),
+    ("failed to initialize nvml: timeout", 10),
+    ("failed to initialize nvml: unknown error", 999),
+    ("failed to initialize nvml: not found", 6),
+    ("failed to initialize nvml", 999),
+    ("nvml: unknown error", 999),
+    ("unable to determine the device handle", 999),
+)
+NO_DEVICES = "no devices were found"
+LIBRARY = re.compile(r"NVML library version:\s*([\d.]+\d)")
+HANDLE = re.compile(r"device handle for gpu\s*(?:\d+:\s+)?([0-9a-f:.]+\.[0-9a-f]):?\s*(.*)", re.I)
+
+
+def parse_error(text: str) -> Smi | None:
+    """The error that a text speaks of, or None. GPUs that it names are kept.
+
+    >>> parse_error("Failed to initialize NVML: Driver/library version mismatch").nvml_code
+    18
+    >>> parse_error("Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND").nvml_code
+    12
+    >>> parse_error("No devices were found").gpus
+    ()
+    >>> said = "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost."
+    >>> lost = parse_error(said)
+    >>> lost.nvml_code, lost.gpus[0].pci_bus_id, lost.gpus[0].lost
+    (15, '0000:02:00.0', True)
+    """
+    for line in text.splitlines():
+        low = line.lower()
+        if NO_DEVICES in low:
+            return Smi(gpus=(), nvml_code=0, message=line.strip())
+        code = next((code for part, code in ERRORS if part in low), None)
+        if code is not None:
+            library = LIBRARY.search(text)
+            return Smi(
+                nvml_code=code,
+                message=line.strip(),
+                gpus=_spoken_of(line),
+                library_version=library.group(1) if library else None,
+            )
+    return None
+
+
+def _spoken_of(line: str) -> tuple[Gpu, ...] | None:
+    found = HANDLE.search(line)
+    if not found:
+        return None
+    lost = "gpu is lost" in found.group(2).lower()
+    return (Gpu(name="unknown", pci_bus_id=found.group(1), lost=lost or None),)
+
+
+# --- cells --------------------------------------------------------------------------------------
+
+BLANKS = ("", "n/a", "not supported", "not found", "unknown error", "err!", "none", "unknown")
+
+
+def cell(text: str | None) -> str | None:
+    """A cell's text; None where it says that there is no value.
+
+    >>> cell(" 40960 MiB "), cell("[N/A]"), cell("[Unknown Error]"), cell("ERR!")
+    ('40960 MiB', None, None, None)
+    """
+    plain = (text or "").strip()
+    bare = plain.strip("[]").lower()
+    blank = bare in BLANKS or bare.startswith(("gpu is lost", "gpu requires reset", "insufficient"))
+    return None if blank or "deprecated" in bare else plain
+
+
+def says_lost(text: str | None) -> bool:
+    return "gpu is lost" in (text or "").lower()
+
+
+def number(text: str | None) -> float | None:
+    """The first number of a cell.
+
+    >>> number("72.00 W"), number("16x"), number("[N/A]")
+    (72.0, 16.0, None)
+    """
+    found = re.search(r"-?\d+(?:\.\d+)?", cell(text) or "")
+    return float(found.group()) if found else None
+
+
+def integer(text: str | None) -> int | None:
+    value = number(text)
+    return None if value is None else int(value)
+
+
+UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "mb": 1 << 20, "gib": 1 << 30, "gb": 1 << 30}
+
+
+def memory(text: str | None) -> int | None:
+    """Bytes; nvidia-smi's MB are MiB, and a number without a unit is MiB (`nounits`).
+
+    >>> memory("40960 MiB") == memory("40960MiB") == memory("40960") == 40960 << 20
+    True
+    """
+    found = re.match(r"(\d+(?:\.\d+)?)\s*([KMG]i?B|B)?", cell(text) or "", re.I)
+    if not found:
+        return None
+    return int(float(found.group(1)) * UNITS[(found.group(2) or "MiB").lower()])
+
+
+FLAGS = {
+    "enabled": True,
+    "on": True,
+    "yes": True,
+    "active": True,
+    "disabled": False,
+    "off": False,
+    "no": False,
+    "not active": False,
+}
+
+
+def flag(text: str | None) -> bool | None:
+    """
+    >>> flag("Enabled"), flag("Not Active"), flag("N/A"), flag("Enabled*")
+    (True, False, None, True)
+    """
+    return FLAGS.get((cell(text) or "").lower().rstrip("*"))
+
+
+COMPUTE_MODES = {
+    "default": "Default",
+    "exclusive_process": "Exclusive_Process",
+    "e. process": "Exclusive_Process",
+    "exclusive process": "Exclusive_Process",
+    "exclusive_thread": "Exclusive_Thread",
+    "e. thread": "Exclusive_Thread",
+    "prohibited": "Prohibited",
+}
+
+
+def compute_mode(text: str | None) -> str | None:
+    """One spelling for the table's and the query's words.
+
+    >>> compute_mode("E. Process"), compute_mode("Exclusive_Process")
+    ('Exclusive_Process', 'Exclusive_Process')
+    """
+    return COMPUTE_MODES.get((cell(text) or "").lower())
+
+
+def driver_model(text: str | None) -> str | None:
+    known = (cell(text) or "").upper()
+    return known if known in ("WDDM", "TCC", "MCDM") else {"WDM": "TCC"}.get(known)
+
+
+# NVML's bits for what holds the clocks down (nvml.h, nvmlClocksEventReason*).
+THROTTLE_BITS = (
+    (0x001, "gpu_idle"),
+    (0x002, "applications_clocks_setting"),
+    (0x004, "sw_power_cap"),
+    (0x008, "hw_slowdown"),
+    (0x010, "sync_boost"),
+    (0x020, "sw_thermal_slowdown"),
+    (0x040, "hw_thermal_slowdown"),
+    (0x080, "hw_power_brake_slowdown"),
+    (0x100, "display_clock_setting"),
+)
+
+
+def throttle_mask(text: str | None) -> tuple[str, ...] | None:
+    """
+    >>> throttle_mask("0x0000000000000044")
+    ('sw_power_cap', 'hw_thermal_slowdown')
+    """
+    try:
+        mask = int(cell(text) or "", 16)
+    except ValueError:
+        return None
+    return tuple(name for bit, name in THROTTLE_BITS if mask & bit)
+
+
+def program(text: str | None) -> str | None:
+    """A process by its program's name: folders and arguments are its owner's.
+
+    >>> program("/opt/x/bin/python3 train.py --token s"), program("...oft/msedge.exe"), program("-")
+    ('python3', 'msedge.exe', None)
+    """
+    known = (cell(text) or "").strip("-").replace("\\", "/")
+    first = known if known.lower().endswith(".exe") else known.split(" ")[0]
+    return first.rpartition("/")[2].strip()[:PROGRAM_KEPT] or None
+
+
+PROGRAM_KEPT = 64
+
+
+def process(kind: str | None, pid: str | None, name: str | None, used: str | None) -> GpuProcess:
+    """A process from its cells."""
+    size = memory(used)
+    return GpuProcess(pid=integer(pid), name=program(name), kind=cell(kind), memory_bytes=size)
+
+
+def dotted(text: str | None) -> str | None:
+    """A version, or None where the cell holds words.
+
+    >>> dotted("13.3"), dotted("ERR!"), dotted("580.95.05")
+    ('13.3', None, '580.95.05')
+    """
+    found = re.fullmatch(r"\d+(?:\.\d+)+", cell(text) or "")
+    return found.group() if found else None

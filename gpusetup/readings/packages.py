@@ -1,0 +1,78 @@
+"""Which distributions matter here, and what their names and requirements say."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+WATCHED = frozenset(
+    "torch torchvision torchaudio torchtext torchdata torchcodec torchao functorch "  # noqa: SIM905
+    "pytorch-triton pytorch-triton-rocm pytorch-triton-xpu triton triton-windows triton-rocm "
+    "triton-xpu numpy mkl intel-openmp xformers flash-attn flash-attn-3 bitsandbytes apex "
+    "transformer-engine vllm sgl-kernel sglang deepspeed lightning accelerate torch-tensorrt "
+    "tensorrt onnxruntime-gpu cupy-cuda11x cupy-cuda12x cupy-cuda13x auto-gptq autoawq "
+    "exllamav2 torch-scatter torch-sparse torch-cluster pyg-lib detectron2 mmcv natten "
+    "intel-extension-for-pytorch torch-directml torch-xla torch-npu nccl pynvml cuda-python "
+    "cuda-bindings cuda-toolkit cuda-pathfinder".split()
+)
+"""Names (normalised) of the distributions that belong to, or build on, the torch family."""
+
+CONDA_WATCHED = frozenset(
+    "pytorch pytorch-cpu pytorch-gpu pytorch-cuda pytorch-mutex libtorch torchvision torchaudio "  # noqa: SIM905
+    "torchtriton triton cuda-version cudatoolkit cuda-cudart cuda-runtime cuda-nvcc cudnn nccl "
+    "libcublas libcusparse libcufft libcudnn libmagma magma mkl intel-openmp llvm-openmp numpy "
+    "python libstdcxx libstdcxx-ng xformers flash-attn".split()
+)
+"""Names of the conda packages that matter."""
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+
+
+@lru_cache(maxsize=4096)
+def normalised(name: str) -> str:
+    """A distribution's name as PEP 503 compares it.
+
+    `packaging.utils` has the same function, but its import adds six percent to the CPU time of
+    `doctor`; `install` needs that module anyway and uses it.
+
+    >>> normalised("nvidia_cublas.cu12")
+    'nvidia-cublas-cu12'
+    """
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def is_watched(name: str) -> bool:
+    return name in WATCHED or name.startswith("nvidia-")
+
+
+_REQUIRED = r"(?m)^Requires-Dist: *(torch(?:vision|audio)?\b *[^\w\s.-][^\r\n]*)"
+
+
+def parse_required(metadata: str) -> tuple[str, ...]:
+    """The requirements on the torch family that name a version, those of extras left out.
+
+    >>> parse_required("Requires-Dist: torch==2.5.1\\nRequires-Dist: torch-x>1\\n\\nText")
+    ('torch==2.5.1',)
+    >>> parse_required("Requires-Dist: torch (>=2) ; extra == 'all'\\nRequires-Dist: torch\\n")
+    ()
+    """
+    if "Requires-Dist: torch" not in metadata:
+        return ()
+    head = metadata.replace("\r\n", "\n").partition("\n\n")[0]
+    found = (match[1].strip() for match in re.finditer(_REQUIRED, head))
+    return tuple(need for need in found if _names_a_version(need))
+
+
+def _names_a_version(need: str) -> bool:
+    asked, _, marker = need.partition(";")
+    return "extra" not in marker and any(sign in asked for sign in "<>=~!@")
+
+
+def parse_conda_name(file: str) -> tuple[str, str, str] | None:
+    """Name, version and build of a `conda-meta` file.
+
+    >>> parse_conda_name("pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json")
+    ('pytorch', '2.5.1', 'py3.11_cuda12.4_cudnn9.1.0_0')
+    """
+    parts = file.removesuffix(".json").rsplit("-", 2)
+    return (parts[0], parts[1], parts[2]) if file.endswith(".json") and len(parts) == 3 else None

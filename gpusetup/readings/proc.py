@@ -1,0 +1,76 @@
+"""What Linux shows under /proc: the NVIDIA driver, its modules and GPUs, the memory."""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Driver, Gpu
+from gpusetup.readings.side import UNNAMED
+
+MODULES = {"nvidia": "module_loaded", "nvidia_uvm": "uvm_loaded", "nouveau": "nouveau_loaded"}
+"""A kernel module -> the field of the driver that says whether it is loaded."""
+
+
+def parse_proc_version(text: str) -> Driver:
+    """The NVRM line, of the proprietary or the open module.
+
+    >>> parse_proc_version("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12")
+    ... # doctest: +ELLIPSIS
+    Driver(version='535.183.01', ..., open_module=False, ...)
+    >>> line = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build"
+    >>> parse_proc_version(line).open_module
+    True
+    """
+    line = next((line for line in text.splitlines() if line.startswith("NVRM")), "")
+    found = re.search(r"\s(\d{3,}\.\d+(?:\.\d+)?)\s", line + " ")
+    if not found:
+        return Driver(module_loaded=True)
+    opened = "Open Kernel Module" in line
+    return Driver(version=found.group(1), open_module=opened, module_loaded=True)
+
+
+def parse_modules(text: str) -> Driver:
+    """One module a line, its name first.
+
+    >>> parse_modules("nvidia_uvm 1957888 0 - Live 0x0\\nnvidia 9912320 2 nvidia_uvm, Live 0x0")
+    ... # doctest: +ELLIPSIS
+    Driver(..., module_loaded=True, ..., uvm_loaded=True, ..., nouveau_loaded=False, ...)
+    """
+    loaded = {line.partition(" ")[0] for line in text.splitlines()}
+    return replace(Driver(), **{field: module in loaded for module, field in MODULES.items()})
+
+
+def is_excluded(text: str) -> bool:
+    """Whether the driver was told to leave this GPU out (NVreg_ExcludedGpus).
+
+    >>> is_excluded("GPU Excluded:\\t Yes"), is_excluded("GPU Excluded:\\t No")
+    (True, False)
+    """
+    return re.search(r"^GPU (?:Excluded|Blacklisted):\s*Yes", text, re.M) is not None
+
+
+def parse_information(bus_id: str, text: str) -> Gpu:
+    """One GPU's page; a GPU that could not be started has question marks for its UUID.
+
+    >>> gpu = parse_information("0000:01:00.0", "Model: \\t NVIDIA L4\\nGPU UUID: \\t GPU-????????")
+    >>> gpu.name, gpu.uuid, gpu.pci_bus_id
+    ('NVIDIA L4', None, '0000:01:00.0')
+    """
+    lines = (line.partition(":") for line in text.splitlines())
+    values = {label.strip(): value.strip() for label, _, value in lines}
+    uuid = values.get("GPU UUID") or None
+    return Gpu(
+        name=values.get("Model") or UNNAMED,
+        uuid=None if uuid and "?" in uuid else uuid,
+        pci_bus_id=values.get("Bus Location") or bus_id,
+    )
+
+
+def parse_meminfo(text: str) -> dict[str, int]:
+    """The sizes of `/proc/meminfo` in bytes.
+
+    >>> parse_meminfo("MemTotal:       16384 kB\\n")
+    {'MemTotal': 16777216}
+    """
+    return {name: int(size) << 10 for name, size in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.M)}

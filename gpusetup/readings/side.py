@@ -1,0 +1,129 @@
+"""What one source says about the GPU side of a machine, and how two of them are put together.
+
+Every source answers in the same form, `GpuSide`. Merging takes each field from the first source
+that knows it; the readings of all sources are kept, so a disagreement stays visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from gpusetup.model.frozen import Frozen, fields, replace
+from gpusetup.model.machine import CudaApi, DeviceNode, Driver, Event, Gpu, PciDevice, Reading
+
+T = TypeVar("T")
+UNNAMED = "unknown"
+"""The name of a GPU that a source knows of without its name."""
+
+
+class GpuSide(Frozen):
+    """Driver, CUDA API, GPUs, PCI devices, device nodes and events: one source's, or all merged."""
+
+    driver: Driver = Driver()
+    cuda_api: CudaApi = CudaApi()
+    gpus: tuple[Gpu, ...] | None = None
+    pci_devices: tuple[PciDevice, ...] | None = None
+    devices: tuple[DeviceNode, ...] | None = None
+    events: tuple[Event, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    libraries: tuple[str, ...] = ()
+    """The driver's libraries that lie where a program finds them."""
+
+
+def missing(subject: str, source: str, problem: str) -> GpuSide:
+    """A source that has no answer, and why."""
+    return GpuSide(readings=(Reading(subject=subject, source=source, problem=problem),))
+
+
+def first_known(values: Iterable[T]) -> T:
+    """Frozen values of one class: each field from the first that has it.
+
+    >>> first_known([Driver(version="580.95.05"), Driver(version="570.86", cuda="13.0")]).cuda
+    '13.0'
+    """
+    known = list(values)
+    answers = {part.name: _first(known, part.name, part.default) for part in fields(known[0])}
+    told = {name: value for name, value in answers.items() if value is not None}
+    return replace(known[0], **told)
+
+
+def _first(known: Sequence[Any], name: str, default: object) -> Any:
+    values = (getattr(one, name) for one in known)
+    return next((value for value in values if value not in (None, UNNAMED, default)), None)
+
+
+def told(subject: str, source: str, value: object) -> tuple[Reading, ...]:
+    """One reading for each field that a source knows, and none for what it leaves out.
+
+    >>> told("driver", "/proc", Driver(version="580.95.05"))[0].subject
+    'driver.version'
+    """
+    return tuple(
+        Reading(subject=f"{subject}.{part.name}", source=source, value=str(known))
+        for part in fields(value)
+        if (known := getattr(value, part.name)) is not None
+    )
+
+
+def told_gpus(source: str, gpus: Sequence[Gpu]) -> tuple[Reading, ...]:
+    """How many GPUs a source sees, and one line for each."""
+    count = Reading(subject="gpus", source=source, value=str(len(gpus)))
+    return (count, *(Reading(subject="gpus", source=source, value=in_short(gpu)) for gpu in gpus))
+
+
+def in_short(gpu: Gpu) -> str:
+    """A GPU in one line of evidence.
+
+    >>> in_short(Gpu(name="NVIDIA L40S", nvml_index=0, pci_bus_id="00000000:17:00.0", lost=True))
+    '0: NVIDIA L40S, 00000000:17:00.0, lost'
+    """
+    index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
+    parts = (
+        gpu.name,
+        gpu.compute_capability,
+        gpu.pci_bus_id,
+        gpu.uuid,
+        "lost" if gpu.lost else None,
+    )
+    line = ", ".join(str(part) for part in parts if part is not None)
+    return line if index is None else f"{index}: {line}"
+
+
+def bus_key(bus_id: str | None) -> str | None:
+    """A PCI address in one spelling: lower case, the domain in four digits.
+
+    >>> bus_key("00000000:3B:00.0"), bus_key("0000:3b:00.0"), bus_key("3B:00.0")
+    ('0000:3b:00.0', '0000:3b:00.0', '0000:3b:00.0')
+    """
+    if not bus_id or ":" not in bus_id:
+        return None
+    domain, bus, device = ("0", *bus_id.strip().lower().split(":"))[-3:]
+    return f"{domain.lstrip('0').rjust(4, '0')}:{bus}:{device}"
+
+
+def same_gpu(one: Gpu, other: Gpu) -> bool:
+    """By UUID where both know it, else by PCI address, else by NVML's index."""
+    for key in (_uuid, _bus, _index):
+        here, there = key(one), key(other)
+        if here is not None and there is not None:
+            return here == there
+    return False
+
+
+def _uuid(gpu: Gpu) -> str | None:
+    """MIG instances have a UUID of their own and are told by their GPU's address."""
+    return None if gpu.uuid is None or gpu.uuid.startswith("MIG-") else gpu.uuid.lower()
+
+
+def _bus(gpu: Gpu) -> str | None:
+    return bus_key(gpu.pci_bus_id)
+
+
+def _index(gpu: Gpu) -> str | None:
+    return None if gpu.nvml_index is None else str(gpu.nvml_index)
+
+
+def enriched(base: Gpu, others: Iterable[Gpu]) -> Gpu:
+    """A GPU with what other sources know of the same one."""
+    return first_known((base, *(other for other in others if same_gpu(base, other))))

@@ -1,0 +1,66 @@
+"""Which GPUs CUDA_VISIBLE_DEVICES leaves visible, where CUDA itself could not be asked.
+
+Facts: the CUDA C++ programming guide, "CUDA Environment Variables", and what torch.cuda does with
+the same variable: the first invalid entry ends the list, a repeated one empties it, a number may
+have a tail (`1gpu` is 1), GPUs are named by index, by a unique prefix of `GPU-<uuid>` or by MIG
+instance. Indices count in CUDA's order, which is the PCI order only under
+CUDA_DEVICE_ORDER=PCI_BUS_ID; the default puts the fastest first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpusetup.model.machine import Gpu
+
+
+def visible_by_variable(
+    variable: str, gpus: Sequence[Gpu], *, pci_order: bool
+) -> tuple[bool | None, ...]:
+    """For each GPU (in NVML's order) whether the variable's value leaves it visible.
+
+    None where that hangs on an order which only CUDA knows.
+
+    >>> two = (Gpu(name="NVIDIA L4", uuid="GPU-aa"), Gpu(name="NVIDIA L4", uuid="GPU-bb"))
+    >>> visible_by_variable("1", two, pci_order=False)
+    (False, True)
+    >>> visible_by_variable("", two, pci_order=False)
+    (False, False)
+    """
+    entries = [entry.strip() for entry in variable.split(",")]
+    if entries[0].startswith(("GPU-", "MIG-")):
+        return _named(entries, gpus)
+    chosen = _indices(entries, len(gpus))
+    if pci_order or len(chosen) in (0, len(gpus)) or len({gpu.name for gpu in gpus}) == 1:
+        return tuple(index in chosen for index in range(len(gpus)))
+    return (None,) * len(gpus)
+
+
+def _indices(entries: Sequence[str], count: int) -> tuple[int, ...]:
+    chosen: list[int] = []
+    for entry in entries:
+        number = re.match(r"\+?(\d+)", entry)
+        if not number or int(number.group(1)) >= count:
+            break
+        chosen.append(int(number.group(1)))
+    return tuple(chosen) if len(set(chosen)) == len(chosen) else ()
+
+
+def _named(entries: Sequence[str], gpus: Sequence[Gpu]) -> tuple[bool | None, ...]:
+    chosen: list[int] = []
+    kind = entries[0][:4]
+    for entry in entries:
+        hits = [place for place, gpu in enumerate(gpus) if _is_called(gpu, entry)]
+        if not entry.startswith(kind) or len(hits) != 1:
+            break
+        chosen.append(hits[0])
+    repeated = len(set(entries)) != len(entries)
+    return tuple(place in chosen and not repeated for place in range(len(gpus)))
+
+
+def _is_called(gpu: Gpu, entry: str) -> bool:
+    """By UUID, by a MIG instance of it, or by the older `MIG-GPU-<uuid>/<gi>/<ci>`."""
+    name = entry.removeprefix("MIG-") if entry.startswith("MIG-GPU-") else entry
+    names = (gpu.uuid or "", *gpu.mig_instances)
+    return any(own.lower().startswith(name.partition("/")[0].lower()) for own in names)

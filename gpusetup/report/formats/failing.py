@@ -1,0 +1,118 @@
+"""Which program a text is about, and at what it failed: the mark that says most, the last of equals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gpusetup.messages.programs import (
+    LIBRARIES,
+    PROGRAMS,
+    Mark,
+    Program,
+    Weight,
+    of_package,
+)
+from gpusetup.messages.row import compiled
+from gpusetup.model.failing import Failing, Stage
+from gpusetup.report.text import Text
+
+LOOKED_AT = 200_000
+"""Of a text's end: there its failure stands."""
+FRAME = re.compile(
+    r"(?:site|dist)-packages[/\\](\w{2,40})|(?<=[/\\])(comfy|vllm|sglang|cupy|cupy_backends)(?=[/\\])"
+)
+"""A file of a package, in a traceback or a loader's message."""
+BUILT = re.compile(
+    r"(?:Failed to (?:download and )?build:? `|Failed building wheel for |Building wheel for "
+    r"|Could not build wheels for |subprocess to build )(?P<built>[A-Za-z][\w.-]{1,40})"
+    r"|Collecting (?P<collected>[A-Za-z][\w.-]{1,40})[^\0]{0,400}?"
+    r"(?:Getting requirements to build|Preparing metadata|setup\.py egg_info)[^\0]{0,80}?error"
+    r"|pip3? install (?:--no-build-isolation (?P<asked>[A-Za-z][\w.-]{1,40})|(?P<first>[A-Za-z][\w.-]{1,40}) --no-build-isolation)"
+)
+"""A package that is built here."""
+MARKS = tuple((program.name, mark) for program in PROGRAMS for mark in program.marks)
+BUILDS = ("build", "wheel for", "preparing metadata", "egg_info")
+
+
+class Sign(NamedTuple):
+    """One place that names a program."""
+
+    weight: Weight
+    place: int
+    name: str
+    stage: Stage | None
+
+
+def failing(text: Text) -> Iterator[Failing]:
+    """The program that failed; nothing where no mark of one is there."""
+    signs = list(_signs(text))
+    if not signs:
+        return
+    best = max(signs, key=_order)
+    stage = best.stage or _stage_of(best.name, signs)
+    end = min(best.place + 200, len(text.flat))
+    shown = text.shown(best.place, best.place + 1) or text.flat[best.place : end]
+    yield Failing(program=best.name, stage=stage, text=shown, source=text.source(best.place))
+
+
+def _stage_of(name: str, signs: list[Sign]) -> Stage | None:
+    """The stage that a weaker mark of the same program shows."""
+    known = [sign for sign in signs if sign.name == name and sign.stage]
+    return max(known, key=_order).stage if known else None
+
+
+def _order(sign: Sign) -> tuple[Weight, int]:
+    return sign.weight, sign.place
+
+
+def _signs(text: Text) -> Iterator[Sign]:
+    low = text.low
+    for name, mark in MARKS:
+        if mark.needle in low and (place := _place(text, mark)) >= 0:
+            yield Sign(mark.weight, place, name, mark.stage)
+    yield from _traced(text)
+    yield from _built(text)
+
+
+def _place(text: Text, mark: Mark) -> int:
+    """The last place of a mark, or -1."""
+    place = text.low.rfind(mark.needle)
+    if place < 0 or not mark.pattern:
+        return place
+    pattern = compiled(mark.pattern)
+    found = (
+        start + one.start()
+        for start, window in text.near(mark.needle)
+        for one in pattern.finditer(window)
+    )
+    return max(found, default=-1)
+
+
+def _traced(text: Text) -> Iterator[Sign]:
+    """The packages whose files a traceback goes through."""
+    if "packages" not in text.low and "comfy" not in text.low:
+        return
+    first = max(len(text.flat) - LOOKED_AT, 0)
+    for found in FRAME.finditer(text.flat, first):
+        program = of_package(found.group(1) or found.group(2))
+        if program is not None:
+            yield Sign(_of_frame(program), found.start(), program.name, None)
+
+
+def _of_frame(program: Program) -> Weight:
+    return Weight.UNDER_ALL if program.name in LIBRARIES else Weight.TRACED
+
+
+def _built(text: Text) -> Iterator[Sign]:
+    """The package whose build a text shows: more than any word that the build prints."""
+    if not any(word in text.low for word in BUILDS):
+        return
+    first = max(len(text.flat) - LOOKED_AT, 0)
+    for found in BUILT.finditer(text.flat, first):
+        name = next(filter(None, found.groups()))
+        program = of_package(name)
+        if program is None or program.name != "torch":
+            called = program.name if program else name.lower()
+            yield Sign(Weight.BUILT, found.start(), called, "build")

@@ -1,0 +1,137 @@
+"""What paths give away: the interpreter of a traceback, the system, the environment."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from gpusetup.messages.fragments import STDLIB
+from gpusetup.model.machine import Event
+from gpusetup.report.facts import GUESS, HINT, Claim, Fact
+from gpusetup.report.text import Text
+
+READ = 400_000
+"""Characters of a text whose paths are looked at."""
+
+PYTHONS = (
+    re.compile(r"[/\\]lib(?:64)?[/\\]python(\d\.\d{1,2})t?[/\\]"),
+    re.compile(r"[/\\](?:Python|cpython-|python-?)(3)(\d{1,2})(?:-(?:32|arm64))?[/\\]", re.I),
+    re.compile(r"[/\\](?:versions|pythons?|installs/python)[/\\](?:cpython-)?(\d\.\d{1,2}\.\d{1,2})", re.I),
+    re.compile(r"\.cpython-(\d)(\d{1,2})t?-(?:x86_64|aarch64|darwin)"),
+)  # fmt: skip
+"""Paths that name the Python's version."""
+
+LINUX = re.compile(
+    r"/(?<![\w.]/)(?:home|usr|opt|root|etc|dev|proc|tmp|var|mnt|data\d?|workspace|lib|scratch|ssd|app|raid|nfs)/"
+)
+MACOS = re.compile(r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew)/")
+FORWARD = re.compile(r"(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/")
+"""Windows' own folders as ninja, CMake and Python's `as_posix` write them."""
+WINDOWS = re.compile(r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\")
+PROMPT = re.compile(r"[\w.-]{1,32}@[\w.-]{1,64}:[~/][\w./~-]{0,120}[$#]|\[[\w.-]+@[\w.-]+ [\w~./-]+\][$#]")  # fmt: skip
+ASSIGNED = re.compile(r"(?:^| )[A-Z_]{4,30}=\S+ (?:python3?|torchrun|bash) ")
+WORDS = {
+    "linux": (
+        "nvrm:", "sudo ", "apt install", "apt-get", "apt update", "dnf install", "yum install", "pacman -",
+        "modprobe", "systemctl", "dmesg", "journalctl", "manylinux", "linux_x86_64", "linux_aarch64", ".so: ",
+        ".so.1", "kubectl", "podman", "nvidia-docker", "supergfxctl", "prime-select", "nvidia.com/gpu",
+        "/dev/nvidia", "linux-64", "linux-aarch64", "sys_platform == 'linux'", "x86_64-linux-gnu", "rpm -q",
+        "gpu-operator", "stub_library", "nvidia-driver-daemonset", "/lib/python", "fabric manager",
+        "fabricmanager", "nvidia-cublas-cu1", "nvidia-cudnn-cu1", "nvidia-cuda-nvrtc-cu1", "ldconfig", "ulimit",
+    ),
+    "windows": (
+        "winerror", ".exe", "powershell", "win_amd64", "_windows.go", "wddm", "win-64", "\\scripts\\", ".dll",
+        "msvc", "appdata", "nvcuda", "ps c:\\", "c:\\>", "d:\\>",
+    ),
+}  # fmt: skip
+"""Words of tools that only one system has."""
+
+
+def paths(text: Text) -> Iterator[Fact]:
+    flat = text.flat[:READ]
+    yield from python_of(flat)
+    yield from family_of_paths(flat, text.low[:READ])
+    yield from environments(flat)
+    yield from shadowed(text)
+
+
+def python_of(flat: str) -> Iterator[Fact]:
+    """The version that most paths name.
+
+    >>> fact = next(python_of('File "/home/me/venv/lib/python3.12/site-packages/torch/x.py"'))
+    >>> fact.value
+    '3.12'
+    """
+    for pattern in PYTHONS:
+        found = Counter(".".join(part for part in hit.groups()) for hit in pattern.finditer(flat))
+        if found:
+            version = found.most_common(1)[0][0]
+            yield Claim(subject="python.version", value=version, source="paths", trust=HINT)
+
+
+def family_of_paths(flat: str, low: str) -> Iterator[Fact]:
+    """The system by its paths; a WSL path under /mnt/c is Linux."""
+    counts = {
+        "windows": (_count(WINDOWS, flat) if ":\\" in flat else 0)
+        + (_count(FORWARD, flat) if ":/" in flat else 0),
+        "macos": _count(MACOS, flat),
+        "linux": _count(LINUX, flat) + (_count(PROMPT, flat) if "@" in flat else 0),
+    }
+    best = max(counts, key=lambda name: counts[name])
+    if counts[best]:
+        yield Claim(subject="os.family", value=best, source="paths", trust=HINT)
+    if "/mnt/c/" in low or "/mnt/d/" in low:
+        yield Claim(subject="os.wsl", value=True, source="paths", trust=GUESS)
+    words = {name: sum(word in low for word in known) for name, known in WORDS.items()}
+    words["linux"] += 1 if "=" in flat and ASSIGNED.search(flat) else 0
+    likely = max(words, key=lambda name: words[name])
+    if words[likely]:
+        yield Claim(subject="os.family", value=likely, source="words", trust=GUESS)
+
+
+def _count(pattern: re.Pattern[str], flat: str) -> int:
+    return sum(1 for _, _hit in zip(range(200), pattern.finditer(flat), strict=False))
+
+
+MANAGERS = (
+    ("conda", r"[/\\](?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|[/\\]miniforge\d?[/\\]|[/\\]envs[/\\][\w.-]+[/\\]lib"),
+    ("uv tool", r"[/\\]uv[/\\]tools[/\\]"),
+    ("uv", r"[/\\](?:\.cache|Caches)[/\\]uv[/\\]|[/\\]uv[/\\]cache[/\\]"),
+    ("pipx", r"[/\\]pipx[/\\]venvs[/\\]"),
+    ("venv", r"[/\\]\.?venv[/\\]"),
+)  # fmt: skip
+
+
+def environments(flat: str) -> Iterator[Fact]:
+    for name, pattern in MANAGERS:
+        if re.search(pattern, flat, re.I):
+            yield Claim(subject="python.manager", value=name, source="paths", trust=HINT)
+            return
+
+
+LOCAL = re.compile(r'File "((?:[^"/\\]{0,80}[/\\]){0,12}(\w{2,16})\.py)", line \d+')
+LIBRARY = re.compile(r"[/\\]lib(?:64)?[/\\]python|[/\\]lib[/\\]\w+\.py|site-packages|dist-packages|python\d{2,3}[/\\]|<frozen|[/\\]python\d?\.?\d*[/\\]lib", re.I)  # fmt: skip
+
+
+def shadowed(text: Text) -> Iterator[Fact]:
+    """A file of one's own that stands in the traceback where the standard library's should."""
+    if "traceback" not in text.low or "import" not in text.low:
+        return
+    for number, line in enumerate(text.lines):
+        found = LOCAL.search(line) if line.lstrip().startswith("File ") else None
+        if found is None or found.group(2) not in STDLIB or LIBRARY.search(found.group(1)):
+            continue
+        if number and _imports(text.lines[number - 1], found.group(2)):
+            values = {"module": found.group(2), "path": found.group(1)}
+            yield Event(
+                kind="module-shadowed",
+                values=values,
+                source=f"report, line {number + 1}",
+                text=line.strip(),
+            )
+            return
+
+
+def _imports(line: str, module: str) -> bool:
+    return re.search(rf"\b(?:import|from) {module}\b", line) is not None

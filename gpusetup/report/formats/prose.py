@@ -1,0 +1,114 @@
+"""What people write of their machine themselves, in English and in other languages.
+
+A word for the thing, then its value: `Treiber 551.23`, `显卡: RTX 4060`, `torch 버전: 2.1.0+cpu`, a
+row of a table. The words are few and the values have a form of their own, so nothing is understood
+here but numbers and names. What a program prints is believed before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE
+from gpusetup.model.machine import Gpu
+from gpusetup.report.facts import GUESS, HINT, Fact, Gpus, claims, saying
+from gpusetup.report.text import Text
+
+VERSION_WORD = r"(?:版本号?|バージョン|버전|версия|версии|versione|versión|versão|version|ver\.?)"
+TORCH_WORD = r"(?:py ?)?torch"
+DRIVER_WORDS = (
+    ("驱动", r"驱动(?:程序)?"),
+    ("驅動", r"驅動(?:程式)?"),
+    ("ドライバ", r"ドライバー?"),
+    ("드라이버", r"드라이버"),
+    ("драйвер", r"драйвер(?:а|ы|ов)?"),
+    ("treiber", r"(?:grafik|nvidia-?)?treiber"),
+    ("pilote", r"pilotes?"),
+    ("controlador", r"controlador(?:es)?"),
+    ("driver's", r"driver's"),
+)
+"""The letters to look for, and the word; plain English is read with the kernel's lines."""
+GPU_WORD = (
+    r"(?:显卡|顯卡|グラボ|グラフィックボード|グラフィックカード|그래픽 ?카드|видеокарт[аеуы]|grafikkarte|carte graphique"
+    r"|placa de v[ií]deo|tarjeta gr[aá]fica|scheda video|karta graficzna)"
+)
+BETWEEN = r"[ :|=*`]{1,5}(?:(?:is|ist|est|es|é|это|вышла|是|为|は)[ :]{1,2})?"
+TORCH = rf"v?({RELEASE}(?:\+(?:cu\d{{2,3}}|cpu|rocm[\d.]{{1,5}}))?)(?![\w.+])"
+DRIVER = rf"v?({DRIVER_VERSION})(?![\w.+]| ?(?:or |oder |以上|及以上|이상|и выше))"
+NEEDED = (
+    r"(?:最低|至少|需要|要求|必要|最小|최소|필요|требуе|нуж[не]|необходим|минимал|mindest|benötigt|braucht|minim|au moins"
+    r"|nécessit|mínim|requer|requier|at least|needs?|requires?|install)"
+)
+"""Before a version that is asked for, not had."""
+PRINTED = r"(?:输出|显示|返回|打印|结果是|出力|출력|выводит|выдает|выдаёт)"
+
+ROWS = (
+    saying("torch.version", "torch", rf"(?<![\w./=-]){TORCH_WORD} ?{VERSION_WORD}{BETWEEN}{TORCH}", HINT),
+    saying("torch.version", "torch", rf"(?<![\w./=-]){VERSION_WORD} {TORCH_WORD}{BETWEEN}{TORCH}", HINT),
+    saying("torch.version", "torch", rf"\| ?{TORCH_WORD} ?\| ?{TORCH}", HINT),
+    saying("torch.version", "torch.__version__", rf"torch\.__version__\W{{0,6}}{PRINTED}\W{{0,6}}{TORCH}", HINT),
+    *(
+        saying("python.version", needle, rf"(?<![\w./=-]){needle} ?{VERSION_WORD}{BETWEEN}(3\.\d{{1,2}}(?:\.\d{{1,2}})?)(?![\w.+])", HINT)
+        for needle in ("python", "파이썬", "パイソン", "питон")
+    ),
+    saying("python.version", "python", r"\| ?python ?\| ?(3\.\d{1,2}(?:\.\d{1,2})?)(?![\w.+])", HINT),
+    *(
+        saying("driver.version", needle, rf"{NEEDED}[^\d\n]{{0,40}}\d{{3}}\.\d{{2,3}}|(?<![\w./=-])(?:{word})(?: ?{VERSION_WORD})?(?:{BETWEEN}|){DRIVER}", GUESS)
+        for needle, word in DRIVER_WORDS
+    ),
+    saying("driver.version", "nvidia-smi", rf"(?<!\w)NVIDIA-SMI:? v?({DRIVER_VERSION})(?![\w.+])", HINT),
+)  # fmt: skip
+
+
+def prose(text: Text) -> Iterator[Fact]:
+    yield from claims(text, ROWS)
+    yield from in_a_sentence(text)
+
+
+# --- GPUs -----------------------------------------------------------------------------------------
+
+MODEL = (
+    r"(?:NVIDIA )?(?P<name>(?:GeForce )?(?:RTX|GTX) ?\d{3,4}(?: ?(?:Ti|TI|ti|SUPER|Super|Laptop)\b)?(?: ?(?:SUPER|Super)\b)?"
+    r"|(?:RTX )?A[456]000\b|(?:Tesla )?(?:V100|A100|A800|H[12]00|H20|H800|T4|P100|P40|K80|M40|L40S?|B200)\b)"
+)
+BEFORE = r"\b(?:GPU|gpu|[Dd]evice|[Cc]ard|using|have|with|on|is|my|a|an|one|single)[ :]{1,2}(?:(?:a|an|the|my|one|single|NVIDIA|Nvidia|nvidia) ){0,3}"
+SPOKEN = re.compile(rf"{BEFORE}{MODEL}")
+CALLED = re.compile(
+    rf"(?:(?i:{GPU_WORD})(?:是|为|為|は|[ :|*`-]{{1,4}}|)|(?<!\w)(?:eine[nr]?|une|uma|una) )(?:(?:是|为|ist|eine|est|une|é|uma|es|una) ?){{0,2}}{MODEL}"
+)
+COUNTED = (
+    re.compile(rf"(?<![\w.,])(?P<count>\d{{1,2}}) ?[x×*] ?{MODEL}"),
+    re.compile(rf"{MODEL} ?[x×*] ?(?P<count>\d{{1,2}})(?![\w.])"),
+)
+NEEDLES = ("tx", "00", "t4", "l40", "p40", "h20", "k80")
+READ = 50_000
+
+
+def in_a_sentence(text: Text) -> Iterator[Fact]:
+    """`Device is RTX 5090`, `4 x RTX 4090`, where the whole text speaks of one GPU only."""
+    if not any(word in text.low for word in NEEDLES):
+        return
+    flat = text.flat[:READ]
+    counted = [one for pattern in COUNTED for one in pattern.finditer(flat)][:50]
+    called = CALLED.finditer(flat) if _is_foreign(flat, text.low) else ()
+    found = [*counted, *SPOKEN.finditer(flat), *called][:100]
+    names = {re.sub(r"\s", "", one.group("name")).lower() for one in found}
+    if len(names) == 1:
+        one = found[0]
+        count = int(one.group("count")) if counted else 1
+        if 0 < count <= MOST:
+            gpus = (Gpu(name=one.group("name")),) * count
+            yield Gpus(gpus=gpus, source=text.source(one.start()), trust=GUESS)
+
+
+FOREIGN = ("grafik", "graphique", "placa", "tarjeta", "scheda", "karta", "eine", "une ", "uma ", "una ")  # fmt: skip
+"""What `CALLED` needs of plain letters."""
+
+
+def _is_foreign(flat: str, low: str) -> bool:
+    return not flat.isascii() or any(word in low for word in FOREIGN)
+
+
+MOST = 16
+"""Of GPUs in one machine: more are a cluster's."""

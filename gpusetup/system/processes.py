@@ -1,0 +1,292 @@
+"""The one way to start a child: an argument list, a time limit, and what it said.
+
+A child runs in its own process group, so that its children end with it. One that cannot be
+killed (uninterruptible sleep in a driver call) is given up, not waited for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpusetup.model.frozen import Frozen
+
+GIVE_UP_SECONDS = 1.0
+"""How long a killed child may take to die before it is given up."""
+
+
+RUNNING: set[subprocess.Popen[bytes]] = set()
+"""The children that somebody waits for, in whatever thread."""
+
+
+class Output(Frozen):
+    """What a child said. `exit` is None where it did not end in time or could not start."""
+
+    argv: tuple[str, ...]
+    exit: int | None
+    stdout: str = ""
+    stderr: str = ""
+    problem: str | None = None
+    """`not found`, `not permitted`, `no answer in 30 s`, … ; None when it ran to its end."""
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return self.exit == 0
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    stdin: str | None = None,
+    gently_seconds: float = 0.0,
+) -> Output:
+    """Run a program to its end, or kill its whole group after `timeout` seconds.
+
+    `gently_seconds` is how long it may take to clean up after a Ctrl-C of ours before it is killed.
+
+    Never raises for what the program does: a program that is missing or that hangs is an
+    `Output` with its `problem`. `environment` replaces the whole environment.
+    """
+    began = time.monotonic()
+    words = tuple(argv)
+    try:
+        child = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=None if environment is None else dict(environment),
+            cwd=_there(cwd),
+            start_new_session=os.name == "posix",
+        )
+    except FileNotFoundError:
+        return Output(argv=words, exit=None, problem="not found")
+    except OSError as problem:
+        return Output(argv=words, exit=None, problem=problem.strerror or str(problem))
+    asked = None if stdin is None else stdin.encode()
+    RUNNING.add(child)
+    try:
+        out, err = _heard(child, asked, timeout)
+        code, trouble = child.returncode, None
+    except subprocess.TimeoutExpired as late:
+        kill_group(child)
+        out, err = _what_it_said(child, late)
+        code, trouble = None, no_answer_in(timeout)
+    except BaseException:
+        try:
+            _interrupt(child, gently_seconds)
+        finally:
+            kill_group(child)
+        raise
+    finally:
+        RUNNING.discard(child)
+    return Output(
+        argv=words,
+        exit=code,
+        stdout=out.decode("utf-8", "replace"),
+        stderr=err.decode("utf-8", "replace"),
+        problem=trouble,
+        seconds=time.monotonic() - began,
+    )
+
+
+GLANCE_SECONDS = 0.25
+"""How soon it is noticed that a child ended whose own child keeps our pipes."""
+
+
+def _heard(
+    child: subprocess.Popen[bytes], asked: bytes | None, timeout: float
+) -> tuple[bytes, bytes]:
+    """All that a child says until it ends; what it started is not waited for.
+
+    Raises TimeoutExpired where the child itself does not end in time.
+    """
+    until = time.monotonic() + timeout
+    while True:
+        left = until - time.monotonic()
+        try:
+            return child.communicate(asked, timeout=max(0.0, min(left, GLANCE_SECONDS)))
+        except subprocess.TimeoutExpired:
+            asked = None
+            if child.poll() is None and left > GLANCE_SECONDS:
+                continue
+            if child.returncode is None:
+                raise
+            kill_group(child)
+            return _what_is_left(child)
+
+
+def _what_is_left(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """What a child had said that has ended; one who left its group may still hold the pipes."""
+    try:
+        return child.communicate(timeout=GLANCE_SECONDS)
+    except subprocess.TimeoutExpired as late:
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+        return late.output or b"", late.stderr or b""
+
+
+def _there(cwd: str | None) -> str | None:
+    """The folder of a child: ours, or the root where ours has been deleted (uv starts in none)."""
+    if cwd is None and os.name == "posix":
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            return os.sep
+    return cwd
+
+
+def no_answer_in(seconds: float) -> str:
+    """What is said of a child that ran into its limit.
+
+    >>> no_answer_in(29.97)
+    'no answer in 30 s'
+    """
+    return f"no answer in {round(seconds, 1):g} s"
+
+
+ACCESS_VIOLATION = 0xC0000005
+"""What Windows gives as the exit code of a program that touched memory it has not."""
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words.
+
+    >>> how_it_ended(3), how_it_ended(-11), how_it_ended(0xC0000005)
+    ('exit 3', 'crashed with SIGSEGV', 'crashed with an access violation')
+    """
+    if code == ACCESS_VIOLATION:
+        return "crashed with an access violation"
+    if code >= 0:
+        return f"exit {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"crashed with {names.get(-code, f'signal {-code}')}"
+
+
+def kill_group(child: subprocess.Popen[bytes]) -> None:
+    """Kill a child and everything it started."""
+    with contextlib.suppress(OSError):
+        if os.name == "posix":
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()
+
+
+def _interrupt(child: subprocess.Popen[bytes], seconds: float) -> None:
+    """Tell a child's group of a Ctrl-C, and wait for it to clean up."""
+    if not seconds or os.name != "posix":
+        return
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        os.killpg(child.pid, signal.SIGINT)
+        child.communicate(timeout=seconds)
+
+
+class Lines:
+    """A child that goes on telling lines, until it ends or is ended; it is never waited for.
+
+    Raises OSError where it cannot start.
+    """
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        import queue
+        import threading
+
+        self._child = subprocess.Popen(
+            tuple(argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=os.name == "posix",
+        )
+        RUNNING.add(self._child)
+        self._told: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            self._told.put(line.decode("utf-8", "replace").rstrip("\r\n"))
+        self._told.put(None)
+
+    def next(self, timeout: float) -> str:
+        """The next line. Raises TimeoutError where none came, EOFError where none will come."""
+        import queue
+
+        try:
+            line = self._told.get(timeout=max(0.0, timeout))
+        except queue.Empty:
+            raise TimeoutError(no_answer_in(timeout)) from None
+        if line is None:
+            self._told.put(None)
+            raise EOFError(self.how_it_ended())
+        return line
+
+    def tell(self, line: str) -> None:
+        """Give it a line on its standard input; one that has ended does not mind."""
+        assert self._child.stdin is not None
+        with contextlib.suppress(OSError):
+            self._child.stdin.write(line.encode() + b"\n")
+            self._child.stdin.flush()
+
+    def how_it_ended(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._child.wait(GIVE_UP_SECONDS)
+            return how_it_ended(code)
+        return "closed its output"
+
+    def end(self) -> None:
+        """Kill it; one that cannot be killed is given up."""
+        if self._child.poll() is None:
+            kill_group(self._child)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(GIVE_UP_SECONDS)
+        if self._child.returncode is None:
+            self._child.returncode = -signal.SIGTERM
+        RUNNING.discard(self._child)
+        self._listener.join(GIVE_UP_SECONDS)
+        pipes = (self._child.stdin, None if self._listener.is_alive() else self._child.stdout)
+        for pipe in pipes:
+            with contextlib.suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+
+
+def foreground(argv: Sequence[str], *, stdout: int | None = None) -> subprocess.Popen[bytes]:
+    """Start somebody's command with our terminal, in our process group; the caller waits for it.
+
+    `stdout` None is ours. Raises OSError where it cannot start.
+    """
+    return subprocess.Popen(tuple(argv), stdout=stdout)
+
+
+@atexit.register
+def end_children() -> None:
+    """When we end (a Ctrl-C while other threads wait), nothing that we started stays behind."""
+    for child in tuple(RUNNING):
+        kill_group(child)
+
+
+def _what_it_said(
+    child: subprocess.Popen[bytes], late: subprocess.TimeoutExpired
+) -> tuple[bytes, bytes]:
+    """All of it; of one that cannot be killed, what it had said until it was `late`."""
+    try:
+        return child.communicate(timeout=GIVE_UP_SECONDS)
+    except subprocess.TimeoutExpired as later:
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+        child.returncode = -signal.SIGTERM  # given up: no warning when it is collected
+        return later.output or late.output or b"", later.stderr or late.stderr or b""

@@ -1,0 +1,119 @@
+"""The census of operators as checks: one a family.
+
+`standard` takes a share that the seed draws, `census` takes every sample.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Iterator, List, Tuple
+
+from ..device.importing import first_line
+from ..judging.refusals import refuses
+from ..judging.tolerance import Part, holds, judged
+from ..operators.comparing import Sample, compared
+from ..operators.sampling import FAMILIES, drawn, every, row_of
+from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky
+
+SHARE = {
+    "pointwise": 150,
+    "reductions": 150,
+    "products": 120,
+    "algebra": 20,
+    "moving": 80,
+    "indexing": 90,
+    "sorting": 70,
+    "convolutions": 90,
+    "pools": 70,
+    "norms": 70,
+    "sequences": 60,
+    "losses": 60,
+}
+"""How many samples of a family `standard` draws."""
+ENOUGH = 12
+"""So many wrong samples are told; more say nothing new."""
+
+
+def family(name: str, device: str) -> Outcome:
+    """Each chosen sample of a family agrees with its definition."""
+    import torch
+
+    parts: List[Part] = []
+    left_out: List[str] = []
+    tried = bad = 0
+    for sample in chosen(name):
+        try:
+            parts += compared(torch, device, row_of(name, sample.operator), sample, asked().seed)
+        except Exception as problem:  # whatever an operator raises is its answer
+            if sticky(problem):
+                raise
+            if refuses(problem) or isinstance(problem, NotImplementedError):
+                left_out.append(f"{sample.operator} {sample.dtype}")
+                continue
+            parts.append(holds(sample.name, False, first_line(problem)))
+        tried += 1
+        parts, worst = _kept(parts)
+        bad = worst
+        if bad >= ENOUGH:
+            break
+    if not tried:
+        return Outcome(SKIPPED, f"this torch computes none of them here: {', '.join(left_out[:4])}")
+    return _told(parts, tried, sorted(set(left_out)), name, device)
+
+
+def _kept(parts: List[Part]) -> Tuple[List[Part], int]:
+    """What is wrong, and the nearest to its limit of what is right."""
+    wrong = [part for part in parts if not part.worst <= 1]
+    right = [part for part in parts if part.worst <= 1]
+    return [*wrong, *([max(right, key=lambda part: part.worst)] if right else [])], len(wrong)
+
+
+def _told(parts: List[Part], tried: int, left_out: List[str], name: str, device: str) -> Outcome:
+    hint = None
+    bad = [part for part in parts if not part.worst <= 1]
+    if bad:
+        sample = bad[0].label.split(" ")[0]
+        hint = (
+            f"again: `--level {asked().level} --device {device} --seed {asked().seed}"
+            f" --only census-{name}/{sample}`; where it fails again, another build or card"
+        )
+    found = judged(parts, "float64 by definition", hint)
+    said = f"{tried} samples of {len(FAMILIES[name])} operators with seed {asked().seed}"
+    unable = f"; {len(left_out)} combinations not in this torch" if left_out else ""
+    if bad:
+        return found._replace(detail=f"{found.detail} ({said}{unable})")
+    return found._replace(detail=f"{said}{unable}, against float64 by definition")
+
+
+def chosen(name: str) -> Iterator[Sample]:
+    """The samples that the level takes, or the one that was asked for."""
+    only = dict(each.partition("/")[::2] for each in asked().only).get(f"census-{name}")
+    if only:
+        yield named(name, only)
+    elif asked().level == "census":
+        yield from every(name)
+    else:
+        yield from drawn(name, SHARE[name], asked().seed)
+
+
+def named(family_name: str, text: str) -> Sample:
+    """The sample of a name.
+
+    >>> named("products", "mm/float32/strided/tile/7").size
+    'tile'
+    """
+    words = text.split("/")
+    known = {row.name.replace(" ", "_"): row.name for row in FAMILIES[family_name]}
+    if len(words) != 5 or words[0] not in known or not words[4].isdigit():
+        raise WrongQuestion(f"{text!r} names no sample of census-{family_name}")
+    return Sample(known[words[0]], words[1], words[2], words[3], int(words[4]))
+
+
+def _family(name: str) -> Any:
+    return functools.partial(family, name)
+
+
+pointwise, reductions, products = map(_family, ("pointwise", "reductions", "products"))
+algebra, moving, indexing = map(_family, ("algebra", "moving", "indexing"))
+sorting, convolutions, pools = map(_family, ("sorting", "convolutions", "pools"))
+norms, sequences, losses = map(_family, ("norms", "sequences", "losses"))

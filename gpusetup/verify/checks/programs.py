@@ -1,0 +1,244 @@
+"""What a training program is made of besides arithmetic: compile, loader, files."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import sysconfig
+import tempfile
+from typing import Any, Dict, Iterator, List, Tuple
+
+from ..device.importing import first_line
+from ..judging.tolerance import Part, agree, holds, judged, numbers, same, source, summed
+from ..values import FAILED, SKIPPED, Outcome, sticky
+
+NO_COMPILER = "`apt install g++` (Debian, Ubuntu), `dnf install gcc-c++` (Fedora), or set CXX"
+NO_MSVC = "install the Visual C++ build tools, and start from their command prompt"
+CANNOT: Tuple[Tuple[str, str, str], ...] = (
+    ("InvalidCxxCompiler", "no C compiler", NO_COMPILER),
+    ("No working C++ compiler", "no C compiler", NO_COMPILER),
+    ("Failed to find C compiler", "no C compiler", NO_COMPILER),
+    ("Compiler: cl is not found", "no C compiler", NO_MSVC),
+    ("TritonMissing", "Triton is not installed", "install the Triton of this torch"),
+    ("Cannot find a working triton", "Triton is not installed", "install the Triton of this torch"),
+    ("No module named 'triton'", "Triton is not installed", "install the Triton of this torch"),
+    ("GPUTooOldForTriton", "this GPU is too old for Triton", "compile nothing on it"),
+    ("too old to be supported by the triton", "this GPU is too old for Triton", "compile nothing"),
+    ("Python.h", "Python's headers are missing", "`apt install python3-dev`"),
+    ("not supported on Python", "this torch compiles nothing under this Python", "a newer torch"),
+    ("Dynamo is not supported", "this torch compiles nothing under this Python", "a newer torch"),
+    ("Windows not yet supported", "this torch compiles nothing on Windows", "a newer torch"),
+)
+"""Words of an error -> why compiling cannot be tried here, and what would change that."""
+
+
+def compiled(device: str) -> Outcome:
+    """`torch.compile` builds a kernel that computes what the same code computes uncompiled."""
+    import torch
+
+    if not hasattr(torch, "compile"):
+        return Outcome(SKIPPED, f"torch {torch.__version__} has no torch.compile")
+    if device == "cpu" and not has_compiler():
+        return Outcome(SKIPPED, "no C compiler", hint=NO_MSVC if os.name == "nt" else NO_COMPILER)
+    with _own_cache():
+        try:
+            return judged(_compiled(torch, device), "the same uncompiled")
+        except Exception as problem:  # the compilers raise their own kinds
+            return _uncompiled(problem)
+
+
+def has_compiler() -> bool:
+    """Whether a C++ compiler can be found as torch looks for it."""
+    names = ("cl",) if os.name == "nt" else ("g++", "clang++")
+    named = os.environ.get("CXX")
+    return any(shutil.which(name) for name in ((named,) if named else names))
+
+
+def has_headers() -> bool:
+    """Whether this Python's headers are there, which Triton's launchers include."""
+    return os.path.isfile(os.path.join(sysconfig.get_path("include"), "Python.h"))
+
+
+NO_SUCH_GPU = re.compile(r"Value 'sm_(\d+)a?' is not defined for option 'gpu-name'")
+"""What ptxas says of a GPU that it does not know: one that went, or one that came after it."""
+TRITON_FROM = 70
+PTXAS = "`TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (of a newer CUDA), or a newer Triton"
+
+
+def _uncompiled(problem: BaseException) -> Outcome:
+    said = f"{type(problem).__name__} {problem}"
+    unknown = NO_SUCH_GPU.search(said)
+    if unknown and int(unknown.group(1)) >= TRITON_FROM:
+        return Outcome(FAILED, f"this Triton does not know sm_{unknown.group(1)} yet", hint=PTXAS)
+    if unknown:
+        return Outcome(SKIPPED, "this GPU is too old for Triton", hint="compile nothing on it")
+    for words, why, fix in CANNOT:
+        if words in said:
+            return Outcome(SKIPPED, why, hint=fix)
+    if "non-zero exit status" in said and not has_headers():
+        # The compiler that Triton calls says so on the terminal, not in its exception.
+        return Outcome(SKIPPED, "Python's headers are missing", hint="`apt install python3-dev`")
+    return Outcome(FAILED, first_line(problem), spent=sticky(problem))
+
+
+@contextlib.contextmanager
+def _own_cache() -> Iterator[None]:
+    """A cache of its own, so that the compiler really runs; the user's where one is named."""
+    if os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        yield
+        return
+    folder, before = tempfile.mkdtemp(prefix="verify-"), dict(os.environ)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        # On Windows a library in use cannot be removed; the system's own tidying takes it.
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+COUNT = 300
+WIDTH = 70
+
+
+def _compiled(torch: Any, device: str) -> List[Part]:
+    """Sums, softmax and a residual: enough to be fused into kernels of the compiler's own."""
+
+    def block(x: Any, scale: Any) -> Any:
+        y = torch.nn.functional.gelu(x * scale + 1)
+        return (y.softmax(-1) * x).sum(-1) + y.mean(-1).tanh()
+
+    torch._dynamo.reset()
+    before = _graphs(torch)
+    built = torch.compile(block, dynamic=False)
+    x, scale = numbers(torch, COUNT, WIDTH, salt=120), numbers(torch, WIDTH, salt=121)
+    upstream = numbers(torch, COUNT, salt=122)
+    exact = _with_gradients(block, x.double(), scale.double(), upstream.double())
+    found = _with_gradients(built, *(each.to(device) for each in (x, scale, upstream)))
+    parts = [holds("compiled", _graphs(torch) > before, "nothing was compiled: it ran as it is")]
+    for what, here, wanted in zip(("output", "gradient of x", "gradient of scale"), found, exact):
+        size = wanted.abs() + wanted.square().mean().sqrt()
+        parts.append(agree(what, here, wanted, 2 * summed(COUNT) * size))
+    return parts
+
+
+def _graphs(torch: Any) -> int:
+    """How many graphs the compiler took over in this process."""
+    from torch._dynamo.utils import counters
+
+    return int(counters["stats"]["unique_graphs"])
+
+
+def _with_gradients(run: Any, x: Any, scale: Any, upstream: Any) -> Tuple[Any, Any, Any]:
+    leaves = [each.detach().requires_grad_() for each in (x, scale)]
+    out = run(*leaves)
+    out.backward(upstream)
+    return out.detach(), leaves[0].grad, leaves[1].grad
+
+
+ITEMS, BATCH, WORKERS = 1003, 32, 2
+
+
+def dataloader(device: str) -> Outcome:
+    """A DataLoader with workers hands over every item once, whole and in the order asked for."""
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    rows = torch.arange(ITEMS * 8).reshape(ITEMS, 8)
+    data = TensorDataset(rows, torch.arange(ITEMS))
+    on_gpu = device.startswith("cuda")
+    options: Dict[str, Any] = {"num_workers": WORKERS, "pin_memory": on_gpu, "timeout": 120}
+    try:
+        plain = list(DataLoader(data, BATCH, **options))
+        made = source(torch, 123)
+        mixed = list(DataLoader(data, BATCH, shuffle=True, generator=made, **options))
+    except (RuntimeError, OSError) as problem:
+        return _unloaded(problem)
+    parts = [
+        same("rows in order", torch.cat([batch[0] for batch in plain]), rows),
+        same(
+            "mixed, each once", torch.cat([batch[1] for batch in mixed]).sort()[0], data.tensors[1]
+        ),
+        holds("mixed", _differs(torch, mixed, plain), "the order is not mixed"),
+        holds("pinned", all(batch[0].is_pinned() for batch in plain) or not on_gpu, "it is not"),
+    ]
+    moved = [batch[0].to(device, non_blocking=True) for batch in mixed]
+    order = torch.cat([batch[1] for batch in mixed])
+    parts.append(same("rows on the device", torch.cat(moved), rows[order]))
+    return judged(parts, "the data that went in")
+
+
+def _differs(torch: Any, one: Any, other: Any) -> bool:
+    return not torch.equal(one[0][1], other[0][1])
+
+
+def _unloaded(problem: BaseException) -> Outcome:
+    said = str(problem)
+    if "shared memory" in said or "Bus error" in said or "No space left" in said:
+        hint = "/dev/shm is too small: `docker run --shm-size=8g`, in Kubernetes an emptyDir there"
+        return Outcome(FAILED, f"a worker was killed: {first_line(problem)}", hint=hint)
+    hint = "num_workers=0 works without worker processes"
+    return Outcome(FAILED, first_line(problem), hint=hint, spent=sticky(problem))
+
+
+FORMATS = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
+
+
+def save_and_load(device: str) -> Outcome:
+    """What is saved from the device is loaded again bit for bit, onto the host and the device."""
+    import torch
+
+    state = _state(torch)
+    here = {name: each.to(device) for name, each in state.items()}
+    parts: List[Part] = []
+    for target in dict.fromkeys(("cpu", device)):
+        with contextlib.closing(io.BytesIO()) as file:
+            torch.save({"state": here, "step": 17}, file)
+            file.seek(0)
+            loaded = _load(torch, file, target)
+        parts.append(holds(f"keys on {target}", _keys_fit(loaded, state), "names are missing"))
+        for name in sorted(set(state) & set(loaded["state"])):
+            found = loaded["state"][name]
+            parts.append(
+                holds(f"{name} on {target}", str(found.device) == target, str(found.device))
+            )
+            parts.append(
+                same(f"{name} on {target}", _bits(torch, found), _bits(torch, state[name]))
+            )
+    return judged(parts, "what was saved, every bit")
+
+
+def _keys_fit(loaded: Dict[str, Any], state: Dict[str, Any]) -> bool:
+    return set(loaded["state"]) == set(state) and loaded["step"] == 17
+
+
+def _state(torch: Any) -> Dict[str, Any]:
+    values = numbers(torch, 64, 33, salt=124) * 100
+    state = {name: values.to(getattr(torch, name)) for name in FORMATS if name != "bool"}
+    state["bool"] = values > 0
+    state["turned"] = values.t()
+    return state
+
+
+def _bits(torch: Any, given: Any) -> Any:
+    """Bit patterns, so that a NaN equals itself."""
+    sizes = {8: torch.int64, 4: torch.int32, 2: torch.int16}
+    given = given.cpu().contiguous()
+    if not given.is_floating_point():
+        return given
+    return given.view(sizes[given.element_size()])
+
+
+def _load(torch: Any, file: Any, device: str) -> Any:
+    """With `weights_only` where this torch has it."""
+    try:
+        return torch.load(file, map_location=device, weights_only=True)
+    except TypeError:
+        file.seek(0)
+        return torch.load(file, map_location=device)

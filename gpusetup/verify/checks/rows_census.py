@@ -1,0 +1,43 @@
+"""The rows of the census of operators: `standard` draws a share, `census` takes all."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from ..values import Check
+
+BOTH = ("cuda", "cpu")
+AGAIN = "the hint of the failed sample repeats it; then look for Xid and ECC in `dmesg`"
+
+
+def of(name: str, proves: str, means: str) -> Check:
+    return Check(
+        f"census-{name}",
+        f"checks.census:{name}",
+        on=BOTH,
+        needs=("properties", "arch"),
+        proves=f"{proves}, in every format, layout and size class that is drawn",
+        means=means,
+        then=AGAIN,
+        census_seconds=7200.0,
+    )
+
+
+CENSUS: Tuple[Check, ...] = (
+    of("pointwise", "functions and arithmetic element by element", "activations would be wrong"),
+    of(
+        "reductions",
+        "sums, extremes, running sums and softmax",
+        "losses and metrics would be wrong",
+    ),
+    of("products", "matrix products of every form", "every model would compute wrong numbers"),
+    of("algebra", "factorizations and solvers", "solvers would be wrong"),
+    of("moving", "copies, views, joins and pads keep every bit", "data would land in wrong places"),
+    of("indexing", "lookups, scatters and masks", "data would land in wrong places"),
+    of("sorting", "sort, topk, unique and search", "sampling and beam search would choose wrongly"),
+    of("convolutions", "convolutions and their gradients", "image models would be wrong"),
+    of("pools", "pools and resizing and their gradients", "image models would be wrong"),
+    of("norms", "layer, rms, group, instance and batch norm", "networks would train wrongly"),
+    of("sequences", "attention and recurrent nets", "language models would be wrong"),
+    of("losses", "losses and their gradients", "training would follow wrong gradients"),
+)

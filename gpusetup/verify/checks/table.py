@@ -1,0 +1,91 @@
+"""The table of checks: what each level runs, where, and after what. Rows, in running order."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Callable, Dict, Iterator, Tuple
+
+from ..values import HOST, Check, Outcome, WrongQuestion, kind
+from .rows_census import CENSUS
+from .rows_cluster import DISTRIBUTED, RANKS, STRESS
+from .rows_programs import PROGRAMS
+from .rows_quick import QUICK
+from .rows_standard import STANDARD
+
+LEVELS: Dict[str, Tuple[Check, ...]] = {
+    "quick": QUICK,
+    "standard": QUICK + STANDARD + PROGRAMS + CENSUS + DISTRIBUTED,
+    "census": QUICK + STANDARD + PROGRAMS + CENSUS + DISTRIBUTED,
+    "stress": QUICK + STRESS,
+}
+
+
+def on_host(level: str, wanted: str) -> Tuple[Check, ...]:
+    """The checks that run once.
+
+    >>> [check.name for check in on_host("quick", "cuda:1")]
+    ['import', 'gpu']
+    """
+    return tuple(check for check in LEVELS[level] if f"{HOST}:{kind(wanted)}" in check.on)
+
+
+def on_device(level: str, device: str) -> Tuple[Check, ...]:
+    """The checks that run on a device.
+
+    >>> [check.name for check in on_device("quick", "cpu")]
+    ['properties', 'matmul', 'amp']
+    """
+    return tuple(check for check in LEVELS[level] if kind(device) in check.on)
+
+
+def among_ranks(device: str) -> Tuple[Check, ...]:
+    """The checks of several ranks together, whatever the level.
+
+    >>> among_ranks("cpu")[0].name
+    'meet'
+    """
+    return tuple(check for check in RANKS if f"ranks:{kind(device)}" in check.on)
+
+
+def chosen_rows(
+    checks: Tuple[Check, ...], only: Tuple[str, ...], skip: Tuple[str, ...]
+) -> Tuple[Check, ...]:
+    """Those that are asked for and what they need, without those that are not.
+
+    >>> [check.name for check in chosen_rows(QUICK, ("matmul",), ("amp",))]
+    ['import', 'gpu', 'properties', 'arch', 'matmul']
+    """
+    wanted = {each.partition("/")[0] for each in only}
+    todo = list(wanted)
+    while todo:
+        more = set(named(todo.pop()).needs) - wanted
+        wanted |= more
+        todo += more
+    return tuple(c for c in checks if (c.name in wanted or not only) and c.name not in skip)
+
+
+def named_rows(names: Tuple[str, ...]) -> None:
+    """Complains of a name that no check has."""
+    known = {check.name for check in every()}
+    for name in names:
+        if name.partition("/")[0] not in known:
+            raise WrongQuestion(f"There is no check {name!r}", "one of " + ", ".join(sorted(known)))
+
+
+def named(name: str) -> Check:
+    """The row of a name."""
+    return next(check for check in every() if check.name == name)
+
+
+def every() -> Iterator[Check]:
+    """Each row once, in the order of the levels."""
+    rows = {check.name: check for level in (*LEVELS.values(), RANKS) for check in level}
+    return iter(rows.values())
+
+
+def function_of(check: Check) -> Callable[[str], Outcome]:
+    """The function of a row; loads its module."""
+    module, _, name = check.run.partition(":")
+    home = (__package__ or "").rpartition(".")[0] + "." + module
+    found: Callable[[str], Outcome] = getattr(importlib.import_module(home), name)
+    return found

@@ -1,0 +1,1 @@
+"""What this torch and its devices are: read, not judged by computing."""

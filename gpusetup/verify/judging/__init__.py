@@ -1,0 +1,1 @@
+"""How right is right: tolerances, precisions, expectations, baselines."""

@@ -1,0 +1,1 @@
+"""A census of operators: each in many formats, layouts and sizes, against an exact answer."""

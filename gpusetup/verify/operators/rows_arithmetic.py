@@ -1,0 +1,295 @@
+"""Arithmetic of two and three, of whole numbers, conversions and odd numbers."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Tuple
+
+from .drawing import Draw, Given, given
+from .rows_functions import _cut, _dims, _sigmoid, one, several, two
+from .table import ANY, FLOATS, WHOLE, Operator
+
+
+def binary(name: str, make: Any, run: Any, exact: Any = None, **more: Any) -> Operator:
+    return Operator(name, make, run, exact, split=True, **more)
+
+
+def _halves(d: Draw) -> Given:
+    shape = d.shape(2)
+    return given(d.normal(shape[0], 2 * shape[1]))
+
+
+def _powers(d: Draw) -> Given:
+    shape = d.shape(_dims(d))
+    return given(d.uniform(0.1, 4, *shape), d.uniform(-2, 3, *shape))
+
+
+def _flagged(d: Draw) -> Given:
+    shape = d.shape(_dims(d))
+    return given(d.flags(*shape), d.normal(*shape), d.normal(*shape))
+
+
+def _by_hand_clamp(t: Any, x: Any, low: float, high: float) -> Any:
+    return _cut(t, x, low, high)
+
+
+ARITHMETIC: Tuple[Operator, ...] = (
+    binary("add", two(-9, 9), lambda t, x, y: x + y, lambda t, x, y: x - (-y), weight=4),
+    binary("sub", two(-9, 9), lambda t, x, y: x - y, lambda t, x, y: x + (-1.0 * y), weight=2),
+    binary(
+        "add alpha", two(-9, 9), lambda t, x, y: t.add(x, y, alpha=3), lambda t, x, y: x + 3 * y
+    ),
+    binary("mul", two(-9, 9), lambda t, x, y: x * y, lambda t, x, y: x / (1 / y), weight=4),
+    binary("div", two(0.1, 9), lambda t, x, y: x / y, lambda t, x, y: x * y.reciprocal(), weight=2),
+    binary("pow", _powers, lambda t, x, y: x**y, lambda t, x, y: (x.log() * y).exp(), slack=8),
+    binary("cube", one(-4, 4), lambda t, x: x**3, lambda t, x: x * x * x, slack=2),
+    binary(
+        "atan2", two(0.2, 9), lambda t, x, y: t.atan2(x, y), lambda t, x, y: (x / y).atan(), slack=2
+    ),
+    binary(
+        "hypot",
+        two(0.2, 9),
+        lambda t, x, y: t.hypot(x, y),
+        lambda t, x, y: (x * x + y * y).sqrt(),
+        slack=2,
+    ),
+    binary(
+        "maximum",
+        several(2, -9, 9),
+        lambda t, x, y: t.maximum(x, y),
+        lambda t, x, y: t.where(x > y, x, y),
+        learns=False,
+    ),
+    binary(
+        "minimum",
+        several(2, -9, 9),
+        lambda t, x, y: t.minimum(x, y),
+        lambda t, x, y: t.where(x < y, x, y),
+        learns=False,
+    ),
+    binary(
+        "logaddexp",
+        two(-9, 9),
+        lambda t, x, y: t.logaddexp(x, y),
+        lambda t, x, y: (x.exp() + y.exp()).log(),
+        slack=8,
+    ),
+    binary(
+        "copysign",
+        two(-9, 9),
+        lambda t, x, y: t.copysign(x, y),
+        lambda t, x, y: t.where(y < 0, -x.abs(), x.abs()),
+        learns=False,
+    ),
+    binary(
+        "remainder",
+        two(1, 9),
+        lambda t, x, y: t.remainder(x, y),
+        lambda t, x, y: x - y * (x / y).floor(),
+        learns=False,
+        dtypes=("float64",),
+        slack=64,
+    ),
+    binary(
+        "addcmul",
+        several(3, -4, 4),
+        lambda t, x, y, z: t.addcmul(x, y, z, value=0.5),
+        lambda t, x, y, z: x + 0.5 * y * z,
+        weight=2,
+    ),
+    binary(
+        "addcdiv",
+        several(3, 0.5, 4),
+        lambda t, x, y, z: t.addcdiv(x, y, z, value=0.5),
+        lambda t, x, y, z: x + 0.5 * y / z,
+        weight=2,
+    ),
+    binary(
+        "lerp",
+        several(2, -4, 4),
+        lambda t, x, y: t.lerp(x, y, 0.3),
+        lambda t, x, y: x + 0.3 * (y - x),
+        weight=2,
+        slack=2,
+    ),
+    binary(
+        "where",
+        _flagged,
+        lambda t, c, x, y: t.where(c, x, y),
+        lambda t, c, x, y: x * c + y * (~c),
+        weight=2,
+    ),
+    binary(
+        "masked_fill",
+        _flagged,
+        lambda t, c, x, y: x.masked_fill(c, -7.0) + y,
+        lambda t, c, x, y: x * (~c) - 7.0 * c + y,
+        weight=3,
+    ),
+    binary(
+        "clamp",
+        lambda d: given(d.normal(*d.shape(_dims(d))), low=-0.5, high=0.75),
+        lambda t, x, low, high: x.clamp(low, high),
+        _by_hand_clamp,
+        weight=2,
+    ),
+    binary(
+        "lesser",
+        several(2, -9, 9),
+        lambda t, x, y: (x < y, x <= y, x > y, x >= y, x == y, x != y),
+        learns=False,
+        dtypes=ANY[:-1],
+    ),
+    Operator(
+        "glu",
+        _halves,
+        lambda t, x: t.nn.functional.glu(x, -1),
+        lambda t, x: x[:, : x.shape[1] // 2] * _sigmoid(t, x[:, x.shape[1] // 2 :]),
+        slack=4,
+    ),
+    Operator(
+        "add in place",
+        several(2, -9, 9),
+        lambda t, x, y: x.clone().add_(y, alpha=2).mul_(0.5),
+        lambda t, x, y: (x + 2 * y) / 2,
+        split=True,
+    ),
+    Operator(
+        "into out",
+        several(2, -9, 9),
+        lambda t, x, y: t.mul(x, y, out=t.empty_like(x)),
+        lambda t, x, y: x * y,
+        learns=False,
+        split=True,
+    ),
+    Operator(
+        "axpy",
+        several(2, -9, 9),
+        lambda t, x, y: t._foreach_add([x, y, x], [y, x, x], alpha=0.5),
+        lambda t, x, y: [x + 0.5 * y, y + 0.5 * x, x + 0.5 * x],
+        learns=False,
+        slack=2,
+    ),
+    Operator(
+        "foreach mul and sqrt",
+        several(2, 0.5, 9),
+        lambda t, x, y: t._foreach_sqrt(t._foreach_mul([x, y], [y, y])),
+        lambda t, x, y: [(x * y).sqrt(), (y * y).sqrt()],
+        learns=False,
+        slack=2,
+    ),
+)
+
+
+def _wholes(low: int, high: int, count: int = 2) -> Callable[[Draw], Given]:
+    def make(d: Draw) -> Given:
+        shape = d.shape(_dims(d))
+        return given(*(d.whole(low, high, *shape).double() for _ in range(count)))
+
+    return make
+
+
+def _ints(name: str, run: Any, exact: Any, low: int = 0, high: int = 11) -> Operator:
+    return Operator(
+        name, _wholes(low, high), run, exact, dtypes=WHOLE, learns=False, split=name != "gcd"
+    )
+
+
+INTEGERS: Tuple[Operator, ...] = (
+    _ints("integer add", lambda t, x, y: x + y, lambda t, x, y: x + y),
+    _ints("integer mul", lambda t, x, y: x * y, lambda t, x, y: x * y),
+    _ints(
+        "floor divide",
+        lambda t, x, y: t.div(x, y, rounding_mode="floor"),
+        lambda t, x, y: (x / y).floor(),
+        1,
+    ),
+    _ints(
+        "integer remainder", lambda t, x, y: x % y, lambda t, x, y: x - y * (x / y).floor(), 1, 100
+    ),
+    _ints(
+        "bits",
+        lambda t, x, y: (x & y) + (x | y) + (x ^ y),
+        lambda t, x, y: x + y + _xor(t, x, y),
+        0,
+        64,
+    ),
+    _ints("shift left", lambda t, x, y: x << (y % 3), lambda t, x, y: x * 2 ** (y % 3)),
+    _ints("shift right", lambda t, x, y: x >> (y % 3), lambda t, x, y: (x / 2 ** (y % 3)).floor()),
+    Operator(
+        "logic",
+        _wholes(0, 2),
+        lambda t, x, y: (t.logical_and(x, y), t.logical_or(x, y), t.logical_xor(x, y), ~x.bool()),
+        lambda t, x, y: (x * y > 0, x + y > 0, x + y == 1, x < 1),
+        dtypes=ANY,
+        learns=False,
+    ),
+)
+
+
+def _xor(t: Any, x: Any, y: Any) -> Any:
+    total = 0 * x
+    for bit in range(6):
+        one_bit, other = (((each / 2**bit).floor() % 2) for each in (x, y))
+        total = total + (one_bit != other).double() * 2**bit
+    return total
+
+
+def _cast(target: str) -> Operator:
+    def run(t: Any, x: Any) -> Any:
+        return x.to(getattr(t, target))
+
+    return Operator(
+        f"to {target}",
+        lambda d: given(d.whole(0, 100, *d.shape(_dims(d))).double()),
+        run,
+        lambda t, x: x * 1.0 if target != "bool" else x > 0,
+        dtypes=ANY[:-1],
+        learns=False,
+        split=True,
+    )
+
+
+CASTS = tuple(_cast(name) for name in (*FLOATS, *WHOLE, "bool"))
+
+SPECIAL = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.0, -2.5, 1e-40, 6e-8, 6e4, -6e4)
+
+
+def _odd(d: Draw) -> Given:
+    count = d.length()
+    picked = [SPECIAL[d.choice(range(len(SPECIAL)))] for _ in range(min(count, 4096))]
+    return given(d.torch.tensor(picked, dtype=d.torch.float64))
+
+
+ODD: Tuple[Operator, ...] = (
+    Operator(
+        "odd numbers",
+        _odd,
+        lambda t, x: (x.isnan(), x.isinf(), x.isfinite(), x == x, x > 0, x.signbit()),
+        lambda t, x: (
+            x != x,
+            x.abs() == float("inf"),
+            (x - x) == 0,
+            ~x.isnan(),
+            x > 0,
+            t.copysign(t.ones_like(x), x) < 0,
+        ),
+        learns=False,
+    ),
+    Operator(
+        "odd numbers kept",
+        _odd,
+        lambda t, x: (x.relu(), x.clamp(-1, 1), x.abs(), -x, x + 1, x * 2),
+        learns=False,
+    ),
+    Operator(
+        "nan_to_num",
+        _odd,
+        lambda t, x: t.nan_to_num(x, nan=3.0, posinf=5.0, neginf=-5.0),
+        lambda t, x: t.where(
+            x != x,
+            3 + t.zeros_like(x),
+            t.where(x.abs() == float("inf"), 5 * t.sign(x), x),
+        ),
+        learns=False,
+    ),
+)

@@ -1,0 +1,156 @@
+"""Convolutions and transposed ones, of one to three dimensions."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any, Callable, Dict, List, Tuple
+
+from . import definitions as by
+from .drawing import Draw, Given, given
+from .table import FLOATS, Operator
+
+CHANNELS = {
+    "tiny": (1, 2, 3),
+    "warp": (4, 8, 16),
+    "tile": (15, 32, 33),
+    "block": (32, 64),
+    "long": (3, 16),
+}
+PLACES = {
+    "tiny": (3, 5, 7),
+    "warp": (8, 15, 17),
+    "tile": (14, 19),
+    "block": (16, 23),
+    "long": (40, 65),
+}
+
+
+def image(dims: int) -> Callable[[Draw], Tuple[int, ...]]:
+    def shape(d: Draw) -> Tuple[int, ...]:
+        rows = PLACES[d.size] if dims < 3 else (4, 5, 7)
+        lengths = [d.choice(rows) for _ in range(dims)]
+        if dims == 1:
+            lengths = [d.length(1025)]
+        return (d.choice((1, 2, 3)), d.choice(CHANNELS[d.size]), *lengths)
+
+    return shape
+
+
+def convolved(dims: int, transposed: bool = False) -> Callable[[Draw], Given]:
+    def make(d: Draw) -> Given:
+        n, channels, *lengths = image(dims)(d)
+        groups = d.choice((1, 1, 1, 2, channels))
+        groups = groups if channels % groups == 0 else 1
+        outputs = groups * d.choice((1, 2, 4, 5)) if groups > 1 else d.choice((1, 3, 8, 16, 33))
+        kernel = [min(d.choice((1, 2, 3, 3, 5)), length) for length in lengths]
+        options: Dict[str, Any] = {
+            "stride": d.choice((1, 1, 2)),
+            "padding": d.choice((0, 1)) if not transposed else 0,
+            "groups": groups,
+        }
+        options["dilation"] = 2 if d.choice((0, 0, 1)) and 2 * max(kernel) < min(lengths) else 1
+        shape = (channels, outputs // groups) if transposed else (outputs, channels // groups)
+        scale = sqrt(shape[1] * by_all(kernel))
+        return given(
+            d.normal(n, channels, *lengths),
+            d.normal(*shape, *kernel) / scale,
+            d.normal(outputs),
+            **options,
+        )
+
+    return make
+
+
+def by_all(lengths: List[int]) -> int:
+    total = 1
+    for each in lengths:
+        total *= each
+    return total
+
+
+def _windows(t: Any, x: Any, kernel: Any, stride: Any, dilation: int = 1) -> Any:
+    """Views of all windows: (n, c, out..., kernel...)."""
+    dims = len(kernel)
+    for i in range(dims):
+        x = x.unfold(2 + i, dilation * (kernel[i] - 1) + 1, stride)
+    if dilation > 1:
+        for i in range(dims):
+            x = x[(slice(None),) * (2 + dims + i) + (slice(None, None, dilation),)]
+    return x
+
+
+def _padded(t: Any, x: Any, padding: int, dims: int, value: float = 0.0) -> Any:
+    if not padding:
+        return x
+    shape = [*x.shape[:2], *(length + 2 * padding for length in x.shape[2:])]
+    wide = t.full(shape, value, dtype=x.dtype)
+    inside = (slice(None),) * 2 + tuple(slice(padding, padding + n) for n in x.shape[2:])
+    wide[inside] = x
+    return wide
+
+
+def by_windows(
+    t: Any, x: Any, w: Any, b: Any, stride: int, padding: int, groups: int, dilation: int
+) -> Any:
+    """A convolution from its definition: windows times weights, added up."""
+    dims = w.dim() - 2
+    seen = _windows(t, _padded(t, x, padding, dims), w.shape[2:], stride, dilation)
+    n, out = x.shape[0], seen.shape[2 : 2 + dims]
+    parts = []
+    wide, narrow = x.shape[1] // groups, w.shape[0] // groups
+    for g in range(groups):
+        some = seen[:, g * wide : (g + 1) * wide]
+        lines = some.movedim(1, 1 + dims).reshape(n * by_all(list(out)), -1)
+        weights = w[g * narrow : (g + 1) * narrow].reshape(narrow, -1)
+        parts.append(by.product(t, lines, weights.t()).reshape(n, *out, narrow))
+    return t.cat(parts, -1).movedim(-1, 1) + b.reshape(1, -1, *([1] * dims))
+
+
+def by_spreading(
+    t: Any, x: Any, w: Any, b: Any, stride: int, padding: int, groups: int, dilation: int
+) -> Any:
+    """A transposed convolution: a convolution of the spread input with the weights turned."""
+    dims = w.dim() - 2
+    shape = [*x.shape[:2], *((length - 1) * stride + 1 for length in x.shape[2:])]
+    spread = t.zeros(shape, dtype=x.dtype)
+    spread[(slice(None),) * 2 + (slice(None, None, stride),) * dims] = x
+    reach = [dilation * (length - 1) for length in w.shape[2:]]
+    wide = t.zeros([*shape[:2], *(n + 2 * r for n, r in zip(shape[2:], reach))], dtype=x.dtype)
+    wide[(slice(None),) * 2 + tuple(slice(r, r + n) for n, r in zip(shape[2:], reach))] = spread
+    turned = w.flip(tuple(range(2, w.dim())))
+    each = w.shape[0] // groups
+    turned = t.cat([turned[g * each : (g + 1) * each].transpose(0, 1) for g in range(groups)])
+    return by_windows(t, wide, turned, b, 1, 0, groups, dilation)
+
+
+def _convolution(dims: int, weight: float) -> Operator:
+    name = f"conv{dims}d"
+    return Operator(
+        name,
+        convolved(dims),
+        lambda t, *a, **k: getattr(t.nn.functional, name)(*a, **k),
+        by_windows,
+        slack=8,
+        weight=weight,
+        arithmetic="convolution",
+    )
+
+
+def _transposed(dims: int) -> Operator:
+    name = f"conv_transpose{dims}d"
+    return Operator(
+        name,
+        convolved(dims, True),
+        lambda t, *a, **k: getattr(t.nn.functional, name)(*a, **k),
+        by_spreading,
+        slack=8,
+        weight=2,
+        arithmetic="convolution",
+        dtypes=FLOATS,
+    )
+
+
+CONVOLUTIONS = (
+    *(_convolution(dims, weight) for dims, weight in ((1, 4), (2, 10), (3, 2))),
+    *(_transposed(dims) for dims in (1, 2, 3)),
+)

@@ -1,0 +1,148 @@
+"""Functions of one number, element by element."""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+from typing import Any, Callable, Tuple
+
+from .drawing import Draw, Given, given
+from .table import FULL, Operator
+
+
+def _dims(d: Draw) -> int:
+    return int(d.choice((1, 2, 2, 3, 4)))
+
+
+def one(low: float, high: float) -> Callable[[Draw], Given]:
+    return lambda d: given(d.uniform(low, high, *d.shape(_dims(d))))
+
+
+def two(low: float, high: float) -> Callable[[Draw], Given]:
+    """Two of one shape; the second sometimes broadcast along an axis."""
+
+    def make(d: Draw) -> Given:
+        shape = d.shape(_dims(d))
+        other = list(shape)
+        if d.choice((True, False, False)):
+            other[d.choice(range(len(shape)))] = 1
+        return given(d.uniform(low, high, *shape), d.uniform(low, high, *other))
+
+    return make
+
+
+def several(count: int, low: float, high: float, **options: Any) -> Callable[[Draw], Given]:
+    def make(d: Draw) -> Given:
+        shape = d.shape(_dims(d))
+        return given(*(d.uniform(low, high, *shape) for _ in range(count)), **options)
+
+    return make
+
+
+def unary(
+    name: str, low: float, high: float, exact: Any = None, slack: float = 1.0, **more: Any
+) -> Operator:
+    """A function of torch or of torch.nn.functional by its name."""
+
+    def run(t: Any, x: Any) -> Any:
+        found = getattr(t, name, None) or getattr(t.special, name, None)
+        return (found or getattr(t.nn.functional, name))(x)
+
+    return Operator(name, one(low, high), run, exact, slack=slack, split=True, **more)
+
+
+def _sigmoid(t: Any, x: Any) -> Any:
+    return 1 / (1 + (-x).exp())
+
+
+def _softplus(t: Any, x: Any) -> Any:
+    return x.clamp(min=0) + (1 + (-x.abs()).exp()).log()
+
+
+def _cut(t: Any, x: Any, low: float, high: float) -> Any:
+    return t.where(x < low, low + 0 * x, t.where(x > high, high + 0 * x, x))
+
+
+def _erf_series(t: Any, x: Any) -> Any:
+    """Abramowitz and Stegun 7.1.6, good for |x| <= 3."""
+    term = total = x
+    for n in range(1, 70):
+        term = term * 2 * x * x / (2 * n + 1)
+        total = total + term
+    return 2 / sqrt(pi) * total * (-x * x).exp()
+
+
+def _positive(t: Any, x: Any) -> Any:
+    return t.where(x > 0, x, 0 * x)
+
+
+FUNCTIONS: Tuple[Operator, ...] = (
+    unary("exp", -15, 10, lambda t, x: t.pow(2.718281828459045235 + 0 * x, x), weight=3),
+    unary("exp2", -14, 14, lambda t, x: (x * 0.6931471805599453).exp()),
+    unary("expm1", -8, 8, lambda t, x: 2 * t.sinh(x / 2) * (x / 2).exp(), 2),
+    unary("log", 0.01, 1000, lambda t, x: t.log2(x) * 0.6931471805599453, 2, weight=2),
+    unary("log2", 0.01, 1000, lambda t, x: t.log(x) / 0.6931471805599453, 2),
+    unary("log10", 0.01, 1000, lambda t, x: t.log(x) / 2.302585092994046, 2),
+    unary("log1p", -0.9, 50, lambda t, x: 2 * t.atanh(x / (2 + x)), 2),
+    unary("sin", -30, 30, lambda t, x: -(x + pi / 2).cos(), 2)._replace(
+        exact=lambda t, x: 2 * (x / 2).sin() * (x / 2).cos()
+    ),
+    unary("cos", -30, 30, lambda t, x: 1 - 2 * (x / 2).sin() ** 2, 2),
+    unary("tan", -1.4, 1.4, lambda t, x: x.sin() / x.cos(), 2),
+    unary("asin", -0.9, 0.9, lambda t, x: t.atan2(x, (1 - x * x).sqrt()), 2),
+    unary("acos", -0.9, 0.9, lambda t, x: t.atan2((1 - x * x).sqrt(), x), 2),
+    unary("atan", -20, 20, lambda t, x: t.asin(x / (1 + x * x).sqrt()), 2),
+    unary("sinh", -6, 6, lambda t, x: (x.exp() - (-x).exp()) / 2, 2),
+    unary("cosh", -6, 6, lambda t, x: (x.exp() + (-x).exp()) / 2, 2),
+    unary("tanh", -6, 6, lambda t, x: 1 - 2 / ((2 * x).exp() + 1), 16, weight=3),
+    unary("asinh", -20, 20, lambda t, x: x.sign() * (x.abs() + (x * x + 1).sqrt()).log(), 2),
+    unary("acosh", 1.1, 20, lambda t, x: (x + (x * x - 1).sqrt()).log(), 2),
+    unary("atanh", -0.9, 0.9, lambda t, x: ((1 + x) / (1 - x)).log() / 2, 2),
+    unary("sqrt", 0.01, 1000, lambda t, x: x**0.5, weight=2),
+    unary("rsqrt", 0.01, 1000, lambda t, x: 1 / x.sqrt(), weight=2),
+    unary("reciprocal", 0.01, 1000, lambda t, x: 1 / x),
+    unary("square", -100, 100, lambda t, x: x * x),
+    unary("abs", -9, 9, lambda t, x: t.where(x < 0, -x, x)),
+    unary("neg", -9, 9, lambda t, x: 0 - x),
+    unary("sign", -2, 2, lambda t, x: (x > 0).double() - (x < 0).double(), learns=False),
+    unary("floor", -90, 90, lambda t, x: x - t.remainder(x, 1), learns=False),
+    unary("ceil", -90, 90, lambda t, x: x + t.remainder(-x, 1), learns=False),
+    unary("trunc", -90, 90, lambda t, x: x - t.fmod(x, 1), learns=False),
+    unary("round", -90, 90, learns=False),
+    unary("frac", -9, 9, lambda t, x: t.fmod(x, 1)),
+    unary("erf", -2.8, 2.8, _erf_series, 2, weight=2),
+    unary("erfc", -2.8, 2, lambda t, x: 1 - t.erf(x), 4),
+    unary("erfinv", -0.9, 0.9, None, 8, dtypes=FULL),
+    unary("lgamma", 0.2, 20, None, 8, dtypes=FULL),
+    unary("digamma", 0.5, 20, None, 8, dtypes=FULL),
+    unary("sinc", 0.5, 4, None, 8, dtypes=FULL),
+    unary("i0", -4, 4, None, 8, dtypes=FULL),
+    unary("logit", 0.05, 0.95, lambda t, x: (x / (1 - x)).log(), 4),
+    unary("deg2rad", -360, 360, lambda t, x: x * (pi / 180)),
+    unary("sigmoid", -9, 9, _sigmoid, 16, weight=3),
+    unary("relu", -3, 3, _positive, weight=4),
+    unary("relu6", -3, 9, lambda t, x: _cut(t, x, 0, 6)),
+    unary("leaky_relu", -3, 3, lambda t, x: t.where(x > 0, x, 0.01 * x), 2),
+    unary("elu", -5, 3, lambda t, x: t.where(x > 0, x, x.clamp(max=0).exp() - 1), 2),
+    unary(
+        "selu",
+        -5,
+        3,
+        lambda t, x: (
+            1.0507009873554805 * t.where(x > 0, x, 1.6732632423543772 * (x.clamp(max=0).exp() - 1))
+        ),
+        2,
+    ),
+    unary("celu", -5, 3, lambda t, x: t.where(x > 0, x, x.clamp(max=0).exp() - 1), 2),
+    unary("gelu", -5, 5, lambda t, x: x / 2 * (1 + t.erf(x / sqrt(2))), 8, weight=4),
+    unary("silu", -9, 9, lambda t, x: x * _sigmoid(t, x), 4, weight=4),
+    unary("mish", -9, 9, lambda t, x: x * _softplus(t, x).tanh(), 4),
+    unary("softplus", -9, 9, _softplus, 4),
+    unary("softsign", -9, 9, lambda t, x: x / (1 + x.abs()), 2),
+    unary("logsigmoid", -9, 9, lambda t, x: -_softplus(t, -x), 4),
+    unary("hardtanh", -3, 3, lambda t, x: _cut(t, x, -1, 1)),
+    unary("hardsigmoid", -6, 6, lambda t, x: _cut(t, x / 6 + 0.5, 0, 1), 2),
+    unary("hardswish", -6, 6, lambda t, x: x * _cut(t, x + 3, 0, 6) / 6, 4),
+    unary("tanhshrink", -6, 6, lambda t, x: x - x.tanh(), 4),
+    unary("hardshrink", -3, 3, lambda t, x: t.where(x.abs() > 0.5, x, 0 * x)),
+    unary("softshrink", -3, 3, lambda t, x: x.sign() * _positive(t, x.abs() - 0.5), 2),
+)

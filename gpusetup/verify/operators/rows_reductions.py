@@ -1,0 +1,383 @@
+"""Operators that put many elements together: sums, extremes, norms, running sums, softmax."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Tuple
+
+from . import definitions as by
+from .drawing import Draw, Given, given
+from .table import ANY, FULL, WHOLE, Operator
+
+
+def along(
+    low: float = -1.0, high: float = 1.0, least: int = 2, normal: bool = False
+) -> Callable[[Draw], Given]:
+    """Numbers of one to four dimensions, and an axis."""
+
+    def make(d: Draw) -> Given:
+        dims = d.choice((1, 2, 2, 3, 4))
+        shape = d.shape(dims, least)
+        x = d.normal(*shape) if normal else d.uniform(low, high, *shape)
+        return given(x, dim=d.choice(range(dims)))
+
+    return make
+
+
+def _everything(d: Draw) -> Given:
+    return given(d.uniform(-1, 1, *d.shape(d.choice((1, 2, 3)))))
+
+
+def _apart(d: Draw) -> Given:
+    """Whole numbers of which no two are alike; each format holds them exactly."""
+    dims = d.choice((1, 2, 3))
+    shape = d.shape(dims, 2, share=1)
+    return given(d.apart(*shape), dim=d.choice(range(dims)))
+
+
+def _apart_small(d: Draw) -> Given:
+    """As `_apart`, within what half precision holds: up to 256 numbers a line."""
+    rows, length = d.length(64), d.length(250)
+    lines = d.torch.stack([d.order(length).double() - length // 2 for _ in range(rows)])
+    x = d.choice((lines, lines.t().contiguous()))
+    return given(x, dim=1 if x is lines else 0)
+
+
+def _place(t: Any, x: Any, dim: int, joined: Any) -> Any:
+    """Where along an axis the element is that was chosen."""
+    count = t.arange(x.shape[dim]).reshape([-1 if i == dim else 1 for i in range(x.dim())])
+    hit = (x == joined.unsqueeze(dim)).to(t.int64)
+    return by.added(t, hit * count, dim)
+
+
+def _with_places(joined: Callable[..., Any]) -> Callable[..., Any]:
+    def run(t: Any, x: Any, dim: int) -> Any:
+        found = joined(t, x, dim)
+        return found, _place(t, x.detach(), dim, found.detach())
+
+    return run
+
+
+def _total(t: Any, x: Any) -> Any:
+    return by.added(t, x.reshape(-1), 0)
+
+
+def _count(d: Draw) -> Given:
+    dims = d.choice((1, 2, 3))
+    return given(d.whole(0, 2, *d.shape(dims)).double(), dim=d.choice(range(dims)))
+
+
+def _wholes(d: Draw) -> Given:
+    dims = d.choice((1, 2, 3))
+    return given(d.whole(0, 100, *d.shape(dims)).double(), dim=d.choice(range(dims)))
+
+
+def _pair(d: Draw) -> Given:
+    rows, width = d.shape(2, 2)
+    return given(d.normal(rows, width), d.normal(rows, width))
+
+
+def _points(d: Draw) -> Given:
+    width = d.choice((1, 2, 3, 16, 33))
+    return given(d.normal(d.length(300), width), d.normal(d.length(300), width))
+
+
+def _cumulated(d: Draw) -> Given:
+    dims = d.choice((1, 2, 3))
+    return given(d.uniform(-1, 1, *d.shape(dims, 2)), dim=d.choice(range(dims)))
+
+
+def _near_one(d: Draw) -> Given:
+    return given(d.uniform(0.98, 1.02, *d.shape(2, 2)), dim=d.choice((0, 1)))
+
+
+def _half_masked(d: Draw) -> Given:
+    made = along(normal=True)(d)
+    x, dim = made.tensors[0] * 4, made.options["dim"]
+    hidden = d.flags(*x.shape)
+    hidden.select(dim, 0).fill_(False)
+    return given(x.masked_fill(hidden, float("-inf")), dim=dim)
+
+
+SUMS: Tuple[Operator, ...] = (
+    Operator("sum", along(), lambda t, x, dim: x.sum(dim), by.added, weight=4),
+    Operator("sum of all", _everything, lambda t, x: x.sum(), _total, weight=2),
+    Operator("mean", along(), lambda t, x, dim: x.mean(dim), by.mean, weight=3),
+    Operator(
+        "mean of all", _everything, lambda t, x: x.mean(), lambda t, x: _total(t, x) / x.numel()
+    ),
+    Operator(
+        "sum over two",
+        lambda d: given(d.uniform(-1, 1, *d.shape(4))),
+        lambda t, x: x.sum((0, 2)),
+        lambda t, x: by.added(t, by.added(t, x, 2), 0),
+        weight=2,
+    ),
+    Operator(
+        "prod", _near_one, lambda t, x, dim: x.prod(dim), by.multiplied, dtypes=FULL, slack=64
+    ),
+    Operator("var", along(), lambda t, x, dim: x.var(dim), by.variance, slack=2, weight=2),
+    Operator(
+        "std",
+        along(),
+        lambda t, x, dim: x.std(dim),
+        lambda t, x, dim: by.variance(t, x, dim).sqrt(),
+        slack=4,
+        sizes=("warp", "tile", "block", "long"),
+    )._replace(make=along(least=15)),
+    Operator(
+        "var_mean",
+        along(),
+        lambda t, x, dim: t.var_mean(x, dim=dim, unbiased=False),
+        lambda t, x, dim: (by.variance(t, x, dim, 0), by.mean(t, x, dim)),
+        slack=2,
+    ),
+    Operator(
+        "norm",
+        along(),
+        lambda t, x, dim: t.linalg.vector_norm(x, dim=dim),
+        lambda t, x, dim: by.added(t, x * x, dim).sqrt(),
+        slack=2,
+        weight=3,
+    ),
+    Operator(
+        "norm 1 and infinite",
+        along(),
+        lambda t, x, dim: (
+            t.linalg.vector_norm(x, 1, dim=dim),
+            t.linalg.vector_norm(x, float("inf"), dim=dim),
+        ),
+        lambda t, x, dim: (by.added(t, x.abs(), dim), by.greatest(t, x.abs(), dim)),
+        learns=False,
+        slack=4,
+    ),
+    Operator(
+        "foreach norm",
+        _pair,
+        lambda t, x, y: t._foreach_norm([x, y]),
+        lambda t, x, y: [_total(t, x * x).sqrt(), _total(t, y * y).sqrt()],
+        learns=False,
+        weight=2,
+    ),
+    Operator(
+        "logsumexp",
+        along(-8, 8),
+        lambda t, x, dim: x.logsumexp(dim),
+        lambda t, x, dim: by.added(t, x.exp(), dim).log(),
+        slack=8,
+    ),
+    Operator(
+        "nansum",
+        along(),
+        lambda t, x, dim: t.where(x > 0.5, x * float("nan"), x).nansum(dim),
+        lambda t, x, dim: by.added(t, t.where(x > 0.5, 0 * x, x), dim),
+        learns=False,
+    ),
+    Operator(
+        "count_nonzero",
+        _count,
+        lambda t, x, dim: t.count_nonzero(x, dim),
+        lambda t, x, dim: by.added(t, (x != 0).to(t.int64), dim),
+        dtypes=ANY,
+        learns=False,
+    ),
+    Operator(
+        "any and all",
+        _count,
+        lambda t, x, dim: (x.bool().any(dim), x.bool().all(dim)),
+        lambda t, x, dim: (by.greatest(t, x, dim) > 0, by.least(t, x, dim) > 0),
+        dtypes=ANY,
+        learns=False,
+    ),
+    Operator(
+        "sum of whole numbers",
+        _wholes,
+        lambda t, x, dim: x.sum(dim),
+        by.added,
+        dtypes=WHOLE,
+        learns=False,
+        weight=2,
+    ),
+    Operator(
+        "cosine_similarity",
+        _pair,
+        lambda t, x, y: t.nn.functional.cosine_similarity(x, y),
+        lambda t, x, y: (
+            by.added(t, x * y, 1) / (by.added(t, x * x, 1) * by.added(t, y * y, 1)).sqrt()
+        ),
+        slack=8,
+    ),
+    Operator(
+        "cdist",
+        _points,
+        lambda t, x, y: t.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist"),
+        lambda t, x, y: by.added(t, (x.unsqueeze(1) - y.unsqueeze(0)) ** 2, -1).sqrt(),
+        dtypes=FULL,
+        learns=False,
+        slack=4,
+    ),
+)
+
+
+def _chosen(*row: Any, **more: Any) -> Operator:
+    return Operator(*row, **{"kept": True, **more})
+
+
+EXTREMES: Tuple[Operator, ...] = (
+    _chosen("max", _apart_small, lambda t, x, dim: x.max(dim), _with_places(by.greatest), weight=3),
+    _chosen("min", _apart_small, lambda t, x, dim: x.min(dim), _with_places(by.least), weight=2),
+    _chosen(
+        "argmax",
+        _apart,
+        lambda t, x, dim: (x.argmax(dim), x.argmin(dim)),
+        lambda t, x, dim: (
+            _place(t, x, dim, by.greatest(t, x, dim)),
+            _place(t, x, dim, by.least(t, x, dim)),
+        ),
+        dtypes=("float32", "float64", "int64", "int32"),
+        learns=False,
+        weight=3,
+    ),
+    _chosen(
+        "argmax of all",
+        _apart,
+        lambda t, x, dim: (x.argmax(), x.max(), x.min(), x.amax(dim), x.amin(dim)),
+        lambda t, x, dim: (
+            (x.reshape(-1) == x.numel() - 1 - x.numel() // 2).nonzero()[0, 0],
+            _total(t, 0 * x) + x.numel() - 1 - x.numel() // 2,
+            _total(t, 0 * x) - x.numel() // 2,
+            by.greatest(t, x, dim),
+            by.least(t, x, dim),
+        ),
+        dtypes=("float32", "float64", "int64", "int32"),
+        learns=False,
+        weight=2,
+    ),
+    _chosen(
+        "amax and amin",
+        _apart_small,
+        lambda t, x, dim: (x.amax(dim), x.amin(dim), t.aminmax(x, dim=dim)[1]),
+        lambda t, x, dim: (by.greatest(t, x, dim), by.least(t, x, dim), by.greatest(t, x, dim)),
+        learns=False,
+    ),
+    _chosen(
+        "median",
+        _apart_small,
+        lambda t, x, dim: x.median(dim)[0],
+        lambda t, x, dim: _ranked(t, x, dim, (x.shape[dim] - 1) // 2),
+        weight=2,
+    ),
+    _chosen(
+        "kthvalue",
+        _apart_small,
+        lambda t, x, dim: x.kthvalue(1 + x.shape[dim] // 3, dim)[0],
+        lambda t, x, dim: _ranked(t, x, dim, x.shape[dim] // 3),
+    ),
+    _chosen(
+        "quantile",
+        _apart_small,
+        lambda t, x, dim: t.quantile(x, 0.0, dim=dim),
+        by.least,
+        dtypes=FULL,
+        learns=False,
+    ),
+)
+
+
+def _ranked(t: Any, x: Any, dim: int, rank: int) -> Any:
+    """The element of a rank along an axis, by counting the lesser ones."""
+    x = x.movedim(dim, 0)
+    below = by.added(t, (x.unsqueeze(0) < x.unsqueeze(1)).to(t.int64), 1)
+    return by.added(t, t.where(below == rank, x, 0 * x), 0)
+
+
+RUNNING: Tuple[Operator, ...] = (
+    Operator(
+        "cumsum",
+        _cumulated,
+        lambda t, x, dim: x.cumsum(dim),
+        lambda t, x, dim: by.running(t, x, dim, lambda a, b: a + b),
+        slack=4,
+        weight=3,
+    ),
+    Operator(
+        "cumsum of whole numbers",
+        _wholes,
+        lambda t, x, dim: x.cumsum(dim),
+        lambda t, x, dim: by.running(t, x, dim, lambda a, b: a + b),
+        dtypes=("int64", "int32"),
+        learns=False,
+        weight=2,
+    ),
+    Operator(
+        "cumprod",
+        _near_one,
+        lambda t, x, dim: x.cumprod(dim),
+        lambda t, x, dim: by.running(t, x, dim, lambda a, b: a * b),
+        dtypes=FULL,
+        slack=64,
+    ),
+    Operator(
+        "cummax",
+        _apart_small,
+        lambda t, x, dim: (x.cummax(dim)[0], x.cummin(dim)[0]),
+        lambda t, x, dim: (
+            by.running(t, x, dim, lambda a, b: t.where(a > b, a, b)),
+            by.running(t, x, dim, lambda a, b: t.where(a < b, a, b)),
+        ),
+        learns=False,
+    ),
+    Operator(
+        "logcumsumexp",
+        along(-4, 4),
+        lambda t, x, dim: x.logcumsumexp(dim),
+        lambda t, x, dim: by.running(t, x.exp(), dim, lambda a, b: a + b).log(),
+        dtypes=FULL,
+        slack=16,
+    ),
+    Operator(
+        "diff",
+        along(),
+        lambda t, x, dim: x.diff(dim=dim),
+        lambda t, x, dim: x.narrow(dim, 1, x.shape[dim] - 1) - x.narrow(dim, 0, x.shape[dim] - 1),
+        slack=2,
+    ),
+)
+
+SOFTMAX: Tuple[Operator, ...] = (
+    Operator(
+        "softmax",
+        along(normal=True),
+        lambda t, x, dim: (x * 3).softmax(dim),
+        lambda t, x, dim: by.softmax(t, x * 3, dim),
+        slack=8,
+        weight=6,
+    ),
+    Operator(
+        "log_softmax",
+        along(normal=True),
+        lambda t, x, dim: (x * 3).log_softmax(dim),
+        lambda t, x, dim: by.log_softmax(t, x * 3, dim),
+        slack=8,
+        weight=4,
+    ),
+    Operator(
+        "softmax of masked",
+        _half_masked,
+        lambda t, x, dim: x.softmax(dim),
+        by.softmax,
+        learns=False,
+        slack=8,
+        weight=3,
+    ),
+    Operator(
+        "softmax to float32",
+        along(normal=True),
+        lambda t, x, dim: x.softmax(dim, dtype=t.float32),
+        by.softmax,
+        slack=8,
+        dtypes=("bfloat16", "float16", "float32"),
+        weight=2,
+    ),
+)
+
+REDUCTIONS = (*SUMS, *EXTREMES, *RUNNING, *SOFTMAX)

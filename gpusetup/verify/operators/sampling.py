@@ -1,0 +1,93 @@
+"""Which samples there are, and which of them a level takes."""
+
+from __future__ import annotations
+
+import random
+from typing import Dict, Iterator, List, Sequence, Tuple
+
+from .comparing import Sample
+from .drawing import LAYOUTS
+from .rows_arithmetic import ARITHMETIC, CASTS, INTEGERS, ODD
+from .rows_convolutions import CONVOLUTIONS
+from .rows_functions import FUNCTIONS
+from .rows_indexing import INDEXING
+from .rows_losses import LOSSES
+from .rows_moving import MOVING
+from .rows_norms import NORMS
+from .rows_pools import POOLS, RESIZING
+from .rows_products import ALGEBRA, LINEAR
+from .rows_reductions import REDUCTIONS
+from .rows_sequences import SEQUENCES
+from .rows_sorting import SORTING
+from .table import Operator
+
+FAMILIES: Dict[str, Tuple[Operator, ...]] = {
+    "pointwise": (*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD),
+    "reductions": REDUCTIONS,
+    "products": LINEAR,
+    "algebra": ALGEBRA,
+    "moving": MOVING,
+    "indexing": INDEXING,
+    "sorting": SORTING,
+    "convolutions": CONVOLUTIONS,
+    "pools": (*POOLS, *RESIZING),
+    "norms": NORMS,
+    "sequences": SEQUENCES,
+    "losses": LOSSES,
+}
+USED = {"float32": 4, "bfloat16": 3, "float16": 2, "float64": 1}
+"""How often a format is drawn: by what training and inference use. Others count 1."""
+LAID = {"contiguous": 3, "channels-last": 2}
+
+
+def every(family: str, turns: int = 1) -> Iterator[Sample]:
+    """The whole census of a family."""
+    for row in FAMILIES[family]:
+        for dtype in row.dtypes:
+            for size in row.sizes:
+                for layout in layouts_of(family):
+                    for turn in range(turns):
+                        yield Sample(row.name, dtype, layout, size, turn)
+
+
+def layouts_of(family: str) -> Tuple[str, ...]:
+    images = family in ("convolutions", "pools", "norms", "moving", "pointwise")
+    return LAYOUTS if images else LAYOUTS[:-1]
+
+
+def drawn(family: str, count: int, seed: int) -> Tuple[Sample, ...]:
+    """`count` samples: each operator once, the rest by weight; formats, sizes and layouts from
+    shuffled decks, so that each comes as often as it should."""
+    chance = random.Random(f"{seed}:{family}")
+    rows = FAMILIES[family]
+    order = list(rows)
+    chance.shuffle(order)
+    more = chance.choices(rows, [row.weight for row in rows], k=max(0, count - len(rows)))
+    decks: Dict[Tuple[str, str], List[str]] = {}
+    found = []
+    for turn, row in enumerate([*order, *more][:count]):
+        dtype = _next(decks, (row.name, "dtype"), _often(row.dtypes, USED), chance)
+        size = _next(decks, (row.name, "size"), row.sizes, chance)
+        layout = _next(decks, (row.name, "layout"), _often(layouts_of(family), LAID), chance)
+        found.append(Sample(row.name, dtype, layout, size, turn))
+    return tuple(found)
+
+
+def _often(names: Sequence[str], weights: Dict[str, int]) -> List[str]:
+    return [name for name in names for _ in range(weights.get(name, 1))]
+
+
+def _next(
+    decks: Dict[Tuple[str, str], List[str]],
+    key: Tuple[str, str],
+    cards: Sequence[str],
+    chance: random.Random,
+) -> str:
+    if not decks.get(key):
+        decks[key] = list(cards)
+        chance.shuffle(decks[key])
+    return decks[key].pop()
+
+
+def row_of(family: str, name: str) -> Operator:
+    return next(row for row in FAMILIES[family] if row.name == name)

@@ -1,0 +1,152 @@
+"""monitor on eight workloads of known kind: its verdict, its figures beside dmon's, its cost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from acceptance.work import Said, Work
+
+SECONDS = 6
+UTILISATION_POINTS, POWER_PART = 15.0, 0.15
+"""How far the mean may be from dmon's; the two sample at other moments."""
+COST_PERCENT = 5.0
+LOADS = Path(__file__).with_name("loads.py")
+
+
+def run(work: Work) -> None:
+    from acceptance.loads import LOADS as ALL
+
+    names = list(ALL)[:2] if work.short else list(ALL)
+    cost(work)
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        if work.left() < SECONDS + 3:
+            break
+        rows.append(_watched(work, name, ALL[name][1]))
+        _judged(work, rows, len(ALL))
+
+
+def _watched(work: Work, name: str, right: tuple[str, ...]) -> dict[str, Any]:
+    seconds = 1 if work.short else SECONDS
+    command = (sys.executable, str(LOADS), name, str(seconds), work.device)
+    with dmon() as beside:
+        said = work.gpusetup("monitor", "--json", "--interval", "0.5", "--", *command, limit=60)
+    work.keep(f"monitor-{name}.jsonl", said.stdout)
+    summary = said.document
+    gpu = (summary.get("gpus") or [{}])[0]
+    row = {
+        "workload": name, "right": " or ".join(right), "verdict": summary.get("verdict"),
+        "agrees": summary.get("verdict") in right, "evidence": summary.get("evidence")
+        or said.problem, "seconds": round(said.seconds, 1), **_figures(gpu), **theirs(beside),
+    }  # fmt: skip
+    work.row("workloads", **row)
+    return row
+
+
+def _figures(gpu: dict[str, Any]) -> dict[str, float | None]:
+    return {
+        "utilisation": (gpu.get("utilization_percent") or {}).get("mean"),
+        "power_watts": (gpu.get("power_watts") or {}).get("mean"),
+        "memory_busy": (gpu.get("memory_busy_percent") or {}).get("mean"),
+    }
+
+
+@contextlib.contextmanager
+def dmon() -> Iterator[list[str]]:
+    """The lines of `nvidia-smi dmon` meanwhile; none where it cannot be run."""
+    lines: list[str] = []
+    try:
+        child = subprocess.Popen(
+            ("nvidia-smi", "dmon", "-i", "0", "-s", "pu"), stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+    except OSError:
+        yield lines
+        return
+    try:
+        yield lines
+    finally:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            lines += child.communicate(timeout=5)[0].splitlines()
+        child.kill()
+
+
+def theirs(lines: list[str]) -> dict[str, float | None]:
+    """dmon's means.
+
+    >>> theirs(["# gpu    pwr  gtemp  sm  mem", "# Idx      W      C   %    %",
+    ...     "    0    100     40  80   10", "    0    120     41  90   20"])
+    {'dmon_utilisation': 85.0, 'dmon_power_watts': 110.0}
+    """
+    head = next((line.lstrip("# ").split() for line in lines if line.startswith("# gpu")), [])
+    rows = [line.split() for line in lines if line.strip() and not line.startswith("#")]
+    return {
+        "dmon_utilisation": _mean(head, rows, "sm"),
+        "dmon_power_watts": _mean(head, rows, "pwr"),
+    }
+
+
+def _mean(head: list[str], rows: list[list[str]], column: str) -> float | None:
+    if column not in head:
+        return None
+    place = head.index(column)
+    found = [float(row[place]) for row in rows if len(row) > place and row[place].isdigit()]
+    return round(sum(found) / len(found), 1) if found else None
+
+
+def _judged(work: Work, rows: list[dict[str, Any]], every: int) -> None:
+    """After each workload, so that a killed part has said what it knew."""
+    wrong = [f"{row['workload']}: {row['verdict']}" for row in rows if not row["agrees"]]
+    told = f"{len(rows) - len(wrong)} of {len(rows)} right; other: {', '.join(wrong) or 'none'}"
+    whole = len(rows) == every or bool(wrong)
+    work.claim("monitor-verdicts", not wrong if whole else "open", told)
+    pairs = [row for row in rows if None not in (row["utilisation"], row["dmon_utilisation"])]
+    if pairs:
+        far = max(pairs, key=lambda row: abs(row["utilisation"] - row["dmon_utilisation"]))
+        told = "utilisation {utilisation:.0f} %, dmon {dmon_utilisation:.0f} % ({workload})"
+        work.claim("monitor-figures", all(map(near, pairs)), f"farthest: {told.format(**far)}")
+
+
+def near(row: dict[str, Any]) -> bool:
+    apart = abs(row["utilisation"] - row["dmon_utilisation"])
+    ours, other = row["power_watts"], row["dmon_power_watts"]
+    power = ours is None or not other or abs(ours / other - 1) <= POWER_PART
+    return bool(apart <= UTILISATION_POINTS and power)
+
+
+def cost(work: Work) -> None:
+    """The processor time of monitor alone, over its own seconds less its start."""
+    short, long = (_spent(work, seconds) for seconds in (2, 4 if work.short else 6))
+    told = [said for _, said in (short, long) if not samples(said)]
+    if told:
+        work.claim("monitor-cost", "open", told[0].problem)
+        return
+    percent = 100 * max(0.0, long[0] - short[0]) / (2 if work.short else 4)
+    work.row("cost", percent_of_a_core=round(percent, 2), start_cpu_seconds=round(short[0], 2))
+    work.claim("monitor-cost", percent < COST_PERCENT, f"{percent:.1f} % of a core")
+
+
+def _spent(work: Work, seconds: int) -> tuple[float, Said]:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = work.gpusetup("monitor", str(seconds), "--json", limit=seconds + 20)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return spent, said
+
+
+def samples(said: Said) -> int:
+    """How many samples it took of a GPU."""
+    count = 0
+    for line in said.stdout.splitlines():
+        with contextlib.suppress(ValueError):
+            found = json.loads(line)
+            count += found.get("kind") == "sample" and bool(found.get("gpus"))
+    return count

@@ -1,0 +1,11 @@
+"""`gpusetup node-check` on this node; reported as not built where there is no such command."""
+
+from __future__ import annotations
+
+from acceptance.work import Work
+
+
+def run(work: Work) -> None:
+    said = work.gpusetup("node-check", "--json", name="node-check")
+    work.row("commands", command="node-check", exit=said.exit, first_seconds=round(said.seconds, 2))
+    work.claim("node-check", said.exit == 0, said.problem if said.exit else f"{said.seconds:.2f} s")

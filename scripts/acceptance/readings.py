@@ -1,0 +1,144 @@
+"""doctor, snapshot and resolve on this machine, beside nvidia-smi and torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from acceptance.work import Work, attempt
+
+COMMANDS = ("doctor", "snapshot", "resolve")
+TORCH = """
+import json, torch
+torch.cuda.init()
+p = torch.cuda.get_device_properties(0)
+print(json.dumps({"count": torch.cuda.device_count(), "name": p.name, "memory": p.total_memory,
+    "capability": [p.major, p.minor], "uuid": str(getattr(p, "uuid", "") or ""),
+    "before": None, "torch": torch.__version__, "cuda": torch.version.cuda}))
+"""
+MIB = 1 << 20
+Read = Callable[[Mapping[str, Any]], Any]
+
+
+def memory(text: str) -> int:
+    return round(float(text) * MIB)
+
+
+def bus(text: str) -> str:
+    """
+    >>> bus("00000000:1B:00.0") == bus("0000:1b:00.0")
+    True
+    """
+    return text.lower()[-12:]
+
+
+def yes(text: str) -> bool:
+    return text.lower() == "enabled"
+
+
+FIELDS: tuple[tuple[str, str, Callable[[str], Any], float], ...] = (
+    ("name", "name", str, 0),
+    ("uuid", "uuid", str, 0),
+    ("pci_bus_id", "pci.bus_id", bus, 0),
+    ("memory_total_bytes", "memory.total", memory, MIB),
+    ("memory_used_bytes", "memory.used", memory, 64 * MIB),
+    ("compute_capability", "compute_cap", str, 0),
+    ("power_limit_watts", "power.limit", float, 0.6),
+    ("power_watts", "power.draw", float, 60),
+    ("temperature_celsius", "temperature.gpu", float, 8),
+    ("pcie_generation_max", "pcie.link.gen.max", int, 0),
+    ("pcie_width_max", "pcie.link.width.max", int, 0),
+    ("ecc_enabled", "ecc.mode.current", yes, 0),
+    ("mig_enabled", "mig.mode.current", yes, 0),
+)
+"""Our field, nvidia-smi's, how its text is read, and how far a figure may move in between."""
+
+
+def run(work: Work) -> None:
+    documents = {name: _asked(work, name) for name in COMMANDS}
+    snapshot = documents["snapshot"]
+    attempt(work, "readings-match", lambda: _beside_smi(work, snapshot))
+    attempt(work, "doctor-clean", lambda: _doctor(work, documents["doctor"]))
+    attempt(work, "doubt-42", lambda: _beside_torch(work, snapshot))
+
+
+def _asked(work: Work, name: str) -> dict[str, Any]:
+    """The command twice (the second time nothing is cold); its seconds become rows."""
+    private = ("--keep-private",) if name == "snapshot" else ()
+    first = work.gpusetup(name, *private, "--json", limit=30)
+    again = first if work.short else work.gpusetup(name, *private, "--json", limit=30)
+    kept = first if name != "snapshot" else work.gpusetup(name, "--json", limit=30)
+    work.keep(f"{name}.json", kept.stdout)
+    work.row("commands", command=name, exit=again.exit, first_seconds=round(first.seconds, 2),
+             again_seconds=round(again.seconds, 2))  # fmt: skip
+    return again.document
+
+
+def _doctor(work: Work, answer: Mapping[str, Any]) -> None:
+    errors = [f["id"] for f in answer.get("findings", ()) if f.get("severity") == "error"]
+    told = f"cause {answer.get('cause')}, errors: {', '.join(errors) or 'none'}"
+    work.claim("doctor-clean", bool(answer) and not errors, told)
+
+
+def _beside_smi(work: Work, snapshot: Mapping[str, Any]) -> None:
+    fields = ("driver_version", *(smi for _, smi, _, _ in FIELDS))
+    smi = work.smi(*fields)
+    gpus = snapshot.get("gpus") or []
+    if smi is None or not gpus:
+        work.claim("readings-match", "open", f"nvidia-smi: {smi}, GPUs read: {len(gpus)}")
+        return
+    rows = [*compared(gpus[0], smi), _driver(snapshot, smi)]
+    for row in rows:
+        work.row("readings", **row)
+    wrong = [row["field"] for row in rows if not row["same"]]
+    work.claim("readings-match", not wrong, f"{len(rows)} fields, other: {', '.join(wrong) or '-'}")
+    used = next((row for row in rows if row["field"] == "memory_used_bytes"), None)
+    if used:
+        work.claim("doubt-16", used["same"], f"ours {used['ours']}, nvidia-smi {used['theirs']}")
+
+
+def compared(gpu: Mapping[str, Any], smi: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """A row for each field that nvidia-smi tells.
+
+    >>> list(compared({"name": "A"}, {"name": "B"}))[0]["same"]
+    False
+    """
+    for ours, theirs, read, slack in FIELDS:
+        text = smi.get(theirs, "")
+        if not text or text.startswith("[") or text == "N/A":
+            continue
+        own, other = gpu.get(ours), read(text)
+        own = bus(own) if ours == "pci_bus_id" and own else own
+        near = slack and own is not None and abs(own - other) <= slack
+        yield {"field": ours, "ours": own, "theirs": other, "source": "nvidia-smi",
+               "same": bool(near or own == other)}  # fmt: skip
+
+
+def _driver(snapshot: Mapping[str, Any], smi: Mapping[str, str]) -> dict[str, Any]:
+    own, other = (snapshot.get("driver") or {}).get("version"), smi["driver_version"]
+    return {"field": "driver", "ours": own, "theirs": other, "source": "nvidia-smi",
+            "same": own == other}  # fmt: skip
+
+
+def _beside_torch(work: Work, snapshot: Mapping[str, Any]) -> None:
+    said = work.program((sys.executable, "-c", TORCH), limit=30)
+    gpus = snapshot.get("gpus") or []
+    if said.exit != 0 or not gpus:
+        work.claim("doubt-42", "open" if not gpus else "fails", said.problem)
+        return
+    told = json.loads(said.stdout)
+    one = gpus[0]
+    pairs = {
+        "name": (one["name"], told["name"]),
+        "compute_capability": (one["compute_capability"], "{}.{}".format(*told["capability"])),
+        "uuid": ((one["uuid"] or "").removeprefix("GPU-"), told["uuid"].removeprefix("GPU-")),
+        "count": (len(gpus), told["count"]),
+    }
+    for field, (ours, theirs) in pairs.items():
+        work.row("readings", field=field, ours=ours, theirs=theirs, source="torch",
+                 same=ours == theirs)  # fmt: skip
+    api = (snapshot.get("cuda_api") or {}).get("device_count")
+    work.claim("doubt-12", told["count"] == api, f"torch {told['count']}, CUDA {api}")
+    work.claim("doubt-42", told["count"] >= 1, f"torch counts {told['count']}")

@@ -1,0 +1,106 @@
+"""docs/explanation/evidence.md: what was ever run on a card, from tests/recorded_runs/.
+
+Each folder there holds the evidence.json of one run, and what stands beside it. A run on the CPU
+is no evidence and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from acceptance import evidence
+from acceptance.claims import ALL, Known
+from acceptance.values import ELSEWHERE, OPEN
+from acceptance.work import ROOT
+
+RUNS = ROOT / "tests" / "recorded_runs"
+COLUMNS = ("card", "driver", "torch", "date")
+HEAD = """# What was run on a GPU
+
+One row for each figure that a run of `scripts/gpu_acceptance.py` on a card left in
+`tests/recorded_runs/`. What is not in this table was never run on a GPU by this project: limits,
+floors and verdicts follow from formats, from documents and from runs on CPUs.
+
+"""
+ROWS = "| card | driver | torch | date | claim | verdict | figure |\n" + "| --- " * 7 + "|\n"
+NONE = "| none | | | | | | |\n"
+CLAIMS = """
+## What stands to be shown
+
+A line for each sentence of the documentation, and for each doubt about the code, that only a card
+decides. *never run on a GPU* is the verdict until a recorded run gives another one; *elsewhere*
+needs another machine than one with one data-centre card. A later run replaces an earlier one.
+
+| claim | said in | part | verdict |
+| --- | --- | --- | --- |
+"""
+FOOT = """
+## Adding a run
+
+`python scripts/gpu_acceptance.py --out DIR` on a machine with an NVIDIA GPU and torch ends within
+8 minutes, changes no setting of the card and fetches nothing; `--parts suspicions` is the second
+call. Look at `DIR/index.html`, put the folder into `tests/recorded_runs/` under a name such as
+`h200-580.159-2.11.0`, and run `python scripts/write_reference.py`. Names, home folders and UUIDs
+are taken out before anything is written.
+"""
+
+
+def page(generated: str, folder: Path = RUNS) -> str:
+    runs = list(recorded(folder))
+    rows = "".join(row for run in runs for row in figures(run))
+    return f"{generated}{HEAD}{ROWS}{rows or NONE}{CLAIMS}{lines(runs)}{FOOT}"
+
+
+def recorded(folder: Path) -> Iterator[dict[str, Any]]:
+    """The runs on cards, oldest first."""
+    found = {each.name: evidence.read(each) for each in folder.glob("*") if each.is_dir()}
+    for name, run in sorted(found.items(), key=lambda pair: (str(pair[1].get("date")), pair[0])):
+        if run.get("stand_in") or not run.get("card"):
+            raise ValueError(f"tests/recorded_runs/{name} was made without a card")
+        yield run
+
+
+def figures(run: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each claim that the run decided."""
+    where = " | ".join(cell(run.get(name)) for name in COLUMNS)
+    for claim in claims(run):
+        if claim["verdict"] not in (OPEN, ELSEWHERE):
+            what = " | ".join(cell(claim[name]) for name in ("text", "verdict", "figure"))
+            yield f"| {where} | {what} |\n"
+
+
+def claims(run: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    return [claim for part in run.get("parts", ()) for claim in part["claims"]]
+
+
+def lines(runs: Iterable[Mapping[str, Any]]) -> str:
+    last = {
+        claim["id"]: claim["verdict"]
+        for run in runs
+        for claim in claims(run)
+        if claim["verdict"] not in (OPEN, ELSEWHERE)
+    }
+    return "".join(_line(known, last) for known in ALL)
+
+
+def _line(known: Known, last: Mapping[str, str]) -> str:
+    without = f"elsewhere: {known.needs}" if known.needs else "never run on a GPU"
+    source = known.source
+    if source.endswith(".md"):
+        source = f"[{Path(source).name}](../../{source})"
+    verdict = last.get(known.id, without)
+    return f"| {cell(known.text)} | {source} | {known.part} | {verdict} |\n"
+
+
+def cell(value: Any) -> str:
+    r"""A text of a stranger's in a table of Markdown.
+
+    >>> cell("a | b <c>")
+    'a \\| b &lt;c&gt;'
+    """
+    text = " ".join(str(value if value is not None else "").split())
+    for sign, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("[", "\\[")):
+        text = text.replace(sign, instead)
+    return text

@@ -1,0 +1,246 @@
+"""tune --batch-size beside bisection by hand and other finders; recovery from out of memory."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from acceptance.plan import importable
+from acceptance.work import ROOT, Work, attempt
+
+MODELS = ("conv", "transformer", "gpt2")
+LIMIT_GIB = 6
+"""Of the card's memory: small enough for a search to end in seconds."""
+BIGGEST = 1 << 16
+NEAR = 0.05
+"""By which part tune's size may be below the one found by hand (it keeps 2 % free)."""
+Fits = Callable[[int], bool]
+
+
+def run(work: Work) -> None:
+    attempt(work, "recover-exact", lambda: recovery(work))
+    if work.on_card:
+        attempt(work, "oom-survived", lambda: survival(work))
+        attempt(work, "doubt-15", lambda: states_under_scaler(work))
+    names = MODELS[1:2] if work.short else MODELS
+    near = [_model(work, name) for name in names]
+    parts = [part for part in near if part is not None]
+    if parts:
+        told = ", ".join(f"{part:.3f}" for part in parts)
+        fine = all(1 - NEAR <= part <= 1.01 for part in parts)
+        work.claim("tune-batch", fine and len(parts) == len(near), f"of the size by hand: {told}")
+
+
+def _model(work: Work, name: str) -> float | None:
+    """One row: tune's answer and the one by hand, trials and seconds; the part it reaches."""
+    size = f"{LIMIT_GIB}GiB" if work.on_card else "1GiB"
+    most = () if work.on_card else ("--max", "8")
+    said = work.gpusetup(
+        "tune", "--batch-size", "--reference", name, "--device", work.device, "--gpu-mem", size,
+        "--steps", "3", "--seconds", "2", *most, "--json", name=f"tune-{name}", limit=120,
+    )  # fmt: skip
+    found, trials = said.document.get("batch_size"), said.document.get("trials", [])
+    row = {"model": name, "tune": found, "trials": len(trials), "seconds": round(said.seconds, 1)}
+    if found is None:
+        work.row("batch sizes", **row, problem=said.problem)
+        return None
+    finders: dict[str, Callable[[Work, str], Any]] = {"by hand": by_hand}
+    if work.on_card and importable("accelerate"):
+        finders["accelerate"] = by_accelerate
+    if work.on_card and (importable("lightning") or importable("pytorch_lightning")):
+        finders["lightning"] = by_lightning
+    for finder, search in finders.items():
+        began = time.monotonic()
+        try:
+            row[finder] = search(work, name)
+        except Exception as problem:
+            row[finder] = f"{type(problem).__name__}: {problem}"[:120]
+        row[f"{finder} seconds"] = round(time.monotonic() - began, 1)
+    work.row("batch sizes", **row)
+    by = row["by hand"]
+    return found / by if isinstance(by, int) and by else None
+
+
+# --- by hand, and by others ---
+
+
+def build(work: Work, name: str) -> Callable[[int], dict[str, Any]]:
+    sys.path.insert(0, str(ROOT / "gpusetup" / "child_scripts"))
+    made: Callable[[int], dict[str, Any]] = __import__("bench_models").reference(name, {})
+    return made
+
+
+def trial(work: Work, name: str) -> Fits:
+    """Whether three steps of a size run within the limit, in this process."""
+    make = build(work, name)
+
+    def fits(batch: int) -> bool:
+        try:
+            three_steps(work, make(batch))
+        except RuntimeError as problem:
+            if "out of memory" not in str(problem):
+                raise
+            return False
+        finally:
+            emptied(work)
+        return True
+
+    return fits
+
+
+def three_steps(work: Work, job: dict[str, Any]) -> None:
+    import torch
+
+    sys.path.insert(0, str(ROOT / "gpusetup" / "child_scripts"))
+    steps = __import__("trace_step")
+    model = job["model"].to(work.device).train()
+    data = tuple(part.to(work.device) for part in job["batch"])
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        steps.loss_of(model, data, None)[1].backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    if work.on_card:
+        torch.cuda.synchronize()
+
+
+def limited(work: Work, share: float | None = None) -> None:
+    """This process's allocator refuses beyond the limit; no setting of the card."""
+    import torch
+
+    if work.on_card:
+        total = torch.cuda.mem_get_info()[1]
+        part = LIMIT_GIB * 2**30 / total if share is None else share
+        torch.cuda.set_per_process_memory_fraction(min(1.0, part))
+
+
+def emptied(work: Work) -> None:
+    import torch
+
+    gc.collect()
+    if work.on_card:
+        torch.cuda.empty_cache()
+
+
+def by_hand(work: Work, name: str) -> int:
+    """Doubling, then halving the interval, in one process; every size until one fails."""
+    limited(work)
+    return largest(trial(work, name), BIGGEST if work.on_card else 8)
+
+
+def largest(fits: Fits, top: int) -> int:
+    """
+    >>> largest(lambda batch: batch <= 37, 1000), largest(lambda batch: True, 8)
+    (37, 8)
+    """
+    low, high = 0, 1
+    while high <= top and fits(high):
+        low, high = high, high * 2
+    high = min(high, top + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def by_accelerate(work: Work, name: str) -> Any:
+    from accelerate.utils import find_executable_batch_size
+
+    limited(work)
+    make = build(work, name)
+
+    def ran(batch_size: int) -> int:
+        three_steps(work, make(batch_size))
+        return batch_size
+
+    return find_executable_batch_size(ran, starting_batch_size=4096)()
+
+
+def by_lightning(work: Work, name: str) -> Any:
+    """Lightning's own bisection, on a module of its own."""
+    from acceptance.lightning_beside import scaled
+
+    limited(work)
+    return scaled(work, build(work, name))
+
+
+# --- out of memory ---
+
+
+def survival(work: Work) -> None:
+    """The driver refuses more than there is, and the next product is right."""
+    import torch
+
+    limited(work, 1.0)
+    free, total = torch.cuda.mem_get_info()
+    try:
+        torch.empty(total, dtype=torch.uint8, device=work.device)
+        refused = "not refused"
+    except RuntimeError as problem:
+        refused = str(problem).partition("\n")[0][:160]
+    emptied(work)
+    ones = torch.ones(64, 64, device=work.device)
+    right = bool((ones @ ones == 64).all())
+    told = f"free {free}, total {total}: {refused}; afterwards right: {right}"
+    work.claim("oom-survived", right and "out of memory" in refused, told)
+
+
+def recovery(work: Work) -> None:
+    """The same gradient, whole and in micro-batches, in float64."""
+    import torch
+
+    from gpusetup.tune.recover import recover_from_oom
+
+    torch.manual_seed(0)
+    width, batch = (1024, 4096) if work.on_card else (32, 64)
+    layers = [torch.nn.Linear(width, width), torch.nn.GELU(), torch.nn.Linear(width, 1)]
+    model = torch.nn.Sequential(*layers).double().to(work.device)
+    data = torch.randn(batch, width, dtype=torch.float64).to(work.device)
+    model(data).square().mean().backward()
+    whole = [one.grad.clone() for one in model.parameters()]
+    model.zero_grad(set_to_none=True)
+
+    def loss(part: Any) -> Any:
+        if len(part) > batch // 4:
+            refuse(work)
+        return model(part).square().mean()
+
+    done = recover_from_oom(loss, data, model=model, say=lambda text: None)
+    emptied(work)
+    pairs = zip(whole, (one.grad for one in model.parameters()), strict=True)
+    off = max(float((a - b).abs().max() / a.abs().max()) for a, b in pairs)
+    told = f"micro-batch {done.micro_batch_size} of {batch}, gradient off by {off:.1e}"
+    work.claim("recover-exact", done.split and off < 1e-12, told)
+
+
+def refuse(work: Work) -> None:
+    """Really run out of memory on a card; on a CPU say what its allocator says."""
+    import torch
+
+    if work.on_card:
+        torch.empty(torch.cuda.mem_get_info()[1], dtype=torch.uint8, device=work.device)
+    raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
+
+
+def states_under_scaler(work: Work) -> None:
+    """What stands after the warm steps of a trial under float16 beside what stands later."""
+    import torch
+
+    found = []
+    for steps in (2, 14):
+        model = torch.nn.Linear(4096, 4096).to(work.device)
+        optimizer, scaler = torch.optim.AdamW(model.parameters()), torch.amp.GradScaler("cuda")
+        data = torch.randn(64, 4096, device=work.device)
+        for _ in range(steps):
+            with torch.autocast("cuda", torch.float16):
+                loss = model(data).square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad(set_to_none=True)
+        found.append(len(optimizer.state))
+    told = f"states after 2 steps {found[0]}, after 14 steps {found[1]}"
+    work.claim("doubt-15", found[0] == found[1], told)

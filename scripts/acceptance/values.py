@@ -1,0 +1,71 @@
+"""The plain values of the acceptance: what a part says, and what is written about it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+HOLDS, FAILS, OPEN = "holds", "fails", "open"
+STAND_IN = "stand-in"
+"""What a verdict becomes without a card: the question was run, the answer says nothing."""
+ELSEWHERE = "elsewhere"
+"""Another machine than this one decides it."""
+LATE = 75
+"""The exit code of a part that saw its time end."""
+DONE, KILLED, CRASHED, NOT_BUILT = "done", "killed at its limit", "crashed", "not built"
+
+
+class Part(NamedTuple):
+    """One part of the acceptance; `module` has `run(work)`."""
+
+    name: str
+    seconds: float
+    """Its limit in a run of the usual length."""
+    what: str
+    command: str | None = None
+    """The command of gpusetup without which there is nothing to run."""
+    extra: bool = False
+    """Runs by its name only, or where the minutes leave room."""
+
+    @property
+    def module(self) -> str:
+        return f"acceptance.{self.name.replace('-', '_')}"
+
+
+PARTS = (
+    Part("readings", 25, "doctor, snapshot and resolve, beside nvidia-smi and torch"),
+    Part("node-check", 10, "the health of the node", command="node-check"),
+    Part("verify", 125, "verify: quick, standard, and stress under load"),
+    Part("clean", 90, "standard's numeric checks with other seeds: no failure, and how near"),
+    Part("mutants", 30, "a card that computes wrongly, or is shared: caught or not"),
+    Part("plan", 45, "plan and plan --code beside what eight trainings allocate"),
+    Part("tune", 55, "tune --batch-size beside bisection by hand; recovery from out of memory"),
+    Part("monitor", 85, "monitor on eight workloads of known kind"),
+    Part("suspicions", 150, "what reading the code made doubtful, tried", extra=True),
+)
+
+
+class Claim(NamedTuple):
+    """One sentence that a card can confirm or refute, and what was found."""
+
+    id: str
+    text: str
+    verdict: str
+    figure: str = ""
+    source: str = ""
+    """The page that says it, or the number of the doubt."""
+
+
+class Result(NamedTuple):
+    """What became of a part."""
+
+    name: str
+    ok: bool
+    status: str
+    seconds: float
+    limit_seconds: float
+    claims: tuple[Claim, ...] = ()
+    tables: dict[str, list[dict[str, Any]]] = {}
+    problem: str = ""
+
+    def plain(self) -> dict[str, Any]:
+        return {**self._asdict(), "claims": [claim._asdict() for claim in self.claims]}

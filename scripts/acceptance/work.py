@@ -1,0 +1,171 @@
+"""What a part is given: its device, its time, the commands, and where its answers go.
+
+A part writes each answer at once, so that what it found stands when it is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from acceptance.processes import end
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+KEPT_CHARACTERS = 400_000
+
+
+class Late(Exception):
+    """The part's time is over: nothing is known, and nothing failed."""
+
+
+class Said(NamedTuple):
+    """What a command said."""
+
+    exit: int | None
+    stdout: str
+    stderr: str
+    seconds: float
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The last line of JSON, or the whole of it; empty where there is none."""
+        for text in (self.stdout, self.stdout.strip().rpartition("\n")[2]):
+            try:
+                found = json.loads(text)
+            except ValueError:
+                continue
+            if isinstance(found, dict):
+                return found
+        return {}
+
+    @property
+    def problem(self) -> str:
+        """Why it did not answer, in a line."""
+        if self.exit is None:
+            return "no answer in time"
+        if self.exit < 0:
+            return f"ended by signal {-self.exit}"
+        told = self.document.get("message") or self.stderr.strip().rpartition("\n")[2]
+        return f"exit {self.exit}: {told}"[:300]
+
+
+class Work:
+    """One part at work."""
+
+    def __init__(self, device: str, seconds: float, folder: Path, **options: Any) -> None:
+        self.device = "cuda:0" if device == "cuda" else device  # as verify names a device
+        self.folder, self.options = folder, options
+        self.ends = time.monotonic() + seconds
+        self.seconds = seconds
+        self.on_card = device.startswith("cuda")
+        self.short = bool(options.get("short"))
+        self.answers: TextIO = (folder / "answers.jsonl").open("a", encoding="utf-8")
+
+    def left(self, reserve: float = 2.0) -> float:
+        """The seconds that are left before the limit, less a reserve."""
+        return max(0.0, self.ends - time.monotonic() - reserve)
+
+    # --- answers ---
+
+    def claim(self, id: str, verdict: str | bool, figure: object = "", text: str = "") -> None:
+        """A verdict; true and false are `holds` and `fails`."""
+        named = verdict if isinstance(verdict, str) else ("holds" if verdict else "fails")
+        self._write({"claim": id, "verdict": named, "figure": str(figure)[:600], "text": text})
+
+    def row(self, table: str, **values: Any) -> None:
+        self._write({"table": table, "row": values})
+
+    def keep(self, name: str, text: str) -> None:
+        """A file of the archive of runs."""
+        (self.folder / name).write_text(text[-KEPT_CHARACTERS:], encoding="utf-8")
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        self.answers.write(json.dumps(line, default=str) + "\n")
+        self.answers.flush()
+
+    # --- commands ---
+
+    def gpusetup(self, *words: str, limit: float = 600, name: str = "", **environment: str) -> Said:
+        """Run gpusetup of this checkout; what it said is kept as `name`."""
+        return self.program((sys.executable, "-m", "gpusetup", *words), limit, name, environment)
+
+    def program(
+        self,
+        argv: tuple[str, ...],
+        limit: float = 600,
+        name: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> Said:
+        if self.left() < 1:
+            raise Late
+        said = run_program(argv, min(limit, self.left()), environment)
+        if name:
+            self.keep(f"{name}.txt", f"{said.stdout}\n--- stderr, exit {said.exit}\n{said.stderr}")
+        if said.exit is None and self.left() < 1:
+            raise Late
+        return said
+
+    def smi(self, *fields: str) -> dict[str, str] | None:
+        """nvidia-smi's answers for the first GPU, by field; None where it does not answer."""
+        argv = ("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+        said = self.program((*argv, "--id=0"), limit=15)
+        lines = said.stdout.strip().splitlines()
+        if said.exit != 0 or not lines:
+            return None
+        return dict(zip(fields, (value.strip() for value in lines[0].split(",")), strict=False))
+
+
+def run_program(
+    argv: tuple[str, ...], limit: float, environment: Mapping[str, str] | None = None
+) -> Said:
+    """Never raises for what the program does; at its limit it ends with all below it."""
+    began = time.monotonic()
+    env = {**os.environ, "PYTHONPATH": search_path(), "NO_COLOR": "1", **(environment or {})}
+    try:
+        child = subprocess.Popen(
+            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+        )  # fmt: skip
+    except OSError as problem:
+        return Said(127, "", f"{argv[0]}: {problem.strerror}", time.monotonic() - began)
+    texts, code = _heard(child, limit)
+    return Said(code, *texts, time.monotonic() - began)
+
+
+def _heard(child: subprocess.Popen[str], limit: float) -> tuple[tuple[str, str], int | None]:
+    try:
+        out, err = child.communicate(timeout=max(limit, 0.1))
+        return (out, err), child.returncode
+    except subprocess.TimeoutExpired:
+        end(child)
+    except BaseException:
+        end(child)
+        raise
+    try:
+        out, err = child.communicate(timeout=2)
+    except subprocess.TimeoutExpired:
+        out, err = "", ""
+    return (out, err), None
+
+
+def search_path() -> str:
+    """This checkout first, then what the caller named (wheels that travelled)."""
+    own = (str(ROOT), str(ROOT / "scripts"))
+    return os.pathsep.join((*own, *filter(None, [os.environ.get("PYTHONPATH")])))
+
+
+def attempt(work: Work, claim: str, what: Callable[[], object]) -> None:
+    """One question of a part: what it raises is its answer, and the part goes on."""
+    try:
+        what()
+    except Late:
+        work.claim(claim, "open", "the part's time was over")
+        raise
+    except Exception as problem:
+        work.claim(claim, "fails", f"{type(problem).__name__}: {problem}")

@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Runs the whole program on a real card, once, and keeps the evidence.
+
+python scripts/gpu_acceptance.py --out DIR                     everything, in 8 minutes
+python scripts/gpu_acceptance.py --out DIR --parts suspicions,clean --seed 100
+python scripts/gpu_acceptance.py --out DIR --device cpu        a rehearsal: proves nothing of a card
+
+Writes DIR/evidence.json, DIR/index.html and DIR/runs.tar.gz (what the commands printed, redacted).
+Each part runs in a process of its own and is killed at its limit; the next one runs whatever
+happened. A later call with the same DIR adds to what stands there. Settings of the card (clocks,
+power limit, MIG, persistence, compute mode) are never changed, nothing is fetched or installed.
+To keep the evidence with the project, put the folder into tests/recorded_runs/.
+
+It runs with the Python and the torch of the machine (made for Python 3.12 and torch 2.11.0+cu130)
+and gpusetup from this checkout. Where there is no network, what is missing travels as wheels and is
+named by PYTHONPATH. The script itself needs torch alone; the commands need the dependencies in
+pyproject.toml: distro, filelock, msgspec, nvidia-ml-py, packaging, platformdirs, psutil, requests,
+rich, ruamel.yaml, shtab, tomlkit, truststore, urllib3 and uv. accelerate, lightning (or
+pytorch-lightning) and bitsandbytes are compared with where they are there. What is missing is
+listed first, in the words that pip takes.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+
+from acceptance.command import main  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__ or ""))

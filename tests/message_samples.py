@@ -1,0 +1,86 @@
+"""Texts of programs with the kinds of events that they show: all of them, and no other.
+
+`tests/messages/*.txt`, one sample a line: the kinds (`-` for none), ` | `, the text; `\\n`, `\\t`
+and `\\\\` mean in it what they mean in a string. A text that comes near a row's letters and is of
+another kind is the row's neighbour.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from report_messages import MESSAGES
+from test_kernel_log import LINES
+
+from gpusetup.messages.row import Row
+from gpusetup.messages.search import matches
+from gpusetup.report.text import Text, text_of
+
+FOLDER = Path(__file__).parent / "messages"
+ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
+
+
+class Sample(NamedTuple):
+    """One text, and what is read from it."""
+
+    kinds: frozenset[str]
+    text: str
+
+
+def samples() -> tuple[Sample, ...]:
+    lines = (
+        line
+        for path in sorted(FOLDER.glob("*.txt"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    )
+    return tuple(_sample(line) for line in lines)
+
+
+def _sample(line: str) -> Sample:
+    kinds, bar, text = line.partition(" | ")
+    assert bar, line
+    unescaped = re.sub(r"\\[nt\\]", lambda found: ESCAPES[found.group()], text)
+    return Sample(kinds=frozenset(kinds.split()) - {"-"}, text=unescaped)
+
+
+@cache
+def _read() -> tuple[tuple[Sample, Text], ...]:
+    return tuple((sample, text_of(sample.text)) for sample in samples())
+
+
+@cache
+def _texts() -> tuple[Text, ...]:
+    others = dict.fromkeys((*(text for _, text in MESSAGES), *LINES))
+    return (*(text for _, text in _read()), *map(text_of, others))
+
+
+def matching(row: Row) -> set[str]:
+    """The different texts that have a row's message."""
+    near = (text for text in _texts() if row.needle in text.low)
+    return {text.flat for text in near if any(True for _ in matches(text, row))}
+
+
+def neighbours(row: Row) -> list[str]:
+    """The texts that come near a row's letters and are known to mean something else."""
+    return [
+        text.flat
+        for sample, text in _read()
+        if row.kind not in sample.kinds and _is_near(row.needle, text.low)
+    ]
+
+
+def _is_near(needle: str, low: str) -> bool:
+    """All of the letters; or most of them; or half of the words.
+
+    >>> _is_near("gpu is lost", "the gpu is mine"), _is_near("gpu is lost", "nothing")
+    (True, False)
+    """
+    words = [word for word in re.findall(r"\w+", needle) if len(word) > 2] or [needle]
+    known = sum(word in low for word in words)
+    return needle[: max(2 * len(needle) // 3, 2)] in low or (
+        len(words) > 1 and 2 * known >= len(words)
+    )

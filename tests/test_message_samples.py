@@ -1,0 +1,27 @@
+"""Every row of a message has two texts that it reads and a neighbour that it does not."""
+
+from __future__ import annotations
+
+import pytest
+from message_samples import Sample, matching, neighbours, samples
+
+from gpusetup.messages.row import Row
+from gpusetup.messages.table import ROWS
+from gpusetup.report.read import read_report
+
+SAMPLES_A_ROW = 2
+
+
+def named(value: Row | Sample) -> str:
+    return f"{value.kind}: {value.needle}" if isinstance(value, Row) else value.text[:40]
+
+
+@pytest.mark.parametrize("sample", samples(), ids=named)
+def test_a_text_shows_these_kinds_of_events_and_no_other(sample: Sample) -> None:
+    assert {event.kind for event in read_report(sample.text).events} == sample.kinds
+
+
+@pytest.mark.parametrize("row", ROWS, ids=named)
+def test_a_row_has_samples_and_a_neighbour(row: Row) -> None:
+    assert len(matching(row)) >= SAMPLES_A_ROW, "two texts that match, in tests/messages"
+    assert neighbours(row), f"a text near `{row.needle}` that is no {row.kind}, in tests/messages"

@@ -1,0 +1,201 @@
+"""Published memory figures against the model: what is promised of both halves, and the shares."""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gpusetup.errors import UsageError
+from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.memory.activations import layer_bytes_a_token
+from gpusetup.plan.memory.constants import shipped_constants
+from gpusetup.plan.memory.parts import parts
+from gpusetup.plan.memory.states import host_bytes, standing_bytes, step_bytes
+from gpusetup.plan.model.named import model_named
+from gpusetup.plan.model.trainers import rows, trainer_settings
+from gpusetup.plan.model.workload import Recipe, Workload
+
+ROOT = Path(__file__).resolve().parent.parent
+C = shipped_constants()
+VANILLA = Recipe()
+LLAMA = model_named("llama-3.1-8b")
+
+
+def the_script() -> ModuleType:
+    path = ROOT / "scripts" / "fit_published.py"
+    spec = importlib.util.spec_from_file_location("fit_published", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SCRIPT = the_script()
+FIGURES = SCRIPT.figures()
+
+
+def a_job(**how: object) -> Workload:
+    usual = {"shape": LLAMA, "context": 4096, "batch": 1, "strategy": "single", "dtype": "bf16",
+             "amp": None, "loss": "eager"}  # fmt: skip
+    return Workload(**{**usual, **how})  # type: ignore[arg-type]
+
+
+def gib(w: Workload, r: Recipe = VANILLA) -> float:
+    return parts(w, r, C).total / GIB
+
+
+def test_the_figures_come_from_many_places() -> None:
+    assert len(FIGURES) >= 60
+    # No project has more than a quarter and a bit: its tables are one measurement each.
+    assert max(Counter(f.trainer for f in FIGURES).values()) <= 0.3 * len(FIGURES)
+    assert {f.kind for f in FIGURES} == {"full", "lora", "qlora"}
+
+
+@pytest.mark.parametrize("fitted", [True, False])
+def test_both_halves_are_met_in_the_median(fitted: bool) -> None:
+    found = SCRIPT.errors([f for f in FIGURES if f.fitted == fitted], C)
+    assert statistics.median(map(abs, found)) <= 0.08
+    assert abs(statistics.median(found)) <= 0.04
+
+
+def test_figures_that_were_looked_at_afterwards_are_met_within_a_tenth() -> None:
+    rows = SCRIPT.later()
+    assert len(rows) >= 20
+    known = [(f.source, f.workload) for f in FIGURES]
+    assert not [f for f in rows if (f.source, f.workload) in known]
+    found = SCRIPT.errors(rows, C)
+    assert statistics.median(map(abs, found)) <= 0.1
+    assert abs(statistics.median(found)) <= 0.04
+
+
+@pytest.mark.parametrize(("measure", "most"), [("allocated", 0.08), ("reserved", 0.1)])
+def test_allocated_and_reserved_are_met_in_the_median(measure: str, most: float) -> None:
+    found = SCRIPT.errors([f for f in FIGURES if f.measure == measure], C)
+    assert statistics.median(map(abs, found)) <= most
+
+
+def test_the_shares_of_the_gaps_are_what_the_fit_gives() -> None:
+    assert SCRIPT.fit([f for f in FIGURES if f.fitted], C) == C
+
+
+def test_reserved_is_allocated_and_the_gaps_and_decides() -> None:
+    found = parts(a_job(gpus=8, strategy="fsdp", batch=8), VANILLA, C)
+    assert found.reserved == pytest.approx(found.allocated + found.fragmentation)
+    assert found.total == pytest.approx(found.reserved + C.context_bytes + C.nccl_bytes)
+    assert found.fragmentation > 0
+    env = parts(a_job(gpus=8, strategy="fsdp", batch=8), Recipe(env=True), C)
+    assert 0 < env.fragmentation < found.fragmentation
+    assert env.allocated == found.allocated
+
+
+@pytest.mark.parametrize(
+    ("change", "most"),
+    [
+        ({"lora": 16}, 1.0),
+        ({"lora": 16, "quantize": "int8"}, 0.65),
+        ({"lora": 16, "quantize": "nf4"}, 0.47),
+        ({"lora": 16, "quantize": "nf4-dq"}, 0.45),
+    ],
+)
+def test_a_quantised_base_takes_its_bits(change: dict[str, object], most: float) -> None:
+    w = a_job(**change)
+    assert standing_bytes(w, VANILLA) / (2 * LLAMA.parameters) < most + 0.06
+
+
+def test_what_is_not_quantised_may_be_made_32_bit() -> None:
+    small = a_job(lora=16, quantize="nf4")
+    grown = standing_bytes(replace(small, upcast_rest=True), VANILLA)
+    assert grown - standing_bytes(small, VANILLA) == 2 * LLAMA.outside
+
+
+SAVING = (
+    {"checkpointing": True},
+    {"fused_kernels": True},
+    {"compile": True},
+    {"loss": "compiled"},
+    {"loss": "fused"},
+    {"step": "backward"},
+    {"step": "fused"},
+    {"optimizer": "adamw8bit"},
+    {"optimizer": "paged-adamw8bit"},
+    {"optimizer": "muon"},
+    {"offload_optimizer": True},
+)
+
+
+@pytest.mark.parametrize("change", SAVING, ids=str)
+def test_what_saves_memory_never_takes_more(change: dict[str, object]) -> None:
+    w = a_job(checkpointing=False)
+    assert gib(replace(w, **change)) <= gib(w)
+
+
+def test_selective_checkpointing_lies_between_all_and_none() -> None:
+    full, none = a_job(loss="fused"), a_job(loss="fused", checkpointing=False)
+    for selective in ("op", "2", "4"):
+        assert gib(full) < gib(replace(full, selective=selective)) < gib(none)
+    assert gib(replace(full, selective="4")) > gib(replace(full, selective="2"))
+
+
+def test_eager_attention_grows_with_the_square_of_the_length() -> None:
+    w = a_job(checkpointing=False, attention="eager")
+    short = layer_bytes_a_token(w) - layer_bytes_a_token(replace(w, attention="flash"))
+    w = replace(w, context=8192)
+    long = layer_bytes_a_token(w) - layer_bytes_a_token(replace(w, attention="flash"))
+    assert long == 2 * short == 8192 * 32 * 6
+
+
+def test_offloaded_checkpoints_and_optimizers_leave_the_gpu() -> None:
+    w = a_job()
+    assert parts(replace(w, offload_checkpoints=True), VANILLA, C).checkpoints == 0
+    assert host_bytes(replace(w, offload_optimizer=True), VANILLA) == 4 * LLAMA.parameters
+    assert step_bytes(replace(w, offload_optimizer=True), VANILLA) == 0
+
+
+def test_tensor_parallelism_divides_checkpoints_only_with_sequence_parallelism() -> None:
+    w = a_job(gpus=8, strategy="fsdp", tensor_parallel=8, batch=8)
+    alone = parts(w, VANILLA, C).checkpoints
+    both = parts(replace(w, sequence_parallel=True), VANILLA, C).checkpoints
+    assert both == alone / 8
+
+
+def test_context_parallelism_divides_the_tokens_and_not_the_states() -> None:
+    w = a_job(gpus=8, strategy="fsdp", context=65536, batch=8)
+    four = replace(w, context_parallel=4, batch=2)
+    assert parts(four, VANILLA, C).checkpoints == parts(w, VANILLA, C).checkpoints / 4
+    assert standing_bytes(four, VANILLA) == standing_bytes(w, VANILLA)
+
+
+def test_expert_parallelism_divides_what_only_some_tokens_use() -> None:
+    shape = model_named("mixtral-8x7b")
+    w = a_job(shape=shape, gpus=8, strategy="ddp", expert_parallel=8)
+    kept = standing_bytes(w, VANILLA) / standing_bytes(replace(w, expert_parallel=1), VANILLA)
+    assert shape.active / shape.parameters < kept < 1
+
+
+def test_a_frozen_layer_under_fsdp_holds_no_gradients() -> None:
+    how = {"gpus": 8, "strategy": "fsdp", "batch": 8, "dtype": "bf16"}
+    lora, full = a_job(**how, lora=16), a_job(**how)
+    units = [parts(w, VANILLA, C).states - standing_bytes(w, VANILLA) for w in (lora, full)]
+    assert units[0] == pytest.approx(4 * LLAMA.largest_unit)
+    assert units[1] > 2 * units[0]
+
+
+def test_every_trainer_has_a_source_and_fields_of_a_workload() -> None:
+    wanted = {"hf", "trl", "axolotl", "llama-factory", "torchtune", "torchtitan", "litgpt",
+              "unsloth", "megatron", "trinity"}  # fmt: skip
+    assert set(rows().trainers) == wanted
+    for name in wanted:
+        assert rows().trainers[name]["source"]
+        Workload(shape=LLAMA, context=1, **trainer_settings(name))
+
+
+def test_an_unknown_trainer_hears_the_known_ones() -> None:
+    with pytest.raises(UsageError) as caught:
+        trainer_settings("nanogpt")
+    assert "torchtitan" in (caught.value.hint or "")

@@ -1,0 +1,120 @@
+"""Which program a text is about, and at what it failed; the way out is that program's."""
+
+from __future__ import annotations
+
+import pytest
+from program_texts import SAID, SMI, Said
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.diagnosis.doubt import DOUBTS
+from gpusetup.diagnosis.knowledge import records
+from gpusetup.messages.programs import PROGRAMS, Weight
+from gpusetup.model.finding import typed
+from gpusetup.report.read import read_report
+
+
+def judged(text: str) -> Diagnosis:
+    return diagnose(read_report(text), load_catalog())
+
+
+@pytest.mark.parametrize("said", SAID, ids=lambda said: f"{said.program}: {said.text[-40:]}")
+def test_a_text_of_a_program_has_its_program_its_stage_and_its_cause(said: Said) -> None:
+    answer = judged(said.text)
+    assert (answer.program, answer.stage) == (said.program, said.stage)
+    assert answer.cause in said.causes.split()
+
+
+@pytest.mark.parametrize("said", SAID, ids=lambda said: f"{said.program}: {said.text[-40:]}")
+def test_what_does_not_stand_on_torch_is_not_mended_by_torch(said: Said) -> None:
+    rows = {program.name: program for program in PROGRAMS}
+    program = rows.get(said.program or "")
+    if program is None or program.on_torch:
+        return
+    commands = [line for f in judged(said.text).findings for line in typed(f.fix)]
+    assert not [line for line in commands if "gpusetup install" in line or " torch" in line]
+
+
+def test_a_failure_outside_the_gpus_stack_is_named_first() -> None:
+    answer = judged(SMI + 'level=INFO source=gpu.go msg="no compatible GPUs were discovered"')
+    assert answer.cause == "ok"
+    assert answer.proof is not None
+    assert answer.proof.startswith("ollama")
+
+
+@pytest.mark.parametrize(
+    ("id", "said", "neighbour"),
+    [
+        ("program-without-gpu-support",
+         "An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed. Falling back to cpu.",
+         "RuntimeError: Unable to load cuSPARSE. Is it installed?\na CUDA-enabled jaxlib is not installed. Falling back to cpu."),
+        ("program-requirement-missing",
+         "Preparing metadata (setup.py) ... error\nModuleNotFoundError: No module named 'wheel'",
+         "ModuleNotFoundError: No module named 'wheel'"),
+        ("program-release-too-old",
+         "Warp CUDA error: Failed to get driver entry point 'cuDeviceGetUuid' (CUDA error 1)",
+         "Warp CUDA error: Failed to get driver entry point 'cuInit' (CUDA error 34)"),
+        ("program-sees-no-gpu",
+         SMI + "msg=\"no compatible GPUs were discovered\"",
+         "msg=\"no compatible GPUs were discovered\""),
+    ],
+)  # fmt: skip
+def test_a_finding_about_a_program_has_its_text_and_a_neighbour_without(
+    id: str, said: str, neighbour: str
+) -> None:
+    assert id in {finding.id for finding in judged(said).findings}
+    assert id not in {finding.id for finding in judged(neighbour).findings}
+
+
+def test_no_program_is_named_where_none_is_shown() -> None:
+    answer = judged(SMI)
+    assert (answer.program, answer.stage) == (None, None)
+
+
+def test_a_line_that_another_program_logs_is_not_the_program_that_failed() -> None:
+    beside = "I tensorflow/tsl/cuda/cudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used.\n"
+    torchs = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+    answer = judged(beside + torchs)
+    assert (answer.program, answer.stage) == ("torch", "first-kernel")
+
+
+def test_every_mark_is_of_lower_case_letters_and_of_one_program() -> None:
+    marks = [(mark.needle, program.name) for program in PROGRAMS for mark in program.marks]
+    assert all(needle == needle.lower() for needle, _ in marks)
+    assert len({needle for needle, _ in marks}) == len(marks)
+
+
+def test_torch_stands_under_every_other_program() -> None:
+    torch = next(program for program in PROGRAMS if program.name == "torch")
+    assert all(mark.weight <= Weight.RAISED for mark in torch.marks)
+
+
+# --- what a text leaves open ---------------------------------------------------------------------
+
+
+def test_a_message_that_may_mean_another_cause_names_it_and_what_would_decide() -> None:
+    answer = judged("RuntimeError: CUDA error: no kernel image is available for execution")
+    assert (answer.cause, answer.certainty) == ("no-kernel-image", "likely")
+    assert "arch-too-old-for-wheel" in answer.other_causes
+    assert answer.next_reading is not None
+    assert "get_arch_list" in answer.next_reading
+
+
+def test_what_the_text_shows_settles_it() -> None:
+    answer = judged(SMI + "RuntimeError: Invalid device id\nCUDA error: invalid device ordinal")
+    assert answer.next_reading is None
+
+
+def test_a_cause_that_stands_alone_is_certain() -> None:
+    answer = judged("Failed to initialize NVML: Driver/library version mismatch")
+    assert (answer.certainty, answer.other_causes) == ("certain", ())
+
+
+def test_without_a_root_nothing_is_certain() -> None:
+    assert judged(SMI).certainty is None
+
+
+@pytest.mark.parametrize("cause", sorted(DOUBTS))
+def test_each_doubt_is_between_known_causes(cause: str) -> None:
+    known = {row.id for row in records()}
+    assert {cause, *DOUBTS[cause].others} <= known

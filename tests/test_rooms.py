@@ -1,0 +1,207 @@
+"""Who may know whom: the rooms of the package and the arrows between them, read from the imports.
+
+A room is a folder of `gpusetup/`, or a file beside them. An import counts wherever it stands, in a
+function too. What is not as it should be yet stands in a list that may only get shorter.
+"""
+
+from __future__ import annotations
+
+import ast
+import statistics
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
+
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("verify", "child_scripts"),
+    ("errors",),
+    ("model",),
+    ("accelerators",),
+    ("catalog", "messages", "system"),
+    ("readings", "installers"),
+    ("redaction", "resolver"),
+    ("probe", "report", "evidence"),
+    ("fixes",),
+    ("findings",),
+    ("diagnosis",),
+    ("plan", "tune", "monitor", "install"),
+    ("render",),
+    ("commands",),
+    ("cli",),
+    ("__main__",),
+)
+"""From below: a room may know those of the floors under its own, and none beside it.
+
+So there is no circle, `probe` and `report` meet only in `readings`, `messages` and `model`, and
+nothing below `render` prints.
+"""
+
+ALONE = ("verify", "child_scripts")
+"""What runs under the target's interpreter, without our package."""
+
+PURE = (
+    *("model", "catalog", "messages", "readings", "installers", "redaction", "resolver"),
+    *("accelerators", "report", "evidence", "fixes", "findings", "diagnosis", "plan"),
+)
+"""What decides, and asks nobody: neither this machine, nor a network, nor a disk."""
+ASKS = ("system", "probe", "install")
+
+NOT_YET = {
+    ("plan.code.trace", "system"): "starts the child that traces somebody's code",
+    ("tune.bench_run", "render"): "shows how far the measuring is",
+}
+"""An arrow upwards (a module, the room it knows) -> what for."""
+
+CIRCLES_YET: tuple[frozenset[str], ...] = ()
+"""Modules that know each other."""
+
+MOST_LINES = 400
+LONG_YET: dict[str, int] = {"messages.programs": 487}
+"""A module past the limit -> its lines: it may get shorter, and not longer."""
+
+MOST_LINES_OF_A_MEDIAN_FUNCTION = 10
+
+
+# --- what is imported ---------------------------------------------------------------------------
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module by its name below `gpusetup`; the package itself is the empty name."""
+    return {_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(modules()[module].read_text(encoding="utf-8"))
+
+
+def known(module: str, *, types: bool = True) -> Iterator[str]:
+    """The modules of ours that a module imports; `types`: also those that only mypy reads."""
+    only_types = set() if types else set(_for_types(tree(module)))
+    for node in ast.walk(tree(module)):
+        if node not in only_types and isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (_nearest(name) for name in _ours(node, module))
+
+
+def _for_types(source: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(source):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from (inner for line in node.body for inner in ast.walk(line))
+
+
+def _ours(node: ast.Import | ast.ImportFrom, module: str) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    else:
+        base = node.module or ""
+        if node.level:
+            folder = ["gpusetup", *module.split(".")]
+            if modules()[module].name != "__init__.py":
+                folder.pop()
+            folder = folder[: len(folder) - node.level + 1]
+            base = ".".join((*folder, *filter(None, (node.module,))))
+        names = [f"{base}.{alias.name}" for alias in node.names]
+    ours = (name for name in names if name.partition(".")[0] == "gpusetup")
+    yield from (name.partition(".")[2] for name in ours)
+
+
+def _nearest(name: str) -> str:
+    """The module that has this name, or in which it is one."""
+    while name not in modules():
+        name = name.rpartition(".")[0]
+    return name
+
+
+def room(module: str) -> str:
+    return module.partition(".")[0]
+
+
+FLOOR = {each: number for number, floor in enumerate(FLOORS) for each in floor}
+
+
+def arrows() -> Iterator[tuple[str, str]]:
+    """A module, and another room that it knows; the version in `gpusetup/__init__` is for all."""
+    for module in modules():
+        for other in sorted({room(each) for each in known(module)} - {"", room(module)}):
+            yield module, other
+
+
+# --- the rooms ----------------------------------------------------------------------------------
+
+
+def test_every_room_has_a_floor() -> None:
+    assert {room(module) for module in modules()} - {"", "data"} == set(FLOOR)
+
+
+def test_a_room_knows_only_rooms_below_it() -> None:
+    wrong = {
+        (module, other) for module, other in arrows() if FLOOR[other] >= FLOOR.get(room(module), 99)
+    }
+    assert sorted(wrong - set(NOT_YET)) == []
+
+
+def test_what_decides_asks_nobody() -> None:
+    asking = {(m, other) for m, other in arrows() if room(m) in PURE and other in ASKS}
+    assert sorted(asking - set(NOT_YET)) == []
+
+
+def test_what_is_excepted_is_still_needed() -> None:
+    assert sorted(set(NOT_YET) - set(arrows())) == []
+
+
+@pytest.mark.parametrize("alone", ALONE)
+def test_what_runs_in_the_target_knows_nothing_of_ours(alone: str) -> None:
+    mine = [module for module in modules() if room(module) == alone]
+    assert mine
+    assert [(m, each) for m in mine for each in known(m) if room(each) != alone] == []
+
+
+def test_no_modules_know_each_other_in_a_circle() -> None:
+    graph = {m: set(known(m, types=False)) - {m, ""} for m in modules()}
+    found = set()
+    while (circle := _circle(graph)) is not None:
+        found.add(frozenset(circle))
+        graph[circle[0]].discard(circle[1])
+        graph[circle[1]].discard(circle[0])
+    assert found == set(CIRCLES_YET)
+
+
+def _circle(graph: dict[str, set[str]]) -> list[str] | None:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as problem:
+        circle: list[str] = problem.args[1]
+        return circle
+    return None
+
+
+# --- sizes --------------------------------------------------------------------------------------
+
+
+def test_no_module_is_longer_than_a_reader_keeps_in_mind() -> None:
+    lines = {m: len(p.read_text(encoding="utf-8").splitlines()) for m, p in modules().items()}
+    longer = {m: n for m, n in lines.items() if n > max(MOST_LINES, LONG_YET.get(m, 0))}
+    assert longer == {}, "split it by subject"
+    short = [m for m in LONG_YET if lines.get(m, 0) <= MOST_LINES]
+    assert short == [], "these are short enough now: take them out of the list"
+
+
+def test_the_median_function_is_short() -> None:
+    lengths = [
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for module in modules()
+        for node in ast.walk(tree(module))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    assert statistics.median(lengths) <= MOST_LINES_OF_A_MEDIAN_FUNCTION

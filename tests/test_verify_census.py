@@ -1,0 +1,138 @@
+"""The census of operators: clean torch passes, a fault in any caller's kernel is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from verify_faults.layers import Operator as Faulty
+from verify_faults.layers import element, part, scaled
+
+from gpusetup.verify.checks import census
+from gpusetup.verify.operators.comparing import Sample, compared
+from gpusetup.verify.operators.drawing import LAYOUTS, laid_out
+from gpusetup.verify.operators.sampling import FAMILIES, drawn, every, row_of
+from gpusetup.verify.values import Asked, WrongQuestion, ask_for
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+    ask_for(Asked())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_operator_agrees_with_its_definition(family: str) -> None:
+    for row in FAMILIES[family]:
+        for size in row.sizes[:2]:
+            sample = Sample(row.name, row.dtypes[0], "strided", size)
+            parts = compared(torch, "cpu", row, sample, 7)
+            assert parts, sample.name
+            assert [p for p in parts if not p.worst <= 1] == []
+
+
+def test_there_are_two_hundred_operators_and_names_are_unique() -> None:
+    rows = [row.name for family in FAMILIES.values() for row in family]
+    assert len(rows) >= 200
+    assert len(set(rows)) == len(rows)
+
+
+def test_a_draw_takes_each_operator_and_follows_the_seed() -> None:
+    for family, count in census.SHARE.items():
+        samples = drawn(family, count, 3)
+        assert len(samples) == count
+        assert {s.operator for s in samples} == {row.name for row in FAMILIES[family]}
+        assert drawn(family, count, 3) == samples != drawn(family, count, 4)
+
+
+def test_the_census_holds_every_combination_once() -> None:
+    samples = list(every("products"))
+    assert len(set(samples)) == len(samples) > 1000
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_keeps_the_values(layout: str) -> None:
+    for shape in ((), (5,), (3, 4), (2, 3, 4, 5), (1, 2, 3, 4, 5)):
+        values = torch.randn(shape)
+        found = laid_out(torch, values, layout)
+        assert torch.equal(found, values)
+
+
+FAULTS = (
+    ("reductions", "softmax", "_softmax", scaled(1.001), "long"),
+    ("reductions", "sum", "sum", element(1.0, 0), "tile"),
+    ("reductions", "cumsum", "cumsum", element(1.0), "block"),
+    ("products", "mm", "mm", element(0.1), "tile"),
+    ("products", "linear", "addmm", element(0.1), "warp"),
+    ("pointwise", "gelu", "gelu", element(0.01), "long"),
+    ("pointwise", "add", "add", element(0.01), "block"),
+    ("moving", "flip", "flip", element(1.0), "tile"),
+    ("indexing", "index_add", "index_add", element(1.0), "block"),
+    ("sorting", "sort", "sort", part(1, element(1, 0)), "warp"),
+    ("sorting", "topk", "topk", part(0, element(-1.0, 0)), "warp"),
+    ("convolutions", "conv2d", "convolution", element(0.1), "warp"),
+    ("pools", "max_pool2d", "max_pool2d_with_indices", part(0, element(9.0)), "warp"),
+    ("norms", "layer_norm", "native_layer_norm", part(0, element(0.1)), "tile"),
+    ("norms", "batch_norm in training", "native_batch_norm", part(0, scaled(1.01)), "warp"),
+    ("losses", "mse_loss", "mse_loss", scaled(1.001), "tile"),
+)
+
+
+def of_floats(found: Any, _: Any) -> bool:
+    first = found[0] if isinstance(found, tuple) else found
+    return bool(first.is_floating_point())
+
+
+@pytest.mark.parametrize(("family", "name", "kernel", "change", "size"), FAULTS)
+def test_a_fault_that_every_caller_gets_is_seen(
+    family: str, name: str, kernel: str, change: Any, size: str
+) -> None:
+    sample = Sample(name, "float32", "contiguous", size)
+    assert all(p.worst <= 1 for p in compared(torch, "cpu", row_of(family, name), sample, 5))
+    with Faulty(kernel, change, when=of_floats, exact=True):
+        parts = compared(torch, "cpu", row_of(family, name), sample, 5)
+    assert [p for p in parts if not p.worst <= 1]
+
+
+def test_a_failure_names_the_sample_that_repeats_it() -> None:
+    ask_for(Asked(seed=9, level="standard"))
+    with Faulty("sort", part(1, element(1, 0))):
+        found = census.sorting("cpu")
+    assert found.status == "failed"
+    assert found.hint is not None
+    words = found.hint.split("`")[1].split()
+    name = words[words.index("--only") + 1]
+    ask_for(Asked(seed=9, level="standard", only=(name,)))
+    assert census.sorting("cpu").status == "passed"
+    with Faulty("sort", part(1, element(1, 0))):
+        again = census.sorting("cpu")
+    assert again.status == "failed"
+    assert again.detail.startswith(found.detail.split(" elements")[0])
+
+
+def test_a_name_that_is_no_sample_is_a_wrong_question() -> None:
+    with pytest.raises(WrongQuestion):
+        census.named("products", "mm/float32")
+
+
+def test_a_sticky_error_ends_the_process_and_another_is_a_wrong_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> list[object]:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(census, "compared", broken)
+    said = "CUDA error: an illegal memory access was encountered"
+    with pytest.raises(RuntimeError):
+        census.sorting("cpu")
+    said = "shapes do not fit"
+    assert census.sorting("cpu").status == "failed"
+    said = "\"sort\" not implemented for 'Half'"
+    assert census.sorting("cpu").status == "skipped"
