@@ -32,7 +32,7 @@ def failed_checks(text: str) -> tuple[Event, ...]:
     """The failed and crashed checks of a verify document.
 
     >>> failed_checks('{"checks": [{"name": "matmul", "status": "failed"}]}')[0].kind
-    'check-failed'
+    'gpu-check-failed'
     """
     import json
 

@@ -22,8 +22,8 @@ def place_of(id: str) -> tuple[int, int, str]:
 def consequences(cause: Cause) -> tuple[str, ...]:
     """What a cause explains where both are there: of its layer, and of its own.
 
-    >>> from gpusetup.findings.driver import cuda_api
-    >>> consequences(cuda_api.CUDA_SEES_NO_DEVICE)
+    >>> from gpusetup.findings.driver import cuda_codes
+    >>> consequences(cuda_codes.CUDA_SEES_NO_DEVICE)
     ('torch-sees-no-gpu', 'gpu-check-failed')
     """
     shown = SHOWS.get(cause.place[0], ()) if cause.place else ()

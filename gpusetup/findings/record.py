@@ -86,10 +86,10 @@ class Cause(Frozen):
     """For a cause that one message of a program decides: there is no rule of its own then."""
 
     def __post_init__(self) -> None:
-        if RECORDS.setdefault(self.id, self) != self:
-            raise ValueError(f"two records have the id {self.id}")
         if self.severity is Severity.ERROR and self.place is None:
             raise ValueError(f"the error {self.id} has no place in the order")
+        if RECORDS.setdefault(self.id, self) != self:
+            raise ValueError(f"two records have the id {self.id}")
 
     @property
     def order(self) -> tuple[int, int, str]:
