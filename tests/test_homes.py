@@ -27,7 +27,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "platformdirs": ("install/", "probe/", "tune/"),
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),
-    "ruamel": ("tune/config.py",),
+    "ruamel": ("configs/config.py",),
     "tomlkit": ("install/project.py",),
     "tomli": ("install/",),
     "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),

@@ -23,13 +23,14 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("accelerators",),
     ("catalog", "messages", "system"),
-    ("readings", "installers"),
+    ("readings", "installers", "configs"),
     ("redaction", "resolver"),
     ("probe", "report", "evidence"),
     ("fixes",),
     ("findings",),
     ("diagnosis",),
-    ("plan", "tune", "monitor", "install"),
+    ("plan",),
+    ("tune", "monitor", "install"),
     ("render",),
     ("commands",),
     ("cli",),
@@ -46,7 +47,7 @@ ALONE = ("verify", "child_scripts")
 
 PURE = (
     *("model", "catalog", "messages", "readings", "installers", "redaction", "resolver"),
-    *("accelerators", "report", "evidence", "fixes", "findings", "diagnosis", "plan"),
+    *("accelerators", "report", "evidence", "fixes", "findings", "diagnosis", "plan", "configs"),
 )
 """What decides, and asks nobody: neither this machine, nor a network, nor a disk."""
 ASKS = ("system", "probe", "install")

@@ -12,9 +12,9 @@ from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
+    from gpusetup.configs.config import Config
     from gpusetup.tune.answer import TuneAnswer
     from gpusetup.tune.bench_run import Measured
-    from gpusetup.tune.config import Config
     from gpusetup.tune.propose import Facts, Proposal
 
 SUMMARY = (
@@ -141,8 +141,8 @@ def _batch_only(options: argparse.Namespace, out: Console) -> int:
 
 
 def _config(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.configs.config import read_config
     from gpusetup.render.tune import tune_screen
-    from gpusetup.tune.config import read_config
     from gpusetup.tune.files import read_bytes
     from gpusetup.tune.propose import Option, facts_of, propose
 
@@ -166,7 +166,7 @@ def _config(options: argparse.Namespace, out: Console) -> int:
 
 def _refuse_unknown(config: Config, proposal: Proposal) -> None:
     if proposal.found == 0:
-        from gpusetup.tune.keys import looked_for
+        from gpusetup.configs.keys import looked_for
 
         raise BadInput(f"{config.name} has no setting that is known", hint=f"known: {looked_for()}")
 
@@ -180,8 +180,8 @@ def _answer(
     raw: bytes,
 ) -> TuneAnswer:
     """The document, once the config is written where it was asked for."""
+    from gpusetup.configs.config import written
     from gpusetup.tune.answer import changes_of, difference
-    from gpusetup.tune.config import written
     from gpusetup.tune.propose import edits
 
     tuned = written(config, edits(proposal.changes))

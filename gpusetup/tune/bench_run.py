@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.configs import keys
+from gpusetup.configs.settings import truth, whole
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.tune import keys
 from gpusetup.tune.benchmark import (
     Row,
     Runner,
@@ -35,11 +36,10 @@ from gpusetup.tune.measure import (
 )
 from gpusetup.tune.rules_batch import largest_divisor
 from gpusetup.tune.search import Goal, Trial, answer, fastest
-from gpusetup.tune.settings import truth, whole
 
 if TYPE_CHECKING:
+    from gpusetup.configs.config import Config
     from gpusetup.render.console import Console
-    from gpusetup.tune.config import Config
 
 Say = Callable[[str], None]
 EXPECTED = {"batch": 5, "benchmark": 16}

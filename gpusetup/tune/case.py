@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpusetup.configs.config import Config, Edit, addition, change
+from gpusetup.configs.keys import ADDED, Key
+from gpusetup.configs.settings import Setting, in_words, said
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot, visible_gpus
-from gpusetup.tune.config import Config, Edit, addition, change
-from gpusetup.tune.keys import ADDED, Key
 from gpusetup.tune.presets import Preset, preset_for
-from gpusetup.tune.settings import Setting, in_words, said
 
 
 class Facts(Frozen):

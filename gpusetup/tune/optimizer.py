@@ -111,7 +111,7 @@ def auto_optimize_config(
     Only what cannot change the experiment is changed; the proposal says what and why, and the rest
     in words. `source` and `target` may be the same file. Raises `BadInput` for what is no config.
     """
-    from gpusetup.tune.config import read_config, written
+    from gpusetup.configs.config import read_config, written
     from gpusetup.tune.files import read_bytes, write_bytes
 
     config = read_config(read_bytes(str(source)), Path(source).name)

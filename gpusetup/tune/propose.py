@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gpusetup.tune import keys, rules_batch, rules_machine
+from gpusetup.configs import keys
+from gpusetup.configs.config import Config
+from gpusetup.configs.keys import key_of
+from gpusetup.configs.settings import in_words
+from gpusetup.tune import rules_batch, rules_machine
 from gpusetup.tune.case import Case, Facts, Option, Part, Proposal, Proposed, edits, facts_of
-from gpusetup.tune.config import Config
-from gpusetup.tune.keys import key_of
-from gpusetup.tune.settings import in_words
 
 __all__ = ["Facts", "Option", "Proposal", "edits", "facts_of", "propose"]
 

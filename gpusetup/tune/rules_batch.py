@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.tune import keys
+from gpusetup.configs import keys
+from gpusetup.configs.keys import Key
+from gpusetup.configs.settings import Setting, in_words, whole
 from gpusetup.tune.case import Case, Part, added_key, no_number, written_over
-from gpusetup.tune.keys import Key
-from gpusetup.tune.settings import Setting, in_words, whole
 
 
 def batch(case: Case) -> Iterator[Part]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusetup.configs import keys
+from gpusetup.configs.settings import NOTHING, in_words, truth, whole
 from gpusetup.model.units import GIB
-from gpusetup.tune import keys
 from gpusetup.tune.case import Case, Facts, Part, added_key, no_number, written_over
-from gpusetup.tune.settings import NOTHING, in_words, truth, whole
 
 WORKERS_MOST = 16
 """Above this the loader's own process becomes the limit (the guide ends at 8 from 16 cores)."""

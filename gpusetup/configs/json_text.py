@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from json.decoder import JSONDecodeError
 
+from gpusetup.configs.settings import Path, Setting
 from gpusetup.errors import BadInput
-from gpusetup.tune.settings import Path, Setting
 
 BLANK = re.compile(r"[ \t\r\n]*")
 WORD = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null')

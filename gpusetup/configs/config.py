@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+from gpusetup.configs.json_text import read_json
+from gpusetup.configs.settings import Path, Setting, in_words
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import Frozen
-from gpusetup.tune.json_text import read_json
-from gpusetup.tune.settings import Path, Setting, in_words
 
 BOM = "\ufeff"
 SIZE_LIMIT_BYTES = 1 << 20
