@@ -28,7 +28,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from gpusetup.plan.code.trace import CodeRequest, trace  # noqa: E402
+from gpusetup.commands.plan_trace import trace  # noqa: E402
+from gpusetup.plan.code.trace import CodeRequest  # noqa: E402
 
 INSIDE = HERE.parent / "gpusetup" / "child_scripts"
 WORKLOADS = "compare_workloads"

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusetup import cli
+from gpusetup.commands.plan_trace import trace
 from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
@@ -37,7 +38,6 @@ from gpusetup.plan.code.trace import (
     error_of,
     largest_batch,
     lines,
-    trace,
 )
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.render.plan_code import code_text
@@ -168,7 +168,7 @@ def test_the_command_answers_with_one_document(
     user: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(user)
-    monkeypatch.setattr("gpusetup.commands.plan_code.target", lambda: sys.executable)
+    monkeypatch.setattr("gpusetup.commands.plan_trace.target", lambda: sys.executable)
     words = ["plan", "--code", "mine:linear", "--batch", "4", "--gpu-mem", "8GiB", "--json"]
     assert cli.main(words) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -181,13 +181,13 @@ def test_what_the_code_raised_is_shown_in_full_only_under_v(
     user: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(user)
-    monkeypatch.setattr("gpusetup.commands.plan_code.target", lambda: sys.executable)
+    monkeypatch.setattr("gpusetup.commands.plan_trace.target", lambda: sys.executable)
     trouble = _Trouble(problem="ValueError", message="bad luck", trace="Traceback: all of it")
 
     def fails(asked: Any) -> Any:
         raise error_of(asked.request, trouble)
 
-    monkeypatch.setattr("gpusetup.commands.plan_code.traced", fails)
+    monkeypatch.setattr("gpusetup.commands.plan_trace.traced", fails)
     words = ["plan", "--code", "mine:raises", "--batch", "4", "--gpu-mem", "8GiB"]
     assert cli.main(words) == 2
     assert "Traceback" not in capsys.readouterr().err
@@ -495,7 +495,7 @@ def test_flags_that_contradict_code_are_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("gpusetup.commands.plan_code.target", lambda: sys.executable)
+    monkeypatch.setattr("gpusetup.commands.plan_trace.target", lambda: sys.executable)
     assert cli.main(["plan", "--code", "a:b", "--gpu-mem", "8GiB", *flags]) == 2
     assert words in capsys.readouterr().err
 

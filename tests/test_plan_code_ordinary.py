@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.plan.code.trace import CodeFailed, CodeRequest, Trace, by_kind, trace
+from gpusetup.commands.plan_trace import trace
+from gpusetup.plan.code.trace import CodeFailed, CodeRequest, Trace, by_kind
 
 ORDINARY = """
 import torch

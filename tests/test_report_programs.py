@@ -9,7 +9,8 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.diagnosis.doubt import DOUBTS
 from gpusetup.diagnosis.knowledge import records
-from gpusetup.messages.programs import PROGRAMS, Weight
+from gpusetup.messages.program import Weight
+from gpusetup.messages.programs import PROGRAMS
 from gpusetup.model.finding import typed
 from gpusetup.report.read import read_report
 

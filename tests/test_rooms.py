@@ -1,7 +1,7 @@
 """Who may know whom: the rooms of the package and the arrows between them, read from the imports.
 
 A room is a folder of `gpusetup/`, or a file beside them. An import counts wherever it stands, in a
-function too. What is not as it should be yet stands in a list that may only get shorter.
+function too.
 """
 
 from __future__ import annotations
@@ -52,19 +52,7 @@ PURE = (
 """What decides, and asks nobody: neither this machine, nor a network, nor a disk."""
 ASKS = ("system", "probe", "install")
 
-NOT_YET = {
-    ("plan.code.trace", "system"): "starts the child that traces somebody's code",
-    ("tune.bench_run", "render"): "shows how far the measuring is",
-}
-"""An arrow upwards (a module, the room it knows) -> what for."""
-
-CIRCLES_YET: tuple[frozenset[str], ...] = ()
-"""Modules that know each other."""
-
 MOST_LINES = 400
-LONG_YET: dict[str, int] = {"messages.programs": 487}
-"""A module past the limit -> its lines: it may get shorter, and not longer."""
-
 MOST_LINES_OF_A_MEDIAN_FUNCTION = 10
 
 
@@ -149,16 +137,12 @@ def test_a_room_knows_only_rooms_below_it() -> None:
     wrong = {
         (module, other) for module, other in arrows() if FLOOR[other] >= FLOOR.get(room(module), 99)
     }
-    assert sorted(wrong - set(NOT_YET)) == []
+    assert sorted(wrong) == []
 
 
 def test_what_decides_asks_nobody() -> None:
     asking = {(m, other) for m, other in arrows() if room(m) in PURE and other in ASKS}
-    assert sorted(asking - set(NOT_YET)) == []
-
-
-def test_what_is_excepted_is_still_needed() -> None:
-    assert sorted(set(NOT_YET) - set(arrows())) == []
+    assert sorted(asking) == []
 
 
 @pytest.mark.parametrize("alone", ALONE)
@@ -170,21 +154,10 @@ def test_what_runs_in_the_target_knows_nothing_of_ours(alone: str) -> None:
 
 def test_no_modules_know_each_other_in_a_circle() -> None:
     graph = {m: set(known(m, types=False)) - {m, ""} for m in modules()}
-    found = set()
-    while (circle := _circle(graph)) is not None:
-        found.add(frozenset(circle))
-        graph[circle[0]].discard(circle[1])
-        graph[circle[1]].discard(circle[0])
-    assert found == set(CIRCLES_YET)
-
-
-def _circle(graph: dict[str, set[str]]) -> list[str] | None:
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as problem:
-        circle: list[str] = problem.args[1]
-        return circle
-    return None
+        pytest.fail(f"they know each other: {' → '.join(problem.args[1])}")
 
 
 # --- sizes --------------------------------------------------------------------------------------
@@ -192,10 +165,7 @@ def _circle(graph: dict[str, set[str]]) -> list[str] | None:
 
 def test_no_module_is_longer_than_a_reader_keeps_in_mind() -> None:
     lines = {m: len(p.read_text(encoding="utf-8").splitlines()) for m, p in modules().items()}
-    longer = {m: n for m, n in lines.items() if n > max(MOST_LINES, LONG_YET.get(m, 0))}
-    assert longer == {}, "split it by subject"
-    short = [m for m in LONG_YET if lines.get(m, 0) <= MOST_LINES]
-    assert short == [], "these are short enough now: take them out of the list"
+    assert {m: n for m, n in lines.items() if n > MOST_LINES} == {}, "split it by subject"
 
 
 def test_the_median_function_is_short() -> None:

@@ -11,7 +11,7 @@ from gpusetup.render.console import Console, plain
 if TYPE_CHECKING:
     from gpusetup.plan.answer.place import Place
     from gpusetup.plan.code.answer import CodeAsked
-    from gpusetup.plan.code.trace import CodeRequest, Trace
+    from gpusetup.plan.code.trace import CodeRequest
     from gpusetup.plan.memory.constants import Constants
 
 FIRST_BATCH = 8
@@ -26,6 +26,7 @@ IGNORED = (
 
 def run_code(options: argparse.Namespace, out: Console, place: Place, constants: Constants) -> int:
     """Trace, decide, show. What the code raised is shown in full under `-v`."""
+    from gpusetup.commands.plan_trace import traced
     from gpusetup.model.documents import PlanAnswer
     from gpusetup.model.frozen import fields
     from gpusetup.plan.code.answer import plan_of
@@ -43,32 +44,6 @@ def run_code(options: argparse.Namespace, out: Console, place: Place, constants:
     document = PlanAnswer(**{f.name: getattr(answer, f.name) for f in fields(answer)})
     out.answer(document, plain(code_text(answer)))
     return 0 if answer.fits else Unsatisfiable.exit_code
-
-
-def traced(asked: CodeAsked) -> tuple[Trace, int | None]:
-    """The trace of the batch that the answer is about, and the largest batch of one GPU."""
-    from gpusetup.model.frozen import replace
-    from gpusetup.plan.code.answer import best_batch
-    from gpusetup.plan.code.trace import trace
-
-    python = target()
-    found = trace(asked.request, python=python)
-    best = best_batch(found, asked)
-    if not asked.solved or not best:
-        return found, best
-    same = next((one for one in found.traces if one.batch == best), None)
-    if same is None:
-        same = trace(replace(asked.request, batch=best, line=False), python=python).asked
-    others = tuple(one for one in found.traces if one.batch != best)
-    return replace(found, traces=(same, *others)), best
-
-
-def target() -> str:
-    """The interpreter that the code runs in: the contract's order."""
-    from gpusetup.probe.target import choose_target
-    from gpusetup.system.system import LiveSystem
-
-    return choose_target(LiveSystem()).python
 
 
 def asked_of(options: argparse.Namespace, place: Place, constants: Constants) -> CodeAsked:

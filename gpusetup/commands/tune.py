@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,10 +130,10 @@ def _undo(options: argparse.Namespace, out: Console) -> int:
 
 
 def _batch_only(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.render.tune import tune_screen
+    from gpusetup.render.tune import measuring, tune_screen
     from gpusetup.tune.bench_run import measure
 
-    measured = measure(options, out)
+    measured = measure(options, partial(measuring, out.talk))
     answer = _with_measured(measured)
     out.answer(answer, None if out.json else tune_screen(answer))
     if measured.interrupted:
@@ -142,7 +143,7 @@ def _batch_only(options: argparse.Namespace, out: Console) -> int:
 
 def _config(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.configs.config import read_config
-    from gpusetup.render.tune import tune_screen
+    from gpusetup.render.tune import measuring, tune_screen
     from gpusetup.tune.files import read_bytes
     from gpusetup.tune.propose import Option, facts_of, propose
 
@@ -156,7 +157,7 @@ def _config(options: argparse.Namespace, out: Console) -> int:
     if options.benchmark or options.batch_size:
         from gpusetup.tune.bench_run import measure, start_of
 
-        measured = measure(options, out, start_of(config))
+        measured = measure(options, partial(measuring, out.talk), start_of(config))
         option = replace(option, **measured.option)
     proposal = propose(config, facts, option)
     answer = _answer(config, facts, proposal, measured, options, raw)

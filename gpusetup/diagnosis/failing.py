@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import RECORDS
 from gpusetup.fixes import drivers
-from gpusetup.messages.programs import BY_NAME, Program
+from gpusetup.messages.program import Program
+from gpusetup.messages.programs import BY_NAME
 from gpusetup.model.finding import Finding, Fix, typed
 from gpusetup.model.frozen import replace
 

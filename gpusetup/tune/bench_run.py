@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from gpusetup.tune.benchmark import (
 from gpusetup.tune.measure import (
     Device,
     Job,
+    Say,
     check_code,
     device_of,
     find_batch,
@@ -39,9 +41,9 @@ from gpusetup.tune.search import Goal, Trial, answer, fastest
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
-    from gpusetup.render.console import Console
 
-Say = Callable[[str], None]
+Showing = Callable[[int], AbstractContextManager[Say]]
+"""Given how many children are expected, a context that shows what is measured."""
 EXPECTED = {"batch": 5, "benchmark": 16}
 """How many children a measuring starts, roughly: for the time left."""
 START = 8
@@ -97,15 +99,13 @@ def start_of(config: Config) -> Start:
     return Start(setup=setup, effective=setup.batch * steps, wish=wish)
 
 
-def measure(options: argparse.Namespace, out: Console, start: Start = UNTOLD) -> Measured:
+def measure(options: argparse.Namespace, showing: Showing, start: Start = UNTOLD) -> Measured:
     """Everything that the options ask to be measured."""
-    from gpusetup.render.tune import measuring
-
     check_code(options.code)
     job = _job(options, start.wish)
     device = device_of(job)
     kind = "benchmark" if options.benchmark else "batch"
-    with measuring(out.talk, EXPECTED[kind]) as say:
+    with showing(EXPECTED[kind]) as say:
         session = Session(options, job, device, start, say)
         return session.benchmark() if options.benchmark else session.batch_size()
 

@@ -1,25 +1,19 @@
 """What a trace of the user's own code says: peaks by phase, what stands there, the largest batch.
 
-`trace` runs one training step on fake tensors in a child (`child_scripts/trace_code.py`);
-everything else is a pure function of what came back. Sizes are bytes on one GPU, batches are
-samples on one GPU.
+A child (`child_scripts/trace_code.py`, started by `commands/plan_trace.py`) runs one training step
+on fake tensors; here are its question, its answer and pure functions of them. Sizes are bytes on
+one GPU, batches are samples on one GPU.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal
 
-from gpusetup.errors import BadInput, Blocked, GpuSetupError, Unsatisfiable, UsageError
+from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
 
-SCRIPT = Path(__file__).resolve().parents[2] / "child_scripts" / "trace_code.py"
-SECONDS = 120.0
-"""How long a trace may take before the child is ended."""
 PHASES = ("forward", "backward", "optimizer")
 STRATEGIES = ("single", "ddp", "zero1", "fsdp", "zero3")
 """The strategies that a trace can show; ZeRO 3 is what FSDP2 does."""
@@ -116,35 +110,7 @@ class CodeFailed(BadInput):
         self.trace = trace
 
 
-# --- the edge: a child traces --------------------------------------------------------------------
-
-
-def trace(
-    request: CodeRequest, *, python: str | None = None, seconds: float = SECONDS, folder: str = "."
-) -> Trace:
-    """Trace the step in a child of `python` (None: our own interpreter), started in `folder`.
-
-    Raises `UsageError` for a wrong question, `CodeFailed` where the code raises or asks for a GPU,
-    `Unsatisfiable` where it does not end in time, `Blocked` where `python` has no torch.
-    """
-    from gpusetup.model.codec import to_json, to_plain
-    from gpusetup.system.processes import run
-
-    check(request)
-    question = to_plain(as_traced(request)) | {"folder": str(Path(folder).resolve())}
-    said = run(
-        (python or sys.executable, str(SCRIPT)),
-        timeout=seconds,
-        environment=environment(os.environ),
-        cwd=folder,
-        stdin=to_json(question),
-    )
-    if said.problem:
-        raise Unsatisfiable(
-            f"`{request.code}` was ended: {said.problem}",
-            hint="a trace computes nothing; look for a loop, a wait or a question in the code",
-        )
-    return answer_of(request, said.stdout, said.stderr, said.exit)
+# --- what the child is asked, and its answer ----------------------------------------------------
 
 
 OVERRIDES = {

@@ -6,14 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpusetup.messages.programs import (
-    LIBRARIES,
-    PROGRAMS,
-    Mark,
-    Program,
-    Weight,
-    of_package,
-)
+from gpusetup.messages.program import Mark, Program, Weight
+from gpusetup.messages.programs import LIBRARIES, PROGRAMS, of_package
 from gpusetup.messages.row import compiled
 from gpusetup.model.failing import Failing, Stage
 from gpusetup.report.text import Text

@@ -1,0 +1,74 @@
+"""What is known of a program beside torch: its packages, its own way to the GPU, its marks in a text."""
+
+from __future__ import annotations
+
+import enum
+
+from gpusetup.model.failing import Stage
+from gpusetup.model.frozen import Frozen
+
+
+class Weight(enum.IntEnum):
+    """How much a mark says: the higher wins, of equal ones the later in the text."""
+
+    UNDER_ALL = enum.auto()
+    """torch: it stands below every other program of a text."""
+    NOTICE = enum.auto()
+    """A line that it logs beside another program's work as well."""
+    RAISED = enum.auto()
+    """torch's own exception."""
+    NAMED = enum.auto()
+    """Its command, or a line of its log."""
+    TRACED = enum.auto()
+    """A file of it in a traceback."""
+    TOLD = enum.auto()
+    """Its own word that it failed."""
+    BUILT = enum.auto()
+    """Its build: whatever else that prints is a part of it."""
+
+
+class Mark(Frozen):
+    """Letters (lower case) by which a program is known, and near them a pattern where they do not suffice."""
+
+    needle: str
+    pattern: str = ""
+    stage: Stage | None = None
+    weight: Weight = Weight.TOLD
+
+
+class Program(Frozen):
+    """One program: what it is called, its packages, what it needs for the GPU, its words."""
+
+    name: str
+    packages: tuple[str, ...] = ()
+    """Import names and distributions, lower case, `_` for `-`."""
+    on_torch: bool = True
+    """Whether torch is under it: then torch's way out is its own."""
+    way: str = ""
+    """How it comes to the GPU, where that is not by torch."""
+    marks: tuple[Mark, ...] = ()
+
+
+Marks = tuple[Mark, ...]
+
+
+def told(stage: Stage | None, *needles: str) -> Marks:
+    return tuple(Mark(needle=each, stage=stage) for each in needles)
+
+
+def notice(stage: Stage | None, *needles: str) -> Marks:
+    return tuple(Mark(needle=each, stage=stage, weight=Weight.NOTICE) for each in needles)
+
+
+def raised(stage: Stage | None, *needles: str) -> Marks:
+    return tuple(Mark(needle=each, stage=stage, weight=Weight.RAISED) for each in needles)
+
+
+def named(*needles: str, stage: Stage | None = None, pattern: str = "") -> Marks:
+    return tuple(
+        Mark(needle=each, pattern=pattern, stage=stage, weight=Weight.NAMED) for each in needles
+    )
+
+
+def under_all(*needles: str) -> Marks:
+    return tuple(Mark(needle=each, weight=Weight.UNDER_ALL) for each in needles)
