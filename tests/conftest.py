@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
+import each_row
 import hypothesis
 import pytest
 from installing import Install, World, enter, installer, new_world
@@ -33,10 +35,17 @@ SEED = 2026
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--accept", action="store_true", help="rewrite what is expected")
+    parser.addoption("--row", default="", help="of tables in one test, only rows with this text")
 
 
-def pytest_configure() -> None:
-    """A runner in the background ignores SIGINT, and what the tests start would inherit that."""
+def pytest_configure(config: pytest.Config) -> None:
+    """A runner in the background ignores SIGINT, and what the tests start would inherit that.
+
+    Compiled modules are kept whatever the environment says: the tests start hundreds of Pythons.
+    """
+    each_row.only = config.getoption("--row")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     signal.signal(signal.SIGINT, signal.default_int_handler)
     hypothesis.settings.register_profile(
         "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

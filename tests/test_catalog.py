@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import Same
 from described_machines import machine
+from each_row import each
 
 import gpusetup
 from gpusetup.catalog.builds import with_catalog
@@ -113,8 +114,8 @@ def test_torchaudio_serves_its_torch_and_from_2_11_every_later_one(
     assert serves_torch(CATALOG, "torchaudio", version, torch) is serves
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "backend", "platform", "serves"),
+@each(
+    "name, version, backend, platform, serves",
     [
         ("torchaudio", "2.11.1+cu130", "cu132", None, True),
         ("torchaudio", "2.11.1+cu129", "cu130", None, False),
@@ -158,8 +159,8 @@ def test_rows_of_companions_agree_with_their_releases() -> None:
         assert row.status == "verified" or row.built_with is None, row
 
 
-@pytest.mark.parametrize(
-    ("version", "cuda"),
+@each(
+    "version, cuda",
     [
         ("581.29", "13.0"),
         ("580.95.05", "13.0"),
@@ -296,8 +297,8 @@ def test_branches_and_toolkits_agree() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("gpu", "linux", "windows"),
+@each(
+    "gpu, linux, windows",
     [
         ("GeForce GTX 1080 Ti", "367", "367"),
         ("Tesla V100-SXM2-16GB", "384", "384"),

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from each_row import each
 
 from gpusetup import __version__
 from gpusetup.cli import main
@@ -42,8 +43,8 @@ def offered(said: str) -> list[str]:
     return re.findall(r"(?:did you mean `|^  )(--[a-z-]+)", said, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
+@each(
+    "words, meant",
     [
         ("resolve --version 2.5.1", "--torch"),
         ("resolve --pytorch-version 2.5.1", "--torch"),
@@ -219,8 +220,8 @@ def test_schema_without_a_name_lists_them(capsys: pytest.CaptureFixture[str]) ->
     assert "doctor\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
+@each(
+    "words, told",
     [
         (["install", "--cpu"], "did you mean `--backend cpu`?"),
         (["install", "--cpuonly"], "did you mean `--backend cpu`?"),

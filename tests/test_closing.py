@@ -14,6 +14,7 @@ from closing.shells import Refused
 from closing.simulator import paste
 from closing.variants import variants
 from closing.world import World, world_of
+from each_row import each
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.probe.saved import example_machines, load_snapshot, machine_named
@@ -24,12 +25,12 @@ VARIANTS = dict(variants())
 LEAST_VARIANTS = 300
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@each("folder", FOLDERS)
 def test_the_fix_of_every_recorded_machine_closes(folder: Path) -> None:
     assert complaints(world_of(load_snapshot(folder / "snapshot.json"))) == []
 
 
-@pytest.mark.parametrize("name", example_machines())
+@each("name", example_machines())
 def test_the_fix_of_every_example_machine_closes(name: str) -> None:
     assert complaints(world_of(machine_named(name))) == []
 

@@ -23,6 +23,7 @@ from closing.hostile import (
     words_of_powershell,
 )
 from closing.shells import by_powershell
+from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,7 +116,7 @@ def is_constant(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id.isupper()
 
 
-@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+@each("path", RULES)
 def test_a_line_of_our_own_holds_no_value_of_a_machine(path: Path) -> None:
     for call in calls(path, "lines"):
         assert all(ours(argument) for argument in call.args), (path.name, call.lineno)

@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 import standin
+from each_row import each
 from judging import HEALTHY, changed, judged
 from rich.console import Console as Rich
 
@@ -126,7 +127,7 @@ def test_the_screen_of_a_machine_that_nothing_was_read_of(same_as_file) -> None:
     same_as_file(screen(Snapshot(), 100), HERE / "rendered" / "doctor-unknown.txt")
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@each("folder", FOLDERS)
 def test_every_machine_is_judged_as_a_person_would(folder: Path, same_as_file) -> None:  # type: ignore[no-untyped-def]
     machine = load_snapshot(folder / "snapshot.json")
     assert judged(machine).cause == CAUSES[folder.name]
@@ -198,7 +199,7 @@ def test_the_laptops_reply_for_a_thread(same_as_file) -> None:  # type: ignore[n
     same_as_file(text, HERE / "rendered" / "doctor-rtx3050-laptop.md")
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@each("folder", FOLDERS)
 def test_a_reply_has_at_most_25_lines_and_closed_fences(folder: Path) -> None:
     text = doctor_markdown(answer_for(load_snapshot(folder / "snapshot.json")))
     lines = text.splitlines()
@@ -480,7 +481,7 @@ def test_list_names_every_finding(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(ids) == len(set(ids)) >= 45
 
 
-@pytest.mark.parametrize("row", records(), ids=lambda row: row.id)
+@each("row", records())
 def test_explain_says_what_proves_it_and_where_it_is_known_from(
     row: Any,
     capsys: pytest.CaptureFixture[str],

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import rattler
 import yaml
 from described_machines import machine
+from each_row import each
 from index_server import IndexServer, build_wheel, index_server
 from packaging.requirements import Requirement
 
@@ -58,8 +60,7 @@ def test_the_laptops_files_word_for_word(kind: str, same_as_file) -> None:  # ty
     same_as_file(written(kind, LAPTOP, "2.5.1"), RENDERED / f"laptop-2.5.1-{kind}.txt")
 
 
-@pytest.mark.parametrize("torch", [None, "2.5.1"])
-@pytest.mark.parametrize("name", sorted(MACHINES))
+@each("name, torch", product(sorted(MACHINES), [None, "2.5.1"]))
 def test_requirements_are_lines_that_packaging_reads(name: str, torch: str | None) -> None:
     lines = written("requirements", MACHINES[name], torch).splitlines()
     (index,) = [line for line in lines if line.startswith("--")]
@@ -236,8 +237,10 @@ def test_the_form_refuses_what_pixi_deprecates() -> None:
         jsonschema.validate(old, PIXI_FORM)
 
 
-@pytest.mark.parametrize("torch", [None, "2.5.1", "2.3.1"])
-@pytest.mark.parametrize("name", ["laptop", "t4", "pascal", "none", "unknown-python"])
+@each(
+    "name, torch",
+    product(["laptop", "t4", "pascal", "none", "unknown-python"], [None, "2.5.1", "2.3.1"]),
+)
 def test_the_conda_environment_is_yaml_of_match_specs(name: str, torch: str | None) -> None:
     environment: dict[str, Any] = yaml.safe_load(written("conda", MACHINES[name], torch))
     specs = [rattler.MatchSpec(spec) for spec in environment["dependencies"]]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from each_row import each
 from report_messages import MESSAGES
 
 from gpusetup.catalog.file import load_catalog
@@ -43,7 +43,7 @@ def check(machine: Snapshot) -> None:
             assert machine.os.family != "linux" or not LINUX_ONLY.search(text), (finding.id, text)
 
 
-@pytest.mark.parametrize("path", MACHINES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@each("path", MACHINES)
 def test_no_machine_shows_an_inner_word(path: Path) -> None:
     check(load_snapshot(path))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from described_machines import machine
+from each_row import each
 from judging import judged
 
 from gpusetup.catalog.facts import Undeclared, facts
@@ -33,8 +34,8 @@ def commands_of(finding: Finding) -> str:
     return "\n".join(finding.fix.commands)
 
 
-@pytest.mark.parametrize(
-    ("said", "release"),
+@each(
+    "said, release",
     [
         ("# R36 (release), REVISION: 4.3, GCID: 38968081", "R36"),
         ("# R39 (release), REVISION: 2.1, GCID: 46758480", "R39"),

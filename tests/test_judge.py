@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from each_row import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import (
@@ -116,7 +117,7 @@ def test_what_is_explained_is_not_the_root_even_where_it_stands_first_in_the_ord
     assert explained["driver-not-loaded"] == "device-permission"
 
 
-@pytest.mark.parametrize(("cause", "machine"), ROOTS)
+@each("cause, machine", ROOTS)
 def test_one_cause_is_named(cause: str, machine: Snapshot) -> None:
     diagnosis = judged(machine)
     assert diagnosis.cause == cause

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from itertools import product
 
 import pytest
+from each_row import each
 from judging import changed, judged
 
 from gpusetup.model.machine import Event
@@ -106,8 +108,7 @@ PREFIXES = (
 )
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("line", LINES, ids=lambda line: line[:30])
+@each("line, prefix", product(LINES, PREFIXES))
 def test_a_message_is_the_same_event_live_and_in_a_report(line: str, prefix: str) -> None:
     log = clocked(line, prefix)
     assert heard(parse_kernel_log(log)) == heard(read_report(log).events)

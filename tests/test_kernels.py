@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_row import each
 
 from gpusetup.catalog.kernels import compiles_for, runs_on, served_by
 from gpusetup.model.resolution import TorchBuild
@@ -13,8 +14,8 @@ def sm(digits: str) -> Capability:
     return Capability.parse(digits)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "gpu", "cuda"),
+@each(
+    "kernel, gpu, cuda",
     [
         ("5.0", "5.2", "12.6"),
         ("6.0", "6.1", "12.6"),

@@ -7,6 +7,7 @@ from importlib import resources
 from typing import Any
 
 import pytest
+from each_row import each
 
 from gpusetup.cli import main
 from gpusetup.diagnosis.knowledge import record, records
@@ -142,7 +143,7 @@ def test_an_explanation_is_one_document_with_a_schema(
     assert schema("finding")["title"] == document["schema"]
 
 
-@pytest.mark.parametrize("row", records(), ids=lambda row: row.id)
+@each("row", records())
 def test_every_row_says_what_it_means_what_proves_it_and_where_it_is_known_from(row: Any) -> None:
     for part in (row.title, row.means, row.proven_by, row.way_out, row.source):
         assert part and part == part.strip()

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from each_row import each
 
 from gpusetup.model.codec import from_json, to_json
 from gpusetup.model.frozen import replace
@@ -26,14 +27,14 @@ def tape_of(folder: Path) -> Tape:
     return from_json((folder / "tape.json").read_bytes(), Tape, what=str(folder))
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@each("folder", FOLDERS)
 def test_a_machine_is_read_from_its_tape_as_expected(folder: Path, same_as_file) -> None:  # type: ignore[no-untyped-def]
     about = json.loads((folder / "machine.json").read_text())
     snapshot = replace(read_machine(ReplaySystem(tape_of(folder))), origin=about["origin"])
     same_as_file(dump_snapshot(snapshot), folder / "snapshot.json")
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@each("folder", FOLDERS)
 def test_every_machine_says_what_it_is_and_from_what_source(folder: Path) -> None:
     about = json.loads((folder / "machine.json").read_text())
     assert about["origin"] in ("recorded", "composed")
@@ -45,7 +46,7 @@ def test_there_are_at_least_24_machines_and_the_laptop_is_the_first_example() ->
     assert example_machines()[0] == "rtx3050-laptop"
 
 
-@pytest.mark.parametrize("name", example_machines())
+@each("name", example_machines())
 def test_every_example_machine_is_the_snapshot_of_one_of_the_folders(name: str) -> None:
     named = [f for f in FOLDERS if json.loads((f / "machine.json").read_text())["example"] == name]
     assert len(named) == 1

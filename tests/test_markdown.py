@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
+from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
 from judging import HEALTHY, changed, event, judged
-from test_rules_said import ROOTS, named, text
+from test_rules_said import ROOTS, text
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
@@ -19,7 +19,7 @@ def reply(machine: Snapshot) -> list[str]:
     return doctor_markdown(document(judged(machine), load_catalog())).splitlines()
 
 
-@pytest.mark.parametrize(("cause", "machine"), [row[:2] for row in ROOTS], ids=named)
+@each("cause, machine", [row[:2] for row in ROOTS])
 def test_a_reply_names_the_cause_quotes_its_evidence_and_asks_for_what_is_missing(
     cause: str, machine: Snapshot
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from each_row import each
 from message_samples import Sample, matching, neighbours, samples
 
 from gpusetup.messages.row import Row
@@ -12,16 +12,12 @@ from gpusetup.report.read import read_report
 SAMPLES_A_ROW = 2
 
 
-def named(value: Row | Sample) -> str:
-    return f"{value.kind}: {value.needle}" if isinstance(value, Row) else value.text[:40]
-
-
-@pytest.mark.parametrize("sample", samples(), ids=named)
+@each("sample", samples())
 def test_a_text_shows_these_kinds_of_events_and_no_other(sample: Sample) -> None:
     assert {event.kind for event in read_report(sample.text).events} == sample.kinds
 
 
-@pytest.mark.parametrize("row", ROWS, ids=named)
+@each("row", ROWS)
 def test_a_row_has_samples_and_a_neighbour(row: Row) -> None:
     assert len(matching(row)) >= SAMPLES_A_ROW, "two texts that match, in tests/messages"
     assert neighbours(row), f"a text near `{row.needle}` that is no {row.kind}, in tests/messages"

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
 from monitoring import Gpu, between, loop, pausing, samples, tree
@@ -137,7 +138,7 @@ RUNS: dict[str, tuple[str | None, list[Sample]]] = {
 """What happens -> the verdict, and the samples."""
 
 
-@pytest.mark.parametrize("name", RUNS)
+@each("name", RUNS)
 def test_the_labelled_run_is_judged_right(name: str) -> None:
     label, taken = RUNS[name]
     told = summary(taken)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each_row import each
 
 from gpusetup.tune.oom import SPELLINGS, is_out_of_memory, spelling_of
 
@@ -59,7 +60,7 @@ def test_every_row_has_a_sentence_that_was_said() -> None:
     assert set(SAID) == {row.id for row in SPELLINGS}
 
 
-@pytest.mark.parametrize("row", SPELLINGS, ids=lambda row: row.id)
+@each("row", SPELLINGS)
 def test_what_was_said_is_recognised_by_its_own_row(row: Any) -> None:
     found = spelling_of(RuntimeError(SAID[row.id]), maybe=True)
     assert found is not None and found.id == row.id

@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 import yaml
 from conftest import Same
+from each_row import each
 
 from gpusetup.cli import main
 from gpusetup.model.codec import json_schema
@@ -313,8 +314,8 @@ H20 = ("--gpu", "H20")
 MODEL = ("--model", "qwen3-8b", "--context", "4096")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
+@each(
+    "words, said",
     [
         ((*MODEL, *A100X4, "--sp", "3"), "must divide both the 4 GPUs and the 32 heads"),
         ((*MODEL, *A100X4, "--sp", "3"), "with these: 1, 2, 4"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_row import each
 from judging import judged
 from precedence_guards import guards_told
 from precedence_witnesses import Witness, answer, told, witnesses
@@ -13,8 +14,8 @@ from gpusetup.model.finding import Severity
 LEAST_NOTICED_PERCENT = 90
 
 
-@pytest.mark.parametrize("witness", [pytest.param(w, id=name) for name, w in witnesses()])
-def test_a_witness_has_this_root_and_these_consequences(witness: Witness) -> None:
+@each("name, witness", witnesses())
+def test_a_witness_has_this_root_and_these_consequences(name: str, witness: Witness) -> None:
     diagnosis = judged(witness.machine)
     assert answer(diagnosis.findings) == (witness.root, witness.wrong)
     assert next((f.id for f in diagnosis.findings if f.root), None) == witness.root

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import standin
+from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
 from standin import A100, RTX_3050
@@ -447,8 +448,8 @@ MIXED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("variable", "pci_order", "expected"),
+@each(
+    "variable, pci_order, expected",
     [
         ("0", True, (True, False)),
         ("0", False, (None, None)),

@@ -7,6 +7,7 @@ import string
 from typing import Any
 
 import pytest
+from each_row import each
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -195,13 +196,13 @@ def test_a_variable_that_is_not_listed_does_not_pass_even_from_a_file() -> None:
 # --- what must stay -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", example_machines())
+@each("name", example_machines())
 def test_redacting_twice_changes_nothing_more(name: str) -> None:
     once = redact(machine_named(name), NOBODY)
     assert redact(once, NOBODY) == once
 
 
-@pytest.mark.parametrize("name", example_machines())
+@each("name", example_machines())
 def test_what_the_judgement_needs_stays(name: str) -> None:
     before, after = machine_named(name), redact(machine_named(name), NOBODY)
     for part in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from each_row import each
 from planted_by_a_stranger import PLANTED as BY_A_STRANGER
 from planted_secrets import PLANTED, STAYS, VARIABLES
 
@@ -34,34 +34,34 @@ def test_there_are_many() -> None:
     assert len(BY_A_STRANGER) >= 150
 
 
-@pytest.mark.parametrize(("text", "secret"), BY_A_STRANGER)
+@each("text, secret", BY_A_STRANGER)
 def test_what_a_stranger_planted_is_not_shared(text: str, secret: str) -> None:
     assert secret not in shared(planted(text)).replace("\\\\", "\\")
 
 
-@pytest.mark.parametrize(("text", "secret"), PLANTED)
+@each("text, secret", PLANTED)
 def test_what_is_planted_is_not_shared(text: str, secret: str) -> None:
     seen = shared(planted(text))
     assert secret not in seen.replace("\\\\", "\\")
 
 
-@pytest.mark.parametrize(("text", "secret"), PLANTED)
+@each("text, secret", PLANTED)
 def test_inside_a_sentence_it_is_not_shared_either(text: str, secret: str) -> None:
     seen = shared(planted(f'He said: "{text}", and then (see {text}) it failed.'))
     assert secret not in seen.replace("\\\\", "\\")
 
 
-@pytest.mark.parametrize(("name", "value", "secret"), VARIABLES)
+@each("name, value, secret", VARIABLES)
 def test_a_variable_shares_no_secret(name: str, value: str, secret: str) -> None:
     assert secret not in shared(Snapshot(environment={name: value}))
 
 
-@pytest.mark.parametrize("text", STAYS)
+@each("text", STAYS)
 def test_what_the_record_is_for_stays(text: str) -> None:
     assert Scrubber.for_texts((text,), Private()).text(text) == text
 
 
-@pytest.mark.parametrize(("text", "secret"), PLANTED)
+@each("text, secret", PLANTED)
 def test_what_is_shared_can_be_shared_again(text: str, secret: str) -> None:
     once = Scrubber.for_texts((text,), Private()).text(text)
     assert Scrubber.for_texts((once,), Private()).text(once) == once, secret

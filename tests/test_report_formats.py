@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
+from each_row import each
 from writers import (
     collect_env,
     conda_list,
@@ -29,8 +32,7 @@ def names(machine: Snapshot) -> list[str]:
     return [gpu.name for gpu in machine.gpus or ()]
 
 
-@pytest.mark.parametrize("form", ["new", "old", "vllm"])
-@pytest.mark.parametrize("machine", machines(), ids=lambda m: str(m.os.name))
+@each("machine, form", product(machines(), ["new", "old", "vllm"]))
 def test_collect_env_gives_back_the_machine(machine: Snapshot, form: str) -> None:
     read = read_report(collect_env(machine, form=form))
     assert names(read) == names(machine)
@@ -41,8 +43,7 @@ def test_collect_env_gives_back_the_machine(machine: Snapshot, form: str) -> Non
     assert (machine.python.version or "3").startswith((read.python.version or "-")[:3])
 
 
-@pytest.mark.parametrize("form", ["new", "old", "610"])
-@pytest.mark.parametrize("machine", WITH_GPUS, ids=lambda m: str(m.os.name))
+@each("machine, form", product(WITH_GPUS, ["new", "old", "610"]))
 def test_a_table_gives_back_its_gpus(machine: Snapshot, form: str) -> None:
     read = read_report(smi_table(machine, form=form))
     assert read.driver.version == machine.driver.version
@@ -129,7 +130,7 @@ FACTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "subject", "value"), FACTS, ids=lambda v: str(v)[:30])
+@each("text, subject, value", FACTS)
 def test_a_program_tells_a_fact(text: str, subject: str, value: object) -> None:
     part, _, name = subject.partition(".")
     read = getattr(read_report(text), part)
@@ -183,7 +184,7 @@ WANTED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "torch", "backend", "cuda"), WANTED, ids=lambda v: str(v)[:30])
+@each("text, torch, backend, cuda", WANTED)
 def test_the_request_is_read(
     text: str, torch: str | None, backend: str | None, cuda: str | None
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_row import each
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
@@ -33,7 +34,7 @@ def refused(requirement: str, index: str = "", offered: str = "none") -> str:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     (
         "Python 3.9.1 (tags/v3.9.1:1e5d33e, Dec  7 2020) [MSC v.1927 32 bit (Intel)] on win32",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_row import each
 from report_messages import MESSAGES
 from writers import collect_env, machines, smi_table
 
@@ -83,13 +84,13 @@ def test_there_is_enough_to_speak_of() -> None:
     assert len(ERRORS) > 8
 
 
-@pytest.mark.parametrize("sentence", SPOKEN_OF)
+@each("sentence", SPOKEN_OF)
 def test_an_error_that_is_only_spoken_of_is_no_cause(sentence: str) -> None:
     found = {said: cause(f"{HEALTHY}\n{sentence.format(said)}\n") for _, said in ERRORS}
     assert set(found.values()) == {"ok"}, found
 
 
-@pytest.mark.parametrize("sentence", REPORTED)
+@each("sentence", REPORTED)
 def test_an_error_that_is_reported_is_one_whatever_the_words_around_it(sentence: str) -> None:
     found = {said: cause(sentence.format(said)) for _, said in ERRORS}
     assert found == {said: wanted for wanted, said in ERRORS if cause(said) == wanted}

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from each_row import each
 from event_kinds import event_kinds
 from report_messages import MESSAGES
 
@@ -24,14 +24,12 @@ LIMIT_CPU_SECONDS = 120
 """The kernel ends the child past it; time that other processes take does not count."""
 
 
-@pytest.mark.parametrize(("cause", "text"), MESSAGES, ids=lambda value: value[:40])
+@each("cause, text", MESSAGES)
 def test_a_message_alone_shows_its_cause(cause: str, text: str) -> None:
     assert diagnose(read_report(text), load_catalog()).cause == cause
 
 
-@pytest.mark.parametrize(
-    ("cause", "text"), [m for m in MESSAGES if m[0] != "ok"], ids=lambda value: value[:40]
-)
+@each("cause, text", [m for m in MESSAGES if m[0] != "ok"])
 def test_the_root_quotes_the_text(cause: str, text: str) -> None:
     root = next(f for f in diagnose(read_report(text), load_catalog()).findings if f.root)
     assert root.id == cause

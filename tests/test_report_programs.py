@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_row import each
 from program_texts import SAID, SMI, Said
 
 from gpusetup.catalog.file import load_catalog
@@ -19,14 +20,14 @@ def judged(text: str) -> Diagnosis:
     return diagnose(read_report(text), load_catalog())
 
 
-@pytest.mark.parametrize("said", SAID, ids=lambda said: f"{said.program}: {said.text[-40:]}")
+@each("said", SAID)
 def test_a_text_of_a_program_has_its_program_its_stage_and_its_cause(said: Said) -> None:
     answer = judged(said.text)
     assert (answer.program, answer.stage) == (said.program, said.stage)
     assert answer.cause in said.causes.split()
 
 
-@pytest.mark.parametrize("said", SAID, ids=lambda said: f"{said.program}: {said.text[-40:]}")
+@each("said", SAID)
 def test_what_does_not_stand_on_torch_is_not_mended_by_torch(said: Said) -> None:
     rows = {program.name: program for program in PROGRAMS}
     program = rows.get(said.program or "")
@@ -115,7 +116,7 @@ def test_without_a_root_nothing_is_certain() -> None:
     assert judged(SMI).certainty is None
 
 
-@pytest.mark.parametrize("cause", sorted(DOUBTS))
+@each("cause", sorted(DOUBTS))
 def test_each_doubt_is_between_known_causes(cause: str) -> None:
     known = {row.id for row in records()}
     assert {cause, *DOUBTS[cause].others} <= known

@@ -7,6 +7,7 @@ import random
 
 import pytest
 from damage import HARMLESS, Way, damaged
+from each_row import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_messages import MESSAGES
@@ -104,7 +105,7 @@ def test_a_gpu_that_a_table_cuts_has_the_name_of_the_better_source() -> None:
         assert [gpu.name for gpu in gpus or ()] == ["NVIDIA GeForce RTX 5080"]
 
 
-@pytest.mark.parametrize("way", HARMLESS, ids=lambda way: way.__name__)
+@each("way", HARMLESS)
 def test_the_answer_is_the_same_after_a_harmless_way(way: Way) -> None:
     """`scripts/fuzz_reports.py --harmless 1000` is the long form."""
     for seed in range(100, 115):

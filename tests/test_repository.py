@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from each_row import each
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMS = ".github/ISSUE_TEMPLATE"
@@ -40,7 +41,7 @@ def test_the_pythons_that_are_claimed_are_the_pythons_that_are_tried() -> None:
     assert f'requires-python = ">={claimed[0]}"' in project
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@each("page", PAGES)
 def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     links = LINK.findall(page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each_row import each
 from judging import (
     A100,
     GTX_1080_TI,
@@ -820,11 +821,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
 )
 
 
-def named(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-@pytest.mark.parametrize(("id", "severity", "ill", "well"), CASES, ids=named)
+@each("id, severity, ill, well", CASES)
 def test_a_finding_is_made_where_it_holds_and_not_beside_it(
     id: str, severity: Severity, ill: Snapshot, well: Snapshot
 ) -> None:
@@ -834,7 +831,7 @@ def test_a_finding_is_made_where_it_holds_and_not_beside_it(
     assert other is None or other.severity is not severity
 
 
-@pytest.mark.parametrize(("id", "severity", "ill", "well"), CASES, ids=named)
+@each("id, severity, ill, well", CASES)
 def test_every_error_has_its_evidence_and_a_way_out(
     id: str, severity: Severity, ill: Snapshot, well: Snapshot
 ) -> None:
@@ -855,7 +852,7 @@ DOCUMENTED_XIDS = (
 """Xids with a meaning of their own on today's GPUs (NVIDIA's catalog), but for unused numbers."""
 
 
-@pytest.mark.parametrize("number", DOCUMENTED_XIDS)
+@each("number", DOCUMENTED_XIDS)
 def test_every_xid_that_means_something_has_one_finding(number: int) -> None:
     healthy = {finding.id for finding in judged(HEALTHY).findings}
     ids = [finding.id for finding in judged(xid(number)).findings if finding.id not in healthy]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from each_row import each
 from event_kinds import OWN_NAME, event_kinds
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -517,11 +518,7 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
 )  # fmt: skip
 
 
-def named(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-@pytest.mark.parametrize(("cause", "ill", "well"), ROOTS, ids=named)
+@each("cause, ill, well", ROOTS)
 def test_a_text_has_its_cause_and_its_neighbour_another(
     cause: str, ill: Snapshot, well: Snapshot
 ) -> None:
@@ -530,7 +527,7 @@ def test_a_text_has_its_cause_and_its_neighbour_another(
     assert judged(well).cause != cause
 
 
-@pytest.mark.parametrize(("cause", "ill", "well"), ROOTS, ids=named)
+@each("cause, ill, well", ROOTS)
 def test_a_root_that_a_text_shows_has_evidence_and_a_way_out(
     cause: str, ill: Snapshot, well: Snapshot
 ) -> None:
@@ -560,7 +557,7 @@ BLAMES_WHAT_WORKS = (
 """What a machine whose GPU answers excludes, whatever some program said."""
 
 
-@pytest.mark.parametrize(("cause", "events"), LIVE, ids=named)
+@each("cause, events", LIVE)
 def test_a_machine_on_which_a_program_says_it_has_the_same_finding(
     cause: str, events: tuple[Event, ...]
 ) -> None:
@@ -610,7 +607,7 @@ def made(machine: Snapshot, kind: str = "", values: Mapping[str, str] | None = N
     return {finding.id for finding in judged(replace(machine, events=events)).findings}
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@each("kind", sorted(KINDS))
 def test_every_kind_of_event_alone_makes_its_finding(kind: str) -> None:
     added = added_by(kind)
     assert bool(added) == (kind not in EVIDENCE_ONLY), added

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from each_row import each
 from judging import HEALTHY, changed, event, judged
 
 from gpusetup.model.finding import Finding
@@ -80,7 +81,7 @@ ILL: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
 )  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize(("id", "changes", "commands"), ILL, ids=lambda value: str(value)[:30])
+@each("id, changes, commands", ILL)
 def test_titles_name_number_and_slot_and_commands_cover_all(
     id: str, changes: dict[str, Any], commands: tuple[str, ...] | None
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -134,8 +135,8 @@ def test_torch_with_a_version_moves_its_companions_as_the_option_does(capsys: Sa
     assert json.loads(plans[0])["after"]["torchvision"] == "0.20.1+cu124"
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
+@each(
+    "words, meant",
     [
         (["torch", "2.5.1"], "gpusetup install --torch 2.5.1"),
         ([">=2.6"], "gpusetup install --torch '>=2.6'"),
@@ -202,8 +203,8 @@ def test_a_bare_number_of_parameters_is_answered_with_its_unit(
     assert f"did you mean `--params {meant}`?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("text", "meant"),
+@each(
+    "text, meant",
     [
         ("2.5.x", "2.5.1"),
         ("~2.5", "2.5.1"),

@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 import pytest
+from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
@@ -33,8 +34,8 @@ FACTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("text", "status"),
+@each(
+    "text, status",
     [
         ("gpus>=2", "passed"),
         ("gpus==3", "failed"),
@@ -77,8 +78,8 @@ def test_a_cpu_build_says_so_and_fails() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each(
+    "text, words",
     [
         ("gpus=>2", "no operator '=>', the nearest is '>='"),
         ("gpus=2", "no operator '=', the nearest is '=='"),
