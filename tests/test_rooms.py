@@ -30,7 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("findings",),
     ("diagnosis",),
     ("plan",),
-    ("tune", "monitor", "install"),
+    ("tune", "monitor", "install", "fleet"),
     ("render",),
     ("commands",),
     ("cli",),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpusetup.fleet.compare import CompareAnswer
+from gpusetup.fleet.show import FleetAnswer
 from gpusetup.model.documents import (
     DoctorAnswer,
     ErrorAnswer,
@@ -22,6 +24,8 @@ from gpusetup.monitor.values import DOCUMENTS
 from gpusetup.tune.answer import TuneAnswer
 
 ANSWERS: dict[str, Any] = {
+    "compare": CompareAnswer,
+    "fleet": FleetAnswer,
     "doctor": DoctorAnswer,
     "error": ErrorAnswer,
     "finding": FindingAnswer,

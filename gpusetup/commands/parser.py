@@ -23,6 +23,8 @@ COMMANDS = {
     "plan": "says whether a training workload fits on these GPUs, and with which recipe",
     "tune": "fits a training config to this machine; measures the best batch size",
     "monitor": "watches utilisation, memory, temperature and power; ends with a verdict",
+    "compare": "shows what differs between two machines, or two dates of one",
+    "fleet": "judges many nodes, and says which one is not like the others",
     "snapshot": "prints the redacted record of this machine",
     "schema": "prints the JSON schema of a command's answer",
     "completion": "prints a completion script for your shell",

@@ -39,7 +39,7 @@ def dump_snapshot(snapshot: Snapshot) -> str:
 
 def load_snapshot(path: str | Path) -> Snapshot:
     """Read a snapshot file, or the snapshot in a doctor's answer; `BadInput` names the place."""
-    return parse_snapshot(_bytes(Path(path)), str(path))
+    return parse_snapshot(read_bytes(Path(path)), str(path))
 
 
 def parse_snapshot(raw: bytes, what: str) -> Snapshot:
@@ -78,7 +78,8 @@ def _check_schema(schema: str | None, what: str) -> None:
         )
 
 
-def _bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """A record's file; `BadInput` where it cannot be one."""
     try:
         if path.is_dir():
             raise BadInput(f"{path} is a folder, not a snapshot file")
@@ -163,5 +164,6 @@ __all__ = [
     "load_snapshot",
     "machine_named",
     "parse_snapshot",
+    "read_bytes",
     "redact",
 ]

@@ -1,0 +1,235 @@
+"""A folder of records, read one file after the other: snapshots, doctor's answers, verify's and
+node-check's reports, of this version or an older one.
+
+Files of one node are put together: `node7.json` and `node7.verify.json`, or `node7/snapshot.json`
+and `node7/verify.json`. What is no record of ours is left out and counted; a record that is cut
+off is a node with a problem.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from gpusetup.errors import BadInput
+from gpusetup.fleet.facts import facts_of, summed
+from gpusetup.fleet.judge import Judged
+from gpusetup.fleet.nodes import Node, NodeFinding, Rate
+from gpusetup.model.codec import from_json
+from gpusetup.model.documents import CheckAnswer, VerifyAnswer
+from gpusetup.model.finding import Severity
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.probe.saved import parse_snapshot, read_bytes
+
+KINDS = ("snapshot", "doctor", "verify", "node-check", "node_check")
+"""What a file's name may end with after the node's name, and what a file in a node's folder is
+called."""
+MOST_FILES = 200_000
+RATE_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
+FAILED = ("failed", "crashed")
+
+
+class Records(Frozen):
+    """What a folder holds."""
+
+    nodes: tuple[Node, ...]
+    """By name."""
+    left_out: tuple[str, ...] = ()
+    """Files that are no records, with the reason."""
+    others: int = 0
+    """Files without `.json` at their end."""
+
+
+class _Head(Frozen):
+    schema: str | None = None
+    node: str | None = None
+
+
+class _NodeCheck(Frozen):
+    """What is read of a node-check's answer."""
+
+    node: str | None = None
+    taken_at: str | None = None
+    facts: Mapping[str, str] = {}
+    findings: tuple[NodeFinding, ...] = ()
+
+
+def read_folder(folder: Path, judged: Judged) -> Records:
+    """Every record in a folder and in the folders in it, by node."""
+    nodes: dict[str, Node] = {}
+    left_out: list[str] = []
+    others = 0
+    for path in _files(folder):
+        if path.suffix != ".json":
+            others += 1
+            continue
+        try:
+            node = read_record(path, name_of(path, folder), judged)
+        except _NoRecord as problem:
+            left_out.append(f"{path.relative_to(folder)}: {problem}")
+            continue
+        nodes[node.name] = together(nodes[node.name], node) if node.name in nodes else node
+    ordered = tuple(nodes[name] for name in sorted(nodes, key=natural))
+    return Records(nodes=ordered, left_out=tuple(left_out), others=others)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files of a folder and of those directly in it, by name."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except NotADirectoryError as problem:
+        raise BadInput(f"{folder} is a file, and a folder of records is meant") from problem
+    except OSError as problem:
+        raise BadInput(f"{folder} cannot be read: {problem.strerror or problem}") from problem
+    if len(entries) > MOST_FILES:
+        raise BadInput(f"{folder} holds {len(entries)} files: more than {MOST_FILES}")
+    for entry in entries:
+        if entry.is_file():
+            yield Path(entry.path)
+        elif entry.is_dir(follow_symlinks=False):
+            inside = sorted(os.scandir(entry.path), key=lambda entry: entry.name)
+            yield from (Path(one.path) for one in inside if one.is_file())
+
+
+def name_of(path: Path, folder: Path) -> str:
+    """The node's name by the file's.
+
+    >>> here, names = Path("runs"), ("gpu1.json", "gpu1.verify.json", "gpu1/doctor.json")
+    >>> [name_of(here / name, here) for name in names]
+    ['gpu1', 'gpu1', 'gpu1']
+    """
+    stem = path.stem
+    if path.parent != folder and stem in KINDS:
+        return path.parent.name
+    for kind in KINDS:
+        stem = stem.removesuffix(f".{kind}").removesuffix(f"-{kind}")
+    return stem or path.stem
+
+
+def natural(name: str) -> tuple[tuple[str, int], ...]:
+    """A key that puts node9 before node10.
+
+    >>> sorted(["node10", "node9"], key=natural)
+    ['node9', 'node10']
+    """
+    return tuple((text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d{0,18})", name))
+
+
+class _NoRecord(Exception):
+    """A file that is none of ours."""
+
+
+def read_record(path: Path, name: str, judged: Judged) -> Node:
+    """One file as a node; one that is broken has the problem instead of facts."""
+    try:
+        raw = read_bytes(path)
+        head = from_json(raw, _Head, what=path.name)
+    except BadInput as problem:
+        return Node(name=name, problem=problem.message)
+    family = (head.schema or "").partition("/")[0]
+    if family not in READERS:
+        raise _NoRecord(f"no record of gpusetup ({head.schema or 'it has no schema'})")
+    try:
+        return READERS[family](raw, _named(head.node, name), path.name, judged)
+    except BadInput as problem:
+        return Node(name=name, problem=problem.message)
+
+
+def named_record(path: Path, judged: Judged) -> Node:
+    """The record in a file that somebody named; `BadInput` where it is none."""
+    try:
+        return read_record(path, path.stem, judged)
+    except _NoRecord as problem:
+        raise BadInput(
+            f"{path}: {problem}", hint="`gpusetup snapshot --output FILE` writes one"
+        ) from problem
+
+
+def _named(told: str | None, name: str) -> str:
+    return told if told and told.isprintable() and len(told) <= 255 else name
+
+
+def _from_snapshot(raw: bytes, name: str, what: str, judged: Judged) -> Node:
+    snapshot = parse_snapshot(raw, what)
+    return Node(
+        name=name,
+        taken_at=snapshot.taken_at,
+        kind=tuple(sorted({gpu.name for gpu in snapshot.gpus or ()})),
+        facts=facts_of(snapshot),
+        findings=judged(snapshot),
+    )
+
+
+def _from_verify(raw: bytes, name: str, what: str, judged: Judged) -> Node:
+    del judged
+    answer = from_json(raw, VerifyAnswer, what=what)
+    gpus = [one for one in answer.devices if str(one.get("device", "")).startswith("cuda")]
+    models = [str(one.get("name")) for one in gpus]
+    facts = {"torch.version": answer.torch, "python.version": answer.python}
+    if gpus:
+        facts |= {"gpus.count": str(len(gpus)), "gpus.name": summed(models)}
+    return Node(
+        name=name,
+        kind=tuple(sorted(set(models))),
+        facts={field: value for field, value in facts.items() if value},
+        findings=tuple(_failure(check) for check in answer.checks if check.status in FAILED),
+        rates=tuple(rates_of(answer)),
+    )
+
+
+def _failure(check: CheckAnswer) -> NodeFinding:
+    said = f": {check.detail}" if check.detail else ""
+    title = f"verify's {check.name} {check.status} on {check.device}{said}"
+    return NodeFinding(id="gpu-check-failed", severity=Severity.ERROR, title=title)
+
+
+def rates_of(answer: VerifyAnswer) -> Iterator[Rate]:
+    """The speeds among the values that the checks measured."""
+    models = {str(one.get("device")): str(one.get("name")) for one in answer.devices}
+    for check in answer.checks:
+        if check.value is not None and check.unit in RATE_UNITS and check.status != "skipped":
+            yield Rate(
+                check=check.name,
+                device=check.device,
+                model=models.get(check.device, ""),
+                value=check.value,
+                unit=check.unit or "",
+            )
+
+
+def _from_node_check(raw: bytes, name: str, what: str, judged: Judged) -> Node:
+    del judged
+    answer = from_json(raw, _NodeCheck, what=what)
+    gpu = answer.facts.get("gpus.name")
+    return Node(
+        name=name,
+        taken_at=answer.taken_at,
+        kind=(gpu,) if gpu else (),
+        facts=answer.facts,
+        findings=answer.findings,
+    )
+
+
+READERS: dict[str, Callable[[bytes, str, str, Judged], Node]] = {
+    "gpusetup.snapshot": _from_snapshot,
+    "gpusetup.doctor": _from_snapshot,
+    "gpusetup.verify": _from_verify,
+    "gpusetup.node-check": _from_node_check,
+}
+"""Schema -> how it is read."""
+
+
+def together(one: Node, other: Node) -> Node:
+    """Two records of one node; the later in the folder adds to the earlier."""
+    findings = {(f.id, f.title): f for f in (*one.findings, *other.findings)}
+    return replace(
+        one,
+        taken_at=max(filter(None, (one.taken_at, other.taken_at)), default=None),
+        kind=one.kind or other.kind,
+        facts={**other.facts, **one.facts},
+        findings=tuple(findings.values()),
+        rates=(*one.rates, *other.rates),
+        problem=one.problem or other.problem,
+    )

@@ -1,0 +1,45 @@
+"""What is kept of one node of a fleet: small, so that ten thousand fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpusetup.model.finding import Severity
+from gpusetup.model.frozen import Frozen
+
+
+class NodeFinding(Frozen):
+    """A finding about a node."""
+
+    id: str
+    severity: Severity
+    title: str = ""
+    root: bool = False
+    since: str | None = None
+    """When a record first showed it, without a record in between that did not."""
+
+
+class Rate(Frozen):
+    """A speed that was measured on one device of a node."""
+
+    check: str
+    device: str
+    """The device's own name: `cuda:3`."""
+    model: str
+    """The GPU's name: rates are compared among the same."""
+    value: float
+    unit: str
+
+
+class Node(Frozen):
+    """One node: what its records tell, or why they tell nothing."""
+
+    name: str
+    taken_at: str | None = None
+    kind: tuple[str, ...] = ()
+    """The models of its GPUs, each once, sorted."""
+    facts: Mapping[str, str] = {}
+    findings: tuple[NodeFinding, ...] = ()
+    rates: tuple[Rate, ...] = ()
+    problem: str | None = None
+    """Why there is no record, or no whole one."""

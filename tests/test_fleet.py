@@ -1,0 +1,320 @@
+"""Many nodes: what is found among them, since when, and what two records differ in."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+import simulate_fleet
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.cli import main
+from gpusetup.fleet import judge
+from gpusetup.fleet.names import expanded, slurm_list
+from gpusetup.fleet.rates import least_healthy
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.probe.saved import load_snapshot, parse_snapshot
+
+MACHINES = sorted((Path(__file__).parent / "machines").glob("*/snapshot.json"))
+Record = dict[str, Any]
+
+
+def node(**parts: Any) -> Record:
+    return {**simulate_fleet.machine(0), **parts}
+
+
+def write(folder: Path, nodes: dict[str, Any]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, record in nodes.items():
+        text = record if isinstance(record, str) else json.dumps(record)
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Record]:
+    code = main(["fleet", "show", *words, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def row(answer: Record, name: str) -> Record:
+    found: Record = next(one for one in answer["nodes"] if one["name"] == name)
+    return found
+
+
+SOUND = {f"n{i}": node() for i in range(5)}
+
+
+# --- what is planted is found, and nothing else ---------------------------------------------------
+
+
+def test_planted_faults_are_found_among_nodes_that_differ_by_nature(tmp_path: Path) -> None:
+    faults = simulate_fleet.write(tmp_path, 120, len(simulate_fleet.FAULTS), seed=7)
+    answer, _, most = simulate_fleet.shown(tmp_path)
+    assert simulate_fleet.score(answer, faults) == (len(faults), [], [])
+    assert most < 300
+
+
+@pytest.mark.slow
+def test_ten_thousand_nodes_stay_within_300_mebibytes(tmp_path: Path) -> None:
+    faults = simulate_fleet.write(tmp_path, 10_000, 500, seed=3)
+    answer, _, most = simulate_fleet.shown(tmp_path)
+    found, missed, false = simulate_fleet.score(answer, faults)
+    assert (found, missed, false) == (500, [], [])
+    assert most < 300
+
+
+def test_a_node_that_differs_has_the_field_its_value_and_the_majoritys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = node(driver={**node()["driver"], "version": "570.133.20"})
+    code, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, "odd": other})))
+    drift = {d["field"]: (d["value"], d["majority"]) for d in row(answer, "odd")["drift"]}
+    assert drift == {"driver.version": ("570.133.20", "580.95.05")}
+    assert answer["nodes"][0]["name"] == "odd"
+    assert code == 0
+    assert main(["fleet", "show", str(tmp_path / "f"), "--strict"]) == 1
+
+
+def test_a_partition_with_other_gpus_is_compared_with_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = node(gpus=[{**gpu, "name": "NVIDIA A100", "pcie_width": 8} for gpu in node()["gpus"]])
+    nodes = {**SOUND, **{f"a{i}": other for i in range(4)}}
+    _, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
+    assert all(one["status"] == "ok" for one in answer["nodes"])
+    _, answer = shown(capsys, str(write(tmp_path / "g", {**SOUND, "odd": other})))
+    assert {d["field"] for d in row(answer, "odd")["drift"]} == {"gpus.name", "gpus.pcie_width"}
+
+
+def test_half_and_half_is_no_drift_and_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = node(python={"version": "3.13.1"})
+    nodes = {**{f"a{i}": node() for i in range(3)}, **{f"b{i}": other for i in range(3)}}
+    _, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
+    assert not any(one["drift"] for one in answer["nodes"])
+    assert answer["mixed"] == [{"field": "python.version", "values": {"3.12.7": 3, "3.13.1": 3}}]
+
+
+def test_a_finding_of_most_nodes_sets_none_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, answer = shown(capsys, str(write(tmp_path / "f", SOUND)))
+    assert "triton-no-compiler" in {one["id"] for one in answer["common"]}
+    assert {one["status"] for one in answer["nodes"]} == {"ok"}
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_missing_cut_and_foreign_files_are_named_and_the_others_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = {**node(), "schema": "gpusetup.snapshot/9"}
+    cut = json.dumps(node())[:4000]
+    nodes = {**SOUND, "cut": cut, "newer": newer, "foreign": {"a": 1}, "list": [1]}
+    folder = write(tmp_path / "f", nodes)
+    (folder / "README.txt").write_text("hello", encoding="utf-8")
+    code, answer = shown(capsys, str(folder), "--nodes", "n[0-5]")
+    assert code == 1
+    assert "cut" in row(answer, "cut")["problem"]
+    assert "newer gpusetup" in row(answer, "newer")["problem"]
+    assert "did not answer" in row(answer, "n5")["problem"]
+    assert row(answer, "n0")["status"] == "ok"
+    assert [one.partition(":")[0] for one in answer["left_out"]] == ["foreign.json"]
+    assert answer["exclude"]["slurm"] == "--exclude=n5,cut,list,newer"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, '{"schema": "gpusetup.snapshot/1", "gpus": 3}', "\x00\xff", "{}", "null"],
+)
+def test_no_file_of_a_stranger_ends_it(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, "x": text})))
+    assert code in (0, 1)
+    assert sum(one["status"] == "ok" for one in answer["nodes"]) == 5
+
+
+def test_a_name_that_a_shell_would_obey_is_not_written_into_a_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = node(gpus=node()["gpus"][:3])
+    folder = write(tmp_path / "f", {**SOUND, "a b;$(reboot)": broken, "\x1b[2Jc": broken})
+    _, answer = shown(capsys, str(folder))
+    assert answer["exclude"]["slurm"] == ""
+    assert len(answer["exclude"]["not_named"]) == 2
+    main(["fleet", "show", str(folder)])
+    said = capsys.readouterr().out
+    assert "\x1b[2J" not in said and "--exclude" not in said
+
+
+def test_an_empty_folder_a_file_and_a_wrong_list_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    folder = write(tmp_path / "f", SOUND)
+    for words in ([str(empty)], [str(folder / "n0.json")], [str(folder), "--nodes", "n[5-2]"]):
+        assert main(["fleet", "show", *words]) == 2
+        assert "Traceback" not in capsys.readouterr().err
+
+
+# --- since when -----------------------------------------------------------------------------------
+
+
+def test_what_changed_before_the_first_failure_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sick = [{**gpu, "ecc_uncorrected": 3} for gpu in node()["gpus"]]
+    times = [f"2026-11-{day}T00:00:00Z" for day in (10, 12, 14)]
+    new_kernel = {**node()["os"], "kernel": "6.8.0-51-generic"}
+    records = (
+        node(taken_at=times[0]),
+        node(taken_at=times[1], gpus=sick, os=new_kernel),
+        node(taken_at=times[2], gpus=sick, os=new_kernel),
+    )
+    folders = []
+    for record, time in zip(records, times, strict=True):
+        sound = {name: node(taken_at=time) for name in SOUND}
+        folders.append(str(write(tmp_path / time[:10], {**sound, "sick": record})))
+    since = ["--since", folders[1], "--since", folders[0]]
+    code, answer = shown(capsys, folders[2], *since)
+    found = row(answer, "sick")
+    assert code == 1
+    assert found["findings"][0]["since"] == times[1]
+    assert found["first_failure"] == {
+        "finding": "ecc-error",
+        "at": times[1],
+        "sound_at": times[0],
+        "changes": [
+            {"field": "os.kernel", "before": "6.8.0-48-generic", "after": "6.8.0-51-generic"}
+        ],
+    }
+    main(["fleet", "show", folders[2], *since])
+    assert "kernel 6.8.0-48-generic" in capsys.readouterr().out
+
+
+# --- two records ----------------------------------------------------------------------------------
+
+
+def test_compare_names_what_differs_the_gravest_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    after = node(
+        gpus=node()["gpus"][:7],
+        os={**node()["os"], "kernel": "6.8.0-51-generic"},
+        environment={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+    )
+    folder = write(tmp_path, {"before": node(), "after": after})
+    names = [str(folder / f"{name}.json") for name in ("before", "after")]
+    assert main(["compare", *names, "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    rows = [(d["field"], d["first"], d["second"]) for d in answer["differences"]]
+    assert rows[0] == ("gpus.count", "8", "7")
+    assert ("environment.NCCL_IB_HCA", "mlx5", None) in rows
+    assert main(["compare", names[0], names[0]]) == 0
+    assert "alike" in capsys.readouterr().out
+    assert main(["compare", names[0], str(folder / "none.json")]) == 2
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+def test_the_metrics_are_openmetrics_whatever_the_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+    parsed: Any = text_string_to_metric_families
+    odd = node(python={"version": 'a"b\\c\nd'}, gpus=node()["gpus"][:6])
+    folder = write(tmp_path / "f", {**SOUND, 'quo"te': odd})
+    main(["fleet", "show", str(folder), "--format", "openmetrics"])
+    families = {family.name: family for family in parsed(capsys.readouterr().out)}
+    states = {s.labels["node"]: s.value for s in families["gpusetup_node_ok"].samples}
+    assert states == {**dict.fromkeys(SOUND, 1.0), 'quo"te': 0.0}
+    values = {s.labels["value"] for s in families["gpusetup_node_drift"].samples}
+    assert 'a"b\\c\nd' in values
+
+
+def test_the_page_shows_foreign_text_and_obeys_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = node(python={"version": "<script>alert(1)</script>"})
+    folder = write(tmp_path / "f", {**SOUND, "<img src=x>": odd})
+    main(["fleet", "show", str(folder), "--format", "html"])
+    page = capsys.readouterr().out
+    assert "<script" not in page and "<img" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 300), st.integers(1, 4))))
+def test_a_list_of_nodes_stands_for_the_same_nodes(parts: list[tuple[str, int, int]]) -> None:
+    names = list(dict.fromkeys(f"{word}{number:0{width}d}" for word, number, width in parts))
+    assert not names or sorted(expanded(slurm_list(names))) == sorted(names)
+
+
+@pytest.mark.parametrize("devices", [8, 64, 512])
+def test_a_healthy_fleet_raises_few_alarms(devices: int) -> None:
+    """About one healthy fleet in a hundred may have a device below the limit."""
+    rng, fleets, alarms = random.Random(devices), 40_000 // devices, 0
+    for _ in range(fleets):
+        values = [rng.gauss(100, 2) for _ in range(devices)]
+        alarms += min(values) < least_healthy(values)
+    assert alarms <= 0.02 * fleets + 2
+
+
+# --- judged once ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_what_is_set_alike_changes_no_finding(data: st.DataObject) -> None:
+    """For every recorded machine: other values of what `settled` sets alike, the same findings."""
+    path = data.draw(st.sampled_from(MACHINES))
+    snapshot, catalog = load_snapshot(path), load_catalog()
+    other = _by_nature(snapshot, data)
+    if judge.settled(other) == judge.settled(snapshot):
+        ids = [(f.id, f.severity, f.root) for f in judge.found(snapshot, catalog)]
+        assert ids == [(f.id, f.severity, f.root) for f in judge.found(other, catalog)]
+
+
+def _by_nature(snapshot: Snapshot, data: st.DataObject) -> Snapshot:
+    gpus = snapshot.gpus and tuple(
+        replace(
+            gpu,
+            temperature_celsius=gpu.temperature_celsius and data.draw(st.integers(1, 99)),
+            power_watts=gpu.power_watts and data.draw(st.floats(1, 900)),
+            utilization_percent=gpu.utilization_percent and data.draw(st.integers(1, 100)),
+            memory_used_bytes=gpu.memory_used_bytes
+            and data.draw(st.integers(1, gpu.memory_total_bytes or 1)),
+        )
+        for gpu in snapshot.gpus
+    )
+    disks = tuple(
+        replace(d, free_bytes=d.free_bytes and data.draw(st.integers(1, 1 << 42)))
+        for d in snapshot.disks
+    )
+    seconds = snapshot.driver.seconds and data.draw(st.floats(0, 40))
+    return replace(
+        snapshot, gpus=gpus, disks=disks, driver=replace(snapshot.driver, seconds=seconds)
+    )
+
+
+def test_nodes_that_differ_by_nature_are_judged_once() -> None:
+    judged, rng = judge.Judge(load_catalog()), random.Random(1)
+    for number in range(50):
+        record = simulate_fleet.machine(number)
+        simulate_fleet.natural(record, rng)
+        judged(parse_snapshot(json.dumps(record).encode(), "n"))
+    assert len(judged._known) == 1
