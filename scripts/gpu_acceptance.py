@@ -2,12 +2,14 @@
 """Runs the whole program on a real card, once, and keeps the evidence.
 
 python scripts/gpu_acceptance.py --out DIR                     everything, in 8 minutes
-python scripts/gpu_acceptance.py --out DIR --parts suspicions,clean --seed 100
+python scripts/gpu_acceptance.py --out DIR --parts suspicions,clean
 python scripts/gpu_acceptance.py --out DIR --device cpu        a rehearsal: proves nothing of a card
 
 Writes DIR/evidence.json, DIR/index.html and DIR/runs.tar.gz (what the commands printed, redacted).
-Each part runs in a process of its own and is killed at its limit; the next one runs whatever
-happened. A later call with the same DIR adds to what stands there. Settings of the card (clocks,
+Each part runs in a process of its own and is killed at its limit, with all that it started; the
+next one runs whatever happened, and time that one leaves goes to those after it. All is written
+after each part. A later call with the same DIR adds to what stands there: clean goes on with other
+seeds where card, driver, torch and commit are the same. Settings of the card (clocks,
 power limit, MIG, persistence, compute mode) are never changed, nothing is fetched or installed.
 To keep the evidence with the project, put the folder into tests/recorded_runs/.
 

@@ -6,10 +6,12 @@ import contextlib
 import doctest
 import importlib
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,21 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "scripts"))
 
-from acceptance import command, evidence, page, processes, readings, recorded  # noqa: E402
+from acceptance import (  # noqa: E402
+    clean,
+    command,
+    evidence,
+    page,
+    processes,
+    readings,
+    recorded,
+    running,
+    verify,
+)
 from acceptance.claims import ALL, DOUBTS, claims_of  # noqa: E402
 from acceptance.running import answers_in, run_part  # noqa: E402
 from acceptance.values import DONE, KILLED, NOT_BUILT, PARTS, Part, Result  # noqa: E402
+from acceptance.work import EARLIER, Said, Unanswered, Work, attempt  # noqa: E402
 
 SCRIPT = ROOT / "scripts" / "gpu_acceptance.py"
 ENTRY = (sys.executable, str(SCRIPT), "--device", "cpu")
@@ -59,6 +72,16 @@ def test_each_doubt_and_each_part_has_its_line() -> None:
             assert (ROOT / known.source).is_file(), known.source
 
 
+def test_what_the_parts_ask_verify_for_is_there() -> None:
+    from acceptance.suspicions import EXACT, GREEDY, RATES
+
+    from gpusetup.verify.checks.table import named
+
+    asked = {name for known in ALL for name in known.checks} | {*EXACT, *GREEDY, *RATES}
+    for name in asked:
+        assert "cuda" in named(name).on, name
+
+
 def test_every_part_is_killed_at_its_limit_and_the_next_one_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +109,47 @@ def test_a_part_whose_command_is_not_built_says_so(tmp_path: Path) -> None:
     part = Part("later", 5, "a command of tomorrow", command="no-such-command")
     result = run_part(part, None, "cpu", tmp_path, 5)
     assert (result.status, result.ok) == (NOT_BUILT, True)
+
+
+def test_node_check_has_its_line_until_it_is_built_and_runs_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = next(part for part in PARTS if part.name == "node-check")
+    options = Namespace(seed=1, short=True)
+    monkeypatch.setattr(running, "is_built", lambda name: name != "node-check")
+    result = run_part(part, options, "cuda", tmp_path / "a", 5)
+    assert [(c.id, c.verdict) for c in result.claims] == [("node-check", "open")]
+    assert "no command node-check yet" in result.claims[0].figure
+    monkeypatch.setattr(running, "is_built", lambda name: True)
+    result = run_part(part, options, "cuda", tmp_path / "b", 60)
+    assert result.status == DONE
+    assert [claim.verdict for claim in result.claims] != ["open"]
+    assert [row["command"] for row in result.tables["commands"]] == ["node-check"]
+
+
+ORPHAN = """
+import subprocess, sys
+middle = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True)"
+subprocess.run([sys.executable, "-c", middle])
+"""
+WITH_AN_ORPHAN = f"""
+import os, subprocess, sys
+from acceptance import processes
+with processes.adopting():
+    before = set(processes.descendants(os.getpid()))
+    subprocess.run([sys.executable, "-c", {ORPHAN!r}])
+    pids = set(processes.descendants(os.getpid())) - before
+    print(len(pids), processes.end_left(before), [pid for pid in pids if processes.runs(pid)])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux gives orphans to who asks for them")
+def test_what_outlives_its_parents_is_found_and_ended() -> None:
+    argv = (sys.executable, "-c", WITH_AN_ORPHAN)
+    found = subprocess.run(
+        argv, capture_output=True, text=True, cwd=ROOT / "scripts", timeout=60, check=True
+    )
+    assert found.stdout.split("\n")[0] == "1 1 []"
 
 
 SLEEPERS = """
@@ -128,6 +192,44 @@ def test_what_a_killed_part_had_said_stands(tmp_path: Path) -> None:
     verdicts = {claim.id: claim.verdict for claim in claims}
     assert verdicts == {"clean-runs": "holds", "clean-distance": "open"}
     assert tables == {"distances": [{"check": "matmul", "part": 0.2}]}
+
+
+def test_time_that_was_not_enough_refutes_nothing(tmp_path: Path) -> None:
+    work = Work("cuda", 100, tmp_path, seed=1)
+
+    def late() -> None:
+        raise Unanswered("no answer within 20 s")
+
+    def absent() -> None:
+        import no_such_package  # type: ignore[import-not-found] # noqa: F401
+
+    attempt(work, "doubt-2", late)
+    attempt(work, "doubt-3", absent)
+    attempt(work, "doubt-9", lambda: 1 / 0)
+    claims, _ = answers_in(tmp_path, "suspicions", "cuda")
+    found = {claim.id: claim.verdict for claim in claims}
+    assert [found[f"doubt-{number}"] for number in (2, 3, 9)] == ["open", "open", "fails"]
+
+
+def test_checks_that_verify_left_out_for_its_time_leave_the_level_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = {"name": "timeout", "status": "failed", "detail": "2 checks were not begun"}
+    rows = [{"name": "matmul", "status": "passed", "detail": ""}, late]
+    said = Said(1, json.dumps({"checks": rows}), "", 9.0)
+    work = Work("cuda", 100, tmp_path, seed=1)
+    monkeypatch.setattr(work, "gpusetup", lambda *words, **more: said)
+    verify._level(work, "standard")
+    claims, _ = answers_in(tmp_path, "verify", "cuda")
+    assert {c.verdict for c in claims if c.id in ("verify-standard", "doubt-20")} == {"open"}
+
+
+def test_what_the_levels_of_verify_take_leaves_room_for_the_load(tmp_path: Path) -> None:
+    work = Work("cuda", 125, tmp_path, seed=1)
+    work.options["quick_seconds"] = 8.0
+    standard, stress = verify.words(work, "standard"), verify.words(work, "stress")
+    assert 75 <= int(standard[standard.index("--timeout") + 1]) <= 85
+    assert stress[stress.index("--seconds") + 1] == "60"
 
 
 def test_nothing_is_decided_without_a_card() -> None:
@@ -176,6 +278,103 @@ def test_a_second_call_adds_to_the_first(tmp_path: Path) -> None:
     assert not {"clean-runs", "plan-error"} & {claim["id"] for claim in whole["open"]}
     with tarfile.open(out / evidence.ARCHIVE) as packed:
         assert sorted(packed.getnames()) == ["clean/stdout.txt", "plan/stdout.txt"]
+
+
+class Outcome:
+    """What a check says, as far as clean runs ask."""
+
+    def __init__(self, value: float, status: str = "passed", spent: bool = False) -> None:
+        self.status, self.value, self.limit, self.unit = status, value, 1.0, "of the error allowed"
+        self.detail, self.spent = "", spent
+
+
+def clean_call(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], outcome: Any
+) -> list[int]:
+    """One call of the part clean, as a process of its own would run it; the seeds that it took."""
+    out, runs, took = folder / "out", folder / "runs", []
+
+    def ran(names: Any, device: str, seed: int) -> Any:
+        took.append(seed)
+        return iter([("matmul", outcome(seed))])
+
+    monkeypatch.setattr(clean, "runs", ran)
+    monkeypatch.setattr(clean, "numeric", lambda device: ("matmul",))
+    shutil.rmtree(runs, ignore_errors=True)
+    (runs / "clean").mkdir(parents=True)
+    (runs / "clean" / EARLIER).write_text(json.dumps(evidence.tables(out, facts, "clean")))
+    clean.run(Work("cuda", 0.0, runs / "clean", seed=1))
+    result = Result("clean", True, DONE, 1.0, 2.0, *answers_in(runs / "clean", "clean", "cuda"))
+    evidence.written(out, facts, [result], runs)
+    return took
+
+
+def test_seeds_of_several_calls_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = dict(FACTS, commit="abc")
+    took = clean_call(tmp_path, monkeypatch, facts, lambda seed: Outcome(seed / 100))
+    assert took == [1, 2, 3]
+    while len(took) < 20:
+        took += clean_call(tmp_path, monkeypatch, facts, lambda seed: Outcome(seed / 100))
+    assert took == list(range(1, 21))
+    part = evidence.read(tmp_path / "out")["parts"][0]
+    told = {claim["id"]: claim["figure"] for claim in part["claims"]}
+    assert told["clean-runs"] == "20 runs with seeds 1-20, failures: none"
+    assert part["tables"]["distances"][0]["part"] == 0.2
+    assert part["tables"]["distances"][0]["runs"] == 20
+    took = clean_call(tmp_path, monkeypatch, dict(facts, torch="2.12.0"), lambda seed: Outcome(0.1))
+    assert took == [1, 2, 3]
+
+
+def test_a_failed_seed_stays_and_a_spoilt_process_ends_the_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took = clean_call(
+        tmp_path, monkeypatch, FACTS, lambda seed: Outcome(2.0, "failed", spent=seed == 2)
+    )
+    assert took == [1, 2]
+    took = clean_call(tmp_path, monkeypatch, FACTS, lambda seed: Outcome(0.1))
+    assert took == [3]
+    part = evidence.read(tmp_path / "out")["parts"][0]
+    told = {claim["id"]: (claim["verdict"], claim["figure"]) for claim in part["claims"]}
+    assert told["clean-runs"][0] == "fails" and "matmul with seed 1" in told["clean-runs"][1]
+    assert [row["seed"] for row in part["tables"]["failures"]] == [1, 2]
+
+
+PLANTED = {"USER": "zebulon", "LOGNAME": "zebulon", "HOSTNAME": "crunchbox17",
+           "HOME": "/srv/people/zebulon", "HF_TOKEN": "hf_PlantedTokenPlantedToken1234",
+           "MY_API_KEY": "plain-looking-words"}  # fmt: skip
+TALKS = "zebulon@crunchbox17:/srv/people/zebulon/x $ {} {} GPU-12345678-1234-1234-1234-123456789012"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_who_and_where_and_secrets_reach_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    """Also where a dependency is missing that gpusetup's own redaction needs."""
+    for name, value in PLANTED.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("socket.gethostname", lambda: "crunchbox17")
+    if not whole:
+        monkeypatch.setitem(sys.modules, "gpusetup.redaction", None)
+    talk = TALKS.format(PLANTED["HF_TOKEN"], PLANTED["MY_API_KEY"])
+    runs = tmp_path / "runs" / "clean"
+    runs.mkdir(parents=True)
+    (runs / "stdout.txt").write_text(f"before {talk}\n")
+    said = [{"claim": "clean-runs", "verdict": "fails", "figure": talk}]
+    tables = {"t": [{"detail": talk, talk: 1}]}
+    claims = claims_of("clean", said, "cuda")
+    result = Result("clean", False, "crashed", 1.0, 2.0, claims, tables, problem=talk)
+    out = tmp_path / "out"
+    found = evidence.written(out, FACTS | {"card": talk}, [result], tmp_path / "runs")
+    shown = [page.page(found), (out / evidence.FILE).read_text()]
+    with tarfile.open(out / evidence.ARCHIVE) as packed:
+        texts = [packed.extractfile(entry) for entry in packed]
+        shown += [text.read().decode() for text in texts if text]
+    assert "before" in shown[2]
+    assert len([*out.iterdir()]) <= 8 and all(file.is_file() for file in out.iterdir())
+    for text in shown:
+        for word in ("zebulon", "crunchbox17", "hf_Planted", "plain-looking", "12345678-1234"):
+            assert word not in text, (word, text)
 
 
 def test_private_words_do_not_reach_the_evidence() -> None:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from acceptance import evidence, page
-from acceptance.running import run_part
+from acceptance.processes import adopting
+from acceptance.running import answers_in, run_part
 from acceptance.values import KILLED, LATE, PARTS, Part, Result
 
 MINUTES = 8.0
+INTERRUPTED = "interrupted"
 RESERVE_SECONDS = 12.0
 """For the start, the page and the archive."""
 
@@ -24,15 +26,15 @@ def main(about: str, argv: Sequence[str] | None = None) -> int:
     options = parser(about).parse_args(argv)
     if options.run_part:
         return inside(options)
-    signal.signal(signal.SIGTERM, _interrupted)
+    ends = time.monotonic() + options.minutes * 60 - RESERVE_SECONDS
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupted)
     parts = chosen(options.parts, options.minutes)
     facts = evidence.machine(options.device)
     for line in evidence.missing():
         print(f"missing: {line}", file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="acceptance-") as runs:
-        results = all_parts(parts, options, facts["device"], Path(runs))
-        whole = evidence.written(Path(options.out), facts, results, Path(runs))
-    (Path(options.out) / "index.html").write_text(page.page(whole), encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix="acceptance-") as runs, adopting():
+        results = all_parts(parts, options, facts, Path(runs), ends)
     print(f"{options.out}/index.html")
     return 0 if all(result.ok for result in results) else 1
 
@@ -47,7 +49,9 @@ def parser(about: str) -> argparse.ArgumentParser:
     found.add_argument("--minutes", type=float, default=MINUTES, metavar="N", help="in all (8)")
     found.add_argument("--parts", default="", metavar="LIST", help=f"some of: {names}")
     found.add_argument("--device", default="auto", metavar="auto|cuda|cpu")
-    found.add_argument("--seed", type=int, default=1, metavar="N", help="first of clean's seeds")
+    found.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="first of clean's seeds (1)"
+    )
     found.add_argument("--short", action="store_true", help="one case of each kind: a rehearsal")
     found.add_argument("--run-part", help=argparse.SUPPRESS)
     found.add_argument("--seconds", type=float, default=60.0, help=argparse.SUPPRESS)
@@ -81,21 +85,42 @@ def chosen(names: str, minutes: float) -> tuple[tuple[Part, float], ...]:
 
 
 def all_parts(
-    parts: Sequence[tuple[Part, float]], options: Any, device: str, runs: Path
+    parts: Sequence[tuple[Part, float]],
+    options: Any,
+    facts: dict[str, Any],
+    runs: Path,
+    ends: float,
 ) -> list[Result]:
-    """Every part's result, printed as it comes; the next one runs whatever happened."""
+    """Every part's result, printed and written as it comes, so that it stands if we are killed.
+
+    The next one runs whatever happened; time that a part leaves is shared by those after it.
+    """
     results: list[Result] = []
-    ends = time.monotonic() + options.minutes * 60 - RESERVE_SECONDS
-    for part, limit in parts:
-        seconds = max(0.1, min(limit, ends - time.monotonic()))
+    out, device = Path(options.out), facts["device"]
+    for place, (part, _) in enumerate(parts):
+        seconds = share([limit for _, limit in parts[place:]], ends - time.monotonic())
+        earlier = evidence.tables(out, facts, part.name)
         try:
-            result = run_part(part, options, device, runs / part.name, seconds)
+            result = run_part(part, options, device, runs / part.name, seconds, earlier)
         except KeyboardInterrupt:
-            results.append(Result(part.name, False, KILLED, 0.0, seconds, problem="interrupted"))
-            break
+            told = answers_in(runs / part.name, part.name, device)
+            result = Result(part.name, False, KILLED, 0.0, seconds, *told, problem=INTERRUPTED)
         results.append(result)
         print(line(result), flush=True)
+        whole = evidence.written(out, facts, [result], runs)
+        (out / "index.html").write_text(page.page(whole), encoding="utf-8")
+        if result.problem == INTERRUPTED:
+            break
     return results
+
+
+def share(limits: Sequence[float], there: float) -> float:
+    """What the first of the parts that are left may take of the time that is left.
+
+    >>> share([30, 60], 90), share([30, 60], 180), share([30, 60], -5)
+    (30.0, 60.0, 0.1)
+    """
+    return max(0.1, limits[0] * there / sum(limits))
 
 
 def line(result: Result) -> str:

@@ -6,8 +6,10 @@ import contextlib
 import importlib.metadata
 import io
 import json
+import os
 import platform
 import re
+import socket
 import subprocess
 import sys
 import tarfile
@@ -19,11 +21,11 @@ from typing import Any
 
 from acceptance.claims import ALL, claims_of
 from acceptance.values import Result
-from acceptance.work import ROOT, run_program
+from acceptance.work import EARLIER, ROOT, run_program
 
 SCHEMA = "gpusetup.acceptance/1"
 FILE, ARCHIVE = "evidence.json", "runs.tar.gz"
-MOST_BYTES = 8 << 20
+MOST_BYTES = 1 << 20
 BESIDE = ("accelerate", "bitsandbytes", "lightning", "pytorch-lightning", "triton", "numpy")
 ASK_TORCH = """
 import json, sys, torch
@@ -99,9 +101,23 @@ def written(out: Path, facts: dict[str, Any], results: Iterable[Result], runs: P
     parts = before | {result.name: result.plain() for result in results}
     whole = {**facts, "parts": list(parts.values()), "open": unanswered(parts)}
     whole = redacted(json.loads(json.dumps(whole, default=str)))
-    (out / FILE).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    half = out / f"{FILE}.half"
+    half.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    half.replace(out / FILE)
     archived(out / ARCHIVE, runs)
     return whole
+
+
+SAME = ("device", "card", "driver", "torch", "commit")
+
+
+def tables(out: Path, facts: dict[str, Any], part: str) -> dict[str, Any]:
+    """The tables that a part left there on an earlier call with the same card and code."""
+    there = read(out)
+    if any(there.get(name) != redacted({name: facts.get(name)})[name] for name in SAME):
+        return {}
+    found = [each["tables"] for each in there.get("parts", ()) if each["name"] == part]
+    return dict(found[0]) if found else {}
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -122,16 +138,25 @@ def unanswered(parts: dict[str, Any]) -> list[dict[str, Any]]:
 def archived(archive: Path, runs: Path) -> None:
     """Everything the parts kept, redacted, in one file; that of an earlier call stays inside."""
     files = _earlier(archive) | {
-        f"{file.parent.name}/{file.name}": redacted(file.read_text("utf-8", "replace"))
+        f"{file.parent.name}/{file.name}": redacted(_end_of(file))
         for file in sorted(runs.glob("*/*"))
-        if file.is_file()
+        if file.is_file() and file.name != EARLIER
     }
-    with tarfile.open(archive, "w:gz") as packed:
+    half = archive.with_name(f"{archive.name}.half")
+    with tarfile.open(half, "w:gz") as packed:
         for name, text in files.items():
-            data = text.encode()[-MOST_BYTES:]
+            data = text.encode()
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             packed.addfile(entry, io.BytesIO(data))
+    half.replace(archive)
+
+
+def _end_of(file: Path) -> str:
+    """The last of a file, however long it grew."""
+    with file.open("rb") as opened:
+        opened.seek(max(0, file.stat().st_size - MOST_BYTES))
+        return opened.read().decode("utf-8", "replace")
 
 
 def _earlier(archive: Path) -> dict[str, str]:
@@ -150,7 +175,7 @@ def redacted(plain: Any) -> Any:
     >>> redacted("GPU-12345678-1234-1234-1234-123456789012")
     'GPU-uuid'
     """
-    plain = _walked(plain)
+    plain = _walked(plain, _private())
     try:
         from gpusetup.redaction import redact_document
     except ImportError:  # a dependency is missing: the places of this machine at least are gone
@@ -163,10 +188,33 @@ def redacted(plain: Any) -> Any:
 UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
 
 
-def _walked(plain: Any) -> Any:
+SECRET = re.compile(r"(?i)TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|COOKIE|AUTH")
+PERSON = ("USER", "LOGNAME", "USERNAME", "SUDO_USER", "HOSTNAME", "COMPUTERNAME")
+LEAST_LETTERS = 3
+"""A shorter name stands in too many words: the redaction of gpusetup judges it."""
+
+
+def _private() -> list[tuple[re.Pattern[str], str]]:
+    """(what it looks like, what stands for it): places of this machine, secrets of the environment,
+    and who and where it is; needs nothing that may be missing here."""
+    places = ((str(ROOT), "CHECKOUT"), (sys.prefix, "PYTHON"), (tempfile.gettempdir(), "TEMP"))
+    found = [(re.compile(re.escape(place)), name) for place, name in places]
+    secrets = [value for name, value in os.environ.items() if SECRET.search(name)]
+    found += [(re.compile(re.escape(text)), "<secret>") for text in secrets if len(text) > 5]
+    if len(home := str(Path("~").expanduser())) > 1:
+        found.append((re.compile(re.escape(home) + r"(?![\w-])"), "~"))
+    names = {*(os.environ.get(name, "") for name in PERSON), socket.gethostname()}
+    for name in sorted(names, key=len, reverse=True):
+        if len(name) >= LEAST_LETTERS and name not in ("root", "localhost"):
+            found.append((re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])"), "<private>"))
+    return [*found, (UUID, "uuid")]
+
+
+def _walked(plain: Any, private: list[tuple[re.Pattern[str], str]]) -> Any:
     if isinstance(plain, str):
-        text = plain.replace(str(ROOT), "CHECKOUT").replace(sys.prefix, "PYTHON")
-        return UUID.sub("uuid", text.replace(tempfile.gettempdir(), "TEMP"))
+        for pattern, instead in private:
+            plain = pattern.sub(instead, plain)
+        return plain
     if isinstance(plain, dict):
-        return {key: _walked(value) for key, value in plain.items()}
-    return [_walked(value) for value in plain] if isinstance(plain, list) else plain
+        return {_walked(key, private): _walked(value, private) for key, value in plain.items()}
+    return [_walked(value, private) for value in plain] if isinstance(plain, list) else plain

@@ -31,7 +31,7 @@ class Setting:
 
 
 def input_starved(at: Setting) -> Step:
-    """A third of the time computing, the rest waiting for data."""
+    """A quarter of the time computing, the rest waiting for data."""
     a = at.square(4096)
 
     def step() -> None:

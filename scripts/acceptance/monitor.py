@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import resource
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from acceptance.processes import end
 from acceptance.work import Said, Work
 
-SECONDS = 6
+SECONDS, LEAST_SECONDS = 6.0, 3.0
+"""How long a workload works, and the least that says something."""
+START_SECONDS = 6.0
+"""What monitor and a workload take beside, until the first was seen."""
 UTILISATION_POINTS, POWER_PART = 15.0, 0.15
 """How far the mean may be from dmon's; the two sample at other moments."""
 COST_PERCENT = 5.0
@@ -26,15 +33,27 @@ def run(work: Work) -> None:
     names = list(ALL)[:2] if work.short else list(ALL)
     cost(work)
     rows: list[dict[str, Any]] = []
-    for name in names:
-        if work.left() < SECONDS + 3:
+    start = START_SECONDS
+    for place, name in enumerate(names):
+        seconds = 1.0 if work.short else lasting(work.left() / (len(names) - place), start)
+        if work.left() < seconds + start:
             break
-        rows.append(_watched(work, name, ALL[name][1]))
+        began = time.monotonic()
+        rows.append(_watched(work, name, ALL[name][1], seconds))
+        start = max(1.0, time.monotonic() - began - seconds)
         _judged(work, rows, len(ALL))
 
 
-def _watched(work: Work, name: str, right: tuple[str, ...]) -> dict[str, Any]:
-    seconds = 1 if work.short else SECONDS
+def lasting(there: float, start: float) -> float:
+    """How long a workload works, of the seconds that it has with its start.
+
+    >>> lasting(20, 4), lasting(9, 4), lasting(3, 4)
+    (6.0, 5, 3.0)
+    """
+    return min(SECONDS, max(LEAST_SECONDS, there - start))
+
+
+def _watched(work: Work, name: str, right: tuple[str, ...], seconds: float) -> dict[str, Any]:
     command = (sys.executable, str(LOADS), name, str(seconds), work.device)
     with dmon() as beside:
         said = work.gpusetup("monitor", "--json", "--interval", "0.5", "--", *command, limit=60)
@@ -60,23 +79,37 @@ def _figures(gpu: dict[str, Any]) -> dict[str, float | None]:
 
 @contextlib.contextmanager
 def dmon() -> Iterator[list[str]]:
-    """The lines of `nvidia-smi dmon` meanwhile; none where it cannot be run."""
+    """The lines of `nvidia-smi dmon` meanwhile; none where it cannot be run.
+
+    On a terminal of its own, so that it holds no line back.
+    """
     lines: list[str] = []
+    ours, its = os.openpty()
     try:
         child = subprocess.Popen(
-            ("nvidia-smi", "dmon", "-i", "0", "-s", "pu"), stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True,
+            ("nvidia-smi", "dmon", "-i", "0", "-s", "pu"), stdin=subprocess.DEVNULL, stdout=its,
+            stderr=subprocess.DEVNULL,
         )  # fmt: skip
     except OSError:
+        os.close(ours)
+        os.close(its)
         yield lines
         return
+    os.close(its)
+    reader = threading.Thread(target=_heard, args=(ours, lines), daemon=True)
+    reader.start()
     try:
         yield lines
     finally:
-        child.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            lines += child.communicate(timeout=5)[0].splitlines()
-        child.kill()
+        end(child)
+        reader.join(5)
+
+
+def _heard(terminal: int, lines: list[str]) -> None:
+    """Its lines until it ended, which a terminal tells by an error."""
+    with open(terminal, errors="replace") as opened, contextlib.suppress(OSError):
+        for line in opened:
+            lines.append(line.rstrip())
 
 
 def theirs(lines: list[str]) -> dict[str, float | None]:

@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from acceptance.checks import ran
-from acceptance.work import ROOT, Work
+from acceptance.processes import end
+from acceptance.work import ROOT, Said, Work, attempt
 
 sys.path.append(str(ROOT / "tests"))
 
@@ -85,9 +86,9 @@ def run(work: Work) -> None:
         if work.on_card or not fault.card_only:
             seen.append(_tried(work, fault))
             _told(work, seen)
-    _shared(work)
+    attempt(work, "shared-card", lambda: _shared(work))
     if work.on_card:
-        _spoilt(work)
+        attempt(work, "doubt-13", lambda: _spoilt(work))
 
 
 def _told(work: Work, seen: list[tuple[str, bool]]) -> None:
@@ -117,23 +118,25 @@ while True:
 
 
 @contextlib.contextmanager
-def competitor(work: Work) -> Iterator[None]:
-    """Another process that multiplies on the same card all the time."""
+def competitor(work: Work) -> Iterator[bool]:
+    """Another process that multiplies on the same card all the time; whether it came to that."""
     argv = [sys.executable, "-c", COMPETITOR, work.device, "8192" if work.on_card else "256"]
     child = subprocess.Popen(argv, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None
-        child.stdout.readline()
-        yield
+        yield child.stdout.readline() == b"ready\n"
     finally:
-        child.kill()
-        child.communicate()
+        end(child)
+        child.stdout.close()
 
 
 def _shared(work: Work) -> None:
     """verify quick while the card is shared; what complains is named."""
-    with competitor(work):
+    with competitor(work) as there:
         said = work.gpusetup("verify", "--device", work.device, "--json", name="verify-shared")
+    if not there or said.exit is None:
+        work.claim("shared-card", "open", said.problem if there else "no other process came up")
+        return
     rows = said.document.get("checks", [])
     bad = [row["name"] for row in rows if row["status"] in ("failed", "crashed")]
     told = f"{len(rows)} checks beside another process, bad: {', '.join(bad) or 'none'}"
@@ -152,6 +155,9 @@ except Exception as problem:
 
 def _spoilt(work: Work) -> None:
     """A device-side assertion is an error after which verify takes a new process."""
-    said = work.program((sys.executable, "-c", SPOIL), limit=30)
+    spoilt(work, work.program((sys.executable, "-c", SPOIL), limit=30))
+
+
+def spoilt(work: Work, said: Said) -> None:
     told = said.stdout.strip().rpartition("\n")[2] or said.problem
-    work.claim("doubt-13", told == "spent", told)
+    work.claim("doubt-13", "open" if said.exit is None else told == "spent", told)

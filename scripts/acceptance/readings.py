@@ -9,14 +9,13 @@ from typing import Any
 
 from acceptance.work import Work, attempt
 
-COMMANDS = ("doctor", "snapshot", "resolve")
 TORCH = """
 import json, torch
 torch.cuda.init()
 p = torch.cuda.get_device_properties(0)
 print(json.dumps({"count": torch.cuda.device_count(), "name": p.name, "memory": p.total_memory,
     "capability": [p.major, p.minor], "uuid": str(getattr(p, "uuid", "") or ""),
-    "before": None, "torch": torch.__version__, "cuda": torch.version.cuda}))
+    "torch": torch.__version__, "cuda": torch.version.cuda}))
 """
 MIB = 1 << 20
 Read = Callable[[Mapping[str, Any]], Any]
@@ -57,37 +56,42 @@ FIELDS: tuple[tuple[str, str, Callable[[str], Any], float], ...] = (
 
 
 def run(work: Work) -> None:
-    documents = {name: _asked(work, name) for name in COMMANDS}
-    snapshot = documents["snapshot"]
-    attempt(work, "readings-match", lambda: _beside_smi(work, snapshot))
-    attempt(work, "doctor-clean", lambda: _doctor(work, documents["doctor"]))
+    """What compares comes first; resolve, which may wait for a network, comes last."""
+    snapshot, kept = _asked(work, "snapshot", "--keep-private")
+    attempt(work, "readings-match", lambda: _beside_smi(work, snapshot, kept))
     attempt(work, "doubt-42", lambda: _beside_torch(work, snapshot))
+    attempt(work, "doctor-clean", lambda: _doctor(work, _asked(work, "doctor")[0]))
+    work.keep("snapshot.json", work.gpusetup("snapshot", "--json", limit=30).stdout)
+    _asked(work, "resolve")
 
 
-def _asked(work: Work, name: str) -> dict[str, Any]:
-    """The command twice (the second time nothing is cold); its seconds become rows."""
-    private = ("--keep-private",) if name == "snapshot" else ()
-    first = work.gpusetup(name, *private, "--json", limit=30)
-    again = first if work.short else work.gpusetup(name, *private, "--json", limit=30)
-    kept = first if name != "snapshot" else work.gpusetup(name, "--json", limit=30)
-    work.keep(f"{name}.json", kept.stdout)
+def _asked(work: Work, name: str, *words: str) -> tuple[dict[str, Any], str]:
+    """The command twice (the second time nothing is cold), and the problem if it has no answer."""
+    first = work.gpusetup(name, *words, "--json", limit=30)
+    if not words:
+        work.keep(f"{name}.json", f"{first.stdout}\n{first.stderr}")
+    again = first if work.short else work.gpusetup(name, *words, "--json", limit=30)
     work.row("commands", command=name, exit=again.exit, first_seconds=round(first.seconds, 2),
              again_seconds=round(again.seconds, 2))  # fmt: skip
-    return again.document
+    return again.document, again.problem
 
 
 def _doctor(work: Work, answer: Mapping[str, Any]) -> None:
+    if not answer:
+        work.claim("doctor-clean", "open", "no answer")
+        return
     errors = [f["id"] for f in answer.get("findings", ()) if f.get("severity") == "error"]
     told = f"cause {answer.get('cause')}, errors: {', '.join(errors) or 'none'}"
-    work.claim("doctor-clean", bool(answer) and not errors, told)
+    work.claim("doctor-clean", not errors, told)
 
 
-def _beside_smi(work: Work, snapshot: Mapping[str, Any]) -> None:
+def _beside_smi(work: Work, snapshot: Mapping[str, Any], problem: str) -> None:
     fields = ("driver_version", *(smi for _, smi, _, _ in FIELDS))
     smi = work.smi(*fields)
     gpus = snapshot.get("gpus") or []
     if smi is None or not gpus:
-        work.claim("readings-match", "open", f"nvidia-smi: {smi}, GPUs read: {len(gpus)}")
+        told = f"nvidia-smi: {smi}, GPUs read: {len(gpus)}" if snapshot else problem
+        work.claim("readings-match", "open", told)
         return
     rows = [*compared(gpus[0], smi), _driver(snapshot, smi)]
     for row in rows:

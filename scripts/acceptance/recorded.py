@@ -41,7 +41,8 @@ FOOT = """
 
 `python scripts/gpu_acceptance.py --out DIR` on a machine with an NVIDIA GPU and torch ends within
 8 minutes, changes no setting of the card and fetches nothing; `--parts suspicions` is the second
-call. Look at `DIR/index.html`, put the folder into `tests/recorded_runs/` under a name such as
+call, and `--parts clean` with the same DIR adds other seeds to those before (20 are asked for).
+Look at `DIR/index.html`, put the folder into `tests/recorded_runs/` under a name such as
 `h200-580.159-2.11.0`, and run `python scripts/write_reference.py`. Names, home folders and UUIDs
 are taken out before anything is written.
 """

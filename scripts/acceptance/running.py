@@ -12,25 +12,41 @@ from pathlib import Path
 from typing import Any
 
 from acceptance.claims import claims_of
-from acceptance.processes import end
+from acceptance.processes import descendants, end, end_left
 from acceptance.values import CRASHED, DONE, FAILS, KILLED, LATE, NOT_BUILT, Part, Result
-from acceptance.work import ROOT, search_path
+from acceptance.work import EARLIER, ROOT, search_path
 
 ENTRY = ROOT / "scripts" / "gpu_acceptance.py"
 
 
-def run_part(part: Part, options: Any, device: str, folder: Path, seconds: float) -> Result:
-    """The part's result, whatever it does."""
+def run_part(
+    part: Part,
+    options: Any,
+    device: str,
+    folder: Path,
+    seconds: float,
+    earlier: dict[str, Any] | None = None,
+) -> Result:
+    """The part's result, whatever it does; nothing that it started goes on.
+
+    `earlier` are the part's tables of an earlier call.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if part.command is not None and not is_built(part.command):
-        return Result(part.name, True, NOT_BUILT, 0.0, seconds)
-    began = time.monotonic()
+        told = f"gpusetup has no command {part.command} yet"
+        claims = tuple(claim._replace(figure=told) for claim in claims_of(part.name, (), device))
+        return Result(part.name, True, NOT_BUILT, 0.0, seconds, claims)
+    (folder / EARLIER).write_text(json.dumps(earlier or {}), encoding="utf-8")
+    began, others = time.monotonic(), set(descendants(os.getpid()))
     code = _ended(part, options, device, folder, seconds)
     spent = time.monotonic() - began
+    left = end_left(others)
     status = KILLED if code in (None, LATE) else DONE if code == 0 else CRASHED
     claims, tables = answers_in(folder, part.name, device)
     fine = status == DONE and not any(claim.verdict == FAILS for claim in claims)
     problem = "" if status == DONE else _last_line(folder / "stderr.txt")
+    if left and status == DONE:
+        problem = f"{left} processes outlived the part and were ended"
     return Result(part.name, fine, status, spent, seconds, claims, tables, problem)
 
 
@@ -74,7 +90,9 @@ def answers_in(folder: Path, part: str, device: str) -> tuple[Any, Any]:
                 lines.append(json.loads(text))
     tables: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
-        if "table" in line:
+        if "rows" in line:
+            tables[line["table"]] = line["rows"]
+        elif "table" in line:
             tables.setdefault(line["table"], []).append(line["row"])
     said = [line for line in lines if "claim" in line]
     return claims_of(part, said, device), tables

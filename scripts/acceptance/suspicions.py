@@ -2,33 +2,57 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from acceptance.processes import descendants, end
-from acceptance.work import Said, Work, attempt, search_path
+from acceptance.processes import descendants, end, runs, told
+from acceptance.tune import bench
+from acceptance.work import ROOT, Said, Unanswered, Work, attempt, search_path
 
 RATE_PART = 0.05
 """By which part tune's rate may be below a plain loop's."""
 
 
+LEAST_SECONDS = 20.0
+WHOLE_SECONDS = 400.0
+"""With so much time a level is run as a whole, not only the checks that the doubt is about."""
+EXACT = ("float32", "float32-modes", "matmul", "convolution", "attention", "linear-algebra")
+RATES = ("speed", "speed-half", "copy-in", "copy-out", "copy-within")
+GREEDY = ("memory", "out-of-memory", "matmul")
+
+
 def run(work: Work) -> None:
-    for number, doubt in DOUBTS.items():
+    """No doubt takes more than twice its share of the time that is left, so that all are tried."""
+    for place, (number, doubt) in enumerate(DOUBTS.items()):
+        work.options["limit"] = max(LEAST_SECONDS, 2 * work.left() / (len(DOUBTS) - place))
         attempt(work, f"doubt-{number}", partial(doubt, work, number))
+
+
+def _limit(work: Work) -> float:
+    return float(work.options.get("limit", 120.0))
+
+
+def _answered(work: Work, said: Said) -> Said:
+    if said.exit is None:
+        raise Unanswered(f"no answer within {_limit(work):.0f} s")
+    return said
 
 
 def _verify(work: Work, *words: str, name: str = "", **environment: str) -> Said:
     argv = ("verify", "--device", work.device, "--json", *words)
-    return work.gpusetup(*argv, name=name, limit=120, **environment)
+    return _answered(work, work.gpusetup(*argv, name=name, limit=_limit(work), **environment))
+
+
+def _python(work: Work, code: str, *words: str) -> Said:
+    return _answered(work, work.program((sys.executable, "-c", code, *words), _limit(work)))
 
 
 def bad(said: Said) -> str:
@@ -39,53 +63,55 @@ def bad(said: Said) -> str:
     return ", ".join(row["name"] for row in rows if row["status"] in ("failed", "crashed"))
 
 
-def level(work: Work) -> tuple[str, str]:
-    return ("--level", "quick" if work.short else "standard")
+def scope(work: Work, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Which checks: those that the doubt is about, or the level where there is time for it."""
+    if work.short:
+        return ("--level", "quick")
+    if work.on_card and work.seconds >= WHOLE_SECONDS:
+        return ("--level", "standard")
+    return ("--level", "standard", "--only", *names)
 
 
 def two_at_once(work: Work, number: int) -> None:
     with ThreadPoolExecutor(2) as pool:
         names = [f"doubt-{number}-{place}" for place in "ab"]
-        runs = [pool.submit(_verify, work, *level(work), name=name) for name in names]
-    told = [bad(run.result()) for run in runs]
-    work.claim(f"doubt-{number}", not any(told), f"bad: {told[0] or 'none'}; {told[1] or 'none'}")
+        both = [pool.submit(_verify, work, *scope(work, GREEDY), name=name) for name in names]
+    found = [bad(run.result()) for run in both]
+    words = f"bad: {found[0] or 'none'}; {found[1] or 'none'}"
+    work.claim(f"doubt-{number}", not any(found), words)
 
 
 def ended(work: Work, number: int) -> None:
     """SIGTERM in stress; what computes three seconds later is counted."""
-    argv = [sys.executable, "-m", "gpusetup", "verify", "--level", "stress", "--seconds", "40"]
+    argv = [sys.executable, "-m", "gpusetup", "verify", "--level", "stress", "--seconds", "40",
+            "--only", "load"]  # fmt: skip
+    below: list[int] = []
     env = {**os.environ, "PYTHONPATH": search_path()}
     child = subprocess.Popen(
         [*argv, "--device", work.device], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=env, start_new_session=True,
     )  # fmt: skip
     try:
-        time.sleep(4 if work.short else 15)
+        time.sleep(4 if work.short else 12)
         below = descendants(child.pid)
         child.send_signal(signal.SIGTERM)
         time.sleep(3)
-        left = [pid for pid in below if _runs(pid)]
+        left = [pid for pid in below if runs(pid)]
     finally:
         end(child)
         for pid in below:
-            if _runs(pid):
-                os.kill(pid, signal.SIGKILL)
-    work.claim(f"doubt-{number}", bool(below) and not left, f"{len(below)} below, {len(left)} left")
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+            told(pid, signal.SIGKILL)
+    words = f"{len(below)} below, {len(left)} left"
+    work.claim(f"doubt-{number}", not left if below else "open", words)
 
 
 def tf32_override(work: Work, number: int) -> None:
     found = {}
     for name in ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUDA_LAUNCH_BLOCKING"):
-        found[name] = bad(_verify(work, *level(work), name=f"doubt-{number}-{name}", **{name: "1"}))
-    told = "; ".join(f"{name}=1: {bad or 'none'} bad" for name, bad in found.items())
-    work.claim(f"doubt-{number}", not any(found.values()), told)
+        kept = f"doubt-{number}-{name}"
+        found[name] = bad(_verify(work, *scope(work, EXACT), name=kept, **{name: "1"}))
+    words = "; ".join(f"{name}=1: {names or 'none'} bad" for name, names in found.items())
+    work.claim(f"doubt-{number}", not any(found.values()), words)
 
 
 COMPILE = """
@@ -99,11 +125,11 @@ print(len([c for c in psutil.Process().children(recursive=True)
 
 
 def compile_workers(work: Work, number: int) -> None:
-    said = work.program((sys.executable, "-c", COMPILE, work.device), limit=120)
+    said = _python(work, COMPILE, work.device)
     count = said.stdout.strip().rpartition("\n")[2]
     fine = count.isdigit() and int(count) <= 1
-    told = f"{count} worker processes" if count.isdigit() else said.problem
-    work.claim(f"doubt-{number}", fine, told)
+    words = f"{count} worker processes" if count.isdigit() else said.problem
+    work.claim(f"doubt-{number}", fine, words)
     work.claim("doubt-29", said.exit == 0 and said.seconds < 280, f"{said.seconds:.0f} s")
 
 
@@ -131,35 +157,27 @@ print(30 * batch / (time.perf_counter() - began))
 
 def plain_loop(work: Work, number: int) -> None:
     """A launch-bound model, as tune times it and as a training runs it."""
-    from acceptance.work import ROOT
-
     batch, child = 32, str(ROOT / "gpusetup" / "child_scripts")
-    said = work.program((sys.executable, "-c", PLAIN, child, work.device, str(batch)), limit=60)
+    said = _python(work, PLAIN, child, work.device, str(batch))
+    if said.exit != 0:
+        raise RuntimeError(said.problem)
     request = {"mode": "steps", "reference": "transformer", "device": work.device, "steps": 30,
                "batch": batch, "seconds": 20, "warm": 5}  # fmt: skip
-    ours = _bench(child, request)
-    plain = float(said.stdout)
-    told = f"tune {ours:.0f} samples/s, a plain loop {plain:.0f}"
-    work.claim(f"doubt-{number}", ours >= (1 - RATE_PART) * plain, told)
-
-
-def _bench(child: str, request: dict[str, Any]) -> float:
-    found = subprocess.run(
-        (sys.executable, f"{child}/bench.py"), input=json.dumps(request), capture_output=True,
-        text=True, timeout=90,
-    )  # fmt: skip
-    answer = json.loads(found.stdout.strip().rpartition("\n")[2])
-    return float(answer["samples_per_second"])
+    ours = float(bench(work, request, _limit(work))["samples_per_second"])
+    plain = float(said.stdout.strip().rpartition("\n")[2])
+    words = f"tune {ours:.0f} samples/s, a plain loop {plain:.0f}"
+    work.claim(f"doubt-{number}", ours >= (1 - RATE_PART) * plain, words)
 
 
 def three_runs(work: Work, number: int) -> None:
     """A kept run, and two more against it."""
     kept = str(work.folder / "baseline.json")
-    _verify(work, *level(work), "--save-baseline", kept)
-    again = [_verify(work, *level(work), "--baseline", kept, name=f"doubt-{number}-{place}")
+    which = scope(work, RATES)
+    _verify(work, *which, "--save-baseline", kept)
+    again = [_verify(work, *which, "--baseline", kept, name=f"doubt-{number}-{place}")
              for place in range(1 if work.short else 2)]  # fmt: skip
-    told = "; ".join(bad(said) or "none" for said in again)
-    work.claim(f"doubt-{number}", not any(map(bad, again)), f"bad: {told}")
+    words = "; ".join(bad(said) or "none" for said in again)
+    work.claim(f"doubt-{number}", not any(map(bad, again)), f"bad: {words}")
 
 
 LOADER = """
@@ -181,15 +199,18 @@ def loader_workers(work: Work, number: int) -> None:
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     assert child.stdout is not None
-    child.stdout.readline()
+    watchdog = threading.Timer(_limit(work), end, (child,))
+    watchdog.start()
+    ready = child.stdout.readline() == b"ready\n"
+    watchdog.cancel()
     below = descendants(child.pid)
-    os.killpg(child.pid, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)
     child.communicate()
     time.sleep(1)
-    left = [pid for pid in below if _runs(pid)]
-    work.claim(
-        f"doubt-{number}", bool(below) and not left, f"{len(below)} workers, {len(left)} left"
-    )
+    left = [pid for pid in below if runs(pid)]
+    words = f"{len(below)} workers, {len(left)} left"
+    work.claim(f"doubt-{number}", not left if ready and below else "open", words)
 
 
 NEARLY_FULL = """
@@ -205,19 +226,19 @@ print(found.status, found.detail)
 
 
 def nearly_full(work: Work, number: int) -> None:
-    said = work.program((sys.executable, "-c", NEARLY_FULL, work.device), limit=60)
-    told = said.stdout.strip().rpartition("\n")[2] or said.problem
-    work.claim(f"doubt-{number}", told.startswith("passed"), told)
+    said = _python(work, NEARLY_FULL, work.device)
+    words = said.stdout.strip().rpartition("\n")[2] or said.problem
+    work.claim(f"doubt-{number}", words.startswith("passed"), words)
 
 
 DOUBTS: dict[int, Callable[[Work, int], None]] = {
+    34: nearly_full,
+    30: loader_workers,
+    14: plain_loop,
+    2: two_at_once,
+    3: ended,
     9: tf32_override,
     23: three_runs,
     10: compile_workers,
-    2: two_at_once,
-    3: ended,
-    14: plain_loop,
-    30: loader_workers,
-    34: nearly_full,
 }
-"""In the order of what matters most."""
+"""The quickest first."""

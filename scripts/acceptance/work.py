@@ -12,16 +12,22 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from acceptance.processes import end
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KEPT_CHARACTERS = 400_000
+EARLIER = "earlier.json"
+NOT_THERE = "No module named"
 
 
 class Late(Exception):
     """The part's time is over: nothing is known, and nothing failed."""
+
+
+class Unanswered(Exception):
+    """One question was not answered in its own time; the part has more."""
 
 
 class Said(NamedTuple):
@@ -65,7 +71,7 @@ class Work:
         self.seconds = seconds
         self.on_card = device.startswith("cuda")
         self.short = bool(options.get("short"))
-        self.answers: TextIO = (folder / "answers.jsonl").open("a", encoding="utf-8")
+        self.answers = folder / "answers.jsonl"
 
     def left(self, reserve: float = 2.0) -> float:
         """The seconds that are left before the limit, less a reserve."""
@@ -76,18 +82,32 @@ class Work:
     def claim(self, id: str, verdict: str | bool, figure: object = "", text: str = "") -> None:
         """A verdict; true and false are `holds` and `fails`."""
         named = verdict if isinstance(verdict, str) else ("holds" if verdict else "fails")
+        if named == "fails" and NOT_THERE in str(figure):
+            named = "open"  # what is not installed refutes nothing
         self._write({"claim": id, "verdict": named, "figure": str(figure)[:600], "text": text})
 
     def row(self, table: str, **values: Any) -> None:
         self._write({"table": table, "row": values})
+
+    def table(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """All rows of a table, in place of those that were said before."""
+        self._write({"table": name, "rows": rows})
+
+    def earlier(self) -> dict[str, list[dict[str, Any]]]:
+        """This part's tables of earlier calls that were of the same card and code."""
+        try:
+            found = json.loads((self.folder / EARLIER).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def keep(self, name: str, text: str) -> None:
         """A file of the archive of runs."""
         (self.folder / name).write_text(text[-KEPT_CHARACTERS:], encoding="utf-8")
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        self.answers.write(json.dumps(line, default=str) + "\n")
-        self.answers.flush()
+        with self.answers.open("a", encoding="utf-8") as answers:
+            answers.write(json.dumps(line, default=str) + "\n")
 
     # --- commands ---
 
@@ -101,10 +121,11 @@ class Work:
         limit: float = 600,
         name: str = "",
         environment: Mapping[str, str] | None = None,
+        said_to: str = "",
     ) -> Said:
         if self.left() < 1:
             raise Late
-        said = run_program(argv, min(limit, self.left()), environment)
+        said = run_program(argv, min(limit, self.left()), environment, said_to)
         if name:
             self.keep(f"{name}.txt", f"{said.stdout}\n--- stderr, exit {said.exit}\n{said.stderr}")
         if said.exit is None and self.left() < 1:
@@ -122,25 +143,30 @@ class Work:
 
 
 def run_program(
-    argv: tuple[str, ...], limit: float, environment: Mapping[str, str] | None = None
+    argv: tuple[str, ...],
+    limit: float,
+    environment: Mapping[str, str] | None = None,
+    said_to: str = "",
 ) -> Said:
     """Never raises for what the program does; at its limit it ends with all below it."""
     began = time.monotonic()
     env = {**os.environ, "PYTHONPATH": search_path(), "NO_COLOR": "1", **(environment or {})}
     try:
         child = subprocess.Popen(
-            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
         )  # fmt: skip
     except OSError as problem:
         return Said(127, "", f"{argv[0]}: {problem.strerror}", time.monotonic() - began)
-    texts, code = _heard(child, limit)
+    texts, code = _heard(child, limit, said_to)
     return Said(code, *texts, time.monotonic() - began)
 
 
-def _heard(child: subprocess.Popen[str], limit: float) -> tuple[tuple[str, str], int | None]:
+def _heard(
+    child: subprocess.Popen[str], limit: float, said_to: str
+) -> tuple[tuple[str, str], int | None]:
     try:
-        out, err = child.communicate(timeout=max(limit, 0.1))
+        out, err = child.communicate(said_to, timeout=max(limit, 0.1))
         return (out, err), child.returncode
     except subprocess.TimeoutExpired:
         end(child)
@@ -167,5 +193,7 @@ def attempt(work: Work, claim: str, what: Callable[[], object]) -> None:
     except Late:
         work.claim(claim, "open", "the part's time was over")
         raise
+    except Unanswered as problem:
+        work.claim(claim, "open", problem)
     except Exception as problem:
         work.claim(claim, "fails", f"{type(problem).__name__}: {problem}")
