@@ -143,10 +143,10 @@ def recorded_runs() -> Iterator[tuple[Path, str]]:
 def known_gpus() -> Iterator[tuple[Path, str]]:
     """What verify knows of GPUs; that folder stands alone, with its own table."""
     from gpusetup.catalog.file import DATA, load_catalog
-    from gpusetup.catalog.kernels import JETSON
+    from gpusetup.catalog.kernels import jetson
 
     catalog, as_of = load_catalog(), json.loads(DATA.read_bytes())["gpus"]["as_of"]
-    apart = {str(capability): cuda for capability, cuda in JETSON.items()}
+    apart = {str(capability): cuda for capability, cuda in jetson().items()}
     rows = {
         name: [row.peak_tflops["fp16"], row.boost_mhz, row.variable_clock]
         for row in catalog.gpus

@@ -27,8 +27,8 @@ from gpusetup.catalog.facts import (
     facts,
 )
 from gpusetup.catalog.file import load_catalog, read_catalog
-from gpusetup.catalog.gpus import gpu_described
-from gpusetup.catalog.kernels import JETSON, release
+from gpusetup.catalog.gpus import gpu_described, rows_named
+from gpusetup.catalog.kernels import jetson, release
 from gpusetup.catalog.rows import Name
 from gpusetup.errors import BadInput
 from gpusetup.install.refresh.live_catalog import backends_to_ask
@@ -239,7 +239,7 @@ def test_conda_rows_are_rows_of_their_own() -> None:
 
 
 def test_gpus_carry_what_planning_needs() -> None:
-    (h100,) = CATALOG.gpus_named("NVIDIA H100 80GB HBM3")
+    (h100,) = rows_named("NVIDIA H100 80GB HBM3", CATALOG.gpus)
     assert h100.memory_bytes == 80 << 30 and h100.sm_count == 132
     assert h100.peak_tflops["bf16"] > 900 and "bf16" in h100.peaks_published
 
@@ -336,7 +336,7 @@ def test_every_first_driver_is_of_a_branch_that_serves_its_gpu_and_names_a_sourc
 
 def test_every_desktop_capability_from_pascal_on_has_a_first_driver() -> None:
     known = {row.capability for row in LIVE.first_drivers}
-    apart = {c for c in JETSON if c != Capability(11, 0)}
+    apart = {c for c in jetson() if c != Capability(11, 0)}
     assert {g.capability for g in LIVE.gpus if g.capability.major >= 6} - apart == known
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.catalog.gpus import gpu_described, one_capability, one_memory, tokens
+from gpusetup.catalog.gpus import gpu_described, one_capability, one_memory, rows_named, tokens
 from gpusetup.errors import UsageError
 from gpusetup.model.units import GIB
 
@@ -15,7 +15,7 @@ CATALOG = load_catalog()
 
 
 def named(text: str) -> list[str]:
-    return [row.name for row in CATALOG.gpus_named(text)]
+    return [row.name for row in rows_named(text, CATALOG.gpus)]
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,9 @@ def test_laptop_mobile_and_max_q_are_one_family() -> None:
 
 
 def test_a_size_tells_two_gpus_apart_and_without_it_both_are_meant() -> None:
-    assert one_memory(CATALOG.gpus_named("A100 80GB")) == 80 * GIB
-    assert one_memory(CATALOG.gpus_named("A100")) is None
-    assert str(one_capability("A100", CATALOG.gpus_named("A100"))) == "8.0"
+    assert one_memory(rows_named("A100 80GB", CATALOG.gpus)) == 80 * GIB
+    assert one_memory(rows_named("A100", CATALOG.gpus)) is None
+    assert str(one_capability("A100", rows_named("A100", CATALOG.gpus))) == "8.0"
 
 
 def test_a_name_of_several_capabilities_is_refused_with_all_of_them() -> None:
@@ -55,13 +55,13 @@ def test_a_name_of_several_capabilities_is_refused_with_all_of_them() -> None:
     assert "Quadro RTX 6000 (7.5)" in told.value.message
     assert "RTX 6000 Ada Generation (8.9)" in told.value.message
     assert gpu_described("Quadro RTX 6000", CATALOG.gpus).compute_capability == (
-        CATALOG.gpus_named("Quadro RTX 6000")[0].capability
+        rows_named("Quadro RTX 6000", CATALOG.gpus)[0].capability
     )
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="No GPU is called 'RTX 3095'") as told:
-        CATALOG.gpus_named("RTX 3095")
+        rows_named("RTX 3095", CATALOG.gpus)
     assert told.value.exit_code == 2
     assert "GeForce RTX 3090" in (told.value.hint or "")
 
@@ -69,7 +69,7 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
 @pytest.mark.parametrize("text", ["", "   ", "GPU", "NVIDIA", "NVIDIA GeForce", "\x1b[31m", "🎮"])
 def test_a_text_that_names_nothing_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        CATALOG.gpus_named(text)
+        rows_named(text, CATALOG.gpus)
 
 
 @pytest.mark.parametrize("text", ["RTX A6000", "rtxa6000", "A6000", "nvidia rtx a6000"])
@@ -106,13 +106,13 @@ def test_a_capability_always_works(text: str) -> None:
 def test_every_name_that_nvidia_smi_prints_has_one_capability() -> None:
     for row in CATALOG.gpus:
         for name in (*row.smi_names, row.name):
-            assert one_capability(name, CATALOG.gpus_named(name)) == row.capability, name
+            assert one_capability(name, rows_named(name, CATALOG.gpus)) == row.capability, name
 
 
 @given(st.text(max_size=40))
 def test_any_text_gives_gpus_or_a_usage_error(text: str) -> None:
     try:
-        rows = CATALOG.gpus_named(text)
+        rows = rows_named(text, CATALOG.gpus)
     except UsageError as problem:
         assert problem.hint
     else:

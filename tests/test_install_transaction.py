@@ -27,11 +27,12 @@ from gpusetup.install.switching.transaction import (
 )
 from gpusetup.install.target.layout import (
     Layout,
+    content_of,
     covering_entries,
     distributions,
     need_breaks,
     new_entries,
-    wheel_paths,
+    places_of,
 )
 from gpusetup.install.target.owned import files_of
 from gpusetup.model.frozen import replace
@@ -195,6 +196,10 @@ def test_a_record_that_leads_out_of_the_environment_moves_nothing_there(tmp_path
     assert str(tmp_path / "thesis.txt") not in files_of(one, layout)
 
 
+def wheel_paths(wheel: Path, layout: Layout) -> frozenset[str]:
+    return frozenset(path for _, path in places_of(content_of(wheel), layout).values())
+
+
 def test_a_wheels_files_and_scripts_go_where_installers_put_them(tmp_path: Path) -> None:
     layout = layout_at(tmp_path / "env")
     files = {
@@ -203,11 +208,10 @@ def test_a_wheels_files_and_scripts_go_where_installers_put_them(tmp_path: Path)
         "torch-1.0.data/data/share/x.txt": "",
         "torch-1.0.data/purelib/torch/more.py": "",
     }
-    wheel = build_wheel(tmp_path, "torch", "1.0", files=files, scripts={"torchrun": "torch:main"})
+    wheel = build_wheel(tmp_path, "torch", "1.0", files=files)
     placed = {str(Path(p).relative_to(layout.prefix)) for p in wheel_paths(wheel, layout)}
     assert {
         "bin/convert",
-        "bin/torchrun",
         "share/x.txt",
         "lib/site-packages/torch/more.py",
         "lib/site-packages/torch/__init__.py",

@@ -7,6 +7,7 @@ function too.
 from __future__ import annotations
 
 import ast
+import re
 import statistics
 from collections.abc import Iterator
 from functools import cache
@@ -131,6 +132,14 @@ def arrows() -> Iterator[tuple[str, str]]:
 
 def test_every_room_has_a_floor() -> None:
     assert {room(module) for module in modules()} - {"", "data"} == set(FLOOR)
+
+
+def test_the_page_about_the_house_names_every_room_and_no_other() -> None:
+    page = (PACKAGE.parent / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Rooms")[2].partition("\n## ")[0]
+    first = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name[0] != "_"}
+    assert {name for cell in first for name in re.findall(r"`(\w+)`", cell)} == folders
 
 
 def test_a_room_knows_only_rooms_below_it() -> None:

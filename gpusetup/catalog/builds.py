@@ -15,7 +15,6 @@ from gpusetup.catalog.gpus import (
     GpuRow,
     one_capability,
     one_memory,
-    rows_named,
     rows_or_none,
     tokens,
 )
@@ -143,10 +142,6 @@ class Catalog(Frozen):
         """Which toolkits compile for an architecture: `sm_86`, `compute_90a`."""
         sm = "sm_" + arch.partition("_")[2].rstrip("af")
         return next((row for row in self.compilers if row.sm == sm), None)
-
-    def gpus_named(self, text: str) -> tuple[GpuRow, ...]:
-        """The GPUs that a text names; UsageError with the nearest names when there is none."""
-        return rows_named(text, self.gpus)
 
     def row_of(
         self,

@@ -8,18 +8,24 @@ boards run desktop kernels only from CUDA 13.2 on; 11.0 was called 10.1 before C
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from gpusetup.catalog.facts import Integrated, facts
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import Capability, parsed
 
-INTEGRATED = facts(Integrated)
-JETSON = {row.capability: row.desktop_from for row in INTEGRATED if row.apart}
-"""Integrated GPUs that other kernels of their major do not serve, nor theirs the others, and the
-CUDA from which on the desktop kernels run on them too."""
 
-RENAMED = {row.was: row.capability for row in INTEGRATED if row.was}
+@cache
+def jetson() -> dict[Capability, str | None]:
+    """Integrated GPUs that other kernels of their major do not serve, nor theirs the others, and
+    the CUDA from which on the desktop kernels run on them too."""
+    return {row.capability: row.desktop_from for row in facts(Integrated) if row.apart}
+
+
+@cache
+def renamed() -> dict[Capability, Capability]:
+    """What a capability was called before -> what it is called."""
+    return {row.was: row.capability for row in facts(Integrated) if row.was}
 
 
 @lru_cache(maxsize=1024)
@@ -52,16 +58,16 @@ def runs_on(kernel: Capability, gpu: Capability, cuda: str | None = None) -> boo
     >>> runs_on(Capability(8, 0), orin), runs_on(Capability(8, 0), orin, "13.2")
     (False, True)
     """
-    kernel, gpu = RENAMED.get(kernel, kernel), RENAMED.get(gpu, gpu)
+    kernel, gpu = renamed().get(kernel, kernel), renamed().get(gpu, gpu)
     if kernel == gpu:
         return True
-    if kernel in JETSON or (gpu in JETSON and not _unified(gpu, cuda)):
+    if kernel in jetson() or (gpu in jetson() and not _unified(gpu, cuda)):
         return False
     return kernel.major == gpu.major and kernel.minor <= gpu.minor
 
 
 def _unified(gpu: Capability, cuda: str | None) -> bool:
-    first = JETSON[gpu]
+    first = jetson()[gpu]
     return first is not None and cuda is not None and release(cuda) >= release(first)
 
 
@@ -75,7 +81,9 @@ def compiles_for(
     >>> compiles_for(Capability(12, 0), Capability(12, 1), "12.9", "12.8")
     False
     """
-    if cuda is None or driver_cuda is None or RENAMED.get(ptx, ptx) > RENAMED.get(gpu, gpu):
+    if cuda is None or driver_cuda is None:
+        return False
+    if renamed().get(ptx, ptx) > renamed().get(gpu, gpu):
         return False
     return release(driver_cuda) >= release(cuda)
 

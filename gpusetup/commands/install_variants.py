@@ -120,7 +120,6 @@ UNWRITTEN = (
     "The index's user name and password are not written: uv takes them from ~/.netrc, or from "
     "UV_INDEX_<NAME>_USERNAME and UV_INDEX_<NAME>_PASSWORD"
 )
-LOCK = "`uv lock` fixes the rest, `uv sync` installs it"
 
 
 def write_project(

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import RECORDS
 from gpusetup.fixes import drivers
-from gpusetup.messages.program import Program
-from gpusetup.messages.programs import BY_NAME
 from gpusetup.model.finding import Finding, Fix, typed
 from gpusetup.model.frozen import replace
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
+    from gpusetup.messages.program import Program
     from gpusetup.model.failing import Stage
     from gpusetup.model.shell import Line
 
@@ -107,7 +106,13 @@ STAGE_OF_CAUSE: dict[str, Stage] = {
 
 
 def program_of(context: RuleContext) -> Program | None:
-    return BY_NAME.get(context.snapshot.failing.program or "")
+    """The program of a text; its table is loaded only where a text names one."""
+    name = context.snapshot.failing.program
+    if name is None:
+        return None
+    from gpusetup.messages.programs import BY_NAME
+
+    return BY_NAME.get(name)
 
 
 def stage_of(context: RuleContext, root: Finding | None) -> Stage | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from closing import facts
 from gpusetup.catalog.file import load_catalog
+from gpusetup.catalog.gpus import rows_named
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Package, PciDevice, Snapshot
 from gpusetup.model.versions import Capability
@@ -118,7 +119,7 @@ def gpu_of(device: PciDevice, index: int) -> Gpu:
 
 def gpu_named(name: str, index: int = 0, bus_id: str | None = None) -> Gpu:
     """A healthy GPU of the catalog's."""
-    row = load_catalog().gpus_named(name)[0]
+    row = rows_named(name, load_catalog().gpus)[0]
     return Gpu(
         name=name,
         uuid=f"GPU-{index + 1:04d}",

@@ -11,8 +11,6 @@ from gpusetup.findings.record import Cause, Message
 from gpusetup.findings.sources import NCCL_DOC
 from gpusetup.model.finding import Finding
 
-NCCL = "NCCL documentation, troubleshooting"
-
 NCCL_NO_SOCKET_INTERFACE = Cause(
     id="nccl-no-socket-interface",
     place=(Layer.RUNNING, 60),

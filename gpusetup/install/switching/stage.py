@@ -23,8 +23,8 @@ from gpusetup.install.switching.staged import Differs, Staged, compared
 from gpusetup.install.target.layout import Layout
 from gpusetup.model.frozen import replace
 
-LINKS, WANTED, ROOT, CACHE, TEMPORARY = "links", "wheels.txt", "root", "cache", "tmp"
-"""In the folder of the stage: the wheels, what is asked, what is unpacked, uv's cache, TMPDIR."""
+LINKS, WANTED, ROOT, TEMPORARY = "links", "wheels.txt", "root", "tmp"
+"""In the folder of the stage: the wheels, what is asked, what is unpacked, TMPDIR."""
 
 
 def prepare_stage(store: Path, wheels: Sequence[Wheel], files: Sequence[Path]) -> Path:

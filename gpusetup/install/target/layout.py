@@ -227,17 +227,6 @@ def places_of(content: WheelContent, layout: Layout) -> dict[str, tuple[str, str
     return placed
 
 
-def wheel_paths(wheel: Path, layout: Layout) -> frozenset[str]:
-    """Where the files of a wheel go, its console scripts among them."""
-    content = content_of(wheel)
-    named = (f"{name}{end}" for name in content.scripts for end in SCRIPT_ENDS)
-    scripts = (os.path.join(layout.scripts, name) for name in named)
-    return frozenset((*scripts, *(path for _, path in places_of(content, layout).values())))
-
-
-SCRIPT_ENDS = ("",) if os.name == "posix" else (".exe", "-script.py")
-
-
 def _scripts(entry_points: str) -> Iterator[str]:
     parser = ConfigParser(delimiters=("=",), interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
