@@ -1,7 +1,8 @@
 """A card for the acceptance's own processes: torch says that it has CUDA, the CPU computes.
 
 On PYTHONPATH: with FAKE_CARD=1 it acts in `--run-part` processes only, with FAKE_CARD=all also in
-the programs that they start and in the children of the commands. It proves that every line which asks for a card can run; nothing about real ones.
+the programs that they start and in the children of the commands. It proves that every line which
+asks for a card can run; nothing about real ones.
 """
 
 import contextlib
