@@ -28,7 +28,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),
     "ruamel": ("configs/config.py",),
-    "tomlkit": ("install/project.py",),
+    "tomlkit": ("install/project.py", "fleet/profile.py"),
     "tomli": ("install/",),
     "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
     "matplotlib": ("render/",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpusetup.fleet.compare import CompareAnswer
+from gpusetup.fleet.node_check import NodeCheckAnswer
 from gpusetup.fleet.show import FleetAnswer
 from gpusetup.model.documents import (
     DoctorAnswer,
@@ -31,6 +32,7 @@ ANSWERS: dict[str, Any] = {
     "finding": FindingAnswer,
     "findings": FindingsAnswer,
     "install": InstallAnswer,
+    "node-check": NodeCheckAnswer,
     "plan": PlanAnswer,
     "plan-calibration": PlanCalibrationAnswer,
     "plan-serve": ServePlan,

@@ -24,6 +24,7 @@ COMMANDS = {
     "tune": "fits a training config to this machine; measures the best batch size",
     "monitor": "watches utilisation, memory, temperature and power; ends with a verdict",
     "compare": "shows what differs between two machines, or two dates of one",
+    "node-check": "says within seconds whether this node may take jobs",
     "fleet": "judges many nodes, and says which one is not like the others",
     "snapshot": "prints the redacted record of this machine",
     "schema": "prints the JSON schema of a command's answer",
@@ -113,7 +114,7 @@ def options_of_each() -> Iterator[tuple[str, Container[str]]]:
 
 
 def command(name: str) -> ModuleType:
-    return importlib.import_module(f"gpusetup.commands.{name}")
+    return importlib.import_module(f"gpusetup.commands.{name.replace('-', '_')}")
 
 
 def build_parser(only: str | None = None) -> Parser:

@@ -21,11 +21,14 @@ EVENTS_KEPT = 50
 TEXT_KEPT = 300
 
 
-def read_dmesg(system: System) -> GpuSide:
-    """The first command that may read the log; the readings say why another could not."""
+def read_dmesg(system: System, limit: float = SECONDS) -> GpuSide:
+    """The first command that may read the log; the readings say why another could not.
+
+    Each command may take `limit` seconds.
+    """
     readings: list[Reading] = []
     for command in COMMANDS:
-        said = system.run(command, SECONDS)
+        said = system.run(command, limit)
         if said.ok:
             return _told(" ".join(command), parse_kernel_log(said.stdout), readings)
         problem = said.problem or said.stderr.strip()[:TEXT_KEPT] or f"exit {said.exit}"

@@ -1,0 +1,88 @@
+"""`gpusetup node-check`: may this node take jobs, within seconds and beside a running one."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.commands.common import add_timeout
+from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.render.console import Console, plain
+
+if TYPE_CHECKING:
+    from gpusetup.fleet.profile import Expectation
+
+SUMMARY = (
+    "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without torch "
+    "and without CUDA, so that a running job notices nothing; against a profile where one is "
+    "given. Prints one line with the reason. Exit 0: sound; 1: not."
+)
+EXAMPLES = (
+    "gpusetup node-check",
+    "gpusetup node-check --learn > h100x8.toml",
+    "gpusetup node-check --profile h100x8.toml --json",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--profile", metavar="FILE", help="what this node must be like, as TOML")
+    parser.add_argument(
+        "--learn",
+        action="store_true",
+        help="print the profile of this node; with --profile, what it changes",
+    )
+    add_timeout(parser)
+
+
+def run(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.fleet.node_check import checked
+    from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
+    from gpusetup.system.system import LiveSystem
+
+    text = _text(options.profile) if options.profile else ""
+    expected = _expected(options.profile, text) if options.profile and not options.learn else ()
+    began = time.monotonic()
+    record = read_node(LiveSystem(), min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS))
+    answer = checked(
+        name_of_node(),
+        record.snapshot,
+        record.facts,
+        expected,
+        load_catalog(),
+        time.monotonic() - began,
+    )
+    if options.learn:
+        return _learn(dict(answer.facts), text, options.profile, out)
+    state = "ok" if answer.ok else "failed"
+    out.answer(answer, plain(f"{state}: {answer.reason} ({answer.seconds:g} s)\n"))
+    return 0 if answer.ok else Unsatisfiable.exit_code
+
+
+def _learn(facts: dict[str, str], former: str, name: str | None, out: Console) -> int:
+    """Print the profile; on stderr, what differs from the former one."""
+    from difflib import unified_diff
+
+    from gpusetup.fleet.profile import learnt
+
+    new = learnt(facts)
+    if former:
+        said = unified_diff(former.splitlines(), new.splitlines(), str(name), "learnt", lineterm="")
+        out.talk("\n".join(said) or f"{name} is what would be learnt")
+    out.text(new)
+    return 0
+
+
+def _expected(name: str, text: str) -> tuple[Expectation, ...]:
+    from gpusetup.fleet.profile import read
+
+    return read(text, name)
+
+
+def _text(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise BadInput(f"{name} cannot be read: {problem}") from problem

@@ -1,0 +1,153 @@
+"""What a node of a kind should be like, as a TOML file: learnt from a sound node, read by people.
+
+    schema = "gpusetup.profile/1"
+
+    [expect]
+    "gpus.count" = "8"                            # exactly this
+    "disk.tmp_free_gib" = { at_least = 20 }       # a number, and no less
+
+A fact that a node does not tell is unknown, and fails no node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from gpusetup.errors import BadInput
+from gpusetup.fleet.facts import PACKAGES, VARIABLES, WORDS, words_of
+from gpusetup.model.frozen import Frozen
+
+SCHEMA = "gpusetup.profile/1"
+AT_LEAST = "at_least"
+FREE_SHARE = 0.5
+"""A learnt node's free disk is no promise of the others': half of it is asked for."""
+MOST_BYTES = 1 << 20
+NOT_LEARNT = ("gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_bytes")
+"""Facts that an idle card, or an update without consequence, changes."""
+
+
+OPEN_FAMILIES = (PACKAGES, VARIABLES, "links.", "disk.", "clock.", "imex.")
+"""How the names of facts begin that `facts.WORDS` does not list."""
+
+
+class Expectation(Frozen):
+    """What a profile asks of one fact."""
+
+    field: str
+    value: str | None = None
+    at_least: float | None = None
+
+    @property
+    def words(self) -> str:
+        return self.value if self.value is not None else f"at least {self.at_least:g}"
+
+    def holds(self, found: str) -> bool:
+        """Whether a node's value is what is asked for."""
+        if self.at_least is None:
+            return found == self.value
+        number = re.match(r"-?\d+(?:\.\d+)?", found)
+        return number is not None and float(number[0]) >= self.at_least
+
+
+class Unmet(Frozen):
+    """A fact that is not as the profile asks."""
+
+    field: str
+    value: str
+    expected: str
+
+    @property
+    def words(self) -> str:
+        return f"{words_of(self.field)} {self.value}, expected {self.expected}"
+
+
+def learnt(facts: Mapping[str, str]) -> str:
+    """The profile of a sound node, as text."""
+    document = tomlkit.document()
+    document.add(tomlkit.comment("What a node of this kind must be like; written by"))
+    document.add(tomlkit.comment("`gpusetup node-check --learn`. Delete what may differ."))
+    document.add("schema", tomlkit.item(SCHEMA))
+    expect = tomlkit.table()
+    for name in sorted(facts):
+        if name not in NOT_LEARNT:
+            expect.add(name, _item(name, facts[name]))
+    document.add("expect", expect)
+    return tomlkit.dumps(document)
+
+
+def _item(name: str, value: str) -> Any:
+    if not name.endswith("_free_gib"):
+        return tomlkit.item(value)
+    asked = tomlkit.inline_table()
+    asked.append(AT_LEAST, int(float(value) * FREE_SHARE))
+    return asked
+
+
+def read(text: str, what: str) -> tuple[Expectation, ...]:
+    """A profile's expectations; `BadInput` names what is wrong in the file."""
+    if len(text) > MOST_BYTES:
+        raise BadInput(f"{what} is larger than {MOST_BYTES >> 20} MiB and so no profile")
+    try:
+        document = tomlkit.parse(text).unwrap()
+    except (TOMLKitError, RecursionError) as problem:
+        raise BadInput(f"{what} is no TOML: {problem}") from problem
+    schema = document.get("schema")
+    if schema != SCHEMA:
+        raise BadInput(
+            f"{what} is no profile: `schema` is {schema!r}, not {SCHEMA!r}",
+            hint="`gpusetup node-check --learn > FILE` writes one on a sound node",
+        )
+    expect = document.get("expect")
+    if not isinstance(expect, dict):
+        raise BadInput(f"{what} expects nothing: it has no table `[expect]`")
+    return tuple(_expectation(name, value, what) for name, value in _flat(expect))
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    """`a.b = 1` is a table `a` to TOML; here it is the name `a.b`."""
+    found: list[tuple[str, Any]] = []
+    for name, value in table.items():
+        if isinstance(value, dict) and AT_LEAST not in value and value:
+            found += _flat(value, f"{before}{name}.")
+        else:
+            found.append((f"{before}{name}", value))
+    return found
+
+
+def _expectation(name: str, value: Any, what: str) -> Expectation:
+    if name not in WORDS and not name.startswith(OPEN_FAMILIES):
+        raise BadInput(
+            f"{what}: there is no fact `{name}`", hint="`--learn` prints those there are"
+        )
+    if isinstance(value, dict):
+        least = value.get(AT_LEAST)
+        if set(value) == {AT_LEAST} and isinstance(least, int | float):
+            return Expectation(field=name, at_least=float(least))
+    elif isinstance(value, bool):
+        return Expectation(field=name, value="yes" if value else "no")
+    elif isinstance(value, str | int | float):
+        return Expectation(field=name, value=str(value))
+    raise BadInput(f"{what}: `{name}` is neither a value nor `{{ {AT_LEAST} = NUMBER }}`")
+
+
+def unmet(expected: tuple[Expectation, ...], facts: Mapping[str, str]) -> tuple[Unmet, ...]:
+    """What a node tells otherwise than the profile asks.
+
+    >>> unmet((Expectation(field="gpus.count", value="8"),), {"gpus.count": "7"})[0].words
+    'number of GPUs 7, expected 8'
+    """
+    return tuple(
+        Unmet(field=one.field, value=facts[one.field], expected=one.words)
+        for one in expected
+        if one.field in facts and not one.holds(facts[one.field])
+    )
+
+
+def unknown(expected: tuple[Expectation, ...], facts: Mapping[str, str]) -> tuple[str, ...]:
+    """The facts that the profile asks for and the node does not tell."""
+    return tuple(one.field for one in expected if one.field not in facts)

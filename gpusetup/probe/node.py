@@ -1,0 +1,107 @@
+"""A node's health within seconds: NVML, the kernel's files and its log.
+
+Neither torch nor CUDA is started, so that a job that runs beside it notices nothing. All sources
+share one limit; what has not answered then is unknown, and a driver that hangs is a finding.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Snapshot
+from gpusetup.probe.dmesg import read_dmesg
+from gpusetup.probe.gpu import FILES, assembled, worth_asking
+from gpusetup.probe.host import read_os
+from gpusetup.probe.machine import Beside
+from gpusetup.probe.memory import read_memory
+from gpusetup.probe.nvml import read_nvml
+from gpusetup.readings.side import GpuSide, missing
+from gpusetup.system.system import System, exists, list_or_empty, read_or_none
+
+LIMIT_SECONDS = 4.5
+LOG_SECONDS = 2.0
+INFINIBAND = "/sys/class/infiniband"
+IMEX_CHANNELS = "/dev/nvidia-caps-imex-channels"
+RACKS = re.compile(r"\bGB[23]00\b")
+"""GPUs of a rack whose nodes share memory by IMEX (NVL72)."""
+
+
+class NodeRecord(Frozen):
+    """What was read of a node."""
+
+    snapshot: Snapshot
+    facts: Mapping[str, str] = {}
+    """What a snapshot has no place for: links, clock, free disk, IMEX."""
+
+
+def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
+    """Everything that is known of a node within `limit` seconds."""
+    log = Beside(lambda: read_dmesg(system, min(LOG_SECONDS, limit / 2)))
+    files = tuple(read(system) for read in FILES[system.family])
+    silent = missing("gpus", "nvml", "not asked: no driver library, node or module")
+    asked = read_nvml(system, limit) if worth_asking(files) else silent
+    said = log.result() if system.family == "linux" else GpuSide()
+    gpu = assembled(system, (asked,), (*files, said))
+    found_os, os_readings = read_os(system)
+    snapshot = Snapshot(
+        taken_at=system.facts().get("now"),
+        os=found_os,
+        driver=gpu.driver,
+        gpus=gpu.gpus,
+        pci_devices=gpu.pci_devices,
+        devices=gpu.devices,
+        memory=read_memory(system),
+        events=gpu.events,
+        readings=(*gpu.readings, *os_readings),
+    )
+    return NodeRecord(snapshot=snapshot, facts=dict(_facts(system, snapshot)))
+
+
+def name_of_node() -> str:
+    """The node's own name, without its domain."""
+    return platform.node().partition(".")[0]
+
+
+def _facts(system: System, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    yield from links(system).items()
+    clock = system.ask("read_clock", timeout=2) if system.family == "linux" else {}
+    if "synchronised" in clock:
+        yield "clock.synchronised", "yes" if clock["synchronised"] else "no"
+    for name, path in (("disk.root_free_gib", "/"), ("disk.tmp_free_gib", "/tmp")):
+        try:
+            yield name, f"{system.space(path).free_bytes / (1 << 30):.0f}"
+        except OSError:
+            continue
+    if any(RACKS.search(gpu.name) for gpu in snapshot.gpus or ()):
+        yield "imex.channel", "yes" if exists(system, f"{IMEX_CHANNELS}/channel0") else "no"
+        yield "imex.service", "yes" if _runs(system, "nvidia-imex") else "no"
+
+
+def links(system: System) -> dict[str, str]:
+    """The InfiniBand and RoCE ports that are up, and how many are not, as sysfs shows them."""
+    up: Counter[str] = Counter()
+    down: list[str] = []
+    for device in list_or_empty(system, INFINIBAND):
+        for port in list_or_empty(system, f"{INFINIBAND}/{device}/ports"):
+            place = f"{INFINIBAND}/{device}/ports/{port}"
+            state = (read_or_none(system, f"{place}/state") or "").strip()
+            rate = (read_or_none(system, f"{place}/rate") or "unknown rate").strip()
+            layer = (read_or_none(system, f"{place}/link_layer") or "").strip()
+            if state.endswith("ACTIVE"):
+                up[f"{layer} {rate}".strip()] += 1
+            else:
+                down.append(f"{device}/{port}")
+    if not up and not down:
+        return {}
+    active = ", ".join(f"{count} x {kind}" for kind, count in sorted(up.items())) or "none"
+    return {"links.active": active, "links.down": ", ".join(sorted(down)) or "none"}
+
+
+def _runs(system: System, name: str) -> bool:
+    """Whether a process of this name runs."""
+    pids = (one for one in list_or_empty(system, "/proc") if one.isdigit())
+    return any((read_or_none(system, f"/proc/{pid}/comm") or "").strip() == name for pid in pids)

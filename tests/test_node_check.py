@@ -1,0 +1,201 @@
+"""The node's check against a stand-in of the driver: sound, sick, hung, and against a profile."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import standin
+from standin.machine import WithDriver
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.cli import main
+from gpusetup.errors import BadInput
+from gpusetup.fleet.node_check import NodeCheckAnswer, checked
+from gpusetup.fleet.profile import learnt, read
+from gpusetup.probe.node import LIMIT_SECONDS, links, read_node
+from gpusetup.system.system import System
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in is for Linux")
+
+GPU: dict[str, object] = {**standin.A100, "processes": ""}
+
+
+def node(
+    place: Path,
+    gpus: int = 8,
+    *,
+    last: Mapping[str, object] | None = None,
+    state: Mapping[str, object] | None = None,
+) -> System:
+    """A node with a driver; `last` changes its last GPU."""
+    file = place / "state"
+    cards = (*(GPU,) * (gpus - 1), {**GPU, **(last or {})})
+    file.write_text(standin.state(cards, **(state or {})))
+    environment = {
+        **os.environ,
+        "GPUSETUP_STANDIN": str(file),
+        "LD_LIBRARY_PATH": str(standin.libraries()),
+        "PATH": str(place),
+    }
+    return WithDriver(gpus, environment)
+
+
+def answer(system: System, profile: str = "", limit: float = 60) -> NodeCheckAnswer:
+    record = read_node(system, limit)
+    expected = read(profile, "profile.toml") if profile else ()
+    return checked("n1", record.snapshot, record.facts, expected, load_catalog(), 0.0)
+
+
+def test_a_sound_node_is_ok_and_says_what_it_is(tmp_path: Path) -> None:
+    found = answer(node(tmp_path))
+    assert found.ok, found.reason
+    assert found.reason == "8 x NVIDIA A100-SXM4-40GB, driver 580.95.05"
+    assert found.facts["gpus.count"] == "8"
+
+
+def test_a_node_is_checked_without_starting_cuda(tmp_path: Path) -> None:
+    assert answer(node(tmp_path, state={"cuda.init": "@crash"})).ok
+
+
+@pytest.mark.parametrize(
+    ("last", "finding"),
+    [
+        ({"recovery_action": 1}, "hardware-fault"),
+        ({"ecc_uncorrected": 3}, "ecc-error"),
+        ({"handle": 15}, "gpu-fell-off-bus"),
+        ({"fabric": 1}, "system-not-ready-fabric-manager"),
+    ],
+)
+def test_a_sick_gpu_fails_the_node_by_name(
+    last: Mapping[str, object], finding: str, tmp_path: Path
+) -> None:
+    found = answer(node(tmp_path, last=last))
+    assert not found.ok
+    assert found.reason.startswith(f"{finding}: ")
+    assert "GPU 7" in found.reason
+
+
+def test_a_driver_that_hangs_fails_the_node_in_time(tmp_path: Path) -> None:
+    system = node(tmp_path, state={"nvml.init": "@hang"})
+    began = time.monotonic()
+    found = answer(system, limit=1.0)
+    assert not found.ok and found.reason.startswith("driver-does-not-answer")
+    assert time.monotonic() - began < 1.0 + 2 * LIMIT_SECONDS
+
+
+def test_a_job_that_holds_all_memory_is_no_fault_of_the_node(tmp_path: Path) -> None:
+    used = {"memory_used": 40900 << 20, "utilization": 100}
+    found = answer(node(tmp_path, last=used))
+    assert found.ok, found.reason
+
+
+# --- profiles -------------------------------------------------------------------------------------
+
+
+def test_a_learnt_profile_holds_for_its_node_and_not_for_another(tmp_path: Path) -> None:
+    profile = learnt(answer(node(tmp_path)).facts)
+    assert answer(node(tmp_path), profile).ok
+    found = answer(node(tmp_path, 7), profile)
+    assert not found.ok and "number of GPUs 7, expected 8" in found.reason
+    found = answer(node(tmp_path, last={"power_limit_mw": 250_000}), profile)
+    assert [one.field for one in found.unmet] == ["gpus.power_limit_watts"]
+
+
+def test_what_a_node_does_not_tell_fails_it_not(tmp_path: Path) -> None:
+    profile = 'schema = "gpusetup.profile/1"\n[expect]\n"links.active" = "8 x InfiniBand"\n'
+    found = answer(node(tmp_path), profile)
+    assert found.ok
+    assert found.unknown == ("links.active",)
+
+
+def test_a_profile_may_be_written_by_hand(tmp_path: Path) -> None:
+    profile = (
+        'schema = "gpusetup.profile/1"\n[expect]\ngpus.count = 8\ngpus.ecc_enabled = true\n'
+        '"disk.root_free_gib" = { at_least = 99999999 }\n'
+    )
+    found = answer(node(tmp_path), profile)
+    assert [one.field for one in found.unmet] == ["disk.root_free_gib"]
+    assert "at least 1e+08" in found.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "schema = 1", "[", 'schema = "gpusetup.profile/1"', "a = " + "[" * 5000,
+        'schema = "gpusetup.profile/1"\nexpect = 3', "x" * (2 << 20),
+        'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = [8]',
+        'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = { more = 8 }',
+    ],
+)  # fmt: skip
+def test_what_is_no_profile_is_refused_by_name(text: str) -> None:
+    with pytest.raises(BadInput, match=r"profile\.toml"):
+        read(text, "profile.toml")
+
+
+# --- the rest of a node ---------------------------------------------------------------------------
+
+
+class WithLinks(WithDriver):
+    """Two ports of InfiniBand, of which one is down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        root = "/sys/class/infiniband"
+        self.folders |= {root: ("mlx5_0", "mlx5_1")}
+        for device, state in (("mlx5_0", "4: ACTIVE\n"), ("mlx5_1", "1: DOWN\n")):
+            port = f"{root}/{device}/ports/1"
+            self.folders[f"{root}/{device}/ports"] = ("1",)
+            self.files |= {
+                f"{port}/state": state,
+                f"{port}/rate": "400 Gb/sec (4X NDR)\n",
+                f"{port}/link_layer": "InfiniBand\n",
+            }
+
+
+def test_ports_that_are_up_and_down_are_counted() -> None:
+    found = {"links.active": "1 x InfiniBand 400 Gb/sec (4X NDR)", "links.down": "mlx5_1/1"}
+    assert links(WithLinks()) == found
+
+
+def test_the_clock_is_read_and_nothing_set() -> None:
+    said = WithDriver().ask("read_clock")
+    assert said["synchronised"] in (True, False) and said["error_seconds"] >= 0
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command_prints_one_line_and_learns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["node-check"])
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1 and said.startswith("ok: " if code == 0 else "failed: ")
+    main(["node-check", "--json"])
+    assert json.loads(capsys.readouterr().out)["schema"] == "gpusetup.node-check/1"
+    assert main(["node-check", "--learn", "--output", str(tmp_path / "p.toml")]) == 0
+    learnt_again = ["node-check", "--learn", "--profile", str(tmp_path / "p.toml")]
+    assert main(learnt_again) == 0
+    assert "Traceback" not in capsys.readouterr().err
+    assert main(["node-check", "--profile", str(tmp_path / "none.toml")]) == 2
+
+
+def test_a_fleet_reads_the_checks_of_its_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gpusetup.model.codec import to_json
+
+    for number in range(4):
+        found = answer(node(tmp_path, 7 if number == 3 else 8))
+        text = to_json(found).replace('"n1"', f'"gpu{number}"')
+        (tmp_path / f"{number}.node-check.json").write_text(text, encoding="utf-8")
+    (tmp_path / "state").unlink()
+    assert main(["fleet", "show", str(tmp_path), "--json"]) == 1
+    nodes = json.loads(capsys.readouterr().out)["nodes"]
+    assert nodes[0]["name"] == "gpu3" and nodes[0]["drift"][0]["field"] == "gpus.count"
