@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -19,6 +20,7 @@ from pathlib import Path
 import each_row
 import hypothesis
 import pytest
+import warm
 from installing import Install, World, enter, installer, new_world
 
 from gpusetup.catalog import file as catalog_file
@@ -31,6 +33,8 @@ collect_ignore = ["oom_ranks.py", "fake_cuda", "verify_faults", "rank_faults"]
 Same = Callable[[str, Path], None]
 SEED = 2026
 """Draws the variants that run by default; another number draws others."""
+WAITING = ("test_verify_ranks.py",)
+"""Files whose tests wait longer than they compute."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,7 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """A runner in the background ignores SIGINT, and what the tests start would inherit that.
 
     Compiled modules are kept whatever the environment says: the tests start hundreds of Pythons.
+    Where a few tests take long, workers that are done take over what others have before them.
     """
+    if config.getoption("dist", "no") == "load":
+        config.option.dist = "worksteal"
     each_row.only = config.getoption("--row")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
@@ -59,10 +66,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test marked `one_in(N)`, N neighbours in its table give one; the others are `slow`.
 
     Neighbours are of one kind, so that each kind is proven by default, and all rows by `-m slow`.
+    What mostly waits begins first, while others compute.
     """
     for name, variants in groupby(items, lambda item: item.nodeid.partition("[")[0]):
         for item in others(name, list(variants)):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.path.name not in WAITING)
 
 
 def others(name: str, variants: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
@@ -103,3 +112,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
     """`gpusetup install` in that world."""
     return installer(world, capsys)
+
+
+@pytest.fixture
+def warm_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our scripts that compute with torch begin with torch imported (`warm.py`)."""
+    monkeypatch.setattr(subprocess, "Popen", warm.Popen)

@@ -22,19 +22,26 @@ only: str = ""
 Test = Callable[..., None]
 
 
-def each(names: str, rows: Iterable[Any]) -> Callable[[Test], Test]:
+def each(names: str, rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Callable[[Test], Test]:
     """The test, once for each row; `names` and rows as for `pytest.mark.parametrize`.
+
+    Rows that take time to make are made by a function, when the test runs.
 
     What pytest hands in beside them is shared by all rows: it must carry nothing from one to the
     next.
     """
     words = [name.strip() for name in names.split(",")]
-    table = [row if len(words) > 1 else (row,) for row in rows]
-    assert table, "a table without rows proves nothing"
+
+    def table() -> list[Any]:
+        made = [row if len(words) > 1 else (row,) for row in (rows() if callable(rows) else rows)]
+        assert made, "a table without rows proves nothing"
+        return made
+
+    kept = None if callable(rows) else table()
 
     def whole(test: Test) -> Test:
         def tried(**fixtures: Any) -> None:
-            chosen = [row for row in table if only in repr(row)]
+            chosen = [row for row in kept or table() if only in repr(row)]
             if not chosen:
                 pytest.skip(f"no row has {only!r}")
             failed = [

@@ -59,3 +59,5 @@ def test_only_the_rows_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_table_without_rows_is_refused() -> None:
     with pytest.raises(AssertionError, match="proves nothing"):
         each("row", [])
+    with pytest.raises(AssertionError, match="proves nothing"):
+        each("row", list)(lambda row: None)()

@@ -15,6 +15,7 @@ from index_server import Fault, IndexServer, build_wheel, index_server
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked
+from gpusetup.install.fetching import web
 from gpusetup.install.fetching.page import parse_page
 from gpusetup.install.fetching.web import PAGE
 from gpusetup.install.fetching.wheels import TORCH_INDEX, Wheel
@@ -26,6 +27,12 @@ from gpusetup.resolver import resolve
 
 CATALOG = load_catalog()
 LINUX = "cp311-cp311-manylinux_2_28_x86_64"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A passing fault is tried again at once; `test_install_plan.py` tests the real pauses."""
+    monkeypatch.setattr(web, "PAUSES", (0.01, 0.02))
 
 
 @pytest.fixture

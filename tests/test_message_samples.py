@@ -12,7 +12,7 @@ from gpusetup.report.read import read_report
 SAMPLES_A_ROW = 2
 
 
-@each("sample", samples())
+@each("sample", samples)
 def test_a_text_shows_these_kinds_of_events_and_no_other(sample: Sample) -> None:
     assert {event.kind for event in read_report(sample.text).events} == sample.kinds
 

@@ -42,6 +42,8 @@ from gpusetup.plan.code.trace import (
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.render.plan_code import code_text
 
+pytestmark = pytest.mark.usefixtures("warm_torch")
+
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "scripts"
 INSIDE = ROOT / "gpusetup" / "child_scripts"

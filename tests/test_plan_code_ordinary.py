@@ -9,6 +9,8 @@ import pytest
 from gpusetup.commands.plan_trace import trace
 from gpusetup.plan.code.trace import CodeFailed, CodeRequest, Trace, by_kind
 
+pytestmark = pytest.mark.usefixtures("warm_torch")
+
 ORDINARY = """
 import torch
 from torch import nn

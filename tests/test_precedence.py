@@ -14,7 +14,7 @@ from gpusetup.model.finding import Severity
 LEAST_NOTICED_PERCENT = 90
 
 
-@each("name, witness", witnesses())
+@each("name, witness", witnesses)
 def test_a_witness_has_this_root_and_these_consequences(name: str, witness: Witness) -> None:
     diagnosis = judged(witness.machine)
     assert answer(diagnosis.findings) == (witness.root, witness.wrong)

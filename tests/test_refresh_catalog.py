@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from index_server import build_wheel, index_server
 
 from gpusetup.catalog.facts import DATA as FACTS
 from gpusetup.catalog.file import read_catalog
+from gpusetup.install.fetching import web
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = FACTS.parent / "catalog.json"
@@ -74,10 +76,19 @@ def test_a_written_catalog_reads_as_one(tmp_path: Path, script) -> None:  # type
     assert again.releases[-1].torch == "2.99.1"
 
 
-def test_an_index_that_cannot_be_asked_changes_nothing(tmp_path: Path) -> None:
-    done = refresh("--index-root", "http://127.0.0.1:9", home=tmp_path)
-    assert done.returncode == 0 and done.stdout == ""
-    assert "not asked: http://127.0.0.1:9/cpu/torch/" in done.stderr
+def test_an_index_that_cannot_be_asked_changes_nothing(
+    tmp_path: Path,
+    script: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(web, "PAUSES", (0.001, 0.001))
+    monkeypatch.setattr(sys, "argv", ["refresh", "--index-root", "http://127.0.0.1:9"])
+    assert script.main() == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "not asked: http://127.0.0.1:9/cpu/torch/" in said.err
 
 
 @pytest.mark.parametrize("beside", (True, False))

@@ -35,7 +35,6 @@ from gpusetup.model.machine import (
 )
 from gpusetup.model.versions import Capability
 
-KINDS = event_kinds()
 LINUX = Os(family="linux", machine="x86_64")
 V100 = Gpu(name="Tesla V100-SXM2-32GB", compute_capability=Capability(7, 0))
 FULL = Gpu(
@@ -607,7 +606,7 @@ def made(machine: Snapshot, kind: str = "", values: Mapping[str, str] | None = N
     return {finding.id for finding in judged(replace(machine, events=events)).findings}
 
 
-@each("kind", sorted(KINDS))
+@each("kind", event_kinds)
 def test_every_kind_of_event_alone_makes_its_finding(kind: str) -> None:
     added = added_by(kind)
     assert bool(added) == (kind not in EVIDENCE_ONLY), added
@@ -620,7 +619,7 @@ def test_a_kind_that_nobody_knows_makes_no_finding() -> None:
 
 def test_a_record_with_a_message_names_kinds_of_event_that_are_known() -> None:
     named = {kind for row in records() if row.message for kind in row.events or (row.id,)}
-    assert named and named <= set(KINDS)
+    assert named and named <= set(event_kinds())
 
 
 # --- exact answers -------------------------------------------------------------------------------
@@ -760,11 +759,13 @@ VALUE = st.sampled_from(
 
 @st.composite
 def utterances(draw: st.DrawFn) -> tuple[Event, ...]:
-    kinds = draw(st.lists(st.sampled_from(sorted(KINDS)), max_size=5))
+    kinds = draw(st.lists(st.sampled_from(sorted(event_kinds())), max_size=5))
     return tuple(
         Event(
             kind=kind,
-            values={name: draw(VALUE) for name in sorted(KINDS[kind]) if draw(st.booleans())},
+            values={
+                name: draw(VALUE) for name in sorted(event_kinds()[kind]) if draw(st.booleans())
+            },
             source="a log",
             text=kind,
         )

@@ -17,6 +17,8 @@ from gpusetup.tune import measure
 from gpusetup.tune.measure import Job, agreed, device_of, find_batch, judged, loader_rate, trial
 from gpusetup.tune.search import Goal, answer
 
+pytestmark = pytest.mark.usefixtures("warm_torch")
+
 CODE = """
 import torch
 from torch import nn

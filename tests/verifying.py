@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import warm
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "gpusetup" / "verify"
 FAKE_CUDA = ROOT / "tests" / "fake_cuda"
@@ -18,20 +20,30 @@ IN_THE_WAY = ("NVIDIA_TF32_OVERRIDE", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
 
 def started(
     *words: str,
-    command: Sequence[str] = (sys.executable, str(FOLDER)),
+    command: Sequence[str] = (),
     cwd: Path = ROOT,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
+    """Run verify to its end: a `command` in a new process, the folder in one that has torch.
+
+    A torch of the test's own, on `PYTHONPATH`, is imported by a new process too.
+    """
     clean = {name: value for name, value in os.environ.items() if name not in IN_THE_WAY}
-    return subprocess.run(
-        [*command, *words],
+    told = {**clean, **(environment or {})}
+    is_new = command or told.get("PYTHONPATH") not in (None, str(FAKE_CUDA))
+    argv = [*(command or (sys.executable, str(FOLDER))), *words]
+    kind = subprocess.Popen if is_new else warm.Popen
+    with kind(
+        argv,
         cwd=cwd,
-        env={**clean, **(environment or {})},
-        capture_output=True,
-        text=True,
+        env=told,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         encoding="utf-8",
         errors="replace",
-    )
+    ) as process:
+        out, err = process.communicate()
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
 
 
 def with_gpus(*words: str, **scene: Any) -> subprocess.CompletedProcess[str]:
