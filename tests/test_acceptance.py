@@ -232,6 +232,27 @@ def test_what_the_levels_of_verify_take_leaves_room_for_the_load(tmp_path: Path)
     assert stress[stress.index("--seconds") + 1] == "60"
 
 
+def test_a_check_that_fails_without_the_fault_shows_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from acceptance import mutants
+
+    statuses = iter(["passed", "failed", "failed", "failed", "passed", "passed"])
+    monkeypatch.setattr(
+        mutants, "ran", lambda *_: Namespace(status=next(statuses), detail="", value=None)
+    )
+    work = Work("cuda", 100, tmp_path, seed=1)
+    fault = mutants.Fault("a fault", "matmul", contextlib.nullcontext)
+    seen = [mutants._tried(work, fault) for _ in range(3)]
+    assert [caught for _, caught in seen] == [True, None, False]
+    verdicts = []
+    for place in (1, 2, 3):
+        mutants._told(work, seen[:place])
+        claims, _ = answers_in(tmp_path, "mutants", "cuda")
+        verdicts.append(next(c.verdict for c in claims if c.id == "mutants-caught"))
+    assert verdicts == ["holds", "open", "fails"]
+
+
 def test_nothing_is_decided_without_a_card() -> None:
     said = [{"claim": known.id, "verdict": "holds", "figure": ""} for known in ALL]
     for part in PARTS:

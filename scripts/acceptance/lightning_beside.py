@@ -29,6 +29,7 @@ def scaled(work: Work, make: Callable[[int], dict[str, Any]]) -> int:
     tuner = importlib.import_module(f"{PL.__name__}.tuner")
     trainer = PL.Trainer(
         max_epochs=1, accelerator="gpu" if work.on_card else "cpu", devices=1, logger=False,
+        default_root_dir=str(work.folder),
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
     found = tuner.Tuner(trainer).scale_batch_size(

@@ -81,7 +81,7 @@ def _unsynchronised() -> Iterator[None]:
 
 
 def run(work: Work) -> None:
-    seen: list[tuple[str, bool]] = []
+    seen: list[tuple[str, bool | None]] = []
     for fault in faults():
         if work.on_card or not fault.card_only:
             seen.append(_tried(work, fault))
@@ -91,17 +91,21 @@ def run(work: Work) -> None:
         attempt(work, "doubt-13", lambda: _spoilt(work))
 
 
-def _told(work: Work, seen: list[tuple[str, bool]]) -> None:
-    missed = [name for name, caught in seen if not caught]
-    told = f"{len(seen) - len(missed)} of {len(seen)} caught; missed: {', '.join(missed) or 'none'}"
-    work.claim("mutants-caught", not missed, told)
+def _told(work: Work, seen: list[tuple[str, bool | None]]) -> None:
+    count = len([name for name, caught in seen if caught])
+    missed = [name for name, caught in seen if caught is False]
+    unclear = [name for name, caught in seen if caught is None]
+    told = f"{count} of {len(seen)} caught; missed: {', '.join(missed) or 'none'}"
+    told += f"; the check failed without the fault too: {', '.join(unclear)}" if unclear else ""
+    work.claim("mutants-caught", "fails" if missed else "open" if unclear else "holds", told)
 
 
-def _tried(work: Work, fault: Fault) -> tuple[str, bool]:
+def _tried(work: Work, fault: Fault) -> tuple[str, bool | None]:
+    """The fault, and whether it was caught; None where the check fails by itself."""
     clean = ran(fault.check, work.device)
     with fault.make():
         found = ran(fault.check, work.device)
-    caught = found.status in ("failed", "crashed") and clean.status == "passed"
+    caught = found.status in ("failed", "crashed") if clean.status == "passed" else None
     work.row("mutants", fault=fault.name, check=fault.check, clean=clean.status,
              found=found.status, caught=caught, detail=found.detail)  # fmt: skip
     return fault.name, caught

@@ -31,6 +31,8 @@ def run(work: Work) -> None:
     for name in names:
         near[name] = _model(work, name)
         _judged(work, near, len(names))
+    for name in names if work.on_card else ():
+        _others(work, name)
 
 
 def _judged(work: Work, near: dict[str, float | None], every: int) -> None:
@@ -52,25 +54,40 @@ def _model(work: Work, name: str) -> float | None:
         "--steps", "3", "--seconds", "2", *most, "--json", name=f"tune-{name}", limit=120,
     )  # fmt: skip
     found, trials = said.document.get("batch_size"), said.document.get("trials", [])
-    row = {"model": name, "tune": found, "trials": len(trials), "seconds": round(said.seconds, 1)}
+    row: dict[str, Any] = {
+        "model": name,
+        "tune": found,
+        "trials": len(trials),
+        "seconds": round(said.seconds, 1),
+    }
     if found is None:
         work.row("batch sizes", **row, problem=said.problem)
         return None
-    finders: dict[str, Callable[[Work, str], Any]] = {"by hand": by_hand}
-    if work.on_card and importable("accelerate"):
-        finders["accelerate"] = by_accelerate
-    if work.on_card and (importable("lightning") or importable("pytorch_lightning")):
-        finders["lightning"] = by_lightning
-    for finder, search in finders.items():
-        began = time.monotonic()
-        try:
-            row[finder] = search(work, name)
-        except Exception as problem:
-            row[finder] = f"{type(problem).__name__}: {problem}"[:120]
-        row[f"{finder} seconds"] = round(time.monotonic() - began, 1)
+    row |= _found(work, name, "by hand", by_hand)
     work.row("batch sizes", **row)
     by = row["by hand"]
     return found / by if isinstance(by, int) and by else None
+
+
+def _others(work: Work, name: str) -> None:
+    """A row for each other finder that is installed, after what decides a claim."""
+    finders: dict[str, Callable[[Work, str], Any]] = {}
+    if importable("accelerate"):
+        finders["accelerate"] = by_accelerate
+    if importable("lightning") or importable("pytorch_lightning"):
+        finders["lightning"] = by_lightning
+    for finder, search in finders.items():
+        work.row("other finders", model=name, **_found(work, name, finder, search))
+
+
+def _found(work: Work, name: str, finder: str, search: Callable[[Work, str], Any]) -> Any:
+    """What a finder finds and its seconds; what it raises stands in place of a size."""
+    began = time.monotonic()
+    try:
+        found = search(work, name)
+    except Exception as problem:
+        found = f"{type(problem).__name__}: {problem}"[:120]
+    return {finder: found, f"{finder} seconds": round(time.monotonic() - began, 1)}
 
 
 # --- by hand, and by others ---

@@ -76,6 +76,7 @@ def install():
     cuda.get_rng_state_all = lambda: [torch.get_rng_state()]
     cuda.set_rng_state_all = silent()
     cuda.current_stream = Stream
+    cuda.device = lambda *_: contextlib.nullcontext()
     cuda.Stream = Stream
     cuda.stream = lambda stream: contextlib.nullcontext()
     cuda.get_device_properties = lambda *_: types.SimpleNamespace(
