@@ -462,7 +462,7 @@ def test_a_rehearsal_on_the_cpu_gets_through_every_part(tmp_path: Path) -> None:
 ON_A_FAKE_CARD = """
 import sys
 from pathlib import Path
-from acceptance import mutants, plan, trainings, tune
+from acceptance import loads, mutants, plan, trainings, tune
 from acceptance.clean import run as clean
 from acceptance.work import Work
 
@@ -480,7 +480,10 @@ tune.limited(work)
 assert tune.trial(work, "transformer")(2)
 tune.recovery(work)
 tune.survival(work)
-tune.states_under_scaler(work)
+for name, (make, _) in loads.LOADS.items():
+    step = make(loads.Setting("cuda:0"))
+    if name in ("launch-bound", "idle"):
+        step()
 """
 
 

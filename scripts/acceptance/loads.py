@@ -74,8 +74,8 @@ def memory_tight(at: Setting) -> Step:
     """All memory but one part in a hundred is held, by plain allocations."""
     held = []
     if at.on_card:
-        block = 1 << 30
-        while torch.cuda.mem_get_info()[0] > block + torch.cuda.mem_get_info()[1] // 100:
+        block, (free, total) = 1 << 30, torch.cuda.mem_get_info()
+        for _ in range((free - total // 100) // block):
             held.append(torch.empty(block, dtype=torch.uint8, device=at.device))
     step = good(at)
     return lambda: (step(), held)

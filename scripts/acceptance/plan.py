@@ -33,8 +33,10 @@ def run(work: Work) -> None:
     with ThreadPoolExecutor(1 if work.short else 4) as pool:
         plans = [pool.submit(_planned, work, each) for each in asked]
         arithmetic = pool.submit(_arithmetic, work)
-        rows = [_compared(work, each, plans[place]) for place, each in enumerate(asked)]
-        _judged(work, [row for row in rows if row])
+        rows: list[dict[str, Any]] = []
+        for place, each in enumerate(asked):
+            rows += filter(None, [_compared(work, each, plans[place])])
+            _judged(work, rows, len(asked))
         _gpt(work, arithmetic.result(), rows)
 
 
@@ -145,14 +147,16 @@ def peaks(work: Work) -> dict[str, Any]:
     return {"allocated_gib": round(allocated / GIB, 3), "reserved_gib": round(reserved / GIB, 3)}
 
 
-def _judged(work: Work, rows: list[dict[str, Any]]) -> None:
+def _judged(work: Work, rows: list[dict[str, Any]], every: int) -> None:
+    """After each training, so that a killed part has said what it knew."""
     errors = {row["training"]: row["error_percent"] for row in rows if "error_percent" in row}
     if not errors:
         work.claim("plan-code-error", "open", f"{len(rows)} trainings traced, none measured")
         return
     name, worst = max(errors.items(), key=lambda pair: abs(pair[1]))
-    told = f"{len(errors)} trainings, greatest error {worst:+.1f} % ({name})"
-    work.claim("plan-code-error", abs(worst) <= CODE_ERROR, told)
+    told = f"{len(errors)} of {every} trainings, greatest error {worst:+.1f} % ({name})"
+    near, whole = abs(worst) <= CODE_ERROR, len(errors) == every
+    work.claim("plan-code-error", "open" if near and not whole else near, told)
     over = {row["training"]: row["reserved_gib"] / row["allocated_gib"] - 1 for row in rows
             if row.get("allocated_gib")}  # fmt: skip
     name, most = max(over.items(), key=lambda pair: pair[1])
@@ -167,8 +171,8 @@ def _arithmetic(work: Work) -> dict[str, Any]:
     return work.gpusetup(*words, *more, "--loss", "eager", "--json", limit=TRACE_SECONDS).document
 
 
-def _gpt(work: Work, plan: dict[str, Any], rows: list[dict[str, Any] | None]) -> None:
-    real = next((row for row in rows if row and row["training"] == "GPT"), {}) or {}
+def _gpt(work: Work, plan: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    real = next((row for row in rows if row["training"] == "GPT"), {})
     memory, allocated = plan.get("memory_gib"), real.get("allocated_gib")
     if not memory or not allocated:
         work.claim("plan-error", "open", plan.get("message") or "no GPT was measured")
