@@ -215,11 +215,12 @@ def test_checks_that_verify_left_out_for_its_time_leave_the_level_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = {"name": "timeout", "status": "failed", "detail": "2 checks were not begun"}
-    rows = [{"name": "matmul", "status": "passed", "detail": ""}, late]
-    said = Said(1, json.dumps({"checks": rows}), "", 9.0)
+    cut = {"name": "convolution", "status": "crashed", "detail": "no answer in 7.02869 s; ended"}
+    rows = [{"name": "matmul", "status": "passed", "detail": ""}, cut, late]
+    said = Said(1, json.dumps({"checks": rows}), "", 95.0)
     work = Work("cuda", 100, tmp_path, seed=1)
     monkeypatch.setattr(work, "gpusetup", lambda *words, **more: said)
-    verify._level(work, "standard")
+    assert set(verify._level(work, "standard")) == {"matmul", "timeout"}
     claims, _ = answers_in(tmp_path, "verify", "cuda")
     assert {c.verdict for c in claims if c.id in ("verify-standard", "doubt-20")} == {"open"}
 
@@ -246,11 +247,11 @@ def test_a_check_that_fails_without_the_fault_shows_nothing_of_it(
     seen = [mutants._tried(work, fault) for _ in range(3)]
     assert [caught for _, caught in seen] == [True, None, False]
     verdicts = []
-    for place in (1, 2, 3):
-        mutants._told(work, seen[:place])
+    for place, every in ((1, 1), (1, 2), (2, 2), (3, 3)):
+        mutants._told(work, seen[:place], every)
         claims, _ = answers_in(tmp_path, "mutants", "cuda")
         verdicts.append(next(c.verdict for c in claims if c.id == "mutants-caught"))
-    assert verdicts == ["holds", "open", "fails"]
+    assert verdicts == ["holds", "open", "open", "fails"]
 
 
 def test_nothing_is_decided_without_a_card() -> None:

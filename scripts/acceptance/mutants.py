@@ -82,22 +82,24 @@ def _unsynchronised() -> Iterator[None]:
 
 def run(work: Work) -> None:
     seen: list[tuple[str, bool | None]] = []
-    for fault in faults():
-        if work.on_card or not fault.card_only:
-            seen.append(_tried(work, fault))
-            _told(work, seen)
+    tried = [fault for fault in faults() if work.on_card or not fault.card_only]
+    for fault in tried:
+        seen.append(_tried(work, fault))
+        _told(work, seen, len(tried))
     attempt(work, "shared-card", lambda: _shared(work))
     if work.on_card:
         attempt(work, "doubt-13", lambda: _spoilt(work))
 
 
-def _told(work: Work, seen: list[tuple[str, bool | None]]) -> None:
+def _told(work: Work, seen: list[tuple[str, bool | None]], every: int) -> None:
+    """After each fault, so that a killed part has said what it knew."""
     count = len([name for name, caught in seen if caught])
     missed = [name for name, caught in seen if caught is False]
     unclear = [name for name, caught in seen if caught is None]
-    told = f"{count} of {len(seen)} caught; missed: {', '.join(missed) or 'none'}"
+    told = f"{count} of {every} caught; missed: {', '.join(missed) or 'none'}"
     told += f"; the check failed without the fault too: {', '.join(unclear)}" if unclear else ""
-    work.claim("mutants-caught", "fails" if missed else "open" if unclear else "holds", told)
+    whole = len(seen) == every and not unclear
+    work.claim("mutants-caught", "fails" if missed else "holds" if whole else "open", told)
 
 
 def _tried(work: Work, fault: Fault) -> tuple[str, bool | None]:

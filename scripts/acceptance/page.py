@@ -13,12 +13,16 @@ h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin: 2rem 0 .4rem }
 h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; color: var(--dim) }
 table { border-collapse: collapse; font-size: 13.5px; display: block; overflow-x: auto }
 th, td { text-align: left; padding: .22rem .6rem; border-bottom: 1px solid var(--line);
-  vertical-align: top; max-width: 36rem; overflow-wrap: anywhere }
+  vertical-align: top; max-width: 36rem; overflow-wrap: break-word }
 th { font-weight: 600; white-space: nowrap } td.n { text-align: right; white-space: nowrap }
 .holds, .ok { color: var(--good); font-weight: 600 }
 .fails, .no { color: var(--bad); font-weight: 600 }
 .open, .elsewhere, .stand-in { color: var(--dim) } td.verdict, td.source { white-space: nowrap }
 .banner { border: 1px solid var(--bad); padding: .5rem .8rem; border-radius: 6px }
+@media (max-width: 40rem) {
+  .claims tr { display: block; border-bottom: 1px solid var(--line); padding: .3rem 0 }
+  .claims tr:first-child { display: none }
+  .claims td { display: block; border: 0; padding: 0 .3rem; white-space: normal } }
 @media (prefers-color-scheme: dark) { :root { --good: #3fb950; --bad: #ff7b72; --dim: #999 } }
 """
 BANNER = (
@@ -84,7 +88,7 @@ def claims(rows: Iterable[Mapping[str, Any]]) -> str:
         for row in rows
     )
     head = "<tr><th>verdict<th>claim<th>figure<th>said in</tr>"
-    return f"<table>{head}{lines}</table>" if lines else ""
+    return f"<table class=claims>{head}{lines}</table>" if lines else ""
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -95,13 +99,24 @@ def table(rows: list[dict[str, Any]]) -> str:
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in names)
-    lines = "".join(f"<tr>{''.join(cell(row.get(name)) for name in names)}</tr>" for row in rows)
+    lines = "".join(
+        f"<tr>{''.join(cell(row.get(name), name) for name in names)}</tr>" for row in rows
+    )
     return f"<table><tr>{head}</tr>{lines}</table>"
 
 
-def cell(value: Any) -> str:
+JUDGED = ("same", "caught", "agrees")
+"""Columns in which a no is bad news."""
+
+
+def cell(value: Any, column: str) -> str:
+    """
+    >>> cell(False, "same"), cell(False, "ours")
+    ('<td class=no>no</td>', '<td>no</td>')
+    """
     if isinstance(value, bool):
-        return "<td>yes</td>" if value else "<td class=no>no</td>"
+        mark = " class=no" if not value and column in JUDGED else ""
+        return f"<td{mark}>{'yes' if value else 'no'}</td>"
     if isinstance(value, (int, float)):
         return f"<td class=n>{value:.4g}</td>" if isinstance(value, float) else number(value)
     words = value if value in ("ok", "no") else ""
