@@ -1,0 +1,192 @@
+"""What stands on torch, and on which (`data/companions.json`): a row holds for the versions that it
+names, with its source. The constraints that a package does not declare itself are known here alone.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from gpusetup.model.codec import from_json
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.specifiers import Versions
+from gpusetup.model.versions import Capability
+
+Wheels = Literal["index", "torch index", "release", "source"]
+
+
+class Pair(Frozen):
+    """The torch that some releases of a project take."""
+
+    versions: str
+    """Of the project, as a specifier."""
+    torch: str | None = None
+    """A specifier; None: no torch is excluded."""
+    cuda: str = ""
+    """Majors that it is built for; `default`: as torch on the default index; `label`: as its own
+    version says; "": it has no CUDA of its own."""
+    status: Literal["verified", "sourced"] = "sourced"
+    source: str = ""
+
+
+class ReleaseWheel(Frozen):
+    """Wheels that lie on a release page, one for each Python, all for one minor of torch."""
+
+    version: str
+    torch: str
+    """`2.8`."""
+    cuda: str
+    pythons: str
+    on: str
+    file: str
+    """The file's name with `{version}`, `{cuda}`, `{torch}`, `{abi}`, `{python}`."""
+    abi: str = ""
+    requires: tuple[str, ...] = ()
+    """What its METADATA asks for besides torch."""
+    released: str | None = None
+    status: Literal["verified", "sourced"] = "sourced"
+    source: str = ""
+
+    def filename(self, python: str) -> str:
+        """The exact name for a Python: `3.12`."""
+        tag = f"cp{python.replace('.', '')}"
+        return self.file.format(
+            version=self.version, cuda=self.cuda, torch=self.torch, abi=self.abi, python=tag
+        )
+
+
+class Project(Frozen):
+    """One companion."""
+
+    name: str
+    declares: bool
+    """Whether its METADATA says which torch it takes."""
+    wheels: Wheels
+    on: str
+    """`linux-x86_64 windows-x86_64`: where it has builds."""
+    imports: str | None = None
+    """The module's name, where it is another than the project's."""
+    capability: str | None = None
+    """The oldest GPU that it serves."""
+    page: str | None = None
+    """Where the release's wheels lie; `{version}` is replaced."""
+    build: str = ""
+    """What a build from source takes."""
+    alternative: str = ""
+    status: Literal["verified", "sourced"] = "sourced"
+    source: str = ""
+    rows: tuple[Pair, ...] = ()
+    releases: tuple[ReleaseWheel, ...] = ()
+
+    @property
+    def module(self) -> str:
+        return self.imports or self.name.replace("-", "_")
+
+    def least_capability(self) -> Capability | None:
+        return Capability.parse(self.capability) if self.capability else None
+
+
+class CompanionTable(Frozen):
+    schema: int
+    as_of: str
+    rules: str
+    projects: tuple[Project, ...]
+
+    def project(self, name: str) -> Project | None:
+        """The companion of that name, spelled as an index normalises it."""
+        return _by_name(self).get(name)
+
+
+def _by_name(table: CompanionTable) -> dict[str, Project]:
+    return {project.name: project for project in table.projects}
+
+
+DATA = Path(__file__).resolve().parent.parent / "data" / "companions.json"
+
+
+@lru_cache(maxsize=1)
+def companion_table() -> CompanionTable:
+    """The table that comes with the package."""
+    return from_json(DATA.read_bytes(), CompanionTable, what="the table of companions")
+
+
+# --- what it answers -----------------------------------------------------------------------------
+
+
+def row_of(project: Project, version: str) -> Pair | None:
+    """The row of one release; None where the table does not know it."""
+    public = version.partition("+")[0]
+    return next((row for row in project.rows if Versions(row.versions).allows(public)), None)
+
+
+def takes_torch(project: Project, version: str, torch: str) -> bool | None:
+    """Whether a release takes a torch; None where nothing tells.
+
+    >>> codec = companion_table().project("torchcodec")
+    >>> [takes_torch(codec, one, "2.15.0") for one in ("0.17.0", "0.9.1", "0.0.1")]
+    [True, False, None]
+    """
+    row = row_of(project, version)
+    if row is None or row.torch is None:
+        return None
+    return Versions(row.torch).allows(torch.partition("+")[0])
+
+
+def releases_for(project: Project, torch: str) -> tuple[str, ...]:
+    """The specifiers of the releases that take a torch, the newest first.
+
+    >>> releases_for(companion_table().project("torchao"), "2.10.0")
+    ('==0.16.*',)
+    """
+    public = torch.partition("+")[0]
+    return tuple(row.versions for row in project.rows if _admits(row, public))
+
+
+def _admits(row: Pair, torch: str) -> bool:
+    return row.torch is not None and Versions(row.torch).allows(torch)
+
+
+def constraints_for(project: Project, torch: str) -> tuple[str, ...]:
+    """What to forbid of a project beside a torch, as an installer's constraints.
+
+    Each row that does not take the torch is turned round: together they leave the rows that do,
+    and what the table does not know.
+
+    >>> constraints_for(companion_table().project("torchcodec"), "2.10.0")[:3]
+    ('torchcodec<0.12', 'torchcodec!=0.11.*', 'torchcodec!=0.9.*')
+    """
+    public = torch.partition("+")[0]
+    wrong = (row for row in project.rows if row.torch and not _admits(row, public))
+    return tuple(f"{project.name}{turned(row.versions)}" for row in wrong)
+
+
+TURNED = {"==": "!=", ">=": "<", "<": ">=", ">": "<=", "<=": ">"}
+
+
+def turned(specifier: str) -> str:
+    """A specifier of one clause, turned round. Raises ValueError for another.
+
+    >>> turned("==0.9.*"), turned(">=0.17")
+    ('!=0.9.*', '<0.17')
+    """
+    found = re.fullmatch(r"(==|>=|<=|<|>)([\w.*+!-]+)", specifier)
+    if found is None:
+        raise ValueError(f"{specifier!r} has more than one clause")
+    return TURNED[found[1]] + found[2]
+
+
+def cuda_majors(project: Project, version: str | None) -> tuple[str, ...]:
+    """The CUDA majors that a release is built for; () where that is torch's own, or not known.
+
+    >>> cuda_majors(companion_table().project("onnxruntime-gpu"), "1.26.0")
+    ('12',)
+    """
+    rows = project.rows if version is None else tuple(filter(None, (row_of(project, version),)))
+    return tuple(rows[0].cuda.split()) if rows and rows[0].cuda[:1].isdigit() else ()
+
+
+def runs_there(project: Project, platform: str) -> bool:
+    """Whether there are builds for `linux-x86_64`."""
+    return platform in project.on.split()
