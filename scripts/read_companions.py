@@ -155,7 +155,7 @@ def parsed(data: bytes) -> Library | None:
         return None
     try:
         segments = ELFFile(io.BytesIO(data)).iter_segments()
-        dynamic = next(one for one in segments if isinstance(one, DynamicSegment))
+        dynamic: Any = next(one for one in segments if isinstance(one, DynamicSegment))
         links = tuple(t.needed for t in dynamic.iter_tags() if t.entry.d_tag == "DT_NEEDED")
         symbols = list(dynamic.iter_symbols())
     except (ELFError, StopIteration, ValueError, KeyError) as problem:
