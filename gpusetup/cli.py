@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         out.talk("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone; keep Python from complaining when it flushes at exit.
+        # The reader closed the pipe; without this Python reports the failed flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except GpuSetupError as problem:
@@ -50,7 +50,7 @@ def _have_a_home() -> None:
 
 @contextlib.contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """What a Ctrl-C ends cleanly, with every child, a SIGTERM ends alike."""
+    """Make SIGTERM raise KeyboardInterrupt, so that it ends us and every child as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""What NVIDIA's GPUs are called that only the PCI bus speaks of."""
+"""Names of NVIDIA's GPUs of which only the PCI device id is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the program of a text adds to the judgement: the stage at which it failed, its own way out.
+"""What a report's program adds to the answer: the stage at which it failed, its own way out.
 
 torch's commands cure torch. A program that does not stand on torch (`Program.on_torch`) has its own
 way to the GPU; driver, container and hardware are mended alike for all.
@@ -35,7 +35,7 @@ STAGE_OF_LAYER: dict[Layer, Stage] = {
     Layer.RUNNING: "running",
     Layer.LOSSES: "running",
 }
-"""Where a layer's causes show themselves, as a rule."""
+"""The stage at which the causes of a layer usually make a program fail."""
 
 STAGE_OF_CAUSE: dict[str, Stage] = {
     **dict.fromkeys(
@@ -102,7 +102,7 @@ STAGE_OF_CAUSE: dict[str, Stage] = {
     "torch-sees-no-gpu": "start",
     "container-nvml-lost": "running",
 }
-"""The causes whose layer does not tell it."""
+"""The same for causes that fail at another stage than their layer."""
 
 
 def program_of(context: RuleContext) -> Program | None:
@@ -172,7 +172,7 @@ OUTSIDE = (
 
 
 def at_fault(context: RuleContext, proof: str) -> str:
-    """What `ok` rests on, after the program that failed all the same, where it is not torch."""
+    """What `ok` rests on; before it the program that failed, where that does not stand on torch."""
     program, failing = program_of(context), context.snapshot.failing
     if program is None or program.on_torch or not failing.stage:
         return proof

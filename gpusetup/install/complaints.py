@@ -50,7 +50,7 @@ def complaint(title: str, output: Output, packages: Sequence[str] = ()) -> GpuSe
 
 
 def how_it_ended(output: Output) -> str:
-    """For a program that said nothing.
+    """How a program ended that printed nothing, for its error.
 
     >>> how_it_ended(Output(argv=("/usr/bin/uv", "pip"), exit=-9))
     'uv was ended by SIGKILL'

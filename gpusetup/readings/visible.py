@@ -20,7 +20,7 @@ def visible_by_variable(
 ) -> tuple[bool | None, ...]:
     """For each GPU (in NVML's order) whether the variable's value leaves it visible.
 
-    None where that hangs on an order which only CUDA knows.
+    None where the answer depends on CUDA's own order of the GPUs.
 
     >>> two = (Gpu(name="NVIDIA L4", uuid="GPU-aa"), Gpu(name="NVIDIA L4", uuid="GPU-bb"))
     >>> visible_by_variable("1", two, pci_order=False)

@@ -57,7 +57,7 @@ def resolve(snapshot: Snapshot, request: Request, catalog: Catalog) -> Resolutio
 
 
 def _told_apart(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """What matters of the GPUs here: their load and temperature do not."""
+    """The GPUs without what does not matter here: load and temperature."""
     return tuple(Gpu(name=g.name, compute_capability=g.compute_capability) for g in gpus)
 
 
@@ -65,7 +65,7 @@ def _told_apart(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 def _decided(situation: Situation, known: Same) -> Resolution:
     """The resolution of a situation, without what only this machine adds.
 
-    Kept, because many reports are about the same situation.
+    Cached, because many reports are about the same situation.
     """
     catalog = known.catalog
     builds = in_scope(situation, catalog)

@@ -1,4 +1,4 @@
-"""The Python doors of the optimisation guide: `BatchSizeOptimizer`, `auto_optimize_config`."""
+"""The optimisation guide's functions for Python: `BatchSizeOptimizer`, `auto_optimize_config`."""
 
 from __future__ import annotations
 

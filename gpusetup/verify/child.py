@@ -1,4 +1,4 @@
-"""Starts the child and talks with it: one job, one answer, or how it died. Edge."""
+"""Starts the child process, gives it one check at a time, and reads its answer or how it died."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ LAST_WORDS = {
     "SIGILL": "an instruction that this CPU lacks: this torch is built for a newer one",
     "SIGBUS": "often a full /dev/shm or a file that was cut while in use",
 }
-"""How a process died -> what that usually means."""
+"""How a process ended -> what that usually means."""
 
 
 CALM = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
-"""The compiler reads it once, at its import: else it starts a process for each core."""
+"""Variables of the child, read when torch's compiler is imported: without it that starts a process
+for each core."""
 
 
 class Child:

@@ -1,4 +1,4 @@
-"""The GPUs: losing speed, their memory taken, or worth a word."""
+"""GPUs that lose speed, whose memory others hold, or that are worth a note."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HARD_LIMITS = (
     "sw_thermal_slowdown",
 )
 SOFT_LIMITS = ("sw_power_cap",)
-"""At the power limit a GPU works as it is meant to; a text that shows it asks about it."""
+"""A GPU at its power limit works as designed: a finding only in a report, whose author asks."""
 HOT_CELSIUS = 90
 
 

@@ -1,4 +1,4 @@
-"""How a GPU is shared out: MIG, compute modes, vGPU profiles and licences."""
+"""Sharing one GPU: MIG, compute modes, vGPU profiles and licences."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _one_instance(context: RuleContext, instances: tuple[str, ...]) -> tuple[Lin
 
 
 def _mig_to_choose(context: RuleContext, sliced: list[Gpu]) -> Finding:
-    """Which instance it is to be; those that are only counted are listed by `nvidia-smi -L`."""
+    """How to choose an instance; `nvidia-smi -L` lists them where only their number is known."""
     names = tuple(one for gpu in sliced for one in gpu.mig_instances)
     count = sum(instances(gpu) or 0 for gpu in sliced)
     make = (

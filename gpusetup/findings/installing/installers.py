@@ -1,4 +1,4 @@
-"""What installers say: no way there, no agreement, no room to write, something is missing."""
+"""Messages of installers: no network, requirements in conflict, no right to write, missing file."""
 
 from __future__ import annotations
 

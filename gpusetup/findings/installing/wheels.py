@@ -1,7 +1,7 @@
 """No such wheel: why an installer found no file for torch.
 
-The index is not there, or the system has none, or this Python has none: told apart by what was
-asked, what was offered, and what the catalog knows.
+The index may be wrong, or have no wheel for this system, or none for this Python. What was asked,
+what was offered and what the catalog knows decide between them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def requirement(text: str) -> tuple[str, str | None, str | None]:
 def _why_no_file(
     context: RuleContext, event: Event, name: str, version: str | None, label: str | None
 ) -> Cause:
-    """The reason, from what was asked, what was offered, and what the catalog knows."""
+    """Why no file was found: the first reason that what was asked and offered shows."""
     index = index_label(event.values.get("index", ""))
     if (
         _never_was(context, label)
@@ -171,7 +171,7 @@ def _by_age(version: str, offered: tuple[str, ...]) -> Cause:
 
 
 def _elsewhere(context: RuleContext, version: str | None, label: str | None) -> bool:
-    """Whether it has wheels, and none for this system and machine."""
+    """Whether the release has wheels, but none for this system and machine."""
     os = context.snapshot.os
     rows = catalog_rows(context, version, label)
     if not rows or os.family is None:

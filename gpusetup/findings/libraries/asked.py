@@ -15,7 +15,7 @@ from gpusetup.model.versions import parsed
 
 
 def for_whoever_asks(context: RuleContext, library: str, module: str | None) -> Fix:
-    """torch anew with its libraries; an extension of another CUDA must be built for torch's."""
+    """Install torch again with its libraries; build an extension of another CUDA for torch's."""
     if module == "ctranslate2":
         return _for_ctranslate2(context)
     if re.fullmatch(CUDNN_8, library) and _not_for_cudnn_8(context):
@@ -52,7 +52,7 @@ def _for_another_cuda(context: RuleContext, of: str, needed: str) -> Fix:
 
 
 def _not_for_cudnn_8(context: RuleContext) -> bool:
-    """Whether it is not torch, as far as known, that asks for cuDNN 8."""
+    """Whether cuDNN 8 is asked for by something else than torch, as far as is known."""
     version = context.snapshot.torch.version
     first = context.catalog.milestone("torch with cudnn 9")
     return version is None or parsed(public(version)) >= parsed(first)

@@ -30,11 +30,11 @@ from gpusetup.model.shell import Line, lines
 from gpusetup.model.versions import Capability, parsed
 
 TF32_BY_DEFAULT = ("1.7", "1.12")
-"""From the first on, before the second, torch computed matrix products in TF32 by default."""
+"""From the first torch on, before the second, matrices are multiplied in TF32 by default."""
 
 
 def tf32_products(context: RuleContext) -> Iterator[Finding]:
-    """The same product from CPU and GPU differs in the third digit, by a torch that does so."""
+    """A CPU and a GPU product differ in the third digit, and this torch uses TF32 by default."""
     messages = events(context, "results-differ")
     version = context.snapshot.torch.version
     first, last = map(parsed, TF32_BY_DEFAULT)

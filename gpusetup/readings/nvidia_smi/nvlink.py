@@ -13,7 +13,7 @@ LINK = re.compile(r"^\s*Link (?P<link>\d{1,2}): (?P<said>\S.*?)\s*$")
 SPEED = re.compile(r"\d+(?:\.\d+)? GB/s")
 COUNTER = re.compile(r"(?P<what>[A-Z][\w -]{2,40}) Errors?: (?P<count>\d{1,19})")
 COUNTED = ("replay", "recovery", "crc")
-"""Errors that mean a bad link; what else 570 and later count is not summed."""
+"""The counters that mean a bad link; drivers from 570 on print others, which are not summed."""
 ALL_INACTIVE = "all links are inactive"
 
 

@@ -99,7 +99,7 @@ def _own_cache() -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-        # On Windows a library in use cannot be removed; the system's own tidying takes it.
+        # Windows removes no library that is loaded; it cleans the temporary folder later.
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -108,7 +108,7 @@ WIDTH = 70
 
 
 def _compiled(torch: Any, device: str) -> List[Part]:
-    """Sums, softmax and a residual: enough to be fused into kernels of the compiler's own."""
+    """Sums, softmax and a residual: a function that the compiler fuses into kernels of its own."""
 
     def block(x: Any, scale: Any) -> Any:
         y = torch.nn.functional.gelu(x * scale + 1)
@@ -227,7 +227,7 @@ def _state(torch: Any) -> Dict[str, Any]:
 
 
 def _bits(torch: Any, given: Any) -> Any:
-    """Bit patterns, so that a NaN equals itself."""
+    """The bit pattern of each value, so that a NaN equals itself."""
     sizes = {8: torch.int64, 4: torch.int32, 2: torch.int16}
     given = given.cpu().contiguous()
     if not given.is_floating_point():

@@ -25,7 +25,7 @@ STEADY = {"cuda": 0.9}
 """The share of its first rate that a device must keep. A CPU shares its time with other
 programs, so its rate is told and not judged."""
 LESS_STEADY = 0.7
-"""The same where nothing but the power limit holds the clock, or in a laptop: warm silicon draws
+"""The same where only the power limit lowers the clock, or in a laptop: warm silicon draws
 more, so the clock within the same limit falls (inferred; never measured by this project)."""
 CAPPED = "sw_power_cap"
 LEAST_CAPPED = 0.25

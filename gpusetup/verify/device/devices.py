@@ -54,7 +54,7 @@ def why_none(torch: Any, environ: Mapping[str, str]) -> Tuple[str, str]:
 
 
 def _driver_is_well(torch: Any) -> bool:
-    """Whether CUDA itself only finds nothing (no device), as a wrong list of devices makes it."""
+    """Whether the driver works and lists no device, as with a wrong CUDA_VISIBLE_DEVICES."""
     return "No CUDA GPUs are available" in _what_cuda_says(torch)
 
 
@@ -80,7 +80,7 @@ def chosen(wanted: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
 
 
 def properties(device: str) -> Outcome:
-    """The device tells what it is, and gives back what was written to it."""
+    """The check reads the device's properties, writes a tensor to it and reads that back."""
     import torch
 
     row = cuda_row(torch, device) if device.startswith("cuda") else cpu_row(torch)

@@ -11,7 +11,7 @@ from .table import FLOATS, Operator
 
 
 def _lookup(d: Draw) -> Given:
-    """Rows to look up; with repetitions."""
+    """Indices of rows to look up; some stand twice."""
     rows, width = d.shape(2)
     count = d.length(4097)
     return given(d.whole(0, 100, rows, width).double(), d.whole(0, rows, count))
@@ -28,7 +28,7 @@ def _gathered(d: Draw) -> Given:
 
 
 def _scattered(d: Draw) -> Given:
-    """Each place at most once along an axis, so that the order does not matter."""
+    """Indices that are distinct along an axis, so that the order of writes does not matter."""
     rows, width = d.shape(2, share=2)
     places = d.torch.stack([d.order(width) for _ in range(min(rows, 300))])
     source = d.whole(0, 100, *places.shape).double()
@@ -39,7 +39,7 @@ def _scattered(d: Draw) -> Given:
 
 
 def _meeting(d: Draw) -> Given:
-    """Many that meet at the same places; small whole numbers, so that each sum is exact."""
+    """Many values are added at the same indices; small whole numbers, so that each sum is exact."""
     rows, width = d.length(65), d.choice((1, 3, 16, 33))
     count = d.length(16385)
     return given(
@@ -58,7 +58,7 @@ def _met(t: Any, x: Any, places: Any, more: Any) -> Any:
 
 
 def _picked(t: Any, x: Any, places: Any, dim: int) -> Any:
-    """What gather means, from strides."""
+    """The definition of gather, computed from strides."""
     shape, strides = x.shape, [1] * x.dim()
     for i in range(x.dim() - 2, -1, -1):
         strides[i] = strides[i + 1] * shape[i + 1]
@@ -70,7 +70,7 @@ def _picked(t: Any, x: Any, places: Any, dim: int) -> Any:
 
 
 def _put(t: Any, x: Any, places: Any, source: Any, dim: int) -> Any:
-    """Where every place of the axis is named once: the source, looked up by the inverse order."""
+    """For indices that are a permutation of the axis: the source at the inverse permutation."""
     back = (places.argsort(dim)).contiguous()
     return _picked(t, source, back, dim)
 
