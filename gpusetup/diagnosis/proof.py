@@ -47,8 +47,8 @@ def computed(context: RuleContext) -> bool:
 
 
 def _listed(context: RuleContext) -> bool:
-    """Whether a driver listed a GPU; one that somebody only mentions has no index."""
-    return any(gpu.nvml_index is not None or gpu.uuid for gpu in gpus(context))
+    """Whether a driver listed a GPU; what is only mentioned has no place."""
+    return any(gpu.nvml_index is not None or gpu.uuid or gpu.pci_bus_id for gpu in gpus(context))
 
 
 def gpu_is_shown(context: RuleContext) -> bool:

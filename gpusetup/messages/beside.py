@@ -257,6 +257,7 @@ LIBRARIES = (
         "libcuda-stub",
         "libcuda.so paths",
         r"Mapped libcuda\.so paths: (?P<folder>/\S{0,160}/stubs)/libcuda",
+        loaded="yes",
     ),
     row(
         "mig-misconfigured",

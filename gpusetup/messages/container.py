@@ -23,6 +23,7 @@ ROWS = (
         r"executable file .?nvidia-smi.? not found",
         lacks="nvidia-smi",
     ),
+    row("gpu-image", "-workspace/", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
     row("container-nvml-lost", "nvml: unknown error", r"(?:initialize )?NVML: Unknown Error"),
     row(
         "container-toolkit-missing",

@@ -19,6 +19,11 @@ DRIVER = (
     row("nvml-mismatch", "nvmlerror_librmversionmismatch"),
     row("no-nvidia-driver", "found no nvidia driver"),
     row(
+        "driver-check-failed",
+        "in _check_driver",
+        r"in _check_driver\b(?!.{0,400}?(?:Error|too old|Found no NVIDIA|not compiled))",
+    ),
+    row(
         "no-nvidia-driver",
         "find libnvidia-ml",
         r"couldn.?t find libnvidia-ml\.so",
@@ -236,6 +241,11 @@ DRIVER = (
         "pcie-degraded",
         "lnksta:",
         r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",
+    ),
+    row(
+        "pcie-slow",
+        "(downgraded)",
+        r"Speed (?P<best>[\d.]+GT/s)[^()]{0,200}?LnkSta:\s{0,4}Speed (?P<speed>[\d.]+GT/s) \(downgraded\), Width x\d{1,2} \(ok\)",
     ),
     row("vgpu-unlicensed", "valid grid licen", r"valid Grid licen[sc]e"),
     row("vgpu-no-compute", "device context 801", code="801"),

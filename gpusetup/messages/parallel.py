@@ -16,6 +16,12 @@ HOW = (
 
 ROWS = (
     row(
+        "gpus-not-given",
+        "no cuda gpus are available",
+        r"(?:ray::|ray\.exceptions|RayTaskError).{0,550}?No CUDA GPUs are available",
+        who="Ray",
+    ),
+    row(
         "dataloader-worker-killed",
         "dataloader worker",
         r"""(?x)

@@ -51,15 +51,23 @@ def best_build(situation: Situation, catalog: Catalog) -> TorchBuild | None:
     return min(fitting, key=preference(situation), default=None)
 
 
+OF_2020 = 11
+"""The CUDA from which on any driver of a major serves all of it."""
+
+
 def preference(situation: Situation) -> Callable[[TorchBuild], tuple[int, ...]]:
-    """A sort key: newest torch, channel, the CUDA nearest below the driver's own, then above."""
+    """A sort key: newest torch, channel, the CUDA nearest below the driver's own, then above.
+
+    Of an unknown driver it is taken that it is of 2020 or later: CUDA 10 and older come last, whose
+    builds have no kernels for Ampere and what came after it.
+    """
     own = release(situation.driver_cuda) if situation.driver_cuda else None
 
     def key(build: TorchBuild) -> tuple[int, ...]:
         cuda = release(build.cuda) if build.cuda else (0, 0)
         channel = CHANNELS.index(build.channel)
         if own is None:
-            return (*newest_first(build.torch), channel, *cuda)
+            return (*newest_first(build.torch), channel, int(0 < cuda[0] < OF_2020), *cuda)
         return (*newest_first(build.torch), channel, int(cuda > own), -cuda[0], -cuda[1])
 
     return key

@@ -125,8 +125,9 @@ def serves(build: TorchBuild, machine: Snapshot, situation: Situation) -> bool:
     An accelerator build on a machine without such a GPU serves nothing; a CPU build serves a
     machine that has no NVIDIA GPU; what is not known is not held against it.
     """
-    if machine.torch.cuda_available:
-        return True
+    known = bool(build.kernels or build.ptx)
+    if machine.torch.cuda_available:  # its driver starts, which says nothing of its kernels
+        return not known or covers_every_gpu(build, situation) is None
     maker = maker_of(build.backend)
     if build.backend == UNREAD:
         return True
@@ -136,7 +137,6 @@ def serves(build: TorchBuild, machine: Snapshot, situation: Situation) -> bool:
         return situation.presence == "none" or situation.family == "macos"
     if situation.presence == "none":
         return False
-    known = bool(build.kernels or build.ptx)
     reasons = (
         driver_reaches(build, situation),
         covers_every_gpu(build, situation) if known else None,

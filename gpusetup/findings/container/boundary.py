@@ -60,6 +60,20 @@ def cuda_visible_devices_hidden(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+def gpus_not_given(context: RuleContext) -> Iterator[Finding]:
+    """A scheduler inside the program gave this task no GPU: it empties the variable."""
+    messages = events(context, "gpus-not-given")
+    if messages and not context.other_host:
+        who = messages[0].values.get("who", "Its scheduler")
+        yield CUDA_VISIBLE_DEVICES_HIDDEN.found(
+            f"{who} gave this task no GPU, and hides all of them from it",
+            detail=f"{who} sets {HIDE} for each task to the GPUs that it asked for; to none, where "
+            "it asked for none.",
+            evidence=event_evidence(messages),
+            fix=Fix(text="Ask for a GPU where the task or the actor is made: `num_gpus=1`"),
+        )
+
+
 def _none_is_left(context: RuleContext, value: str) -> bool:
     """Whether the variable leaves no GPU: as the driver says, or by its first entry."""
     listed = gpus(context)
@@ -245,6 +259,7 @@ def cuda_compat_in_front(context: RuleContext) -> Iterator[Finding]:
 
 RULES = (
     cuda_visible_devices_hidden,
+    gpus_not_given,
     some_gpus_hidden,
     container_no_gpu,
     container_nvml_lost,

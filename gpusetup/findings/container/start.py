@@ -147,8 +147,15 @@ def _given_none(context: RuleContext) -> bool:
     blind = events(context, *BLIND)
     if any(event.values.get("place") == "host" for event in blind):
         return False  # the toolkit asked the host's driver: that is what is missing
-    wanted = on_host or silent or _asked_for_gpus(context) or blind
+    bare = machine.container.nvidia_requested is False and _came_to_no_gpu(context)
+    wanted = on_host or silent or bare or _asked_for_gpus(context) or blind
     return bool(wanted) and not machine.container.nvidia_requested
+
+
+def _came_to_no_gpu(context: RuleContext) -> bool:
+    """Whether a program of a text looked for a GPU in vain: by its word, or by where it ends."""
+    stopped = events(context, "driver-check-failed", "cuda-unavailable")
+    return is_report(context) and bool(stopped or asked_for_cuda(context))
 
 
 def _blind_beside_a_driver(context: RuleContext) -> tuple[Event, ...]:
@@ -167,7 +174,8 @@ def _asked_for_gpus(context: RuleContext) -> bool:
     machine = context.snapshot
     named = machine.environment.get("NVIDIA_VISIBLE_DEVICES")
     unknown_bus = machine.pci_devices is None
-    return unknown_bus and named not in (None, *NOTHING)
+    made_for_it = events(context, "gpu-image") and _came_to_no_gpu(context)
+    return unknown_bus and bool(named not in (None, *NOTHING) or made_for_it)
 
 
 def container_facts(context: RuleContext) -> tuple[Evidence, ...]:

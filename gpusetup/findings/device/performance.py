@@ -12,6 +12,7 @@ from gpusetup.evidence.context import (
     gpus,
     is_report,
     numbered,
+    says_nothing_else,
     value_evidence,
     whole_number,
 )
@@ -220,6 +221,21 @@ def pcie_degraded(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+def pcie_slow(context: RuleContext) -> Iterator[Finding]:
+    """A link of fewer transfers than its slot has, in a text about nothing else."""
+    messages = events(context, "pcie-slow")
+    if not messages or not says_nothing_else(context, "pcie-slow"):
+        return
+    speed, best = messages[0].values.get("speed"), messages[0].values.get("best")
+    yield PCIE_DEGRADED.found(
+        f"A PCIe link runs at {speed} of {best}",
+        detail="At rest a GPU lowers its link by itself: it is a fault only if it stays so under "
+        "load.",
+        evidence=event_evidence(messages),
+        fix=SEATING,
+    )
+
+
 def _link(generation: int | None, width: int | None) -> str:
     """
     >>> _link(4, 16), _link(None, 4)
@@ -307,5 +323,6 @@ RULES = (
     power_limit_lowered,
     pcie_degraded,
     pcie_said,
+    pcie_slow,
     memory_taken,
 )

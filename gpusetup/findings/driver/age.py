@@ -285,11 +285,19 @@ def _no_build_for(context: RuleContext) -> bool:
     chosen = context.resolution.build
     nothing = chosen is None or chosen.backend == "cpu"
     here = bool(gpus(context)) and not context.snapshot.os.jetson
-    works = context.snapshot.torch.version is not None or not says_nothing_else(context)
-    # No order: a text that names a torch, or a failure, does not ask for another build.
-    if is_report(context) and works:
+    # No order: a text that shows a driver and no torch asks for none, unless it knows no such GPU.
+    if is_report(context) and not (
+        says_nothing_else(context) and _lists_what_it_knows_not(context)
+    ):
         return False
     return nothing and here and advice is not None and advice.change == "driver"
+
+
+def _lists_what_it_knows_not(context: RuleContext) -> bool:
+    """A driver and a GPU that came after it, in one text: of two times, or of two machines."""
+    version, family = context.snapshot.driver.version, _driver_family(context)
+    first = (context.catalog.first_driver(gpu, family) for gpu in gpus(context))
+    return bool(version) and any(parsed(one) > parsed(version or "0") for one in first if one)
 
 
 def _no_torch_for_this_driver(context: RuleContext) -> Finding:

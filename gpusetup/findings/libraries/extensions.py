@@ -15,7 +15,7 @@ from gpusetup.evidence.context import (
     with_cuda,
 )
 from gpusetup.evidence.plausible import is_a_name, is_a_source, is_a_version
-from gpusetup.findings.layers import Layer
+from gpusetup.findings.layers import COMPANIONS, Layer
 from gpusetup.findings.libraries.compiled import forget
 from gpusetup.findings.libraries.distributions import distribution_of
 from gpusetup.findings.message_rules import from_messages
@@ -110,7 +110,7 @@ EXTENSION_ABI_MISMATCH = Cause(
 def extension_abi_mismatch(context: RuleContext) -> Iterator[Finding]:
     """A compiled extension of another torch release or C++ ABI."""
     messages = events(context, "extension-abi-mismatch")
-    if not messages:
+    if not messages or _of_a_companion(context, messages):
         return
     values = _most_telling(messages).values
     if values.get("library", "").startswith("libc10_cuda"):
@@ -138,6 +138,13 @@ def extension_abi_mismatch(context: RuleContext) -> Iterator[Finding]:
         if not values.get("cache")
         else _empty_cache(context, values["cache"]),
     )
+
+
+def _of_a_companion(context: RuleContext, messages: tuple[Event, ...]) -> bool:
+    """Only torch's library is named, and torchvision or torchaudio is known to be what loads it."""
+    named = any(e.values.keys() != {"library"} for e in messages)
+    cuda = any(e.values.get("library", "").startswith("libc10_cuda") for e in messages)
+    return not named and not cuda and bool(events(context, *COMPANIONS[:2]))
 
 
 def _without_cuda(context: RuleContext, messages: tuple[Event, ...]) -> Finding:

@@ -170,7 +170,8 @@ def libcuda_stub(context: RuleContext) -> Iterator[Finding]:
     if not loaded and not messages:
         return
     # A text quotes what failed; on a live machine a folder on the path may do no harm yet.
-    loaded = loaded or (is_report(context) and not any(e.values.get("folder") for e in messages))
+    said = any(e.values.get("loaded") or not e.values.get("folder") for e in messages)
+    loaded = loaded or (is_report(context) and said)
     make = LIBCUDA_STUB.found if loaded else LIBCUDA_STUB.as_warning
     yield make(
         "The toolkit's stub libcuda is loaded instead of the driver's"

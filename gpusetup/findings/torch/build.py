@@ -17,6 +17,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     value_evidence,
 )
+from gpusetup.findings.container.boundary import CUDA_VISIBLE_DEVICES_HIDDEN
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, Layer
 from gpusetup.findings.record import Cause
 from gpusetup.findings.sources import WHEELS
@@ -198,7 +199,7 @@ def _hidden_from_one_program(context: RuleContext, messages: tuple[Event, ...]) 
         if on(context, "windows")
         else "grep -rn CUDA_VISIBLE_DEVICES ."
     )
-    return TORCH_SEES_NO_GPU.found(
+    return CUDA_VISIBLE_DEVICES_HIDDEN.found(
         "A program finds no GPU, though torch sees one: the program, or what starts it, sets "
         "CUDA_VISIBLE_DEVICES",
         detail="A number in it that no GPU has hides every GPU (with one GPU only 0 is right).",

@@ -360,10 +360,33 @@ def named_lines(text: Text) -> Iterator[Fact]:
     for number, line in enumerate(text.lines):
         bare = line.strip(" '\"")
         if 5 < len(line) < 60 and (found := ALONE.match(bare)) and _is_name(found.group(1)):
-            names.append((MEMORY.split(found.group(1))[0].strip(), number))
+            names.append((_without_remarks(MEMORY.split(found.group(1))[0].strip()), number))
     if names:
         gpus = tuple(dict.fromkeys(Gpu(name=name) for name, _ in names))
         yield Gpus(gpus=gpus[:8], source=f"report, line {names[0][1] + 1}", trust=GUESS)
+
+
+FOLLOWS = (
+    "ada blackwell design edition generation gpu laptop max maxq mobile nvl pascal pcie q server super"
+    " sxm ti turing volta with workstation x xp"
+)
+OF_A_NAME = frozenset(FOLLOWS.split())
+"""Words of GPUs' names that follow a number."""
+
+
+def _without_remarks(name: str) -> str:
+    """A GPU's name without the words that somebody wrote after it.
+
+    >>> _without_remarks("Tesla V100 gpu error issue"), _without_remarks("RTX 4090 Laptop GPU")
+    ('Tesla V100 gpu', 'RTX 4090 Laptop GPU')
+    """
+    words = name.split(" ")
+    number = next((n for n, word in enumerate(words) if any(map(str.isdigit, word))), len(words))
+    for at in range(number + 1, len(words)):
+        word = words[at].lower().strip("-")
+        if word.isalpha() and word not in OF_A_NAME and not (words[at].isupper() and len(word) < 3):
+            return " ".join(words[:at])
+    return name
 
 
 def _is_name(name: str) -> bool:

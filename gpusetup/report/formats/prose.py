@@ -8,7 +8,7 @@ here but numbers and names. What a program prints is believed before it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE
 from gpusetup.model.machine import Gpu
@@ -77,6 +77,12 @@ SPOKEN = re.compile(rf"{BEFORE}{MODEL}")
 CALLED = re.compile(
     rf"(?:(?i:{GPU_WORD})(?:是|为|為|は|[ :|*`-]{{1,4}}|)|(?<!\w)(?:eine[nr]?|une|uma|una) )(?:(?:是|为|ist|eine|est|une|é|uma|es|una) ?){{0,2}}{MODEL}"
 )
+NAMED = (
+    re.compile(rf"^\W{{0,6}}(?:\w{{1,12}} ?\W{{3,6}})?{MODEL}(?=[ :,])"),
+    re.compile(rf"(?<![\w.,/-]){MODEL}(?= (?:GPU|gpu|[Gg]raphics [Cc]ard|[Cc]ard)s?\b)"),
+)
+"""A title that begins with a GPU's name; a name that is called a GPU."""
+MENTIONED = re.compile(rf"(?<![\w-]){MODEL}")
 COUNTED = (
     re.compile(rf"(?<![\w.,])(?P<count>\d{{1,2}}) ?[x×*] ?{MODEL}"),
     re.compile(rf"{MODEL} ?[x×*] ?(?P<count>\d{{1,2}})(?![\w.])"),
@@ -93,13 +99,22 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
     counted = [one for pattern in COUNTED for one in pattern.finditer(flat)][:50]
     called = CALLED.finditer(flat) if _is_foreign(flat, text.low) else ()
     found = [*counted, *SPOKEN.finditer(flat), *called][:100]
-    names = {re.sub(r"\s", "", one.group("name")).lower() for one in found}
-    if len(names) == 1:
+    if not found and len(_names(MENTIONED.finditer(flat))) == 1:
+        found = [one for pattern in NAMED for one in pattern.finditer(flat)][:1]
+    if len(_names(found)) == 1:
         one = found[0]
         count = int(one.group("count")) if counted else 1
         if 0 < count <= MOST:
             gpus = (Gpu(name=one.group("name")),) * count
             yield Gpus(gpus=gpus, source=text.source(one.start()), trust=GUESS)
+
+
+def _names(found: Iterable[re.Match[str]]) -> set[str]:
+    """
+    >>> sorted(_names(MENTIONED.finditer("RTX 4090, RTX4090 and A100")))
+    ['a100', 'rtx4090']
+    """
+    return {re.sub(r"\s", "", one.group("name")).lower() for one in found}
 
 
 FOREIGN = ("grafik", "graphique", "placa", "tarjeta", "scheda", "karta", "eine", "une ", "uma ", "una ")  # fmt: skip

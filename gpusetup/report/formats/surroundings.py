@@ -18,6 +18,7 @@ NAMES = (
 )
 VARIABLES = (
     re.compile(rf"environ(?:\.get\()?\[?['\"]({NAMES})['\"][\])]\s?[:=]\s?(?:[frb]?['\"](?=[^'\"]*['\"]))?([^\s'\")]{{0,400}})"),
+    re.compile(rf"(?:environ\.setdefault|putenv|setenv)\(['\"]({NAMES})['\"],\s?['\"]([^'\"]{{0,400}})"),
     re.compile(rf"(?:set|\$env:)\s?({NAMES})\s?=\s?['\"]?([^\s'\"]{{0,400}})"),
     re.compile(rf"^\s*({NAMES}): {{1,6}}(\S{{1,200}})$"),
     re.compile(rf"echo \$\{{?({NAMES})\}}?\s+(\S{{1,1000}})"),
@@ -70,6 +71,7 @@ KINDS = (
     ("podman", ("podman", "libpod"), r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman", USUAL),
     ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to"), r"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to ", USUAL),
     ("docker", ("nvidia container", "nvcr.io", "container image"), r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents", HINT),
+    ("docker", ("-workspace/",), r"(?<![\w/])/(?:vllm|sgl)-workspace/", USUAL),
     ("singularity", ("singularity", "apptainer"), r"\b(?:singularity|apptainer) (?:run|exec|shell)|Singularity>|Apptainer>", USUAL),
     ("docker", ("outside",), r"\boutside (?:of )?(?:the )?(?:docker|container)\b", HINT),
     ("docker", ("/workspace/", "/app/", "dist-packages/"), r"(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang)", GUESS),
@@ -84,6 +86,10 @@ GIVING = (
     "capabilities: [",
 )
 GIVEN = re.compile(r"--gpus[= ](?!none)\S+|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu")  # fmt: skip
+
+
+STARTED = re.compile(r"(?<![\w`'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)\S")
+"""A container that a person starts."""
 
 
 def containers(text: Text) -> Iterator[Fact]:
@@ -104,6 +110,9 @@ def containers(text: Text) -> Iterator[Fact]:
     if any(word in low for word in GIVING) and (found := GIVEN.search(flat)):
         source = text.source(found.start())
         yield Claim(subject="container.nvidia_requested", value=True, source=source, trust=GUESS)
+    elif " run" in low and (found := STARTED.search(flat)):
+        source = text.source(found.start())
+        yield Claim(subject="container.nvidia_requested", value=False, source=source, trust=GUESS)
 
 
 # --- TF32 -----------------------------------------------------------------------------------------
