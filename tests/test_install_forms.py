@@ -227,6 +227,12 @@ def state_with_bytecode(venv: Path) -> dict[str, str]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def without_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytecode is compared here: what any start of the target's Python compiles is not ours."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
 @pytest.mark.one_in(3)
 def test_it_is_replaced_and_comes_back_as_it_was(

@@ -13,6 +13,7 @@ variables while it is imported. Where that is what a test is about, it starts a 
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import os
 import runpy
@@ -22,12 +23,20 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
-from multiprocessing import current_process, get_context
+from multiprocessing import current_process, forkserver, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-IN_ADVANCE = ["torch", "torch._subclasses.fake_tensor", "torch.optim", "torch.utils.data"]
+IN_ADVANCE = [
+    "torch",
+    "torch._subclasses.fake_tensor",
+    "torch.optim",
+    "torch.utils.data",
+    "torch._dynamo",
+]
+COMPILES_ALONE = "TORCHINDUCTOR_COMPILE_THREADS"
+"""The compiler reads it at its import: else it starts a process for each core."""
 PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 SCRIPTS = tuple(str(PACKAGE / name) for name in ("verify", "child_scripts/"))
 FLAGS = ("-B", "-u")
@@ -122,8 +131,15 @@ class Forked(subprocess.Popen[Any]):
 
 @cache
 def _import_in_advance() -> None:
-    """Import torch, once, with the variables that the tests have now."""
+    """Start the server, which imports torch, once, with the variables that the tests have now."""
+    before = os.environ.get(COMPILES_ALONE)
+    os.environ[COMPILES_ALONE] = "1"
     get_context("forkserver").set_forkserver_preload(IN_ADVANCE)
+    forkserver.ensure_running()
+    if before is None:
+        del os.environ[COMPILES_ALONE]
+    else:
+        os.environ[COMPILES_ALONE] = before
 
 
 @cache
@@ -165,6 +181,7 @@ def _begin(
     bare: tuple[str, ...],
 ) -> None:
     code = 1
+    gc.freeze()  # what the parent left behind must not close a file that has its number again
     try:
         _take(fds, new_session)
         os.chdir(cwd)
