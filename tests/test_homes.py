@@ -29,7 +29,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "uv": ("install/",),
     "ruamel": ("configs/config.py",),
     "tomlkit": ("install/project.py", "fleet/profile.py"),
-    "tomli": ("install/",),
+    "tomli": ("install/", "configs/toml_text.py"),
     "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
     "matplotlib": ("render/",),
     "psutil": ("monitor/", "child_scripts/"),

@@ -17,12 +17,28 @@ import yaml
 from conftest import Same
 from each_row import each
 
+from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.model.codec import json_schema
-from gpusetup.model.documents import PlanAnswer, PlanCalibrationAnswer, PlanCellsAnswer
+from gpusetup.model.documents import (
+    PlanAnswer,
+    PlanCalibrationAnswer,
+    PlanCellsAnswer,
+    PlanMemory,
+)
+from gpusetup.model.frozen import replace
 from gpusetup.plan.answer.calibrate import BOUNDS
+from gpusetup.plan.answer.cell import Asked
+from gpusetup.plan.answer.decide import Case
+from gpusetup.plan.answer.grid import grid
 from gpusetup.plan.answer.measured import CELLS
+from gpusetup.plan.answer.place import named_gpu
 from gpusetup.plan.memory.constants import FITTED, shipped_constants
+from gpusetup.plan.model.named import model_named
+from gpusetup.plan.model.workload import Workload
+from gpusetup.render.console import ASCII
+from gpusetup.render.plan_bar import SIGNS, bar
+from gpusetup.render.plan_png import _figure
 
 RENDERED = Path(__file__).parent / "rendered" / "plan"
 A100X4 = ("--gpu", "A100 80GB", "--gpus", "4")
@@ -246,7 +262,48 @@ def test_without_matplotlib_the_way_to_it_is_shown(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     file = tmp_path / "grid.png"
     assert main(["plan", "--model", "gpt2", "--gpu", "H20", "--png", str(file)]) == 3
-    assert "`pip install matplotlib`" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "gpusetup[plot]" in said and sys.executable in said
+
+
+def test_the_bar_shows_every_part_and_the_limit_at_any_width() -> None:
+    found = PlanMemory(states=20, checkpoints=5, logits=10, fragmentation=0, other=5,
+                       total=40, capacity=80)  # fmt: skip
+    for width in (20, 80, 120, 400):
+        line = bar(found, width)
+        assert len(line) == min(width, 100)
+        inner = line[1:-1]
+        assert inner.count("█") / len(inner) == pytest.approx(0.25, abs=0.06)
+        assert inner.rstrip() != inner and "░" not in inner
+        over = bar(replace(found, capacity=20), width)
+        assert over.count("│") == 2 and over.rstrip() == over
+        assert over.index("│", 1) - 1 == pytest.approx(len(inner) / 2, abs=1)
+
+
+def test_a_terminal_without_these_signs_gets_its_own() -> None:
+    assert len({ASCII[sign] for sign in SIGNS.values()}) == len(SIGNS)
+
+
+def test_what_would_help_is_ranked_by_what_it_saves(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answered(capsys, *SCREENS["nothing-fits"])
+    for enough in (True, False):
+        saved = [one["saves_gib"] for one in document["helps"] if bool(one["recipe"]) == enough]
+        assert saved == sorted(saved, reverse=True)
+    assert document["helps"][0]["recipe"]
+    assert not answered(capsys, *SCREENS["ddp"])["helps"]
+
+
+def test_the_picture_names_axes_recipes_and_measured_cells() -> None:
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    place = named_gpu("H20", load_catalog().gpus)
+    case = Case(limits=place.limits(safe=False, sp=None), constants=shipped_constants(),
+                measured_gpu=place.measured)  # fmt: skip
+    w = Workload(shape=model_named("qwen3-8b"), context=4096)
+    (ax,) = _figure(grid(w, Asked(place=place, case=case), 2)).axes
+    assert "GPUs" in ax.get_xlabel() and "tokens" in ax.get_ylabel()
+    said = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert "recipe was measured" in said and "does not fit" in said and "vanilla" in said
+    assert sum("●" in text.get_text() for text in ax.texts) > 3
 
 
 # --- solving ------------------------------------------------------------------------------------
@@ -301,8 +358,8 @@ def test_the_longest_measured_context_is_the_table_s(capsys: pytest.CaptureFixtu
 
 def test_what_would_help_does(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--model", "qwen3-14b", "--context", "4096", "--gpu-mem", "16GiB")
-    advice = " ".join(answered(capsys, *words)["advice"])
-    assert "2 GPUs of this kind would do" in advice and "3,243 tokens would fit" in advice
+    helps = {one["step"]: one["recipe"] for one in answered(capsys, *words)["helps"]}
+    assert helps["2 GPUs of this kind"] and helps["3,243 tokens"]
     assert answered(capsys, *words, "--gpus", "2")["fits"]
     assert answered(capsys, "--model", "qwen3-14b", "--context", "3243", *words[-2:])["fits"]
     assert not answered(capsys, "--model", "qwen3-14b", "--context", "3244", *words[-2:])["fits"]

@@ -28,6 +28,7 @@ EXAMPLES = (
     "gpusetup plan --params 124M --batch 2048 --gpus 8 --gpu-mem 8GiB --strategy ddp",
     "gpusetup plan --model path/to/config.json --gpu H200 --gpus 8 --max-context",
     "gpusetup plan --code train:build --batch 32 --amp bf16 --gpu-mem 24GiB",
+    'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
     'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
 RENAMED = {
@@ -63,6 +64,9 @@ def _what_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is trained")
     group.add_argument("--model", metavar="NAME", help="qwen3-8b, or a config.json or its folder")
     group.add_argument("--params", metavar="124M", help="a model of this size, of the usual shape")
+    group.add_argument(
+        "--from-config", metavar="FILE", help="what a training config says: YAML, JSON or TOML"
+    )
     group.add_argument("--code", metavar="MODULE:FUNCTION", help="what your own code needs")
     group.add_argument(
         "--serve",
@@ -187,7 +191,7 @@ def _one(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) -
     else:
         from gpusetup.render.plan import plan_text
 
-        out.answer(_document(found), plain(plan_text(found)))
+        out.answer(_document(found), plain(plan_text(found, out.width)))
     return 0 if found.fits else Unsatisfiable.exit_code
 
 
@@ -250,17 +254,29 @@ def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
     from gpusetup.plan.answer.decide import Case
     from gpusetup.plan.answer.question import assumed, shape_of_question, workload_of
 
-    question = _question(options)
+    question, found = _question(options), None
+    if options.from_config:
+        from gpusetup.commands.plan_config import read
+
+        found = read(options.from_config, question)
+        question = found.question
     shape = shape_of_question(question)
     place = _place(options, out)
-    gpus = options.gpus or _default_gpus(question, place)
+    gpus = options.gpus or (found.gpus if found else None) or _default_gpus(question, place)
+    if found:
+        from gpusetup.plan.config.question import for_gpus
+
+        question = for_gpus(found, gpus)
     w = workload_of(question, shape, gpus, linux=place.system != "windows")
     case = Case(
-        limits=place.limits(safe=options.safe, sp=options.sp),
+        limits=place.limits(safe=options.safe, sp=question.sp),
         constants=_constants(options),
         measured_gpu=None if options.predict or options.constants else place.measured,
     )
-    return Asked(place=place, case=case, solved=options.solve, notes=assumed(question, w)), w
+    notes = (*(found.notes if found else ()), *assumed(question, w))
+    config = found.read if found else None
+    asked = Asked(place=place, case=case, solved=options.solve, notes=notes, config=config)
+    return asked, w
 
 
 def _default_gpus(question: Question, place: Place) -> int:
@@ -322,6 +338,7 @@ AGAINST = {
     "--table": (*SOLVERS, *FILES),
     "--png": (*SOLVERS, *FILES),
     "--format yaml": ("--json", "--table", "--png", *FILES),
+    "--from-config": ("--params", "--code", *FILES),
     "--cells": PLACES,
     "--calibrate": (*PLACES, "--safe", "--predict"),
 }
@@ -348,6 +365,7 @@ def _said(options: argparse.Namespace) -> set[str]:
     solve = {"context": "--max-context", "batch": "--max-batch", "gpus": "--gpus-needed"}
     flags |= {flag: options.solve == name for name, flag in solve.items()}
     flags |= {"--safe": options.safe, "--predict": options.predict}
+    flags["--from-config"] = options.from_config
     flags |= {"--from": options.machine_from, "--json": options.json, "--png": options.png}
     flags["--format yaml"] = options.format == "yaml"
     return {flag for flag, value in flags.items() if value}

@@ -8,16 +8,18 @@ cannot be changed like this is refused and stays as it was. The home of `ruamel.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from gpusetup.configs.json_text import read_json
 from gpusetup.configs.settings import Path, Setting, in_words
+from gpusetup.configs.toml_text import read_toml
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import Frozen
 
 BOM = "\ufeff"
 SIZE_LIMIT_BYTES = 1 << 20
+MOST_DEPTH = 64
 BARE = re.compile(r"[A-Za-z0-9_.+\-]+")
 """What a value may look like that is replaced: no quotes, tags, anchors or comments."""
 
@@ -27,7 +29,8 @@ class Config(Frozen):
 
     name: str
     text: str
-    format: Literal["yaml", "json"]
+    format: Literal["yaml", "json", "toml"]
+    """TOML is only read."""
     settings: tuple[Setting, ...]
     bom: bool = False
     newline: str = "\n"
@@ -46,7 +49,7 @@ class Edit(Frozen):
 
 
 def read_config(raw: bytes, name: str) -> Config:
-    """The settings of a YAML or JSON file; `BadInput` names the place that cannot be read."""
+    """The settings of a YAML, JSON or TOML file; `BadInput` names the place that cannot be read."""
     if len(raw) > SIZE_LIMIT_BYTES:
         raise BadInput(f"{name} has {len(raw):,} bytes: that is no training config")
     try:
@@ -56,12 +59,12 @@ def read_config(raw: bytes, name: str) -> Config:
         raise BadInput(f"{name}, line {line}: not UTF-8 text") from problem
     bom = text.startswith(BOM)
     text = text[1:] if bom else text
-    kind: Literal["yaml", "json"] = "json" if name.lower().endswith(".json") else "yaml"
-    settings = tuple(read_json(text, name) if kind == "json" else read_yaml(text, name))
+    kind = FORMATS.get(name.lower().rpartition(".")[2], "yaml")
+    settings = tuple(READERS[kind](text, name))
     return Config(
         name=name,
         text=text,
-        format=kind,
+        format=kind,  # type: ignore[arg-type]
         settings=settings,
         bom=bom,
         newline="\r\n" if "\r\n" in text else "\n",
@@ -100,6 +103,8 @@ def _meaning(setting: Setting) -> tuple[str, ...]:
 
 def change(config: Config, setting: Setting, value: str) -> Edit | None:
     """The edit that writes a value over a setting's; None where the place does not allow it."""
+    if config.format == "toml":
+        return None
     if setting.kind != "scalar" or setting.shared or not BARE.fullmatch(setting.text):
         return None
     return Edit(
@@ -132,7 +137,7 @@ def _spelled(config: Config, value: str, like: str) -> str:
 def addition(config: Config, beside: Setting, name: str, value: str) -> Edit | None:
     """The edit that adds a key on a line of its own below another; None where that has no place."""
     if beside.kind != "scalar" or beside.shared or beside.key_start is None:
-        return None
+        return None  # also of TOML, which has no places
     add = _json_line if config.format == "json" else _yaml_line
     place = add(config, beside, beside.key_start, name, value)
     if place is None:
@@ -189,10 +194,24 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
     except (YAMLError, ValueError) as problem:
         raise BadInput(f"{name}: not YAML: {' '.join(str(problem).split())[:200]}") from problem
     except RecursionError as problem:
-        raise BadInput(f"{name}: nested too deeply") from problem
+        raise BadInput(_where(name, _too_deep(text), "nested too deeply")) from problem
     for number, node in enumerate(documents):
         if node is not None:
             yield from _Walk(text, name, number).all(node)
+
+
+def _too_deep(text: str) -> Any:
+    """The mark of the first node past the depth that is read; the parser itself goes by a stack."""
+    from ruamel.yaml import YAML
+
+    depth = 0
+    for event in YAML(typ="rt", pure=True).parse(text):
+        kind = type(event).__name__
+        depth += kind in ("MappingStartEvent", "SequenceStartEvent")
+        depth -= kind in ("MappingEndEvent", "SequenceEndEvent")
+        if depth > MOST_DEPTH:
+            return event.start_mark
+    return None
 
 
 def _where(name: str, mark: Any, what: str) -> str:
@@ -216,6 +235,8 @@ class _Walk:
     def node(
         self, node: Any, path: Path, key: Any = None, flow: bool = False, shared: bool = False
     ) -> Iterator[Setting]:
+        if len(path) > MOST_DEPTH:
+            raise BadInput(_where(self.name, node.start_mark, "nested too deeply"))
         alias = id(node) in self.seen
         self.seen.add(id(node))
         shared = shared or id(node) in self.aliased
@@ -281,3 +302,12 @@ def _twice(root: Any) -> Iterator[int]:
             waiting += [part for pair in node.value for part in pair]
         elif node.id == "sequence":
             waiting += node.value
+
+
+FORMATS = {"json": "json", "toml": "toml"}
+"""The end of a file's name -> its format; every other is YAML."""
+READERS: dict[str, Callable[[str, str], Iterator[Setting]]] = {
+    "yaml": read_yaml,
+    "json": read_json,
+    "toml": read_toml,
+}

@@ -22,8 +22,23 @@ def read_json(text: str, name: str) -> Iterator[Setting]:
         place = f"line {problem.lineno}, column {problem.colno}"
         raise BadInput(f"{name}, {place}: not JSON: {problem.msg}") from problem
     except RecursionError as problem:
-        raise BadInput(f"{name}: nested too deeply") from problem
+        raise BadInput(f"{name}, line {_deep_line(text)}: nested too deeply") from problem
     yield from _Scan(text, name).all()
+
+
+MOST_DEPTH = 64
+BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+
+
+def _deep_line(text: str) -> int:
+    """The line in which brackets stand deeper than is read."""
+    depth = 0
+    for found in BRACKET.finditer(text):
+        depth += found[0] in "[{"
+        depth -= found[0] in "]}"
+        if depth > MOST_DEPTH:
+            return text.count("\n", 0, found.start()) + 1
+    return 1
 
 
 class _Scan:
@@ -45,6 +60,8 @@ class _Scan:
 
     def _value(self, path: Path, key: int | None) -> Iterator[Setting]:
         mark = self._blank()
+        if len(path) > MOST_DEPTH:
+            raise BadInput(f"{self.name}, line {self._line()}: nested too deeply")
         if mark == "{":
             yield self._opened(path, key, "map")
             yield from self._members(path)

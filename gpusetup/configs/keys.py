@@ -17,6 +17,25 @@ COMPILE, AMP, PRECISION, BF16, FP16 = "compile", "amp", "precision", "bf16", "fp
 ALLOCATOR, LEARNING_RATE, ROLLOUT = "allocator", "learning-rate", "rollout-batch"
 LENGTH, MODEL, LOSS, CLIP, TOKENS = "length", "model", "loss", "clip", "tokens"
 
+NAMED, ADAPTER, RANK, TARGETS = "named-model", "adapter", "rank", "targets"
+FOUR_BIT, EIGHT_BIT, QUANTIZE, DOUBLE = "four-bit", "eight-bit", "quantize", "double-quantize"
+CHECKPOINTS, NO_CHECKPOINTS, OPTIMIZER = "checkpoints", "no-checkpoints", "optimizer"
+ZERO, FSDP, STRATEGY, OFFLOAD = "zero", "fsdp", "strategy", "offload"
+OPTIMIZER_OFFLOAD, CHECKPOINT_OFFLOAD = "optimizer-offload", "checkpoint-offload"
+GPUS, NODES, TP, PP, CP, SP, EP = "gpus", "nodes", "tp", "pp", "cp", "sp", "ep"
+REPLICAS, ATTENTION, DTYPE, PURE = "replicas", "attention", "dtype", "pure-16-bit"
+LOSS_KERNEL, KERNELS, IN_BACKWARD = "loss-kernel", "kernels", "step-in-backward"
+DORA, TRAINED_TOO, PROMPT, RESPONSE = "dora", "trained-too", "prompt", "response"
+TOTAL_LENGTH, DYNAMIC, STAGE, FLAVOR = "total-length", "dynamic", "stage", "flavor"
+PLANS = frozenset((
+    NAMED, ADAPTER, RANK, TARGETS, FOUR_BIT, EIGHT_BIT, QUANTIZE, DOUBLE, CHECKPOINTS,
+    NO_CHECKPOINTS, OPTIMIZER, ZERO, FSDP, STRATEGY, OFFLOAD, OPTIMIZER_OFFLOAD, GPUS, NODES,
+    CHECKPOINT_OFFLOAD, TP, PP, CP, SP, EP, REPLICAS, ATTENTION, DTYPE, PURE, LOSS_KERNEL,
+    KERNELS, IN_BACKWARD, DORA, TRAINED_TOO, PROMPT, RESPONSE, TOTAL_LENGTH, DYNAMIC, STAGE,
+    FLAVOR,
+))  # fmt: skip
+"""Roles that only `plan` asks for: they say what memory takes, and `tune` never writes them."""
+
 GUIDES = "the plain names of the acceleration and optimisation guides"
 HUGGING_FACE = "transformers.TrainingArguments"
 LIGHTNING = "lightning.Trainer, LightningDataModule"
@@ -26,6 +45,13 @@ AXOLOTL = "axolotl configuration"
 MEGATRON = "NeMo, Megatron-LM"
 ULTRALYTICS = "Ultralytics train settings"
 DETECTRON = "detectron2 configuration"
+FACTORY = "LLaMA-Factory arguments"
+TORCHTUNE = "torchtune recipe configuration"
+TITAN = "torchtitan job configuration"
+LITGPT = "litgpt configuration"
+UNSLOTH = "Unsloth arguments"
+ACCELERATE = "accelerate configuration"
+TRL = "trl configuration"
 
 
 class Key(Frozen):
@@ -59,6 +85,25 @@ KEYS: tuple[Key, ...] = (
     *_rows(WORKERS, "NUM_WORKERS", DETECTRON, under=("DATALOADER",)),
     *_rows(PRECISION, "precision", LIGHTNING, under=("trainer",)),
     *_rows(ACCUMULATION, "accumulate_grad_batches", LIGHTNING),
+    *_rows(NAMED, "path", TRINITY, under=("model",), written=False),
+    *_rows(NAMED, "name", TITAN, under=("model",), written=False),
+    *_rows(NAMED, "_component_", TORCHTUNE, under=("model",), written=False),
+    *_rows(OPTIMIZER, "_component_", TORCHTUNE, under=("optimizer",), written=False),
+    *_rows(LOSS_KERNEL, "_component_", TORCHTUNE, under=("loss",), written=False),
+    *_rows(OPTIMIZER, "type", DEEPSPEED, under=("optimizer",), written=False),
+    *_rows(OPTIMIZER, "name", TITAN, under=("optimizer",), written=False),
+    *_rows(OPTIMIZER, "class_path", LITGPT, under=("optimizer",), written=False),
+    *_rows(IN_BACKWARD, "early_step_in_backward", TITAN, under=("optimizer",), written=False),
+    *_rows(CHECKPOINTS, "mode", TITAN, under=("activation_checkpoint",), written=False),
+    *_rows(ZERO, "stage", DEEPSPEED, under=("zero_optimization",), written=False),
+    *_rows(OPTIMIZER_OFFLOAD, "device", DEEPSPEED, under=("offload_optimizer",), written=False),
+    *_rows(OFFLOAD, "device", DEEPSPEED, under=("offload_param",), written=False),
+    *_rows(RANK, "r rank", "peft.LoraConfig", under=("lora", "peft", "lora_config"), written=False),
+    *_rows(BATCH, "local_batch_size", TITAN, under=("training",), written=False),
+    *_rows(TOTAL, "global_batch_size", LITGPT, under=("train",), written=False),
+    *_rows(COMPILE, "enable", TITAN, under=("compile",)),
+    *_rows(STRATEGY, "strategy", TRINITY, under=("actor", "trainer"), written=False),
+    *_rows(STAGE, "algorithm_type", TRINITY, under=("algorithm",), written=False),
     # Batch times accumulation.
     *_rows(BATCH, "batch_size train_batch_size_per_gpu batch_size_per_gpu batchsize"),
     *_rows(BATCH, "per_device_train_batch_size", HUGGING_FACE),
@@ -91,11 +136,144 @@ KEYS: tuple[Key, ...] = (
     *_rows(LEARNING_RATE, "learning_rate lr base_lr", written=False),
     *_rows(LENGTH, "max_length max_seq_length seq_length seq_len sequence_length", written=False),
     *_rows(LENGTH, "cutoff_len max_seq_len sequence_len block_size", written=False),
+    *_rows(LENGTH, "model_max_length encoder_seq_length", written=False),
     *_rows(MODEL, "base_channels num_blocks patch_size hidden_size hidden_dim", written=False),
     *_rows(MODEL, "embedding_dim num_users num_items n_embd d_model", written=False),
     *_rows(LOSS, "use_perceptual", written=False),
     *_rows(CLIP, "grad_clip", written=False),
     *_rows(TOKENS, "max_token_len_per_gpu ppo_max_token_len_per_gpu", TRINITY, written=False),
+    # What only a plan asks for.
+    *_rows(NAMED, "model_name_or_path", f"{HUGGING_FACE}; {TRL}; {FACTORY}", written=False),
+    *_rows(NAMED, "base_model", AXOLOTL, written=False),
+    *_rows(NAMED, "model_path", TRINITY, written=False),
+    *_rows(NAMED, "model_name checkpoint_dir", f"{LITGPT}; {UNSLOTH}", written=False),
+    *_rows(FLAVOR, "flavor", TITAN, under=("model",), written=False),
+    *_rows(
+        ADAPTER,
+        "adapter finetuning_type use_peft use_lora",
+        f"{AXOLOTL}; {FACTORY}; {TRL}",
+        written=False,
+    ),
+    *_rows(RANK, "lora_r lora_rank", f"{AXOLOTL}; {TRL}; {FACTORY}; {TRINITY}", written=False),
+    *_rows(
+        TARGETS,
+        "lora_target lora_target_modules target_modules lora_target_linear lora_attn_modules",
+        f"{AXOLOTL}; {FACTORY}; {TRL}; {TORCHTUNE}",
+        written=False,
+    ),
+    *_rows(DORA, "use_dora peft_use_dora lora_use_dora", "peft.LoraConfig", written=False),
+    *_rows(
+        TRAINED_TOO,
+        "modules_to_save lora_modules_to_save additional_target",
+        "peft.LoraConfig",
+        written=False,
+    ),
+    *_rows(FOUR_BIT, "load_in_4bit", "transformers.BitsAndBytesConfig", written=False),
+    *_rows(EIGHT_BIT, "load_in_8bit", "transformers.BitsAndBytesConfig", written=False),
+    *_rows(QUANTIZE, "quantize quantization_bit", f"{LITGPT}; {FACTORY}", written=False),
+    *_rows(
+        DOUBLE,
+        "bnb_4bit_use_double_quant double_quantization use_bnb_nested_quant",
+        "transformers.BitsAndBytesConfig",
+        written=False,
+    ),
+    *_rows(
+        CHECKPOINTS,
+        "gradient_checkpointing enable_gradient_checkpointing "
+        "use_gradient_checkpointing enable_activation_checkpointing activation_checkpointing "
+        "fsdp_activation_checkpointing",
+        "the trainers' own documentation",
+        written=False,
+    ),
+    *_rows(NO_CHECKPOINTS, "disable_gradient_checkpointing", FACTORY, written=False),
+    *_rows(
+        CHECKPOINT_OFFLOAD,
+        "enable_activation_offloading activation_offloading use_unsloth_gc",
+        f"{TORCHTUNE}; {TRL}; {FACTORY}",
+        written=False,
+    ),
+    *_rows(OPTIMIZER, "optim optimizer", f"{HUGGING_FACE}; {AXOLOTL}; {LITGPT}", written=False),
+    *_rows(IN_BACKWARD, "optimizer_in_bwd", TORCHTUNE, written=False),
+    *_rows(ZERO, "deepspeed zero_stage", f"{HUGGING_FACE}; {ACCELERATE}", written=False),
+    *_rows(FSDP, "fsdp", HUGGING_FACE, written=False),
+    *_rows(FSDP, "fsdp_sharding_strategy fsdp_version", ACCELERATE, written=False),
+    *_rows(STRATEGY, "distributed_type", ACCELERATE, written=False),
+    *_rows(
+        OFFLOAD,
+        "fsdp_offload_params offload_params fsdp_cpu_offload enable_cpu_offload "
+        "param_offload offload_policy",
+        f"{ACCELERATE}; {TORCHTUNE}; {TITAN}; {TRINITY}",
+        written=False,
+    ),
+    *_rows(
+        OPTIMIZER_OFFLOAD,
+        "optimizer_offload offload_optimizer_device",
+        f"{TRINITY}; {ACCELERATE}",
+        written=False,
+    ),
+    *_rows(
+        GPUS,
+        "num_processes nproc_per_node n_gpus_per_node gpu_per_node num_gpus devices "
+        "gpus trainer_gpu_num",
+        f"{ACCELERATE}; {TRINITY}; {LITGPT}",
+        written=False,
+    ),
+    *_rows(NODES, "nnodes num_nodes node_num", f"{TRINITY}; {LITGPT}", written=False),
+    *_rows(
+        TP,
+        "tensor_model_parallel_size tensor_parallel_size tensor_parallel_degree "
+        "tensor_parallel_dim",
+        f"{MEGATRON}; {TITAN}; {AXOLOTL}; {TORCHTUNE}",
+        written=False,
+    ),
+    *_rows(
+        PP,
+        "pipeline_model_parallel_size pipeline_parallel_degree",
+        f"{MEGATRON}; {TITAN}",
+        written=False,
+    ),
+    *_rows(
+        CP, "context_parallel_size context_parallel_degree", f"{MEGATRON}; {TITAN}", written=False
+    ),
+    *_rows(
+        SP,
+        "ulysses_sequence_parallel_size sequence_parallel_size sequence_parallel_degree",
+        f"{TRINITY}; {AXOLOTL}",
+        written=False,
+    ),
+    *_rows(
+        EP,
+        "expert_model_parallel_size expert_parallel_degree",
+        f"{MEGATRON}; {TITAN}",
+        written=False,
+    ),
+    *_rows(REPLICAS, "data_parallel_replicate_degree", TITAN, written=False),
+    *_rows(
+        ATTENTION,
+        "attn_implementation flash_attention flash_attn sdp_attention eager_attention",
+        f"{TRL}; {AXOLOTL}; {FACTORY}",
+        written=False,
+    ),
+    *_rows(DTYPE, "torch_dtype dtype model_dtype", f"{TRL}; {TORCHTUNE}; {TRINITY}", written=False),
+    *_rows(PRECISION, "precision", LITGPT, written=False),
+    *_rows(PURE, "pure_bf16", FACTORY, written=False),
+    *_rows(
+        LOSS_KERNEL,
+        "liger_fused_linear_cross_entropy cut_cross_entropy use_fused_kernels",
+        f"{AXOLOTL}; {TRINITY}",
+        written=False,
+    ),
+    *_rows(
+        KERNELS,
+        "use_liger_kernel enable_liger_kernel use_liger use_unsloth",
+        f"{HUGGING_FACE}; {FACTORY}; {TRINITY}",
+        written=False,
+    ),
+    *_rows(PROMPT, "max_prompt_tokens max_prompt_length", TRINITY, written=False),
+    *_rows(RESPONSE, "max_response_tokens max_response_length", TRINITY, written=False),
+    *_rows(TOTAL_LENGTH, "max_model_len", TRINITY, written=False),
+    *_rows(DYNAMIC, "use_dynamic_bsz", TRINITY, written=False),
+    *_rows(STAGE, "stage rl", f"{FACTORY}; {AXOLOTL}", written=False),
 )
 
 NOT_TRAINING = (

@@ -41,12 +41,12 @@ def in_words(path: Path) -> str:
 
 
 def whole(setting: Setting) -> int | None:
-    """A whole number as plain digits; None for anything else (`"32"`, `auto`, `1e3`).
+    """A whole number as plain digits; None for anything else (`"32"`, `auto`, `1e3`, 19 digits).
 
     >>> whole(Setting(document=0, path=(), kind="scalar", text="32", start=0, end=2, line=1))
     32
     """
-    found = re.fullmatch(r"[+-]?(0|[1-9]\d*)", setting.text)
+    found = re.fullmatch(r"[+-]?(0|[1-9]\d{0,17})", setting.text)
     return int(setting.text) if setting.kind == "scalar" and found else None
 
 

@@ -215,6 +215,16 @@ class Rung(Frozen):
     saves_gib: float
 
 
+class Help(Frozen):
+    """One change that would make a plan smaller, where nothing fits."""
+
+    step: str
+    saves_gib: float
+    """Of one GPU, against the recipe that lacks least."""
+    recipe: str | None
+    """With which it fits then; null: it is not enough alone."""
+
+
 class CodePart(Frozen):
     """What stands at the peak: bytes of one kind that belong to, or were made by, one module."""
 
@@ -239,6 +249,27 @@ class CodePlan(Frozen):
     """Samples a step on all GPUs together; null where memory does not grow with the batch."""
 
 
+class ConfigKey(Frozen):
+    """One setting of a config, and what it was read as; no meaning: it was not understood."""
+
+    key: str
+    line: int
+    value: str
+    meaning: str
+
+
+class ConfigRead(Frozen):
+    """What `plan --from-config` made of the file."""
+
+    file: str
+    trainer: str | None
+    """The trainer that it is written for; null: a plain loop."""
+    read: tuple[ConfigKey, ...]
+    assumed: tuple[str, ...]
+    """What was taken where the file says nothing."""
+    not_understood: tuple[ConfigKey, ...]
+
+
 class PlanCell(Frozen):
     """One plan: the recipe, or `-`, and everything that follows from it."""
 
@@ -253,6 +284,8 @@ class PlanCell(Frozen):
     env: Mapping[str, str] = {}
     settings: Mapping[str, Any] = {}
     ladder: tuple[Rung, ...] = ()
+    helps: tuple[Help, ...] = ()
+    """Where nothing fits: what would help, the largest saving first."""
     advice: tuple[str, ...] = ()
     model: str
     parameters: int
@@ -267,6 +300,7 @@ class PlanCell(Frozen):
     solved: Literal["context", "batch", "gpus"] | None = None
     """Which of the three was asked for and is the answer."""
     code: CodePlan | None = None
+    config: ConfigRead | None = None
 
 
 class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: ignore[call-arg]

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 ASCII = {
     "✓": "+", "✗": "x", "→": "->", "…": "...", "–": "-", "—": "-", "×": "x", "·": "-", "•": "*",
-    "≥": ">=", "≤": "<=", "│": "|", "─": "-", "█": "#", "°": " ", "“": '"', "”": '"', "’": "'",
+    "≥": ">=", "≤": "<=", "│": "|", "─": "-", "█": "#",
+    "▓": "=", "▒": "+", "░": "-", "▪": "o", "°": " ", "“": '"', "”": '"', "’": "'",
 }  # fmt: skip
 """What stands for a character that the terminal's encoding lacks."""
 
@@ -149,6 +150,13 @@ class Console:
         rich.print(renderable, crop=False)  # a command keeps its whole line
         lines = rich.file.getvalue().splitlines()  # type: ignore[attr-defined]
         return "\n".join(line.rstrip() for line in lines) + "\n"
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal; 80 where there is none."""
+        from shutil import get_terminal_size
+
+        return get_terminal_size().columns if sys.stdout.isatty() and not self.output else 80
 
     def talk(self, text: str) -> None:
         """Say something to the person, on stderr."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.documents import FitScore, PlanCalibrationAnswer, PlanCell
+from gpusetup.render.plan_bar import SIGNS, bar
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -14,23 +15,28 @@ if TYPE_CHECKING:
     from gpusetup.plan.answer.grid import Grid
 
 LABEL = 15
-PARTS = ("states", "checkpoints", "logits", "fragmentation", "other")
-BAR = 30
-"""The width of a bar that is the whole GPU."""
+WIDTH = 80
+"""Columns where nobody says how many there are."""
 
 STYLES = (("-", "dim"), ("Offload", "magenta"), ("SP", "yellow"), ("Env", "cyan"), ("", "green"))
 """What a recipe holds -> its colour, the first that is there."""
 
 
-def plan_text(plan: PlanCell) -> str:
+def plan_text(plan: PlanCell, width: int = WIDTH) -> str:
     """The whole screen."""
-    lines = [_question(plan), "", *_verdict(plan), "", *_memory(plan)]
+    lines = [_question(plan), "", *_verdict(plan), "", *_memory(plan, width)]
+    if plan.helps:
+        lines += ["", *_helps(plan)]
     if plan.settings:
         lines += ["", "Set:", *_settings(plan)]
     if plan.ladder and plan.fits:
         lines += ["", "If it runs out of memory all the same:"]
         width = max(len(rung.step) for rung in plan.ladder)
         lines += [f"  {r.step:{width}}  saves {r.saves_gib:.1f} GiB" for r in plan.ladder]
+    if plan.config:
+        from gpusetup.render.plan_config import config_lines
+
+        lines += ["", *config_lines(plan.config)]
     if plan.advice:
         lines += ["", *(f"note: {line}" for line in plan.advice)]
     return "\n".join(lines) + "\n"
@@ -85,22 +91,35 @@ def _confidence(plan: PlanCell) -> str:
     }[plan.confidence]
 
 
-def _memory(plan: PlanCell) -> Iterable[str]:
+def _memory(plan: PlanCell, width: int) -> Iterable[str]:
+    """The parts, a bar of them all, and what the card has."""
     memory = plan.memory_gib
     yield "Memory of a GPU, GiB:"
-    for name in PARTS:
+    yield f"  {bar(memory, width - 2)}"
+    for name, sign in SIGNS.items():
         value = getattr(memory, name)
-        bar = "█" * round(BAR * min(value / max(memory.capacity, 0.001), 2))
-        yield f"  {name:{LABEL}}{value:8.2f}  {bar}".rstrip()
+        yield f"  {sign} {name:{LABEL}}{value:8.2f}"
     free = plan.margin_percent
-    yield f"  {'total':{LABEL}}{memory.total:8.2f}  of {memory.capacity:.2f}, " + (
+    yield f"    {'total':{LABEL}}{memory.total:8.2f}  of {memory.capacity:.2f}, " + (
         f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
     )
     if memory.reserved:
         yield (
-            f"  {'torch says':{LABEL}}{memory.allocated:8.2f}  allocated, "
+            f"    {'torch says':{LABEL}}{memory.allocated:8.2f}  allocated, "
             f"{memory.reserved:.2f} reserved"
         )
+
+
+def _helps(plan: PlanCell) -> Iterable[str]:
+    """What would help, those that are enough apart from those that are not."""
+    width = max(len(one.step) for one in plan.helps)
+    for enough, head in ((True, "What would help, each alone:"), (False, "Not enough alone:")):
+        rows = [one for one in plan.helps if (one.recipe is not None) == enough]
+        if rows:
+            yield head
+        for one in rows:
+            end = f"   then fits with {one.recipe}" if enough else ""
+            yield f"  {one.step:{width}}  saves {one.saves_gib:6.1f} GiB{end}"
 
 
 def _settings(plan: PlanCell) -> Iterable[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpusetup.model.documents import CodePart, CodePlan, PlanCell
-from gpusetup.render.plan import plan_text
+from gpusetup.render.plan import WIDTH, plan_text
 
 WORDS = {
     "parameters": "weights",
@@ -22,14 +22,14 @@ WORDS = {
 LABEL = 20
 
 
-def code_text(plan: PlanCell) -> str:
+def code_text(plan: PlanCell, width: int = WIDTH) -> str:
     """The screen of `plan --code`: the plan, and what the trace saw."""
     code = plan.code
     assert code is not None
     lines = ["", *_phases(code), "", "What stands at the peak, GiB:"]
     lines += [_part(part) for part in code.standing if part.gib >= 0.001]
     lines += ["", *_batch(code)]
-    return plan_text(plan) + "\n".join(lines) + "\n"
+    return plan_text(plan, width) + "\n".join(lines) + "\n"
 
 
 def _batch(code: CodePlan) -> Iterable[str]:

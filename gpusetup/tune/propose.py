@@ -25,7 +25,7 @@ def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Pro
     found = tuple(
         (setting, key)
         for setting in config.settings
-        if (key := key_of(setting.path)) and setting.kind != "map"
+        if (key := key_of(setting.path)) and key.role not in keys.PLANS and setting.kind != "map"
     )
     case = Case(config=config, facts=facts, option=option, found=found)
     parts = [part for rule in RULES for part in rule(case)]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from gpusetup.model.documents import FewerGpus, PlanCell, PlanMemory, RunnerUp
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.documents import ConfigRead, FewerGpus, PlanCell, PlanMemory, RunnerUp
+from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.choose import Option, candidates, host_holds
-from gpusetup.plan.answer.decide import Case, Decision, better, decide
+from gpusetup.plan.answer.decide import Case, Decision, better
+from gpusetup.plan.answer.helps import helps
 from gpusetup.plan.answer.ladder import ladder
 from gpusetup.plan.answer.measured import NONE, is_standard
 from gpusetup.plan.answer.place import Place
-from gpusetup.plan.answer.solve import gpus_needed, max_context
 from gpusetup.plan.memory.states import host_bytes
 from gpusetup.plan.model.named import model_of_size
 from gpusetup.plan.model.workload import Recipe, Workload, samples_per_group, tokens_per_gpu
@@ -38,6 +38,8 @@ class Asked(Frozen):
     solved: Literal["context", "batch", "gpus"] | None = None
     notes: tuple[str, ...] = ()
     """What was assumed where nothing was said."""
+    config: ConfigRead | None = None
+    """What was read of a training config."""
     brief: bool = False
     """Leave the ladder away (a grid of many)."""
 
@@ -60,6 +62,7 @@ def answer(decision: Decision, asked: Asked) -> PlanCell:
         env=ENV if fits and shown.recipe.env else {},
         settings=settings(w, shown.recipe) if fits else {},
         ladder=() if asked.brief else ladder(w, shown.recipe, asked.case.limits, _c(asked)),
+        helps=() if fits or asked.brief else helps(decision, asked.case),
         advice=tuple(_advice(decision, asked, fewer)),
         model=w.shape.name,
         parameters=w.shape.parameters,
@@ -71,6 +74,7 @@ def answer(decision: Decision, asked: Asked) -> PlanCell:
         strategy=w.strategy,
         source=_source(decision),
         solved=asked.solved,
+        config=asked.config,
     )
 
 
@@ -193,42 +197,11 @@ def _use_fewer(told: Told) -> Iterator[str]:
     yield f"use {few} of your {told.w.gpus} GPUs: there `{recipe}` does"
 
 
-def _what_would_help(told: Told) -> Iterator[str]:
-    """Where nothing fits: the single changes that make it fit, the mildest first."""
-    if told.decision.recipe is not None or told.asked.brief:
-        return
-    case, w = told.asked.case, told.w
-    more = gpus_needed(w, case)
-    if more.recipe is not None and more.fit.workload.gpus > w.gpus:
-        yield f"{more.fit.workload.gpus} GPUs of this kind would do, with `{more.recipe}`"
-    if w.shape.tokens is None and w.context > 1:
-        shorter = max_context(w, case)
-        if shorter.recipe is not None:
-            yield f"{shorter.fit.workload.context:,} tokens would fit, with `{shorter.recipe}`"
-    for text, changed in _milder(w):
-        found = decide(changed, case)
-        if found.recipe is not None:
-            yield f"{text} would fit, with `{found.recipe}`"
-    need = told.decision.shown.parts.total / GIB
-    yield f"as it is, {need:.1f} GiB a GPU are needed, with `{told.decision.shown.recipe}`"
-
-
-def _milder(w: Workload) -> Iterator[tuple[str, Workload]]:
-    if w.lora is None and not w.frozen:
-        small = replace(w, lora=16, dtype="bf16", amp=None)
-        yield "LoRA of rank 16 (`--lora 16`)", small
-        yield "LoRA on 4-bit weights (`--quantize nf4`)", replace(small, quantize="nf4")
-    if w.loss != "fused" and w.shape.vocabulary:
-        yield "a fused loss kernel (`--loss fused`)", replace(w, loss="fused")
-    if w.optimizer in ("adam", "adamw"):
-        yield "8-bit AdamW (`--optimizer adamw8bit`)", replace(w, optimizer="adamw8bit")
-    if w.strategy in ("dp", "ddp") and w.gpus > 1:
-        yield "FSDP (`--strategy fsdp`)", replace(w, strategy="fsdp")
-    if w.lora is None and not w.frozen:
-        small = replace(w, lora=16, dtype="bf16", amp=None, loss="fused", quantize="nf4")
-        yield "LoRA on 4-bit weights with a fused loss kernel", small
-    if not w.checkpointing:
-        yield "checkpointing (`--checkpointing`)", replace(w, checkpointing=True)
+def _what_is_needed(told: Told) -> Iterator[str]:
+    """Where nothing fits: what it would take as it is."""
+    if told.decision.recipe is None and not told.asked.brief:
+        need = told.decision.shown.parts.total / GIB
+        yield f"as it is, {need:.1f} GiB a GPU are needed, with `{told.decision.shown.recipe}`"
 
 
 def _host_memory(told: Told) -> Iterator[str]:
@@ -299,7 +272,7 @@ def _estimate_differs(told: Told) -> Iterator[str]:
 
 LINES: tuple[Callable[[Told], Iterator[str]], ...] = (
     _use_fewer,
-    _what_would_help,
+    _what_is_needed,
     _host_memory,
     _more_than_there_are,
     _positions,

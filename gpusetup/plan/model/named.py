@@ -50,6 +50,15 @@ def model_named(text: str) -> Shape:
     raise UsageError(f"No model is called {text!r}", hint=_nearest(text))
 
 
+def is_known(text: str) -> bool:
+    """Whether a name is in the table.
+
+    >>> is_known("qwen3-8b"), is_known("mine/own")
+    (True, False)
+    """
+    return text.strip().lower() in _known() or _key(text) in _known()
+
+
 def model_in(path: Path) -> Shape:
     """The shape of the `config.json` at a path, or in the folder there."""
     file = path / "config.json" if path.is_dir() else path

@@ -1,0 +1,83 @@
+"""What would help where nothing fits: each change with what it saves, the most first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model.documents import Help
+from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.answer.choose import choose
+from gpusetup.plan.answer.decide import Case, Decision, decide
+from gpusetup.plan.answer.solve import gpus_needed, max_batch, max_context
+from gpusetup.plan.model.workload import Workload
+
+LEAST_GIB = 0.05
+"""What a change must save to be worth a line."""
+
+
+def helps(decision: Decision, case: Case) -> tuple[Help, ...]:
+    """The changes that save something, those that are enough first, then by GiB saved."""
+    w = decision.fit.workload
+    here = least(w, case)
+    found = []
+    for step, changed in _changes(w, case):
+        saved = (here - least(changed, case)) / GIB
+        if saved > LEAST_GIB:
+            recipe = decide(changed, case).recipe
+            with_it = str(recipe) if recipe else None
+            found.append(Help(step=step, saves_gib=round(saved, 2), recipe=with_it))
+    return tuple(sorted(found, key=lambda one: (one.recipe is None, -one.saves_gib)))
+
+
+def least(w: Workload, case: Case) -> float:
+    """Bytes of the recipe that takes least, whatever the GPU has."""
+    return choose(w, replace(case.limits, capacity=0.0), case.constants).nearest.parts.total
+
+
+def _changes(w: Workload, case: Case) -> Iterator[tuple[str, Workload]]:
+    yield from _more_or_shorter(w, case)
+    yield from _adapters(w)
+    yield from _kernels(w)
+    if w.strategy in ("dp", "ddp", "zero1", "zero2") and w.gpus > 1:
+        yield "FSDP (`--strategy fsdp`)", replace(w, strategy="fsdp")
+
+
+def _more_or_shorter(w: Workload, case: Case) -> Iterator[tuple[str, Workload]]:
+    """More GPUs, fewer tokens, a smaller batch: the least change that fits."""
+    more = gpus_needed(w, case)
+    if more.recipe is not None and more.fit.workload.gpus > w.gpus:
+        yield f"{more.fit.workload.gpus} GPUs of this kind", more.fit.workload
+    if w.shape.tokens is None and w.context > 1:
+        shorter = max_context(w, case)
+        if shorter.recipe is not None:
+            yield f"{shorter.fit.workload.context:,} tokens", shorter.fit.workload
+    if w.batch is not None and w.batch > w.data_parallel:
+        fewer = max_batch(w, case)
+        if fewer.recipe is not None and (fewer.fit.workload.batch or 0) < w.batch:
+            small = replace(fewer.fit.workload, accumulation=True)
+            yield f"a batch of {small.batch:,}, accumulated", small
+
+
+def _adapters(w: Workload) -> Iterator[tuple[str, Workload]]:
+    if w.lora is None and not w.frozen:
+        small = replace(w, lora=16, dtype="bf16", amp=None)
+        four = replace(small, quantize="nf4")
+        yield "LoRA of rank 16 (`--lora 16`)", small
+        yield "LoRA on 4-bit weights (`--lora 16 --quantize nf4`)", four
+        if w.loss != "fused" and w.shape.vocabulary:
+            both = replace(four, loss="fused")
+            yield "the same with a fused loss (`--loss fused`)", both
+    elif w.lora is not None and w.quantize is None:
+        yield "4-bit weights (`--quantize nf4`)", replace(w, quantize="nf4")
+
+
+def _kernels(w: Workload) -> Iterator[tuple[str, Workload]]:
+    if w.loss != "fused" and w.shape.vocabulary:
+        yield "a fused loss kernel (`--loss fused`)", replace(w, loss="fused")
+    if w.optimizer in ("adam", "adamw"):
+        yield "8-bit AdamW (`--optimizer adamw8bit`)", replace(w, optimizer="adamw8bit")
+    if not w.checkpointing:
+        yield "checkpointing (`--checkpointing`)", replace(w, checkpointing=True)
+    if w.amp is None and w.dtype == "fp32":
+        yield "mixed precision (`--amp bf16`)", replace(w, amp="bf16")

@@ -1,0 +1,72 @@
+"""Whether a batch is *clear* for a config on a card: `tune` asks before it writes one. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gpusetup.configs.config import Config
+from gpusetup.errors import UsageError
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.answer.choose import CLEAR_ELSEWHERE
+from gpusetup.plan.answer.question import shape_of_question, workload_of
+from gpusetup.plan.config.question import for_gpus, question_of
+from gpusetup.plan.memory.capacity import capacity
+from gpusetup.plan.memory.constants import shipped_constants
+from gpusetup.plan.memory.parts import parts
+from gpusetup.plan.model.workload import Recipe
+
+
+class Card(Frozen):
+    """The GPUs that a config is to run on."""
+
+    name: str | None
+    memory_bytes: int
+    """Of the smallest, as `nvidia-smi` prints it."""
+    gpus: int = 1
+    linux: bool = True
+
+
+class BatchVerdict(Frozen):
+    """The answer for one batch. Only `clear` allows that it is written unmeasured."""
+
+    verdict: Literal["clear", "close", "too much", "unknown"]
+    total_gib: float | None
+    capacity_gib: float
+    reason: str
+    """One sentence."""
+
+
+def batch_verdict(config: Config, per_gpu: int, card: Card) -> BatchVerdict:
+    """Whether so many sequences on each GPU are sure to fit as the config is, with no recipe added.
+
+    `clear`: a tenth of the card stays free beyond what the plan says. `unknown`: the config does
+    not say enough for a plan, or is about a budget of tokens.
+    """
+    have = capacity(card.name, card.memory_bytes)
+    try:
+        total = _total(config, per_gpu, card)
+    except UsageError as problem:
+        return BatchVerdict(
+            verdict="unknown", total_gib=None, capacity_gib=have / GIB, reason=problem.message
+        )
+    need, gib = total / GIB, have / GIB
+    verdict: Literal["clear", "close", "too much"] = "close"
+    if total <= have * (1 - CLEAR_ELSEWHERE):
+        verdict = "clear"
+    elif total > have * (1 + CLEAR_ELSEWHERE):
+        verdict = "too much"
+    reason = f"a batch of {per_gpu} takes {need:.1f} of {gib:.1f} GiB by `gpusetup plan`"
+    return BatchVerdict(verdict=verdict, total_gib=need, capacity_gib=gib, reason=reason)
+
+
+def _total(config: Config, per_gpu: int, card: Card) -> float:
+    """Bytes of the fullest GPU; UsageError where the config does not say what is trained."""
+    found = question_of(config)
+    if found.per_gpu is None and found.total is None:
+        raise UsageError("The config fills a budget of tokens, it has no batch of its own")
+    gpus = found.gpus or card.gpus
+    question = for_gpus(replace(found, per_gpu=per_gpu, total=None), gpus)
+    w = workload_of(question, shape_of_question(question), gpus, linux=card.linux)
+    recipe = Recipe(sp=question.sp or 1)
+    return parts(w, recipe, shipped_constants()).total

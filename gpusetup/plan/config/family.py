@@ -1,0 +1,58 @@
+"""Which trainer a config is written for, by the names that only its configs have."""
+
+from __future__ import annotations
+
+from gpusetup.configs.config import Config
+from gpusetup.model.frozen import Frozen
+
+
+class Family(Frozen):
+    """A trainer and the names of which one says that the config is its own."""
+
+    trainer: str
+    names: frozenset[str]
+
+
+FAMILIES = (
+    Family(
+        trainer="trinity",
+        names=frozenset(("actor_rollout_ref", "trainer_type", "algorithm_type", "explorer")),
+    ),
+    Family(
+        trainer="torchtitan",
+        names=frozenset(("activation_checkpoint", "local_batch_size", "flavor", "parallelism")),
+    ),
+    Family(trainer="llama-factory", names=frozenset(("finetuning_type", "cutoff_len"))),
+    Family(trainer="axolotl", names=frozenset(("base_model", "sequence_len"))),
+    Family(trainer="unsloth", names=frozenset(("use_gradient_checkpointing", "use_rslora"))),
+    Family(trainer="litgpt", names=frozenset(("checkpoint_dir", "lora_query", "lora_mlp"))),
+    Family(
+        trainer="megatron",
+        names=frozenset(("tensor_model_parallel_size", "pipeline_model_parallel_size")),
+    ),
+    Family(
+        trainer="trl",
+        names=frozenset(("use_peft", "dataset_name", "max_length", "packing", "lora_r")),
+    ),
+    Family(
+        trainer="hf",
+        names=frozenset((
+            "per_device_train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization",
+            "model_name_or_path",
+        )),
+    ),
+)  # fmt: skip
+"""In order: names that several have come last."""
+
+
+def trainer_of(config: Config) -> str | None:
+    """The trainer's name as `--trainer` takes it; None for a plain loop."""
+    components = [one.text for one in config.settings if one.path[-1:] == ("_component_",)]
+    if any(text.startswith("torchtune.") for text in components):
+        return "torchtune"
+    names = {part for one in config.settings for part in one.path if isinstance(part, str)}
+    return next((row.trainer for row in FAMILIES if row.names & names), None)
+
+
+LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
+"""Trainer -> tokens of a sequence where its config says nothing (their own documentation)."""

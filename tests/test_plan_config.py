@@ -1,0 +1,210 @@
+"""`plan --from-config`: what is read of each trainer's config, what is refused, and `clear`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpusetup.cli import main
+from gpusetup.configs import keys
+from gpusetup.configs.config import read_config
+from gpusetup.errors import BadInput
+from gpusetup.model.units import GIB
+from gpusetup.plan.config.clear import Card, batch_verdict
+from gpusetup.plan.config.question import FromConfig, for_gpus, question_of
+
+HERE = Path(__file__).parent
+CONFIGS = {
+    file.name: file for room in ("configs", "plan_configs") for file in (HERE / room).iterdir()
+}
+
+
+def asked(text: str, name: str = "train.yaml") -> FromConfig:
+    return question_of(read_config(text.encode(), name))
+
+
+def of_file(name: str) -> FromConfig:
+    return question_of(read_config(CONFIGS[name].read_bytes(), name))
+
+
+READ: dict[str, dict[str, object]] = {
+    "axolotl.yml": {
+        "trainer": "axolotl", "model": "NousResearch/Llama-3.2-1B", "context": 2048, "lora": 16,
+        "quantize": "nf4-dq", "optimizer": "adamw8bit", "checkpointing": True, "accumulate": 2,
+    },
+    "deepspeed_zero2.json": {"trainer": "hf", "strategy": "zero2", "dtype": "fp32"},
+    "llama_factory_lora.yaml": {
+        "trainer": "llama-factory", "model": "meta-llama/Meta-Llama-3-8B-Instruct", "lora": 8,
+        "context": 2048, "dtype": "fp32", "lora_targets": "all",
+    },
+    "torchtune_full.yaml": {
+        "trainer": "torchtune", "model": "llama3.2_1b", "optimizer": "paged-adamw8bit",
+        "loss": "fused", "checkpointing": False, "dtype": "bf16",
+    },
+    "torchtitan.toml": {
+        "trainer": "torchtitan", "model": "llama-3.1-8B", "context": 8192, "selective": "op",
+        "optimizer": "adamw", "tensor_parallel": 2,
+    },
+    "litgpt_lora.yaml": {
+        "trainer": "litgpt", "lora": 32, "quantize": "nf4",
+        "lora_targets": "qv", "context": 512, "dtype": "bf16",
+    },
+    "trl_sft.yaml": {
+        "trainer": "trl", "model": "mistralai/Mistral-7B-v0.1", "quantize": "nf4", "lora": 16,
+        "lora_targets": "qv", "optimizer": "paged-adamw8bit", "context": 2048, "dtype": "bf16",
+    },
+    "hf_trainer.json": {
+        "trainer": "hf", "model": "gpt2", "strategy": "zero3", "dtype": "fp32", "amp": "bf16",
+        "loss": "fused", "fused_kernels": True, "step": "fused",
+    },
+    "unsloth.yaml": {
+        "trainer": "unsloth", "model": "unsloth/Llama-3.2-3B-Instruct", "quantize": "nf4",
+        "checkpointing": True, "offload": ("checkpoints",), "lora": 64,
+    },
+    "verl_grpo.yaml": {
+        "trainer": "trinity", "model": None, "context": 4096, "sp": 2, "strategy": "fsdp",
+        "tensor_parallel": 1,
+    },
+    "trinity_grpo.yaml": {
+        "trainer": "trinity", "model": "Qwen/Qwen3-8B", "context": 8192, "tokens": 16384,
+    },
+    "nemo_megatron.yaml": {"trainer": "megatron", "context": 512, "amp": "bf16"},
+}  # fmt: skip
+BATCHES = {
+    "axolotl.yml": (24, None, None), "deepspeed_zero2.json": (32, None, None),
+    "torchtitan.toml": (1, None, None), "litgpt_lora.yaml": (2, None, 1),
+    "verl_grpo.yaml": (4, None, 16), "trinity_grpo.yaml": (None, None, 8),
+    "nemo_megatron.yaml": (32, None, 8), "unsloth.yaml": (2, None, None),
+}  # fmt: skip
+
+
+def test_each_trainers_config_is_read_as_what_it_means() -> None:
+    wrong = []
+    for name, wanted in READ.items():
+        question = of_file(name).question
+        wrong += [
+            (name, field, getattr(question, field), value)
+            for field, value in wanted.items()
+            if getattr(question, field) != value
+        ]
+    assert not wrong
+
+
+def test_the_batch_of_a_gpu_and_the_gpus_are_read() -> None:
+    found = {name: of_file(name) for name in BATCHES}
+    assert {n: (one.per_gpu, one.total, one.gpus) for n, one in found.items()} == BATCHES
+
+
+def test_the_batch_is_of_all_groups_of_gpus() -> None:
+    assert for_gpus(of_file("verl_grpo.yaml"), 16).batch == 4 * 16 // 2
+    assert for_gpus(of_file("trl_sft.yaml"), 4).strategy == "ddp"
+    assert for_gpus(of_file("torchtune_full.yaml"), 4).strategy == "fsdp"
+    assert for_gpus(asked("train_batch_size: 64\nlr: 1\n"), 1).batch == 64
+
+
+def test_every_key_is_read_assumed_or_named_as_not_understood() -> None:
+    found = asked(
+        "model_name_or_path: gpt2\nper_device_train_batch_size: 4\nmax_seq_length: 128\n"
+        "frobnicate_layers: 3\noutput_dir: x\n"
+    ).read
+    assert {one.key for one in found.read} == {
+        "model_name_or_path", "per_device_train_batch_size", "max_seq_length",
+    }  # fmt: skip
+    assert [one.key for one in found.not_understood] == ["frobnicate_layers"]
+    assert found.not_understood[0].line == 4
+
+
+def test_every_role_that_only_plans_ask_for_has_a_key_and_a_source() -> None:
+    rows = [row for row in keys.KEYS if row.role in keys.PLANS]
+    assert {row.role for row in rows} == keys.PLANS
+    assert all(row.source and not row.written for row in rows)
+
+
+HOSTILE = {
+    "model_name_or_path: gpt2\nper_device_train_batch_size: " + "9" * 5000: "line 2",
+    "model_name_or_path: gpt2\nper_device_train_batch_size: 999999999999": "line 2",
+    "model_name_or_path: gpt2\nmax_seq_length: -4": "line 2",
+    "a: 1\nmodel: !!python/object/apply:os.system [x]\n": "line 2",
+    "a: 1\nb: !include secrets.yaml\n": "line 2",
+    "a: 1\nb: &x\n  c: *x\n": "line 3",
+    "a: " + "{a: " * 90 + "1" + "}" * 90: "line 1",
+    "a:\n  - &x [*x]\n": "line 2",
+    "max_seq_length: ${model.len}\nmodel:\n  len: ${max_seq_length}\n": "line ",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_config_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        asked(text)
+    assert HOSTILE[text] in caught.value.message
+    assert len(caught.value.message) < 300
+
+
+def test_hostile_json_and_toml_are_refused_too() -> None:
+    for name, text in {
+        "x.json": "[" * 90_000 + "]" * 90_000,
+        "y.json": '{"a": ' * 90 + "1" + "}" * 90,
+        "x.toml": "a = " + "[" * 900 + "]" * 900,
+        "y.toml": "a = " + "9" * 5000,
+        "z.toml": "a = 1\na = 2",
+    }.items():
+        with pytest.raises(BadInput):
+            asked(text, name)
+
+
+def test_the_command_answers_for_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(CONFIGS["trl_sft.yaml"])
+    assert main(["plan", "--from-config", file, "--gpu", "RTX 4090", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["config"]["trainer"] == "trl"
+    assert found["batch"] == 4 and found["context"] == 2048
+    said = {one["key"]: one["line"] for one in found["config"]["read"]}
+    assert said["per_device_train_batch_size"] == 15
+
+
+def test_what_is_said_comes_before_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(CONFIGS["trl_sft.yaml"])
+    more = ["--context", "512", "--batch", "1", "--model", "gpt2"]
+    assert main(["plan", "--from-config", file, "--gpu", "RTX 4090", *more, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["model"], found["context"], found["batch"]) == ("gpt2", 512, 1)
+    assert main(["plan", "--from-config", file, "--gpu", "RTX 4090", "--max-batch"]) == 0
+    assert "largest batch" in capsys.readouterr().out
+
+
+def test_a_config_without_a_model_says_what_to_add(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(CONFIGS["verl_grpo.yaml"])
+    assert main(["plan", "--from-config", file, "--gpu", "H200"]) == 2
+    said = capsys.readouterr().err
+    assert "variable MODEL_PATH" in said and "--model NAME" in said
+
+
+def test_other_questions_go_not_with_a_config(capsys: pytest.CaptureFixture[str]) -> None:
+    for flags in (("--params", "7B"), ("--code", "a:b"), ("--cells", "x.csv")):
+        assert main(["plan", "--from-config", "x.yaml", *flags]) == 2
+        assert "exclude each other" in capsys.readouterr().err
+
+
+CARD = Card(name="NVIDIA GeForce RTX 4090", memory_bytes=24 * GIB)
+
+
+def test_a_batch_is_clear_only_far_from_the_limit() -> None:
+    config = read_config(CONFIGS["trl_sft.yaml"].read_bytes(), "trl_sft.yaml")
+    verdicts = [batch_verdict(config, size, CARD) for size in (1, 2, 4, 8, 16, 32, 64, 128)]
+    words = [one.verdict for one in verdicts]
+    assert words[0] == "clear" and words[-1] == "too much"
+    assert words == sorted(words, key=["clear", "close", "too much"].index)
+    for one in verdicts:
+        assert one.total_gib is not None
+        if one.verdict == "clear":
+            assert one.total_gib <= 0.9 * one.capacity_gib
+
+
+def test_a_batch_is_never_clear_for_a_config_that_does_not_say_enough() -> None:
+    for name in ("guide4.yaml", "ultralytics.yaml", "trinity_grpo.yaml", "lightning_cli.yaml"):
+        config = read_config(CONFIGS[name].read_bytes(), name)
+        found = batch_verdict(config, 1, CARD)
+        assert found.verdict == "unknown" and found.total_gib is None, name
