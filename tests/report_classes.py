@@ -95,7 +95,7 @@ CLASSES: dict[str, Class] = {
         ),
         (
             f"RTX 4090 card not working any more\n{NO_IMAGE}\n>>> torch.__version__\n'2.9.0+cu130'",
-            f"V100 or A100, either GPU\n{NO_IMAGE}\nTorch version: 2.11.0+cu128",
+            f"one node has V100 and one A100\n{NO_IMAGE}\nTorch version: 2.11.0+cu128",
         ),
     ),
     "a PCIe link that runs slower than it could": Class(

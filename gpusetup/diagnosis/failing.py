@@ -167,6 +167,7 @@ OUTSIDE = (
     "program-without-gpu-support",
     "program-requirement-missing",
     "program-release-too-old",
+    "program-failed",
 )
 """Findings about a program under which GPU, driver and torch may be whole."""
 

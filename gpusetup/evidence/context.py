@@ -147,6 +147,9 @@ BESIDE_THE_POINT = (
     "new-smi-banner",
     "gpu-computes",
     "hosted-notebook",
+    "gpu-image",
+    "torch-uninstalled",
+    "program-failed",
 )
 """Events that explain no failure by themselves."""
 

@@ -222,6 +222,33 @@ LIBRARIES = (
     ),
     row("ninja-missing", "ninja'", r"No such file or directory: '(?:\S{1,160}/)?ninja'"),
     row("out-of-memory", "no available memory for the cache blocks"),
+    row(
+        "out-of-memory",
+        "kv cache",
+        r"larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",
+    ),
+    row(
+        "out-of-memory",
+        "resource_exhausted",
+        r"RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)",
+    ),
+    row("out-of-memory", "oom when allocating", r"OOM when allocating tensor.{0,200}?device:GPU"),
+    row("out-of-memory", "out of memory allocating", r"Out of memory allocating [\d,]{1,20} bytes"),
+    row(
+        "cuda-unavailable", "no visible gpu devices", r"FAILED_PRECONDITION: No visible GPU devices"
+    ),
+    row(
+        "cuda-lib-missing",
+        "which is missing",
+        r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing',
+        module="onnxruntime",
+    ),
+    row(
+        "cuda-lib-missing",
+        "configured cuda binary not found",
+        r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+        module="bitsandbytes",
+    ),
     row("out-of-memory", "cudamalloc failed", r"cudaMalloc failed: out of memory"),
     row(
         "no-kernel-image",

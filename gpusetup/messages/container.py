@@ -64,6 +64,11 @@ ROWS = (
     ),
     row(
         "container-cdi-unresolvable",
+        "device driver",
+        r"could not select device driver \W{0,4}cdi\b",
+    ),
+    row(
+        "container-cdi-unresolvable",
         "cdi",
         r"(?:failed to|could not) (?:inject|resolve) CDI devices?",
     ),
@@ -145,6 +150,24 @@ ROWS = (
         service="Google Colab",
     ),
     row("hosted-notebook", "google/colab", service="Google Colab"),
+    row("hosted-notebook", "google.colab", service="Google Colab"),
+    row(
+        "hosted-notebook",
+        "/content/",
+        r"(?<![\w./-])/content/(?!images?/|media/)\w",
+        service="Google Colab",
+    ),
+    row(
+        "gpu-not-chosen",
+        "gpu backend",
+        r"[Cc]annot (?:currently )?connect to (?:a )?GPU backend",
+        service="Google Colab",
+    ),
+    row(
+        "gpu-not-chosen",
+        "due to usage limits in colab",
+        service="Google Colab",
+    ),
     row(
         "hosted-notebook",
         "/kaggle/",

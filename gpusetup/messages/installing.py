@@ -127,6 +127,11 @@ RESOLVERS = (
     row("resolver-conflict", "unsatisfiableerror"),
     row("resolver-conflict", "version solving failed"),
     row("resolver-conflict", "found conflicts!"),
+    row(
+        "resolver-conflict",
+        "failed to solve",
+        r"failed to solve (?:the pypi )?requirements of environment",
+    ),
     row("resolver-conflict", "encountered problems while solving"),
     row(
         "conda-cuda-virtual-missing",
@@ -255,6 +260,22 @@ TRANSFERS = (
 )
 
 TOOLS = (
+    row(
+        "torch-uninstalled",
+        "uninstalling torch-",
+        r"Found existing installation: torch (?P<old>[\w.]+\+cu\d{2,3})\b",
+    ),
+    row(
+        "torch-uninstalled",
+        "- torch==",
+        r"(?<!\S)- torch==(?P<old>[\w.]+\+cu\d{2,3})\b.{0,400}?\+ torch==",
+    ),
+    row(
+        "torch-uninstalled",
+        " --> ",
+        r"\bpytorch-(?P<old>\d[\w.]*)-[\w.]*cuda[\w.~]* --> \S{0,60}pytorch-(?P<new>\d[\w.]*)-(?:[\w.]*_)?cpu",
+        backend="cpu",
+    ),
     row("pip-missing", "no module named", r"No module named ['\"]?pip\b['\"]?(?!\.)"),
     row(
         "pip-missing",

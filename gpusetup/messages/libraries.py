@@ -102,7 +102,7 @@ LOADER = (
     row(
         "library-missing",
         ".so",
-        rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml)lib[\w+-]+\.so[.\d]*): cannot open shared",
+        rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_)lib[\w+-]+\.so[.\d]*): cannot open shared",
         unless="dlerror",
     ),
     row(
@@ -219,7 +219,7 @@ LOADER = (
         "windows-dll-missing",
         "winerror",
         r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
-        unless="libbitsandbytes_",
+        unless="libbitsandbytes_|amdhip64|rocm_sdk",
     ),
     row("windows-dll-missing", "os error", r"\(os error (?P<code>126|127|1114)\)"),
     row(

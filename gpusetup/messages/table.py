@@ -11,7 +11,9 @@ from gpusetup.messages import (
     imports,
     installing,
     libraries,
+    makers,
     parallel,
+    results,
 )
 
 ROWS = (
@@ -24,5 +26,7 @@ ROWS = (
     *installing.ROWS,
     *parallel.ROWS,
     *beside.ROWS,
+    *makers.ROWS,
+    *results.ROWS,
 )
 """Every message that is known."""

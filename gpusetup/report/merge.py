@@ -30,6 +30,7 @@ from gpusetup.model.machine import (
 from gpusetup.model.versions import Capability, parsed
 from gpusetup.readings.side import first_known, told_gpus
 from gpusetup.report.facts import Claim, Fact, Gpus
+from gpusetup.report.formats.exceptions import unless_explained
 
 READINGS_A_SUBJECT = 4
 EVENTS_KEPT = 80
@@ -79,7 +80,7 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
         devices=devices or None,
         environment=_environment(chosen),
         failing=next(iter(kinds[Failing]), Failing()),
-        events=_unique(kinds[Event]),
+        events=unless_explained(_unique(kinds[Event])),
         readings=(*readings, *gpu_readings),
     )
     return completed(snapshot)

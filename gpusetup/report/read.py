@@ -12,6 +12,7 @@ from gpusetup.report.formats import (
     capability,
     collect_env,
     cuda,
+    exceptions,
     failing,
     installers,
     machine_tools,
@@ -46,6 +47,7 @@ READERS: tuple[Reader, ...] = (
     capability.capabilities,
     cuda.cuda_errors,
     messages,
+    exceptions.exceptions,
     failing.failing,
 )
 """One reader a format; each takes the whole text and gives what it finds."""

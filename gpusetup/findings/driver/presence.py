@@ -123,7 +123,7 @@ def _looked_in_vain(context: RuleContext) -> tuple[Event, ...]:
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
     )
     needs_it = asked_for_cuda(context) and not events(context, *FAILS_WITHOUT_GPU)
-    no_smi = events(context, "smi-not-found") if needs_it else ()
+    no_smi = events(context, "smi-not-found") if needs_it or _notebook(context) else ()
     return (*libraries, *no_smi)
 
 

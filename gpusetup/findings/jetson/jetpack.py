@@ -16,6 +16,7 @@ from gpusetup.catalog.jetpack import (
 from gpusetup.catalog.kernels import release
 from gpusetup.evidence.context import (
     RuleContext,
+    cuda_errors,
     cuda_needed,
     event_evidence,
     events,
@@ -80,6 +81,8 @@ def _is_for_others(context: RuleContext) -> bool:
     """A CUDA build whose kernels are not the board's, or whose CUDA its JetPack does not serve."""
     torch, jetpack = context.snapshot.torch, jetpack_of(board_of(context.snapshot))
     needed, known = cuda_needed(torch), [g for g in gpus(context) if g.compute_capability]
+    if needed and (events(context, "no-kernel-image") or cuda_errors(context, 209)):
+        return True
     if not needed or torch.cuda_available:
         return False
     serves = context.snapshot.driver.cuda or (jetpack.cuda if jetpack else None)

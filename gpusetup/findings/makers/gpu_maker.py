@@ -75,7 +75,7 @@ def no_nvidia_gpu(context: RuleContext) -> Iterator[Finding]:
     """No NVIDIA GPU: and who made the one that is there."""
     machine = context.snapshot
     foreign = is_seen_only(maker_of(machine.torch.backend))
-    looked = foreign or bool(events(context, "no-hip-gpus", "no-xpu"))
+    looked = foreign or bool(events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen"))
     unknown = has_nvidia(context) is None and not machine.driver.version
     absent = has_nvidia(context) is False or (looked and unknown)
     if not absent or _apple(context):
@@ -95,11 +95,17 @@ def _apple(context: RuleContext) -> bool:
     """A Mac whose machine is Apple's, or one of which a text says only that it is a Mac."""
     # No order: a live machine always knows its architecture.
     own = ("aarch64", "arm64", *((None,) if is_report(context) else ()))
-    return on(context, "macos") and context.snapshot.os.machine in own
+    metal = bool(events(context, "mps-lacks")) and has_nvidia(context) is not True
+    return metal or (on(context, "macos") and context.snapshot.os.machine in own)
 
 
 # No order: these events prove that a program wanted CUDA, which makes its absence a failure.
+OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
+
 LOOKED_FOR_CUDA = (
+    "mps-lacks",
+    "gpu-not-chosen",
+    "hip-kernel-missing",
     "torch-not-compiled-with-cuda",
     "no-nvidia-driver",
     "no-nvidia-gpu",
@@ -212,15 +218,12 @@ def _other_maker(context: RuleContext, vendors: set[str]) -> Iterator[Finding]:
         )
         for d in context.snapshot.pci_devices or ()
     ) or (_nothing_listed(context),)
-    amd = "amd" in (maker, *vendors) or events(context, "no-hip-gpus")
+    amd = "amd" in (maker, *vendors) or events(context, "no-hip-gpus", "hip-kernel-missing")
     if amd:
         yield _as_grave(context, AMD_GPU, in_passing=quiet)(
             "The GPU is AMD's: CUDA builds of torch do not use it",
             evidence=listed,
-            fix=Fix(
-                text="On Linux install AMD's ROCm build of torch, if ROCm supports the GPU; "
-                "otherwise the CPU build works"
-            ),
+            fix=_amd_fix(context),
         )
     elif maker == "intel" or events(context, "no-xpu"):
         yield _as_grave(context, INTEL_GPU, in_passing=quiet)(
@@ -238,6 +241,36 @@ def _other_maker(context: RuleContext, vendors: set[str]) -> Iterator[Finding]:
                 commands=_cpu_commands(context),
             ),
         )
+
+
+def _amd_fix(context: RuleContext) -> Fix:
+    """By what failed: the nodes' groups, a kernel for this gfx, the driver; else the build."""
+    why = {event.values.get("why") for event in events(context, "no-hip-gpus")}
+    if "groups" in why:
+        return Fix(
+            text="Let your user open AMD's device nodes (/dev/kfd, /dev/dri/render*), then log out "
+            "and in again; a container is given both (`--device /dev/kfd --device /dev/dri`)",
+            commands=paste.posix(context, 'sudo usermod -aG render,video "$USER"'),
+            needs_root=True,
+        )
+    if kernels := events(context, "hip-kernel-missing"):
+        gfx = next((e.values["gfx"] for e in kernels if e.values.get("gfx")), "this GPU's gfx")
+        return Fix(
+            text=f"The installed ROCm build has no kernels for {gfx}: take one that is built for "
+            "it (AMD publishes builds for each gfx). Where a processor's graphics stand before the "
+            "card, HIP_VISIBLE_DEVICES names the card; HSA_OVERRIDE_GFX_VERSION lets a near "
+            "relative's kernels run",
+            looks=paste.look("see which GPUs ROCm lists", *paste.posix(context, "rocminfo")),
+        )
+    if "driver" in why:
+        return Fix(
+            text="Install AMD's newest driver for Windows, which brings HIP, and the ROCm build of "
+            "torch of the same release"
+        )
+    return Fix(
+        text="On Linux install AMD's ROCm build of torch, if ROCm supports the GPU; "
+        "otherwise the CPU build works"
+    )
 
 
 XPU_INDEX = "https://download.pytorch.org/whl/xpu"

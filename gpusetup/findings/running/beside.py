@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.evidence.context import RuleContext, driver_answers, event_evidence, events
+from gpusetup.evidence.context import RuleContext, driver_answers, event_evidence, events, is_report
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.findings.libraries.loading import CUDA_LIB_MISSING
 from gpusetup.findings.record import Cause
@@ -164,6 +164,30 @@ def sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
     )
 
 
+PROGRAM_FAILED = Cause(
+    id="program-failed",
+    severity=Severity.NOTE,
+    title="a program failed by itself",
+    means="A key, a shape, a file, a name: nothing of the GPU's stack.",
+    proven_by="The program's last exception, and no word of the text that complains of a GPU",
+    not_when="Any error finding; an exception that may be the GPU's",
+    way_out="The program's own documentation and issues",
+    source="Python's built-in exceptions; huggingface_hub's errors",
+)
+
+
+def failed_by_itself(context: RuleContext) -> Iterator[Finding]:
+    """The exception with which a program ended has nothing to do with a GPU."""
+    heard = events(context, "program-failed")
+    if heard and is_report(context):
+        who = context.snapshot.failing.program or "The program"
+        said = heard[-1].text or heard[-1].values.get("exception", "an error")
+        yield PROGRAM_FAILED.found(
+            f"{who} failed by itself ({said[:120]}), not by the GPU's stack",
+            evidence=event_evidence(heard),
+        )
+
+
 def library_missing(context: RuleContext) -> Iterator[Finding]:
     """A program whose GPU part is there, and a CUDA library that it loads is not."""
     heard = _about_it(context, "program-lib-missing")
@@ -188,4 +212,11 @@ def _about_it(context: RuleContext, kind: str) -> tuple[Event, ...]:
     return tuple(e for e in events(context, kind) if e.values.get("program", program) == program)
 
 
-RULES = (without_gpu_support, requirement_missing, release_too_old, sees_no_gpu, library_missing)
+RULES = (
+    without_gpu_support,
+    requirement_missing,
+    release_too_old,
+    sees_no_gpu,
+    library_missing,
+    failed_by_itself,
+)

@@ -48,20 +48,37 @@ def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
     suspected = has_nvidia(context) is None and about_it and is_report(context)
     if context.snapshot.os.jetson or not (has_nvidia(context) or suspected):
         return
-    if not messages and (torch.backend != "cpu" or torch.cuda_available):
+    replaced = _replaced(context)
+    if not messages and not replaced and (torch.backend != "cpu" or torch.cuda_available):
         return
     yield TORCH_CPU_BUILD.found(
         f"torch {torch.version or ''} is a CPU build: it cannot use {which.names(context)}".replace(
             "  ", " "
         ),
         detail=_why_cpu(context),
-        evidence=(*event_evidence(messages), *version_evidence(context)),
+        evidence=(*event_evidence((*messages, *replaced)), *version_evidence(context)),
         fix=_replace_cpu_build(context),
     )
 
 
+def _replaced(context: RuleContext) -> tuple[Event, ...]:
+    """An installer that took a CUDA build away and put a build without CUDA in its place."""
+    torch, gone = context.snapshot.torch, events(context, "torch-uninstalled")
+    if torch.cuda_available:
+        return ()
+    plain = on(context, "windows") and "+" not in (torch.version or "+")
+    said = tuple(e for e in gone if e.values.get("backend") == "cpu")
+    return gone if plain or torch.backend == "cpu" else said
+
+
 def _why_cpu(context: RuleContext) -> str:
     torch = context.snapshot.torch
+    if gone := _replaced(context):
+        old = gone[0].values.get("old")
+        return (
+            f"An installer took torch {old} away for another package and put this one in its "
+            "place: it looks for torch on the default index."
+        )
     if (torch.installer or "") == "conda":
         return "Plain `pytorch` in conda solves to a CPU build where conda sees no driver."
     if on(context, "windows") and "+" not in (torch.version or "+"):

@@ -19,7 +19,7 @@ WORD = re.compile(r"[\w()/+.-]{1,24}")
 WORDS = 8
 """A name has no more of them."""
 INCOMPATIBLE = re.compile(
-    r" with CUDA capability (?P<sm>sm_\d{2,3}a?) is not compatible with the current PyTorch"
+    r" with CUDA capability (?P<sm>sm_\d{2,3}a?) is not compatible(?: with the current PyTorch|$|[^\w ])"
     r"(?:.{0,90}?supports CUDA capabilities(?P<kernels>(?: (?:sm|compute)_\d{2,3}[af]?){1,20}))?"
 )
 TOO_OLD = re.compile(
@@ -58,7 +58,7 @@ def _each_once(found: list[Gpu]) -> tuple[Gpu, ...]:
 
 def incompatible(text: Text) -> Iterator[Fact | Gpu]:
     """`NAME with CUDA capability sm_120 is not compatible with the current PyTorch`."""
-    for start, window in text.near("is not compatible with the current"):
+    for start, window in text.near("is not compatible"):
         for found in INCOMPATIBLE.finditer(window):
             capability = Capability.parse(found["sm"])
             kernels = (found["kernels"] or "").split()

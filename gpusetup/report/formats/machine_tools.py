@@ -204,7 +204,7 @@ def computers(text: Text) -> Iterator[Fact]:
     rows = (
         (
             "radeon",
-            r"(?<![Ww]ith )((?:AMD )?Radeon (?:RX|Pro|VII|Graphics|Instinct)[\w ]{0,16})",
+            r"(?<![Ww]ith )((?:AMD )?Radeon(?:\(TM\))? (?:RX|Pro|VII|Graphics|Instinct|\d{3,4}[MS])[\w ]{0,16})",
             "amd",
         ),
         ("gfx", r"\b(gfx(?:9|10|11|12)\d{1,2}[a-f]?)\b", "amd"),

@@ -1,0 +1,73 @@
+"""Messages about GPUs of other makers: AMD's ROCm and HIP, Intel's Level Zero and SYCL, Apple's MPS.
+
+Sources: torch's c10/hip, c10/xpu and aten/mps, rocminfo, HIP's and Level Zero's error names, SYCL's
+device selection, Metal's assertions.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.row import row
+
+AMD = (
+    row(
+        "no-hip-gpus",
+        "/dev/kfd",
+        r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted)",
+        why="groups",
+    ),
+    row(
+        "no-hip-gpus",
+        "group",
+        r"not (?:a )?member of \W?(?:render|video)\W? group",
+        why="groups",
+    ),
+    row("no-hip-gpus", "hiperrornodevice", why="devices"),
+    row("no-hip-gpus", "amdhip64", r"amdhip64(?:_\d)?\.dll", why="driver"),
+    row(
+        "hip-kernel-missing",
+        "hip error: invalid device function",
+        r"HIP error: invalid device function(?:.{0,600}?\b(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
+        by="what",
+        what="kernel",
+    ),
+    row(
+        "hip-kernel-missing",
+        "tensilelibrary",
+        r"Cannot read \S{1,200}TensileLibrary.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b",
+        by="what",
+        what="kernel",
+    ),
+    row("hip-kernel-missing", "hiperrornobinaryforgpu", by="what", what="kernel"),
+)
+
+INTEL = (
+    row(
+        "no-xpu",
+        "xpu.is_available",
+        r"torch\.xpu\.is_available\(\)(?: is|:|\)| ==| ->)? ?False",
+        why="driver",
+    ),
+    row("no-xpu", "xpu device count is zero", why="driver"),
+    row(
+        "no-xpu",
+        "no device of requested type available",
+        why="driver",
+    ),
+    row(
+        "no-xpu",
+        "ze_result_error",
+        r"ZE_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_LOST|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
+        why="driver",
+    ),
+)
+
+APPLE = (
+    row(
+        "mps-lacks",
+        "mps",
+        r"for the MPS device|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control))|MPSNDArray|MPSGraph",
+    ),
+)
+"""What torch's Metal backend says of itself; CUDA's MPS is a server."""
+
+ROWS = (*AMD, *INTEL, *APPLE)

@@ -1,0 +1,133 @@
+"""The exception with which a Python program of a text ended, where it lies outside the GPU's stack.
+
+An exception of ordinary Python (a key, a shape, a file, a name) whose words, and the text's, say
+nothing of a GPU that fails. What may be the GPU's is left to the messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpusetup.model.machine import Event
+from gpusetup.report.facts import Fact
+from gpusetup.report.text import Text
+
+RAISED = re.compile(
+    r"^(?:E {2,8})?(?:\[rank\d+\]: ?)?(?P<name>(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{1,40}(?:Error|Exception|NotFound))(?:: ?(?P<message>.{0,300}))?$"
+)
+ORDINARY = frozenset(
+    [
+        "KeyError",
+        "ValueError",
+        "TypeError",
+        "AttributeError",
+        "IndexError",
+        "NameError",
+        "UnboundLocalError",
+        "FileNotFoundError",
+        "NotADirectoryError",
+        "IsADirectoryError",
+        "JSONDecodeError",
+        "UnicodeDecodeError",
+        "UnpicklingError",
+        "ModuleNotFoundError",
+        "ImportError",
+        "SyntaxError",
+        "IndentationError",
+        "ZeroDivisionError",
+        "AssertionError",
+        "HTTPError",
+        "HfHubHTTPError",
+        "GatedRepoError",
+        "RepositoryNotFoundError",
+        "EntryNotFoundError",
+        "LocalEntryNotFoundError",
+        "ValidationError",
+        "SafetensorError",
+        "InvalidHeaderDeserialization",
+    ]
+)
+"""Classes of errors that the GPU's stack does not raise for itself."""
+OF_A_PROGRAM = re.compile(
+    r"shapes cannot be multiplied|size of tensor|[Ee]xpected all tensors to be on the same device|[Ss]izes of tensors must match"
+    r"|expected (?:scalar type|input|m1 and m2|[34]D)|shape '.{1,60}' is invalid|size mismatch for|loading state_dict"
+    r"|[Tt]rying to backward|does not require grad|one of the variables needed for gradient|must be a (?:float|long|string)"
+    r"|element 0 of tensors|stack expects each tensor|Input type .{1,60} and (?:weight|bias) type|unexpected key|[Mm]issing key"
+    r"|PytorchStreamReader|unexpected EOF|[Ii]nvalid magic number|Sizes of tensors"
+)
+"""What a `RuntimeError` of a program's own numbers says."""
+OF_A_HUB = re.compile(
+    r"huggingface\.co|is not a local folder|does not appear to have a file named|[Cc]an't load (?:the )?(?:tokenizer|configuration|model|feature extractor|image processor)"
+)
+"""What an `OSError` says of files that a hub should have."""
+OF_THE_STACK = re.compile(
+    r"cuda|cudnn|cublas|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|\bmps\b|triton|ninja|\.so\b|\.dll|\bdll\b"
+    r"|compil|symbol|kernel|memory|shm|flash_attn|\b_C\b|libtorch|torchvision|torchaudio|xformers|bitsandbytes|sycl|level zero"
+    r"|cupy|numba|metal|wheel|abi|capabilit|\barch(?:e?s)?\b|arch_list|device(?! argument)|accelerator|numpy\.(?:core|dtype)|\btorch\b(?=['\"]?$)|'gcc'|'cc'|'cl'|'g\+\+'|__version__|\bc10\b|distributed|backend",
+    re.I,
+)
+"""Words of an exception that may mean the GPU's stack."""
+COMPLAINT = re.compile(
+    r"(?:cuda|gpus?\b|nvidia|nvml|cudnn|\bhip\b|rocm|\bxpu\b|driver)[^.\n]{0,50}?(?:fail|error|not (?:found|available|support|detect|work|enabled|compiled)|unavailable|missing|mismatch|unsupported|incompatible|too old|invalid|out of memory|insufficient|none\b|false\b)"
+    r"|(?:\bno|unable|cannot|can't|could not|couldn't|fail(?:ed)?|error|without|missing|requires?|falling back)[^.\n]{0,40}?(?:cuda|\bgpus?\b|nvidia|nvml|cudnn|\bhip\b|rocm|\bxpu\b|driver)",
+    re.I,
+)
+"""A line that complains of the GPU's stack, in whatever words."""
+LAST_LINES = 400
+
+
+def exceptions(text: Text) -> Iterator[Fact]:
+    """The last exception, where it and the rest of the text are about something else than a GPU."""
+    if "error" not in text.low and "notfound" not in text.low and "exception" not in text.low:
+        return
+    lines = text.lines[-LAST_LINES:]
+    for number in range(len(lines) - 1, -1, -1):
+        found = RAISED.match(lines[number].strip())
+        if found is None:
+            continue
+        if _is_ordinary(found, lines[number + 1 : number + 3]) and not COMPLAINT.search(text.flat):
+            values = {"exception": found["name"].rpartition(".")[2]}
+            first = len(text.lines) - len(lines) + number
+            said = lines[number].strip()[:200]
+            yield Event(
+                kind="program-failed",
+                values=values,
+                source=f"report, line {first + 1}",
+                text=said,
+            )
+        return
+
+
+SAYS_NO_MORE = frozenset(
+    ["module-missing", "hosted-notebook", "gpu-computes", "gpu-image", "capability-warning"]
+)
+"""Events beside which an exception may be the program's own."""
+
+
+def unless_explained(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """Without `program-failed` where a message of the text says what failed.
+
+    >>> [e.kind for e in unless_explained((Event(kind="xid"), Event(kind="program-failed")))]
+    ['xid']
+    """
+    others = {event.kind for event in events} - {"program-failed"}
+    if others <= SAYS_NO_MORE:
+        return events
+    return tuple(event for event in events if event.kind != "program-failed")
+
+
+def _is_ordinary(found: re.Match[str], after: tuple[str, ...]) -> bool:
+    """
+    >>> _is_ordinary(RAISED.match("KeyError: 'qwen3'"), ())
+    True
+    >>> _is_ordinary(RAISED.match("RuntimeError: CUDA error: invalid argument"), ())
+    False
+    """
+    name, message = found["name"].rpartition(".")[2], found["message"] or ""
+    words = " ".join((message, *after))
+    if name == "RuntimeError":
+        return OF_A_PROGRAM.search(words) is not None and "CUDA error" not in words
+    if name in ("OSError", "EnvironmentError"):
+        return OF_A_HUB.search(words) is not None
+    return name in ORDINARY and bool(words.strip()) and OF_THE_STACK.search(words) is None
