@@ -3,6 +3,9 @@
 
 python scripts/fit_published.py          the table of errors, by half, kind and trainer
 python scripts/fit_published.py --rows   each figure with its prediction
+python scripts/fit_published.py --blind first   the figures whose conditions were written down
+                                         before any was predicted; the other half: last
+python scripts/fit_published.py --tables the tables of docs/explanation/memory-model.md
 """
 
 from __future__ import annotations
@@ -30,7 +33,10 @@ from gpusetup.plan.model.workload import Recipe, Workload  # noqa: E402
 FIGURES = ROOT / "tests" / "plan_published.csv"
 LATER = ROOT / "tests" / "plan_published_later.csv"
 """Figures that were looked at only when the formulas stood."""
+BLIND = ROOT / "tests" / "plan_published_blind.csv"
+"""Figures whose conditions and halves were written down before any of them was predicted."""
 PAIRS = ROOT / "tests" / "plan_pairs.csv"
+PAGE = ROOT / "docs" / "explanation" / "memory-model.md"
 SEED = 17
 
 
@@ -63,6 +69,39 @@ def later() -> list[Figure]:
         return [_figure(row, False) for row in csv.DictReader(file)]
 
 
+def blind_rows(half: str) -> list[dict[str, str]]:
+    """The rows of one half, `first` or `last`; `all`: of both."""
+    with BLIND.open(encoding="utf-8", newline="") as file:
+        return [row for row in csv.DictReader(file) if half in ("all", row["half"])]
+
+
+def blind(half: str) -> list[Figure]:
+    """The figures of one half that have a number."""
+    return [_figure(row, False) for row in blind_rows(half) if row["gib"]]
+
+
+class Outcome(Frozen):
+    """Whether a run on a card ended, and whether the model says so."""
+
+    source: str
+    workload: Workload
+    fits: bool
+    said: bool
+
+
+def outcomes(half: str, c: Constants) -> list[Outcome]:
+    """Each row that names its card: a figure is of a run that fitted, `oom` of one that did not."""
+    found = []
+    for row in blind_rows(half):
+        if row["card"]:
+            w, recipe = _workload(row), Recipe(env=row["env"] == "yes")
+            said = parts(w, recipe, c).total <= float(row["card"]) * GIB
+            found.append(
+                Outcome(source=row["source"], workload=w, fits=row["measure"] != "oom", said=said)
+            )
+    return found
+
+
 def _figure(row: dict[str, str], fitted: bool) -> Figure:
     return Figure(
         source=row["source"],
@@ -79,8 +118,7 @@ def _figure(row: dict[str, str], fitted: bool) -> Figure:
 def _workload(row: dict[str, str]) -> Workload:
     said = dict(pair.split("=") for pair in row["how"].split())
     settings: dict[str, Any] = {**trainer_settings(row["trainer"]), **map_values(said)}
-    if "amp" not in settings and settings.get("dtype") == "bf16":
-        settings["amp"] = None
+    settings["amp"] = settings.get("amp") or None
     known = {field.name for field in fields(Workload)}
     return Workload(
         shape=model_named(row["model"]),
@@ -168,15 +206,89 @@ def _line(name: str, found: Sequence[float]) -> None:
     )
 
 
+def blind_report(half: str, c: Constants, *, rows: bool) -> None:
+    """The errors of one half by measure, and fits-or-not."""
+    mine = blind(half)
+    for figure, error in zip(mine, errors(mine, c), strict=True) if rows else ():
+        w = figure.workload
+        what = f"{figure.trainer} {figure.kind} {w.shape.name} {w.context} x {w.batch}"
+        print(
+            f"{figure.gib:7.2f} {figure.gib * (1 + error):7.2f} {error:+6.1%} {figure.measure:9} "
+            f"{what} on {w.gpus}, {figure.source}"
+        )
+    groups = {"all": mine} | {m: [f for f in mine if f.measure == m] for m in READ}
+    groups |= {f.trainer: [g for g in mine if g.trainer == f.trainer] for f in mine}
+    for name, some in groups.items():
+        _line(name, errors(some, c))
+    runs = outcomes(half, c)
+    right = sum(run.fits == run.said for run in runs)
+    missed = [run for run in runs if run.said and not run.fits]
+    print(f"  fits or not: {right} of {len(runs)}; out of memory missed: {len(missed)} of "
+          f"{sum(not run.fits for run in runs)}")  # fmt: skip
+    for run in runs if rows else ():
+        if run.said != run.fits:
+            print(f"    wrong: {run.workload.shape.name}, {run.source}, fits: {run.fits}")
+
+
+def table(half: str, c: Constants) -> str:
+    """The blind figures by measure, kind and trainer as a Markdown table."""
+    mine = blind(half)
+    groups = {"all": mine}
+    for name in ("measure", "kind", "trainer"):
+        for value in sorted({getattr(f, name) for f in mine}):
+            groups[value] = [f for f in mine if getattr(f, name) == value]
+    for project in sorted({f.source.split()[0] for f in mine}):
+        groups[f"from {project}"] = [f for f in mine if f.source.split()[0] == project]
+    lines = [
+        "| | figures | median error | 9 of 10 within | bias |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, some in groups.items():
+        found = errors(some, c)
+        sizes = sorted(map(abs, found))
+        p90 = sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))]
+        lines.append(
+            f"| {name} | {len(some)} | {statistics.median(sizes):.1%} | {p90:.1%} | "
+            f"{statistics.median(found):+.1%} |".replace("%", " %")
+        )
+    return "\n".join(lines) + "\n"
+
+
+BEGIN, END = (
+    "<!-- blind figures: generated by scripts/fit_published.py --tables -->",
+    "<!-- end -->",
+)
+
+
+def write_tables(c: Constants, *, check: bool) -> bool:
+    """Write the generated table into the page; whether it stood there already."""
+    text = PAGE.read_text(encoding="utf-8")
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    new = f"{head}{BEGIN}\n\n{table('all', c)}\n{END}{tail}"
+    if new != text and not check:
+        PAGE.write_text(new, encoding="utf-8")
+    return new == text
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rows", action="store_true", help="each figure with its prediction")
+    parser.add_argument("--blind", choices=("first", "last", "all"))
+    parser.add_argument("--tables", action="store_true", help="write the page's table")
+    options = parser.parse_args()
     rows, start = figures(), shipped_constants()
     found = fit([f for f in rows if f.fitted], start)
+    if options.tables:
+        print("as it was" if write_tables(found, check=False) else f"wrote {PAGE}")
+        return 0
+    if options.blind:
+        blind_report(options.blind, found, rows=options.rows)
+        return 0
     print(f"gaps {found.gaps}, sharded {found.gaps_sharded}, expandable {found.gaps_expandable}")
-    if parser.parse_args().rows:
+    if options.rows:
         shown = rows + later()
         for figure, error in zip(shown, errors(shown, found), strict=True):
             said = figure.gib * (1 + error)

@@ -232,8 +232,8 @@ def test_the_yaml_reads_back_as_the_settings(
         trinity["trainer"]["ulysses_sequence_parallel_size"] == settings["sequence_parallel_size"]
     )
     assert trinity["model"].get("rope_scaling") == settings.get("rope_scaling")
-    offload = trinity["trainer"].get("trainer_config", {})
-    assert bool(offload) == settings["cpu_offload"] == ("Offload" in document["recipe"])
+    offload = "offload_policy" in str(trinity["trainer"].get("trainer_config", {}))
+    assert offload == settings["cpu_offload"] == ("Offload" in document["recipe"])
     assert plain["environment"] == document["env"]
     assert plain["strategy"] == settings["strategy"]
     assert f"nproc_per_node={document['gpus']}" in plain["launch"]
@@ -291,6 +291,68 @@ def test_what_would_help_is_ranked_by_what_it_saves(capsys: pytest.CaptureFixtur
         assert saved == sorted(saved, reverse=True)
     assert document["helps"][0]["recipe"]
     assert not answered(capsys, *SCREENS["ddp"])["helps"]
+
+
+TITAN = ("--model", "llama-3.1-8b", "--trainer", "torchtitan", "--selective", "op", "--context",
+         "8192", "--batch", "8", "--gpu", "H100 SXM5", "--gpus", "8")  # fmt: skip
+
+
+def test_the_estimate_of_speed_holds_published_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answered(capsys, *TITAN)["speed"]
+    # torchtitan's benchmarks, 2024-12: 5,762 tokens a second on each of 8 H100 (compiled).
+    assert found["tokens_per_second_low"] < 8 * 5762 < found["tokens_per_second_high"]
+    mistral = ("--model", "mistral-7b-v0.1", "--trainer", "hf", "--checkpointing", "--dtype",
+               "bf16", "--context", "4096", "--batch", "4", "--gpu", "A100 SXM4 80 GB")  # fmt: skip
+    # fms-acceleration's reference runs: 2,775 tokens a second in full, 3,598 with LoRA.
+    full = answered(capsys, *mistral)["speed"]
+    lora = answered(capsys, *mistral, "--lora", "16")["speed"]
+    assert full["tokens_per_second_low"] < 2775 < full["tokens_per_second_high"]
+    assert lora["tokens_per_second_low"] < 3598 < lora["tokens_per_second_high"]
+
+
+def test_slow_links_and_unknown_cards_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    words = list(TITAN)
+    fast = answered(capsys, *words)["speed"]
+    words[words.index("H100 SXM5")] = "H100 PCIe"
+    slow = answered(capsys, *words)["speed"]
+    assert slow["sending_share"] > 2 * fast["sending_share"] > 0
+    unknown = ("--params", "124M", "--batch", "8", "--gpu-mem", "8GiB")
+    assert answered(capsys, *unknown)["speed"] is None
+
+
+def test_several_gpus_are_compared_with_one(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--model", "gpt2", "--context", "1024", "--batch", "32", "--gpu", "RTX 4090")
+    four = " ".join(answered(capsys, *words, "--gpus", "4", "--strategy", "ddp")["advice"])
+    assert "one GPU would do" in four and "times as fast (an estimate)" in four
+    assert "one GPU would do" not in " ".join(answered(capsys, *words)["advice"])
+
+
+def test_the_gpus_that_are_advised_are_named_for_the_shell(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    document = answered(capsys, *SCREENS["beyond-native"])
+    assert "`export CUDA_VISIBLE_DEVICES=0,1,2,3`" in " ".join(document["advice"])
+    words = ("--from", "ecc-error", "--model", "qwen3-0.6b", "--context", "4096", "--gpus", "2")
+    assert answered(capsys, *words)["env"]["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_the_settings_have_the_trainers_own_knobs(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["plan", *SCREENS["yaml"]])
+    trinity = next(yaml.safe_load_all(capsys.readouterr().out))
+    actor = trinity["trainer"]["trainer_config"]["actor_rollout_ref"]
+    assert actor["actor"]["ppo_max_token_len_per_gpu"] == 61440
+    assert actor["ref"]["log_prob_max_token_len_per_gpu"] == 61440
+    assert trinity["model"]["model_path"] == "${oc.env:TRINITY_MODEL_PATH,Qwen/Qwen3-8B}"
+    assert trinity["model"]["max_prompt_tokens"] < trinity["model"]["max_model_len"]
+
+
+def test_tables_of_users_have_tiers_and_a_cache(capsys: pytest.CaptureFixture[str]) -> None:
+    small = " ".join(answered(capsys, *SCREENS["recommender"])["advice"])
+    assert "8 GPUs 256 samples" in small and "2 GPUs 1,024 samples" in small
+    assert "`use_cache: true` is safe" in small
+    many = [*SCREENS["recommender"], "--gpu-mem", "3GiB"]
+    many[many.index("50000")] = "20000000"
+    assert "`use_cache: false`" in " ".join(answered(capsys, *many)["advice"])
 
 
 def test_the_picture_names_axes_recipes_and_measured_cells() -> None:
@@ -486,7 +548,7 @@ def test_the_source_says_whether_such_jobs_were_ever_measured(
     trainer = answered(capsys, "--model", "gpt2", "--context", "512", *H20)
     loop = answered(capsys, "--model", "gpt2", "--context", "512", "--batch", "4", *H20)
     assert "fitted to measured jobs of this kind" in trainer["source"]
-    assert "meets published figures within 10 % in the median" in loop["source"]
+    assert "meets published figures within 12 % in the median" in loop["source"]
 
 
 # --- what the documentation says ----------------------------------------------------------------

@@ -253,6 +253,7 @@ def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
     from gpusetup.plan.answer.cell import Asked
     from gpusetup.plan.answer.decide import Case
     from gpusetup.plan.answer.question import assumed, shape_of_question, workload_of
+    from gpusetup.plan.answer.tables import table_notes
 
     question, found = _question(options), None
     if options.from_config:
@@ -273,7 +274,8 @@ def _asked(options: argparse.Namespace, out: Console) -> tuple[Asked, Workload]:
         constants=_constants(options),
         measured_gpu=None if options.predict or options.constants else place.measured,
     )
-    notes = (*(found.notes if found else ()), *assumed(question, w))
+    own = found.notes if found else ()
+    notes = (*own, *assumed(question, w), *table_notes(question, w, case))
     config = found.read if found else None
     asked = Asked(place=place, case=case, solved=options.solve, notes=notes, config=config)
     return asked, w
@@ -309,11 +311,15 @@ def _place(options: argparse.Namespace, out: Console) -> Place:
         return sized_gpu(size(options.gpu_mem))
     from gpusetup.catalog.builds import with_catalog
     from gpusetup.catalog.file import load_catalog
+    from gpusetup.model.frozen import replace
+    from gpusetup.plan.answer.speed import rates_of
 
     catalog = load_catalog()
     if options.gpu:
-        return named_gpu(options.gpu, catalog.gpus)
-    return machine_place(with_catalog(gather(options, out), catalog))
+        place = named_gpu(options.gpu, catalog.gpus)
+    else:
+        place = machine_place(with_catalog(gather(options, out), catalog))
+    return replace(place, rates=rates_of(place.gpu, catalog.gpus))
 
 
 def _check_modes(options: argparse.Namespace) -> None:

@@ -225,6 +225,16 @@ class Help(Frozen):
     """With which it fits then; null: it is not enough alone."""
 
 
+class PlanSpeed(Frozen):
+    """An estimate from FLOP, memory bandwidth and links; nothing of it was measured."""
+
+    tokens_per_second_low: float
+    """Of all GPUs together; samples where a sample is one token."""
+    tokens_per_second_high: float
+    sending_share: float
+    """The share of a step that goes into sending, where nothing overlaps."""
+
+
 class CodePart(Frozen):
     """What stands at the peak: bytes of one kind that belong to, or were made by, one module."""
 
@@ -300,6 +310,8 @@ class PlanCell(Frozen):
     solved: Literal["context", "batch", "gpus"] | None = None
     """Which of the three was asked for and is the answer."""
     code: CodePlan | None = None
+    speed: PlanSpeed | None = None
+    """Null where the rates of the GPU are not known."""
     config: ConfigRead | None = None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.model.documents import FitScore, PlanCalibrationAnswer, PlanCell
+from gpusetup.model.documents import FitScore, PlanCalibrationAnswer, PlanCell, PlanSpeed
 from gpusetup.render.plan_bar import SIGNS, bar
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
         yield "does not fit"
     yield _line("confidence", _confidence(plan))
     yield _line("from", plan.source)
+    if plan.speed:
+        yield _line("speed", _speed(plan.speed))
     if plan.runner_up:
         lacks = plan.runner_up.short_gib
         short = "was measured not to fit" if lacks is None else f"lacks {lacks:.1f} GiB"
@@ -82,8 +84,34 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
         yield _line("better", f"{plan.better.gpus} GPUs with {plan.better.recipe}")
 
 
+def _speed(speed: PlanSpeed) -> str:
+    """
+    >>> _speed(PlanSpeed(tokens_per_second_low=1234.5, tokens_per_second_high=2500.0,
+    ...     sending_share=0.25))
+    'about 1,200 to 2,500 tokens a second (an estimate); 25 % of it is sending'
+    """
+    low, high = (
+        _two_digits(n) for n in (speed.tokens_per_second_low, speed.tokens_per_second_high)
+    )
+    sending = f"; {speed.sending_share:.0%}".replace("%", " %") if speed.sending_share else ""
+    return f"about {low} to {high} tokens a second (an estimate)" + (
+        f"{sending} of it is sending" if sending else ""
+    )
+
+
+def _two_digits(number: float) -> str:
+    """
+    >>> _two_digits(18765.4), _two_digits(7.28)
+    ('19,000', '7.3')
+    """
+    if number < 10:
+        return f"{number:.2g}"
+    digits = 10 ** (len(str(int(number))) - 2)
+    return f"{round(number / digits) * digits:,}"
+
+
 def _confidence(plan: PlanCell) -> str:
-    near = "3 %" if plan.batch is None or plan.code else "10 %"
+    near = "3 %" if plan.batch is None or plan.code else "20 %"
     return {
         "measured": "measured",
         "clear": f"clear: nothing is within {near} of the limit",

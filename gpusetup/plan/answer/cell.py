@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from gpusetup.model.documents import ConfigRead, FewerGpus, PlanCell, PlanMemory, RunnerUp
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.documents import (
+    ConfigRead,
+    FewerGpus,
+    PlanCell,
+    PlanMemory,
+    PlanSpeed,
+    RunnerUp,
+)
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.shell import setting, shell_for
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.choose import Option, candidates, host_holds
-from gpusetup.plan.answer.decide import Case, Decision, better
+from gpusetup.plan.answer.decide import Case, Decision, better, decide
 from gpusetup.plan.answer.helps import helps
 from gpusetup.plan.answer.ladder import ladder
 from gpusetup.plan.answer.measured import NONE, is_standard
 from gpusetup.plan.answer.place import Place
+from gpusetup.plan.answer.speed import speed
 from gpusetup.plan.memory.states import host_bytes
 from gpusetup.plan.model.named import model_of_size
 from gpusetup.plan.model.workload import Recipe, Workload, samples_per_group, tokens_per_gpu
@@ -26,7 +35,7 @@ YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
 MEASURED_SOURCE = "measured: Trinity-RFT's GPU configuration guide"
 FITTED_SOURCE = "predicted by the memory model, which was fitted to measured jobs of this kind"
 MODEL_SOURCE = (
-    "predicted by the memory model, which meets published figures within 10 % in the median"
+    "predicted by the memory model, which meets published figures within 12 % in the median"
 )
 
 
@@ -59,7 +68,7 @@ def answer(decision: Decision, asked: Asked) -> PlanCell:
         margin_percent=round(100 * (1 - shown.parts.total / asked.place.capacity), 2),
         runner_up=_runner_up(decision, asked.case),
         better=FewerGpus(gpus=fewer.fit.workload.gpus, recipe=str(fewer.recipe)) if fewer else None,
-        env=ENV if fits and shown.recipe.env else {},
+        env=((ENV if shown.recipe.env else {}) | _visible(w, asked)) if fits else {},
         settings=settings(w, shown.recipe) if fits else {},
         ladder=() if asked.brief else ladder(w, shown.recipe, asked.case.limits, _c(asked)),
         helps=() if fits or asked.brief else helps(decision, asked.case),
@@ -74,6 +83,7 @@ def answer(decision: Decision, asked: Asked) -> PlanCell:
         strategy=w.strategy,
         source=_source(decision),
         solved=asked.solved,
+        speed=_speed(decision, asked),
         config=asked.config,
     )
 
@@ -82,6 +92,28 @@ def _source(decision: Decision) -> str:
     if decision.measured:
         return MEASURED_SOURCE
     return FITTED_SOURCE if is_standard(decision.fit.workload) else MODEL_SOURCE
+
+
+def _speed(decision: Decision, asked: Asked) -> PlanSpeed | None:
+    if decision.recipe is None or asked.place.rates is None:
+        return None
+    return speed(decision.fit.workload, decision.recipe, asked.place.rates)
+
+
+def _visible(w: Workload, asked: Asked) -> dict[str, str]:
+    """Which GPUs to show the trainer, where the machine has more than the plan uses."""
+    count = asked.place.count
+    if count is None or count <= w.gpus:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": first_gpus(w.gpus)}
+
+
+def first_gpus(count: int) -> str:
+    """
+    >>> first_gpus(3)
+    '0,1,2'
+    """
+    return ",".join(map(str, range(count)))
 
 
 def _c(asked: Asked) -> Any:
@@ -194,7 +226,39 @@ def _use_fewer(told: Told) -> Iterator[str]:
     if told.fewer is None:
         return
     few, recipe = told.fewer.fit.workload.gpus, told.fewer.recipe
-    yield f"use {few} of your {told.w.gpus} GPUs: there `{recipe}` does"
+    family = "windows" if told.asked.place.system == "windows" else "linux"
+    shown = setting("CUDA_VISIBLE_DEVICES", first_gpus(few), shell_for(family))
+    yield f"use {few} of your {told.w.gpus} GPUs: there `{recipe}` does (`{shown}`)"
+
+
+def _several_pay(told: Told) -> Iterator[str]:
+    """Where one GPU would do: how much faster several are, or that they are not."""
+    w, rates = told.w, told.asked.place.rates
+    if w.gpus == 1 or rates is None or told.decision.recipe is None or told.asked.brief:
+        return
+    one = alone(w)
+    found = decide(one, told.asked.case)
+    if found.recipe is None:
+        return
+    here, there = speed(w, told.decision.recipe, rates), speed(one, found.recipe, rates)
+    times = sorted(
+        (
+            here.tokens_per_second_low / there.tokens_per_second_low,
+            here.tokens_per_second_high / there.tokens_per_second_high,
+        )
+    )
+    what = f"one GPU would do with `{found.recipe}`; {w.gpus} are about {times[0]:.1f} to"
+    yield f"{what} {times[1]:.1f} times as fast (an estimate)"
+
+
+def alone(w: Workload) -> Workload:
+    """The same work a GPU on one of them."""
+    strategy = "fsdp" if w.batch is None else "single"
+    batch = None if w.batch is None else -(-w.batch // max(w.data_parallel, 1))
+    return replace(
+        w, gpus=1, strategy=strategy, batch=batch, tensor_parallel=1, pipeline_parallel=1,
+        context_parallel=1, expert_parallel=1, shard=None, sequence_parallel=False,
+    )  # fmt: skip
 
 
 def _what_is_needed(told: Told) -> Iterator[str]:
@@ -272,6 +336,7 @@ def _estimate_differs(told: Told) -> Iterator[str]:
 
 LINES: tuple[Callable[[Told], Iterator[str]], ...] = (
     _use_fewer,
+    _several_pay,
     _what_is_needed,
     _host_memory,
     _more_than_there_are,

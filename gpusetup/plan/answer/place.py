@@ -13,6 +13,7 @@ from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.choose import Limits
 from gpusetup.plan.answer.measured import gpu_of
+from gpusetup.plan.answer.speed import Rates
 from gpusetup.plan.memory.capacity import capacity
 
 System = Literal["linux", "windows", "wsl", "jetson"]
@@ -34,6 +35,8 @@ class Place(Frozen):
     host_bytes: int | None = None
     unified: bool = False
     """Whether the GPU uses the machine's own memory (Jetson, GB10): Offload gains nothing."""
+    rates: Rates | None = None
+    """What a GPU does in a second; None where that is not known."""
     used_bytes: int = 0
     """What other programs take of the fullest GPU."""
 

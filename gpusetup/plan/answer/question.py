@@ -12,7 +12,7 @@ from gpusetup.plan.memory.optimizers import OPTIMIZERS
 from gpusetup.plan.memory.states import QUANTIZED, SHARDED
 from gpusetup.plan.model.named import count, model_named, model_of_size, with_tables
 from gpusetup.plan.model.shape import Shape
-from gpusetup.plan.model.trainers import trainer_settings
+from gpusetup.plan.model.trainers import caution, trainer_settings
 from gpusetup.plan.model.workload import BYTES, Strategy, Workload
 
 MOST: dict[str, int] = {
@@ -340,6 +340,8 @@ def assumed(question: Question, w: Workload) -> tuple[str, ...]:
     if question.params is not None:
         s = w.shape
         notes.append(f"shape taken as usual for this size: {s.layers} layers of {s.hidden}")
+    if w.quantize in QUANTIZED and question.trainer and (said := caution(question.trainer)):
+        notes.append(said)
     plain = question.checkpointing is None and question.trainer is None
     if w.batch is not None and plain and not w.checkpointing and w.context > 1:
         notes.append("without checkpointing, as plain loops run; `--checkpointing` turns it on")

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.documents import PlanCell
+from gpusetup.plan.model.named import hub_id
 
 LONG_DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
@@ -22,11 +23,13 @@ def plan_yaml(plan: PlanCell) -> str:
             f"{plan.model} does not fit: there are no settings for it",
             hint="`gpusetup plan` without `--format yaml` says what would help",
         )
+    note = "# max_prompt_tokens: half of the length is left to the response; your data decides\n"
     head = f"# {plan.model}, {plan.context:,} tokens, {plan.gpus} x {plan.gpu}: {plan.recipe}\n"
     trinity = "# Trinity-RFT" + "".join(f"\n# {line}" for line in _exports(plan)) + "\n"
     return (
         head
         + trinity
+        + note
         + _text(trinity_settings(plan))
         + "---\n# torchrun and FSDP2\n"
         + _text(torchrun_settings(plan))
@@ -42,18 +45,28 @@ def _exports(plan: PlanCell) -> Iterator[str]:
 def trinity_settings(plan: PlanCell) -> dict[str, Any]:
     """The keys of Trinity-RFT that a recipe decides."""
     s = plan.settings
-    model: dict[str, Any] = {"max_model_len": plan.context}
+    model: dict[str, Any] = {
+        "model_path": f"${{oc.env:TRINITY_MODEL_PATH,{hub_id(plan.model)}}}",
+        "max_prompt_tokens": plan.context // 2,
+        "max_model_len": plan.context,
+    }
     if "rope_scaling" in s:
         model["rope_scaling"] = s["rope_scaling"]
     trainer: dict[str, Any] = {
         "use_dynamic_bsz": plan.batch is None,
         "ulysses_sequence_parallel_size": s["sequence_parallel_size"],
     }
+    actor: dict[str, Any] = {}
+    found: dict[str, Any] = {"actor": actor}
     if "max_token_len_per_gpu" in s:
-        trainer["max_token_len_per_gpu"] = s["max_token_len_per_gpu"]
+        tokens = s["max_token_len_per_gpu"]
+        trainer["max_token_len_per_gpu"] = tokens
+        actor["ppo_max_token_len_per_gpu"] = tokens
+        found["ref"] = found["rollout"] = {"log_prob_max_token_len_per_gpu": tokens}
     if s["cpu_offload"]:
-        actor = {"strategy": "fsdp2", "fsdp_config": {"offload_policy": True}}
-        trainer["trainer_config"] = {"actor_rollout_ref": {"actor": actor}}
+        actor |= {"strategy": "fsdp2", "fsdp_config": {"offload_policy": True}}
+    if actor:
+        trainer["trainer_config"] = {"actor_rollout_ref": found}
     return {"model": model, "trainer": trainer}
 
 

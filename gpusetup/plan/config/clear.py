@@ -40,7 +40,7 @@ class BatchVerdict(Frozen):
 def batch_verdict(config: Config, per_gpu: int, card: Card) -> BatchVerdict:
     """Whether so many sequences on each GPU are sure to fit as the config is, with no recipe added.
 
-    `clear`: a tenth of the card stays free beyond what the plan says. `unknown`: the config does
+    `clear`: a fifth of the card stays free beyond what the plan says. `unknown`: the config does
     not say enough for a plan, or is about a budget of tokens.
     """
     have = capacity(card.name, card.memory_bytes)

@@ -59,6 +59,15 @@ def is_known(text: str) -> bool:
     return text.strip().lower() in _known() or _key(text) in _known()
 
 
+def hub_id(short: str) -> str:
+    """The id at a hub of a model that is known by name; the name itself of another.
+
+    >>> hub_id("Qwen3-8B"), hub_id("mine")
+    ('Qwen/Qwen3-8B', 'mine')
+    """
+    return _known().get(short.lower()) or _known().get(_key(short)) or short
+
+
 def model_in(path: Path) -> Shape:
     """The shape of the `config.json` at a path, or in the folder there."""
     file = path / "config.json" if path.is_dir() else path

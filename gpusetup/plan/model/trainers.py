@@ -35,4 +35,13 @@ def trainer_settings(name: str) -> dict[str, Any]:
         raise UsageError(
             f"No trainer is called {name!r}", hint=f"one of {', '.join(rows().trainers)}"
         )
-    return {field: value for field, value in found.items() if field != "source"}
+    return {field: value for field, value in found.items() if field not in WORDS}
+
+
+WORDS = ("source", "caution")
+
+
+def caution(name: str) -> str | None:
+    """What published 4-bit runs of a trainer say against the arithmetic, where they do."""
+    said: str | None = rows().trainers.get(name, {}).get("caution")
+    return said

@@ -1,0 +1,55 @@
+"""Embedding tables of users and items: what a cache of their vectors takes, tiers of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.answer.choose import Limits
+from gpusetup.plan.answer.decide import Case, decide
+from gpusetup.plan.answer.question import Question
+from gpusetup.plan.model.workload import Workload, samples_per_group
+
+COUNTS = (8, 4, 2)
+TIERS = ((8 * GIB, "above 8 GB"), (4 * GIB, "4 to 8 GB"), (0, "below 4 GB"))
+"""Memory of a GPU from which on a tier begins (the multi-GPU memory guide)."""
+
+
+def table_notes(question: Question, w: Workload, case: Case) -> Iterator[str]:
+    """What the multi-GPU guide asks: cached or per-batch user vectors, 8, 4 and 2 GPUs."""
+    if not question.users:
+        return
+    width = question.embedding_dim or w.shape.hidden
+    cache = question.users * width * 4
+    free = _free(w, case)
+    tier = next(name for least, name in TIERS if case.limits.capacity > least)
+    if free is not None and cache <= free / 2:
+        advice = "`use_cache: true` is safe"
+    else:
+        advice = "compute them for each batch (`use_cache: false`)"
+    yield f"a cache of all user vectors takes {_size(cache)} more on each GPU ({tier}): {advice}"
+    yield from _counts(w, case)
+
+
+def _size(size: float) -> str:
+    return f"{size / GIB:.2f} GiB" if size >= GIB / 10 else f"{size / 2**20:.1f} MiB"
+
+
+def _free(w: Workload, case: Case) -> float | None:
+    found = decide(w, case)
+    return case.limits.capacity - found.shown.parts.total if found.recipe else None
+
+
+def _counts(w: Workload, case: Case) -> Iterator[str]:
+    """The batch and the memory of each GPU with 8, 4 and 2 of them."""
+    if w.batch is None or w.strategy == "single":
+        return
+    limits: Limits = case.limits
+    rows = []
+    for gpus in COUNTS:
+        found = decide(replace(w, gpus=gpus), case)
+        each = samples_per_group(replace(w, gpus=gpus), found.shown.recipe)
+        fits = "" if found.shown.parts.total <= limits.usable else ", does not fit"
+        rows.append(f"{gpus} GPUs {each:,} samples, {found.shown.parts.total / GIB:.1f} GiB{fits}")
+    yield f"a GPU has, with {'; '.join(rows)}"
