@@ -33,22 +33,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the profile of this node; with --profile, what it changes",
     )
+    parser.add_argument("--gpus", metavar="LIST", help="only these: 0,3, as SLURM_JOB_GPUS has it")
     add_timeout(parser)
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.fleet.node_check import checked
+    from gpusetup.fleet.node_check import checked, only
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.system.system import LiveSystem
 
     text = _text(options.profile) if options.profile else ""
-    expected = _expected(options.profile, text) if options.profile and not options.learn else ()
+    expected = expected_of(options.profile) if options.profile and not options.learn else ()
     began = time.monotonic()
     record = read_node(LiveSystem(), min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS))
+    snapshot, expected = only(record.snapshot, expected, options.gpus)
     answer = checked(
         name_of_node(),
-        record.snapshot,
+        snapshot,
         record.facts,
         expected,
         load_catalog(),
@@ -75,10 +77,11 @@ def _learn(facts: dict[str, str], former: str, name: str | None, out: Console) -
     return 0
 
 
-def _expected(name: str, text: str) -> tuple[Expectation, ...]:
+def expected_of(name: str) -> tuple[Expectation, ...]:
+    """What the profile in a file asks for."""
     from gpusetup.fleet.profile import read
 
-    return read(text, name)
+    return read(_text(name), name)
 
 
 def _text(name: str) -> str:

@@ -25,6 +25,7 @@ COMMANDS = {
     "monitor": "watches utilisation, memory, temperature and power; ends with a verdict",
     "compare": "shows what differs between two machines, or two dates of one",
     "node-check": "says within seconds whether this node may take jobs",
+    "slurm": "prints or installs what Slurm calls on a node: prolog, health program, epilog",
     "fleet": "judges many nodes, and says which one is not like the others",
     "snapshot": "prints the redacted record of this machine",
     "schema": "prints the JSON schema of a command's answer",

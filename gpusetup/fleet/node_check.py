@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.rules import of_a_driver
+from gpusetup.errors import UsageError
 from gpusetup.findings.driver import kernel_module, presence
 from gpusetup.fleet.facts import facts_of
 from gpusetup.fleet.nodes import NodeFinding
 from gpusetup.fleet.profile import Expectation, Unmet, unknown, unmet
 from gpusetup.model.finding import Severity
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
+from gpusetup.readings.side import bus_key
 
 NOT_OF_THE_NODE = ("gpu-memory-taken",)
 """A job that runs beside the check is no fault of the node."""
@@ -59,6 +62,40 @@ def checked(
         unknown=unknown(expected, facts),
         facts=facts,
     )
+
+
+def only(
+    snapshot: Snapshot, expected: tuple[Expectation, ...], gpus: str | None
+) -> tuple[Snapshot, tuple[Expectation, ...]]:
+    """The node as a job sees it that has some of its GPUs (`0,3` or `0-3`); None: all.
+
+    What is said of the other GPUs is left out, and so is their number.
+    """
+    if not gpus:
+        return snapshot, expected
+    numbers = _numbers(gpus)
+    others = [g for g in snapshot.gpus or () if g.nvml_index not in numbers]
+    buses = {bus_key(gpu.pci_bus_id) for gpu in others} - {None}
+    kept = replace(
+        snapshot,
+        gpus=snapshot.gpus and tuple(g for g in snapshot.gpus if g.nvml_index in numbers),
+        events=tuple(e for e in snapshot.events if bus_key(e.values.get("bus_id")) not in buses),
+    )
+    return kept, tuple(one for one in expected if one.field != "gpus.count")
+
+
+def _numbers(gpus: str) -> set[int]:
+    """
+    >>> sorted(_numbers("0,2-3"))
+    [0, 2, 3]
+    """
+    found: set[int] = set()
+    for part in gpus.split(","):
+        ends = re.fullmatch(r"\s*(\d{1,3})(?:-(\d{1,3}))?\s*", part)
+        if not ends:
+            raise UsageError(f"{gpus!r} is no list of GPUs", hint="write 0,3 or 0-3")
+        found |= set(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
+    return found
 
 
 def _findings(snapshot: Snapshot, catalog: Catalog) -> tuple[NodeFinding, ...]:

@@ -1,0 +1,1 @@
+"""What gpusetup says and does under a scheduler: one file for each."""

@@ -1,0 +1,166 @@
+"""Slurm: what a check of a node leads to, and the files that call it.
+
+slurmctld writes only `Prolog error` into the reason of a node whose prolog failed. The prolog
+therefore leaves its reason in a file on the node, and the health program, which may run Slurm's
+commands, puts it into the drain's reason. A node is drained after two checks in a row that failed,
+and resumed after two that held, only where gpusetup itself had drained it.
+Source: slurm.conf(5), scontrol(1), Slurm's Prolog and Epilog Guide (22.05 to 25.05).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from gpusetup.model.frozen import Frozen
+
+OURS = "gpusetup: "
+"""How the reason begins of a node that gpusetup drained."""
+SLURMS_OWN = "Prolog error"
+IN_A_ROW = 2
+LONGEST_REASON = 200
+REASON_FILE, MEMORY_FILE = "prolog-reason", "health.json"
+
+
+class NodeState(Frozen):
+    """A node as `scontrol show node` tells it."""
+
+    drained: bool
+    reason: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        return self.drained and self.reason.startswith(OURS)
+
+
+class Memory(Frozen):
+    """What the last checks of a node were."""
+
+    failed: int = 0
+    """So many in a row."""
+    held: int = 0
+
+
+class Action(Frozen):
+    """What is asked of slurmctld."""
+
+    kind: Literal["none", "drain", "reason", "resume"]
+    reason: str = ""
+
+
+NOTHING = Action(kind="none")
+
+
+def node_state(text: str) -> NodeState:
+    """`scontrol show node NAME` in its usual form.
+
+    >>> said = "   State=IDLE+DRAIN ThreadsPerCore=1\\n   Reason=gpusetup: hot [root@2026-11-20]"
+    >>> node_state(said)
+    NodeState(drained=True, reason='gpusetup: hot')
+    """
+    state = re.search(r"\bState=(\S+)", text)
+    reason = re.search(r"\bReason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?\s*$", text, re.MULTILINE)
+    flags = state[1].upper().split("+") if state else []
+    return NodeState(
+        drained=any(flag.startswith(("DRAIN", "DRAINED", "DRAINING")) for flag in flags),
+        reason=reason[1].strip() if reason else "",
+    )
+
+
+def decide(
+    ok: bool, reason: str, state: NodeState, memory: Memory, prolog: str = ""
+) -> tuple[Action, Memory]:
+    """What follows from a check. `prolog`: the reason that the node's own prolog left.
+
+    >>> decide(False, "ecc-error: GPU 3", NodeState(drained=False), Memory(failed=1))[0]
+    Action(kind='drain', reason='gpusetup: ecc-error: GPU 3')
+    """
+    now = Memory(failed=0 if ok else memory.failed + 1, held=memory.held + 1 if ok else 0)
+    if state.drained and state.reason.startswith(SLURMS_OWN) and (prolog or not ok):
+        return Action(kind="reason", reason=in_short(reason if not ok else prolog)), now
+    if not ok and not state.drained and now.failed >= IN_A_ROW:
+        return Action(kind="drain", reason=in_short(reason)), now
+    if ok and state.is_ours and now.held >= IN_A_ROW:
+        return Action(kind="resume"), now
+    return NOTHING, now
+
+
+def in_short(reason: str) -> str:
+    """A reason as Slurm keeps it: one line, no quotes, of a length that `sinfo -R` shows.
+
+    >>> in_short('a "b"\\n c')
+    "gpusetup: a 'b' c"
+    """
+    line = " ".join(reason.replace('"', "'").split())
+    line = "".join(char for char in line if char.isprintable())
+    return f"{OURS}{line}"[:LONGEST_REASON]
+
+
+def asked(action: Action, node: str) -> tuple[str, ...]:
+    """The `scontrol` words for an action.
+
+    >>> asked(Action(kind="resume"), "gpu1")
+    ('scontrol', 'update', 'NodeName=gpu1', 'State=RESUME')
+    """
+    update = ("scontrol", "update", f"NodeName={node}")
+    if action.kind == "resume":
+        return (*update, "State=RESUME")
+    state = ("State=DRAIN",) if action.kind == "drain" else ()
+    return (*update, *state, f"Reason={action.reason}")
+
+
+# --- the files
+
+
+class File(Frozen):
+    path: str
+    """Below the prefix."""
+    text: str
+    executable: bool = True
+
+
+def files(python: str, prefix: str, state: str, profile: str | None) -> tuple[File, ...]:
+    """What `slurm install` writes: three programs for slurm.conf, a check for NHC, its lines."""
+    more = ("--profile", profile) if profile else ()
+    call = {name: _call(python, name, state, more) for name in ("prolog", "health", "epilog")}
+    return (
+        File(path="prolog.sh", text=_script("Prolog: the job's GPUs only", call["prolog"])),
+        File(path="health.sh", text=_script("HealthCheckProgram: drains, resumes", call["health"])),
+        File(path="epilog.sh", text=_script("Epilog: what the job left", call["epilog"])),
+        File(path="gpusetup.nhc", text=_nhc(python, more), executable=False),
+        File(path="slurm.conf.gpusetup", text=_conf(prefix), executable=False),
+    )
+
+
+def _call(python: str, name: str, state: str, more: Sequence[str]) -> str:
+    profile = more if name != "epilog" else ()
+    return shlex.join((python, "-I", "-m", "gpusetup", "slurm", name, "--state", state, *profile))
+
+
+def _script(what: str, call: str) -> str:
+    return f"#!/bin/sh\n# {what} (written by `gpusetup slurm install`).\nexec {call}\n"
+
+
+def _nhc(python: str, more: Sequence[str]) -> str:
+    call = shlex.join((python, "-I", "-m", "gpusetup", "node-check", "--no-color", *more))
+    return (
+        "# Node Health Check: copy to /etc/nhc/scripts; nhc.conf: * || check_gpusetup\n"
+        "check_gpusetup() {\n"
+        f"    local said; said=$({call} 2>&1) && return 0\n"
+        '    die 1 "check_gpusetup: ${said#failed: }"\n'
+        "}\n"
+    )
+
+
+def _conf(prefix: str) -> str:
+    rows: Mapping[str, str] = {
+        "Prolog": f"{prefix}/prolog.sh",
+        "Epilog": f"{prefix}/epilog.sh",
+        "HealthCheckProgram": f"{prefix}/health.sh",
+        "HealthCheckInterval": "300",
+        "HealthCheckNodeState": "ANY",
+    }
+    lines = "".join(f"{name}={value}\n" for name, value in rows.items())
+    return f"# For slurm.conf on every node; then `scontrol reconfigure`.\n{lines}"
