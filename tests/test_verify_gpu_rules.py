@@ -17,7 +17,7 @@ from gpusetup.verify import worker
 from gpusetup.verify.checks import functions, memory, moving, networks, products, programs, training
 from gpusetup.verify.device import identity
 from gpusetup.verify.judging.tolerance import numbers
-from gpusetup.verify.ranks import collectives
+from gpusetup.verify.ranks import meeting
 from gpusetup.verify.values import Outcome
 
 NOT_COMPILED = "_int_mm_out_cuda not compiled for this platform."
@@ -218,7 +218,7 @@ def test_a_check_of_a_gpu_makes_it_the_current_one(monkeypatch: pytest.MonkeyPat
 
 def test_ranks_on_gpus_need_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: False)
-    found = collectives.meet("cuda:0")
+    found = meeting.meet("cuda:0")
     assert (found.status, found.detail.split(" (")[0]) == (
         "skipped",
         "this torch is built without NCCL",

@@ -215,14 +215,24 @@ class Run:
 
     def with_the_others(self, together: Together, device: str) -> None:
         """The checks of all ranks, once all have come; a rank that has not is named."""
+        checks = self.chosen(among_ranks(device))
+        if not checks:
+            return
         place = f"{together.rank.world} ranks"
         late = together.link.come_to(MEETING)
         if late:
             outcome = Outcome(FAILED, "; ".join(late), hint="look at that rank's own output")
             self.results.append(Result(MEETING, place, outcome))
             return
-        for check in among_ranks(device):
-            self.settle(Job(check, place, device), together.rank.environment)
+        ended = ""
+        for check in checks:
+            if ended:
+                told = f"this rank's process ended in {ended}"
+                self.results.append(Result(check.name, place, Outcome(SKIPPED, told)))
+                continue
+            self.settle(Job(check, place, device))
+            if self.results[-1].outcome.status == CRASHED:
+                ended = check.name
 
     def devices(self) -> Tuple[str, ...]:
         """The devices to prove; the wanted one itself where none could be looked for."""
@@ -234,7 +244,7 @@ class Run:
             raise no_such_device(wanted, seen)
         return chosen(wanted, seen) or (("cuda",) if wanted in ("auto", "cuda") else ())
 
-    def settle(self, job: Job, environment: Environment = ()) -> None:
+    def settle(self, job: Job) -> None:
         """Run a job, or skip it because of one before it."""
         blocked = blocking(job.check.needs, job.device, self.results)
         if blocked:
@@ -258,7 +268,9 @@ class Run:
         limit = min(limit, max(1.0, self.seconds_left()))
         if self.together is not None:
             self.together.link.doing(check.name)
-        answer = self.child.ask(check.name, job.subject, limit, (*check.environment, *environment))
+        # The rank's own from the start: the process that meets the others has loaded torch by then.
+        own = self.together.rank.environment if self.together is not None else ()
+        answer = self.child.ask(check.name, job.subject, limit, (*check.environment, *own))
         outcome = Outcome(**answer["outcome"])
         silent = outcome.status == CRASHED and outcome.detail.startswith("no answer")
         self.silent[job.device] = self.silent.get(job.device, 0) + 1 if silent else 0

@@ -7,18 +7,23 @@ from typing import Tuple
 from ..values import Check
 
 RANKS_ONLY = ("ranks:cuda", "ranks:cpu")
-TOGETHER_SECONDS = 25.0
-"""No check among ranks may take longer: waiting for the others and the collective are shorter."""
+TOGETHER_SECONDS = 33.0
+"""No check among ranks may take longer: waiting for the others, its calls and the time after which
+one collective is given up are shorter together."""
+MEETING_SECONDS = 300.0
+"""A cold file system, a slow start, and the first connections count in."""
 NETWORK_STEP = "`NCCL_DEBUG=INFO` (gloo: `TORCH_DISTRIBUTED_DEBUG=DETAIL`) says where it stands"
 
 
-def among_ranks(name: str, proves: str, *needs: str) -> Check:
+def among_ranks(
+    name: str, proves: str, *needs: str, module: str = "collectives", seconds: float = 0.0
+) -> Check:
     return Check(
         name,
-        f"ranks.collectives:{name}",
+        f"ranks.{module}:{name}",
         on=RANKS_ONLY,
         needs=("import", *needs),
-        limit_seconds=TOGETHER_SECONDS,
+        limit_seconds=seconds or TOGETHER_SECONDS,
         proves=proves,
         means="training on these ranks would hang, stop, or compute something else",
         then=NETWORK_STEP,
@@ -40,38 +45,40 @@ DISTRIBUTED: Tuple[Check, ...] = (
 """Rows of one process with several GPUs."""
 
 RANKS: Tuple[Check, ...] = (
-    among_ranks("meet", "all ranks form one group, each on a GPU of its own"),
-    among_ranks("all_reduce", "sums over all ranks are exact", "meet"),
     among_ranks(
-        "all_gather",
-        "every rank's part arrives in order",
-        "all_reduce",
+        "meet",
+        "all ranks form one group, each on a GPU of its own",
+        module="meeting",
+        seconds=MEETING_SECONDS,
+    ),
+    among_ranks("all_reduce", "sums and other reductions over ranks are exact", "meet"),
+    among_ranks("reduce", "a reduction arrives at the rank that it is for", "meet"),
+    among_ranks("broadcast", "one rank's values reach every rank", "meet"),
+    among_ranks("all_gather", "every rank's part arrives in order", "meet"),
+    among_ranks("gather", "every rank's part arrives at one, in order", "meet"),
+    among_ranks("scatter", "one rank's parts reach the ranks they are for", "meet"),
+    among_ranks("reduce_scatter", "each rank gets its part of the sum", "meet"),
+    among_ranks("all_to_all", "parts reach the rank they are for", "meet"),
+    among_ranks("send_recv", "what a rank sends to another one arrives there", "meet"),
+    among_ranks(
+        "barrier", "no rank leaves a barrier before all have come", "meet", module="waiting"
+    ),
+    among_ranks("objects", "Python objects reach the ranks they are for", "meet", module="waiting"),
+    among_ranks(
+        "gradients", "gradients pass through collectives to their ranks", "meet", module="waiting"
     ),
     among_ranks(
-        "reduce_scatter",
-        "each rank gets its part of the sum",
-        "all_gather",
+        "ddp_step", "DDP's gradients and steps agree with one process", "meet", module="training"
     ),
     among_ranks(
-        "broadcast",
-        "one rank's values reach every rank",
-        "all_gather",
+        "ddp_forms",
+        "DDP with branches, buffers, hooks, uneven batches and shards is right",
+        "meet",
+        module="training_forms",
     ),
-    among_ranks(
-        "all_to_all",
-        "parts reach the rank they are for",
-        "broadcast",
-    ),
-    among_ranks(
-        "ddp_step",
-        "a DDP step agrees with a single process",
-        "broadcast",
-    ),
-    among_ranks(
-        "fsdp_step",
-        "an FSDP2 step agrees with one process",
-        "ddp_step",
-    ),
+    among_ranks("fsdp_step", "FSDP2 agrees with one process", "meet", module="sharded"),
+    among_ranks("tp_step", "tensor parallel agrees with one process", "meet", module="sharded"),
+    among_ranks("bandwidth", "the ranks exchange; how fast", "meet", module="rates"),
 )
 """Rows that run in addition, at any level, where torchrun or srun started several ranks."""
 

@@ -17,10 +17,16 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 from ..values import Blocked
 from .launch import Rank
 
-CONNECT_SECONDS = 30.0
-"""How long a rank looks for rank 0: the ranks of a job start within seconds of each other."""
-NEVER_HEARD_SECONDS = 30.0
+CONNECT_SECONDS = 240.0
+"""How long a rank looks for rank 0: on a cold network file system Python itself starts late."""
+NEVER_HEARD_SECONDS = 240.0
 """How long rank 0 waits for a rank of which it has heard nothing at all."""
+WELCOME_SECONDS = 5.0
+"""How long a port may take to say that it is rank 0's."""
+PLACES = 16
+"""Ports above the one of torch's store, of which rank 0 takes the first that is free."""
+MOST_LETTERS = 1 << 26
+"""Of one message; more is none of ours."""
 SILENCE_SECONDS = 330.0
 """How long it waits for one that is in a check: a little longer than the longest may last."""
 REPORT_SECONDS = 30.0
@@ -45,13 +51,7 @@ class Hub:
         self.heard = {other: Heard() for other in range(1, rank.world)}
         self.job = rank.job
         self.news = threading.Condition()
-        try:
-            self.server = socket.create_server(("", rank.port + 1), backlog=rank.world)
-        except OSError as problem:
-            raise Blocked(
-                f"Port {rank.port + 1} cannot be listened on: {problem.strerror}",
-                "another job may hold it: start the ranks with another --master-port",
-            ) from problem
+        self.server = _listening(rank)
         threading.Thread(target=self._accept, daemon=True).start()
 
     def doing(self, name: str) -> None:
@@ -68,15 +68,16 @@ class Hub:
     def _listen(self, link: socket.socket) -> None:
         known: Optional[Heard] = None
         with contextlib.suppress(OSError, ValueError), link.makefile("r", encoding="utf-8") as said:
-            for line in said:
-                message = json.loads(line)
+            for message in _messages(said):
                 known = known or self._met(message, link)
                 if known is None:
                     break
                 self._hear(known, message)
+        if known is None:
+            link.close()
+            return
         with self.news:
-            if known is not None:
-                known.gone = True
+            known.gone = True
             self.news.notify_all()
 
     def _met(self, message: Dict[str, Any], link: socket.socket) -> Optional[Heard]:
@@ -85,9 +86,12 @@ class Hub:
             link.close()
             return None
         known = self.heard.get(message.get("rank", 0))
-        if known is not None:
+        if known is not None and known.link is None:
             known.link = link
-        return known
+            link.sendall((json.dumps({"job": self.job}) + "\n").encode())
+            return known
+        link.close()
+        return None
 
     def _hear(self, known: Heard, message: Dict[str, Any]) -> None:
         with self.news:
@@ -147,9 +151,7 @@ class Spoke:
     """The side of every other rank."""
 
     def __init__(self, rank: Rank) -> None:
-        self.link = _connected(rank)
-        self.told = self.link.makefile("r", encoding="utf-8")
-        self.say({"rank": rank.rank, "host": rank.host, "job": rank.job})
+        self.link, self.told = _connected(rank)
 
     def say(self, message: Dict[str, Any]) -> None:
         # Where rank 0 has gone, there is nobody left to tell; the exit code still says it.
@@ -184,19 +186,83 @@ class Spoke:
         return said
 
 
-def _connected(rank: Rank) -> socket.socket:
-    until = time.monotonic() + CONNECT_SECONDS
-    while True:
+def places(port: int) -> List[int]:
+    """The ports where rank 0 may listen, in their order.
+
+    >>> places(29500)[:2], places(65530)[:2], places(65530)[-1]
+    ([29501, 29502], [65531, 65532], 65519)
+    """
+    above = list(range(port + 1, min(port + PLACES, 65535) + 1))
+    return above + [port - 1 - each for each in range(PLACES - len(above))]
+
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _listening(rank: Rank) -> socket.socket:
+    """A server on the first port that is free; where all ranks are here, for this host alone."""
+    problem: Optional[OSError] = None
+    for port in places(rank.port):
         try:
-            return socket.create_connection((rank.address, rank.port + 1), timeout=None)
-        except OSError as problem:
-            if time.monotonic() > until:
-                raise Blocked(
-                    f"rank {rank.rank} on {rank.host} cannot reach rank 0 at "
-                    f"{rank.address}:{rank.port + 1}: {problem.strerror or problem}",
-                    "is rank 0 running, and does the network let that port through?",
-                ) from problem
-            time.sleep(0.2)
+            if rank.address in LOOPBACK[:2]:
+                return socket.create_server(("127.0.0.1", port), backlog=rank.world)
+            both = socket.has_dualstack_ipv6()
+            family = socket.AF_INET6 if both else socket.AF_INET
+            return socket.create_server(
+                ("", port), family=family, backlog=rank.world, dualstack_ipv6=both
+            )
+        except OSError as found:
+            problem = found
+    said = problem.strerror if problem else "none is left"
+    raise Blocked(
+        f"No port from {rank.port + 1} on can be listened on: {said}",
+        "other jobs may hold them: start the ranks with another --master-port",
+    ) from problem
+
+
+def _messages(said: Any) -> Iterator[Dict[str, Any]]:
+    """The messages of a stream, until one is none of ours."""
+    for line in iter(lambda: said.readline(MOST_LETTERS), ""):
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            return
+        yield message
+
+
+def _connected(rank: Rank) -> Tuple[socket.socket, Any]:
+    """The link to rank 0 and what it says: at that of the ports which answers as this job's."""
+    until = time.monotonic() + CONNECT_SECONDS
+    problem: Optional[Exception] = None
+    while time.monotonic() < until:
+        for port in places(rank.port):
+            try:
+                return _greeted(rank, port)
+            except (OSError, ValueError) as found:
+                problem = found
+        time.sleep(0.2)
+    raise Blocked(
+        f"rank {rank.rank} on {rank.host} cannot reach rank 0 at "
+        f"{rank.address}:{rank.port + 1}: {getattr(problem, 'strerror', None) or problem}",
+        "is rank 0 running, and does the network let that port through?",
+    ) from problem
+
+
+def _greeted(rank: Rank, port: int) -> Tuple[socket.socket, Any]:
+    """Say who this is, and hear whether it is this job's rank 0 that listens."""
+    link = socket.create_connection((rank.address, port), timeout=WELCOME_SECONDS)
+    told = link.makefile("r", encoding="utf-8")
+    try:
+        hello = {"rank": rank.rank, "host": rank.host, "job": rank.job}
+        link.sendall((json.dumps(hello) + "\n").encode())
+        answer = json.loads(told.readline(MOST_LETTERS) or "{}")
+        if not isinstance(answer, dict) or answer.get("job") != rank.job:
+            raise ValueError(f"port {port} is another program's")
+    except (OSError, ValueError):
+        told.close()
+        link.close()
+        raise
+    link.settimeout(None)
+    return link, told
 
 
 def who(number: int, known: Heard) -> str:
