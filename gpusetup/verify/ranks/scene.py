@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import time
+from datetime import timedelta
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from .drawing import Call
-from .group import Group
+from .group import COLLECTIVE_SECONDS, Group
 from .patterns import differing, reduced, spread, tables
 
 LATE_SECONDS = 0.015
@@ -177,6 +178,7 @@ class Groups:
     def __init__(self, group: Group) -> None:
         import torch.distributed as dist
 
+        limit = timedelta(seconds=COLLECTIVE_SECONDS)
         everyone = list(range(group.world))
         self.all = Members(None, tuple(everyone), group.rank)
         self.known: Dict[str, Members] = {"world": self.all}
@@ -189,7 +191,7 @@ class Groups:
         }
         for name, lists in parts.items():
             for members in (each for each in lists if each):
-                handle = dist.new_group(members)
+                handle = dist.new_group(members, timeout=limit)  # else it waits half an hour
                 if group.rank in members:
                     place = members.index(group.rank)
                     self.known[name] = Members(handle, tuple(members), place)
