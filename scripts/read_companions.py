@@ -161,9 +161,14 @@ def parsed(data: bytes) -> Library | None:
     except (ELFError, StopIteration, ValueError, KeyError) as problem:
         print(f"a library cannot be read: {problem}", file=sys.stderr)
         return None
-    takes = frozenset(s.name for s in symbols if s["st_shndx"] == "SHN_UNDEF" and s.name)
+    takes = frozenset(s.name for s in symbols if s["st_shndx"] == "SHN_UNDEF" and _is_strong(s))
     gives = frozenset(s.name for s in symbols if s["st_shndx"] != "SHN_UNDEF" and s.name)
     return Library(takes, gives, links)
+
+
+def _is_strong(symbol: Any) -> bool:
+    """Whether the library does not load without it; a weak name may be missing."""
+    return bool(symbol.name) and symbol["st_info"]["bind"] != "STB_WEAK"
 
 
 # --- what is compared ---------------------------------------------------------------------------

@@ -78,6 +78,8 @@ class IndexServer:
         """What stands before the paths of files on a page; "": the links are relative."""
         self.port = 0
         self.scheme = "http"
+        self.uploaded: dict[str, str] = {}
+        """File name -> when it was uploaded (PEP 700): `2026-11-02T10:13:18Z`."""
         self.etag: Callable[[], str] | None = None
         """What every file is marked by; None: by its path."""
         self.login: tuple[str, str] | None = None
@@ -301,6 +303,7 @@ def _json_page(index: IndexServer, name: str, wheels: Sequence[Path]) -> dict[st
             "hashes": {"sha256": sha256_of(wheel)} if index.hashes else {},
             "size": wheel.stat().st_size,
             "core-metadata": index.metadata,
+            **({"upload-time": at} if (at := index.uploaded.get(wheel.name)) else {}),
         }
         for wheel in wheels
     ]

@@ -68,6 +68,8 @@ class Project(Frozen):
     """`linux-x86_64 windows-x86_64`: where it has builds."""
     imports: str | None = None
     """The module's name, where it is another than the project's."""
+    gpu: bool = False
+    """Whether it is of no use without an NVIDIA GPU."""
     capability: str | None = None
     """The oldest GPU that it serves."""
     page: str | None = None

@@ -33,11 +33,19 @@ EXAMPLES = (
     "gpusetup resolve",
     'gpusetup resolve --os linux --driver 580.95.05 --gpu "GTX 1080 Ti" --python 3.11',
     "gpusetup resolve --from rtx3050-laptop --torch 2.5.1 --format requirements",
+    'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux --explain',
 )
 FORMATS = ("text", "command", "requirements", "uv", "pixi", "conda", "dockerfile")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "packages",
+        nargs="*",
+        metavar="PACKAGE",
+        help="what is to stand on torch: `vllm`, 'jax[cuda13]'; torch is chosen with it, and your "
+        "own package index is asked",
+    )
     add_machine_options(parser, python=False)
     group = parser.add_argument_group("another machine than this one")
     group.add_argument("--driver", metavar="VERSION", help="its NVIDIA driver: 580.95.05")
@@ -70,6 +78,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     wish.add_argument("--format", choices=FORMATS, default="text", help="what to print (text)")
     wish.add_argument("--explain", action="store_true", help="give the reason for every row")
     wish.add_argument(
+        "--offline",
+        action="store_true",
+        help="with PACKAGE: ask nobody, answer from the table and from what was asked before",
+    )
+    wish.add_argument(
         "--refresh",
         action="store_true",
         help="ask the live index for builds newer than the catalog",
@@ -101,6 +114,10 @@ def run(options: argparse.Namespace, out: Console) -> int:
     snapshot = described(gather(options, out), _description(options), catalog)
     snapshot = with_catalog(snapshot, catalog)
     shown = without_credentials(root)
+    if options.packages:
+        from gpusetup.commands.resolve_together import run_together
+
+        return run_together(options, snapshot, request, catalog, shown, out)
     resolution = at_root(resolve(snapshot, request, catalog), shown)
     resolution = replace(
         resolution,

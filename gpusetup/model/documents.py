@@ -43,6 +43,39 @@ class Keeps(Offer):
     maker's GPUs or to the CPU, so that it stays."""
 
 
+class JointPackage(Frozen):
+    """One package of a set that goes together."""
+
+    name: str
+    version: str | None
+    """Null where nothing but the table of companions was asked."""
+    index_url: str | None = None
+    file: str | None = None
+    """The one file that fits, where no index decides: on a release page."""
+    declared: bool = True
+    """Whether its own metadata says what it needs of torch; else our table does."""
+    asked: bool = False
+    """Whether it was asked for by name."""
+
+
+class HeldBack(Frozen):
+    """Something that is not at its newest, and what holds it."""
+
+    package: str
+    at: str
+    by: str
+
+
+class Cell(Frozen):
+    """One package with one torch: the version that goes with it, or why none does."""
+
+    package: str
+    torch: str
+    backend: str
+    version: str | None = None
+    reason: str | None = None
+
+
 class ResolveAnswer(Frozen):
     """Also the `resolution` of doctor. `torch` is null when nothing fits."""
 
@@ -62,6 +95,11 @@ class ResolveAnswer(Frozen):
     notes: tuple[str, ...] = ()
     keeps: Keeps | None = None
     """By the least change: null without an installed torch, and where nothing fits."""
+    packages: tuple[JointPackage, ...] = ()
+    """With PACKAGE: the whole set."""
+    held_back: tuple[HeldBack, ...] = ()
+    matrix: tuple[Cell, ...] = ()
+    """With PACKAGE and `--explain`."""
     catalog_as_of: str = ""
 
 

@@ -46,7 +46,7 @@ def requirements(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     """
     build = chosen_build(resolution)
     lines = [
-        _head(resolution, snapshot),
+        head(resolution, snapshot),
         "# Only torch's own index: a second one would let a newer CPU build win.",
         f"--index-url {resolution.index_url}",
         *pins(build, FAMILY),
@@ -63,7 +63,7 @@ def uv_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     sources = [f'{_name(pin)} = {{ index = "{index}" }}' for pin in exact]
     return "\n".join(
         (
-            _head(resolution, snapshot),
+            head(resolution, snapshot),
             *([f"# The environment: uv venv --python {python}"] if python.endswith("t") else []),
             "[project]",
             'name = "torch-project"',
@@ -102,7 +102,7 @@ def pixi_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
         rows.append(f'{name} = {{ version = "=={version}", index = "{resolution.index_url}" }}')
     return "\n".join(
         (
-            _head(resolution, snapshot),
+            head(resolution, snapshot),
             "[workspace]",
             'name = "torch-project"',
             'channels = ["conda-forge"]',
@@ -150,7 +150,7 @@ def dockerfile(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
         f"torch.version.cuda == '{build.cuda}'" if build.cuda else "torch.version.cuda is None"
     )
     lines = [
-        _head(resolution, snapshot),
+        head(resolution, snapshot),
         "# No CUDA image is needed. Run it with: docker run --gpus all ...",
         f"FROM python:{python}-slim-bookworm",
         f"RUN {installs}",
@@ -172,7 +172,7 @@ FORMATS: Mapping[str, Writer] = {
 """What `--format` takes -> the text; `text` is the screen in `resolution.py`."""
 
 
-def _head(resolution: Resolution, snapshot: Snapshot) -> str:
+def head(resolution: Resolution, snapshot: Snapshot) -> str:
     build = chosen_build(resolution)
     gpus = ", ".join(served.gpu for served in resolution.served)
     needs = f", NVIDIA driver {build.driver_floor} or newer" if build.driver_floor else ""

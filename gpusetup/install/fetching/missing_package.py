@@ -33,7 +33,7 @@ def index_problem(
 ) -> GpuSetupError:
     """The problem, or what keeps an index from saying anything about the package it names."""
     names = dict.fromkeys(map(canonicalize_name, NOT_FOUND.findall(str(problem))))
-    pages = [(index, name) for name in names for index in dict.fromkeys(_indexes(environ, home))]
+    pages = [(index, name) for name in names for index in dict.fromkeys(indexes(environ, home))]
     for index, name in pages[:MOST]:
         try:
             _check_page(fetcher, f"{index.rstrip('/')}/{name}/")
@@ -53,7 +53,7 @@ def _check_page(fetcher: Fetcher, url: str) -> None:
         raise blocked(without_credentials(url), cause) from problem
 
 
-def _indexes(environ: Mapping[str, str], home: Path) -> Iterator[str]:
+def indexes(environ: Mapping[str, str], home: Path) -> Iterator[str]:
     named = " ".join(environ.get(name, "") for name in (*UV_INDEX_VARIABLES, "PIP_INDEX_URL"))
     words = [url_of_index(word) for word in named.split()]
     words += [url for _, url in index_urls(users_settings(environ, home))]

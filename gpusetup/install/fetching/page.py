@@ -34,9 +34,13 @@ def parse_page(url: str, media_type: str, text: str) -> tuple[Wheel, ...]:
     >>> [(w.name, w.version, w.sha256) for w in parse_page("http://i/whl/x/", "text/html", page)]
     [('x', '1.0', 'ab')]
     """
-    rows = _json_rows(text) if "json" in media_type.lower() else _html_rows(url, text)
-    found = (_wheel(url, row) for row in rows)
+    found = (_wheel(url, row) for row in rows_of(url, media_type, text))
     return tuple(wheel for wheel in found if wheel is not None)
+
+
+def rows_of(url: str, media_type: str, text: str) -> list[dict[str, Any]]:
+    """What a page says of each of its files, whatever they are; ValueError where it is no page."""
+    return _json_rows(text) if "json" in media_type.lower() else _html_rows(url, text)
 
 
 def _wheel(page_url: str, row: Mapping[str, Any]) -> Wheel | None:

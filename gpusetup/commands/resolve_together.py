@@ -1,0 +1,133 @@
+"""`gpusetup resolve PACKAGE…`: torch is chosen with what is to stand on it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.frozen import replace
+from gpusetup.render.console import Console, plain
+
+if TYPE_CHECKING:
+    from gpusetup.catalog.builds import Catalog
+    from gpusetup.install.joint.choose import Joint
+    from gpusetup.install.joint.places import Places
+    from gpusetup.model.machine import Snapshot
+    from gpusetup.model.resolution import Request, Resolution
+
+
+def run_together(
+    options: argparse.Namespace,
+    snapshot: Snapshot,
+    request: Request,
+    catalog: Catalog,
+    root: str,
+    out: Console,
+) -> int:
+    """The set, or why there is none."""
+    from gpusetup.install.fetching.fetch import Fetcher
+    from gpusetup.install.joint.choose import choose_together
+    from gpusetup.install.settings.environment import logins
+
+    words = requirements_of(options.packages, snapshot)
+    places = places_of(options.offline)
+    if not options.offline:
+        out.talk(f"asked: {', '.join(places.shown)} (`--offline` asks nobody)")
+    joint = choose_together(
+        snapshot,
+        request,
+        words,
+        catalog,
+        places,
+        Fetcher(lambda _: None, logins(os.environ, Path.home())),
+        explain=options.explain,
+        offline=options.offline,
+    )
+    resolution = _resolution(joint, snapshot, request, catalog, root)
+    _show(joint, resolution, snapshot, options, out)
+    return Unsatisfiable.exit_code if joint.refused else 0
+
+
+def requirements_of(words: list[str], snapshot: Snapshot) -> tuple[str, ...]:
+    """The words as requirements, without torch itself, whose version is `--torch`; UsageError for
+    what is no package."""
+    from gpusetup.install.packages import requested_packages
+    from gpusetup.resolver.companions import environment_of
+
+    asked = requested_packages(words, {}, environment_of(snapshot))
+    family = [word for word in words if _is_companion(word)]
+    return (*family, *asked.packages)
+
+
+def _is_companion(word: str) -> bool:
+    from gpusetup.install.joint.work import name_of
+
+    return name_of(word) in ("torchvision", "torchaudio")
+
+
+def places_of(offline: bool) -> Places:
+    """uv and the indexes of the user's own settings."""
+    from gpusetup.install.joint.places import users_places
+
+    return users_places(os.environ, Path.home(), offline=offline)
+
+
+def _resolution(
+    joint: Joint, snapshot: Snapshot, request: Request, catalog: Catalog, root: str
+) -> Resolution:
+    """The resolution of the torch that the set has."""
+    from gpusetup.resolver import resolve
+    from gpusetup.resolver.offer import at_root
+
+    exact = replace(request, torch=f"=={joint.build.torch}", backend=joint.build.backend)
+    resolution = at_root(resolve(snapshot, exact, catalog), root)
+    there = {one.name: (one.version or "").partition("+")[0] for one in joint.packages}
+    if resolution.build is not None:
+        own = {n: there[n] for n in ("torchvision", "torchaudio") if n in there}
+        resolution = replace(resolution, build=replace(resolution.build, **own))
+    return replace(resolution, rejections=(), advice=None, notes=(*resolution.notes, *joint.notes))
+
+
+def _show(
+    joint: Joint,
+    resolution: Resolution,
+    snapshot: Snapshot,
+    options: argparse.Namespace,
+    out: Console,
+) -> None:
+    from gpusetup.render.together import FORMATS, pinned_words, together_text
+    from gpusetup.resolver import to_answer
+
+    if options.format != "text":
+        if joint.refused:
+            raise Unsatisfiable(*refusal(joint))
+        out.text(FORMATS[options.format](joint, resolution, snapshot, options.installer or "uv"))
+        return
+    packages = (*_family(joint), *pinned_words(joint))
+    answer = to_answer(resolution, snapshot, packages)
+    answer = replace(
+        answer, packages=joint.packages, held_back=joint.held_back, matrix=joint.matrix
+    )
+    if joint.refused:
+        answer = replace(answer, commands={})
+    out.answer(answer, plain(together_text(answer, joint, snapshot, options.installer or "uv")))
+
+
+def _family(joint: Joint) -> tuple[str, ...]:
+    from gpusetup.installers.options import FAMILY
+
+    there = {one.name for one in joint.packages}
+    return tuple(name for name in FAMILY if name in there)
+
+
+def refusal(joint: Joint) -> tuple[str, str]:
+    """What is a "no", and the way out."""
+    said = "; ".join(f"{one.package} only at {one.at}: {one.by}" for one in joint.refused)
+    names = " ".join(f"'{one.package}=={one.at}'" for one in joint.refused)
+    return (
+        f"Only an old release goes together here: {said}",
+        f"asked for by its version it is taken: {names}",
+    )

@@ -1,0 +1,1 @@
+"""Asks uv which versions go together, with the user's own indexes."""

@@ -1,0 +1,344 @@
+"""The set that goes together: uv is asked with every torch that fits, and the best is taken."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.companion_table import (
+    Project,
+    companion_table,
+    cuda_majors,
+    takes_torch,
+)
+from gpusetup.errors import Blocked, Unsatisfiable
+from gpusetup.install.fetching.fetch import Fetcher
+from gpusetup.install.joint.ask import Answer, Asker, glibc_of
+from gpusetup.install.joint.links import page_file
+from gpusetup.install.joint.places import Places
+from gpusetup.install.joint.releases import Listed, listed
+from gpusetup.install.joint.work import Work, name_of, projects_of
+from gpusetup.installers.options import FAMILY
+from gpusetup.model.documents import Cell, HeldBack, JointPackage
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Request, TorchBuild
+from gpusetup.model.versions import parsed
+from gpusetup.resolver.joint import (
+    YEAR,
+    Solved,
+    best,
+    candidates,
+    labelled,
+    needs_gpu,
+    not_there,
+)
+from gpusetup.resolver.situation import situation_of
+
+WORKERS = 4
+MINORS_SHOWN = 6
+"""The torches of the matrix: of each minor the newest that fits."""
+
+
+class Joint(Frozen):
+    """What goes together, and why not something newer."""
+
+    build: TorchBuild
+    packages: tuple[JointPackage, ...]
+    hashes: Mapping[str, tuple[str, ...]] = {}
+    """Package -> sha256 of its wheels, where the index names them."""
+    held_back: tuple[HeldBack, ...] = ()
+    matrix: tuple[Cell, ...] = ()
+    refused: tuple[HeldBack, ...] = ()
+    """What would be an old release: a "no"."""
+    notes: tuple[str, ...] = ()
+
+
+def choose_together(
+    machine: Snapshot,
+    request: Request,
+    words: Sequence[str],
+    catalog: Catalog,
+    places: Places,
+    fetcher: Fetcher,
+    *,
+    explain: bool = False,
+    offline: bool = False,
+    talk: Callable[[str], None] = lambda _: None,
+) -> Joint:
+    """The set for a machine and some requirements.
+
+    Unsatisfiable where none goes together, or only with an old release; Blocked where an index
+    does not answer.
+    """
+    projects = projects_of([name_of(word) for word in words], companion_table())
+    builds = _candidates(machine, request, catalog, projects)
+    asker = Asker(places.uv, places.environment, places.cache, offline=offline)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
+        work = Work(machine, words, builds, asker, Path(folder), catalog, places.indexes)
+        first = work.free(work.words)
+        if first is None:
+            return from_table(work)
+        indexes = () if offline else places.indexes
+        pages = pool.map(lambda name: listed(fetcher, indexes, name), work.names)
+        found = dict(zip(work.names, pages, strict=True))
+        build, answer = _best(work, first, found, pool)
+        build, answer, newer = _newer_torch(work, build, answer, found)
+        held = (*newer, *_behind(work, build, answer, found, pool))
+        matrix = _matrix(work, found, pool) if explain else ()
+    refused = tuple(h for h in held if found.get(h.package, _NONE).days_behind(h.at) > YEAR)
+    notes = (*_glibc_note(machine), *_page_notes(found), *_other_cuda(work, build, answer))
+    return Joint(
+        build=build,
+        packages=_packages(work, build, answer),
+        hashes={one.name: tuple(s for _, s in one.files if s) for one in answer.packages},
+        held_back=held,
+        matrix=matrix,
+        refused=refused,
+        notes=notes,
+    )
+
+
+_NONE = Listed(name="")
+
+
+def _candidates(
+    machine: Snapshot, request: Request, catalog: Catalog, projects: Sequence[Project]
+) -> tuple[TorchBuild, ...]:
+    """The builds to try; Unsatisfiable where a package has nothing here, or none fits."""
+    situation = situation_of(machine, request, catalog)
+    gone = not_there(projects, machine, situation)
+    builds = candidates(machine, request, catalog, projects)
+    if builds and builds[0].cuda is None and builds[0].os != "macos":
+        gone |= {p.name: NO_GPU for p in projects if needs_gpu(p) and p.name not in gone}
+    if gone:
+        name, reason = next(iter(gone.items()))
+        other = next(p.alternative for p in projects if p.name == name)
+        raise Unsatisfiable(f"{name} {reason}", hint=f"nothing was changed; instead: {other}")
+    if not builds:
+        raise Unsatisfiable(
+            "No torch build fits this machine and these packages",
+            hint="`gpusetup resolve --explain` without packages says why each torch does not",
+        )
+    return builds
+
+
+NO_GPU = "computes on an NVIDIA GPU only, and none is here"
+
+
+def _best(
+    work: Work, first: Answer, found: Mapping[str, Listed], pool: ThreadPoolExecutor
+) -> tuple[TorchBuild, Answer]:
+    """uv's own choice where it leaves nothing behind; else the best of every torch's."""
+    build = work.build_of(first)
+    if build is not None and work.agrees(first, build):
+        behind = [found[name].days_behind(first.version(name) or "0") for name in work.names]
+        if len(work.names) == 1 or not any(behind):
+            return build, first
+    answers = [*pool.map(lambda one: work.beside(one, work.words), work.builds)]
+    solved = {
+        one.torch: (one, answer)
+        for one, answer in zip(work.builds, answers, strict=True)
+        if answer is not None and answer.reason is None
+    }
+    taken = best([_solved(work, one, answer, found) for one, answer in solved.values()])
+    if taken is None:
+        raise _no_set(work, first, found, answers)
+    return solved[taken.build.torch]
+
+
+def _solved(work: Work, build: TorchBuild, answer: Answer, found: Mapping[str, Listed]) -> Solved:
+    versions = {name: answer.version(name) or "" for name in work.names}
+    behind = {name: found[name].days_behind(v) for name, v in versions.items() if v}
+    return Solved(build=build, versions=versions, days_behind=behind)
+
+
+def _no_set(
+    work: Work, first: Answer, found: Mapping[str, Listed], answers: Sequence[Answer | None]
+) -> Unsatisfiable:
+    """Why nothing goes together, in the words of the fewest packages that clash."""
+    for name in work.names:
+        page = found[name]
+        if page.releases and not (page.newest and page.newest.has_wheel):
+            return Unsatisfiable(*_source_only(name, work))
+    why = first.reason or next((a.reason for a in answers if a and a.reason), None)
+    said = " and ".join(work.words)
+    return Unsatisfiable(
+        f"No torch that fits this machine goes together with {said}: {why or 'uv gives no reason'}",
+        hint="nothing was changed; leave one of them out, or name another version",
+    )
+
+
+def _source_only(name: str, work: Work) -> tuple[str, str]:
+    project = work.table.project(name)
+    wheels = (
+        sorted({f"torch {w.torch} (CUDA {w.cuda})" for w in project.releases}) if project else []
+    )
+    where = f"; its release page has wheels for {', '.join(wheels)}" if wheels else ""
+    cost = f"; a build takes {project.build}" if project and project.build else ""
+    other = f" instead: {project.alternative}" if project else " name another package"
+    return (
+        f"{name} has no wheel for this machine, only its source{where}{cost}",
+        f"nothing was changed;{other}",
+    )
+
+
+def _newer_torch(
+    work: Work, build: TorchBuild, answer: Answer, found: Mapping[str, Listed]
+) -> tuple[TorchBuild, Answer, tuple[HeldBack, ...]]:
+    """Why no newer torch is taken; where one can be after all, it is."""
+    exact = [f"{word_of(name, work)}=={answer.version(name)}" for name in work.names]
+    for newer in work.builds:
+        if newer.torch == build.torch:
+            return build, answer, ()
+        if why := work.not_taken(answer, newer):
+            return build, answer, (HeldBack(package="torch", at=build.torch, by=why),)
+        other = work.beside(newer, exact)
+        if other is None:
+            return build, answer, ()
+        if other.reason is None:
+            return newer, other, ()
+        held = HeldBack(package="torch", at=build.torch, by=other.reason)
+        return build, answer, (held,)
+    return build, answer, ()
+
+
+def word_of(name: str, work: Work) -> str:
+    """The package with its extras, as it was asked for."""
+    asked = Requirement(work.words[work.names.index(name)])
+    return f"{name}[{','.join(sorted(asked.extras))}]" if asked.extras else name
+
+
+def _behind(
+    work: Work,
+    build: TorchBuild,
+    answer: Answer,
+    found: Mapping[str, Listed],
+    pool: ThreadPoolExecutor,
+) -> tuple[HeldBack, ...]:
+    """What is not at its newest release, and what holds it."""
+    late = [n for n in work.names if found[n].days_behind(answer.version(n) or "0") > 0]
+
+    def held(name: str) -> HeldBack:
+        newest = found[name].newest
+        assert newest is not None
+        other = work.free([f"{word_of(name, work)}=={newest.version}"])
+        by = other.reason if other and other.reason else f"torch {build.torch} beside the others"
+        if not newest.has_wheel:
+            by = f"{newest.version} has no wheel, only its source"
+        return HeldBack(package=name, at=answer.version(name) or "", by=by)
+
+    return tuple(pool.map(held, late))
+
+
+def _matrix(work: Work, found: Mapping[str, Listed], pool: ThreadPoolExecutor) -> tuple[Cell, ...]:
+    """Each package alone with the newest torch of each minor."""
+    minors: dict[tuple[int, ...], TorchBuild] = {}
+    for build in work.builds:
+        minors.setdefault(parsed(build.torch).release[:2], build)
+    rows = [(word, build) for word in work.words for build in [*minors.values()][:MINORS_SHOWN]]
+    return tuple(pool.map(lambda row: _cell(work, found, *row), rows))
+
+
+def _cell(work: Work, found: Mapping[str, Listed], word: str, build: TorchBuild) -> Cell:
+    answer, name = work.beside(build, [word]), name_of(word)
+    version = answer.version(name) if answer else None
+    reason = None if version else (answer.reason if answer else None) or "was not asked: offline"
+    if version and (days := found[name].days_behind(version)) > YEAR:
+        newest = found[name].newest
+        assert newest is not None
+        reason = f"only {version}, {days} days older than {newest.version}"
+        version = None
+    return Cell(
+        package=name, torch=build.torch, backend=build.backend, version=version, reason=reason
+    )
+
+
+def _packages(work: Work, build: TorchBuild, answer: Answer) -> tuple[JointPackage, ...]:
+    """The whole set: torch's family, what was asked for, then the rest by name."""
+    order = {name: place for place, name in enumerate((*FAMILY, *work.names))}
+    rows = sorted(answer.packages, key=lambda one: (order.get(one.name, len(order)), one.name))
+    return tuple(_package(work, build, one.name, one.version, one.index) for one in rows)
+
+
+def _package(
+    work: Work, build: TorchBuild, name: str, version: str, index: str | None
+) -> JointPackage:
+    from gpusetup.catalog.builds import index_url
+    from gpusetup.install.credentials import without_credentials
+
+    project = work.table.project(name)
+    file = page_file(project, version, work.python) if project else None
+    is_family = name in FAMILY
+    where = index_url(build.backend) if is_family else without_credentials(index or "") or None
+    return JointPackage(
+        name=name,
+        version=labelled(name, version, build) if is_family else version,
+        index_url=None if file else where or work.index,
+        file=file,
+        declared=project is None or project.declares,
+        asked=name in work.names,
+    )
+
+
+def from_table(work: Work) -> Joint:
+    """Offline, and nothing is kept: the newest torch that our table takes with every package."""
+    for build in work.builds:
+        if all(_in_table(project, build.torch) for project in work.projects):
+            rows = tuple(
+                JointPackage(name=n, version=None, declared=False, asked=True) for n in work.names
+            )
+            torch = _package(work, build, "torch", build.torch, None)
+            said = f"offline: from the table of companions of {work.table.as_of} alone"
+            return Joint(build=build, packages=(torch, *rows), notes=(said,))
+    raise Blocked(
+        "Offline, and the table of companions has no torch that goes with "
+        + " and ".join(work.words),
+        hint="run it without `--offline`",
+    )
+
+
+def _in_table(project: Project, torch: str) -> bool:
+    spoken = [row for row in project.rows if row.torch]
+    pages = {wheel.torch for wheel in project.releases}
+    if pages:
+        return ".".join(torch.split(".")[:2]) in pages
+    return not spoken or any(takes_torch(project, _some(r.versions), torch) for r in spoken)
+
+
+def _some(specifier: str) -> str:
+    return re.sub(r"[<>=!]+|\.\*", "", specifier)
+
+
+def _glibc_note(machine: Snapshot) -> tuple[str, ...]:
+    if machine.os.family != "linux" or re.fullmatch(r"glibc .*", machine.os.libc or ""):
+        return ()
+    return (f"the C library is not known and is taken as glibc {glibc_of(machine)}: `--glibc`",)
+
+
+def _other_cuda(work: Work, build: TorchBuild, answer: Answer) -> tuple[str, ...]:
+    """What comes along and is built for another CUDA than torch."""
+    if build.cuda is None:
+        return ()
+    own = build.cuda.partition(".")[0]
+    return tuple(
+        f"{one.name} {one.version} is built for CUDA {' and '.join(majors)}, torch for CUDA "
+        f"{build.cuda}: it may not load ({project.source})"
+        for one in answer.packages
+        if (project := work.table.project(one.name))
+        and (majors := cuda_majors(project, one.version))
+        and own not in majors
+    )
+
+
+def _page_notes(found: Mapping[str, Listed]) -> tuple[str, ...]:
+    undated = [n for n, page in found.items() if page.newest and page.newest.published is None]
+    if not undated:
+        return ()
+    return (f"the index does not say when {', '.join(undated)} came: how old is not judged",)

@@ -1,0 +1,62 @@
+"""Where a joint question is asked: the user's own indexes, by uv's and pip's own settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpusetup.install.credentials import without_credentials
+from gpusetup.install.fetching.missing_package import indexes
+from gpusetup.install.settings.environment import asking_environment, uv_program
+from gpusetup.install.settings.uv_config import (
+    split_credentials,
+    users_settings,
+    write_settings,
+)
+from gpusetup.model.frozen import Frozen
+from gpusetup.system.processes import run
+
+SECONDS = 20.0
+
+
+class Places(Frozen):
+    """Where is asked: uv, its environment, the indexes of the user's own."""
+
+    uv: str
+    environment: Mapping[str, str]
+    indexes: tuple[str, ...]
+    """Those that settings name, else uv's own default."""
+    cache: Path
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The indexes without anybody's password."""
+        return tuple(map(without_credentials, self.indexes))
+
+
+def users_places(environ: Mapping[str, str], home: Path, *, offline: bool = False) -> Places:
+    """uv, told of the user's settings that say where packages come from, and of no other."""
+    import platformdirs
+
+    cache = Path(environ.get("GPUSETUP_CACHE") or platformdirs.user_cache_dir("gpusetup", False))
+    environment = asking_environment(environ, home)
+    settings, logins = split_credentials(users_settings(environ, home), environment)
+    folder = cache / "together"
+    environment |= logins
+    if settings and not offline:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = write_settings(settings, folder / "uv.toml")
+        environment["UV_CONFIG_FILE"] = str(file)
+        environment.pop("UV_NO_CONFIG", None)
+    uv = uv_program()
+    found = tuple(dict.fromkeys(indexes(environment, home))) or usual_index(uv, environment)
+    return Places(uv=uv, environment=environment, indexes=found, cache=folder)
+
+
+def usual_index(uv: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The index that uv takes by itself, where no setting names one: it is asked which."""
+    argv = (uv, "pip", "compile", "--emit-index-url", "--no-header", "--quiet", "--offline", "-")
+    said = run(argv, timeout=SECONDS, environment=environment, stdin="\n")
+    found = re.search(r"(?m)^--index-url (https?://\S+)", said.stdout)
+    return (found[1],) if found else ()

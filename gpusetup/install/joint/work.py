@@ -1,0 +1,110 @@
+"""One joint question: its packages, the builds that are tried, and how each question is put."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.companion_table import (
+    CompanionTable,
+    Project,
+    companion_table,
+    constraints_for,
+    row_of,
+    takes_torch,
+)
+from gpusetup.install.credentials import without_credentials
+from gpusetup.install.joint.ask import Answer, Asker, Question, platform_of
+from gpusetup.install.joint.links import stand_ins_of, write_links
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import TorchBuild
+from gpusetup.resolver.situation import python_tag
+
+
+class Work:
+    """One joint question, its candidates and what was learned."""
+
+    def __init__(
+        self,
+        machine: Snapshot,
+        words: Sequence[str],
+        builds: Sequence[TorchBuild],
+        asker: Asker,
+        links: Path,
+        catalog: Catalog,
+        indexes: Sequence[str] = (),
+    ) -> None:
+        self.machine, self.builds, self.asker = machine, tuple(builds), asker
+        self.index = without_credentials(indexes[0]) if len(indexes) == 1 else None
+        self.table: CompanionTable = companion_table()
+        self.words = tuple(sorted(words, key=name_of))
+        self.names = tuple(map(name_of, self.words))
+        self.projects = projects_of(self.names, self.table)
+        self.python = (python_tag(machine) or "3.12").rstrip("t")
+        rows = stand_ins_of(self.builds, self.projects, catalog, self.python)
+        write_links(links, rows)
+        self.links, self.standing_in = str(links), tuple(sorted(row.filename for row in rows))
+        known = [row.torch for row in catalog.releases]
+        self.holes = tuple(f"torch!={t}" for t in known if t not in {b.torch for b in self.builds})
+
+    def question(self, wants: Sequence[str], constraints: Sequence[str]) -> Question:
+        return Question(
+            wants=tuple(wants),
+            constraints=tuple(constraints),
+            python=self.python,
+            platform=platform_of(self.machine),
+            links=self.links,
+            standing_in=self.standing_in,
+        )
+
+    def free(self, wants: Sequence[str]) -> Answer | None:
+        """With any torch that fits."""
+        newest, oldest = self.builds[0].torch, self.builds[-1].torch
+        span = (f"torch>={oldest},<={newest}", *self.holes)
+        return self.asker.ask(self.question((*wants, "torch"), span))
+
+    def beside(self, build: TorchBuild, wants: Sequence[str]) -> Answer | None:
+        """With one torch; what our table says of it is added."""
+        rows = tuple(
+            text
+            for project in self.table.projects
+            if not project.declares
+            for text in constraints_for(project, build.torch)
+        )
+        return self.asker.ask(self.question((*wants, "torch"), (f"torch=={build.torch}", *rows)))
+
+    def build_of(self, answer: Answer) -> TorchBuild | None:
+        torch = (answer.version("torch") or "").partition("+")[0]
+        return next((one for one in self.builds if one.torch == torch), None)
+
+    def agrees(self, answer: Answer, build: TorchBuild) -> bool:
+        """Whether our table takes every package of the answer beside that torch."""
+        known = ((self.table.project(one.name), one.version) for one in answer.packages)
+        return all(p is None or takes_torch(p, v, build.torch) is not False for p, v in known)
+
+    def not_taken(self, answer: Answer, build: TorchBuild) -> str | None:
+        """Which package that was asked for our table does not take beside a torch."""
+        for project in self.projects:
+            version = answer.version(project.name)
+            if version and takes_torch(project, version, build.torch) is False:
+                row = row_of(project, version)
+                assert row is not None
+                said = "declares" if project.declares else "needs, and does not declare,"
+                return f"{project.name} {version} {said} torch{row.torch} ({row.source})"
+        return None
+
+
+def name_of(word: str) -> str:
+    """
+    >>> name_of("jax[cuda13]>=0.7")
+    'jax'
+    """
+    return canonicalize_name(Requirement(word).name)
+
+
+def projects_of(names: Sequence[str], table: CompanionTable) -> tuple[Project, ...]:
+    return tuple(filter(None, (table.project(name) for name in names)))

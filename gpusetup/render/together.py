@@ -1,0 +1,170 @@
+"""A set that goes together, as a screen and as files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from gpusetup.install.joint.choose import Joint
+from gpusetup.installers.options import FAMILY
+from gpusetup.model.documents import Cell, JointPackage, ResolveAnswer
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Resolution
+from gpusetup.model.shell import shell_line
+from gpusetup.render import formats
+from gpusetup.render.resolution import LABEL
+
+Writer = Callable[[Joint, Resolution, Snapshot, str], str]
+WIDEST = 60
+
+
+def pinned_words(joint: Joint) -> tuple[str, ...]:
+    """What was asked for, at its exact version, as an installer takes it."""
+    asked = (one for one in joint.packages if one.asked and one.name not in FAMILY)
+    return tuple(map(requirement, asked))
+
+
+def requirement(one: JointPackage) -> str:
+    """`vllm==0.32.0`, or the file where no index decides."""
+    if one.file:
+        return f"{one.name} @ {one.file}"
+    return f"{one.name}=={one.version}" if one.version else one.name
+
+
+def together_text(answer: ResolveAnswer, joint: Joint, snapshot: Snapshot, installer: str) -> str:
+    """The whole screen."""
+    return "\n".join(_lines(answer, joint, snapshot, installer)) + "\n"
+
+
+def _lines(
+    answer: ResolveAnswer, joint: Joint, snapshot: Snapshot, installer: str
+) -> Iterable[str]:
+    first = "no: only an old release goes together here" if joint.refused else "These go together"
+    yield f"{first}:"
+    head = [one for one in joint.packages if one.asked or one.name in FAMILY]
+    for one in head:
+        yield f"  {one.name:{LABEL}} {one.version or 'any that fits':16} {_where(one)}".rstrip()
+    rest = len(joint.packages) - len(head)
+    if rest:
+        yield f"  and {rest} more that they require (`--json`, `--format requirements`)"
+    for served in answer.served:
+        yield f"  serves {served.gpu} ({served.compute_capability}) by {served.by}"
+    if joint.held_back:
+        yield ""
+        yield "Not newer, because:"
+        for held in joint.held_back:
+            yield f"  {held.package} stays at {held.at}: {held.by}"
+    if joint.matrix:
+        yield ""
+        yield from matrix_lines(joint.matrix)
+    steps = answer.commands.get(installer, ())
+    if steps:
+        yield ""
+        yield f"With {installer}:"
+        yield from (f"  {shell_line(argv, snapshot.os.family)}" for argv in steps)
+    if joint.refused:
+        names = " ".join(f"'{one.package}=={one.at}'" for one in joint.refused)
+        yield ""
+        yield f"hint: asked for by its version it is taken: gpusetup resolve {names}"
+    yield from (f"note: {note}" for note in answer.notes)
+
+
+def _where(one: JointPackage) -> str:
+    told = "" if one.declared else "  (by the table of companions)"
+    return f"{one.file or one.index_url or ''}{told}"
+
+
+def matrix_lines(matrix: Iterable[Cell]) -> Iterable[str]:
+    """Packages down, torch across; the reason of each empty cell below."""
+    cells = {(cell.package, cell.torch): cell for cell in matrix}
+    packages = dict.fromkeys(package for package, _ in cells)
+    torches = dict.fromkeys(torch for _, torch in cells)
+    yield f"  {'torch':{LABEL}} " + " ".join(f"{torch:14}" for torch in torches)
+    for package in packages:
+        row = (cells[package, torch].version or "-" for torch in torches)
+        yield f"  {package:{LABEL}} " + " ".join(f"{text:14}" for text in row)
+    for cell in cells.values():
+        if cell.version is None:
+            yield f"  - {cell.package} with torch {cell.torch}: {cell.reason}"
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def requirements(joint: Joint, resolution: Resolution, snapshot: Snapshot, _: str) -> str:
+    """The whole set, each at its exact version; hashes for all of it or, where one is not known,
+    for none: pip takes either."""
+    hashed = all(joint.hashes.get(one.name) for one in joint.packages)
+    lines = [
+        formats.head(resolution, snapshot),
+        "# Exact versions: only torch's own index has those with a label.",
+        f"--extra-index-url {resolution.index_url}",
+    ]
+    for one in joint.packages:
+        marks = joint.hashes.get(one.name, ()) if hashed else ()
+        lines.append(" ".join((requirement(one), *(f"--hash=sha256:{mark}" for mark in marks))))
+    return "\n".join(lines) + "\n"
+
+
+def command(joint: Joint, resolution: Resolution, snapshot: Snapshot, installer: str) -> str:
+    from gpusetup.resolver import to_answer
+
+    family = tuple(one.name for one in joint.packages if one.name in FAMILY)
+    answer = to_answer(resolution, snapshot, (*family, *pinned_words(joint)))
+    steps = answer.commands.get(installer, ())
+    return "".join(f"{shell_line(argv, snapshot.os.family)}\n" for argv in steps)
+
+
+def _with_more(name: str) -> Writer:
+    """A file of one torch alone, with the packages that were asked for where its kind has them."""
+
+    def write(joint: Joint, resolution: Resolution, snapshot: Snapshot, installer: str) -> str:
+        text = formats.FORMATS[name](resolution, snapshot, installer)
+        return ADDERS[name](text, joint)
+
+    return write
+
+
+def _into_uv(text: str, joint: Joint) -> str:
+    more = "".join(f'    "{word}",\n' for word in _all_words(joint))
+    return text.replace("]\n\n[tool.uv]", f"{more}]\n\n[tool.uv]", 1)
+
+
+def _into_pixi(text: str, joint: Joint) -> str:
+    rows = []
+    for one in _others(joint):
+        value = f'{{ url = "{one.file}" }}' if one.file else f'"=={one.version}"'
+        rows.append(f"{one.name} = {value}\n")
+    return text + "".join(rows)
+
+
+def _into_conda(text: str, joint: Joint) -> str:
+    return text + "  - pip\n  - pip:\n" + "".join(f"    - {w}\n" for w in _all_words(joint))
+
+
+def _into_docker(text: str, joint: Joint) -> str:
+    import shlex
+
+    words = shlex.join(_all_words(joint))
+    line = f"RUN python -m pip install --no-cache-dir {words}\n"
+    return text.replace('RUN python -c "import torch', f'{line}RUN python -c "import torch', 1)
+
+
+def _others(joint: Joint) -> tuple[JointPackage, ...]:
+    return tuple(one for one in joint.packages if one.name not in FAMILY and one.version)
+
+
+def _all_words(joint: Joint) -> tuple[str, ...]:
+    return tuple(map(requirement, _others(joint)))
+
+
+ADDERS: Mapping[str, Callable[[str, Joint], str]] = {
+    "uv": _into_uv,
+    "pixi": _into_pixi,
+    "conda": _into_conda,
+    "dockerfile": _into_docker,
+}
+FORMATS: Mapping[str, Writer] = {
+    "requirements": requirements,
+    "command": command,
+    **{name: _with_more(name) for name in ADDERS},
+}

@@ -1,0 +1,162 @@
+"""torch chosen with what stands on it: which builds are tried, and which set is taken. Pure.
+
+The packages that are asked for constrain torch. A set is better that leaves fewer of them behind
+their newest release, then the one with the newer torch; the order of the words does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gpusetup.accelerators.makers import maker_of
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.companion_table import CompanionTable, Project, cuda_majors, runs_there
+from gpusetup.catalog.kernels import release
+from gpusetup.model.documents import Cell, HeldBack
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Request, TorchBuild
+from gpusetup.model.versions import parsed
+from gpusetup.resolver.choice import in_scope, preference
+from gpusetup.resolver.constraints import fits
+from gpusetup.resolver.situation import Situation, situation_of
+
+OLDEST = "2.5"
+"""Older torch is tried only where it is asked for."""
+
+
+class Solved(Frozen):
+    """What an installer would take together: public versions by name, and the torch among them."""
+
+    build: TorchBuild
+    versions: Mapping[str, str]
+    days_behind: Mapping[str, int] = {}
+    """How many days before the newest release of a package the chosen one was published."""
+
+
+def candidates(
+    machine: Snapshot, request: Request, catalog: Catalog, projects: Sequence[Project]
+) -> tuple[TorchBuild, ...]:
+    """The builds to try, the newest torch first: of each torch the best for the machine among those
+    whose CUDA major every package has."""
+    situation = situation_of(machine, request, catalog)
+    fitting = [
+        b for b in in_scope(situation, catalog) if fits(b, situation) and _is_tried(b, request)
+    ]
+    majors = common_majors(projects)
+    found: dict[str, TorchBuild] = {}
+    for build in sorted(fitting, key=preference(situation)):
+        if majors is None or build.cuda is None or str(release(build.cuda)[0]) in majors:
+            found.setdefault(build.torch, build)
+    return tuple(sorted(found.values(), key=lambda b: parsed(b.torch), reverse=True))
+
+
+def _is_tried(build: TorchBuild, request: Request) -> bool:
+    return request.torch is not None or parsed(build.torch) >= parsed(OLDEST)
+
+
+def common_majors(projects: Sequence[Project]) -> frozenset[str] | None:
+    """The CUDA majors that some release of every project has; None where none says so."""
+    known = [
+        frozenset(major for row in one.rows for major in row.cuda.split() if major.isdigit())
+        for one in projects
+        if all(row.cuda[:1].isdigit() for row in one.rows)
+    ]
+    return frozenset.intersection(*known) if known else None
+
+
+def not_there(
+    projects: Sequence[Project], machine: Snapshot, situation: Situation
+) -> dict[str, str]:
+    """The packages that have nothing for this machine whatever the torch, each with the reason."""
+    platform = f"{machine.os.family}-{machine.os.machine}"
+    found = {}
+    for one in projects:
+        if not runs_there(one, platform):
+            found[one.name] = f"has no build for {platform} (only {', '.join(one.on.split())})"
+        elif (reason := _gpu_too_old(one, situation)) is not None:
+            found[one.name] = reason
+    return found
+
+
+def _gpu_too_old(project: Project, situation: Situation) -> str | None:
+    floor = project.least_capability()
+    for gpu in situation.gpus if floor else ():
+        own = gpu.compute_capability
+        if own is not None and floor is not None and own < floor:
+            return f"needs a GPU of compute capability {floor}; {gpu.name} has {own}"
+    return None
+
+
+def best(solved: Sequence[Solved]) -> Solved | None:
+    """The set that leaves the fewest packages behind, by the fewest days, with the newest torch."""
+
+    def rank(one: Solved) -> tuple[object, ...]:
+        behind = [days for days in one.days_behind.values() if days > 0]
+        return (
+            sum(days > YEAR for days in behind),
+            len(behind),
+            sum(behind),
+            tuple(-part for part in parsed(one.build.torch).release),
+        )
+
+    return min(solved, key=rank, default=None)
+
+
+YEAR = 365
+"""Days; a release that is older than this beside its newest is not taken silently."""
+
+
+def is_gpu_to_cpu(before: str | None, chosen: str) -> bool:
+    """Whether a choice would leave an accelerator for the CPU.
+
+    >>> is_gpu_to_cpu("cu130", "cpu"), is_gpu_to_cpu("cpu", "cu130"), is_gpu_to_cpu(None, "cpu")
+    (True, False, False)
+    """
+    return maker_of(before) is not None and maker_of(chosen) is None
+
+
+def refusals(
+    chosen: Solved, newest: Mapping[str, str], why: Mapping[str, str], table: CompanionTable
+) -> tuple[HeldBack, ...]:
+    """What is behind its newest by more than a year: each is a "no", with its reason."""
+    return tuple(
+        HeldBack(package=name, at=chosen.versions[name], by=why.get(name) or _beside(name, table))
+        for name, days in chosen.days_behind.items()
+        if days > YEAR and name in newest
+    )
+
+
+def _beside(name: str, table: CompanionTable) -> str:
+    project = table.project(name)
+    return f"the table of companions ({project.source})" if project else "what it requires"
+
+
+def labelled(name: str, version: str, build: TorchBuild) -> str:
+    """The version of a member of torch's family as torch's index has it.
+
+    >>> from gpusetup.catalog.file import load_catalog
+    >>> build = load_catalog().row_of("2.13.0", "cu130", "linux", "x86_64")
+    >>> labelled("torchvision", "0.28.0", build), labelled("vllm", "0.32.0", build)
+    ('0.28.0+cu130', '0.32.0')
+    """
+    from gpusetup.installers.options import FAMILY
+
+    if name in FAMILY and "+" not in version and build.labelled:
+        return f"{version}+{build.backend}"
+    return version
+
+
+def empty_cells(matrix: Sequence[Cell]) -> tuple[Cell, ...]:
+    """The cells without a version: each has a reason."""
+    return tuple(cell for cell in matrix if cell.version is None)
+
+
+def majors_of(project: Project, version: str) -> tuple[str, ...]:
+    """The CUDA majors of one release, as the table has it."""
+    return cuda_majors(project, version)
+
+
+def needs_gpu(project: Project) -> bool:
+    """Whether it is of no use without an NVIDIA GPU."""
+    return project.gpu

@@ -1,0 +1,309 @@
+"""`resolve PACKAGE…` against an index of our own, by the real uv: which set is taken, and why."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from index_server import Fault
+from installing import Said, World, enter, new_world
+
+from gpusetup.catalog.companion_table import companion_table
+from gpusetup.catalog.file import load_catalog
+from gpusetup.cli import main
+from gpusetup.install.joint.releases import Listed, Release
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Driver, Gpu, Os, Python, Snapshot
+from gpusetup.model.resolution import Request
+from gpusetup.model.versions import Capability, parsed
+from gpusetup.resolver.joint import Solved, best, candidates
+
+CATALOG = load_catalog()
+A100 = ("--gpu", "A100 80GB", "--driver", "580.95.05", "--os", "linux", "--machine", "x86_64")
+THERE = (*A100, "--python", "3.12", "--glibc", "2.35")
+Ask = Callable[..., Said]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with new_world(tmp_path_factory.mktemp("together")) as found:
+        _fill(found)
+        yield found
+
+
+def _fill(world: World) -> None:
+    """Releases of several torches, and packages that want one, another, or any of them."""
+
+    def add(name: str, version: str, *requires: str, on: str = "2026-10-01") -> None:
+        wheel = world.add_default(name, version, requires=requires)
+        world.index.uploaded[wheel.name] = f"{on}T00:00:00Z"
+
+    for torch in ("2.15.0", "2.14.1", "2.13.0", "2.12.1"):
+        add("torch", torch)
+    for name in (
+        "filelock",
+        "typing-extensions",
+        "sympy",
+        "networkx",
+        "jinja2",
+        "fsspec",
+        "einops",
+    ):
+        add(name, "9.0")
+    add("server", "3.0", "torch==2.13.0")
+    add("server", "0.1", "torch", on="2023-10-01")
+    add("kernels", "2.0", "torch==2.14.1")
+    add("kernels", "1.9", "torch==2.13.0", on="2026-08-01")
+    add("plain", "1.0", "torch>=2")
+    add("stuck", "2.0", "torch==2.13.0", "absent>=1")
+    add("stuck", "1.0", "torch==2.13.0", on="2024-01-01")
+    add("apart", "1.0", "torch==2.12.1")
+    add("torchcodec", "0.17.0")
+    add("torchcodec", "0.9.1", on="2025-12-01")
+
+
+@pytest.fixture
+def ask(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
+    enter(world, monkeypatch)
+    monkeypatch.setenv("GPUSETUP_CACHE", str(world.folder / "kept"))
+
+    def asked(*words: str) -> Said:
+        capsys.readouterr()
+        code = main(["resolve", *words, *THERE])
+        said = capsys.readouterr()
+        return Said(exit=code, out=said.out, err=said.err)
+
+    return asked
+
+
+def versions(said: Said) -> dict[str, Any]:
+    return {row["name"]: row["version"] for row in said.answer["packages"]}
+
+
+def test_a_package_constrains_torch_and_not_the_reverse(ask: Ask) -> None:
+    said = ask("server", "--json")
+    assert said.exit == 0, said.err
+    assert said.answer["torch"] == "2.13.0"
+    assert versions(said) == {"torch": "2.13.0+cu130", "server": "3.0"}
+    held = said.answer["held_back"]
+    assert held == [
+        {"package": "torch", "at": "2.13.0", "by": "server>=3.0 requires torch==2.13.0"}
+    ]
+    assert "asked: " in said.err
+
+
+def test_what_needs_no_torch_of_its_own_gets_the_newest(ask: Ask) -> None:
+    said = ask("plain", "--json")
+    assert (said.answer["torch"], said.answer["held_back"]) == ("2.15.0", [])
+    assert said.answer["backend"] == "cu130"
+
+
+def test_the_order_of_the_words_does_not_matter_and_every_package_stays_current(ask: Ask) -> None:
+    words = ("server", "kernels", "plain")
+    answers = {json.dumps(ask(*order, "--json").answer) for order in itertools.permutations(words)}
+    assert len(answers) == 1
+    found = json.loads(answers.pop())
+    assert {row["name"]: row["version"] for row in found["packages"] if row["asked"]} == {
+        "server": "3.0",
+        "kernels": "1.9",
+        "plain": "1.0",
+    }
+    assert found["torch"] == "2.13.0"
+    assert [row["package"] for row in found["held_back"]] == ["torch", "kernels"]
+
+
+def test_an_old_release_is_no_answer(ask: Ask) -> None:
+    said = ask("stuck")
+    assert said.exit == 1
+    assert "only an old release" in said.out
+    assert "stuck stays at 1.0" in said.out
+    assert "uv pip install" not in said.out
+    assert "gpusetup resolve 'stuck==1.0'" in said.out
+
+
+def test_what_cannot_go_together_is_said_in_words(ask: Ask) -> None:
+    said = ask("apart", "server==3.0")
+    assert said.exit == 1
+    assert "apart" in said.err
+    assert "server" in said.err
+    assert "torch==2.1" in said.err
+
+
+def test_what_no_index_has_is_a_no(ask: Ask) -> None:
+    said = ask("no-such-thing-at-all")
+    assert said.exit == 1
+    assert "no-such-thing-at-all" in said.err
+
+
+def test_an_index_that_is_down_blocks_and_nothing_is_kept(ask: Ask, world: World) -> None:
+    world.index.faults["/simple/downed/"] = Fault(status=503)
+    said = ask("downed")
+    assert said.exit == 3, said.err
+
+
+def test_our_table_constrains_what_declares_nothing(ask: Ask) -> None:
+    newest = ask("torchcodec", "--json")
+    assert versions(newest)["torchcodec"] == "0.17.0"
+    assert [r["declared"] for r in newest.answer["packages"] if r["name"] == "torchcodec"] == [
+        False
+    ]
+    older = ask("torchcodec==0.9.1", "--json")
+    assert older.answer["torch"] == "2.9.1"
+    assert "torch==2.9.*" in older.answer["held_back"][0]["by"]
+
+
+def test_a_release_pages_wheel_is_named_and_no_source_is_built(ask: Ask) -> None:
+    wheel = "flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl"
+    said = ask("flash-attn", "--json")
+    assert said.exit == 0, said.err
+    row = next(row for row in said.answer["packages"] if row["name"] == "flash-attn")
+    assert row["file"].endswith(f"/v2.8.3/{wheel}")
+    assert (row["declared"], row["index_url"]) == (False, None)
+    assert said.answer["torch"] == "2.8.0"
+    assert said.answer["backend"].startswith("cu12")
+
+
+def test_every_empty_cell_has_its_reason(ask: Ask) -> None:
+    said = ask("server", "kernels", "stuck==1.0", "--explain", "--json")
+    cells = said.answer["matrix"]
+    assert len({cell["torch"] for cell in cells}) > 3
+    assert [cell for cell in cells if cell["version"] is None and not cell["reason"]] == []
+    full = {(c["package"], c["torch"]): c["version"] for c in cells if c["version"]}
+    assert full[("server", "2.13.0")] == "3.0"
+    assert ("server", "2.15.0") not in full, "0.1 would go with it, and is years old"
+
+
+def test_offline_asks_nobody_and_answers_from_what_was_kept_or_from_the_table(
+    ask: Ask, world: World
+) -> None:
+    online = ask("server", "--json").answer
+    asked = len(world.index.asked)
+    again = ask("server", "--json", "--offline")
+    assert again.answer["packages"] == online["packages"]
+    table = ask("torchao", "--offline", "--json")
+    assert table.answer["packages"][-1] == {
+        "name": "torchao",
+        "version": None,
+        "index_url": None,
+        "file": None,
+        "declared": False,
+        "asked": True,
+    }
+    assert any("table of companions" in note for note in table.answer["notes"])
+    assert len(world.index.asked) == asked
+
+
+def test_the_same_question_again_runs_no_uv(ask: Ask, world: World) -> None:
+    ask("kernels", "--json")
+    before = world.index.asked_for("GET /simple/torch/*")
+    ask("kernels", "--json")
+    assert world.index.asked_for("GET /simple/torch/*") == before
+
+
+FORMATS = {
+    "requirements": "server==3.0",
+    "command": "server==3.0",
+    "uv": '    "server==3.0",',
+    "pixi": 'server = "==3.0"',
+    "dockerfile": "server==3.0",
+}
+
+
+def test_every_format_has_the_whole_set(ask: Ask) -> None:
+    for name, line in FORMATS.items():
+        said = ask("server", "--format", name)
+        assert said.exit == 0, said.err
+        assert line in said.out, name
+        assert "2.13.0" in said.out, name
+
+
+def test_what_has_no_build_for_a_machine_says_what_to_take(
+    ask: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["resolve", "vllm", "--from", "rtx3050-laptop"])
+    assert code == 1
+    said = capsys.readouterr().err
+    assert "windows-x86_64" in said
+    assert "WSL" in said
+
+
+# --- what always holds ---------------------------------------------------------------------------
+
+
+SETS = st.lists(
+    st.builds(
+        lambda torch, days: Solved(
+            build=next(b for b in CATALOG.builds if b.torch == torch and b.cuda),
+            versions={f"p{i}": "1" for i in range(len(days))},
+            days_behind={f"p{i}": n for i, n in enumerate(days)},
+        ),
+        st.sampled_from(("2.15.0", "2.14.1", "2.13.0", "2.12.1", "2.8.0")),
+        st.lists(st.sampled_from((0, 1, 90, 400, 900)), min_size=2, max_size=2),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(SETS, st.randoms(use_true_random=False))
+def test_the_best_set_does_not_depend_on_the_order(sets: list[Solved], random: Any) -> None:
+    chosen = best(sets)
+    random.shuffle(sets)
+    again = best(sets)
+    assert chosen is not None
+    assert again is not None
+    assert (chosen.build.torch, sorted(chosen.days_behind.values())) == (
+        again.build.torch,
+        sorted(again.days_behind.values()),
+    )
+
+
+@given(SETS)
+def test_torch_is_never_older_without_need(sets: list[Solved]) -> None:
+    chosen = best(sets)
+    assert chosen is not None
+    same = [one for one in sets if [*one.days_behind.values()] == [*chosen.days_behind.values()]]
+    assert parsed(chosen.build.torch) == max(parsed(one.build.torch) for one in same)
+
+
+GPUS = {"A100": (8, 0), "RTX 5090": (12, 0), "GTX 1080 Ti": (6, 1), "RTX 3050": (8, 6)}
+
+
+@given(
+    st.sampled_from(sorted(GPUS)),
+    st.sampled_from(("535.183.01", "570.86.15", "580.95.05", "610.43.02")),
+    st.sampled_from(("linux", "windows")),
+    st.sets(st.sampled_from([p.name for p in companion_table().projects]), max_size=3),
+)
+def test_a_gpu_is_never_left_for_the_cpu(
+    gpu: str, driver: str, family: Any, names: set[str]
+) -> None:
+    machine = Snapshot(
+        os=Os(family=family, machine="x86_64"),
+        python=Python(version="3.12.1"),
+        driver=Driver(version=driver),
+        gpus=(Gpu(name=gpu, compute_capability=Capability(*GPUS[gpu])),),
+    )
+    table = companion_table()
+    projects = [p for p in table.projects if p.name in names]
+    builds = candidates(machine, Request(), CATALOG, projects)
+    assert [b for b in builds if b.cuda is None] == []
+    assert [b.torch for b in builds] == sorted((b.torch for b in builds), key=parsed, reverse=True)
+
+
+def test_a_post_release_is_the_same_release() -> None:
+    page = Listed(
+        name="x",
+        releases=(
+            Release(version="2.8.3", published="2025-08-14", has_wheel=True),
+            Release(version="2.8.3.post2", published="2026-10-14"),
+            Release(version="2.9.0rc1", published="2026-11-01"),
+        ),
+    )
+    assert page.days_behind("2.8.3+cu12torch2.8") == 0
+    assert replace(page, releases=page.releases[:1]).days_behind("2.8.3") == 0
