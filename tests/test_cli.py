@@ -28,7 +28,6 @@ ROOT = Path(__file__).resolve().parent.parent
         (["doctor", "--frm", "x"], "did you mean `--from MACHINE`? `gpusetup doctor --help` shows"),
         (["verify", "--level", "quik"], "did you mean `quick`?"),
         (["resolve", "--zzyzx"], "hint: `gpusetup resolve --help` shows all"),
-        (["resolve", "zzyzx"], "hint: `gpusetup resolve --help` shows all"),
     ],
 )
 def test_a_mistyped_word_is_answered_with_the_nearest(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.commands.common import add_backend_options, add_machine_options, gather
@@ -38,10 +40,34 @@ EXAMPLES = (
 FORMATS = ("text", "command", "requirements", "uv", "pixi", "conda", "dockerfile")
 
 
+class _Packages(argparse.Action):
+    """The packages; a word that is an option's value is refused with that option, once all options
+    were read: an unknown one is told of first."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        namespace.packages = values
+        namespace.refuse_words = partial(_refuse_words, parser, values)
+
+
+def _refuse_words(parser: Any, words: Sequence[str]) -> None:
+    from gpusetup.commands.meant import word_meant
+
+    for word in words:
+        if word_meant(word, parser._option_string_actions):
+            parser.refuse([word])
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "packages",
         nargs="*",
+        action=_Packages,
         metavar="PACKAGE",
         help="what is to stand on torch: `vllm`, 'jax[cuda13]'; torch is chosen with it, and your "
         "own package index is asked",
@@ -105,6 +131,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.resolver.described import described
     from gpusetup.resolver.offer import at_root
 
+    options.refuse_words()
     root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
     catalog = _catalog(options, root, out)
     installer = "conda" if options.format == "conda" else options.installer or "auto"

@@ -12,7 +12,15 @@ from gpusetup.model.failing import Stage
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Advice, Choice, Rejection, Served
+from gpusetup.model.resolution import (
+    Advice,
+    Cell,
+    Choice,
+    HeldBack,
+    JointPackage,
+    Rejection,
+    Served,
+)
 
 
 class ErrorAnswer(Frozen):
@@ -41,39 +49,6 @@ class Keeps(Offer):
     """`kept`: it serves the machine; `again`: it would, were its files all there; `same-version`:
     that version from another index; else the next that fits; `refused`: it would go to another
     maker's GPUs or to the CPU, so that it stays."""
-
-
-class JointPackage(Frozen):
-    """One package of a set that goes together."""
-
-    name: str
-    version: str | None
-    """Null where nothing but the table of companions was asked."""
-    index_url: str | None = None
-    file: str | None = None
-    """The one file that fits, where no index decides: on a release page."""
-    declared: bool = True
-    """Whether its own metadata says what it needs of torch; else our table does."""
-    asked: bool = False
-    """Whether it was asked for by name."""
-
-
-class HeldBack(Frozen):
-    """Something that is not at its newest, and what holds it."""
-
-    package: str
-    at: str
-    by: str
-
-
-class Cell(Frozen):
-    """One package with one torch: the version that goes with it, or why none does."""
-
-    package: str
-    torch: str
-    backend: str
-    version: str | None = None
-    reason: str | None = None
 
 
 class ResolveAnswer(Frozen):

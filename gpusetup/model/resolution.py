@@ -96,3 +96,36 @@ class Resolution(Frozen):
     notes: tuple[str, ...] = ()
     """What a reader should know: a driver newer than the catalog, a guessed platform…"""
     catalog_as_of: str = ""
+
+
+class JointPackage(Frozen):
+    """One package of a set that goes together."""
+
+    name: str
+    version: str | None
+    """Null where nothing but the table of companions was asked."""
+    index_url: str | None = None
+    file: str | None = None
+    """The one file that fits, where no index decides: on a release page."""
+    declared: bool = True
+    """Whether its own metadata says what it needs of torch; else our table does."""
+    asked: bool = False
+    """Whether it was asked for by name."""
+
+
+class HeldBack(Frozen):
+    """Something that is not at its newest, and what holds it."""
+
+    package: str
+    at: str
+    by: str
+
+
+class Cell(Frozen):
+    """One package with one torch: the version that goes with it, or why none does."""
+
+    package: str
+    torch: str
+    backend: str
+    version: str | None = None
+    reason: str | None = None

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from gpusetup.install.joint.choose import Joint
 from gpusetup.installers.options import FAMILY
-from gpusetup.model.documents import Cell, JointPackage, ResolveAnswer
+from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Resolution
+from gpusetup.model.resolution import Cell, JointPackage, Resolution
 from gpusetup.model.shell import shell_line
 from gpusetup.render import formats
 from gpusetup.render.resolution import LABEL

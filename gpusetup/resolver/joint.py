@@ -12,10 +12,9 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import CompanionTable, Project, cuda_majors, runs_there
 from gpusetup.catalog.kernels import release
-from gpusetup.model.documents import Cell, HeldBack
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request, TorchBuild
+from gpusetup.model.resolution import Cell, HeldBack, Request, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.choice import in_scope, preference
 from gpusetup.resolver.constraints import fits

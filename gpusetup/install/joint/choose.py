@@ -25,10 +25,9 @@ from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.releases import Listed, listed
 from gpusetup.install.joint.work import Work, name_of, projects_of
 from gpusetup.installers.options import FAMILY
-from gpusetup.model.documents import Cell, HeldBack, JointPackage
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request, TorchBuild
+from gpusetup.model.resolution import Cell, HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.joint import (
     YEAR,
