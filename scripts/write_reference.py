@@ -148,14 +148,21 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
     catalog, as_of = load_catalog(), json.loads(DATA.read_bytes())["gpus"]["as_of"]
     apart = {str(capability): cuda for capability, cuda in jetson().items()}
     rows = {
-        name: [row.peak_tflops["fp16"], row.boost_mhz, row.variable_clock]
+        name: [
+            row.peak_tflops["fp16"],
+            row.boost_mhz,
+            row.variable_clock,
+            row.peak_tflops.get("fp32"),
+            row.memory_bandwidth_gbs,
+        ]
         for row in catalog.gpus
         for name in row.smi_names
         if row.peak_tflops.get("fp16") and row.capability.major >= 7
     }
     head = (
         '{"about": "nvidia-smi name: dense float16 TFLOPS (float32 accumulation), boost MHz, '
-        f'variable clock; from the catalog, its GPUs as of {as_of}",\n'
+        "variable clock, float32 TFLOPS, GB/s of the memory; "
+        f'from the catalog, its GPUs as of {as_of}",\n'
         f'"apart": {json.dumps(apart)},\n"gpus": {{\n'
     )
     lines = ",\n".join(

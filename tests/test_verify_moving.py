@@ -207,4 +207,4 @@ def test_memory_of_a_gpu_is_tested_in_blocks(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(memory, "GPU_CHUNK_BYTES", 2**20)
     monkeypatch.setattr(memory, "amount", lambda *_: (4 * 2**20, "a part"))
     found = memory.memory(DEVICE)
-    assert found.detail == "0.00 GiB, 5 patterns (a part)"
+    assert found.detail == "0.00 GiB, 7 patterns, moving inversions, copies (a part)"

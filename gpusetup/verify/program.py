@@ -20,6 +20,7 @@ from .device.devices import chosen
 from .ending import Ended, listen_for_the_end
 from .judging.baseline import compared, read_baseline
 from .judging.expect import NAMES, judge
+from .judging.speed import beside
 from .options import Options, read_options
 from .ranks.gathering import Hub, Spoke
 from .ranks.launch import Rank, device_of, rank_in
@@ -189,6 +190,9 @@ class Run:
                 self.settle(Job(check, device, device))
         if self.together is not None:
             self.with_the_others(self.together, devices[0] if devices else "cpu")
+        neighbours = beside(self.facts, self.results)
+        if neighbours is not None:
+            self.results.append(neighbours)
         for expectation in self.options.expect:
             blocked = blocking(NAMES[expectation.name].needs, None, self.results)
             known = skip(blocked) if blocked else judge(expectation, self.facts)

@@ -27,15 +27,15 @@ advises TF32."""
 
 def main() -> int:
     """Serve jobs until the parent closes the pipe."""
-    answers = take_stdout()
-    start = json.loads(sys.stdin.readline())
+    answers, questions = take_stdout(), take_stdin()
+    start = json.loads(questions.readline())
     sys.path[:] = start["path"]
     ask_for(Asked(**{**start["asked"], "only": tuple(start["asked"]["only"])}))
     for text in BESIDE_THE_POINT:
         warnings.filterwarnings("ignore", text)
     end_with_parent()
     faulthandler.enable()
-    for line in iter(jobs().get, ""):
+    for line in iter(jobs(questions).get, ""):
         job = json.loads(line)
         # A hang leaves its stack before the parent ends the process.
         faulthandler.dump_traceback_later(max(1.0, job.get("limit", 3600.0) - 2.0), exit=False)
@@ -45,12 +45,12 @@ def main() -> int:
     return 0
 
 
-def jobs() -> "queue.Queue[str]":
+def jobs(questions: TextIO) -> "queue.Queue[str]":
     """The jobs as they come; where the parent closes the pipe, the process ends at once."""
     found: "queue.Queue[str]" = queue.Queue()
 
     def listen() -> None:
-        for line in sys.stdin:
+        for line in questions:
             found.put(line)
         os._exit(0)
 
@@ -67,6 +67,20 @@ def end_with_parent() -> None:
 
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def take_stdin() -> TextIO:
+    """The pipe from the parent; from now on stdin is empty.
+
+    The loader's workers are forked from here and close their stdin first: that of a file in which
+    another thread waits for a line would keep them for ever.
+    """
+    questions = os.fdopen(os.dup(0), encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdin = os.fdopen(os.dup(0), encoding="utf-8")
+    return questions
 
 
 def take_stdout() -> TextIO:

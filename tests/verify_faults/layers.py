@@ -74,7 +74,7 @@ def element(by: float, place: int = 5) -> Change:
     """One element is wrong."""
 
     def change(found: Any, _: Any) -> Any:
-        found = found.clone()
+        found = found.clone(memory_format=torch.contiguous_format)
         found.view(-1)[place] += by
         return found
 

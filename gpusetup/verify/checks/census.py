@@ -12,7 +12,7 @@ from ..device.importing import first_line
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, holds, judged
 from ..operators.comparing import Sample, compared
-from ..operators.sampling import FAMILIES, drawn, every, row_of
+from ..operators.sampling import FAMILIES, drawn, every, layouts_of, row_of
 from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky
 
 SHARE = {
@@ -43,7 +43,7 @@ def family(name: str, device: str) -> Outcome:
     tried = bad = 0
     for sample in chosen(name):
         try:
-            parts += compared(torch, device, row_of(name, sample.operator), sample, asked().seed)
+            parts += _compared(torch, device, name, sample)
         except Exception as problem:  # whatever an operator raises is its answer
             if sticky(problem):
                 raise
@@ -59,6 +59,11 @@ def family(name: str, device: str) -> Outcome:
     if not tried:
         return Outcome(SKIPPED, f"this torch computes none of them here: {', '.join(left_out[:4])}")
     return _told(parts, tried, sorted(set(left_out)), name, device)
+
+
+def _compared(torch: Any, device: str, name: str, sample: Sample) -> List[Part]:
+    row = row_of(name, sample.operator)
+    return compared(torch, device, row, sample, asked().seed, layouts_of(name))
 
 
 def _kept(parts: List[Part]) -> Tuple[List[Part], int]:

@@ -18,7 +18,7 @@ from ..values import FAILED, PASSED, SKIPPED, Outcome, asked
 from .products import precision_here
 
 MIB = 2**20
-CPU_BYTES = 512 * MIB
+CPU_BYTES = 256 * MIB
 CHUNK_BYTES = 64 * MIB
 GPU_CHUNK_BYTES = 256 * MIB
 SHARES = {"alone": 0.9, "display": 0.7, "unified": 0.25}
@@ -65,14 +65,24 @@ def _proven(torch: Any, device: str, held: List[Any], wanted: int, why: str) -> 
         _write(torch, held, number)
         for found in _wrong(torch, held, number):
             faults += found[: max(0, SHOWN - len(faults))]
+    for found in (*_inverted(torch, held), *_copied(torch, held)):
+        faults += found[: max(0, SHOWN - len(faults))]
     if faults:
         return _faulty(faults, total)
-    told = f"{total / GIB:.2f} GiB, {len(PATTERNS)} patterns ({why})"
+    told = f"{total / GIB:.2f} GiB, {len(PATTERNS)} patterns, moving inversions, copies ({why})"
     return Outcome(PASSED, told)
 
 
 TAKEN = "the memory is taken: `nvidia-smi` shows by whom"
-PATTERNS = ("addresses", "addresses inverted", "0101...", "1010...", "scattered")
+PATTERNS = (
+    "addresses",
+    "addresses inverted",
+    "0101...",
+    "1010...",
+    "scattered",
+    "scattered anew",
+    "walking ones",
+)
 """Each word its own address finds lines that are mixed up; inverted, it turns every bit."""
 STRIPES = 0x5555555555555555
 SCATTER = 0x1E3779B97F4A7C15
@@ -189,7 +199,29 @@ def _pattern(torch: Any, block: Any, number: int, place: int) -> Any:
         stripe = STRIPES if number == 2 else STRIPES ^ -1
         return torch.full((count,), stripe, dtype=torch.int64, device=block.device)
     words = torch.arange(count, dtype=torch.int64, device=block.device)
-    return words.add_((asked().seed + (place << 40)) % 2**62).mul_(SCATTER)
+    if number == 6:
+        return torch.ones_like(words).bitwise_left_shift_(words.add_(place).remainder_(64))
+    seed = asked().seed + (number << 20) + (place << 40)
+    return words.add_(seed % 2**62).mul_(SCATTER)
+
+
+def _inverted(torch: Any, held: List[Any]) -> Iterator[List[Fault]]:
+    """Moving inversions: block by block upwards each word is read and turned, then downwards."""
+    for block in held:
+        block.fill_(STRIPES)
+    for order, wrote in ((held, STRIPES), (held[::-1], STRIPES ^ -1), (held, STRIPES)):
+        for block in order:
+            yield from _unlike(torch, block, torch.full_like(block, wrote))
+            block.bitwise_not_()
+
+
+def _copied(torch: Any, held: List[Any]) -> Iterator[List[Fault]]:
+    """Each block is copied over the next one, so that reading and writing go on side by side."""
+    for place, block in enumerate(held[:-1]):
+        block.copy_(_pattern(torch, block, 4, place))
+        other = held[place + 1][: block.numel()]
+        other.copy_(block[: other.numel()])
+        yield from _unlike(torch, other, _pattern(torch, block, 4, place)[: other.numel()])
 
 
 def _write(torch: Any, held: List[Any], number: int) -> None:
@@ -200,13 +232,17 @@ def _write(torch: Any, held: List[Any], number: int) -> None:
 
 def _wrong(torch: Any, held: List[Any], number: int) -> Iterator[List[Fault]]:
     for place, block in enumerate(held):
-        wanted = _pattern(torch, block, number, place)
-        if torch.equal(block, wanted):
-            continue
-        places = (block != wanted).nonzero().flatten()
-        some = [int(each) for each in places[:SHOWN]]
-        start = int(block.data_ptr())
-        yield [Fault(start + 8 * i, int(wanted[i]), int(block[i])) for i in some]
+        yield from _unlike(torch, block, _pattern(torch, block, number, place))
+
+
+def _unlike(torch: Any, block: Any, wanted: Any) -> Iterator[List[Fault]]:
+    """The words of a block that are not as wanted, the first ones."""
+    if torch.equal(block, wanted):
+        return
+    places = (block != wanted).nonzero().flatten()
+    some = [int(each) for each in places[:SHOWN]]
+    start = int(block.data_ptr())
+    yield [Fault(start + 8 * i, int(wanted[i]), int(block[i])) for i in some]
 
 
 def _faulty(faults: List[Fault], total: int) -> Outcome:

@@ -45,7 +45,8 @@ def compiled(device: str) -> Outcome:
         return Outcome(SKIPPED, "no C compiler", hint=NO_MSVC if os.name == "nt" else NO_COMPILER)
     with _own_cache():
         try:
-            return judged(_compiled(torch, device), "the same uncompiled")
+            parts = [*_compiled(torch, device), *_recompiled(torch, device)]
+            return judged(parts, "the same uncompiled")
         except Exception as problem:  # the compilers raise their own kinds
             return _uncompiled(problem)
 
@@ -128,6 +129,33 @@ def _compiled(torch: Any, device: str) -> List[Part]:
     return parts
 
 
+SHAPES = ((5, 17), (9, 33), (5, 17))
+
+
+def _recompiled(torch: Any, device: str) -> Iterator[Part]:
+    """One function for several shapes in turn, which writes over a tensor and follows a number
+    that the program changes; what it computed for an earlier shape must not come back."""
+
+    class Step:
+        factor = 2.0
+
+        def __call__(self, x: Any, kept: Any) -> Any:
+            kept.add_(x.sum(0))
+            return (x * self.factor).relu() + kept
+
+    step = Step()
+    built = torch.compile(step)
+    for turn, shape in enumerate(SHAPES):
+        x, kept = numbers(torch, *shape, salt=130 + turn), numbers(torch, shape[1], salt=140)
+        step.factor = 2.0 + (turn == len(SHAPES) - 1)
+        exact, here = kept.double(), kept.to(device)
+        wanted = Step.__call__(step, x.double(), exact)
+        found = built(x.to(device), here)
+        label = f"shape {list(shape)}, turn {turn}"
+        yield agree(label, found, wanted, summed(shape[0]) * (wanted.abs() + 4))
+        yield agree(f"{label}, what it writes over", here, exact, summed(shape[0]) * 8)
+
+
 def _graphs(torch: Any) -> int:
     """How many graphs the compiler took over in this process."""
     from torch._dynamo.utils import counters
@@ -171,7 +199,45 @@ def dataloader(device: str) -> Outcome:
     moved = [batch[0].to(device, non_blocking=True) for batch in mixed]
     order = torch.cat([batch[1] for batch in mixed])
     parts.append(same("rows on the device", torch.cat(moved), rows[order]))
+    parts += _seeded(torch)
     return judged(parts, "the data that went in")
+
+
+class Drawn:
+    """Each item is what chance gives in the worker that makes it."""
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, place: int) -> Any:
+        import random
+
+        import torch
+
+        worker = torch.utils.data.get_worker_info()
+        return torch.rand(3), random.random(), worker.id, worker.seed % 2**32
+
+
+def _seeded(torch: Any) -> Iterator[Part]:
+    """Workers draw other numbers than their neighbours and than an epoch before; a seed repeats
+    them all."""
+    from torch.utils.data import DataLoader
+
+    def epochs() -> List[List[Any]]:
+        made = source(torch, 124)
+        loader = DataLoader(Drawn(), 4, num_workers=WORKERS, timeout=120, generator=made)
+        return [list(loader), list(loader)]
+
+    first, again = epochs(), epochs()
+    rows = [torch.cat([batch[0] for batch in epoch]) for epoch in (*first, *again)]
+    plain = [torch.cat([batch[1] for batch in epoch]) for epoch in first]
+    each = torch.cat(rows[:2])
+    yield holds("numbers of workers", len(torch.unique(each, dim=0)) == len(each), "repeat")
+    yield holds("plain numbers of workers", len(torch.unique(torch.cat(plain))) == 32, "repeat")
+    yield same("a seeded loader, first epoch", rows[2], rows[0])
+    yield same("a seeded loader, second epoch", rows[3], rows[1])
+    used = {int(worker) for batch in first[0] for worker in batch[2]}
+    yield holds("workers", used == set(range(WORKERS)), f"only {sorted(used)} worked")
 
 
 def _differs(torch: Any, one: Any, other: Any) -> bool:
@@ -211,7 +277,27 @@ def save_and_load(device: str) -> Outcome:
             parts.append(
                 same(f"{name} on {target}", _bits(torch, found), _bits(torch, state[name]))
             )
+    parts += _large(torch, device)
     return judged(parts, "what was saved, every bit")
+
+
+LARGE = 5_000_011
+
+
+def _large(torch: Any, device: str) -> Iterator[Part]:
+    """A tensor of 38 MiB, a view of it and a tensor that shares its memory, by a real file."""
+    words = torch.arange(LARGE, dtype=torch.int64).mul_(2_654_435_761).to(device)
+    folder = tempfile.mkdtemp(prefix="verify-")
+    try:
+        path = os.path.join(folder, "large.pt")
+        torch.save({"words": words, "part": words[1_000_003::7], "again": words}, path)
+        loaded = _load(torch, path, device)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    yield same("38 MiB", loaded["words"], words)
+    yield same("a part of it", loaded["part"], words[1_000_003::7])
+    shared = loaded["words"].data_ptr() == loaded["again"].data_ptr()
+    yield holds("shared memory", shared, "two names of one tensor became two")
 
 
 def _keys_fit(loaded: Dict[str, Any], state: Dict[str, Any]) -> bool:
@@ -240,5 +326,6 @@ def _load(torch: Any, file: Any, device: str) -> Any:
     try:
         return torch.load(file, map_location=device, weights_only=True)
     except TypeError:
-        file.seek(0)
+        if hasattr(file, "seek"):
+            file.seek(0)
         return torch.load(file, map_location=device)

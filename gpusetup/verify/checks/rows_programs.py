@@ -12,6 +12,15 @@ AGAIN = "run it again; where it fails again, look for Xid and ECC in `dmesg` and
 
 PROGRAMS: Tuple[Check, ...] = (
     Check(
+        "clock",
+        "checks.moving:clock",
+        on=BOTH,
+        needs=READY,
+        proves="the clocks that programs measure with do not go back",
+        means="timeouts, rates and schedules would be wrong",
+        then="`dmesg | grep -i clocksource`; in a virtual machine look at its host",
+    ),
+    Check(
         "whole-products",
         "checks.whole:whole_products",
         on=BOTH,

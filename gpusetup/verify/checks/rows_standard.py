@@ -225,7 +225,7 @@ STANDARD: Tuple[Check, ...] = (
         "checks.memory:memory",
         on=BOTH,
         needs=READY,
-        proves="five patterns over most of the free memory are read back as written",
+        proves="patterns, inversions, copies over most of the free memory are read back as written",
         means="weights and data would change while they lie in memory",
         then=CARD,
     ),

@@ -8,6 +8,8 @@ import json
 import os
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..judging.speed import Figures
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILE = os.path.join(os.path.dirname(HERE), "gpus.json")
 
@@ -20,7 +22,13 @@ def table() -> Dict[str, Any]:
 
 def peaks() -> Dict[str, List[Any]]:
     """`nvidia-smi` name -> dense float16 TFLOPS, boost clock in MHz, whether that clock varies."""
-    return dict(table()["gpus"])
+    return {name: row[:3] for name, row in table()["gpus"].items()}
+
+
+def figures(name: str) -> Optional[Figures]:
+    """What is published of a model; None where the table does not have it."""
+    row = table()["gpus"].get(name)
+    return Figures(row[0], row[3], row[4], bool(row[2])) if row else None
 
 
 def stands_apart(capability: Tuple[int, int], cuda: Optional[str] = None) -> bool:

@@ -15,18 +15,27 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 from ..checks.computing import capability_of
 from ..judging.precision import UNIT_ROUNDOFF, read_conv_precision, read_precision
 from ..judging.tolerance import ROUNDOFF, Part, holds
-from .drawing import Draw, laid_out
+from .drawing import LAYOUTS, Draw, laid_out
+from .forms import InPlace, IntoOut
+from .sizes import added_up, finite, most, terms, typical, usual
 from .table import Operator, itself
 
 PIECE = 2039
 """Elements of the pieces in which an exact answer is made, where each stands for itself."""
-OWN, MOVED, FLOOR = 6.0, 4.0, 0.05
+OWN, MOVED, FLOOR = 8.0, 6.0, 0.05
 """In front of the roundoff of the answer, of what moved inputs move, and the share of the root mean
 square that is added to each element's size."""
 BACK = 4.0
 """The same share for gradients: they are often differences of larger numbers (1 - y * y)."""
+SERIAL = 16.0
+"""A running sum of n numbers of one sign was seen to be off by n * u / 40."""
 BOTH_ROUND = 32.0
 """For float64, where the exact answer is itself rounded, and rounds more often."""
+STEPS = (0.6, 0.9, 1.1, 1.4)
+"""Roundoffs by which an input is moved; unlike each other, as what scales its input down would not
+feel all of them moved alike."""
+WAYS = ("on a thread", "for inference", "learning", "into out", "in place")
+"""How a layout is computed, in turn; each way may choose another kernel."""
 HALVES = ("bfloat16", "float16")
 SMALLEST = {"float16": 2.0**-23, "bfloat16": 2.0**-125, "float32": 2.0**-125, "float64": 0.0}
 
@@ -57,12 +66,19 @@ class Answer(NamedTuple):
     gradients: List[Any]
 
 
-def compared(torch: Any, device: str, row: Operator, sample: Sample, seed: int) -> List[Part]:
+def compared(
+    torch: Any,
+    device: str,
+    row: Operator,
+    sample: Sample,
+    seed: int,
+    layouts: Tuple[str, ...] = LAYOUTS[:-1],
+) -> List[Part]:
     """All comparisons of a sample; an error on the device is one that does not hold."""
     draw = Draw(torch, f"{seed}:{sample.name}", sample.size)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return list(_Trial(torch, device, row, sample, draw).parts())
+        return list(_Trial(torch, device, row, sample, draw).parts(layouts))
 
 
 class _Trial:
@@ -74,10 +90,11 @@ class _Trial:
         made = row.make(draw)
         self.options = made.options
         self.low = [_cast(torch, each, dtype) for each in made.tensors]
-        self.learns = row.learns and dtype.is_floating_point
+        self.brief = sample.size == "edges"
+        self.learns = row.learns and dtype.is_floating_point and not self.brief
         self.u = roundoff(torch, device, row.arithmetic, sample.dtype)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self, layouts: Tuple[str, ...]) -> Iterator[Part]:
         name = self.sample.name
         here = [laid_out(self.torch, x.to(self.device), self.sample.layout) for x in self.low]
         first = self.computed(here, self.learns)
@@ -89,13 +106,55 @@ class _Trial:
         again = self.computed(here, self.learns)
         if self.row.steady:
             yield _alike(f"{name} called again", again.outputs, found.outputs)
-        yield from self.judged(f"{name} on a thread", self.on_a_thread(here), exact, allowed)
+        if self.brief:
+            return
+        for way, answer in self.other_ways(layouts, here_up):
+            yield from self.judged(f"{name} {way}", answer, exact, allowed)
         kept = all(map(self.torch.equal, (x.cpu() for x in here), self.low)) or _has_nan(self.low)
         yield holds(f"{name} leaves its inputs", kept, "an input was changed")
 
     def computed(self, tensors: List[Any], learns: bool) -> Answer:
         leaves = [_leaf(x, learns) for x in tensors]
-        return Answer(_listed(self.row.run(self.torch, *leaves, **self.options)), [])
+        with self.torch.set_grad_enabled(learns):
+            return Answer(_listed(self.row.run(self.torch, *leaves, **self.options)), [])
+
+    def other_ways(
+        self, layouts: Tuple[str, ...], upstream: List[Any]
+    ) -> Iterator[Tuple[str, Answer]]:
+        """The same numbers in every other layout, each called in another way."""
+        turned = self.draw.chance.sample(WAYS, len(WAYS))
+        for place, (layout, here) in enumerate(self.laid_out(layouts)):
+            way = turned[place % len(turned)]
+            if way == "learning" and not any(g is not None for g in upstream):
+                way = "into out"
+            yield f"{layout}, {way}", self.called(way, here, upstream, layout)
+
+    def laid_out(self, layouts: Tuple[str, ...]) -> Iterator[Tuple[str, List[Any]]]:
+        """At least one for each way; those that have the strides of one before are left out."""
+        seen = set()
+        first = self.draw.choice(range(len(layouts)))
+        most = len(layouts) if self.sample.size != "long" else 3
+        for layout in (layouts[first:] + layouts[:first])[:most]:
+            here = [laid_out(self.torch, x.to(self.device), layout) for x in self.low]
+            strides = tuple((x.stride(), x.storage_offset() % 8) for x in here)
+            if strides not in seen:
+                seen.add(strides)
+                yield layout, here
+        for layout in (LAYOUTS[0],) * max(0, len(WAYS) - len(seen)):
+            yield layout, [x.to(self.device) for x in self.low]
+
+    def called(self, way: str, here: List[Any], upstream: List[Any], layout: str) -> Answer:
+        torch = self.torch
+        if way == "learning":
+            up = [None if g is None else laid_out(torch, g, layout) for g in upstream]
+            return self.with_gradients(self.row.run, here, up)
+        if way == "on a thread":
+            return self.on_a_thread(here)
+        if way == "for inference":
+            with torch.inference_mode():
+                return self.computed(here, False)
+        with torch.no_grad(), IntoOut() if way == "into out" else InPlace():
+            return self.computed(here, False)
 
     def on_a_thread(self, here: List[Any]) -> Answer:
         """Without gradients, where other kernels may be chosen."""
@@ -145,7 +204,7 @@ class _Trial:
         exact = self.with_gradients(run, inputs, back)
         moved = []
         if self.moves():
-            moved = [self.moved(run, inputs, back, exact, each) for each in (False, True)]
+            moved = self.moved_often(run, inputs, back, exact)
         return exact, Answer(
             [
                 self.limit(y, [m.outputs[i] for m in moved], FLOOR)
@@ -162,41 +221,68 @@ class _Trial:
         floating = any(x.is_floating_point() for x in self.low)
         return floating and (self.learns or not self.row.kept)
 
+    def moved_often(
+        self, run: Any, inputs: List[Any], back: List[Any], exact: Answer
+    ) -> List[Answer]:
+        """How much the answer changes where each input is off by about a roundoff: up or down, the
+        other way (what jumps at a number jumps in one of the two), and anew, by a division."""
+        both = (*inputs, *back)
+        places = [self.places(x) for x in both]
+        anew = self.moved(run, inputs, back, exact, [self.places(x) for x in both], 0)
+        if self.brief:
+            return [anew]
+        return [*(self.moved(run, inputs, back, exact, places, way) for way in (1, -1)), anew]
+
     def moved(
-        self, run: Any, inputs: List[Any], back: List[Any], exact: Answer, divided: bool
+        self,
+        run: Any,
+        inputs: List[Any],
+        back: List[Any],
+        exact: Answer,
+        places: List[Any],
+        way: int,
     ) -> Answer:
-        """How much the answer changes where each input is off by a roundoff."""
-        inputs = [self.shaken(x, divided) for x in inputs]
-        back = [None if g is None else self.shaken(g, divided) for g in back]
-        other = self.with_gradients(run, inputs, back)
+        both = [self.shaken(x, at, way) for x, at in zip((*inputs, *back), places)]
+        other = self.with_gradients(run, both[: len(inputs)], both[len(inputs) :])
         return Answer(
             [(a.double() - b.double()).abs() for a, b in zip(other.outputs, exact.outputs)],
             [(a.double() - b.double()).abs() for a, b in zip(other.gradients, exact.gradients)],
         )
 
-    def shaken(self, x: Any, divided: bool) -> Any:
-        """Each element off by a roundoff, up or down. The factors come from a table, and one of the
-        two ways divides: an operator at fault must not spoil both."""
-        if not x.is_floating_point():
+    def places(self, x: Any) -> Any:
+        """For each element its place in the table of factors."""
+        if x is None or not x.is_floating_point():
+            return None
+        return self.torch.randint(0, 2 * len(STEPS), x.shape, generator=self.draw.made)
+
+    def shaken(self, x: Any, places: Any, way: int) -> Any:
+        """Each element times a factor of the table, or divided by it (way 0). The table is made
+        without torch: an operator at fault must not spoil every way."""
+        if places is None:
             return x
-        ends = self.torch.tensor([1 - self.u, 1 + self.u], dtype=self.torch.float64)
-        factors = ends[self.torch.randint(0, 2, x.shape, generator=self.draw.made)]
-        return x / factors if divided else x * factors
+        table = [1 + (way or 1) * self.u * step for step in (*STEPS, *(-s for s in STEPS))]
+        factors = self.torch.tensor(table, dtype=self.torch.float64)[places]
+        return x * factors if way else x / factors
 
     def limit(self, y: Any, moved: List[Any], floor: float) -> Any:
-        size = _finite(y.double()).abs()
-        change = _usual(self.torch, *map(_finite, moved)) if moved else 0 * size
+        size = finite(y.double()).abs()
+        change = usual(self.torch, *map(finite, moved)) if moved else 0 * size
         halves = self.sample.dtype in HALVES
-        long = 1.0 if halves else 1 + sqrt(_terms(self.low, y, self.row.arithmetic)) / 4
+        long = 1.0 if halves else 1 + sqrt(terms(self.low, y, self.row.arithmetic)) / 4
         both = BOTH_ROUND if self.sample.dtype == "float64" else 1.0
         own = both * self.row.slack * OWN * self.u
         # Two moved answers are alike by chance where signs cancel: what is typical counts in part.
         other = both * self.row.slack * MOVED * long
-        least = own * floor * _typical(size) + other * 0.2 * _typical(change)
+        share = 1.0 if self.brief else 0.2
+        least = own * floor * typical(size) + other * share * typical(change)
         least += SMALLEST.get(self.sample.dtype, 0.0)
         allowed = own * size + other * change + least
+        if self.row.serial and not halves:
+            axis = added_up(self.low, y)
+            allowed = allowed + self.u * axis / SERIAL * (size + typical(size))
+            least += self.u * axis / SERIAL * most(size)
         # An operator that is at fault may have made the limit too: single numbers bound it.
-        return allowed.clamp(max=2 * (own * _most(size) + other * _most(change) + least))
+        return allowed.clamp(max=2 * (own * most(size) + other * most(change) + least))
 
     def judged(self, name: str, found: Answer, exact: Answer, allowed: Answer) -> Iterator[Part]:
         if len(found.outputs) != len(exact.outputs):
@@ -278,32 +364,6 @@ def _listed(found: Any) -> List[Any]:
 
 def _has_nan(tensors: List[Any]) -> bool:
     return any(bool(x.isnan().any()) for x in tensors if x.is_floating_point())
-
-
-def _finite(x: Any) -> Any:
-    return x.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def _usual(torch: Any, one: Any, other: Any) -> Any:
-    """The greater of two changes; the lesser where they are worlds apart."""
-    lesser, greater = torch.minimum(one, other), torch.maximum(one, other)
-    apart = greater > 1000 * (lesser + _typical(lesser))
-    return torch.where(apart, lesser, greater)
-
-
-def _typical(x: Any) -> float:
-    return float(x.square().mean().sqrt()) if x.numel() else 0.0
-
-
-def _most(x: Any) -> float:
-    return float(x.max()) if x.numel() else 0.0
-
-
-def _terms(inputs: List[Any], output: Any, arithmetic: str) -> float:
-    """How many numbers an element of the answer is made of, about."""
-    counts, out = sorted(x.numel() for x in inputs), max(1, output.numel())
-    terms = max(1.0, counts[-1] / out)
-    return float(max(terms, sqrt(counts[-1] * counts[-2] / out)) if arithmetic else terms)
 
 
 def _alike(label: str, found: List[Any], first: List[Any]) -> Part:

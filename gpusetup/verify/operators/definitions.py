@@ -66,7 +66,7 @@ def log_softmax(t: Any, x: Any, dim: int) -> Any:
 def product(t: Any, x: Any, y: Any) -> Any:
     """The matrix product of (..., n, k) and (..., k, m); a long one by float64's own product."""
     if x.numel() * y.shape[-1] > WRITTEN_OUT:
-        return x @ y
+        return x @ y if x.dtype == y.dtype else x.double() @ y.double()
     parts = []
     for start in range(0, x.shape[-1], 64):
         rows, columns = x[..., start : start + 64], y[..., start : start + 64, :]

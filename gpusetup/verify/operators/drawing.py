@@ -11,9 +11,19 @@ SIZES: Dict[str, Tuple[int, ...]] = {
     "tile": (96, 127, 128, 129, 255, 256, 257),
     "block": (511, 512, 513, 1023, 1024, 1025, 2047, 2049),
     "long": (4095, 4096, 4097, 8193, 16385, 65537, 131072),
+    "edges": (1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 257, 511, 513, 1023, 1024, 1025),
 }
-"""Lengths on both sides of what kernels are cut into: vectors, warps, tiles, blocks, launches."""
-BUDGET = {"tiny": 2**10, "warp": 2**14, "tile": 2**16, "block": 2**18, "long": 2**19}
+"""Lengths on both sides of what kernels are cut into: vectors, warps, tiles, blocks, launches.
+`edges` has all of them, along every axis, in many small samples that are computed once."""
+CLASSES = tuple(SIZES)[:-1]
+BUDGET = {
+    "tiny": 2**10,
+    "warp": 2**14,
+    "tile": 2**16,
+    "block": 2**18,
+    "long": 2**19,
+    "edges": 2**14,
+}
 """The most elements that one tensor of a size class has."""
 LAYOUTS = ("contiguous", "transposed", "strided", "offset", "pitched", "channels-last")
 
@@ -40,7 +50,8 @@ class Draw:
         left = max(1, BUDGET[self.size] // share)
         found = [max(least, self.length(max(1, left // least ** (dims - 1))))]
         left //= found[0]
-        small = [n for key in ("tiny", "warp", "tile") for n in SIZES[key] if n >= least]
+        keys = ("edges",) if self.size == "edges" else ("tiny", "warp", "tile")
+        small = [n for key in keys for n in SIZES[key] if n >= least]
         while len(found) < dims:
             found.append(self.chance.choice([n for n in small if n <= max(left, least)] or [least]))
             left //= max(1, found[-1])

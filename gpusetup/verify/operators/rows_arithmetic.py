@@ -219,7 +219,7 @@ INTEGERS: Tuple[Operator, ...] = (
         "logic",
         _wholes(0, 2),
         lambda t, x, y: (t.logical_and(x, y), t.logical_or(x, y), t.logical_xor(x, y), ~x.bool()),
-        lambda t, x, y: (x * y > 0, x + y > 0, x + y == 1, x < 1),
+        lambda t, x, y: (x * y > 0, x + y > 0, x != y, x < 1),
         dtypes=ANY,
         learns=False,
     ),

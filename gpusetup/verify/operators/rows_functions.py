@@ -6,7 +6,7 @@ from math import pi, sqrt
 from typing import Any, Callable, Tuple
 
 from .drawing import Draw, Given, given
-from .table import FULL, Operator
+from .table import FLOATS, FULL, Operator
 
 
 def _dims(d: Draw) -> int:
@@ -133,14 +133,14 @@ FUNCTIONS: Tuple[Operator, ...] = (
         2,
     ),
     unary("celu", -5, 3, lambda t, x: t.where(x > 0, x, x.clamp(max=0).exp() - 1), 2),
-    unary("gelu", -5, 5, lambda t, x: x / 2 * (1 + t.erf(x / sqrt(2))), 8, weight=4),
+    unary("gelu", -5, 5, lambda t, x: x / 2 * (1 + t.erf(x / sqrt(2))), 24, weight=4),
     unary("silu", -9, 9, lambda t, x: x * _sigmoid(t, x), 4, weight=4),
     unary("mish", -9, 9, lambda t, x: x * _softplus(t, x).tanh(), 4),
     unary("softplus", -9, 9, _softplus, 4),
     unary("softsign", -9, 9, lambda t, x: x / (1 + x.abs()), 2),
     unary("logsigmoid", -9, 9, lambda t, x: -_softplus(t, -x), 4),
     unary("hardtanh", -3, 3, lambda t, x: _cut(t, x, -1, 1)),
-    unary("hardsigmoid", -6, 6, lambda t, x: _cut(t, x / 6 + 0.5, 0, 1), 2),
+    unary("hardsigmoid", -6, 6, lambda t, x: _cut(t, x / 6 + 0.5, 0, 1), 2, dtypes=FLOATS[:-1]),
     unary("hardswish", -6, 6, lambda t, x: x * _cut(t, x + 3, 0, 6) / 6, 4),
     unary("tanhshrink", -6, 6, lambda t, x: x - x.tanh(), 4),
     unary("hardshrink", -3, 3, lambda t, x: t.where(x.abs() > 0.5, x, 0 * x)),

@@ -76,6 +76,9 @@ def _with_logits(t: Any, x: Any, y: Any) -> Any:
     return x.clamp(min=0) - x * y + (1 + (-x.abs()).exp()).log()
 
 
+SUMMED = ("float32", "bfloat16", "float64")
+"""Smoothing adds up the logarithms of all classes, which float16 cannot hold."""
+
 LOSSES: Tuple[Operator, ...] = (
     Operator(
         "cross_entropy",
@@ -93,7 +96,15 @@ LOSSES: Tuple[Operator, ...] = (
         slack=8,
         weight=2,
     ),
-    Operator("cross_entropy smoothed", classed, _smoothed, _smoothed_exact, slack=8, weight=2),
+    Operator(
+        "cross_entropy smoothed",
+        classed,
+        _smoothed,
+        _smoothed_exact,
+        slack=8,
+        weight=2,
+        dtypes=SUMMED,
+    ),
     Operator("cross_entropy ignoring", classed, _ignored, _ignored_exact, slack=8, weight=2),
     _loss("mse_loss", lambda t, x, y: (x - y) * (x - y), weight=3),
     _loss("l1_loss", lambda t, x, y: (x - y).abs()),

@@ -122,6 +122,7 @@ NORMS: Tuple[Operator, ...] = (
         grouped,
         lambda t, x, w, b: t.nn.functional.group_norm(x, 2, w, b, 1e-3),
         _group_exact(2),
+        serial=True,
         slack=4,
         weight=3,
     ),
@@ -130,9 +131,18 @@ NORMS: Tuple[Operator, ...] = (
         grouped,
         lambda t, x, w, b: t.nn.functional.instance_norm(x, weight=w, bias=b, eps=1e-3),
         _group_exact(0),
+        serial=True,
         slack=8,
     ),
-    Operator("batch_norm in training", grouped, _batch_norm, _batch_norm_exact, slack=4, weight=5),
+    Operator(
+        "batch_norm in training",
+        grouped,
+        _batch_norm,
+        _batch_norm_exact,
+        serial=True,
+        slack=4,
+        weight=5,
+    ),
     Operator(
         "batch_norm in use", grouped, _batch_norm_kept, _batch_norm_kept_exact, slack=4, weight=3
     ),

@@ -8,7 +8,7 @@ from . import definitions as by
 from .drawing import SIZES, Draw, Given, given
 from .table import FULL, Operator
 
-MOST = {"tiny": 2**12, "warp": 2**17, "tile": 2**20, "block": 2**21, "long": 2**21}
+MOST = {"tiny": 2**12, "warp": 2**17, "tile": 2**20, "block": 2**21, "long": 2**21, "edges": 2**16}
 """The most multiplications of a product, so that it can be written out."""
 
 
@@ -17,7 +17,8 @@ def sides(d: Draw, batch: int = 1) -> Tuple[int, int, int]:
     left = max(1, MOST[d.size] // batch)
     long = min(d.length(), left)
     left //= long
-    small = [n for key in ("tiny", "warp", "tile") for n in SIZES[key]]
+    keys = ("edges",) if d.size == "edges" else ("tiny", "warp", "tile")
+    small = [n for key in keys for n in SIZES[key]]
     second = d.choice([n for n in small if n <= left] or [1])
     third = d.choice([n for n in small if n <= left // second] or [1])
     found = [long, second, third]

@@ -156,6 +156,7 @@ SUMS: Tuple[Operator, ...] = (
         lambda t, x, y: t._foreach_norm([x, y]),
         lambda t, x, y: [_total(t, x * x).sqrt(), _total(t, y * y).sqrt()],
         learns=False,
+        serial=True,
         weight=2,
     ),
     Operator(
@@ -333,6 +334,7 @@ RUNNING: Tuple[Operator, ...] = (
         lambda t, x, dim: by.running(t, x.exp(), dim, lambda a, b: a + b).log(),
         dtypes=FULL,
         slack=16,
+        serial=True,
     ),
     Operator(
         "diff",
@@ -350,6 +352,7 @@ SOFTMAX: Tuple[Operator, ...] = (
         lambda t, x, dim: (x * 3).softmax(dim),
         lambda t, x, dim: by.softmax(t, x * 3, dim),
         slack=8,
+        serial=True,
         weight=6,
     ),
     Operator(
@@ -358,6 +361,7 @@ SOFTMAX: Tuple[Operator, ...] = (
         lambda t, x, dim: (x * 3).log_softmax(dim),
         lambda t, x, dim: by.log_softmax(t, x * 3, dim),
         slack=8,
+        serial=True,
         weight=4,
     ),
     Operator(
@@ -365,6 +369,7 @@ SOFTMAX: Tuple[Operator, ...] = (
         _half_masked,
         lambda t, x, dim: x.softmax(dim),
         by.softmax,
+        serial=True,
         learns=False,
         slack=8,
         weight=3,

@@ -43,6 +43,10 @@ LAID = {"contiguous": 3, "channels-last": 2}
 def every(family: str, turns: int = 1) -> Iterator[Sample]:
     """The whole census of a family."""
     for row in FAMILIES[family]:
+        for place in range(CENSUS_EDGES if with_edges(family, row) else 0):
+            yield Sample(
+                row.name, row.dtypes[place % len(row.dtypes)], "contiguous", "edges", place
+            )
         for dtype in row.dtypes:
             for size in row.sizes:
                 for layout in layouts_of(family):
@@ -66,15 +70,42 @@ def drawn(family: str, count: int, seed: int) -> Tuple[Sample, ...]:
     decks: Dict[Tuple[str, str], List[str]] = {}
     found = []
     for turn, row in enumerate([*order, *more][:count]):
-        dtype = _next(decks, (row.name, "dtype"), _often(row.dtypes, USED), chance)
+        dtype = _dealt(decks, row, chance)
         size = _next(decks, (row.name, "size"), row.sizes, chance)
         layout = _next(decks, (row.name, "layout"), _often(layouts_of(family), LAID), chance)
         found.append(Sample(row.name, dtype, layout, size, turn))
-    return tuple(found)
+    return (*found, *edges(family, decks, chance))
+
+
+EDGES, CENSUS_EDGES = 5, 24
+"""How many samples of an operator have lengths of the `edges`, at `standard` and at `census`."""
+
+
+def with_edges(family: str, row: Operator) -> bool:
+    return family != "algebra" and "tile" in row.sizes
+
+
+def edges(
+    family: str, decks: Dict[Tuple[str, str], List[str]], chance: random.Random
+) -> Iterator[Sample]:
+    for row in FAMILIES[family]:
+        for turn in range(EDGES if with_edges(family, row) else 0):
+            dtype = _next(decks, (row.name, "dtype"), _often(row.dtypes, USED), chance)
+            layout = _next(decks, (row.name, "layout"), layouts_of(family), chance)
+            yield Sample(row.name, dtype, layout, "edges", turn)
 
 
 def _often(names: Sequence[str], weights: Dict[str, int]) -> List[str]:
     return [name for name in names for _ in range(weights.get(name, 1))]
+
+
+def _dealt(decks: Dict[Tuple[str, str], List[str]], row: Operator, chance: random.Random) -> str:
+    """Each format once, those that are used most first; then by how often they are used."""
+    key = (row.name, "dtype")
+    if key not in decks:
+        first = sorted(row.dtypes, key=lambda name: USED.get(name, 1) * chance.random())
+        decks[key] = [*first]
+    return _next(decks, key, _often(row.dtypes, USED), chance)
 
 
 def _next(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, NamedTuple, Optional, Tuple
 
-from .drawing import SIZES, Draw, Given
+from .drawing import CLASSES, Draw, Given
 
 FLOATS = ("float32", "bfloat16", "float16", "float64")
 FULL = ("float32", "float64")
@@ -24,7 +24,7 @@ class Operator(NamedTuple):
     """The same by the operator's definition, in float64, by other operators where there are any.
     None: the operator itself in float64, of contiguous tensors."""
     dtypes: Tuple[str, ...] = FLOATS
-    sizes: Tuple[str, ...] = tuple(SIZES)
+    sizes: Tuple[str, ...] = CLASSES
     learns: bool = True
     """Whether gradients are compared too."""
     slack: float = 1.0
@@ -38,6 +38,8 @@ class Operator(NamedTuple):
     """`product` or `convolution`: whose precision setting float32 follows."""
     steady: bool = True
     """Whether a second call gives the same bits."""
+    serial: bool = False
+    """Whether kernels add up a whole axis one number after the other in float32."""
     kept: bool = False
     """Whether the answer is made of the very numbers that went in: every bit must be right."""
 

@@ -1,0 +1,100 @@
+"""Whether a device is as fast as its kind and its neighbours: pure judgements."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from gpusetup.verify.checks import moving
+from gpusetup.verify.device.known_gpus import figures, table
+from gpusetup.verify.device.nvml import Sample
+from gpusetup.verify.judging.speed import backwards, beside, held, least
+from gpusetup.verify.values import FAILED, PASSED, Outcome, Result
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+def rated(device: str, rate: float, check: str = "speed-half", spread: float = 0.01) -> Result:
+    return Result(check, device, Outcome(PASSED, "", rate, 1.0, "TFLOP/s", spread=spread))
+
+
+def facts(*names: str) -> dict[str, Any]:
+    return {"devices": [{"device": f"cuda:{i}", "name": name} for i, name in enumerate(names)]}
+
+
+def test_every_known_gpu_has_figures_and_a_sound_one_passes() -> None:
+    for name in table()["gpus"]:
+        known = figures(name)
+        assert known is not None
+        for check, figure in (("speed-half", known.half), ("copy-within", known.memory)):
+            floor = least(check, known)
+            if floor is not None and figure is not None:
+                assert floor < 0.3 * figure, (name, check)
+    assert figures("no such card") is None
+    assert least("speed-half", None) is None
+
+
+def test_a_card_twelve_times_too_slow_fails_and_one_as_usual_passes() -> None:
+    known = figures(H100)
+    assert known is not None
+    assert known.memory is not None
+    assert known.half is not None
+    for check, usual in (("speed-half", 0.65 * known.half), ("copy-within", 0.42 * known.memory)):
+        floor = least(check, known)
+        assert floor is not None
+        assert moving.rated("", (usual, 0.01), floor, "x/s").status == PASSED
+        assert moving.rated("", (usual / 12, 0.01), floor, "x/s").status == FAILED
+
+
+def test_a_slow_device_is_told_with_clock_and_reason() -> None:
+    said = held(Sample(temperature_celsius=91, sm_mhz=405, reasons=("hw_thermal_slowdown",)))
+    assert said == " (405 MHz, 91 C, held by hw_thermal_slowdown)"
+    assert held(None) == ""
+    assert held(Sample()) == ""
+
+
+@pytest.mark.parametrize(
+    ("rates", "status", "words"),
+    [
+        ((600, 605, 598, 601), PASSED, "as fast"),
+        ((600, 605, 520, 601), PASSED, "cuda:2 reaches 87%"),
+        ((600, 605, 50, 601), FAILED, "cuda:2 reaches 8%"),
+    ],
+)
+def test_neighbours_of_one_name_are_compared(
+    rates: tuple[float, ...], status: str, words: str
+) -> None:
+    results = [rated(f"cuda:{i}", rate) for i, rate in enumerate(rates)]
+    found = beside(facts(*[H100] * len(rates)), results)
+    assert found is not None
+    assert found.outcome.status == status
+    assert words in found.outcome.detail
+    assert bool(found.outcome.hint) == ("reaches" in words)
+
+
+def test_other_models_and_noisy_rates_are_not_compared() -> None:
+    results = [rated("cuda:0", 600), rated("cuda:1", 60)]
+    assert beside(facts(H100, "Tesla T4"), results) is None
+    assert beside({"devices": []}, results) is None
+    noisy = [rated("cuda:0", 600, spread=0.1), rated("cuda:1", 500, spread=0.1)]
+    found = beside(facts(H100, H100), noisy)
+    assert found is not None
+    assert "as fast" in found.outcome.detail
+
+
+def test_a_clock_that_goes_back_or_stands_is_seen() -> None:
+    assert backwards([1.0, 1.0, 1.1, 1.2]) is None
+    assert backwards([]) is None
+    assert "before the one before" in str(backwards([5.0, 5.1, 4.9]))
+    assert "one and the same" in str(backwards([5.0] * 9))
+    assert moving.clock("cpu").status == PASSED
+
+
+def test_a_clock_at_fault_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([float(n) for n in range(500)] + [3.0] + [600.0] * 10_000)
+    monkeypatch.setattr(time, "monotonic", lambda: next(readings))
+    found = moving.clock("cpu")
+    assert found.status == FAILED
+    assert "reading 500" in found.detail
