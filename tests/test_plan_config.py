@@ -14,6 +14,7 @@ from gpusetup.errors import BadInput
 from gpusetup.model.units import GIB
 from gpusetup.plan.config.clear import Card, batch_verdict
 from gpusetup.plan.config.question import FromConfig, for_gpus, question_of
+from gpusetup.plan.model.named import model_named
 
 HERE = Path(__file__).parent
 CONFIGS = {
@@ -153,6 +154,21 @@ def test_hostile_json_and_toml_are_refused_too() -> None:
     }.items():
         with pytest.raises(BadInput):
             asked(text, name)
+
+
+def test_a_config_cannot_make_another_file_be_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.json"
+    secret.write_text("{}", encoding="utf-8")
+    for path in (secret, "/dev/zero", "/dev/stdin"):
+        if not Path(path).exists():
+            continue
+        with pytest.raises(BadInput) as caught:
+            asked(f"a: 1\nmodel_name_or_path: {path}\nmax_seq_length: 8\n")
+        assert "line 2" in caught.value.message
+    big = tmp_path / "config.json"
+    big.write_bytes(b" " * (1 << 21))
+    with pytest.raises(BadInput):
+        model_named(str(big))
 
 
 def test_the_command_answers_for_the_file(capsys: pytest.CaptureFixture[str]) -> None:

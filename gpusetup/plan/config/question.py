@@ -103,7 +103,12 @@ def _model(reader: Reader, said: Part) -> Part:
         reader.note(flavor[0], "the model's size")
         text = f"{text}-{flavor[1]}"
     reader.note(setting, f"the model {text}")
-    part: Part = {"model": _known(reader, text)}
+    name = _known(reader, text)
+    file = Path(name)
+    if file.exists() and not file.is_dir() and file.name != "config.json":
+        hint = "a name, a config.json or its folder"
+        raise reader.refused(setting, "a file, but no model's config.json", hint)
+    part: Part = {"model": name}
     if "torchtune.models" in text:
         part["component"] = text.rpartition(".")[2]
     return part

@@ -24,6 +24,8 @@ USUAL = (
 )  # fmt: skip
 """Parameters -> layers and hidden width as published models have them (Pythia, GPT-2, Llama)."""
 
+MOST_BYTES = 1 << 20
+"""The largest `config.json`; a device that never ends has no size and is no file."""
 FEWEST = 1000
 """Fewer parameters are no model, but a number whose unit was left out."""
 USUAL_BILLIONS = 100
@@ -71,6 +73,8 @@ def hub_id(short: str) -> str:
 def model_in(path: Path) -> Shape:
     """The shape of the `config.json` at a path, or in the folder there."""
     file = path / "config.json" if path.is_dir() else path
+    if file.exists() and (not file.is_file() or file.stat().st_size > MOST_BYTES):
+        raise BadInput(f"{file} is no model's `config.json`", hint="name that file or its folder")
     try:
         raw = file.read_bytes()
     except OSError as problem:
