@@ -130,8 +130,12 @@ def search(text: Flat, rows: Iterable[Row]) -> Iterator[Found]:
     {'bus_id': '0000:01:00', 'number': '79'}
     """
     low = text.low
+    known: dict[str, bool] = {}  # many rows look for the same letters
     for one in rows:
-        if one.needle in low:
+        there = known.get(one.needle)
+        if there is None:
+            there = known[one.needle] = one.needle in low
+        if there:
             yield from _of_row(text, one)
 
 

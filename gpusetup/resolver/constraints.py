@@ -151,7 +151,10 @@ CONSTRAINTS = (*ASKED, *FITS)
 
 
 def fits(build: TorchBuild, situation: Situation) -> bool:
-    return all(constraint(build, situation) is None for constraint in CONSTRAINTS)
+    """Whether a build fits; most are of another torch, which is seen before the rest is asked."""
+    if not is_allowed(build.torch, situation):
+        return False
+    return all(constraint(build, situation) is None for constraint in CONSTRAINTS[1:])
 
 
 def why_not(build: TorchBuild, situation: Situation) -> str | None:

@@ -14,10 +14,12 @@ from gpusetup.report.text import Text
 
 LOOKED_AT = 200_000
 """Of a text's end: there its failure stands."""
-FRAME = re.compile(
-    r"(?:site|dist)-packages[/\\](\w{2,40})|(?<=[/\\])(comfy|vllm|sglang|cupy|cupy_backends)(?=[/\\])"
-)
-"""A file of a package, in a traceback or a loader's message."""
+PACKAGES = "-packages"
+PACKAGE = re.compile(r"[/\\](\w{2,40})")
+FOLDERS = ("comfy", "vllm", "sglang", "cupy", "cupy_backends")
+"""Packages that also run from a folder of their own."""
+FOLDER = re.compile(rf"[/\\]({'|'.join(FOLDERS)})(?=[/\\])")
+"""A file of a package, in a traceback or a loader's message: behind `site-packages`, or such a folder."""
 BUILT = re.compile(
     r"(?:Failed to (?:download and )?build:? `|Failed building wheel for |Building wheel for "
     r"|Could not build wheels for |subprocess to build )(?P<built>[A-Za-z][\w.-]{1,40})"
@@ -27,7 +29,16 @@ BUILT = re.compile(
 )
 """A package that is built here."""
 MARKS = tuple((program.name, mark) for program in PROGRAMS for mark in program.marks)
-BUILDS = ("build", "wheel for", "preparing metadata", "egg_info")
+BUILDS = (
+    "to build",
+    "building wheel",
+    "build wheels",
+    "preparing metadata",
+    "egg_info",
+    "no-build-isolation",
+    "and build:",
+)
+"""Letters of which each form of `BUILT` has some."""
 
 
 class Sign(NamedTuple):
@@ -86,13 +97,27 @@ def _place(text: Text, mark: Mark) -> int:
 
 def _traced(text: Text) -> Iterator[Sign]:
     """The packages whose files a traceback goes through."""
-    if "packages" not in text.low and "comfy" not in text.low:
-        return
     first = max(len(text.flat) - LOOKED_AT, 0)
-    for found in FRAME.finditer(text.flat, first):
-        program = of_package(found.group(1) or found.group(2))
+    for place, name in (*_packages(text, first), *_folders(text, first)):
+        program = of_package(name)
         if program is not None:
-            yield Sign(_of_frame(program), found.start(), program.name, None)
+            yield Sign(_of_frame(program), place, program.name, None)
+
+
+def _packages(text: Text, first: int) -> Iterator[tuple[int, str]]:
+    """What stands behind `site-packages/`, and where: found by its letters, which is quick."""
+    at = text.low.find(PACKAGES, first)
+    while at >= 0:
+        if (found := PACKAGE.match(text.flat, at + len(PACKAGES))) is not None:
+            yield at, found.group(1)
+        at = text.low.find(PACKAGES, at + 1)
+
+
+def _folders(text: Text, first: int) -> Iterator[tuple[int, str]]:
+    """The folders of `FOLDERS`, where one of them is named at all."""
+    if any(name in text.low for name in FOLDERS):
+        for found in FOLDER.finditer(text.flat, first):
+            yield found.start(), found.group(1)
 
 
 def _of_frame(program: Program) -> Weight:

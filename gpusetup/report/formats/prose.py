@@ -79,8 +79,10 @@ CALLED = re.compile(
 )
 NAMED = (
     re.compile(rf"^\W{{0,6}}(?:\w{{1,12}} ?\W{{3,6}})?{MODEL}(?=[ :,])"),
-    re.compile(rf"(?<![\w.,/-]){MODEL}(?= (?:GPU|gpu|[Gg]raphics [Cc]ard|[Cc]ard)s?\b)"),
+    re.compile(rf"(?<![\w.,/-]){MODEL}$"),
 )
+CALLED_A = (" gpu", " card", " graphics card")
+NAME_LENGTH = 40
 """A title that begins with a GPU's name; a name that is called a GPU."""
 MENTIONED = re.compile(rf"(?<![\w-]){MODEL}")
 COUNTED = (
@@ -99,14 +101,28 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
     counted = [one for pattern in COUNTED for one in pattern.finditer(flat)][:50]
     called = CALLED.finditer(flat) if _is_foreign(flat, text.low) else ()
     found = [*counted, *SPOKEN.finditer(flat), *called][:100]
-    if not found and len(_names(MENTIONED.finditer(flat))) == 1:
-        found = [one for pattern in NAMED for one in pattern.finditer(flat)][:1]
+    if not found and (one := _called_so(flat, text.low)):
+        found = [one] if len(_names(MENTIONED.finditer(flat))) == 1 else []
     if len(_names(found)) == 1:
         one = found[0]
         count = int(one.group("count")) if counted else 1
         if 0 < count <= MOST:
             gpus = (Gpu(name=one.group("name")),) * count
             yield Gpus(gpus=gpus, source=text.source(one.start()), trust=GUESS)
+
+
+def _called_so(flat: str, low: str) -> re.Match[str] | None:
+    """The GPU with which a text begins, or that it calls one: `Tesla V100 gpu`."""
+    first, before = NAMED
+    if found := first.match(flat, 0, 2 * NAME_LENGTH):
+        return found
+    for word in CALLED_A:
+        at = low.find(word)
+        while at >= 0:
+            if found := before.search(flat, max(at - NAME_LENGTH, 0), at):
+                return found
+            at = low.find(word, at + 1)
+    return None
 
 
 def _names(found: Iterable[re.Match[str]]) -> set[str]:
