@@ -376,7 +376,7 @@ def test_a_replayed_package_leaves_torch_as_it_is(
         code, text = replayed(LAPTOP, tmp_path, capsys, "numpy", "--installer", tool)
         (line,) = (line for line in text.splitlines() if "install" in line and "numpy" in line)
         assert code == 0
-        assert line.endswith("numpy torch==2.5.1+cpu")
+        assert "numpy torch==2.5.1+cpu torchvision==" in line
         assert "download.pytorch.org" not in line
 
 
@@ -544,7 +544,8 @@ def test_a_package_is_installed_and_trouble_is_told_first(
     machine = machine_named(name)
     code, text = replayed(machine, tmp_path, capsys, "numpy")
     assert code == 0 and "First: " in text
-    assert f"Install  numpy; torch=={machine.torch.version} stays" in text
+    assert f"Install  numpy; torch=={machine.torch.version}" in text
+    assert re.search(r"Install  numpy; torch==\S+.* stays?\b", text)
 
 
 def test_the_backend_is_named_where_no_version_carries_it(
@@ -669,3 +670,21 @@ def test_a_healthy_stack_of_another_maker_is_exit_0(
 def test_a_label_says_the_backend_that_no_source_gave() -> None:
     bare = replace(HEALTHY.torch, backend=None, cuda=None, kernels=None)
     assert diagnose(replace(HEALTHY, torch=bare), load_catalog()).cause == "ok"
+
+
+@needs_linux
+def test_a_package_leaves_torch_and_its_companions_byte_for_byte(
+    world: World, install: Install
+) -> None:
+    """numpy comes; an index that would have another torchvision changes nothing."""
+    vision = world.wheel("torchvision", "0.20.1", requires=("torch",))
+    world.add_default("torchvision", "9.9", requires=("torch",))
+    world.add_default("numpy", "2.3.0")
+    venv = holding(world, FIRST, vision)
+    site = next(venv.glob("lib/python*/site-packages"))
+    before = {name: state_of(site / name) for name in ("torch", "torchvision")}
+    said = install("numpy", "--python", str(venv / "bin/python"), "--yes", "--no-verify")
+    assert said.exit == 0, said.err
+    assert {name: state_of(site / name) for name in before} == before
+    assert versions_in(venv)["numpy"] == "2.3.0"
+    assert versions_in(venv)["torchvision"] == "0.20.1"

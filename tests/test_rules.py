@@ -801,6 +801,18 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(env={"PIP_EXTRA_INDEX_URL": "https://download.pytorch.org/whl/cu130"}),
         changed(env={"PIP_EXTRA_INDEX_URL": "https://example.org/simple"}),
     ),
+    (
+        "companion-torch-mismatch",
+        W,
+        changed(packages=packages(("torchcodec", "0.9.1"))),
+        changed(packages=packages(("torchcodec", "0.17.0"))),
+    ),
+    (
+        "companion-cuda-mismatch",
+        W,
+        changed(packages=packages(("onnxruntime-gpu", "1.26.0"))),
+        changed(packages=packages(("onnxruntime-gpu", "1.31.1"))),
+    ),
     ("catalog-old", N, changed(taken_at="2027-06-01T00:00:00Z"), HEALTHY),
     (
         "sources-disagree",

@@ -11,7 +11,7 @@ from gpusetup.findings.installing import environment, python
 from gpusetup.findings.jetson import jetpack
 from gpusetup.findings.libraries import building, loading, numeric
 from gpusetup.findings.makers import gpu_maker
-from gpusetup.findings.torch import build, companions, installed, kernels
+from gpusetup.findings.torch import build, companions, installed, kernels, pairs
 from gpusetup.model.machine import Snapshot
 
 ANYWHERE: tuple[Rule, ...] = (
@@ -26,6 +26,7 @@ ANYWHERE: tuple[Rule, ...] = (
     *jetpack.RULES,
     *kernels.RULES,
     *companions.RULES,
+    *pairs.RULES,
     *loading.RULES,
     *numeric.RULES,
     *building.RULES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gpusetup.catalog.builds import Catalog, with_catalog
 from gpusetup.catalog.file import load_catalog
@@ -192,9 +192,9 @@ def what_comes(
         family = tuple(name for name in FAMILY if name in there)
         followers = tuple(one.name for one in pinned(machine, build) if one.can_follow)
         return replace(asked, family=family, followers=followers)
-    return replace(
-        asked, family=companions_to_add(machine, asked, decision, catalog), pinned=pins_of(machine)
-    )
+    comes = companions_to_add(machine, asked, decision, catalog)
+    behind = left_behind(machine, build.torch, build.backend, catalog)
+    return replace(asked, family=comes, pinned=pins_of(machine, (*comes, *behind)))
 
 
 def companions_to_add(
@@ -217,8 +217,11 @@ def companions_to_add(
     return tuple(name for name in FAMILY if name in wanted and name in known)
 
 
-def pins_of(machine: Snapshot) -> tuple[str, ...]:
-    """What must stay as it is: torch, at the version that its metadata has."""
+def pins_of(machine: Snapshot, comes: Sequence[str] = ()) -> tuple[str, ...]:
+    """What must stay as it is, at the version that its metadata has: torch, and those of its
+    companions that are there, belong to it and are not exchanged."""
 
-    own = installed(machine).get("torch")
-    return (f"torch=={own.version}",) if own else ()
+    there = installed(machine)
+    return tuple(
+        f"{name}=={there[name].version}" for name in FAMILY if name in there and name not in comes
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpusetup.install.conda.plan import CondaPlan, Move
@@ -55,7 +55,7 @@ def _what(plan: Plan) -> str:
     named = [wheel.name for wheel in plan.family]
     companions = f"{', '.join(named)} {where}" if named else ""
     wanted = without_logins(", ".join(filter(None, (companions, *plan.packages))))
-    return f"Install  {wanted} by {plan.installer}; {', '.join(plan.pinned)} stays"
+    return f"Install  {wanted} by {plan.installer}; {', '.join(plan.pinned)} {_stay(plan.pinned)}"
 
 
 def unchanged_text(answer: InstallAnswer, notes: Iterable[str]) -> str:
@@ -136,7 +136,7 @@ def described_text(described: Described) -> str:
     if what:
         what += f" from {described.unlabelled}" if described.unlabelled else ""
         pinned = described.asked.pinned
-        what += f"; {', '.join(pinned)} stays" if pinned else ""
+        what += f"; {', '.join(pinned)} {_stay(pinned)}" if pinned else ""
     was = ", ".join(f"{name} {version}" for name, version in answer.before.items())
     lines = [f"Target   {answer.target}", *([f"Install  {what}"] if what else ())]
     lines[-1] += f" (now {was})" if was else ""
@@ -211,3 +211,11 @@ def outcome_text(answer: InstallAnswer, kept_bytes: int | None = None) -> str:
             f"{size_text(kept_bytes)} are kept for it, `--forget` frees them"
         )
     return "\n".join([*lines, plain(f"log: {answer.log}")]) + "\n"
+
+
+def _stay(names: Sequence[str]) -> str:
+    """
+    >>> _stay(("torch==2.9.1",)), _stay(("torch==2.9.1", "torchvision==0.24.1"))
+    ('stays', 'stay')
+    """
+    return "stays" if len(names) == 1 else "stay"
