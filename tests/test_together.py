@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,10 +18,12 @@ from installing import Said, World, enter, new_world
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
+from gpusetup.install.joint.ask import Answer, Locked
+from gpusetup.install.joint.choose import best_of
 from gpusetup.install.joint.releases import Listed, Release
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Os, Python, Snapshot
-from gpusetup.model.resolution import Request
+from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.versions import Capability, parsed
 from gpusetup.resolver.joint import Solved, best, candidates
 
@@ -307,3 +311,30 @@ def test_a_post_release_is_the_same_release() -> None:
     )
     assert page.days_behind("2.8.3+cu12torch2.8") == 0
     assert replace(page, releases=page.releases[:1]).days_behind("2.8.3") == 0
+
+
+def test_a_package_that_uv_leaves_behind_is_looked_for_beside_every_torch() -> None:
+    """uv may take the newest torch first, and an older release of the package for it."""
+    newer, older = (CATALOG.row_of(t, "cu130", "linux", "x86_64") for t in ("2.15.0", "2.14.1"))
+    assert newer is not None
+    assert older is not None
+    given = {newer.torch: "2026.3.11", older.torch: "2026.10.7"}
+
+    def answer(build: TorchBuild) -> Answer:
+        own = Locked(name="trainer", version=given[build.torch])
+        return Answer(packages=(Locked(name="torch", version=build.torch), own))
+
+    work = SimpleNamespace(
+        names=("trainer",),
+        words=("trainer",),
+        builds=(newer, older),
+        build_of=lambda _: newer,
+        agrees=lambda *_: True,
+        beside=lambda build, _: answer(build),
+    )
+    dates = {"2026.3.11": "2026-03-20", "2026.10.7": "2026-10-20", "2026.10.9": "2026-10-26"}
+    releases = tuple(Release(version=v, published=d, has_wheel=True) for v, d in dates.items())
+    found = {"trainer": Listed(name="trainer", releases=releases)}
+    with ThreadPoolExecutor(2) as pool:
+        build, taken = best_of(work, answer(newer), found, pool)  # type: ignore[arg-type]
+    assert (build.torch, taken.version("trainer")) == ("2.14.1", "2026.10.7")

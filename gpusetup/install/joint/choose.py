@@ -15,6 +15,7 @@ from gpusetup.catalog.companion_table import (
     Project,
     companion_table,
     cuda_majors,
+    row_of,
     takes_torch,
 )
 from gpusetup.errors import Blocked, Unsatisfiable
@@ -87,7 +88,7 @@ def choose_together(
         indexes = () if offline else places.indexes
         pages = pool.map(lambda name: listed(fetcher, indexes, name), work.names)
         found = dict(zip(work.names, pages, strict=True))
-        build, answer = _best(work, first, found, pool)
+        build, answer = best_of(work, first, found, pool)
         build, answer, newer = _newer_torch(work, build, answer, found)
         held = (*newer, *_behind(work, build, answer, found, pool))
         matrix = _matrix(work, found, pool) if explain else ()
@@ -131,14 +132,14 @@ def _candidates(
 NO_GPU = "computes on an NVIDIA GPU only, and none is here"
 
 
-def _best(
+def best_of(
     work: Work, first: Answer, found: Mapping[str, Listed], pool: ThreadPoolExecutor
 ) -> tuple[TorchBuild, Answer]:
     """uv's own choice where it leaves nothing behind; else the best of every torch's."""
     build = work.build_of(first)
     if build is not None and work.agrees(first, build):
         behind = [found[name].days_behind(first.version(name) or "0") for name in work.names]
-        if len(work.names) == 1 or not any(behind):
+        if not any(behind):
             return build, first
     answers = [*pool.map(lambda one: work.beside(one, work.words), work.builds)]
     solved = {
@@ -328,12 +329,17 @@ def _other_cuda(work: Work, build: TorchBuild, answer: Answer) -> tuple[str, ...
     own = build.cuda.partition(".")[0]
     return tuple(
         f"{one.name} {one.version} is built for CUDA {' and '.join(majors)}, torch for CUDA "
-        f"{build.cuda}: it may not load ({project.source})"
+        f"{build.cuda}: it may not load ({_row_source(project, one.version)})"
         for one in answer.packages
         if (project := work.table.project(one.name))
         and (majors := cuda_majors(project, one.version))
         and own not in majors
     )
+
+
+def _row_source(project: Project, version: str) -> str:
+    row = row_of(project, version)
+    return row.source if row else project.source
 
 
 def _page_notes(found: Mapping[str, Listed]) -> tuple[str, ...]:
