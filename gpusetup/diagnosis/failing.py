@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import RECORDS
-from gpusetup.fixes import drivers
 from gpusetup.model.finding import Finding, Fix, typed
 from gpusetup.model.frozen import replace
 
@@ -151,6 +150,8 @@ def _its_own(context: RuleContext, program: Program, finding: Finding, fix: Fix)
     if finding.id != "driver-too-old":
         return Fix(text=way)
     if "torch" in fix.text or _speaks_of_torch(fix.commands):
+        from gpusetup.fixes import drivers
+
         newer = drivers.driver(context, "Update the driver", fix.min_driver)
         return replace(newer, text=f"{newer.text}; or keep it. {way}")
     kept = tuple(one for one in fix.alternatives if not _speaks_of_torch(one.commands))

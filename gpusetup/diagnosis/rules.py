@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from gpusetup.accelerators.makers import judged_on
 from gpusetup.evidence.context import Rule
-from gpusetup.findings.container import boundary, wsl
-from gpusetup.findings.driver import age, kernel_module, presence
+from gpusetup.findings.container import boundary
+from gpusetup.findings.driver import presence
 from gpusetup.findings.host import resources, settings
 from gpusetup.findings.installing import environment, python
-from gpusetup.findings.jetson import jetpack
 from gpusetup.findings.libraries import building, loading, numeric
 from gpusetup.findings.makers import gpu_maker
-from gpusetup.findings.torch import build, companions, installed, kernels, pairs
+from gpusetup.findings.torch import build, companions, installed, pairs
 from gpusetup.model.machine import Snapshot
 
 ANYWHERE: tuple[Rule, ...] = (
     *boundary.RULES,
-    *wsl.RULES,
     *presence.RULES,
-    *kernel_module.RULES,
-    *age.RULES,
     *gpu_maker.RULES,
     *installed.RULES,
     *build.RULES,
-    *jetpack.RULES,
-    *kernels.RULES,
     *companions.RULES,
     *pairs.RULES,
     *loading.RULES,
@@ -36,6 +30,13 @@ ANYWHERE: tuple[Rule, ...] = (
     *settings.RULES,
 )
 """The rules about what any machine is, by family; which finding is the root says `precedence`."""
+
+
+def of_wsl() -> tuple[Rule, ...]:
+    """The rules about Linux inside Windows."""
+    from gpusetup.findings.container import wsl
+
+    return wsl.RULES
 
 
 def of_a_driver() -> tuple[Rule, ...]:
@@ -50,11 +51,22 @@ def of_a_driver() -> tuple[Rule, ...]:
         program_xids,
         sharing,
     )
-    from gpusetup.findings.driver import answering, cuda_api, libcuda, silent, state
+    from gpusetup.findings.driver import (
+        age,
+        answering,
+        cuda_api,
+        kernel_module,
+        libcuda,
+        silent,
+        state,
+    )
+    from gpusetup.findings.jetson import jetpack
+    from gpusetup.findings.torch import kernels
 
     # The first finding of an id gives its title: what reads the nodes goes before NVML's codes.
+    there = (kernel_module, age, jetpack, kernels)
     ready = (state, answering, performance, limits, cuda_api, access, sharing)
-    families = (*ready, silent, libcuda, faults, ecc, program_xids, links)
+    families = (*there, *ready, silent, libcuda, faults, ecc, program_xids, links)
     return tuple(rule for family in families for rule in family.RULES)
 
 
@@ -65,7 +77,8 @@ def has_a_driver(snapshot: Snapshot) -> bool:
     on_bus = bool(judged_on(snapshot.pci_devices))
     asked = driver.nvml_code is not None or snapshot.cuda_api.init_code is not None
     there = snapshot.gpus or snapshot.events or snapshot.devices or driver.module_loaded
-    return bool(any(parts) or driver.seconds or on_bus or asked or there)
+    board = snapshot.os.jetson or driver.library_found
+    return bool(any(parts) or driver.seconds or on_bus or asked or there or board)
 
 
 def of_messages() -> tuple[Rule, ...]:
@@ -83,10 +96,11 @@ def of_messages() -> tuple[Rule, ...]:
 
 def rules_for(snapshot: Snapshot) -> tuple[Rule, ...]:
     """The rules that can find something on this machine."""
+    wsl = of_wsl() if snapshot.os.wsl or snapshot.events else ()
     driver = of_a_driver() if has_a_driver(snapshot) else ()
-    return (*ANYWHERE, *driver, *(of_messages() if snapshot.events else ()))
+    return (*wsl, *ANYWHERE, *driver, *(of_messages() if snapshot.events else ()))
 
 
 def all_rules() -> tuple[Rule, ...]:
     """Every rule; with them every record of a cause is loaded."""
-    return (*ANYWHERE, *of_a_driver(), *of_messages())
+    return (*of_wsl(), *ANYWHERE, *of_a_driver(), *of_messages())

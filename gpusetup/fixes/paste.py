@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
 from gpusetup.evidence.plausible import is_a_path
-from gpusetup.fixes import drivers
 from gpusetup.model import shell
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.resolution import Request, TorchBuild
@@ -225,6 +224,8 @@ def _nothing_fits(context: RuleContext) -> Fix:
             text="No build of torch in the catalog fits this machine: `gpusetup resolve --explain`"
         )
     if advice.change == "driver":
+        from gpusetup.fixes import drivers
+
         why = f"No build of torch serves this driver; a newer one gives {advice.gives}. "
         return drivers.driver(context, f"{why}Update it to {advice.to} or newer", advice.to)
     text = f"No build of torch fits this machine; with {advice.change} {advice.to}: {advice.gives}"

@@ -45,8 +45,9 @@ else:
         def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **config: Any):
             return super().__new__(cls, name, bases, body, **{"kw_only": True, **config})
 
-    class Frozen(msgspec.Struct, metaclass=_ByName, frozen=True):
-        """A plain frozen value.
+    class Frozen(msgspec.Struct, metaclass=_ByName, frozen=True, gc=False):
+        """A plain frozen value, made of what was there before it: it stands in no circle, so
+        that the collector of garbage need not look at it.
 
         >>> class Size(Frozen):
         ...     width: int

@@ -18,8 +18,7 @@ from gpusetup.evidence.context import (
     whole_number,
 )
 from gpusetup.findings.container.start import NOTHING, container_facts, container_no_gpu
-from gpusetup.findings.driver.presence import nvml_said
-from gpusetup.findings.driver.state import NVML_UNKNOWN
+from gpusetup.findings.driver.presence import NVML_UNKNOWN, nvml_said
 from gpusetup.findings.layers import NO_DEVICE, NO_DRIVER, Layer
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import paste

@@ -24,12 +24,12 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.layers import NO_DRIVER, Layer
 from gpusetup.findings.record import Cause
-from gpusetup.fixes import drivers, which
 from gpusetup.model.finding import Evidence, Finding, Fix
 from gpusetup.model.machine import Event
 from gpusetup.model.shell import lines
 
 NVML_DRIVER_NOT_LOADED = 9
+NVML_UNKNOWN = 999
 
 PASSED_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
 """Kernel drivers that hold a GPU for a virtual machine."""
@@ -78,6 +78,8 @@ def driver_missing(context: RuleContext) -> Iterator[Finding]:
     )
     if not (proven or suspected or meant):
         return
+    from gpusetup.fixes import drivers, which
+
     held = [d.driver for d in nvidia_on_pci(context) if d.driver]
     notebook = _notebook(context)
     yield DRIVER_MISSING.found(

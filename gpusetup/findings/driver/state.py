@@ -25,7 +25,6 @@ from gpusetup.model.shell import Line, lines
 from gpusetup.model.versions import parsed
 
 NVML_LIBRARY_MISMATCH = 18
-NVML_UNKNOWN = 999
 
 
 NVML_MISMATCH = Cause(

@@ -15,10 +15,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.plausible import exactly
 from gpusetup.findings.driver.presence import DRIVER_LIBRARIES
-from gpusetup.findings.jetson.jetpack import undeclared_fix
 from gpusetup.findings.layers import BROKEN_TORCH, NO_DRIVER, NO_INIT, Layer
-from gpusetup.findings.libraries.asked import for_whoever_asks
-from gpusetup.findings.message_rules import from_messages
 from gpusetup.findings.record import Cause, Message
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
@@ -235,10 +232,17 @@ def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
                 for p in cut[:3]
             ),
         ),
-        fix=_reinstall(context, cut)
-        if cut
-        else undeclared_fix(context, name) or for_whoever_asks(context, name, _asked_by(messages)),
+        fix=_reinstall(context, cut) if cut else _brought(context, name, messages),
     )
+
+
+def _brought(context: RuleContext, library: str, messages: tuple[Event, ...]) -> Fix:
+    """What brings a library that a program looked for."""
+    from gpusetup.findings.jetson.jetpack import undeclared_fix
+    from gpusetup.findings.libraries.asked import for_whoever_asks
+
+    asked_by = _asked_by(messages)
+    return undeclared_fix(context, library) or for_whoever_asks(context, library, asked_by)
 
 
 def _asked_by(messages: tuple[Event, ...]) -> str | None:
@@ -346,6 +350,10 @@ DLLS = (
 
 def windows_dlls(context: RuleContext) -> Iterator[Finding]:
     """Of torch and what it loads; an extension that belongs to another torch is that finding."""
+    if not context.snapshot.events:
+        return
+    from gpusetup.findings.message_rules import from_messages
+
     others = {e.values.get("module") for e in events(context, "extension-abi-mismatch")} - {None}
     kept = tuple(
         e

@@ -13,7 +13,6 @@ from gpusetup.evidence.context import (
     value_evidence,
 )
 from gpusetup.evidence.plausible import is_a_path
-from gpusetup.findings.jetson.jetpack import jetson_fix
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, NO_TORCH, Layer
 from gpusetup.findings.record import Cause
 from gpusetup.findings.sources import WHEELS
@@ -87,11 +86,16 @@ def torch_missing(context: RuleContext) -> Iterator[Finding]:
         yield TORCH_MISSING.found(
             f"torch is not installed in {where}",
             evidence=(*event_evidence(messages), *seen),
-            fix=_or_the_other(
-                context,
-                jetson_fix(context) if context.snapshot.os.jetson else paste.install_torch(context),
-            ),
+            fix=_or_the_other(context, _install(context)),
         )
+
+
+def _install(context: RuleContext) -> Fix:
+    if not context.snapshot.os.jetson:
+        return paste.install_torch(context)
+    from gpusetup.findings.jetson.jetpack import jetson_fix
+
+    return jetson_fix(context)
 
 
 def _or_the_other(context: RuleContext, way: Fix) -> Fix:
