@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -193,15 +192,13 @@ def write(folder: Path, count: int, planted: int, seed: int) -> dict[str, str]:
 def shown(folder: Path) -> tuple[Record, float, float]:
     """The answer of `fleet show`, its seconds, and the most memory it had (MiB)."""
     began = time.perf_counter()
-    said = subprocess.run(
-        (sys.executable, "-m", "gpusetup", "fleet", "show", str(folder), "--json"),
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    seconds = time.perf_counter() - began
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    answer: Record = json.loads(said.stdout)
-    return answer, seconds, most
+    words = (sys.executable, "-m", "gpusetup", "fleet", "show", str(folder), "--json")
+    with tempfile.TemporaryFile() as file, subprocess.Popen(words, stdout=file) as process:
+        _, _, used = os.wait4(process.pid, 0)  # of this child alone
+        process.returncode = 0
+        file.seek(0)
+        answer: Record = json.load(file)
+    return answer, time.perf_counter() - began, used.ru_maxrss / 1024
 
 
 def score(answer: Record, faults: dict[str, str]) -> tuple[int, list[str], list[str]]:

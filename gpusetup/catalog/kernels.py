@@ -8,11 +8,12 @@ boards run desktop kernels only from CUDA 13.2 on; 11.0 was called 10.1 before C
 
 from __future__ import annotations
 
+import re
 from functools import cache, lru_cache
 
 from gpusetup.catalog.facts import Integrated, facts
 from gpusetup.model.resolution import TorchBuild
-from gpusetup.model.versions import Capability, parsed
+from gpusetup.model.versions import Capability
 
 
 @cache
@@ -45,8 +46,8 @@ def release(cuda: str) -> tuple[int, int]:
     >>> release("13.0") > release("12.9")
     True
     """
-    major, minor, *_ = (*parsed(cuda).release, 0)
-    return major, minor
+    found = re.match(r"(\d+)(?:\.(\d+))?", cuda)
+    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 
 
 def runs_on(kernel: Capability, gpu: Capability, cuda: str | None = None) -> bool:
