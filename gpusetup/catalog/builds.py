@@ -188,7 +188,16 @@ def _floor_of(
     if same:
         return same[0].on(family)
     older = [row for row in toolkits if release(row.cuda) == release(cuda)]
-    return min((f for row in older if (f := row.on(family))), key=parsed, default=None)
+    return min((f for row in older if (f := row.on(family))), key=_numbers, default=None)
+
+
+def _numbers(driver: str) -> tuple[int, ...]:
+    """A driver's version of the catalog as numbers.
+
+    >>> _numbers("450.80.02") < _numbers("525.60.13")
+    True
+    """
+    return tuple(map(int, driver.split(".")))
 
 
 class Same:
