@@ -7,6 +7,7 @@ from typing import Any
 from gpusetup.fleet.compare import CompareAnswer
 from gpusetup.fleet.node_check import NodeCheckAnswer
 from gpusetup.fleet.show import FleetAnswer
+from gpusetup.install.guard_answer import GuardAnswer
 from gpusetup.model.documents import (
     DoctorAnswer,
     ErrorAnswer,
@@ -31,6 +32,7 @@ ANSWERS: dict[str, Any] = {
     "error": ErrorAnswer,
     "finding": FindingAnswer,
     "findings": FindingsAnswer,
+    "guard": GuardAnswer,
     "install": InstallAnswer,
     "node-check": NodeCheckAnswer,
     "plan": PlanAnswer,

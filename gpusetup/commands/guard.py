@@ -1,0 +1,150 @@
+"""`gpusetup guard`: no installer may swap torch, and what stands on it, unasked."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import UsageError
+from gpusetup.render.console import Console, plain
+
+if TYPE_CHECKING:
+    from gpusetup.install.guard import Change
+    from gpusetup.install.guard_answer import GuardAnswer, GuardState
+    from gpusetup.install.target.layout import Layout
+
+SUMMARY = """Show the constraints file of the torch that is installed and of what stands on it, and
+what makes pip and uv read it: with it, an installation that would replace one of them fails
+instead. Nothing is changed without `--write`; `--undo` puts back what was there."""
+
+EXAMPLES = (
+    "gpusetup guard",
+    "gpusetup guard --write",
+    "gpusetup guard --undo",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write the constraints file and pip's setting into the environment",
+    )
+    parser.add_argument(
+        "--undo", action="store_true", help="put back what was there before the first `--write`"
+    )
+    parser.add_argument(
+        "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
+    )
+
+
+def run(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.install.target.find import check_target, layout_of
+    from gpusetup.probe.target import choose_target
+    from gpusetup.system.system import LiveSystem
+
+    if options.write and options.undo:
+        raise UsageError("`--write` and `--undo` exclude each other", hint="name one of them")
+    system = LiveSystem()
+    layout = layout_of(system, choose_target(system, options.python).python)
+    if options.write or options.undo:
+        check_target(layout)
+    return _undo(layout, out) if options.undo else _guard(layout, out, write=options.write)
+
+
+def _guard(layout: Layout, out: Console, *, write: bool) -> int:
+    import os
+
+    from gpusetup.install import guard
+    from gpusetup.install.settings.pip_config import pip_settings
+    from gpusetup.install.switching.receipt import now
+    from gpusetup.install.target.layout import distributions, versions
+
+    prefix = Path(layout.prefix)
+    pins = guard.guarded(versions(distributions(layout)))
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("PIP_")}
+    former = pip_settings(environ, Path.home(), layout.prefix).get("constraint", "")
+    wanted = guard.changes(prefix, pins, former, now())
+    answer = _answer(prefix, pins, wanted, "shown" if wanted else "unchanged")
+    if not write or not wanted:
+        out.answer(answer, _screen(answer, write=write))
+        return 0
+    out.talk(plain(_screen(answer, write=write)))
+    guard.write(prefix, wanted)
+    done = _answer(prefix, pins, wanted, "written")
+    out.answer(done, plain(f"Guarded: {_list(pins)} in {prefix}\n"))
+    return 0
+
+
+def _undo(layout: Layout, out: Console) -> int:
+    from gpusetup.install import guard
+
+    prefix = Path(layout.prefix)
+    paths = guard.undo(prefix)
+    answer = _answer(prefix, {}, (), "restored" if paths else "unchanged")
+    said = f"As before: {', '.join(paths)}" if paths else f"{prefix} has no guard"
+    out.answer(answer, plain(f"{said}\n"))
+    return 0
+
+
+def _answer(
+    prefix: Path, pins: dict[str, str], wanted: tuple[Change, ...], state: GuardState
+) -> GuardAnswer:
+    import sys
+
+    from gpusetup.install.guard import CONSTRAINTS, named_in_pip
+    from gpusetup.install.guard_answer import GuardAnswer, GuardFile
+    from gpusetup.model.shell import setting, shell_for
+
+    shell = shell_for("windows" if sys.platform == "win32" else None)
+    path = named_in_pip(prefix / CONSTRAINTS)
+    return GuardAnswer(
+        state=state,
+        target=str(prefix),
+        pins=pins,
+        files=tuple(
+            GuardFile(path=str(one.path), text=one.after.decode("utf-8", "replace"))
+            for one in wanted
+        ),
+        settings={
+            "pip": setting("PIP_CONSTRAINT", path, shell),
+            "uv": setting("UV_CONSTRAINT", path, shell),
+        }
+        if pins
+        else {},
+        notes=tuple(_notes(path)) if pins else (),
+    )
+
+
+def _notes(path: str) -> Iterator[str]:
+    """What counts more in this shell than the setting of the environment."""
+    import os
+
+    if (held := os.environ.get("PIP_CONSTRAINT")) and path not in held.split():
+        yield "PIP_CONSTRAINT is set in this shell and counts more: add the file to it"
+    if os.environ.get("PIP_CONFIG_FILE") == os.devnull:
+        yield f"PIP_CONFIG_FILE is {os.devnull}: in this shell pip reads no configuration"
+
+
+def _screen(answer: GuardAnswer, *, write: bool) -> str:
+    lines = [f"Target   {answer.target}", f"Guarded  {_list(dict(answer.pins))}", ""]
+    for file in answer.files:
+        lines += [f"{file.path}:", *(f"    {line}" for line in file.text.splitlines()), ""]
+    if not answer.files:
+        lines += ["The constraints file and pip's setting are there already.", ""]
+    lines += [
+        "pip of this environment reads its own configuration. Another pip, for this shell:",
+        f"    {answer.settings['pip']}",
+        "uv reads no setting of an environment; for this shell:",
+        f"    {answer.settings['uv']}",
+    ]
+    lines += [f"Note     {note}" for note in answer.notes]
+    if answer.files and not write:
+        lines += ["", "Nothing was changed. To write these files: gpusetup guard --write"]
+    return plain("\n".join(lines) + "\n")
+
+
+def _list(pins: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in pins.items())

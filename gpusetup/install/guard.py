@@ -1,0 +1,243 @@
+"""The guard of an environment: a constraints file of torch and what stands on it, and pip's own
+setting that names it. Both lie in the environment, and what was there before is kept beside them.
+
+A constraint only forbids: with it, an installer that would take another torch fails instead.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from gpusetup.catalog.companion_table import companion_table
+from gpusetup.errors import BadInput, Blocked, Unsatisfiable
+from gpusetup.install.settings.pip_guard import with_constraint
+from gpusetup.install.switching.files import no_link, read_json_object
+from gpusetup.model.frozen import Frozen
+
+CONSTRAINTS = "gpusetup-constraints.txt"
+RECORD = "gpusetup-constraints.undo.json"
+PIP = "pip.ini" if sys.platform == "win32" else "pip.conf"
+SCHEMA = "gpusetup.guard-undo/1"
+MOST_BYTES = 1 << 18
+"""Of a file that is changed; a record of it has less than `read_json_object` takes."""
+
+
+class Change(Frozen):
+    """One file of the environment: what it holds, and what it would hold."""
+
+    path: Path
+    before: bytes | None
+    after: bytes
+    mode: int | None = None
+
+
+def guarded(installed: Mapping[str, str]) -> dict[str, str]:
+    """Torch and the companions that are installed, with their exact versions; torch first.
+
+    `Unsatisfiable` without a torch. A version that is none cannot be held, and is left out.
+
+    >>> guarded({"numpy": "2.0", "torchvision": "0.28.0+cpu", "torch": "2.13.0+cpu"})
+    {'torch': '2.13.0+cpu', 'torchvision': '0.28.0+cpu'}
+    """
+    table = companion_table()
+    names = (name for name in sorted(installed) if name == "torch" or table.project(name))
+    found = {name: version for name in names if (version := _version(installed[name]))}
+    if "torch" not in found:
+        raise Unsatisfiable(
+            "There is no torch in this environment that could be guarded",
+            hint="install it first: `gpusetup install`",
+        )
+    return {"torch": found.pop("torch"), **found}
+
+
+def _version(text: str) -> str | None:
+    try:
+        return str(Version(text.replace("_", ".")))
+    except InvalidVersion:
+        return None
+
+
+def constraints_text(pins: Mapping[str, str], when: str) -> str:
+    head = (
+        f"# gpusetup guard, {when}: this set works together; an installer that reads this file\n"
+        "# fails instead of replacing it. `gpusetup guard --undo` takes it away.\n"
+    )
+    return head + "".join(f"{name}=={version}\n" for name, version in pins.items())
+
+
+def named_in_pip(path: Path) -> str:
+    """How pip's and uv's lists, which are split at spaces, name a file.
+
+    >>> named_in_pip(Path("/a/b.txt")) if sys.platform == "linux" else "/a/b.txt"
+    '/a/b.txt'
+    """
+    return path.as_uri() if len(str(path).split()) > 1 else str(path)
+
+
+def changes(prefix: Path, pins: Mapping[str, str], former: str, when: str) -> tuple[Change, ...]:
+    """The files that differ from what they should be. `former`: the constraint that pip reads
+    now, from whichever file counts most; it stays in force beside ours."""
+    held, mode = read_bounded(prefix / CONSTRAINTS)
+    wanted = constraints_text(pins, when).encode()
+    same = held is not None and _pins_of(held) == _pins_of(wanted)
+    found = (
+        () if same else (Change(path=prefix / CONSTRAINTS, before=held, after=wanted, mode=mode),)
+    )
+    before, mode = read_bounded(prefix / PIP)
+    after = with_constraint(before or b"", named_in_pip(prefix / CONSTRAINTS), former, prefix / PIP)
+    if after == before:
+        return found
+    return (*found, Change(path=prefix / PIP, before=before, after=after, mode=mode))
+
+
+def _pins_of(raw: bytes) -> list[bytes]:
+    return [line for line in raw.splitlines() if line and not line.startswith(b"#")]
+
+
+def read_bounded(path: Path) -> tuple[bytes | None, int | None]:
+    """A plain file's bytes and mode; None where it is not there. `Blocked` for anything else."""
+    try:
+        with open(path, "rb", opener=no_link) as file:
+            found = os.fstat(file.fileno())
+            raw = file.read(MOST_BYTES + 1) if stat.S_ISREG(found.st_mode) else None
+    except FileNotFoundError:
+        return None, None
+    except OSError as problem:
+        said = "a symbolic link" if path.is_symlink() else problem.strerror
+        raise Blocked(
+            f"{path} cannot be read: {said}",
+            hint="nothing was changed; make it a file of its own that you can read",
+        ) from problem
+    if raw is None or len(raw) > MOST_BYTES:
+        said = "no plain file" if raw is None else f"larger than {MOST_BYTES >> 10} KiB"
+        raise Blocked(f"{path} is {said}", hint="nothing was changed; see what it is")
+    return raw, stat.S_IMODE(found.st_mode)
+
+
+# --- writing, and taking back --------------------------------------------------------------------
+
+
+def write(prefix: Path, wanted: tuple[Change, ...]) -> None:
+    """Write the files, the record of what was there first. `Blocked` where that is refused."""
+    import json
+
+    record = _record(prefix)
+    files = {name: dict(row) for name, row in record.items()}
+    for change in wanted:
+        row = files.setdefault(change.path.name, {"before": _packed(change.before)})
+        row["after"] = hashlib.sha256(change.after).hexdigest()
+    if not wanted:
+        return
+    text = json.dumps({"schema": SCHEMA, "files": files}, indent=1) + "\n"
+    put(prefix / RECORD, text.encode(), 0o600)
+    for change in wanted:
+        put(change.path, change.after, change.mode)
+
+
+def _packed(raw: bytes | None) -> str | None:
+    return None if raw is None else base64.b64encode(raw).decode()
+
+
+def put(path: Path, raw: bytes, mode: int | None) -> None:
+    """Write a file whole or not at all, with the mode it had."""
+    from gpusetup.install.switching.durable import sync_folder
+
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        fresh.unlink(missing_ok=True)
+        with os.fdopen(new_file(fresh, 0o666 if mode is None else 0o600), "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:
+            fresh.chmod(mode)
+        fresh.replace(path)
+        sync_folder(path.parent)
+    except OSError as problem:
+        raise Blocked(
+            f"{path} cannot be written: {problem.strerror}",
+            hint="run it as whom the environment belongs to; what was written before it goes with "
+            "`gpusetup guard --undo`",
+        ) from problem
+
+
+def new_file(path: Path, mode: int) -> int:
+    """A descriptor of a file that was not there."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+
+
+def undo(prefix: Path) -> tuple[str, ...]:
+    """Put back what was there before the first `--write`; the paths that were changed.
+
+    `Blocked`, and nothing changed, where a file is not as the guard left it.
+    """
+    record = _record(prefix)
+    rows = {name: (read_bounded(prefix / name), row) for name, row in record.items()}
+    for name, ((now, _mode), row) in rows.items():
+        before = _unpacked(row, prefix)
+        if now != before and hashlib.sha256(now or b"").hexdigest() != row.get("after"):
+            raise Blocked(
+                f"{prefix / name} was changed after `gpusetup guard --write`",
+                hint=f"take {CONSTRAINTS} out of it by hand, then delete {prefix / RECORD}",
+            )
+    for name in sorted(rows, key=lambda one: one == CONSTRAINTS):
+        (_now, mode), row = rows[name]
+        _put_back(prefix / name, _unpacked(row, prefix), mode)
+    if record:
+        _remove(prefix / RECORD)
+    return tuple(str(prefix / name) for name in rows)
+
+
+def _put_back(path: Path, before: bytes | None, mode: int | None) -> None:
+    if before is None:
+        _remove(path)
+    else:
+        put(path, before, mode)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as problem:
+        raise Blocked(f"{path} cannot be removed: {problem.strerror}") from problem
+
+
+def _unpacked(row: Mapping[str, str | None], prefix: Path) -> bytes | None:
+    before = row.get("before")
+    try:
+        return None if before is None else base64.b64decode(before, validate=True)
+    except ValueError:
+        raise _no_record(prefix) from None
+
+
+def _record(prefix: Path) -> dict[str, dict[str, str | None]]:
+    """What was kept, by file name; anybody may have written it, so only our two names count."""
+    path = prefix / RECORD
+    if not os.path.lexists(path):
+        return {}
+    found = read_json_object(path) or {}
+    files = found.get("files")
+    if found.get("schema") != SCHEMA or not isinstance(files, dict):
+        raise _no_record(prefix)
+    for name, row in files.items():
+        if name not in (CONSTRAINTS, PIP) or not isinstance(row, dict):
+            raise _no_record(prefix)
+        if not all(isinstance(value, (str, type(None))) for value in row.values()):
+            raise _no_record(prefix)
+        _unpacked(row, prefix)
+    return files
+
+
+def _no_record(prefix: Path) -> BadInput:
+    return BadInput(
+        f"{prefix / RECORD} is no record of `gpusetup guard`",
+        hint=f"see what it is; without it, take {CONSTRAINTS} out of {prefix / PIP} by hand",
+    )

@@ -1,0 +1,266 @@
+"""`gpusetup guard`: real pip and real uv on the indexes of the tests, which it holds back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import uv
+from hypothesis import given
+from hypothesis import strategies as st
+from installing import TORCH, Said, World, needs_linux, state_of, versions_in
+
+from gpusetup import cli
+from gpusetup.errors import BadInput
+from gpusetup.install.guard import CONSTRAINTS, PIP, RECORD
+from gpusetup.install.settings.pip_guard import with_constraint
+
+pytestmark = needs_linux
+Guard = Callable[..., Said]
+HELD = f"torch=={TORCH}+cpu"
+
+
+@pytest.fixture
+def venv(world: World) -> Path:
+    """An environment with pip and torch; the index has a newer torch and who wants it."""
+    venv = world.venv_with_pip()
+    torch = world.add_torch("cpu", requires=())
+    vision = world.wheel("torchvision", "0.99.0+cpu")
+    world.fill(venv, torch, vision, world.wheel("numpy", "2.0.0"))
+    world.add_default("torch", "2.99.0")
+    world.add_default("wants-another", "1.0", requires=("torch==2.99.0",))
+    world.add_default("wants-any", "1.0", requires=("torch>=2",))
+    return venv
+
+
+@pytest.fixture
+def guard(venv: Path, capsys: pytest.CaptureFixture[str]) -> Guard:
+    def guarded(*words: str) -> Said:
+        capsys.readouterr()
+        code = cli.main(["guard", "--python", str(venv), *words])
+        said = capsys.readouterr()
+        return Said(exit=code, out=said.out, err=said.err)
+
+    return guarded
+
+
+def asked(world: World, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """A program with the world's variables; pip reads its configuration files."""
+    environ = {**os.environ, **world.environment, **more}
+    environ.pop("PIP_CONFIG_FILE")
+    return subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
+
+
+def pip(world: World, venv: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return asked(world, str(venv / "bin/python"), "-m", "pip", "install", *words)
+
+
+def uv_pip(world: World, venv: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    python = ("--python", str(venv / "bin/python"))
+    return asked(world, str(uv.find_uv_bin()), "pip", "install", *python, *words, **more)
+
+
+def test_nothing_is_changed_without_write(venv: Path, guard: Guard) -> None:
+    before = state_of(venv)
+    said = guard()
+    assert said.exit == 0 and HELD in said.out and "numpy" not in said.out
+    assert f"export UV_CONSTRAINT={venv / CONSTRAINTS}" in said.out
+    assert "gpusetup guard --write" in said.out
+    assert state_of(venv) == before
+
+
+def test_pip_and_uv_fail_by_the_constraint_instead_of_replacing_torch(
+    world: World, venv: Path, guard: Guard
+) -> None:
+    written = guard("--write", "--json")
+    assert written.exit == 0 and written.answer["state"] == "written"
+    assert written.answer["pins"] == {"torch": f"{TORCH}+cpu", "torchvision": "0.99.0+cpu"}
+    before = state_of(venv)
+    for said in (
+        pip(world, venv, "wants-another"),
+        uv_pip(world, venv, "wants-another", UV_CONSTRAINT=str(venv / CONSTRAINTS)),
+    ):
+        told = said.stdout + said.stderr
+        assert said.returncode != 0 and HELD in told and "wants-another" in told, told
+        assert state_of(venv) == before
+    assert pip(world, venv, "wants-any").returncode == 0
+    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
+
+
+def test_without_the_guard_both_replace_it(world: World, venv: Path, guard: Guard) -> None:
+    before = state_of(venv)
+    guard("--write")
+    assert guard("--undo").exit == 0
+    assert state_of(venv) == before
+    assert pip(world, venv, "wants-another").returncode == 0
+    assert versions_in(venv)["torch"] == "2.99.0"
+
+
+@pytest.mark.parametrize(
+    "former",
+    [
+        b"[global]\nindex-url = http://127.0.0.1:9/simple\n",
+        b"\xef\xbb\xbf# ours \xff\r\n[install]\r\nno-cache-dir = true\r\n\r\n[list]\r\nformat=json",
+        b"[install]\n  constraint = a.txt\n     b.txt\n# end\n[global]\nconstraint: c.txt\n",
+        b"[global]\nconstraint = c.txt\n",
+    ],
+)
+def test_every_byte_of_a_former_configuration_stays_and_comes_back(
+    venv: Path, guard: Guard, former: bytes
+) -> None:
+    config = venv / PIP
+    config.write_bytes(former)
+    config.chmod(0o640)
+    assert guard("--write").exit == 0
+    now = config.read_bytes()
+    assert all(line in now for line in former.splitlines())
+    for named in (b"a.txt", b"c.txt"):
+        assert (named in former) == (named in now)
+    once = state_of(venv)
+    assert guard("--write", "--json").answer["state"] == "unchanged"
+    assert state_of(venv) == once
+    assert guard("--undo").exit == 0
+    assert config.read_bytes() == former and config.stat().st_mode & 0o777 == 0o640
+    assert not (venv / CONSTRAINTS).exists() and not (venv / RECORD).exists()
+
+
+def test_a_former_constraint_counts_on(world: World, venv: Path, guard: Guard) -> None:
+    world.add_default("small", "2.0")
+    world.add_default("small", "1.0")
+    former = world.folder / "former.txt"
+    former.write_text("small==1.0\n")
+    (venv / PIP).write_text(f"[global]\nconstraint = {former}\n")
+    guard("--write")
+    assert pip(world, venv, "small").returncode == 0
+    assert versions_in(venv)["small"] == "1.0"
+    assert pip(world, venv, "wants-another").returncode != 0
+
+
+@pytest.mark.parametrize(
+    "former",
+    [
+        b"constraint = a\n",
+        b"[install\n",
+        b"[install]\nconstraint\n",
+        b"[a]\n[a]\n",
+        b"[a]\n" * 99999,
+    ],
+)
+def test_a_configuration_that_pip_cannot_read_is_left_alone(
+    venv: Path, guard: Guard, former: bytes
+) -> None:
+    (venv / PIP).write_bytes(former)
+    before = state_of(venv)
+    said = guard("--write")
+    assert said.exit in (2, 3) and str(venv / PIP) in said.err
+    assert state_of(venv) == before
+
+
+def test_a_link_and_a_pipe_are_not_followed(venv: Path, guard: Guard, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("[a]\n")
+    for make in (lambda path: path.symlink_to(elsewhere), os.mkfifo):
+        for name in (PIP, CONSTRAINTS):
+            make(venv / name)
+            assert guard("--write").exit == 3
+            (venv / name).unlink()
+    assert elsewhere.read_text() == "[a]\n" and not (venv / RECORD).exists()
+
+
+def test_undo_leaves_what_somebody_changed_since(venv: Path, guard: Guard) -> None:
+    guard("--write")
+    with (venv / PIP).open("a") as file:
+        file.write("[list]\nformat = json\n")
+    before = state_of(venv)
+    said = guard("--undo")
+    assert said.exit == 3 and "was changed after" in said.err
+    assert state_of(venv) == before
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "[]",
+        "{",
+        '{"schema": "gpusetup.guard-undo/1", "files": {"../../home": {"before": null}}}',
+        '{"schema": "gpusetup.guard-undo/1", "files": {"pip.conf": {"before": 7}}}',
+        '{"schema": "gpusetup.guard-undo/1", "files": {"pip.conf": {"before": "?"}}}',
+    ],
+)
+def test_a_record_of_somebody_else_changes_nothing(venv: Path, guard: Guard, record: str) -> None:
+    (venv / RECORD).write_text(record)
+    before = state_of(venv)
+    for words in (("--undo",), ("--write",)):
+        assert guard(*words).exit == 2
+        assert state_of(venv) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_prefix_that_cannot_be_written_blocks(venv: Path, guard: Guard) -> None:
+    venv.chmod(0o555)
+    try:
+        said = guard("--write")
+    finally:
+        venv.chmod(0o755)
+    assert said.exit == 3 and "cannot be written" in said.err
+
+
+def test_a_write_that_is_refused_blocks(
+    venv: Path, guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_words: object, **_more: object) -> int:
+        raise PermissionError(30, "Read-only file system")
+
+    before = state_of(venv)
+    with monkeypatch.context() as patched:
+        patched.setattr("gpusetup.install.guard.new_file", refused)
+        said = guard("--write")
+    assert said.exit == 3 and "Read-only file system" in said.err
+    assert state_of(venv) == before
+
+
+def test_without_torch_the_answer_is_no(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["guard", "--python", str(world.venv()), "--write"]) == 1
+    assert "gpusetup install" in capsys.readouterr().err
+
+
+def test_a_folder_with_a_space_is_guarded_too(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    venv = world.venv("my env")
+    world.fill(venv, world.add_torch("cpu", requires=()))
+    world.add_default("torch", "2.99.0")
+    assert cli.main(["guard", "--python", str(venv), "--write", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert "my%20env" in answer["settings"]["pip"]
+    line = answer["settings"]["uv"].removeprefix("export UV_CONSTRAINT=").strip("'")
+    said = uv_pip(world, venv, "torch==2.99.0", UV_CONSTRAINT=line)
+    assert said.returncode != 0 and HELD in said.stderr, said.stderr
+    python = (sys.executable, "-m", "pip", "--python", str(venv), "install", "torch==2.99.0")
+    refused = asked(world, *python)
+    assert refused.returncode != 0 and "constraint" in refused.stdout + refused.stderr
+
+
+CONFIG_LINES = st.sampled_from(
+    ["[install]", "[global]", "constraint = x", "  y", "# c", "; d", "", "a: b", "--constraint=z"]
+)
+
+
+@given(st.lists(CONFIG_LINES, max_size=8), st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_any_configuration_is_kept_whole_or_refused(
+    lines: list[str], end: str, closed: bool
+) -> None:
+    raw = (end.join(lines) + (end if closed else "")).encode()
+    try:
+        after = with_constraint(raw, "/o.txt", "", Path("pip.conf"))
+    except BadInput:
+        return
+    assert with_constraint(after, "/o.txt", "", Path("pip.conf")) == after
+    kept = [line for line in after.splitlines() if b"/o.txt" not in line]
+    missing = [line for line in raw.splitlines() if line not in kept]
+    assert not missing
