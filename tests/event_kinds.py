@@ -54,6 +54,7 @@ OWN_NAME: Mapping[str, str] = {
     "results-differ": "tf32-precision, if torch and GPU compute so",
     "sxid": "hardware-fault, of a switch",
     # --- evidence, which makes no finding alone
+    "guarded-set": "guarded-set-changed, where another version is installed",
     "capability-warning": "proof that the GPU is served",
     "extension-arch": "what an extension was built for",
     "foreign-gpu": "who made the GPU",

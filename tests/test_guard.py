@@ -7,18 +7,21 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uv
 from hypothesis import given
 from hypothesis import strategies as st
-from installing import TORCH, Said, World, needs_linux, state_of, versions_in
+from installing import TORCH, Said, World, needs_linux, run_uv, state_of, versions_in
 
 from gpusetup import cli
 from gpusetup.errors import BadInput
 from gpusetup.install.guard import CONSTRAINTS, PIP, RECORD
 from gpusetup.install.settings.pip_guard import with_constraint
+from gpusetup.probe.guarded import pins_in
 
 pytestmark = needs_linux
 Guard = Callable[..., Said]
@@ -244,6 +247,33 @@ def test_a_folder_with_a_space_is_guarded_too(
     python = (sys.executable, "-m", "pip", "--python", str(venv), "install", "torch==2.99.0")
     refused = asked(world, *python)
     assert refused.returncode != 0 and "constraint" in refused.stdout + refused.stderr
+
+
+def test_doctor_names_what_was_replaced_all_the_same(
+    world: World, venv: Path, guard: Guard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def found() -> list[dict[str, Any]]:
+        capsys.readouterr()
+        cli.main(["doctor", "--python", str(venv), "--json"])
+        rows = json.loads(capsys.readouterr().out)["findings"]
+        return [row for row in rows if row["id"] == "guarded-set-changed"]
+
+    guard("--write")
+    assert not found()
+    run_uv(world, "pip", "install", "-q", "--python", str(venv / "bin/python"), "torch==2.99.0")
+    (row,) = found()
+    day = datetime.now(timezone.utc).date().isoformat()
+    assert row["title"] == f"torch was {TORCH}+cpu when it was guarded on {day}, it is 2.99.0 now"
+    assert f"--torch {TORCH} --backend cpu" in row["fix"]["commands"][0]
+    (venv / CONSTRAINTS).write_bytes(b"torch==\x1b[31m\ntorch==1 ; rm -rf /\n" + b"(" * 200000)
+    assert not found()
+
+
+def test_every_line_of_a_strangers_constraints_is_a_pin_or_nothing() -> None:
+    hostile = "torch @ file:///x\n-r /etc/passwd\ntorch==1.*\ntorch==1,==2\n" + "a==1\n" * 999
+    pins = pins_in(f"Torch_Vision == 0.1+CU130\n{hostile}")
+    assert pins[0] == "torch-vision==0.1+cu130"
+    assert set(pins[1:]) == {"a==1"} and len(pins) == 100
 
 
 CONFIG_LINES = st.sampled_from(

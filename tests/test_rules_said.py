@@ -571,7 +571,7 @@ def test_a_machine_on_which_a_program_says_it_has_the_same_finding(
 EVIDENCE_ONLY = {
     "extension-arch", "gpu-computes", "module-missing", "capability-warning", "no-nvswitch",
     "requires-python", "new-smi-banner", "hosted-notebook", "gpu-image", "driver-check-failed",
-    "torch-uninstalled",
+    "torch-uninstalled", "guarded-set",
 }  # fmt: skip
 """Kinds that no finding is made of alone: they tell others apart."""
 VALUES = {

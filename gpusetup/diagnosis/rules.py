@@ -10,7 +10,7 @@ from gpusetup.findings.host import resources, settings
 from gpusetup.findings.installing import environment, python
 from gpusetup.findings.libraries import building, loading, numeric
 from gpusetup.findings.makers import gpu_maker
-from gpusetup.findings.torch import build, companions, installed, pairs
+from gpusetup.findings.torch import build, companions, guarded_set, installed, pairs
 from gpusetup.model.machine import Snapshot
 
 ANYWHERE: tuple[Rule, ...] = (
@@ -21,6 +21,7 @@ ANYWHERE: tuple[Rule, ...] = (
     *build.RULES,
     *companions.RULES,
     *pairs.RULES,
+    *guarded_set.RULES,
     *loading.RULES,
     *numeric.RULES,
     *building.RULES,

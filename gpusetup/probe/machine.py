@@ -14,6 +14,7 @@ from gpusetup.model.machine import Event, Python, Reading, Snapshot, Torch, Want
 from gpusetup.probe.conda import read_conda
 from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events, read_environment
+from gpusetup.probe.guarded import guarded_set
 from gpusetup.probe.host import read_cpu, read_os
 from gpusetup.probe.memory import read_disks, read_memory
 from gpusetup.probe.patience import LIMIT_SECONDS, Notify
@@ -105,7 +106,7 @@ def read_machine(
         wanted=wanted_by(environment),
         events=(
             *gpu.events, *torch.events, *_stale(system, target), *library_events(system, target),
-            *unfinished_install(system, target),
+            *unfinished_install(system, target), *guarded_set(system, target),
         ),
         readings=(
             *gpu.readings, *why_none, *python_readings, *elsewhere, *torch.readings,
