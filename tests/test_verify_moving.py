@@ -114,6 +114,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(moving, "COPY_BYTES", 2**20)
+    monkeypatch.setattr(moving, "CHAINED", 2**20)  # enough where nothing runs ahead of its host
     monkeypatch.setitem(moving.SLOWEST_COPY, "cuda", 0.0)  # a busy host is no sick device
     with OnTheCpu():
         yield monkeypatch

@@ -16,20 +16,21 @@ from ..operators.sampling import FAMILIES, drawn, every, layouts_of, row_of
 from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky
 
 SHARE = {
-    "pointwise": 150,
-    "reductions": 150,
-    "products": 120,
-    "algebra": 20,
-    "moving": 80,
-    "indexing": 90,
-    "sorting": 70,
-    "convolutions": 90,
-    "pools": 70,
-    "norms": 70,
-    "sequences": 60,
-    "losses": 60,
+    "pointwise": 110,
+    "reductions": 50,
+    "products": 40,
+    "algebra": 14,
+    "moving": 36,
+    "indexing": 28,
+    "sorting": 20,
+    "convolutions": 24,
+    "pools": 24,
+    "norms": 18,
+    "sequences": 16,
+    "losses": 20,
 }
-"""How many samples of a family `standard` draws."""
+"""How many samples of a family `standard` draws, those of `edges` aside: the whole census takes it
+about a minute of one core."""
 ENOUGH = 12
 """So many wrong samples are told; more say nothing new."""
 

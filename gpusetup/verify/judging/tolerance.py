@@ -59,7 +59,7 @@ def agree(label: str, found: Any, exact: Any, allowed: Any) -> Part:
     found, exact = _real(torch, found), _real(torch, exact)
     if found.shape != exact.shape:
         return Part(label, inf, 0.0, 1, 1, f"shape {list(found.shape)}, not {list(exact.shape)}")
-    allowed = torch.as_tensor(allowed, dtype=torch.float64).expand_as(exact)
+    allowed = torch.as_tensor(allowed, dtype=torch.float64).detach().expand_as(exact)
     errors = (found - exact).abs()
     bad = ~(errors <= allowed)
     if not bool(bad.any()):

@@ -137,6 +137,7 @@ SUMS: Tuple[Operator, ...] = (
         lambda t, x, dim: t.linalg.vector_norm(x, dim=dim),
         lambda t, x, dim: by.added(t, x * x, dim).sqrt(),
         slack=2,
+        serial=True,
         weight=3,
     ),
     Operator(
@@ -149,6 +150,7 @@ SUMS: Tuple[Operator, ...] = (
         lambda t, x, dim: (by.added(t, x.abs(), dim), by.greatest(t, x.abs(), dim)),
         learns=False,
         slack=4,
+        serial=True,
     ),
     Operator(
         "foreach norm",

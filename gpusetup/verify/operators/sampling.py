@@ -38,6 +38,8 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
 USED = {"float32": 4, "bfloat16": 3, "float16": 2, "float64": 1}
 """How often a format is drawn: by what training and inference use. Others count 1."""
 LAID = {"contiguous": 3, "channels-last": 2}
+QUICK = {"tiny": 2, "warp": 3, "tile": 3}
+"""How often a size class is drawn: a sample of `long` takes 25 times as long as one of `warp`."""
 
 
 def every(family: str, turns: int = 1) -> Iterator[Sample]:
@@ -71,7 +73,7 @@ def drawn(family: str, count: int, seed: int) -> Tuple[Sample, ...]:
     found = []
     for turn, row in enumerate([*order, *more][:count]):
         dtype = _dealt(decks, row, chance)
-        size = _next(decks, (row.name, "size"), row.sizes, chance)
+        size = _next(decks, (row.name, "size"), _often(row.sizes, QUICK), chance)
         layout = _next(decks, (row.name, "layout"), _often(layouts_of(family), LAID), chance)
         found.append(Sample(row.name, dtype, layout, size, turn))
     return (*found, *edges(family, decks, chance))
