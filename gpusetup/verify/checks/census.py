@@ -16,18 +16,18 @@ from ..operators.sampling import FAMILIES, drawn, every, layouts_of, row_of
 from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky
 
 SHARE = {
-    "pointwise": 110,
-    "reductions": 50,
-    "products": 40,
-    "algebra": 14,
-    "moving": 36,
-    "indexing": 28,
-    "sorting": 20,
-    "convolutions": 24,
-    "pools": 24,
-    "norms": 18,
-    "sequences": 16,
-    "losses": 20,
+    "pointwise": 130,
+    "reductions": 90,
+    "products": 60,
+    "algebra": 16,
+    "moving": 50,
+    "indexing": 45,
+    "sorting": 30,
+    "convolutions": 40,
+    "pools": 36,
+    "norms": 30,
+    "sequences": 24,
+    "losses": 30,
 }
 """How many samples of a family `standard` draws, those of `edges` aside: the whole census takes it
 about a minute of one core."""

@@ -19,9 +19,9 @@ CLASSES = tuple(SIZES)[:-1]
 BUDGET = {
     "tiny": 2**10,
     "warp": 2**14,
-    "tile": 2**16,
-    "block": 2**18,
-    "long": 2**19,
+    "tile": 2**15,
+    "block": 2**16,
+    "long": 2**17,
     "edges": 2**14,
 }
 """The most elements that one tensor of a size class has."""

@@ -35,7 +35,8 @@ def tp_step(device: str) -> Outcome:
 def mesh_of(group: Group, *shape: int) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
 
-    return init_device_mesh(group.device.partition(":")[0], shape or (group.world,))
+    names = {"mesh_dim_names": ("repeated", "sharded")} if len(shape) == 2 else {}
+    return init_device_mesh(group.device.partition(":")[0], shape or (group.world,), **names)
 
 
 # --- FSDP2 ----------------------------------------------------------------------------------------
