@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpusetup.evidence.context import RuleContext, event_evidence, events, value_evidence
@@ -12,6 +13,8 @@ from gpusetup.model.shell import Line
 from gpusetup.readings.packages import normalised
 
 FAMILY = ("torch", "torchvision", "torchaudio")
+PIN = re.compile(r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)")
+"""A pin as the probe writes it; in somebody's snapshot anything may stand there."""
 
 GUARDED_SET_CHANGED = Cause(
     id="guarded-set-changed",
@@ -29,7 +32,7 @@ GUARDED_SET_CHANGED = Cause(
 def guarded_set_changed(context: RuleContext) -> Iterator[Finding]:
     """The versions that differ, in one finding; what is no longer there is another's subject."""
     for event in events(context, "guarded-set")[:1]:
-        pins = dict(pin.split("==", 1) for pin in event.values.get("pins", "").split())
+        pins = dict(PIN.findall(event.values.get("pins", "")))
         here = _installed(context)
         moved = {
             name: version
