@@ -7,7 +7,66 @@ from __future__ import annotations
 
 from report_classes import Class
 
+SMI_591 = """\
+| NVIDIA-SMI 591.44                 Driver Version: 591.44         CUDA Version: 13.1     |
+|   0  NVIDIA GeForce RTX 4060      WDDM  |   00000000:01:00.0 Off |                  N/A |
+| N/A   41C    P8              2W /   35W |      98MiB /   8188MiB |      0%      Default |
+"""
+
 LATER: dict[str, Class] = {
+    "a program that finds no GPU where the driver lists one": Class(
+        "program-sees-no-gpu",
+        (
+            f"Ollama does not use my GPU after the update\n{SMI_591}",
+            f"{SMI_591}\nthe GPU is not detected by LM Studio 0.3.30",
+            f"Isaac Sim fails to detect CUDA devices\n{SMI_591}",
+        ),
+        (
+            f"ollama does not use more than 98 MB of the GPU\n{SMI_591}",
+            f"Ollama uses the GPU\n{SMI_591}",
+        ),
+    ),
+    "a GPU that a laptop's switch has off, in words": Class(
+        "hybrid-gpu-off",
+        (
+            "$ sudo envycontrol -s integrated\n$ lspci | grep VGA\n00:02.0 VGA compatible controller: Intel Corporation Raptor Lake-P [Iris Xe Graphics]",
+            "$ supergfxctl -m Integrated\n$ nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.",
+            "$ sudo prime-select intel\n$ lspci | grep VGA\n00:02.0 VGA compatible controller: Intel Corporation Alder Lake-P GT1 [UHD Graphics]",
+        ),
+        (
+            f"$ sudo envycontrol -s integrated\n$ sudo envycontrol -s hybrid\n{SMI_591}",
+            f"$ sudo prime-select intel\n{SMI_591}",
+        ),
+    ),
+    "JAX beside an older cuDNN": Class(
+        "program-release-too-old",
+        (
+            "RuntimeError: Backend 'cuda' failed to initialize: Unable to use CUDA because of the following issues with CUDA components:\nOutdated cuDNN installation found.\nVersion JAX was built against: 8907\nMinimum supported: 9100",
+            "CUDA backend failed to initialize: Outdated cuDNN installation found. Installed version: 8902",
+            "jax._src.xla_bridge: Outdated cuDNN installation found.\nThe local installation version must be no lower than 9100.",
+        ),
+        ("Could not load library libcudnn_ops_infer.so.8",),
+    ),
+    "a build that ends in an ordinary exception": Class(
+        "unknown build-isolation-no-torch build-requirement-missing program-requirement-missing",
+        (
+            'Failed to build `apex==0.1`\n  File "/x/builds-v0/.tmpA/setuptools/build_meta.py", line 512, in run_setup\n  File "<string>", line 22, in <module>\nModuleNotFoundError: No module na',
+            "Getting requirements to build wheel ... error\n  File \"setup.py\", line 40, in <module>\nKeyError: 'MAX_JOBS_X'",
+            '  File "/x/site-packages/torch/utils/cpp_extension.py", line 3, in load\n  File "x.py", line 1\nValueError: not enough values to unpack',
+        ),
+        (),
+    ),
+    "a driver that is too new in memory for a container": Class(
+        "nvml-mismatch",
+        (
+            "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown",
+            "error running prestart hook #0: exit status 1, stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown\n$ nvidia-smi\nFailed to initialize NVML: Driver/library version mismatch",
+            "docker: Error response from daemon: OCI runtime create failed: nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown.",
+        ),
+        (
+            "nvidia-container-cli: initialization error: cgroup subsystem devices not found: unknown",
+        ),
+    ),
     "a package that replaced torch": Class(
         "torch-cpu-build",
         (

@@ -9,7 +9,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.diagnosis.doubt import certainty_of, doubt_about, other_causes
-from gpusetup.diagnosis.failing import at_fault, failed_elsewhere, of_the_program, stage_of
+from gpusetup.diagnosis.failing import (
+    at_fault,
+    failed_elsewhere,
+    named_instead,
+    of_the_program,
+    stage_of,
+)
 from gpusetup.diagnosis.pasted import pasted
 from gpusetup.diagnosis.precedence import explanation, is_loss, place_of
 from gpusetup.diagnosis.proof import proof, shown_healthy
@@ -36,7 +42,7 @@ UNKNOWN = "unknown"
 
 class Diagnosis(Frozen):
     cause: str
-    """The id of the root finding, `ok`, or `unknown`."""
+    """The id of the root finding, of what a program of a text failed at, `ok`, or `unknown`."""
     findings: tuple[Finding, ...]
     """The root first, then by severity; a consequence names what explains it."""
     resolution: Resolution
@@ -80,12 +86,14 @@ def diagnose(
     elsewhere = failed_elsewhere(findings)
     healthy = not broken and (elsewhere is not None or shown_healthy(context))
     rootless = OK if healthy else UNKNOWN
-    cause = root.id if root else rootless
+    about = named_instead(findings) if context.snapshot.origin == "report" else None
+    outside = about if healthy and root is None else None
+    cause = root.id if root else outside or rootless
     doubt = doubt_about(context, root)
     others = other_causes(root, findings, doubt)
     return Diagnosis(
         cause=cause,
-        proof=(elsewhere or at_fault(context, proof(context))) if cause == OK else None,
+        proof=(elsewhere or at_fault(context, proof(context))) if healthy and not root else None,
         program=context.snapshot.failing.program,
         stage=stage_of(context, root),
         findings=tuple(sorted(marked, key=_reading_order)),

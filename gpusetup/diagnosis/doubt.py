@@ -6,8 +6,10 @@ nothing of what would tell them apart.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
+from gpusetup.evidence.context import events
 from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import Frozen
@@ -32,8 +34,33 @@ class Doubt(Frozen):
 
     others: tuple[str, ...]
     next_reading: str
-    settled_by: tuple[Literal["gpus", "driver", "kernels", "python"], ...]
+    settled_by: tuple[Literal["gpus", "driver", "kernels", "python", "bus"], ...]
     """What the text may show that tells them apart already."""
+    unless: Callable[[RuleContext], bool] = lambda _: False
+    """Whether the message itself leaves nothing open."""
+
+
+def _says_lost(context: RuleContext) -> bool:
+    """An Xid or the driver's own words; NVML's unknown error alone may be another fault."""
+    said = events(context, "gpu-fell-off-bus", "xid")
+    return any(event.values.get("said") != "unknown error" for event in said)
+
+
+def _is_cudas(context: RuleContext) -> bool:
+    """A library of CUDA's; of bitsandbytes' own ones the package may have none for this CUDA."""
+    named = [event.values.get("library", "") for event in events(context, "cuda-lib-missing")]
+    return not any(name.startswith("libbitsandbytes_") for name in named)
+
+
+def _saw_no_gpu(context: RuleContext) -> bool:
+    """Whether no program of the text had the GPU that a variable is said to hide."""
+    return not context.snapshot.torch.cuda_available
+
+
+def _is_told(context: RuleContext) -> bool:
+    """Whether something in the container says it, and not its command line alone."""
+    asked = context.snapshot.container.nvidia_requested
+    return asked is not False or bool(events(context, "container-no-gpu", "no-devices-found"))
 
 
 DOUBTS: dict[str, Doubt] = {
@@ -51,6 +78,30 @@ DOUBTS: dict[str, Doubt] = {
         others=("cuda-visible-devices-hidden", "container-no-gpu", "no-nvidia-gpu"),
         next_reading=LIST_GPUS,
         settled_by=("gpus",),
+    ),
+    "cuda-visible-devices-hidden": Doubt(
+        others=("torch-sees-no-gpu", "invalid-device-ordinal"),
+        next_reading=LIST_GPUS,
+        settled_by=(),
+        unless=_saw_no_gpu,
+    ),
+    "container-no-gpu": Doubt(
+        others=("driver-missing", "container-toolkit-missing"),
+        next_reading="nvidia-smi, on the host",
+        settled_by=("gpus", "driver", "bus"),
+        unless=_is_told,
+    ),
+    "gpu-fell-off-bus": Doubt(
+        others=("hardware-fault", "gpu-does-not-answer"),
+        next_reading="sudo dmesg | grep -iE 'xid|nvrm'",
+        settled_by=(),
+        unless=_says_lost,
+    ),
+    "cuda-lib-missing": Doubt(
+        others=("extension-not-built", "program-release-too-old"),
+        next_reading="python -m bitsandbytes",
+        settled_by=(),
+        unless=_is_cudas,
     ),
     "driver-missing": Doubt(
         others=("no-nvidia-gpu", "container-no-gpu"),
@@ -87,6 +138,7 @@ def _shown(snapshot: Snapshot) -> dict[str, bool]:
         "driver": bool(snapshot.driver.version),
         "kernels": bool(snapshot.torch.kernels),
         "python": bool(snapshot.python.version),
+        "bus": bool(snapshot.pci_devices),
     }
 
 
@@ -95,6 +147,8 @@ def doubt_about(context: RuleContext, root: Finding | None) -> Doubt | None:
     if root is None or context.snapshot.origin != "report":
         return None
     row = DOUBTS.get(root.id)
+    if row and row.unless(context):
+        return None
     shown = _shown(context.snapshot)
     return row if row and not any(shown[name] for name in row.settled_by) else None
 

@@ -163,6 +163,19 @@ def failed_elsewhere(findings: tuple[Finding, ...]) -> str | None:
     return next((finding.title for finding in findings if finding.id in OUTSIDE), None)
 
 
+def named_instead(findings: tuple[Finding, ...]) -> str | None:
+    """The finding that is the answer where no error is: it has an id, and `ok` would hide it."""
+    return next((finding.id for finding in findings if finding.id in NAMED), None)
+
+
+NAMED = (
+    "program-requirement-missing",
+    "program-release-too-old",
+    "program-without-gpu-support",
+    "program-sees-no-gpu",
+)
+"""What a text is about though the GPU's stack may be whole: the program's failure is the cause."""
+
 OUTSIDE = (
     "program-sees-no-gpu",
     "program-without-gpu-support",

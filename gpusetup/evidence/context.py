@@ -176,8 +176,8 @@ def nvidia_on_pci(context: RuleContext) -> tuple[PciDevice, ...]:
     return judged_on(context.snapshot.pci_devices)
 
 
-SPEAK_OF_A_GPU = ("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver")
-"""Events of the kernel driver about one GPU: it is there, whatever else finds none."""
+SPEAK_OF_A_GPU = ("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver", "hybrid-gpu-off")
+"""Events of a GPU's kernel driver or a laptop's switch: it is there, whatever finds none."""
 
 
 NO_KERNEL_DRIVER = (9, 12, 13)
@@ -197,7 +197,9 @@ def has_nvidia(context: RuleContext) -> bool | None:
         return True
     if machine.os.family == "macos":
         return False
-    if events(context, "no-nvidia-gpu") and machine.driver.nvml_code is None:
+    # In WSL a GPU is on no bus: a program that looks there finds none in any case.
+    said = events(context, "no-nvidia-gpu") and not machine.os.wsl
+    if said and machine.driver.nvml_code is None:
         return False
     if machine.driver.version or machine.driver.module_loaded or machine.os.wsl:
         return None

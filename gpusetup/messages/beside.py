@@ -6,7 +6,7 @@ llama.cpp's common/arg.cpp, torchcodec/_core/ops.py, NVIDIA Warp's release notes
 
 from __future__ import annotations
 
-from gpusetup.messages.row import row
+from gpusetup.messages.row import Row, row
 
 LACKS = r"(?:wheel|setuptools|pkg_resources|packaging|numpy|cython|Cython|pybind11|psutil|skbuild|scikit_build_core|hatchling|poetry|setuptools_scm|mypy|distutils|pkginfo|cmake|ninja|nanobind|einops)"
 BUILDING = (
@@ -117,6 +117,12 @@ LACKING = (
 TOO_OLD = (
     row(
         "program-release-too-old",
+        "outdated cudnn installation",
+        r"Outdated (?P<beside>cuDNN) installation found",
+        program="JAX",
+    ),
+    row(
+        "program-release-too-old",
         "for torchao version",
         r"incompatible torch version (?P<torch>[\w.+-]{1,30}) for torchao version",
         program="torchao",
@@ -135,7 +141,29 @@ TOO_OLD = (
     ),
 )
 
+IN_WORDS = (
+    ("ollama", "ollama"),
+    ("lm studio", "LM Studio"),
+    ("llama.cpp", "llama.cpp"),
+    ("isaac sim", "Isaac Sim"),
+    ("tensorflow", "TensorFlow"),
+)
+"""Programs of which people say that they find no GPU, and their names."""
+NO_USE = (
+    r"(?:(?:does ?n['o]?t|is not|isn't|do not|don't|cannot|can't|not) (?:\w+ ){0,3}?(?:us(?:e|ing)|detect|see|find|recogni[sz]e)(?:ing)?"
+    r"|(?:fails|failed) to (?:use|detect|see|find|recogni[sz]e)) (?:\w+ ){0,3}?(?:GPUs?|CUDA devices?)\b"
+)
+
+
+def _in_words(needle: str, name: str) -> Row:
+    """`Ollama does not use the GPU`, `GPU not detected by LM Studio`."""
+    said = name.replace(".", r"\.")
+    by = rf"GPU\b[^.\n]{{0,60}} (?:is )?not (?:detected|used|recogni[sz]ed|found|seen) (?:by|in) {said}\b"
+    return row("program-sees-no-gpu", needle, rf"\b{said} {NO_USE}|{by}", program=name)
+
+
 SEES_NO_GPU = (
+    *(_in_words(*one) for one in IN_WORDS),
     row(
         "program-lib-missing",
         "find cuda drivers",
@@ -248,6 +276,11 @@ LIBRARIES = (
         "configured cuda binary not found",
         r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
         module="bitsandbytes",
+    ),
+    row(
+        "out-of-memory",
+        "bytes free,",
+        r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total",
     ),
     row("out-of-memory", "cudamalloc failed", r"cudaMalloc failed: out of memory"),
     row(

@@ -88,6 +88,11 @@ ROWS = (
     ),
     row(
         "build-isolation-no-torch",
+        "torch is not",
+        r"torch is not (?:\w+ ){0,2}in (?:its |the )?build[- ](?:system )?(?:dependencies|requirements|requires)",
+    ),
+    row(
+        "build-isolation-no-torch",
         "build dependency",
         r"depends on `?torch`?, but doesn't declare it as a build dependency",
     ),

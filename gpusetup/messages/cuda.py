@@ -100,6 +100,7 @@ ROWS = (
         unless="tried to allocate|except torch",
     ),
     row("out-of-memory", "cuda_error_out_of_memory"),
+    row("out-of-memory", "cuda_out_of_memory", r"\bcuda_out_of_memory\b"),
     row(
         "out-of-memory",
         "nvml_success ==",
@@ -248,6 +249,11 @@ ROWS = (
         "unknown cuda arch",
         r"Unknown CUDA arch \((?P<capability>(?:[89]|1\d)\.\d)[af]?\) or GPU not supported",
         side="new",
+    ),
+    row(
+        "jit-arch-rejected",
+        "is not defined for option 'gpu-architecture'",
+        r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\w+)' is not defined for option 'gpu-architecture'",
     ),
     row(
         "jit-arch-rejected",

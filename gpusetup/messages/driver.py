@@ -210,6 +210,30 @@ DRIVER = (
         r"Current GPU mode ?: (?P<mode>integrated|intel)",
         tool="optimus-manager",
     ),
+    row(
+        "hybrid-gpu-off",
+        "envycontrol",
+        r"envycontrol (?:-s|--switch) (?P<mode>integrated)(?!.{0,400}?(?:-s|--switch) (?:hybrid|nvidia))",
+        tool="envycontrol",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "envycontrol",
+        r"envycontrol\b.{0,200}?\b(?P<mode>integrated) (?:graphics )?mode(?!\w).{0,400}?(?:not found|missing|not (?:listed|detected|shown)|disappear|can ?no?t see|does not see)",
+        tool="envycontrol",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "supergfxctl",
+        r"supergfxctl (?:-m|--mode) (?P<mode>Integrated|Vfio)(?!.{0,400}?(?:-m|--mode) (?:Hybrid|AsusMuxDgpu))",
+        tool="supergfxctl",
+    ),
+    row(
+        "hybrid-gpu-off",
+        "prime-select",
+        r"sudo prime-select (?P<mode>intel|amd)\b(?!.{0,400}?prime-select (?:nvidia|on-demand))",
+        tool="prime-select",
+    ),
     row("hybrid-gpu-off", "dgpu_disable", r"dgpu_disable\W{1,6}1\b", tool="asus-wmi"),
     row("hybrid-gpu-off", "bbswitch", r"[0-9a-f:.]{7,12} (?P<mode>OFF)\b", tool="bbswitch"),
     row(
@@ -279,6 +303,11 @@ DRIVER = (
 )
 
 STATE = (
+    row(
+        "driver-not-loaded",
+        "nvidia-driver-",
+        r"nvidia-driver-\d{3}[\w-]{0,14}\W{1,3}(?:won['\u2019]?t|will not|does(?: not|n['\u2019]?t)|fails to|cannot|can['\u2019]?t) load",
+    ),
     row(
         "power-thermal-throttle",
         ": active",

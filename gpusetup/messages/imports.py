@@ -133,6 +133,11 @@ EXTENSIONS = (
     ),
     row(
         "extension-abi-mismatch",
+        "undefined symbol",
+        r"(?<![\w.-])(?P<module>\w{2,40}_cuda)\.cpython-[\w-]{4,40}\.so: undefined symbol(?=\W{0,4}(?:\)|\.\.|$))",
+    ),
+    row(
+        "extension-abi-mismatch",
         "cuda undefined symbol",
         r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
     ),

@@ -73,6 +73,16 @@ KERNEL_LOG = (
     row("gpu-init-failed", "failed to copy vbios"),
     row(
         "gpu-fell-off-bus",
+        "off of the bus",
+        r"\b(?:GPU|card) (?:has |had |is )?(?:fallen|fell|falls|falling) off of the bus",
+    ),
+    row(
+        "gpu-init-failed",
+        "rminitadapter failed",
+        r"(?<!NVRM: )(?<!\d: )(?<!\d )\bRmInitAdapter failed!",
+    ),
+    row(
+        "gpu-fell-off-bus",
         "fallen off the bus",
         rf"(?:(?:GPU (?:at )?|Xid \()(?:PCI:)?{BUS}\)?:?(?:(?!NVRM|Xid|GPU \S*:).){{0,80}})?fallen off the bus",
     ),

@@ -38,6 +38,11 @@ MODULE_BUILDS = (
         r"ERROR: Unable to find the development tool \W?\w{2,5}",
         why="compiler",
     ),
+    row(
+        "driver-build-failed",
+        "building dkms module",
+        r"Building DKMS module: nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)\.{0,3} ?FAILED",
+    ),
     row("driver-build-failed", "building kernel modules", r'the step: "Building kernel modules"'),
     row(
         "driver-build-failed",
@@ -73,7 +78,23 @@ TOOLS = (
     row(
         "gpu-fell-off-bus",
         "determine the device handle",
-        rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Unknown Error|Not Found|GPU is lost)",
+        rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
+    ),
+    row(
+        "gpu-fell-off-bus",
+        "determine the device handle",
+        rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error",
+        said="unknown error",
+    ),
+    row(
+        "secure-boot-rejected",
+        "sig_enforce=1",
+        r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)",
+    ),
+    row(
+        "secure-boot-rejected",
+        " reject",
+        r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject",
     ),
     row("hardware-fault", "gpu requires reset"),
     row("hardware-fault", "cuda_error_nvlink_uncorrectable", what="nvlink"),

@@ -64,6 +64,16 @@ ROWS = (
     ),
     row(
         "nccl-error",
+        "nccl error",
+        r"NCCL Error \d{1,2}: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+    ),
+    row(
+        "nccl-error",
+        "ncclutils",
+        r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
+    ),
+    row(
+        "nccl-error",
         "nccl warn cuda failure",
         r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
     ),

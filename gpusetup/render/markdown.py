@@ -110,6 +110,8 @@ def _verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[str]:
         yield f"**{root.id}**: {escaped(root.title)}"
     elif answer.cause == "ok":
         yield f"**ok**: {escaped(answer.proof or 'healthy')}"
+    elif answer.proof is not None:
+        yield f"**{escaped(answer.cause)}**: {escaped(answer.proof)}"
     else:
         about = f"this is about {escaped(answer.program)}; " if answer.program else ""
         yield f"**{escaped(answer.cause)}**: {about}what was read does not say what is wrong"

@@ -73,6 +73,8 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Text]:
         yield Text.assemble(
             ("✓ ok", "bold green"), ": ", plain(answer.proof or "nothing is to be mended")
         )
+    elif answer.proof is not None:
+        yield Text.assemble((f"! {answer.cause}", "bold yellow"), ": ", plain(answer.proof))
     elif answer.cause == "unknown":
         yield Text.assemble(
             ("? unknown", "bold yellow"),

@@ -14,6 +14,7 @@ from gpusetup.evidence.context import (
     gpus,
     has_nvidia,
     in_container,
+    is_report,
     value_evidence,
     whole_number,
 )
@@ -46,6 +47,9 @@ def cuda_visible_devices_hidden(context: RuleContext) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES leaves no GPU to the process."""
     value = context.snapshot.environment.get(HIDE)
     if value is None or context.other_host or has_nvidia(context) is False:
+        return
+    # No order: the memory of a GPU that is hidden is not asked for.
+    if is_report(context) and events(context, "out-of-memory"):
         return
     if _none_is_left(context, value):
         yield CUDA_VISIBLE_DEVICES_HIDDEN.found(

@@ -36,7 +36,12 @@ NVML_MISMATCH = Cause(
     not_when="WSL, where the two have versions of their own",
     way_out="Reboot",
     source="NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH)",
-    explains=(*SILENCE, "libcuda-driver-mismatch", "forward-compat-unsupported"),
+    explains=(
+        *SILENCE,
+        "libcuda-driver-mismatch",
+        "forward-compat-unsupported",
+        "container-hook-failed",
+    ),
 )
 
 

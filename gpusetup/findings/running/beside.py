@@ -134,9 +134,9 @@ def release_too_old(context: RuleContext) -> Iterator[Finding]:
 
 
 def _beside(event: Event) -> str:
-    """What it does not fit: the torch that it names, else the driver."""
+    """What it does not fit: the torch or the library that it names, else the driver."""
     torch = event.values.get("torch")
-    return f"installed torch {torch}" if torch else "driver"
+    return f"installed torch {torch}" if torch else event.values.get("beside", "driver")
 
 
 PROGRAM_SEES_NO_GPU = Cause(
@@ -209,7 +209,8 @@ def _lacks_library(name: str, library: str, heard: tuple[Event, ...]) -> Finding
 def _about_it(context: RuleContext, kind: str) -> tuple[Event, ...]:
     """The events of the program that the text is about: others only log beside it."""
     program = context.snapshot.failing.program
-    return tuple(e for e in events(context, kind) if e.values.get("program", program) == program)
+    heard = events(context, kind)
+    return tuple(e for e in heard if program is None or e.values.get("program", program) == program)
 
 
 RULES = (

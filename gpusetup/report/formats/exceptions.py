@@ -74,6 +74,21 @@ COMPLAINT = re.compile(
     re.I,
 )
 """A line that complains of the GPU's stack, in whatever words."""
+BUILDS = re.compile(
+    r"setuptools|build_meta|build_wheel|builds-v0|build-env|setup\.py|pyproject|cpp_extension|failed to build|build isolation"
+    r"|building wheel|requirements to build|preparing metadata|flash.?attn|xformers|bitsandbytes|torchcodec|sageattention|mmcv|detectron2|deepspeed"
+    r"|cuda|nvidia|nvcc|\bgpus?\b|nccl|rocm|\bhip\b",
+    re.I,
+)
+"""Near an exception: the build or the import of an extension, or a word of the GPU's stack."""
+NEAR = 16
+"""Lines of a traceback before its exception."""
+OF_A_CALL = re.compile(
+    r"\.cuda\(|torch\.cuda\.(?:amp|is_available|set_device|empty_cache|synchronize)|['\"]cuda(?::\d)?['\"]|\bcuda:\d"
+    r"|(?:single|multi|per)[_-]gpu|\S*Warning:[^\n]*",
+    re.I,
+)
+"""What a program's line says of a GPU that works."""
 LAST_LINES = 400
 
 
@@ -86,7 +101,13 @@ def exceptions(text: Text) -> Iterator[Fact]:
         found = RAISED.match(lines[number].strip())
         if found is None:
             continue
-        if _is_ordinary(found, lines[number + 1 : number + 3]) and not COMPLAINT.search(text.flat):
+        after = lines[number + 1 : number + 3]
+        before = lines[max(number - NEAR, 0) : number]
+        if (
+            _is_ordinary(found, after)
+            and not _is_of_a_build(before)
+            and not COMPLAINT.search(text.flat)
+        ):
             values = {"exception": found["name"].rpartition(".")[2]}
             first = len(text.lines) - len(lines) + number
             said = lines[number].strip()[:200]
@@ -115,6 +136,16 @@ def unless_explained(events: tuple[Event, ...]) -> tuple[Event, ...]:
     if others <= SAYS_NO_MORE:
         return events
     return tuple(event for event in events if event.kind != "program-failed")
+
+
+def _is_of_a_build(before: tuple[str, ...]) -> bool:
+    """
+    >>> _is_of_a_build(('  File "/x/setuptools/build_meta.py", line 1, in run_setup',))
+    True
+    >>> _is_of_a_build(("    model = Net().cuda()",))
+    False
+    """
+    return BUILDS.search(OF_A_CALL.sub("", "\n".join(before))) is not None
 
 
 def _is_ordinary(found: re.Match[str], after: tuple[str, ...]) -> bool:
