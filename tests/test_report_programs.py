@@ -9,10 +9,10 @@ from program_texts import SAID, SMI, Said
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.diagnosis.doubt import DOUBTS
+from gpusetup.diagnosis.failing import NAMED
 from gpusetup.diagnosis.knowledge import records
 from gpusetup.messages.program import Weight
 from gpusetup.messages.programs import PROGRAMS
-from gpusetup.diagnosis.failing import NAMED
 from gpusetup.model.finding import typed
 from gpusetup.report.read import read_report
 
