@@ -225,10 +225,11 @@ class _Trial:
         self, run: Any, inputs: List[Any], back: List[Any], exact: Answer
     ) -> List[Answer]:
         """How much the answer changes where each input is off by about a roundoff: up or down, the
-        other way (what jumps at a number jumps in one of the two), and anew, by a division."""
-        both = (*inputs, *back)
-        places = [self.places(x) for x in both]
-        anew = self.moved(run, inputs, back, exact, [self.places(x) for x in both], 0)
+        other way (what jumps at a number jumps in one of the two), and anew, by a division. Where
+        numbers are only moved, or choose an order, they stay, and what is handed back moves."""
+        movable = [*([None] * len(inputs) if self.row.kept else inputs), *back]
+        places = [self.places(x) for x in movable]
+        anew = self.moved(run, inputs, back, exact, [self.places(x) for x in movable], 0)
         if self.brief:
             return [anew]
         return [*(self.moved(run, inputs, back, exact, places, way) for way in (1, -1)), anew]

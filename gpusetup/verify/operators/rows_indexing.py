@@ -104,6 +104,7 @@ INDEXING: Tuple[Operator, ...] = (
         lambda t, x, i: (t.stack([x[j] for j in i.tolist()]),) * 2,
         weight=3,
         steady=False,
+        sizes=("tiny", "warp", "tile"),
     ),
     moving(
         "gather", _gathered, lambda t, x, i, dim: x.gather(dim, i), _picked, weight=3, steady=False

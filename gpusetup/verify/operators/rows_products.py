@@ -191,7 +191,7 @@ PRODUCTS: Tuple[Operator, ...] = (
     _product(
         "kron",
         lambda d: given(d.normal(*d.shape(2, share=8)), d.normal(2, 3)),
-        lambda t, x, y: t.kron(x, y),
+        lambda t, x, y: t.kron(x.contiguous(), y.contiguous()),  # it takes views of its own
         lambda t, x, y: (x[:, None, :, None] * y[None, :, None, :]).reshape(
             x.shape[0] * 2, x.shape[1] * 3
         ),
