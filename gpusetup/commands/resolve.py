@@ -24,7 +24,7 @@ from gpusetup.resolver.spelled import (
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
-    from gpusetup.model.documents import Keeps
+    from gpusetup.model.resolution import Keeps
     from gpusetup.resolver.described import Description
 
 SUMMARY = (

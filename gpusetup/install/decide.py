@@ -17,10 +17,9 @@ from gpusetup.install.refusals import (
 )
 from gpusetup.install.request import InstallRequest
 from gpusetup.installers.options import FAMILY
-from gpusetup.model.documents import Offer
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import Request, Resolution
+from gpusetup.model.resolution import Offer, Request, Resolution
 from gpusetup.model.versions import parsed
 from gpusetup.resolver import check_request
 from gpusetup.resolver.companions import (

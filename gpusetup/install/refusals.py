@@ -11,10 +11,9 @@ from gpusetup.diagnosis.elsewhere import LIE_OVER_EACH_OTHER, trouble_elsewhere
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.request import InstallRequest
-from gpusetup.model.documents import Offer
 from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request
+from gpusetup.model.resolution import Offer, Request
 from gpusetup.model.shell import shell_line
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.offer import in_new_environment, new_folder

@@ -129,3 +129,24 @@ class Cell(Frozen):
     backend: str
     version: str | None = None
     reason: str | None = None
+
+
+class Offer(Frozen):
+    """A build beside the answer: the newest that fits, or what the installed torch would become."""
+
+    torch: str
+    torchvision: str | None = None
+    torchaudio: str | None = None
+    backend: str
+    index_url: str | None = None
+
+
+class Keeps(Offer):
+    """What `install` would make of the torch that is installed."""
+
+    installed: str
+    """Its version, as printed: `2.5.1+cpu`."""
+    how: Literal["kept", "again", "same-version", "nearest-newer", "newest", "refused"]
+    """`kept`: it serves the machine; `again`: it would, were its files all there; `same-version`:
+    that version from another index; else the next that fits; `refused`: it would go to another
+    maker's GPUs or to the CPU, so that it stays."""

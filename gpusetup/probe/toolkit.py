@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from gpusetup.model.machine import Reading, Toolkit
@@ -70,6 +69,8 @@ def parse_version_json(text: str) -> str | None:
     >>> parse_version_json('{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}')
     '12.4'
     """
+    import json
+
     try:
         version = str(json.loads(text)["cuda"]["version"])
     except (ValueError, KeyError, TypeError):

@@ -40,7 +40,8 @@ from gpusetup.resolver.situation import (
 
 if TYPE_CHECKING:
     from gpusetup.installers.options import InstallerOptions
-    from gpusetup.model.documents import Keeps, ResolveAnswer
+    from gpusetup.model.documents import ResolveAnswer
+    from gpusetup.model.resolution import Keeps
 
 
 def resolve(snapshot: Snapshot, request: Request, catalog: Catalog) -> Resolution:

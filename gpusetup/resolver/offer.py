@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
-from gpusetup.model.documents import Keeps, Offer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request, Resolution
+from gpusetup.model.resolution import Keeps, Offer, Request, Resolution
 from gpusetup.resolver.companions import family_there, versions_of
 from gpusetup.resolver.least import Decision, crosses
 
