@@ -89,6 +89,7 @@ def _install(options: argparse.Namespace, request: InstallRequest, out: Console,
     from gpusetup.install.answers import plan_answer
     from gpusetup.install.decide import decide
     from gpusetup.install.execute import execute
+    from gpusetup.install.joint.coming import by_table, not_with_old, with_set
     from gpusetup.install.packages import requested_packages
     from gpusetup.install.plan_task import plan_task, settle
     from gpusetup.install.request import resolver_request
@@ -111,8 +112,12 @@ def _install(options: argparse.Namespace, request: InstallRequest, out: Console,
         task = task.again()
     target.require_changeable(task.elsewhere)
     try:
-        task, settled = settle(request, job, target, task, asked)
+        task = with_set(request, job, task, asked, wanted, target)
+        together = by_table(request, job, task, asked, target)
+        task, settled = settle(request, job, target, task, asked, together)
         plan = settled or plan_task(request, job, target, task)
+        if moved := not_with_old(request, job, task, plan, asked, target):
+            task, plan = moved, plan_task(request, job, target, moved)
     except Unreached:
         if request.dry_run:
             variants.show_implied(request, out, target, task)

@@ -98,6 +98,7 @@ def _show(
     options: argparse.Namespace,
     out: Console,
 ) -> None:
+    from gpusetup.install.joint.coming import refusal
     from gpusetup.render.together import FORMATS, pinned_words, together_text
     from gpusetup.resolver import to_answer
 
@@ -121,13 +122,3 @@ def _family(joint: Joint) -> tuple[str, ...]:
 
     there = {one.name for one in joint.packages}
     return tuple(name for name in FAMILY if name in there)
-
-
-def refusal(joint: Joint) -> tuple[str, str]:
-    """What is a "no", and the way out."""
-    said = "; ".join(f"{one.package} only at {one.at}: {one.by}" for one in joint.refused)
-    names = " ".join(f"'{one.package}=={one.at}'" for one in joint.refused)
-    return (
-        f"Only an old release goes together here: {said}",
-        f"asked for by its version it is taken: {names}",
-    )

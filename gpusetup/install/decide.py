@@ -50,6 +50,8 @@ class Task(Frozen):
     """Why this torch comes, or stays."""
     upgrade: str = "gpusetup install --upgrade"
     """The command that takes the newest, with the words that it was chosen by."""
+    said: tuple[str, ...] = ()
+    """What holds torch or a package at its version, where the packages chose it."""
     elsewhere: str = "gpusetup install --venv .venv"
     """The command that makes an environment of one's own with what this one would hold."""
 
@@ -65,7 +67,12 @@ class Task(Frozen):
         """The newest that fits, where it is newer than what will be there."""
 
         offer, build = newest_of(self.decision), self.resolution.build
-        if offer is None or build is None or parsed(offer.torch) <= parsed(build.torch):
+        if (
+            self.said
+            or offer is None
+            or build is None
+            or parsed(offer.torch) <= parsed(build.torch)
+        ):
             return None
         return offer
 
@@ -85,6 +92,7 @@ class Task(Frozen):
         newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
         return (
             *((guess,) if guess else ()),
+            *self.said,
             *stays,
             *((f"{newer}: `{self.upgrade}`",) if newer else ()),
         )
@@ -96,7 +104,7 @@ class Task(Frozen):
     @property
     def is_done(self) -> bool:
         """Whether everything that was asked for is there."""
-        return not (self.asked.family or self.asked.packages)
+        return not (self.asked.family or self.asked.packages or self.asked.files)
 
     def again(self) -> Task:
         """The same build once more: it is there, and its proof failed."""

@@ -78,7 +78,7 @@ def _with_family(
         choice=replace(choice, index_url=at_root(choice, root)),
         passed_over=passed,
         fallbacks=choices[choices.index(choice) + 1 :],
-        family=_sized(job, family),
+        family=_sized(job, (*family, *asked.files)),
         packages=(*asked.packages, *asked.followers),
         pinned=asked.pinned,
         device=device_to_prove(choice.backend, gpus),

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
+from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.target.layout import Distribution
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen
@@ -157,6 +158,8 @@ class RequestedPackages(Frozen):
     """Of the torch family, as the words have it."""
     followers: tuple[str, ...] = ()
     """What is installed, takes another torch than the one to come, and is asked for anew."""
+    files: tuple[Wheel, ...] = ()
+    """What comes as one exact file, of a release page."""
     pinned: tuple[str, ...] = ()
     """What must stay as it is: `torch==2.9.1+cu130`."""
 

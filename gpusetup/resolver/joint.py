@@ -34,17 +34,22 @@ class Solved(Frozen):
 
 
 def candidates(
-    machine: Snapshot, request: Request, catalog: Catalog, projects: Sequence[Project]
+    machine: Snapshot,
+    request: Request,
+    catalog: Catalog,
+    projects: Sequence[Project],
+    prefer: TorchBuild | None = None,
 ) -> tuple[TorchBuild, ...]:
     """The builds to try, the newest torch first: of each torch the best for the machine among those
-    whose CUDA major every package has."""
+    whose CUDA major every package has; `prefer` is the best of its torch."""
     situation = situation_of(machine, request, catalog)
     fitting = [
         b for b in in_scope(situation, catalog) if fits(b, situation) and _is_tried(b, request)
     ]
     majors = common_majors(projects)
     found: dict[str, TorchBuild] = {}
-    for build in sorted(fitting, key=preference(situation)):
+    rank = preference(situation)
+    for build in sorted(fitting, key=lambda b: (b != prefer, rank(b))):
         if majors is None or build.cuda is None or str(release(build.cuda)[0]) in majors:
             found.setdefault(build.torch, build)
     return tuple(sorted(found.values(), key=lambda b: parsed(b.torch), reverse=True))

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gpusetup.errors import GpuSetupError, Unsatisfiable
@@ -82,6 +82,16 @@ class Asker:
             kept = self._run(question)
             _keep(place, kept)
         return _answer(kept, question.wants)
+
+    def remembered(self, question: str, ask: Callable[[], bool]) -> bool:
+        """Whether something is so: asked until it is, and then once in a while."""
+        place = self._folder / f"{_digest(question)}.json"
+        if _kept(place, FRESH_SECONDS) is not None:
+            return True
+        if not ask():
+            return False
+        _keep(place, Output(argv=("",), exit=0, stdout="", stderr=""))
+        return True
 
     def _run(self, question: Question) -> Output:
         self.asked += 1

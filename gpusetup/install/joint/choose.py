@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -70,29 +70,37 @@ def choose_together(
     *,
     explain: bool = False,
     offline: bool = False,
-    talk: Callable[[str], None] = lambda _: None,
+    prefer: TorchBuild | None = None,
+    behind_days: int = 0,
 ) -> Joint:
-    """The set for a machine and some requirements.
+    """The set for a machine and some requirements. `prefer`: the torch that is taken where nothing
+    beside it is more than `behind_days` older than its newest release.
 
     Unsatisfiable where none goes together, or only with an old release; Blocked where an index
     does not answer.
     """
     projects = projects_of([name_of(word) for word in words], companion_table())
-    builds = _candidates(machine, request, catalog, projects)
+    builds = _candidates(machine, request, catalog, projects, prefer)
     asker = Asker(places.uv, places.environment, places.cache, offline=offline)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
         work = Work(machine, words, builds, asker, Path(folder), catalog, places.indexes)
+        indexes = () if offline else places.indexes
+        has_torch = pool.submit(_has_torch, asker, fetcher, indexes)
         first = work.free(work.words)
+        if first is not None and not has_torch.result():
+            work.stand_in(listed=False)
+            first = work.free(work.words)
         if first is None:
             return from_table(work)
-        indexes = () if offline else places.indexes
         pages = pool.map(lambda name: listed(fetcher, indexes, name), work.names)
         found = dict(zip(work.names, pages, strict=True))
-        build, answer = best_of(work, first, found, pool)
+        build, answer = _preferred(work, prefer, found, behind_days) or best_of(
+            work, first, found, pool
+        )
         build, answer, newer = _newer_torch(work, build, answer, found)
         held = (*newer, *_behind(work, build, answer, found, pool))
         matrix = _matrix(work, found, pool) if explain else ()
-    refused = tuple(h for h in held if found.get(h.package, _NONE).days_behind(h.at) > YEAR)
+    refused = tuple(h for h in held if _is_old(h, found, words))
     notes = (*_glibc_note(machine), *_page_notes(found), *_other_cuda(work, build, answer))
     return Joint(
         build=build,
@@ -108,13 +116,49 @@ def choose_together(
 _NONE = Listed(name="")
 
 
+def _has_torch(asker: Asker, fetcher: Fetcher, indexes: Sequence[str]) -> bool:
+    """Whether the user's indexes list torch at all: a mirror of other packages need not."""
+    if not indexes:
+        return True
+    return asker.remembered(
+        f"torch {indexes}", lambda: bool(listed(fetcher, indexes, "torch").releases)
+    )
+
+
+def _is_old(held: HeldBack, found: Mapping[str, Listed], words: Sequence[str]) -> bool:
+    """Whether a release is of years ago, and nobody asked for an old one."""
+    if found.get(held.package, _NONE).days_behind(held.at) <= YEAR:
+        return False
+    return not any(
+        said.specifier
+        for word in words
+        if name_of(word) == held.package and (said := Requirement(word))
+    )
+
+
+def _preferred(
+    work: Work, prefer: TorchBuild | None, found: Mapping[str, Listed], behind_days: int
+) -> tuple[TorchBuild, Answer] | None:
+    """The set of one torch, where it leaves nothing further behind."""
+    build = prefer if prefer in work.builds else None
+    answer = work.beside(build, work.words) if build else None
+    if build is None or answer is None or answer.reason or not work.agrees(answer, build):
+        return None
+    behind = (found[name].days_behind(answer.version(name) or "0") for name in work.names)
+    return None if any(days > behind_days for days in behind) else (build, answer)
+
+
 def _candidates(
-    machine: Snapshot, request: Request, catalog: Catalog, projects: Sequence[Project]
+    machine: Snapshot,
+    request: Request,
+    catalog: Catalog,
+    projects: Sequence[Project],
+    prefer: TorchBuild | None,
 ) -> tuple[TorchBuild, ...]:
     """The builds to try; Unsatisfiable where a package has nothing here, or none fits."""
     situation = situation_of(machine, request, catalog)
     gone = not_there(projects, machine, situation)
-    builds = candidates(machine, request, catalog, projects)
+    builds = candidates(machine, request, catalog, projects, prefer)
     if builds and builds[0].cuda is None and builds[0].os != "macos":
         gone |= {p.name: NO_GPU for p in projects if needs_gpu(p) and p.name not in gone}
     if gone:

@@ -36,10 +36,15 @@ class StandIn(Frozen):
 
 
 def stand_ins_of(
-    builds: Sequence[TorchBuild], projects: Sequence[Project], catalog: Catalog, python: str
+    builds: Sequence[TorchBuild],
+    projects: Sequence[Project],
+    catalog: Catalog,
+    python: str,
+    *,
+    listed: bool = True,
 ) -> tuple[StandIn, ...]:
-    """Everything that stands in: each is named once."""
-    found = [one for build in builds for one in _family(build, catalog)]
+    """Everything that stands in: each is named once. `listed`: the user's indexes have torch."""
+    found = [one for build in builds for one in _family(build, catalog, listed=listed)]
     majors = {(b.cuda or "").partition(".")[0] for b in builds}
     pages = [
         _of_page(project, wheel)
@@ -50,15 +55,16 @@ def stand_ins_of(
     return tuple({one.filename: one for one in (*found, *pages)}.values())
 
 
-def _family(build: TorchBuild, catalog: Catalog) -> Iterator[StandIn]:
+def _family(build: TorchBuild, catalog: Catalog, *, listed: bool) -> Iterator[StandIn]:
     """torch and its companions, but for a torch that the default index has as it is: that one's
     own METADATA says more."""
     same = default_backend(catalog, build.torch, build.os, build.machine) == build.backend
     label = f"+{build.backend}" if build.labelled else ""
-    if not label:
+    if not label and listed:
         return
-    if not same:
-        yield StandIn(name="torch", version=f"{build.torch}{label}", requires=NEEDS)
+    if not (same and listed):
+        needs = NEEDS if listed else ()  # what it really needs is on the same index, or nowhere
+        yield StandIn(name="torch", version=f"{build.torch}{label}", requires=needs)
     exact = f"torch=={build.torch}"
     if build.torchvision:
         vision = (exact, "numpy", "pillow>=5.3.0,!=8.3.*")
@@ -95,3 +101,14 @@ def page_file(project: Project, version: str, python: str) -> str | None:
         if project.page and _of_page(project, wheel).version == version:
             return project.page.format(version=wheel.version) + wheel.filename(python)
     return None
+
+
+def plain_name(filename: str, version: str | None = None) -> tuple[str, str]:
+    """A wheel's name with another version, its own without the label where none is given; and it.
+
+    >>> plain_name("flash_attn-2.8.3+cu12torch2.8-cp312-cp312-linux_x86_64.whl")
+    ('flash_attn-2.8.3-cp312-cp312-linux_x86_64.whl', '2.8.3')
+    """
+    name, own, tags = filename.split("-", 2)
+    version = version or own.partition("+")[0]
+    return f"{name}-{version}-{tags}", version

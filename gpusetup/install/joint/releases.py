@@ -40,6 +40,11 @@ class Listed(Frozen):
         final = [one for one in self.releases if not parsed(one.version).is_prerelease]
         return max(final or self.releases, key=lambda one: parsed(one.version), default=None)
 
+    def published(self, version: str) -> str:
+        """When a version came; "an unknown day" where the index gives no dates."""
+        own = next((one for one in self.releases if _same(one.version, version)), None)
+        return (own.published if own else None) or "an unknown day"
+
     def days_behind(self, version: str) -> int:
         """How many days before the newest a version came; 0 where it is the newest release (a
         post-release is the same one packed anew), 1 where the index gives no dates."""

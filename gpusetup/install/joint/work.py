@@ -45,11 +45,17 @@ class Work:
         self.names = tuple(map(name_of, self.words))
         self.projects = projects_of(self.names, self.table)
         self.python = (python_tag(machine) or "3.12").rstrip("t")
-        rows = stand_ins_of(self.builds, self.projects, catalog, self.python)
-        write_links(links, rows)
-        self.links, self.standing_in = str(links), tuple(sorted(row.filename for row in rows))
+        self._catalog, self.links = catalog, str(links)
+        self.standing_in: tuple[str, ...] = ()
+        self.stand_in(listed=True)
         known = [row.torch for row in catalog.releases]
         self.holes = tuple(f"torch!={t}" for t in known if t not in {b.torch for b in self.builds})
+
+    def stand_in(self, *, listed: bool) -> None:
+        """Fill the folder of stand-ins; every torch has one where no index lists torch."""
+        rows = stand_ins_of(self.builds, self.projects, self._catalog, self.python, listed=listed)
+        write_links(Path(self.links), rows)
+        self.standing_in = tuple(sorted(row.filename for row in rows))
 
     def question(self, wants: Sequence[str], constraints: Sequence[str]) -> Question:
         return Question(

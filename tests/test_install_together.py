@@ -1,0 +1,200 @@
+"""`install PACKAGE…`: torch comes with what is to stand on it: one plan, one switch, one undo."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from index_server import build_wheel
+from installing import (
+    Install,
+    World,
+    enter,
+    installer,
+    needs_linux,
+    new_world,
+    state_of,
+    versions_in,
+    with_a_gpu,
+)
+
+from gpusetup.catalog import companion_table as table
+from gpusetup.model.codec import from_json
+
+pytestmark = needs_linux
+YES = ("--yes", "--no-verify")
+HERE = "cp311-cp311-linux_x86_64"
+
+
+@pytest.fixture(scope="module")
+def shelves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with new_world(tmp_path_factory.mktemp("coming")) as found:
+        _fill(found)
+        yield found
+
+
+def _fill(world: World) -> None:
+    """Torch on its own index for two CUDAs; a server that pins one, of which an old release pins
+    nothing; a companion whose wheel lies on a release page only."""
+
+    def add(name: str, version: str, *requires: str, on: str = "2026-10-01") -> None:
+        wheel = world.add_default(name, version, requires=requires)
+        world.index.uploaded[wheel.name] = f"{on}T00:00:00Z"
+
+    for torch, backend in (
+        ("2.15.0", "cu130"),
+        ("2.13.0", "cu130"),
+        ("2.9.1", "cu130"),
+        ("2.8.0", "cu126"),
+        ("2.8.0", "cu129"),
+        ("2.8.0", "cu128"),
+    ):
+        world.add_torch(backend, torch)
+        for name, version in COMPANIONS[torch].items():
+            wheel = world.wheel(name, f"{version}+{backend}", requires=(f"torch=={torch}",))
+            world.index.add(f"whl/{backend}", wheel)
+    for name in ("filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec"):
+        add(name, "9.0")
+    add("einops", "1.0")
+    add("numpy", "2.4")
+    add("pillow", "12.0")
+    add("server", "3.0", "torch==2.13.0", "torchvision")
+    add("server", "0.1", "torch>=2", on="2023-10-01")
+    add("plain", "1.0", "torch>=2")
+    add("stuck", "2.0", "torch==2.13.0", "absent>=1")
+    add("stuck", "1.0", "torch==2.13.0", on="2024-01-01")
+
+
+COMPANIONS = {
+    "2.15.0": {"torchvision": "0.30.0"},
+    "2.13.0": {"torchvision": "0.28.0"},
+    "2.9.1": {"torchvision": "0.24.1"},
+    "2.8.0": {"torchvision": "0.23.0"},
+}
+
+
+@pytest.fixture
+def world(shelves: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    enter(shelves, monkeypatch)
+    monkeypatch.setenv("GPUSETUP_CACHE", str(shelves.folder / "kept"))
+    with_a_gpu(monkeypatch)
+    return shelves
+
+
+@pytest.fixture
+def install(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
+    return installer(world, capsys)
+
+
+@pytest.fixture
+def venv(world: World) -> Iterator[Path]:
+    path = world.venv()
+    yield path
+    shutil.rmtree(path)
+
+
+def test_torch_comes_as_the_package_takes_it_and_one_undo_takes_all_back(
+    install: Install, venv: Path
+) -> None:
+    before = state_of(venv)
+    said = install("server", "plain", "--python", str(venv), *YES, "--json")
+    assert said.exit == 0, said.err
+    held = versions_in(venv)
+    assert held["torch"] == "2.13.0+cu130"
+    assert held["torchvision"] == "0.28.0+cu130", "what the server requires is of torch's index"
+    assert (held["server"], held["plain"]) == ("3.0", "1.0")
+    assert "server" in said.answer["why"] and "torch==2.13.0" in said.answer["why"]
+    assert install("--undo", "--python", str(venv), "--yes").exit == 0
+    assert state_of(venv) == before
+
+
+def test_the_plan_shows_the_whole_set_and_changes_nothing(install: Install, venv: Path) -> None:
+    before = state_of(venv)
+    said = install("server", "--python", str(venv), "--dry-run")
+    assert said.exit == 0, said.err
+    for line in ("torch 2.13.0+cu130", "torchvision 0.28.0+cu130", "server 3.0"):
+        assert line in said.out, line
+    assert "torch stays at 2.13.0: server" in said.out
+    assert "--upgrade" not in said.out
+    assert state_of(venv) == before
+
+
+def test_an_old_release_is_a_no_and_by_its_version_it_comes(install: Install, venv: Path) -> None:
+    before = state_of(venv)
+    said = install("stuck", "--python", str(venv), *YES)
+    assert said.exit == 1
+    assert "Only an old release" in said.err and "'stuck==1.0'" in said.err
+    assert state_of(venv) == before
+    assert install("stuck==1.0", "--python", str(venv), *YES).exit == 0
+    assert versions_in(venv)["stuck"] == "1.0"
+
+
+def test_beside_another_torch_the_release_of_years_ago_does_not_come(
+    world: World, install: Install, venv: Path
+) -> None:
+    assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
+    said = install("server", "--python", str(venv), *YES, "--json")
+    assert said.exit == 0, said.err
+    assert versions_in(venv)["server"] == "3.0"
+    assert versions_in(venv)["torch"] == "2.13.0+cu130"
+    assert said.answer["why"] == "beside torch 2.9.1+cu130 only server 0.1 of 2023-10-01 would come"
+
+
+def test_what_goes_with_the_torch_that_is_there_leaves_it(install: Install, venv: Path) -> None:
+    assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
+    assert install("plain", "--python", str(venv), *YES).exit == 0
+    assert versions_in(venv)["torch"] == "2.9.1+cu130"
+
+
+# --- one exact file of a release page -------------------------------------------------------------
+
+
+@pytest.fixture
+def page(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
+    """flash-attn's release page on loopback, with a wheel whose METADATA has no label."""
+    name = "flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE-cp311-cp311-linux_x86_64.whl"
+    folder = world.index.root / "pages" / "v2.8.3"
+    if not folder.is_dir():
+        wheel = build_wheel(
+            world.folder / "pages", "flash-attn", "2.8.3", tag=HERE, requires=("torch", "einops")
+        )
+        folder.mkdir(parents=True)
+        wheel.rename(folder / name)
+    source = json.loads(table.DATA.read_text(encoding="utf-8"))
+    for project in source["projects"]:
+        if project["name"] == "flash-attn":
+            project["page"] = f"{world.index.url}/pages/v{{version}}/"
+    changed = from_json(json.dumps(source).encode(), table.CompanionTable, what="the table")
+    for module in ("choose", "work", "coming"):
+        monkeypatch.setattr(f"gpusetup.install.joint.{module}.companion_table", lambda: changed)
+    return name
+
+
+def test_a_wheel_of_a_release_page_comes_in_the_same_switch(
+    install: Install, venv: Path, page: str
+) -> None:
+    before = state_of(venv)
+    shown = install("flash-attn", "--python", str(venv), "--dry-run")
+    assert shown.exit == 0, shown.err
+    assert page in shown.out
+    said = install("flash-attn", "--python", str(venv), *YES, "--json")
+    assert said.exit == 0, said.err
+    held = versions_in(venv)
+    assert held["torch"].startswith("2.8.0+cu12")
+    assert (held["flash-attn"], held["einops"]) == ("2.8.3", "1.0")
+    assert install("--undo", "--python", str(venv), "--yes").exit == 0
+    assert state_of(venv) == before
+
+
+def test_beside_a_torch_that_has_one_the_file_comes_alone(
+    install: Install, venv: Path, page: str
+) -> None:
+    assert install("--torch", "2.8.0", "--backend", "cu126", "--python", str(venv), *YES).exit == 0
+    said = install("flash-attn", "--python", str(venv), *YES, "--json")
+    assert said.exit == 0, said.err
+    held = versions_in(venv)
+    assert (held["torch"], held["flash-attn"]) == ("2.8.0+cu126", "2.8.3")
+    assert "torch" not in said.answer["after"]
