@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from gpusetup.commands import fleet_run
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.fleet.folder import Records, read_folder
 from gpusetup.fleet.judge import Judge
-from gpusetup.fleet.show import FleetAnswer, answer
+from gpusetup.fleet.show import FleetAnswer, NotAsked, answer
+from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SUMMARY = (
     "`fleet show FOLDER` reads a folder of records (snapshots, doctor's answers, reports of verify "
     "and node-check, a file a node) and shows one row a node, the worst first: its findings, and "
-    "in what it is not like most nodes of its kind. Exit 1 where a node failed."
+    "in what it is not like most nodes of its kind. `fleet run` gathers such a folder first: "
+    "node-check, snapshot and verify on every idle node of Slurm, or on the hosts of a file. "
+    "Exit 1 where a node failed or did not answer."
 )
 EXAMPLES = (
     "gpusetup fleet show records/",
     "gpusetup fleet show records/ --since last-week/ --nodes 'gpu[001-064]'",
     "gpusetup fleet show records/ --format openmetrics --output gpusetup.prom",
+    "gpusetup fleet run --slurm --partition train --print",
+    "gpusetup fleet run --slurm --partition train --level standard --into records/",
 )
-ACTIONS = ("show",)
+ACTIONS = ("show", "run")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=ACTIONS, help="show: judge a folder of records")
-    parser.add_argument("folder", metavar="DIR", help="the folder")
+    parser.add_argument(
+        "action",
+        choices=ACTIONS,
+        help="show: judge a folder of records; run: gather one from the nodes, and judge it",
+    )
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="show: the folder")
     parser.add_argument(
         "--since",
         metavar="DIR",
@@ -37,12 +51,45 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", metavar="LIST", help="the nodes that should have a record: gpu[001-016],login1"
     )
+    parser.add_argument("--profile", metavar="FILE", help="what every node must be like, as TOML")
     parser.add_argument("--strict", action="store_true", help="a node unlike the others counts too")
     parser.add_argument("--format", choices=("text", "html", "openmetrics"), default="text")
+    fleet_run.add_options(parser)
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
-    found = show(options, out)
+    _checked(options, out)
+    left_alone: Mapping[str, str] = {}
+    if options.action == "run" and not options.records:
+        gathered = fleet_run.run(options, out)
+        if gathered is None:
+            return 0
+        options.folder, left_alone = str(gathered.folder), gathered.left_alone
+        options.nodes = None
+    return _shown(options, left_alone, out)
+
+
+def _checked(options: argparse.Namespace, out: Console) -> None:
+    """What cannot be meant. Raises UsageError."""
+    if out.json and options.format != "text":
+        raise UsageError(f"`--json` and `--format {options.format}` exclude each other")
+    if options.after and not options.slurm:
+        raise UsageError("what follows `--` goes to srun: it needs `fleet run --slurm`")
+    if options.action == "run":
+        if options.folder:
+            raise UsageError(
+                "`fleet run` takes no folder",
+                hint="`--from DIR` for records that are there, `--into DIR` for new ones",
+            )
+        options.folder = options.records
+    elif not options.folder:
+        raise UsageError("`fleet show` needs the folder of records")
+
+
+def _shown(options: argparse.Namespace, left_alone: Mapping[str, str], out: Console) -> int:
+    found = show(options)
+    rest = tuple(NotAsked(name=name, why=why) for name, why in left_alone.items())
+    found = replace(found, not_asked=rest)
     if out.json or options.format == "text":
         from gpusetup.render.fleet import fleet_screen
 
@@ -59,16 +106,18 @@ def run(options: argparse.Namespace, out: Console) -> int:
     return Unsatisfiable.exit_code if any(node.status in bad for node in found.nodes) else 0
 
 
-def show(options: argparse.Namespace, out: Console) -> FleetAnswer:
+def show(options: argparse.Namespace) -> FleetAnswer:
     """The folder's answer."""
     from gpusetup.catalog.file import load_catalog
+    from gpusetup.commands.node_check import expected_of
     from gpusetup.fleet.names import expanded
+    from gpusetup.fleet.profile import held_against
 
-    if out.json and options.format != "text":
-        raise UsageError(f"`--json` and `--format {options.format}` exclude each other")
     expected = expanded(options.nodes) if options.nodes else ()
+    profile = expected_of(options.profile) if options.profile else ()
     judge = Judge(load_catalog())
     records = _read(options.folder, judge)
+    records = replace(records, nodes=tuple(held_against(profile, one) for one in records.nodes))
     past = [_read(folder, judge) for folder in options.since]
     past.sort(key=lambda one: max((node.taken_at or "" for node in one.nodes), default=""))
     earlier = [{node.name: node for node in one.nodes} for one in past]

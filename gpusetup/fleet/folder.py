@@ -17,13 +17,14 @@ from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import facts_of, summed
 from gpusetup.fleet.judge import Judged
 from gpusetup.fleet.nodes import Node, NodeFinding, Rate
+from gpusetup.fleet.profile import Unmet, unlike
 from gpusetup.model.codec import from_json
 from gpusetup.model.documents import CheckAnswer, VerifyAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.probe.saved import parse_snapshot, read_bytes
 
-KINDS = ("snapshot", "doctor", "verify", "node-check", "node_check")
+KINDS = ("snapshot", "doctor", "verify", "node-check", "node_check", "run")
 """What a file's name may end with after the node's name, and what a file in a node's folder is
 called."""
 MOST_FILES = 200_000
@@ -47,6 +48,12 @@ class _Head(Frozen):
     node: str | None = None
 
 
+class _Run(Frozen):
+    """What `fleet run` says of a node without whole records."""
+
+    problem: str
+
+
 class _NodeCheck(Frozen):
     """What is read of a node-check's answer."""
 
@@ -54,6 +61,7 @@ class _NodeCheck(Frozen):
     taken_at: str | None = None
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
+    unmet: tuple[Unmet, ...] = ()
 
 
 def read_folder(folder: Path, judged: Judged) -> Records:
@@ -208,8 +216,13 @@ def _from_node_check(raw: bytes, name: str, what: str, judged: Judged) -> Node:
         taken_at=answer.taken_at,
         kind=(gpu,) if gpu else (),
         facts=answer.facts,
-        findings=answer.findings,
+        findings=(*answer.findings, *(unlike(one.words) for one in answer.unmet)),
     )
+
+
+def _from_run(raw: bytes, name: str, what: str, judged: Judged) -> Node:
+    del judged
+    return Node(name=name, problem=from_json(raw, _Run, what=what).problem)
 
 
 READERS: dict[str, Callable[[bytes, str, str, Judged], Node]] = {
@@ -217,6 +230,7 @@ READERS: dict[str, Callable[[bytes, str, str, Judged], Node]] = {
     "gpusetup.doctor": _from_snapshot,
     "gpusetup.verify": _from_verify,
     "gpusetup.node-check": _from_node_check,
+    "gpusetup.run": _from_run,
 }
 """Schema -> how it is read."""
 

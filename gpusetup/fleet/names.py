@@ -68,7 +68,8 @@ def expanded(text: str) -> tuple[str, ...]:
         names += _expanded(part.strip())
         if len(names) > MOST_NAMES:
             raise UsageError(f"{text[:80]!r} stands for more than {MOST_NAMES} nodes")
-    if not names or re.search(r"[\[\]]", "".join(names)):
+    unpaired = text.count("[") != text.count("]")
+    if not names or unpaired or re.search(r"[\[\]]", "".join(names)):
         raise UsageError(f"{text[:80]!r} is no list of nodes", hint="write gpu[001-016],login1")
     return tuple(dict.fromkeys(names))
 

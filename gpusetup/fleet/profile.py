@@ -20,7 +20,9 @@ from tomlkit.exceptions import TOMLKitError
 
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import PACKAGES, VARIABLES, WORDS, words_of
-from gpusetup.model.frozen import Frozen
+from gpusetup.fleet.nodes import Node, NodeFinding
+from gpusetup.model.finding import Severity
+from gpusetup.model.frozen import Frozen, replace
 
 SCHEMA = "gpusetup.profile/1"
 AT_LEAST = "at_least"
@@ -146,6 +148,23 @@ def unmet(expected: tuple[Expectation, ...], facts: Mapping[str, str]) -> tuple[
         for one in expected
         if one.field in facts and not one.holds(facts[one.field])
     )
+
+
+UNLIKE = "unlike-profile"
+"""The id of a node's finding that a fact is not as the profile asks."""
+
+
+def held_against(expected: tuple[Expectation, ...], node: Node) -> Node:
+    """The node with what its profile does not allow among its findings."""
+    known = {one.title for one in node.findings}
+    wrong = (one.words for one in unmet(expected, node.facts))
+    return replace(
+        node, findings=(*node.findings, *map(unlike, (w for w in wrong if w not in known)))
+    )
+
+
+def unlike(words: str) -> NodeFinding:
+    return NodeFinding(id=UNLIKE, severity=Severity.ERROR, title=words)
 
 
 def unknown(expected: tuple[Expectation, ...], facts: Mapping[str, str]) -> tuple[str, ...]:

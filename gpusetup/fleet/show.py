@@ -66,6 +66,13 @@ class Exclude(Frozen):
     """Nodes whose names cannot stand in a command."""
 
 
+class NotAsked(Frozen):
+    """A node that `fleet run` left alone."""
+
+    name: str
+    why: str
+
+
 class FleetAnswer(Frozen):
     schema: Literal["gpusetup.fleet/1"] = "gpusetup.fleet/1"
     nodes: tuple[NodeAnswer, ...]
@@ -76,6 +83,8 @@ class FleetAnswer(Frozen):
     exclude: Exclude = Exclude()
     left_out: tuple[str, ...] = ()
     """Files of the folder that are no records."""
+    not_asked: tuple[NotAsked, ...] = ()
+    """Nodes that `fleet run` left alone, for they were not idle."""
 
     @property
     def failed(self) -> tuple[NodeAnswer, ...]:

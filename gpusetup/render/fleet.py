@@ -41,6 +41,7 @@ def fleet_screen(answer: FleetAnswer) -> RenderableType:
         parts.append(Text(f"\nand {more} nodes more: `--json` lists all"))
     parts += _common(answer.common)
     parts += _mixed(answer.mixed)
+    parts += _left_alone(answer)
     parts += _exclude(answer)
     if answer.left_out:
         count = len(answer.left_out)
@@ -159,6 +160,17 @@ def _mixed(rows: Sequence[Mixed]) -> Iterator[RenderableType]:
     for row in rows:
         values = ", ".join(f"{count} x {plain(value)}" for value, count in row.values.items())
         yield indented(f"{words_of(row.field)}: {values}")
+
+
+def _left_alone(answer: FleetAnswer) -> Iterator[RenderableType]:
+    """Nodes that got no work, those of one state together."""
+    if answer.not_asked:
+        yield heading("Not asked")
+    groups: dict[str, list[str]] = defaultdict(list)
+    for one in answer.not_asked:
+        groups[one.why].append(one.name)
+    for why, names in groups.items():
+        yield indented(f"{plain(slurm_list(names))}: {plain(why)}")
 
 
 def _exclude(answer: FleetAnswer) -> Iterator[RenderableType]:

@@ -1,0 +1,230 @@
+"""`gpusetup fleet run`: the same proof on each node, by the engine that is there."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import BadInput, Blocked, UsageError
+from gpusetup.model.frozen import Frozen
+from gpusetup.render.console import Console, plain
+
+if TYPE_CHECKING:
+    from gpusetup.fleet.engines.engine import Engine
+    from gpusetup.fleet.work import Work
+
+ENGINES = ("slurm", "hosts", "ray", "kubernetes")
+USUAL_FOLDER = "gpusetup-fleet"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What is particular to `run`."""
+    parser.takes_command = True  # type: ignore[attr-defined]
+    _add_engines(parser.add_argument_group("run: by which engine"))
+    group = parser.add_argument_group("run: what each node does")
+    group.add_argument(
+        "--level", choices=("quick", "standard", "stress"), default="quick", help="verify's level"
+    )
+    group.add_argument("--seconds", type=float, metavar="N", help="how long stress lasts (60)")
+    group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
+    group.add_argument(
+        "--ranks",
+        metavar="N|gpu",
+        help="verify as torchrun's processes, one a GPU: the collectives of a node too",
+    )
+    group.add_argument("--python", metavar="PATH", help="the interpreter whose torch is proven")
+    group.add_argument(
+        "--node-python",
+        metavar="PATH",
+        default=sys.executable,
+        help="the Python on the nodes that has gpusetup (as here: this one's path)",
+    )
+    group = parser.add_argument_group("run: how")
+    group.add_argument("--print", action="store_true", help="show what would be submitted, and end")
+    group.add_argument(
+        "--into", metavar="DIR", help=f"a new folder for the records ({USUAL_FOLDER}-DATE)"
+    )
+    group.add_argument(
+        "--at-once", type=int, default=32, metavar="N", help="nodes at the same time (32)"
+    )
+    group.add_argument(
+        "--limit", type=_limit, metavar="SECONDS", help="for each node (by level: 300, 1200, 600)"
+    )
+
+
+def _add_engines(group: argparse._ArgumentGroup) -> None:
+    one = group.add_mutually_exclusive_group()
+    one.add_argument("--slurm", action="store_true", help="an exclusive job on each idle node")
+    one.add_argument("--hosts", metavar="FILE", help="ssh to each host of a file; see --pdsh")
+    one.add_argument("--from", dest="records", metavar="DIR", help="records that are there: `show`")
+    group.add_argument("--partition", metavar="NAME", help="Slurm: of this partition only")
+    group.add_argument(
+        "--shared",
+        action="store_true",
+        help="Slurm: sbatch instead of srun, for `--into` lies where all nodes write",
+    )
+    group.add_argument("--pdsh", action="store_true", help="hosts: through pdsh instead of ssh")
+
+
+def _limit(text: str) -> float:
+    from gpusetup.model.durations import seconds_in
+
+    try:
+        seconds = seconds_in(text)
+    except ValueError:
+        seconds = -1.0
+    if not 5 <= seconds <= 7 * 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time from 5 seconds to a week")
+    return seconds
+
+
+class Gathered(Frozen):
+    """What a run brought together."""
+
+    folder: str
+    left_alone: Mapping[str, str]
+    """Nodes that got no work, with the reason."""
+
+
+def run(options: argparse.Namespace, out: Console) -> Gathered | None:
+    """Ask every node, and keep their records; None where only the plan was asked for."""
+    work = _work(options)
+    into = _folder(options)
+    engine = _engine(options, work, into)
+    if options.print:
+        out.text(engine.plan)
+        return None
+    out.talk(_first(engine, options.at_once, work.limit, into))
+    _make(into)
+    with _ending(engine):
+        _ask_all(engine, options.at_once, into, out)
+    if len(engine.left_alone) and not any(into.iterdir()):
+        raise Blocked("No node was idle when its turn came", hint="the same again, later")
+    return Gathered(folder=str(into), left_alone=engine.left_alone)
+
+
+def _work(options: argparse.Namespace) -> Work:
+    from gpusetup.fleet.work import Work, limit_of
+
+    if options.at_once < 1:
+        raise UsageError(f"`--at-once` is {options.at_once}", hint="1 or more")
+    if options.seconds is not None and options.level != "stress":
+        raise UsageError("`--seconds` is for `--level stress`")
+    if options.ranks and options.ranks != "gpu" and not options.ranks.isdigit():
+        raise UsageError(f"`--ranks` is {options.ranks!r}", hint="write `gpu` or a number")
+    return Work(
+        python=options.node_python,
+        target=options.python,
+        level=options.level,
+        device=options.device,
+        ranks=options.ranks,
+        seconds=options.seconds,
+        limit=options.limit or limit_of(options.level, options.seconds),
+    )
+
+
+def _folder(options: argparse.Namespace) -> Path:
+    """A new folder: records of another run would be taken for this one's."""
+    from datetime import datetime
+
+    now = f"{datetime.now():%Y%m%d-%H%M%S}"
+    folder = Path(options.into or f"{USUAL_FOLDER}-{now}").absolute()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(
+            f"{folder} is not empty, and the records need a new folder",
+            hint="name another `--into`",
+        )
+    return folder
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise Blocked(
+            f"Cannot make {folder}: {problem.strerror}", hint="name another `--into`"
+        ) from problem
+
+
+def _engine(options: argparse.Namespace, work: Work, into: Path) -> Engine:
+    if options.slurm:
+        from gpusetup.commands.fleet_slurm import slurm_engine
+
+        return slurm_engine(options, work, into)
+    if options.hosts:
+        return _hosts(options, work)
+    raise UsageError(
+        "`fleet run` asks by an engine, and none is named",
+        hint="one of `--slurm`, `--hosts FILE`, `--from DIR`",
+    )
+
+
+def _hosts(options: argparse.Namespace, work: Work) -> Engine:
+    from gpusetup.fleet.engines.engine import by_words, needed
+    from gpusetup.fleet.engines.hosts import END_SECONDS, hosts_in, pdsh_words, ssh_words
+    from gpusetup.fleet.work import shell
+
+    try:
+        text = Path(options.hosts).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise BadInput(f"{options.hosts} cannot be read: {problem}") from problem
+    names, command = _named(hosts_in(text, options.hosts), options), shell(work)
+    needed("pdsh" if options.pdsh else "ssh")
+
+    def words(host: str) -> tuple[str, ...]:
+        return pdsh_words(host, command, work.limit) if options.pdsh else ssh_words(host, command)
+
+    return by_words("hosts", names, words, work.limit + END_SECONDS)
+
+
+def _named(hosts: tuple[str, ...], options: argparse.Namespace) -> tuple[str, ...]:
+    """All hosts of the file, or those of them that `--nodes` names."""
+    from gpusetup.fleet.names import expanded, slurm_list
+
+    wanted = expanded(options.nodes) if options.nodes else hosts
+    absent = [name for name in wanted if name not in hosts]
+    if absent:
+        raise UsageError(f"{options.hosts} has no host {slurm_list(absent)}")
+    return wanted
+
+
+def _first(engine: Engine, at_once: int, limit: float, into: Path) -> str:
+    """What is going to happen, in one line."""
+    count = len(engine.nodes)
+    together = f", {min(at_once, count)} at once" if count > 1 else ""
+    each = f"{count} node{'s' * (count != 1)}{together}, each for {limit:.0f} s at most"
+    return f"{engine.what} {each}; records go to {plain(str(into))}"
+
+
+def _ask_all(engine: Engine, at_once: int, into: Path, out: Console) -> None:
+    from gpusetup.fleet.conductor import conducted
+    from gpusetup.fleet.work import keep
+
+    for node, said in conducted(engine.nodes, engine.ask, at_once):
+        if why := engine.taken(said):
+            engine.left_alone[node] = why
+            out.talk(f"{node}: left alone, {plain(why)}")
+            continue
+        problem = keep(into, node, said)
+        out.talk(f"{node}: {plain(problem or 'answered')} ({said.seconds:.0f} s)")
+
+
+@contextmanager
+def _ending(engine: Engine) -> Iterator[None]:
+    """Nothing that was submitted stays behind, however this ends: a logout is like a Ctrl-C."""
+    import signal
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {
+        name: signal.signal(getattr(signal, name), signal.default_int_handler) for name in names
+    }
+    try:
+        yield
+    finally:
+        engine.end()
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)

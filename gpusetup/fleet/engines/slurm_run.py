@@ -1,0 +1,184 @@
+"""Slurm: which nodes are idle, and the words that put one exclusive job on each of them.
+
+Sources: sinfo(1), srun(1), sbatch(1), scancel(1) of Slurm 22.05 to 25.05.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from shlex import quote
+
+from gpusetup.errors import Blocked, UsageError
+from gpusetup.fleet.folder import natural
+from gpusetup.fleet.names import SAFE, slurm_list
+from gpusetup.fleet.show import NotAsked
+from gpusetup.model.frozen import Frozen
+
+SINFO = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%P|%E")
+SINFO_SECONDS = 30.0
+START_SECONDS = 60.0
+"""So long may an idle node take from the allocation to the first word: prolog, launch, mounts."""
+BUSY = (
+    "Immediate execution impossible",
+    "Requested nodes are busy",
+    "Requested node configuration",
+)
+"""What srun says where a node was taken between the question and the job."""
+ERRORS, END = ".err", ".end"
+"""What the names of a job's other files in the shared folder end with."""
+OF_A_JOB = ("SLURM_", "SBATCH_", "SRUN_", "PMI", "PMIX")
+KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
+
+
+class Slot(Frozen):
+    """A node in a partition."""
+
+    node: str
+    state: str
+    """`idle`, `mixed`, `drained*`, …"""
+    partition: str
+    default: bool = False
+    reason: str = ""
+
+
+class Chosen(Frozen):
+    """The nodes that get a job, each with its partition, and those that do not."""
+
+    idle: Mapping[str, str]
+    not_asked: tuple[NotAsked, ...] = ()
+
+
+def slots(text: str) -> tuple[Slot, ...]:
+    """What sinfo printed.
+
+    >>> slots("n1|idle|all*|none\\nn2|drained*|all*|gpusetup: ecc | twice\\n")[1].reason
+    'gpusetup: ecc | twice'
+    """
+    found = []
+    for line in text.splitlines():
+        parts = line.strip().split("|", 3)
+        if len(parts) == 4 and SAFE.fullmatch(parts[0]):
+            name, default = parts[2].rstrip("*"), parts[2].endswith("*")
+            reason = "" if parts[3] == "none" else parts[3]
+            found.append(
+                Slot(node=parts[0], state=parts[1], partition=name, default=default, reason=reason)
+            )
+    return tuple(found)
+
+
+def chosen(rows: Sequence[Slot], partition: str | None, nodes: Sequence[str]) -> Chosen:
+    """The idle nodes of a partition, or those of them that are named.
+
+    Raises UsageError for a partition or a node that does not exist, Blocked where none is idle.
+    """
+    here = [row for row in rows if partition is None or row.partition == partition]
+    if partition and not here:
+        raise _no_partition(partition, sorted({row.partition for row in rows}))
+    absent = [name for name in nodes if name not in {row.node for row in here}]
+    if absent:
+        where = f"partition {partition}" if partition else "this Slurm"
+        raise UsageError(
+            f"{where} has no node {slurm_list(absent)}",
+            hint="`sinfo -N` lists those there are",
+        )
+    by_node: dict[str, Slot] = {}
+    for row in sorted(here, key=lambda row: (not row.default, row.partition)):
+        if not nodes or row.node in nodes:
+            by_node.setdefault(row.node, row)
+    rest = [row for row in by_node.values() if row.state != "idle"]
+    found = Chosen(
+        idle={row.node: row.partition for row in _ordered(by_node) if row.state == "idle"},
+        not_asked=tuple(NotAsked(name=row.node, why=_state(row)) for row in rest),
+    )
+    if not found.idle:
+        raise _none_idle(found.not_asked)
+    return found
+
+
+def _ordered(by_node: Mapping[str, Slot]) -> list[Slot]:
+    return [by_node[name] for name in sorted(by_node, key=natural)]
+
+
+def _state(row: Slot) -> str:
+    return f"{row.state} ({row.reason})" if row.reason else row.state
+
+
+def _no_partition(name: str, there: Sequence[str]) -> UsageError:
+    near = get_close_matches(name, there, 1)
+    meant = f"did you mean `--partition {near[0]}`? " if near else ""
+    return UsageError(
+        f"this Slurm has no partition {name!r}", hint=f"{meant}its partitions: {', '.join(there)}"
+    )
+
+
+def _none_idle(rest: Sequence[NotAsked]) -> Blocked:
+    first = "; ".join(f"{one.name} is {one.why}" for one in rest[:3])
+    return Blocked(
+        f"No node is idle: {first}{', …' if len(rest) > 3 else ''}",
+        hint="`fleet run` waits for no job; `gpusetup node-check` disturbs none",
+    )
+
+
+# --- the words
+
+
+class Job(Frozen):
+    """What all jobs of a run share."""
+
+    name: str
+    """The jobs' name, this run's own: what is left over is cancelled by it."""
+    script: str
+    limit: float
+    """Seconds."""
+    more: tuple[str, ...] = ()
+    """Options of the caller's for srun or sbatch."""
+
+
+def srun_words(job: Job, node: str, partition: str) -> tuple[str, ...]:
+    """A job that starts at once or not at all, and says what it has to say through srun.
+
+    >>> job = Job(name="gpusetup-1", script="true", limit=90)
+    >>> " ".join(srun_words(job, "n1", "all")[:6])
+    'srun --job-name=gpusetup-1 --partition=all --nodelist=n1 --nodes=1 --ntasks=1'
+    """
+    start = f"--immediate={START_SECONDS:.0f}"
+    words = ("srun", *_common(job, node, partition), start, "--input=none", "--quiet")
+    return (*words, *job.more, "sh", "-c", job.script)
+
+
+def sbatch_words(job: Job, node: str, partition: str, said: str) -> tuple[str, ...]:
+    """A job that writes into a shared folder, and a last empty file when it has ended.
+
+    >>> job = Job(name="gpusetup-1", script="true", limit=90)
+    >>> sbatch_words(job, "n1", "all", "/shared/n1.out")[-1]
+    '--wrap=sh -c true; : > /shared/n1.out.end'
+    """
+    files = (f"--output={said}", f"--error={said}{ERRORS}", "--no-requeue")
+    words = ("sbatch", *_common(job, node, partition), *files, "--quiet")
+    return (*words, *job.more, f"--wrap=sh -c {quote(job.script)}; : > {quote(said + END)}")
+
+
+def _common(job: Job, node: str, partition: str) -> tuple[str, ...]:
+    minutes = math.ceil((job.limit + START_SECONDS) / 60)
+    return (
+        f"--job-name={job.name}", f"--partition={partition}", f"--nodelist={node}",
+        "--nodes=1", "--ntasks=1", "--exclusive", "--mem=0", f"--time={minutes}",
+    )  # fmt: skip
+
+
+def scancel_words(job: Job, node: str | None = None) -> tuple[str, ...]:
+    """Ends what is left of a run, or of one node of it."""
+    return ("scancel", f"--name={job.name}", *((f"--nodelist={node}",) if node else ()))
+
+
+def outside_a_job(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the job that this runs in: srun would start a step of it."""
+    if "SLURM_JOB_ID" not in environment:
+        return dict(environment)
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in KEPT or not name.startswith(OF_A_JOB)
+    }

@@ -1,0 +1,190 @@
+"""What each node of a fleet is asked to do, and what is kept of what it says.
+
+A node runs three commands of gpusetup one after the other, each of which prints one JSON document
+on stdout. Whatever else stands there (a greeting, a module's message) is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from shlex import join, quote
+from typing import Any
+
+from gpusetup.fleet.names import SAFE
+from gpusetup.model.frozen import Frozen
+from gpusetup.system.processes import Output
+
+LEVELS = ("quick", "standard", "stress")
+LIMIT_SECONDS = {"quick": 300.0, "standard": 1200.0, "stress": 600.0}
+"""How long a node may take for all three; what `--seconds` asks of stress comes on top."""
+STRESS_SECONDS = 60.0
+RECORDS = ("node-check", "snapshot", "verify")
+"""The documents that a node gives, by their schemas."""
+RUN = "gpusetup.run/1"
+"""The schema of a file that says why a node's records are missing."""
+LONGEST_PROBLEM = 400
+MOST_TRIES = 10_000
+"""Lines that may begin a document; a node that says more is not read on."""
+
+Document = Mapping[str, Any]
+
+
+class Work(Frozen):
+    """What one node is asked to do."""
+
+    python: str
+    """The interpreter on the nodes that has gpusetup."""
+    target: str | None = None
+    """The interpreter whose torch is proven; None: gpusetup on the node chooses."""
+    level: str = "quick"
+    device: str = "auto"
+    ranks: str | None = None
+    """`gpu` or a number: verify in so many processes by torchrun, their collectives too."""
+    seconds: float | None = None
+    """How long stress lasts."""
+    limit: float = LIMIT_SECONDS["quick"]
+    """Seconds for all that a node does."""
+
+
+def limit_of(level: str, seconds: float | None) -> float:
+    """The usual limit of a level.
+
+    >>> limit_of("quick", None), limit_of("stress", 3600)
+    (300.0, 4200.0)
+    """
+    more = (seconds or STRESS_SECONDS) if level == "stress" else 0.0
+    return LIMIT_SECONDS[level] + more
+
+
+def script(work: Work) -> str:
+    """The node's work as one line for a POSIX shell.
+
+    >>> print(script(Work(python="/env/bin/python")).replace("; ", "\\n"))
+    /env/bin/python -I -m gpusetup node-check --json
+    /env/bin/python -I -m gpusetup snapshot --json
+    /env/bin/python -I -m gpusetup verify --json --level quick --device auto --timeout 270
+    exit 0
+    """
+    ours = (work.python, "-I", "-m", "gpusetup")
+    target = ("--python", work.target) if work.target else ()
+    lines = (
+        (*ours, "node-check", "--json"),
+        (*ours, "snapshot", "--json", *target),
+        (*_verify(work, ours, target), *_asked_of_verify(work)),
+    )
+    return "; ".join((*map(join, lines), "exit 0"))
+
+
+def _verify(work: Work, ours: tuple[str, ...], target: tuple[str, ...]) -> tuple[str, ...]:
+    if work.ranks is None:
+        return (*ours, "verify", *target)
+    torchrun = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={work.ranks}")
+    return (work.target or work.python, *torchrun, "-m", "gpusetup.verify")
+
+
+def _asked_of_verify(work: Work) -> tuple[str, ...]:
+    """verify gives up on its own a little before the node does, so that it says what hangs."""
+    limit = work.limit - min(30.0, work.limit / 4)
+    lasts = () if work.seconds is None else ("--seconds", f"{work.seconds:g}")
+    asked = ("--json", "--level", work.level, "--device", work.device, "--timeout", f"{limit:g}")
+    return (*asked, *lasts)
+
+
+def shell(work: Work) -> str:
+    """The same for whatever shell an account on another machine has.
+
+    >>> shell(Work(python="py"))[:38]
+    "sh -c 'py -I -m gpusetup node-check --"
+    """
+    return f"sh -c {quote(script(work))}"
+
+
+# --- what came back
+
+
+def documents(text: str) -> dict[str, Document]:
+    """The documents of gpusetup in what a node said, by the names of their schemas.
+
+    >>> said = 'Welcome {to} n1\\n{"schema": "gpusetup.verify/1", "verdict": "passed"}\\nbye'
+    >>> documents(said)["verify"]["verdict"]
+    'passed'
+    """
+    found = {}
+    for one in _objects(text):
+        family = re.fullmatch(r"gpusetup\.([a-z-]+)/\d+", str(one.get("schema")))
+        if family:
+            found[family[1]] = one
+    return found
+
+
+def _objects(text: str) -> Iterator[Document]:
+    """Every JSON object that begins a line."""
+    decoder, place = json.JSONDecoder(), 0
+    for _ in range(MOST_TRIES):
+        start = re.compile(r"^\{", re.MULTILINE).search(text, place)
+        if start is None:
+            return
+        try:
+            value, place = decoder.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            place = start.end()
+            continue
+        yield value
+
+
+def problem_of(said: Output, found: Mapping[str, Document]) -> str | None:
+    """Why a node's records are not whole; None where they are.
+
+    >>> gone = Output(argv=("ssh",), exit=255, stderr="ssh: connect to host n1: No route to host")
+    >>> problem_of(gone, {})
+    'ssh: connect to host n1: No route to host (no node-check, snapshot, verify)'
+    """
+    missing = [kind for kind in RECORDS if kind not in found]
+    if not missing:
+        return None
+    why = said.problem or _refusal(found) or _telling(said)
+    return f"{why[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
+
+
+def _refusal(found: Mapping[str, Document]) -> str:
+    error = found.get("error", {})
+    return " ".join(str(error.get(key)) for key in ("message", "hint") if error.get(key))
+
+
+TELLING = re.compile(
+    r"error|not found|no such|no module|denied|unable|cannot|fatal|refused|no route|timed out",
+    re.IGNORECASE,
+)
+
+
+def _telling(said: Output) -> str:
+    """The lines of stderr that say what went wrong, else its last one."""
+    lines = [line.strip() for line in said.stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if TELLING.search(line)] or lines[-1:]
+    return "; ".join(dict.fromkeys(telling[:2])) or f"exit {said.exit} and nothing said"
+
+
+def keep(folder: Path, node: str, said: Output) -> str | None:
+    """Write a node's records into the folder; what is wrong with them, else None.
+
+    A node without whole records gets a file that says why, so that the folder tells it later too.
+    """
+    if not SAFE.fullmatch(node):
+        raise ValueError(f"{node!r} is no name of a node")
+    found = documents(said.stdout)
+    for kind in RECORDS:
+        if kind in found:
+            _write(folder / f"{node}.{kind}.json", found[kind])
+    problem = problem_of(said, found)
+    if problem:
+        _write(folder / f"{node}.run.json", {"schema": RUN, "node": node, "problem": problem})
+    return problem
+
+
+def _write(path: Path, document: Document) -> None:
+    """A document under the node's own name: what it calls itself may be redacted or shared."""
+    named = {key: value for key, value in document.items() if key != "node"}
+    path.write_text(json.dumps(named), encoding="utf-8")

@@ -1,0 +1,318 @@
+"""`fleet run`: what is asked of which nodes, and what becomes of their answers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import node_python
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+import simulate_fleet
+
+from gpusetup.cli import main
+from gpusetup.errors import Blocked, UsageError
+from gpusetup.fleet import work
+from gpusetup.fleet.conductor import Pace, conducted
+from gpusetup.fleet.engines import hosts
+from gpusetup.fleet.engines.hosts import hosts_in
+from gpusetup.fleet.engines.slurm_run import chosen, outside_a_job, slots
+from gpusetup.system.processes import Output
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nodes have a POSIX shell")
+Record = dict[str, Any]
+
+
+# --- which nodes ----------------------------------------------------------------------------------
+
+SINFO = """\
+n1|idle|all*|none
+n1|idle|debug|none
+n2|allocated|all*|none
+n3|drained*|all*|gpusetup: ecc-error | GPU 3
+n10|idle|all*|none
+n9|idle|debug|none
+"""
+
+
+def test_idle_nodes_are_chosen_each_once_and_the_others_say_why() -> None:
+    found = chosen(slots(SINFO), None, ())
+    assert list(found.idle.items()) == [("n1", "all"), ("n9", "debug"), ("n10", "all")]
+    assert [(one.name, one.why) for one in found.not_asked] == [
+        ("n2", "allocated"),
+        ("n3", "drained* (gpusetup: ecc-error | GPU 3)"),
+    ]
+    assert dict(chosen(slots(SINFO), "debug", ()).idle) == {"n1": "debug", "n9": "debug"}
+    assert list(chosen(slots(SINFO), "all", ("n10", "n2")).idle) == ["n10"]
+
+
+@pytest.mark.parametrize(
+    ("partition", "nodes", "error", "said"),
+    [
+        ("al", (), UsageError, "--partition all"),
+        ("all", ("n9",), UsageError, "no node n9"),
+        (None, ("n1", "n77"), UsageError, "n77"),
+        (None, ("n2", "n3"), Blocked, "n2 is allocated"),
+    ],
+)
+def test_what_is_not_there_or_not_idle_is_named(
+    partition: str | None, nodes: tuple[str, ...], error: type[UsageError | Blocked], said: str
+) -> None:
+    with pytest.raises(error) as problem:
+        chosen(slots(SINFO), partition, nodes)
+    assert said in f"{problem.value.message} {problem.value.hint}"
+
+
+def test_a_job_that_we_run_in_is_not_handed_on() -> None:
+    inside = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "64", "SLURM_CONF": "/c", "HOME": "/h"}
+    assert outside_a_job(inside) == {"SLURM_CONF": "/c", "HOME": "/h"}
+    outside = {"SLURM_ACCOUNT": "me"}
+    assert outside_a_job(outside) == outside
+
+
+@pytest.mark.parametrize("text", ["", "# only this\n", "a;reboot\n", "-oProxyCommand=x\n", "n[1\n"])
+def test_what_is_no_list_of_hosts_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        hosts_in(text, "hosts")
+
+
+# --- how they are asked ---------------------------------------------------------------------------
+
+
+def test_no_more_nodes_are_asked_at_once_than_allowed() -> None:
+    lock, now, most = threading.Lock(), 0, 0
+
+    def ask(node: str) -> Output:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.002)
+        with lock:
+            now -= 1
+        return Output(argv=(), exit=0, stdout=node)
+
+    names = [f"n{number}" for number in range(40)]
+    said = dict(conducted(names, ask, 4, Pace(0.0)))
+    assert {name: one.stdout for name, one in said.items()} == {name: name for name in names}
+    assert 1 < most <= 4
+
+
+def test_beginnings_are_apart_and_not_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(random, "uniform", random.Random(1).uniform)
+    pace = Pace(10.0, slept.append)
+    for _ in range(200):
+        pace.wait()
+    gaps = [after - before for before, after in itertools.pairwise(slept)]
+    assert 4.9 < min(gaps) < 6 and 14 < max(gaps) < 15.1
+
+
+def test_what_ends_the_run_ends_the_rest() -> None:
+    asked: list[str] = []
+
+    def ask(node: str) -> Output:
+        asked.append(node)
+        return Output(argv=(), exit=0)
+
+    running = conducted([str(number) for number in range(100)], ask, 2, Pace(0.01))
+    next(running)
+    with pytest.raises(KeyboardInterrupt):
+        running.throw(KeyboardInterrupt)
+    time.sleep(0.1)
+    assert len(asked) < 20
+
+
+# --- what a node says -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "{}", "[1]", "{\n" * 3000, '{"a":' * 5000, '{"schema": 3}\n', "null\n",
+        '{"schema": "gpusetup.snapshot/1"', '{"schema": "other/1"}\n', "\x00\x1b[2J{\n",
+    ],
+)  # fmt: skip
+def test_noise_is_no_document(text: str) -> None:
+    assert work.documents(text) == {}
+
+
+def test_documents_are_found_between_other_lines() -> None:
+    one = json.dumps({"schema": "gpusetup.snapshot/1", "a": "}\n{"}, indent=2)
+    two = json.dumps({"schema": "gpusetup.verify/1"})
+    found = work.documents(f"hello\n{{ not json\n{one}\nwarning: x\n{two}\n")
+    assert sorted(found) == ["snapshot", "verify"]
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+SSH = """\
+#!/bin/sh
+# ssh OPTIONS -- HOST COMMAND, without a network
+while [ "$1" != -- ]; do shift; done
+test "$2" = gone && {{ echo "ssh: connect to host gone port 22: No route to host" >&2; exit 255; }}
+NODE=$2 exec sh -c "$3"
+"""
+Run = Callable[..., tuple[int, Record, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`fleet run --hosts` on named hosts, of which `sound` ones have recorded answers."""
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(SSH.format(), encoding="utf-8")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ssh.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(hosts, "END_SECONDS", 0.5)
+    monkeypatch.setitem(work.LIMIT_SECONDS, "quick", 0.7)
+    python = node_python.recorded_python(tmp_path)
+
+    def ran(names: str, *words: str) -> tuple[int, Record, str]:
+        (tmp_path / "hosts").write_text(names, encoding="utf-8")
+        into = ("--into", str(tmp_path / "records"), "--node-python", str(python))
+        given = ("--hosts", str(tmp_path / "hosts"), *into, *words)
+        code = main(["fleet", "run", *given, "--json"])
+        said = capsys.readouterr()
+        return code, json.loads(said.out), said.err
+
+    return ran
+
+
+def sound(seed: int = 1, **snapshot: Any) -> Record:
+    facts = {"links.active": "8 x InfiniBand", "clock.synchronised": "yes"}
+    return {
+        "node-check": {"schema": "gpusetup.node-check/1", "node": "localhost", "facts": facts},
+        "snapshot": {**simulate_fleet.machine(0), **snapshot},
+        "verify": simulate_fleet.report(random.Random(seed)),
+    }
+
+
+def test_alike_nodes_are_green_under_the_names_of_the_list(run: Run, tmp_path: Path) -> None:
+    for number in range(1, 4):
+        node_python.record(tmp_path, f"n{number}", sound(number))
+    code, answer, said = run("n[1-3]\n")
+    assert code == 0, answer
+    assert [(one["name"], one["status"]) for one in answer["nodes"]] == [
+        ("n1", "ok"), ("n2", "ok"), ("n3", "ok"),
+    ]  # fmt: skip
+    assert "hosts 3 nodes" in said and "records" in said
+    assert main(["fleet", "show", str(tmp_path / "records")]) == 0
+
+
+def test_a_node_that_hangs_one_that_is_gone_and_a_sick_one_are_named(
+    run: Run, tmp_path: Path
+) -> None:
+    for name in ("n1", "n2", "n3", "slow", "sick", "bare"):
+        node_python.record(tmp_path, name, sound())
+    (tmp_path / "slow" / "hang").write_text("verify")
+    (tmp_path / "n2" / "noise").write_text("Welcome to {n2}\n{ 1 }\n")
+    failed = sound()["verify"]
+    failed["checks"][0]["status"] = "failed"
+    node_python.record(tmp_path, "sick", {"verify": failed})
+    (tmp_path / "bare" / "verify").write_text("")
+    code, answer, said = run("n[1-3],slow,sick\nbare\ngone\n")
+    rows = {one["name"]: one for one in answer["nodes"]}
+    assert code == 1
+    assert {name for name, one in rows.items() if one["status"] == "ok"} == {"n1", "n2", "n3"}
+    assert rows["slow"]["problem"] == "no answer in 1.2 s (no verify)"
+    assert "No route to host" in rows["gone"]["problem"]
+    assert "(no verify)" in rows["bare"]["problem"]
+    assert "gpu-check-failed" in {one["id"] for one in rows["sick"]["findings"]}
+    assert answer["exclude"]["slurm"] == "--exclude=bare,gone,sick,slow"
+    assert "slow: no answer in 1.2 s" in said
+    kept = {path.name.partition(".")[2] for path in (tmp_path / "records").glob("slow.*")}
+    assert kept == {"node-check.json", "snapshot.json", "run.json"}
+    assert main(["fleet", "show", str(tmp_path / "records")]) == 1
+
+
+def test_mixed_versions_of_gpusetup_are_said(run: Run, tmp_path: Path) -> None:
+    for name in ("n1", "n2", "n3"):
+        node_python.record(tmp_path, name, sound())
+    node_python.record(tmp_path, "n3", sound(schema="gpusetup.snapshot/9"))
+    code, answer, _ = run("n[1-3]")
+    assert code == 1
+    assert "newer gpusetup" in next(o for o in answer["nodes"] if o["name"] == "n3")["problem"]
+
+
+def test_a_profile_is_held_against_every_node(run: Run, tmp_path: Path) -> None:
+    profile = tmp_path / "p.toml"
+    profile.write_text(
+        'schema = "gpusetup.profile/1"\n[expect]\n"links.active" = "9 x InfiniBand"\n'
+    )
+    node_python.record(tmp_path, "n1", sound())
+    code, answer, _ = run("n1", "--profile", str(profile))
+    assert code == 1
+    (finding,) = [o for o in answer["nodes"][0]["findings"] if o["id"] == "unlike-profile"]
+    assert finding["title"] == "links.active 8 x InfiniBand, expected 9 x InfiniBand"
+
+
+def test_the_plan_is_shown_and_nothing_asked(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hosts").write_text("n[1-64]")
+    words = ["--hosts", str(tmp_path / "hosts"), "--into", str(tmp_path / "new")]
+    asked = ["--print", "--level", "stress", "--seconds", "9", "--python", "/a b/python"]
+    assert main(["fleet", "run", *words, *asked]) == 0
+    said = capsys.readouterr().out
+    assert said.count("ssh -n") == 3 and "61 more, to n64" in said
+    assert "--level stress" in said and "--seconds 9" in said and "/a b/python" in said
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run",), "none is named"),
+        (("run", "records"), "takes no folder"),
+        (("show",), "needs the folder"),
+        (("run", "--slurm", "--at-once", "0"), "--at-once"),
+        (("run", "--slurm", "--seconds", "5"), "--level stress"),
+        (("run", "--slurm", "--ranks", "all"), "--ranks"),
+        (("run", "--slurm", "--limit", "1"), "5 seconds"),
+        (("run", "--hosts", "/nonexistent"), "cannot be read"),
+        (("run", "--hosts", "h", "--slurm"), "not allowed"),
+        (("show", "x", "--", "--mem=1"), "--slurm"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fleet", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_without_a_scheduler_it_says_where_to_go(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["fleet", "run", "--slurm"]) == 3
+    assert "--hosts FILE" in capsys.readouterr().err
+
+
+def test_a_folder_with_records_is_not_mixed_with_new_ones(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "old.json").write_text("{}")
+    code, answer, _ = run("n1")
+    assert code == 2 and "new folder" in answer["message"]
+
+
+def test_from_a_folder_is_the_same_as_to_show_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "n1.json").write_text(json.dumps(simulate_fleet.machine(0)))
+    answers = []
+    for words in (["run", "--from", str(tmp_path)], ["show", str(tmp_path)]):
+        main(["fleet", *words, "--json"])
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]

@@ -1,0 +1,129 @@
+"""`fleet run --slurm` on a real Slurm with three nodes, each with a stand-in of the driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import node_python
+import pytest
+import standin
+from slurm_cluster import Cluster, cluster, missing
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="Slurm's daemons need Linux"),
+]
+NODES = ("n1", "n2", "n3")
+GPU = {**standin.A100, "processes": ""}
+ON_NODE = """\
+#!/bin/sh
+# gpusetup's Python on a node, with this node's driver; `hang` names the command that hangs.
+export GPUSETUP_STANDIN={folder}/state-$SLURMD_NODENAME LD_LIBRARY_PATH={libraries}
+test -f {folder}/hang-$SLURMD_NODENAME && [ "$4" = verify ] && exec sleep 600
+exec {python} "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if why := missing():
+        pytest.skip(why)
+    folder = tmp_path_factory.mktemp("fleet")
+    for node in NODES:
+        (folder / f"state-{node}").write_text(standin.state((GPU, GPU)))
+    node_python.cuda_environment(folder / "env")
+    wrapper = folder / "node-python"
+    libraries, python = standin.libraries(), shlex.quote(sys.executable)
+    wrapper.write_text(ON_NODE.format(folder=folder, libraries=libraries, python=python))
+    wrapper.chmod(0o755)
+    with cluster(folder / "cluster", len(NODES)) as running:
+        yield running
+
+
+def fleet(slurm: Cluster, into: str, *words: str) -> tuple[int, dict[str, Any], str]:
+    """`fleet run --slurm` from a login node of the cluster."""
+    folder = slurm.folder.parent
+    given = ("--slurm", "--device", "cpu", "--into", str(folder / into), "--json", *words)
+    pythons = ("--node-python", f"{folder}/node-python", "--python", f"{folder}/env/bin/python")
+    said = subprocess.run(
+        (sys.executable, "-m", "gpusetup", "fleet", "run", *pythons, *given),
+        env=slurm.environment, cwd=folder, text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    return said.returncode, json.loads(said.stdout), said.stderr
+
+
+def states(answer: dict[str, Any]) -> dict[str, str]:
+    return {one["name"]: one["status"] for one in answer["nodes"]}
+
+
+def test_sound_nodes_are_green_and_the_queue_is_empty_afterwards(slurm: Cluster) -> None:
+    code, answer, said = fleet(slurm, "green")
+    assert states(answer) == dict.fromkeys(NODES, "ok"), (answer, said)
+    assert code == 0
+    assert slurm.run("squeue", "--noheader").stdout == ""
+
+
+def test_the_same_from_a_shared_folder(slurm: Cluster) -> None:
+    code, answer, said = fleet(slurm, "shared", "--shared", "--nodes", "n[1-2]")
+    assert states(answer) == {"n1": "ok", "n2": "ok"}, (answer, said)
+    assert code == 0
+    kinds = {path.suffix for path in (slurm.folder.parent / "shared").iterdir()}
+    assert kinds == {".json"}
+
+
+@pytest.mark.parametrize("how", [(), ("--shared",)])
+def test_a_node_that_hangs_is_named_in_time_and_the_others_shown(
+    slurm: Cluster, how: tuple[str, ...]
+) -> None:
+    hang = slurm.folder.parent / "hang-n2"
+    hang.write_text("")
+    began = time.monotonic()
+    code, answer, _ = fleet(slurm, f"hung{len(how)}", "--limit", "15", *how)
+    took = time.monotonic() - began
+    hang.unlink()
+    assert (code, states(answer)) == (1, {"n1": "ok", "n2": "failed", "n3": "ok"})
+    assert answer["nodes"][0]["problem"] == "no answer in 30 s (no verify)"
+    assert took < 60
+    slurm.until(lambda: slurm.run("squeue", "--noheader").stdout == "", "a job is left")
+    slurm.until(lambda: "idle" in slurm.run("sinfo", "-hN", "-n", "n2").stdout, "n2 not idle")
+
+
+def test_a_node_whose_daemon_is_frozen_is_named(slurm: Cluster) -> None:
+    found = (path for path in Path("/proc").glob("[0-9]*") if _is_slurmd(path, "n3", slurm))
+    pid = int(next(found).name)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        code, answer, _ = fleet(slurm, "frozen", "--limit", "20")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (code, states(answer)) == (1, {"n1": "ok", "n2": "ok", "n3": "failed"})
+    assert "no node-check, snapshot, verify" in answer["nodes"][0]["problem"]
+    slurm.until(lambda: "idle" in slurm.run("sinfo", "-hN", "-n", "n3").stdout, "n3 not idle")
+
+
+def _is_slurmd(path: Path, node: str, slurm: Cluster) -> bool:
+    try:
+        words = (path / "cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return False
+    return words[0] == "slurmd" and node in words and f"{slurm.folder}/slurm.conf" in words
+
+
+def test_a_sick_node_and_one_that_is_not_idle_are_told_apart(slurm: Cluster) -> None:
+    folder = slurm.folder.parent
+    slurm.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=new cables")
+    (folder / "state-n3").write_text(standin.state((GPU, {**GPU, "ecc_uncorrected": 3})))
+    code, answer, _ = fleet(slurm, "sick")
+    slurm.run("scontrol", "update", "NodeName=n1", "State=RESUME")
+    assert (code, states(answer)) == (1, {"n3": "failed", "n2": "ok"})
+    assert answer["not_asked"] == [{"name": "n1", "why": "drained (new cables)"}]
+    assert "ecc-error" in {one["id"] for one in answer["nodes"][0]["findings"]}
