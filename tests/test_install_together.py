@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import io
 import json
 import shutil
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from index_server import build_wheel
@@ -23,6 +27,7 @@ from installing import (
 
 from gpusetup.catalog import companion_table as table
 from gpusetup.model.codec import from_json
+from gpusetup.model.machine import Cpu, Memory, Toolkit
 
 pytestmark = needs_linux
 YES = ("--yes", "--no-verify")
@@ -198,3 +203,86 @@ def test_beside_a_torch_that_has_one_the_file_comes_alone(
     held = versions_in(venv)
     assert (held["torch"], held["flash-attn"]) == ("2.8.0+cu126", "2.8.3")
     assert "torch" not in said.answer["after"]
+
+
+# --- from source, where that is asked for ---------------------------------------------------------
+
+
+SETUP = """
+import os, pathlib
+import torch  # seen only by a build without isolation
+from setuptools import setup
+said = (torch.__version__, os.environ["MAX_JOBS"], os.environ.get("TORCH_CUDA_ARCH_LIST"))
+pathlib.Path("madehere.py").write_text(f"BUILT = {said!r}")
+setup(name="madehere", version="1.0", py_modules=["madehere"])
+"""
+
+
+@pytest.fixture
+def source(world: World) -> str:
+    """A package of which the index has the source only."""
+    folder = world.index.root / "simple" / "madehere"
+    archive = folder / "madehere-1.0.tar.gz"
+    if not archive.is_file():
+        folder.mkdir(parents=True)
+        with tarfile.open(archive, "w:gz") as files:
+            for name, text in (("setup.py", SETUP), ("PKG-INFO", "Name: madehere\nVersion: 1.0\n")):
+                row = tarfile.TarInfo(f"madehere-1.0/{name}")
+                row.size = len(text)
+                files.addfile(row, io.BytesIO(text.encode()))
+    return "madehere"
+
+
+def machine_that_builds(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    toolkit = Toolkit(nvcc="13.0", nvcc_path="/usr/local/cuda/bin/nvcc", compiler="/usr/bin/cc")
+    memory = Memory(available_bytes=9 << 30)
+    with_a_gpu(
+        monkeypatch, **{"toolkit": toolkit, "memory": memory, "cpu": Cpu(usable_cores=8), **changes}
+    )
+    monkeypatch.setattr("gpusetup.install.building.needs.DISK_BYTES", 1)
+
+
+def test_nothing_is_built_unasked(install: Install, venv: Path, source: str) -> None:
+    assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
+    said = install(source, "--python", str(venv), *YES)
+    assert said.exit == 1
+    assert "only its source" in said.err or "no wheel" in said.err
+
+
+def test_a_build_sees_the_targets_torch_and_one_undo_takes_it_back(
+    install: Install, venv: Path, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_that_builds(monkeypatch)
+    assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
+    site = next(venv.glob("lib/python*/site-packages"))
+    ours = Path(str(importlib.metadata.distribution("setuptools").locate_file("")))
+    for place in (ours / "setuptools", ours / "_distutils_hack", *ours.glob("setuptools-*-info")):
+        (site / place.name).symlink_to(place)
+    words = (source, "--build-from-source", "--python", str(venv))
+    shown = install(*words, "--dry-run")
+    assert shown.exit == 0, shown.err
+    assert "MAX_JOBS=2 TORCH_CUDA_ARCH_LIST=8.6" in shown.out
+    assert "--no-build-isolation" in shown.out
+    said = install(*words, *YES, "--json")
+    assert said.exit == 0, said.err + said.out
+    assert versions_in(venv)["madehere"] == "1.0"
+    assert (site / "madehere.py").read_text() == "BUILT = ('2.9.1+cu130', '2', '8.6')"
+    assert install("--undo", "--python", str(venv), "--yes").exit == 0
+    assert "madehere" not in versions_in(venv)
+
+
+def test_what_a_build_lacks_is_said_before_it_begins(
+    install: Install, venv: Path, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_that_builds(monkeypatch, toolkit=Toolkit(), memory=Memory(available_bytes=1 << 30))
+    assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
+    said = install(source, "--build-from-source", "--python", str(venv), *YES)
+    assert said.exit == 3
+    for words in ("no nvcc", "CUDA toolkit 13.0", "no C++ compiler", "1.0 GiB of memory"):
+        assert words in said.err, words
+
+
+def test_a_build_wants_a_torch_that_is_there(install: Install, venv: Path, source: str) -> None:
+    said = install(source, "--build-from-source", "--python", str(venv), *YES)
+    assert said.exit == 3
+    assert "against the torch that will load it" in said.err

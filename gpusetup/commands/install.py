@@ -111,6 +111,13 @@ def _install(options: argparse.Namespace, request: InstallRequest, out: Console,
             return 0
         task = task.again()
     target.require_changeable(task.elsewhere)
+    if request.build_from_source:
+        from gpusetup.commands.install_building import built
+
+        made = built(request, out, job, target, task, asked)
+        if isinstance(made, int):
+            return made
+        task = made
     try:
         task = with_set(request, job, task, asked, wanted, target)
         together = by_table(request, job, task, asked, target)

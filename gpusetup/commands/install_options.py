@@ -76,6 +76,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--upgrade", action="store_true", help="take the newest torch that fits, whatever is there"
     )
+    parser.add_argument(
+        "--build-from-source",
+        action="store_true",
+        help="build what has no wheel against the torch that is there: minutes to hours, shown "
+        "and asked first; without it nothing is ever built",
+    )
     host = parser.add_argument_group("an image for another host")
     host.add_argument(
         "--for-gpu",

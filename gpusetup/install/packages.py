@@ -132,10 +132,10 @@ def what_is_missing(text: str, packages: Sequence[str]) -> str | None:
     'nothing was changed; flash-attn has no wheel for this '
     """
     for name in (re.split(r"[\s<>=!~\[;@]", word)[0] for word in packages):
-        if re.search(rf"\b{re.escape(name)}\b[^.]*? no (usable )?wheels", text):
+        if re.search(rf"\b{re.escape(name)}\b\S*[^.]*? no (usable )?wheels", text):
             return (
-                f"nothing was changed; {name} has no wheel for this Python and torch: after "
-                f"`gpusetup install`, `uv pip install --no-build-isolation {name}` builds it"
+                f"nothing was changed; {name} has no wheel for this Python and torch: "
+                f"`gpusetup install {name} --build-from-source` builds it, where that can be done"
             )
     return None
 

@@ -34,6 +34,7 @@ class InstallRequest(Frozen):
     for_gpu: tuple[str, ...] = ()
     for_driver: str | None = None
     upgrade: bool = False
+    build_from_source: bool = False
     dry_run: bool = False
     yes: bool = False
     no_verify: bool = False

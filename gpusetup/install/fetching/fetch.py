@@ -142,6 +142,11 @@ class Fetcher:
                 raise problem
             return self._wheel(wheel, cache, progress)
 
+    def archive(self, url: str, place: Path) -> None:
+        """Any file, whole, into a new place; its hash is the caller's to check."""
+        file = Wheel(name=place.name, version="", filename=place.name, url=url)
+        self._download(file, place, lambda _wheel, _bytes: None)
+
     def early(self, wheels: Iterable[Wheel], cache: Path) -> None:
         """Begin to fetch beside what else is going on; what goes wrong is raised by `wheel`."""
         for wheel in wheels:

@@ -229,7 +229,7 @@ def _source_only(name: str, work: Work) -> tuple[str, str]:
     other = f" instead: {project.alternative}" if project else " name another package"
     return (
         f"{name} has no wheel for this machine, only its source{where}{cost}",
-        f"nothing was changed;{other}",
+        f"nothing was changed;{other}; `gpusetup install {name} --build-from-source` builds it",
     )
 
 
