@@ -95,7 +95,7 @@ class Cluster:
             time.sleep(0.3)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports in a row that nobody listens on."""
     for first in range(26900 + os.getpid() % 2000, 32000, count):
         try:
@@ -115,7 +115,7 @@ def cluster(
     """Start it, wait until all nodes are idle, and end it."""
     if why := missing():
         pytest.skip(why)
-    ports = _free_ports(nodes + 1)
+    ports = free_ports(nodes + 1)
     more = "\n".join(f"{name}={value}" for name, value in (conf or {}).items())
     text = CONF.format(
         host=socket.gethostname().partition(".")[0], folder=folder, nodes=nodes, more=more,

@@ -31,6 +31,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "tomlkit": ("install/project.py", "fleet/profile.py"),
     "tomli": ("install/", "configs/toml_text.py"),
     "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
+    "ray": ("fleet/engines/ray_run.py",),
     "matplotlib": ("render/",),
     "psutil": ("monitor/", "child_scripts/"),
 }

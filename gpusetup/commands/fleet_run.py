@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from gpusetup.fleet.engines.engine import Engine
     from gpusetup.fleet.work import Work
 
-ENGINES = ("slurm", "hosts", "ray", "kubernetes")
 USUAL_FOLDER = "gpusetup-fleet"
 
 
@@ -40,8 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--node-python",
         metavar="PATH",
-        default=sys.executable,
-        help="the Python on the nodes that has gpusetup (as here: this one's path)",
+        help="the Python on the nodes that has gpusetup (this one's path; Ray: the workers' own)",
     )
     group = parser.add_argument_group("run: how")
     group.add_argument("--print", action="store_true", help="show what would be submitted, and end")
@@ -61,6 +59,9 @@ def _add_engines(group: argparse._ArgumentGroup) -> None:
     one.add_argument("--slurm", action="store_true", help="an exclusive job on each idle node")
     one.add_argument("--hosts", metavar="FILE", help="ssh to each host of a file; see --pdsh")
     one.add_argument("--from", dest="records", metavar="DIR", help="records that are there: `show`")
+    one.add_argument(
+        "--ray", metavar="ADDRESS", help="an actor on each node of a Ray cluster; `auto`: this one"
+    )
     group.add_argument("--partition", metavar="NAME", help="Slurm: of this partition only")
     group.add_argument(
         "--shared",
@@ -117,7 +118,7 @@ def _work(options: argparse.Namespace) -> Work:
     if options.ranks and options.ranks != "gpu" and not options.ranks.isdigit():
         raise UsageError(f"`--ranks` is {options.ranks!r}", hint="write `gpu` or a number")
     return Work(
-        python=options.node_python,
+        python=options.node_python or ("" if options.ray else sys.executable),
         target=options.python,
         level=options.level,
         device=options.device,
@@ -157,9 +158,15 @@ def _engine(options: argparse.Namespace, work: Work, into: Path) -> Engine:
         return slurm_engine(options, work, into)
     if options.hosts:
         return _hosts(options, work)
+    if options.ray:
+        from gpusetup.fleet.engines.ray_run import ray_engine
+        from gpusetup.fleet.names import expanded
+
+        named = expanded(options.nodes) if options.nodes else ()
+        return ray_engine(options.ray, named, work, only_plan=options.print)
     raise UsageError(
         "`fleet run` asks by an engine, and none is named",
-        hint="one of `--slurm`, `--hosts FILE`, `--from DIR`",
+        hint="one of `--slurm`, `--ray ADDRESS`, `--hosts FILE`, `--from DIR`",
     )
 
 
