@@ -28,8 +28,8 @@ PASSED_ON = (
     "timeout",
 )
 """Options with one value, which the folder's own program takes by the same names."""
-LISTED = ("only", "skip")
-"""Options with several values."""
+LISTED = {"only": "only", "skip": "skip", "with": "beside"}
+"""Options with several values, and where they are kept."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +64,7 @@ def words(options: argparse.Namespace) -> list[str]:
         value = getattr(options, name)
         if value is not None:
             said += [f"--{name.replace('_', '-')}", str(value)]
-    for name in LISTED:
-        for each in flat(getattr(options, name)):
+    for name, kept in LISTED.items():
+        for each in flat(getattr(options, kept)):
             said += [f"--{name}", each]
     return said + [flag for flag, given in flags.items() if given]

@@ -15,6 +15,7 @@ SUMMARY = "Prove by computing that torch works on the GPUs of this interpreter."
 EXAMPLES = (
     "gpusetup verify",
     "gpusetup verify --device cpu --json",
+    "gpusetup verify --with all",
     "gpusetup verify --device none --expect 'torch==2.5.*' 'cuda==12.4' 'arch>=8.6'",
 )
 _DEVICE = re.compile(r"(auto|cpu|cuda|none|cuda:\d+)\Z")
@@ -36,6 +37,8 @@ class Options(NamedTuple):
     skip: Tuple[str, ...] = ()
     resume: Optional[str] = None
     timeout: Optional[float] = None
+    beside: Tuple[str, ...] = ()
+    """Companions that are tried too, by name; `all`: those that are installed."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -84,6 +87,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--skip", action="append", nargs="+", default=[], metavar="CHECK", help="leave these out"
+    )
+    parser.add_argument(
+        "--with",
+        dest="beside",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar="PACKAGE",
+        help="also import these and run the smallest real computation of each: flash-attn, "
+        "torchvision, ...; all: whatever of them is installed",
     )
     parser.add_argument(
         "--resume",
@@ -181,6 +194,7 @@ def checked(found: argparse.Namespace) -> Options:
         skip=tuple(flat(found.skip)),
         resume=found.resume,
         timeout=found.timeout,
+        beside=tuple(flat(found.beside)),
     )
 
 

@@ -16,6 +16,7 @@ from .answer.render import as_error, as_github, as_json, as_text, harmless
 from .answer.writing import writable, write
 from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host
 from .child import Child, Environment
+from .companions.rows import companions_named
 from .device.devices import chosen
 from .ending import Ended, listen_for_the_end
 from .judging.baseline import compared, read_baseline
@@ -81,6 +82,7 @@ def main(words: Sequence[str]) -> int:
     try:
         options = read_options(words)
         named_rows((*options.asked.only, *options.skip))
+        companions_named(options.beside)
         listen_for_the_end()
         earlier = read_baseline(options.baseline) if options.baseline else None
         rank = rank_in(os.environ)
@@ -188,6 +190,7 @@ class Run:
         for device in devices:
             for check in self.chosen(on_device(level, device)):
                 self.settle(Job(check, device, device))
+        self.with_companions(devices)
         if self.together is not None:
             self.with_the_others(self.together, devices[0] if devices else "cpu")
         neighbours = beside(self.facts, self.results)
@@ -200,6 +203,13 @@ class Run:
         if self.left_out:
             told = f"--timeout {self.options.timeout:g}: {self.left_out} checks were not begun"
             self.results.append(Result("timeout", HOST, Outcome(FAILED, told)))
+
+    def with_companions(self, devices: Tuple[str, ...]) -> None:
+        """What stands on torch, on each device; without one only whether it imports."""
+        for check in companions_named(self.options.beside):
+            for device in devices or (HOST,):
+                subject = self.options.device if device == HOST else device
+                self.settle(Job(check, device, subject))
 
     def mine(self, check: Check) -> bool:
         """What is about all GPUs of a machine, one rank of it does."""

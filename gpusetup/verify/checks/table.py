@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Callable, Dict, Iterator, Tuple
 
+from ..companions.rows import COMPANIONS
 from ..values import HOST, Check, Outcome, WrongQuestion, kind
 from .rows_census import CENSUS
 from .rows_cluster import DISTRIBUTED, RANKS, STRESS
@@ -79,7 +80,7 @@ def named(name: str) -> Check:
 
 def every() -> Iterator[Check]:
     """Each row once, in the order of the levels."""
-    rows = {check.name: check for level in (*LEVELS.values(), RANKS) for check in level}
+    rows = {check.name: check for level in (*LEVELS.values(), RANKS, COMPANIONS) for check in level}
     return iter(rows.values())
 
 
