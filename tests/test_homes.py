@@ -13,6 +13,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 
 HOMES: dict[str, tuple[str, ...]] = {
     "torch": ("verify/", "child_scripts/", "tune/measure.py", "tune/recover.py", "tune/ranks.py"),
+    "numpy": ("verify/companions/numbers_of.py",),
+    "triton": ("verify/companions/triton_kernel.py",),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
     "requests": (
         *("install/fetching/web.py", "install/fetching/causes.py", "install/settings/trust.py"),
