@@ -19,6 +19,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "requests": (
         *("install/fetching/web.py", "install/fetching/causes.py", "install/settings/trust.py"),
         *("install/refresh/index.py", "install/fetching/fetch.py"),
+        "fleet/engines/kubernetes_report.py",
     ),
     "truststore": ("install/settings/trust.py",),
     "distro": ("probe/host.py",),
@@ -29,7 +30,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "platformdirs": ("install/", "probe/", "tune/"),
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),
-    "ruamel": ("configs/config.py",),
+    "ruamel": ("configs/config.py", "render/manifests.py"),
     "tomlkit": ("install/project.py", "fleet/profile.py"),
     "tomli": ("install/", "configs/toml_text.py"),
     "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),

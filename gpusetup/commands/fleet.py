@@ -21,7 +21,8 @@ SUMMARY = (
     "`fleet show FOLDER` reads a folder of records (snapshots, doctor's answers, reports of verify "
     "and node-check, a file a node) and shows one row a node, the worst first: its findings, and "
     "in what it is not like most nodes of its kind. `fleet run` gathers such a folder first: "
-    "node-check, snapshot and verify on every idle node of Slurm, or on the hosts of a file. "
+    "node-check, snapshot and verify on every idle node of Slurm, Ray or Kubernetes, or on the "
+    "hosts of a file. "
     "Exit 1 where a node failed or did not answer."
 )
 EXAMPLES = (

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpusetup.commands import fleet_kubernetes
 from gpusetup.errors import BadInput, Blocked, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.render.console import Console, plain
@@ -62,12 +63,20 @@ def _add_engines(group: argparse._ArgumentGroup) -> None:
     one.add_argument(
         "--ray", metavar="ADDRESS", help="an actor on each node of a Ray cluster; `auto`: this one"
     )
+    one.add_argument(
+        "--kubernetes",
+        nargs="?",
+        const="jobs",
+        choices=("jobs", "daemonset", "problem-detector"),
+        help="a Job on each idle node; or what sets a node's condition from now on",
+    )
     group.add_argument("--partition", metavar="NAME", help="Slurm: of this partition only")
     group.add_argument(
         "--shared",
         action="store_true",
         help="Slurm: sbatch instead of srun, for `--into` lies where all nodes write",
     )
+    fleet_kubernetes.add_options(group)
     group.add_argument("--pdsh", action="store_true", help="hosts: through pdsh instead of ssh")
 
 
@@ -94,6 +103,8 @@ class Gathered(Frozen):
 def run(options: argparse.Namespace, out: Console) -> Gathered | None:
     """Ask every node, and keep their records; None where only the plan was asked for."""
     work = _work(options)
+    if options.kubernetes and fleet_kubernetes.printed(options, work, out):
+        return None
     into = _folder(options)
     engine = _engine(options, work, into)
     if options.print:
@@ -158,6 +169,8 @@ def _engine(options: argparse.Namespace, work: Work, into: Path) -> Engine:
         return slurm_engine(options, work, into)
     if options.hosts:
         return _hosts(options, work)
+    if options.kubernetes:
+        return fleet_kubernetes.kubernetes_engine(options, work)
     if options.ray:
         from gpusetup.fleet.engines.ray_run import ray_engine
         from gpusetup.fleet.names import expanded
@@ -166,7 +179,7 @@ def _engine(options: argparse.Namespace, work: Work, into: Path) -> Engine:
         return ray_engine(options.ray, named, work, only_plan=options.print)
     raise UsageError(
         "`fleet run` asks by an engine, and none is named",
-        hint="one of `--slurm`, `--ray ADDRESS`, `--hosts FILE`, `--from DIR`",
+        hint="one of `--slurm`, `--ray ADDRESS`, `--kubernetes`, `--hosts FILE`, `--from DIR`",
     )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_timeout
-from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.render.console import Console, plain
 
 if TYPE_CHECKING:
+    from gpusetup.fleet.node_check import NodeCheckAnswer
     from gpusetup.fleet.profile import Expectation
 
 SUMMARY = (
@@ -34,6 +36,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="print the profile of this node; with --profile, what it changes",
     )
     parser.add_argument("--gpus", metavar="LIST", help="only these: 0,3, as SLURM_JOB_GPUS has it")
+    parser.add_argument(
+        "--kubernetes",
+        action="store_true",
+        help="in a pod: also set the condition GpuProblem of $NODE_NAME, and write an event",
+    )
     add_timeout(parser)
 
 
@@ -58,9 +65,23 @@ def run(options: argparse.Namespace, out: Console) -> int:
     )
     if options.learn:
         return _learn(dict(answer.facts), text, options.profile, out)
+    if options.kubernetes:
+        out.talk(_told_kubernetes(answer))
     state = "ok" if answer.ok else "failed"
     out.answer(answer, plain(f"{state}: {answer.reason} ({answer.seconds:g} s)\n"))
     return 0 if answer.ok else Unsatisfiable.exit_code
+
+
+def _told_kubernetes(answer: NodeCheckAnswer) -> str:
+    from gpusetup.fleet.engines.kubernetes_report import Verdict, report
+
+    name = os.environ.get("NODE_NAME")
+    if not name:
+        raise UsageError(
+            "`--kubernetes` needs the node's name in NODE_NAME",
+            hint="in the pod: `valueFrom: {fieldRef: {fieldPath: spec.nodeName}}`",
+        )
+    return report(Verdict(ok=answer.ok, reason=answer.reason), name)
 
 
 def _learn(facts: dict[str, str], former: str, name: str | None, out: Console) -> int:

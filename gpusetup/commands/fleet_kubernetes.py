@@ -1,0 +1,119 @@
+"""`gpusetup fleet run --kubernetes`: prints the objects, or applies them through kubectl."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import Blocked, ToolFailed, UsageError
+from gpusetup.fleet.engines.kubernetes import Object, Setting, job, problem_detector, watchers
+from gpusetup.model.frozen import replace
+from gpusetup.render.console import Console
+
+if TYPE_CHECKING:
+    from gpusetup.fleet.engines.engine import Engine
+    from gpusetup.fleet.work import Work
+
+KINDS = ("jobs", "daemonset", "problem-detector")
+SELECTOR = {"nvidia.com/gpu.present": "true"}
+"""The label that NVIDIA's feature discovery gives a node with GPUs."""
+APPLY_SECONDS = 60.0
+
+
+def add_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--image", metavar="IMAGE", help="Kubernetes: has gpusetup and your torch")
+    group.add_argument("--namespace", metavar="NAME", default="default", help="Kubernetes's")
+    group.add_argument("--runtime-class", metavar="NAME", help="Kubernetes: nvidia, where needed")
+    group.add_argument(
+        "--gpus", type=int, metavar="N", help="Kubernetes: with --print --nodes, asking no cluster"
+    )
+
+
+def in_image(work: Work, options: argparse.Namespace) -> Work:
+    """The work as the image's own Python does it."""
+    return replace(work, python=options.node_python or "python")
+
+
+def setting_of(options: argparse.Namespace) -> Setting:
+    if not options.image:
+        raise UsageError(
+            "Kubernetes needs an image that has gpusetup and the torch to prove",
+            hint="`--image registry.example.com/train:1`",
+        )
+    return Setting(
+        image=options.image,
+        namespace=options.namespace,
+        run=f"gpusetup-{secrets.token_hex(4)}",
+        runtime_class=options.runtime_class,
+    )
+
+
+def kubernetes_engine(options: argparse.Namespace, work: Work) -> Engine:
+    """Kubernetes as `fleet run` asks it, a Job on each idle node."""
+    from gpusetup.fleet.engines import kubernetes_run
+
+    return kubernetes_run.kubernetes_engine(
+        setting_of(options), in_image(work, options), _named(options)
+    )
+
+
+def printed(options: argparse.Namespace, work: Work, out: Console) -> bool:
+    """Print objects, or apply those that stay; False where Jobs are to be run."""
+    kind = options.kubernetes
+    if kind == "jobs" and not options.print:
+        return False
+    objects = _jobs(options, work) if kind == "jobs" else _lasting(options, kind)
+    if options.print:
+        out.text(yaml_of(objects))
+    else:
+        _apply(objects, out)
+    return True
+
+
+def _named(options: argparse.Namespace) -> tuple[str, ...]:
+    from gpusetup.fleet.names import expanded
+
+    return expanded(options.nodes) if options.nodes else ()
+
+
+def _jobs(options: argparse.Namespace, work: Work) -> tuple[Object, ...]:
+    """A Job for each idle node; with `--nodes` and `--gpus` no cluster is asked."""
+    setting, named = setting_of(options), _named(options)
+    if named and options.gpus is not None:
+        idle = dict.fromkeys(named, options.gpus)
+    else:
+        from gpusetup.fleet.engines.kubernetes_run import chosen, nodes_of_cluster
+
+        idle, _ = chosen(nodes_of_cluster(), named)
+    return tuple(job(setting, in_image(work, options), node, gpus) for node, gpus in idle.items())
+
+
+def _lasting(options: argparse.Namespace, kind: str) -> tuple[Object, ...]:
+    python = options.node_python or "python"
+    if kind == "problem-detector":
+        return problem_detector(Setting(image="", namespace=options.namespace), python)
+    return watchers(setting_of(options), python, SELECTOR)
+
+
+def yaml_of(objects: tuple[Object, ...]) -> str:
+    """The objects as kubectl reads them from a file."""
+    from gpusetup.render.manifests import manifests
+
+    return manifests(objects)
+
+
+def _apply(objects: tuple[Object, ...], out: Console) -> None:
+    from gpusetup.fleet.engines.engine import needed
+    from gpusetup.system.processes import run
+
+    needed("kubectl")
+    for one in objects:
+        out.talk(f"applies {one['kind']} {one['metadata']['name']}")
+    words = ("kubectl", "apply", "--validate=ignore", "-f", "-")
+    said = run(words, timeout=APPLY_SECONDS, stdin=yaml_of(objects))
+    if said.exit is None:
+        raise Blocked(f"kubectl: {said.problem}")
+    if not said.ok:
+        raise ToolFailed(f"kubectl apply: {said.stderr.strip()[-300:]}")
+    out.text(said.stdout)

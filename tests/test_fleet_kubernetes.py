@@ -1,0 +1,257 @@
+"""Kubernetes: objects that its schemas accept, Jobs by kubectl, a node's condition and event."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import node_python
+import pytest
+import yaml
+from kube_api import Api, kube_api
+from test_install_certificates import authority
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+import simulate_fleet
+
+from gpusetup.cli import main
+from gpusetup.errors import Blocked, UsageError
+from gpusetup.fleet.engines import kubernetes_run
+from gpusetup.fleet.engines.kubernetes import (
+    CONDITION,
+    KubeNode,
+    Object,
+    Setting,
+    job,
+    kube_nodes,
+    problem_detector,
+    watchers,
+)
+from gpusetup.fleet.engines.kubernetes_report import Verdict, changed, condition, report
+from gpusetup.fleet.engines.kubernetes_run import chosen
+from gpusetup.fleet.work import Work
+
+VERSIONS = ("1.29", "1.33", "1.37")
+SETTING = Setting(image="train:1", namespace="ml", run="gpusetup-1", runtime_class="nvidia")
+OBJECTS = (
+    job(SETTING, Work(python="python"), "gpu-1.example.com", 8),
+    job(Setting(image="i"), Work(python="python"), "n", 0),
+    *watchers(SETTING, "/opt/env/bin/python", {"nvidia.com/gpu.present": "true"}),
+    *problem_detector(SETTING, "python"),
+)
+NAMES = [f"{one['kind']}-{number}" for number, one in enumerate(OBJECTS)]
+
+
+# --- the objects ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_schemas_of_three_versions_accept_every_object(version: str) -> None:
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    for one in OBJECTS:
+        kubernetes_validate.validate(one, version, strict=True)
+    wrong = {**OBJECTS[0], "spec": {**OBJECTS[0]["spec"], "backofLimit": 0}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, version, strict=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", OBJECTS, ids=NAMES)
+def test_the_clients_models_know_every_field(one: Object) -> None:
+    client = pytest.importorskip("kubernetes.client")
+    api = client.ApiClient()
+    model = api._ApiClient__deserialize(one, f"V1{one['kind']}")
+    assert api.sanitize_for_serialization(model) == one
+
+
+def test_what_is_printed_is_what_kubectl_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("--image", "train:1", "--nodes", "1e3,yes,gpu-2", "--gpus", "8")
+    assert main(["fleet", "run", "--kubernetes", "--print", *given]) == 0
+    read = list(yaml.safe_load_all(capsys.readouterr().out))  # YAML 1.1, as kubectl
+    nodes = [one["metadata"]["annotations"]["gpusetup.io/node"] for one in read]
+    assert nodes == ["1e3", "yes", "gpu-2"]
+    names = [one["metadata"]["name"] for one in read]
+    assert len(set(names)) == 3 and all(len(name) < 64 for name in names)
+    for kind in ("daemonset", "problem-detector"):
+        assert main(["fleet", "run", "--kubernetes", kind, "--print", "--image", "train:1"]) == 0
+        assert [one["kind"] for one in yaml.safe_load_all(capsys.readouterr().out)]
+
+
+def test_no_object_sets_a_taint_and_the_watcher_may_do_three_things() -> None:
+    assert "taint" not in json.dumps(OBJECTS)
+    (role,) = [one for one in OBJECTS if one["kind"] == "ClusterRole"]
+    may = {(r["resources"][0], verb) for r in role["rules"] for verb in r["verbs"]}
+    assert may == {("nodes", "get"), ("nodes/status", "patch"), ("events", "create")}
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "exit"),
+    [(0, "ok: 8 x H100", 0), (1, "failed: ecc-error: GPU 3", 1), (2, "error: x", 2), (139, "", 2)],
+)
+def test_the_plug_in_ends_as_the_problem_detector_wants(
+    code: int, said: str, exit: int, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho '{said}'\necho more >&2\nexit {code}\n")
+    python.chmod(0o755)
+    (config,) = problem_detector(SETTING, str(python))
+    (tmp_path / "gpusetup.sh").write_text(config["data"]["gpusetup.sh"])
+    told = subprocess.run(
+        ("sh", str(tmp_path / "gpusetup.sh")), text=True, capture_output=True, check=False
+    )
+    assert told.returncode == exit
+    assert told.stdout == f"{said.removeprefix('failed: ')}\n"
+    rules = json.loads(config["data"]["gpusetup-monitor.json"])
+    assert {one["type"] for one in rules["rules"]} == {"permanent", "temporary"}
+    assert rules["rules"][0]["condition"] == rules["conditions"][0]["type"] == CONDITION
+
+
+# --- nodes and conditions -------------------------------------------------------------------------
+
+
+def test_idle_nodes_are_those_that_are_ready_and_whose_gpus_are_free() -> None:
+    api = Api()
+    for name in ("n1", "used", "cpu"):
+        api.add_node(name, gpus=0 if name == "cpu" else 8)
+    api.add_node("cordoned", spec={"unschedulable": True})
+    api.add_node("lost")
+    api.objects["/api/v1/nodes/lost"]["status"]["conditions"] = []
+    nodes = kube_nodes(list(api.objects.values()), {"used": 2})
+    idle, rest = chosen(nodes, ())
+    assert idle == {"n1": 8}
+    assert {one.name: one.why for one in rest} == {
+        "used": "2 of its 8 GPUs are in use",
+        "cordoned": "cordoned",
+        "lost": "not ready: its kubelet says nothing",
+    }
+    assert chosen(nodes, ("cpu",))[0] == {"cpu": 0}
+    with pytest.raises(UsageError, match="no node n9"):
+        chosen(nodes, ("n9",))
+    with pytest.raises(Blocked, match="in use"):
+        chosen(nodes, ("used",))
+    with pytest.raises(Blocked, match="none has"):
+        chosen([KubeNode(name="cpu")], ())
+
+
+def test_a_transition_is_kept_while_the_status_is_the_same() -> None:
+    bad, good = Verdict(ok=False, reason="ecc-error: GPU 3"), Verdict(ok=True, reason="8 x H100")
+    first = condition(bad, None, "t1")
+    second = condition(Verdict(ok=False, reason="ecc-error: GPU 4"), first, "t2")
+    third = condition(good, second, "t3")
+    assert [one["lastTransitionTime"] for one in (first, second, third)] == ["t1", "t1", "t3"]
+    assert [one["lastHeartbeatTime"] for one in (first, second, third)] == ["t1", "t2", "t3"]
+    assert changed(None, first) and not changed(first, second) and changed(second, third)
+    assert not changed(None, condition(good, None, "t"))
+
+
+# --- against a server -----------------------------------------------------------------------------
+
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes keys")
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return authority(tmp_path_factory.mktemp("tls") / "own")
+
+
+@pytest.fixture
+def api(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    with kube_api(tmp_path, keys) as running:
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", running.url.rpartition(":")[2])
+        monkeypatch.setenv("GPUSETUP_SERVICE_ACCOUNT", str(tmp_path / "account"))
+        yield running
+
+
+@needs_openssl
+def test_a_node_gets_its_condition_and_an_event_for_each_change(api: Api) -> None:
+    api.add_node("n1")
+    bad, good = Verdict(ok=False, reason="ecc-error: GPU 3"), Verdict(ok=True, reason="8 x H100")
+    for verdict in (good, bad, bad, good):
+        report(verdict, "n1")
+    (node,) = api.of_kind("Node")
+    conditions = {one["type"]: one for one in node["status"]["conditions"]}
+    assert set(conditions) == {"Ready", CONDITION}
+    assert conditions[CONDITION]["status"] == "False"
+    events = [(one["type"], one["reason"], one["message"]) for one in api.of_kind("Event")]
+    assert events == [
+        ("Warning", "EccError", "ecc-error: GPU 3"),
+        ("Normal", "GpusAreSound", "8 x H100"),
+    ]
+    assert api.of_kind("Event")[0]["involvedObject"]["uid"] == "uid-n1"
+    assert not any("taint" in json.dumps(one) for one in api.objects.values())
+
+
+@needs_openssl
+def test_what_the_account_may_not_do_is_said(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.add_node("n1")
+    api.forbidden = ("PATCH /api/v1/nodes/n1/status",)
+    with pytest.raises(Blocked, match="refuses PATCH") as problem:
+        report(Verdict(ok=True, reason="x"), "n1")
+    assert "ClusterRole" in str(problem.value.hint)
+    with pytest.raises(Blocked, match="not found"):
+        report(Verdict(ok=True, reason="x"), "n2")
+
+
+def test_outside_a_pod_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUSETUP_SERVICE_ACCOUNT", str(tmp_path))
+    monkeypatch.delenv("NODE_NAME", raising=False)
+    assert main(["node-check", "--kubernetes"]) == 2
+    monkeypatch.setenv("NODE_NAME", "n1")
+    assert main(["node-check", "--kubernetes"]) == 3
+    assert "no pod" in capsys.readouterr().err
+
+
+# --- with kubectl ---------------------------------------------------------------------------------
+
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
+
+
+@pytest.mark.slow
+@needs_openssl
+@needs_kubectl
+def test_jobs_prove_idle_nodes_and_name_those_that_do_not_answer(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kubernetes_run, "START_SECONDS", 1)
+    for name in ("n1", "n2", "n3", "slow", "used", "noimage", "full"):
+        api.add_node(name)
+        check = {"schema": "gpusetup.node-check/1", "node": name}
+        verify = simulate_fleet.report(random.Random(1))
+        answers: dict[str, Any] = {"node-check": check, "verify": verify}
+        node_python.record(tmp_path, name, {**answers, "snapshot": simulate_fleet.machine(0)})
+    (tmp_path / "slow" / "hang").write_text("snapshot")
+    api.add_pod("train", "used", 8)
+    python = node_python.recorded_python(tmp_path)
+    given = ("--image", "i", "--node-python", str(python), "--into", str(tmp_path / "records"))
+    code = main(["fleet", "run", "--kubernetes", *given, "--limit", "10", "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    rows = {one["name"]: one for one in answer["nodes"]}
+    assert code == 1
+    sound = {name for name, one in rows.items() if one["status"] == "ok"}
+    assert sound == {"n1", "n2", "n3"}, rows
+    assert rows["noimage"]["problem"].startswith("ImagePullBackOff: no such image")
+    assert "did not end in time" in rows["slow"]["problem"]
+    why = {one["name"]: one["why"] for one in answer["not_asked"]}
+    assert why == {"used": "8 of its 8 GPUs are in use", "full": "no room: 0/4 nodes are available"}
+    assert api.of_kind("Job") == []
+
+
+@pytest.mark.slow
+@needs_openssl
+@needs_kubectl
+def test_kubectl_applies_the_daemonset(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fleet", "run", "--kubernetes", "daemonset", "--image", "i"]) == 0
+    said = capsys.readouterr()
+    assert "daemonset.apps/gpusetup created" in said.out and "applies ClusterRole" in said.err
+    kinds = {one["kind"] for one in api.objects.values()}
+    assert kinds == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet"}
