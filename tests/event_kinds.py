@@ -53,10 +53,13 @@ OWN_NAME: Mapping[str, str] = {
     "nouveau-in-the-way": "driver-not-loaded, with its own way out",
     "results-differ": "tf32-precision, if torch and GPU compute so",
     "sxid": "hardware-fault, of a switch",
+    "torchvision-image-mismatch": "torchvision-mismatch, an error in a text that says nothing else",
     # --- evidence, which makes no finding alone
     "guarded-set": "guarded-set-changed, where another version is installed",
     "capability-warning": "proof that the GPU is served",
     "extension-arch": "what an extension was built for",
+    "extension-installed": "extension-arch-mismatch, where a kernel is missing and no GPU is named",
+    "triton-image-invalid": "driver-too-old, of a driver of CUDA 11 beside a torch with Triton 2.1",
     "foreign-gpu": "who made the GPU",
     "gpu-image": "an image made for GPUs, whose program found none",
     "gpu-computes": "proof that the GPU works",

@@ -434,6 +434,8 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("windows-pagefile-too-small",
      text(event("windows-pagefile-too-small"), event("windows-dll-missing")),
      text(event("windows-dll-missing", code="1114"))),
+    ("library-not-mapped", text(event("library-not-mapped", library="libcusparseLt.so.0")),
+     text(event("library-missing", library="libcusparseLt.so.0"))),
     ("library-missing", text(event("library-missing", library="libGL.so.1")),
      text(event("library-missing", library="libcuda.so.1"))),
     ("openmp-twice", text(event("openmp-twice")), text(event("mkl-version-mismatch"))),
@@ -571,7 +573,7 @@ def test_a_machine_on_which_a_program_says_it_has_the_same_finding(
 EVIDENCE_ONLY = {
     "extension-arch", "gpu-computes", "module-missing", "capability-warning", "no-nvswitch",
     "requires-python", "new-smi-banner", "hosted-notebook", "gpu-image", "driver-check-failed",
-    "torch-uninstalled", "guarded-set",
+    "torch-uninstalled", "guarded-set", "extension-installed", "triton-image-invalid",
 }  # fmt: skip
 """Kinds that no finding is made of alone: they tell others apart."""
 VALUES = {

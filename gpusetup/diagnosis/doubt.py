@@ -49,7 +49,15 @@ def _says_lost(context: RuleContext) -> bool:
 def _is_cudas(context: RuleContext) -> bool:
     """A library of CUDA's; of bitsandbytes' own ones the package may have none for this CUDA."""
     named = [event.values.get("library", "") for event in events(context, "cuda-lib-missing")]
-    return not any(name.startswith("libbitsandbytes_") for name in named)
+    asked_by = {event.values.get("module") for event in events(context, "cuda-lib-missing")}
+    own = any(name.startswith("libbitsandbytes_") for name in named)
+    return not own and not ("bitsandbytes" in asked_by and not any(named))
+
+
+def _raised_by_an_extension(context: RuleContext) -> bool:
+    """A frame of it raised the error, or its own list of architectures lacks the GPU."""
+    raised = events(context, "no-kernel-image", "extension-arch")
+    return any(event.values.get("module") for event in raised)
 
 
 def _saw_no_gpu(context: RuleContext) -> bool:
@@ -68,6 +76,27 @@ DOUBTS: dict[str, Doubt] = {
         others=("arch-too-old-for-wheel", "arch-too-new-for-wheel", "extension-arch-mismatch"),
         next_reading=TORCHS_KERNELS,
         settled_by=("kernels",),
+    ),
+    "extension-arch-mismatch": Doubt(
+        others=("arch-too-old-for-wheel", "arch-too-new-for-wheel"),
+        next_reading=TORCHS_KERNELS,
+        settled_by=("gpus", "kernels"),
+        unless=_raised_by_an_extension,
+    ),
+    "cuda-init-failed": Doubt(
+        others=("cuda-unknown-error", "uvm-missing", "gpu-init-failed"),
+        next_reading="sudo dmesg | grep -iE 'nvrm|xid|uvm'",
+        settled_by=(),
+    ),
+    "kernel-image-invalid": Doubt(
+        others=("driver-too-old", "extension-arch-mismatch"),
+        next_reading=f"nvidia-smi; {TORCHS_KERNELS}",
+        settled_by=(),
+    ),
+    "library-not-mapped": Doubt(
+        others=("host-out-of-memory",),
+        next_reading="findmnt -O noexec; ulimit -v; free -g",
+        settled_by=(),
     ),
     "torch-sees-no-gpu": Doubt(
         others=("cuda-visible-devices-hidden", "container-no-gpu", "driver-not-loaded"),

@@ -6,6 +6,7 @@ llama.cpp's common/arg.cpp, torchcodec/_core/ops.py, NVIDIA Warp's release notes
 
 from __future__ import annotations
 
+from gpusetup.messages.libraries import FFMPEG
 from gpusetup.messages.row import Row, row
 
 LACKS = r"(?:wheel|setuptools|pkg_resources|packaging|numpy|cython|Cython|pybind11|psutil|skbuild|scikit_build_core|hatchling|poetry|setuptools_scm|mypy|distutils|pkginfo|cmake|ninja|nanobind|einops)"
@@ -50,6 +51,35 @@ WITHOUT_GPU = (
     ),
     row(
         "program-without-gpu-support",
+        "not compiled with gpu support",
+        r"(?P<program>XGBoost|LightGBM)\b.{0,40}? not compiled with GPU support",
+    ),
+    row(
+        "program-without-gpu-support",
+        "tree learner was not enabled",
+        r"(?:CUDA|GPU) Tree Learner was not enabled in this build",
+        program="LightGBM",
+    ),
+    row(
+        "program-without-gpu-support",
+        "compiled without cuda support",
+        r"OpenCV.{0,80}?The library is compiled without CUDA support",
+        program="OpenCV",
+    ),
+    row(
+        "program-without-gpu-support",
+        "one possible reason is that llama.cpp was compiled",
+        program="llama.cpp",
+    ),
+    row(
+        "program-without-gpu-support",
+        "operator wasn't built - see",
+        r"operator wasn't built - see `?python -m xformers\.info",
+        program="xformers",
+        unless=r"xFormers can't load C\+\+",
+    ),
+    row(
+        "program-without-gpu-support",
         "jaxlib is not installed. falling back",
         program="JAX",
     ),
@@ -73,6 +103,12 @@ LACKING = (
         r"Could not load libtorchcodec",
         program="torchcodec",
         lacks="FFmpeg's shared libraries (4 to 8), or a torchcodec of this torch's release",
+    ),
+    row(
+        "program-requirement-missing",
+        ".so",
+        rf"(?P<library>{FFMPEG}\.so[.\d]*): cannot open shared",
+        lacks="FFmpeg's shared libraries",
     ),
     row(
         "program-requirement-missing",
@@ -129,6 +165,12 @@ TOO_OLD = (
     ),
     row(
         "program-release-too-old",
+        "cannot import name",
+        r"cannot import name '(?!_C\b|_ext\b|Tensor\b|nn\b)\w+' from 'torch(?:\.(?!_C\b)\w+)*' \([^()]{0,200}(?:site|dist)-packages[^()]{1,200}\)",
+        beside="installed torch",
+    ),
+    row(
+        "program-release-too-old",
         "warp cuda error",
         r"Warp CUDA error: Failed to get driver entry point 'cuDeviceGetUuid' \(CUDA error 1\)",
         program="Warp",
@@ -179,14 +221,21 @@ SEES_NO_GPU = (
     ),
     row("program-sees-no-gpu", "no compatible gpus were discovered", program="ollama"),
     row("program-sees-no-gpu", "no usable gpu found", program="llama.cpp"),
-    row(
-        "program-sees-no-gpu",
-        "compiled without gpu support",
-        r"llama\.cpp was compiled without GPU support",
-        program="llama.cpp",
-    ),
     row("program-sees-no-gpu", "cuda backend failed to initialize", program="JAX"),
     row("program-sees-no-gpu", "no gpu/tpu found, falling back to cpu", program="JAX"),
+    row(
+        "program-lib-missing",
+        "find libdevice directory",
+        r"Can't find libdevice directory|libdevice not found at",
+        program="TensorFlow",
+        library="libdevice (the toolkit's nvvm folder)",
+    ),
+    row(
+        "program-lib-missing",
+        "dnn library is not found",
+        program="TensorFlow",
+        library="cuDNN, in the release that TensorFlow was built for,",
+    ),
     row(
         "program-lib-missing",
         "skipping registering gpu devices",
@@ -271,6 +320,7 @@ LIBRARIES = (
         r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing',
         module="onnxruntime",
     ),
+    row("cuda-lib-missing", "cuda setup failed despite gpu being available", module="bitsandbytes"),
     row(
         "cuda-lib-missing",
         "configured cuda binary not found",
@@ -288,6 +338,12 @@ LIBRARIES = (
         "kernel is not available",
         r"SM\d{2,3} kernel is not available\. make sure you GPU",
         module="sageattention",
+    ),
+    row(
+        "no-kernel-image",
+        "(too new)",
+        r"requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)",
+        module="xformers",
     ),
     row(
         "no-kernel-image",

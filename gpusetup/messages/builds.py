@@ -76,6 +76,11 @@ ROWS = (
         r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)",
     ),
     row("cuda-toolkit-missing", "find cudatoolkit", r"Could NOT find CUDAToolkit"),
+    row(
+        "cuda-toolkit-missing",
+        "cmake_cuda_compiler",
+        r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND",
+    ),
     row("cuda-toolkit-missing", "cuda toolset", r"No CUDA toolset found"),
     row("cuda-toolkit-missing", "cuda_runtime", r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)"),
     row(

@@ -8,6 +8,17 @@ from __future__ import annotations
 
 from gpusetup.messages.row import row
 
+NO_GPU_SAID = (
+    r"No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU"
+    r"|CUDA driver initialization failed|no CUDA-capable device is detected"
+)
+"""What programs say where there is no GPU; torch's, and CUDA's for code 100."""
+STEP_FAILED = (
+    r"(?:failed to solve: process|The command '/bin/sh -c .{1,400}?returned a non-zero code"
+    r'|process "/bin/sh -c .{1,400}?did not complete successfully)'
+)
+"""How a step of an image's build ends: BuildKit's words, and docker's former ones."""
+
 ROWS = (
     row("container-no-gpu", "nvidia driver was not detected"),
     row("container-no-gpu", "start this container with gpu support"),
@@ -22,6 +33,18 @@ ROWS = (
         "nvidia-smi",
         r"executable file .?nvidia-smi.? not found",
         lacks="nvidia-smi",
+    ),
+    row(
+        "container-no-gpu",
+        "/bin/sh -c",
+        rf"(?:{NO_GPU_SAID}).{{0,900}}?{STEP_FAILED}",
+        step="build",
+    ),
+    row(
+        "container-no-gpu",
+        "cuda.is_available()",
+        rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
+        step="build",
     ),
     row("gpu-image", "-workspace/", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
     row("container-nvml-lost", "nvml: unknown error", r"(?:initialize )?NVML: Unknown Error"),
@@ -127,10 +150,27 @@ ROWS = (
     row("k8s-gpu-not-allocatable", "no devices found. waiting indefinitely"),
     row(
         "k8s-gpu-not-allocatable",
+        "nvidia.com/gpu",
+        r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])",
+    ),
+    row(
+        "k8s-gpu-not-allocatable",
+        "nvidia",
+        r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
+    ),
+    row(
+        "k8s-gpu-not-allocatable",
         "unexpectedadmissionerror",
         r"UnexpectedAdmissionError.{0,200}(?:nvidia|gpu)",
     ),
     row("wsl-driver", "gpu access blocked", why="blocked"),
+    row("wsl-driver", "wsl environment detected but no adapters", why="adapters"),
+    row(
+        "wsl-driver",
+        "/usr/lib/wsl/lib/nvidia-smi",
+        r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi",
+        why="crash",
+    ),
     row("wsl-driver", "driver version: 0", r"Driver Version: 0(?![\d.])", why="version-zero"),
     row(
         "libcuda-stub",

@@ -103,6 +103,11 @@ ROWS = (
     row("out-of-memory", "cuda_out_of_memory", r"\bcuda_out_of_memory\b"),
     row(
         "out-of-memory",
+        "resourceexhaustederror",
+        r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)",
+    ),
+    row(
+        "out-of-memory",
         "nvml_success ==",
         r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
     ),
@@ -157,9 +162,31 @@ ROWS = (
         "device kernel image is invalid",
         r"CUDA error: device kernel image is invalid",
     ),
+    row(
+        "triton-image-invalid",
+        "device kernel image is invalid",
+        r"Triton Error \[CUDA\]: device kernel image is invalid",
+    ),
     row("host-out-of-memory", "(sigkill)", r"Signal 9 \(SIGKILL\) received"),
     row("host-out-of-memory", "exitcode", r"exitcode\s{0,8}: ?-9\b"),
     row("host-out-of-memory", "std::bad_alloc"),
+    row(
+        "host-out-of-memory",
+        "kill",
+        r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)",
+    ),
+    row(
+        "host-out-of-memory",
+        "memoryerror",
+        r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b",
+        who="pip",
+    ),
+    row(
+        "host-out-of-memory",
+        "killed",
+        r"Downloading \S{0,200}\btorch-\S{1,200}\.whl(?: \([\d.]+ [MG]B\))?.{0,300}? Killed(?! (?:by|process|the|an?|after)\b)",
+        who="pip",
+    ),
     row("host-out-of-memory", "137", r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b"),
     row(
         "cuda-library-error",

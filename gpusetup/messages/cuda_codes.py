@@ -42,7 +42,7 @@ ERRORS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (807, "cudaErrorMpsServerNotReady", ("mps server is not ready", "cuda_error_mps_server_not_ready")),
     (808, "cudaErrorMpsMaxClientsReached", ("cuda_error_mps_max_clients",)),
     (809, "cudaErrorMpsMaxConnectionsReached", ("cuda_error_mps_max_connections",)),
-    (999, "cudaErrorUnknown", ("cuda unknown error", "cuda_error_unknown", "cudaerrorunknown")),
+    (999, "cudaErrorUnknown", ("cuda unknown error", "cuda_error_unknown", "cudaerrorunknown", "initialize cuda: unknown error", "cuda failed with error unknown error")),
 )  # fmt: skip
 """Code, name, and the texts by which cudaGetErrorString and cuda.h's names tell it."""
 

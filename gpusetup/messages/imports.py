@@ -19,6 +19,11 @@ COMPILED_MODULE = (
     r"|\w{2,40}(?:rast|act|dn2d|lrelu)_plugin|exllama_kernels|exllamav2_kernels|exllamav2_ext|quant_cuda|awq_ext|_gridencoder|_raymarching)"
 )
 """The compiled modules of packages that a plain import shows by name (their setup files)."""
+WITH_KERNELS = (
+    r"(?:mamba[-_]ssm|causal[-_]conv1d|flash[-_]attn|sageattention|exllamav[23]|auto[-_]gptq|autoawq"
+    r"|gsplat|nerfacc|pytorch3d|natten|spconv(?:-cu\d{2,3})?|torch[-_](?:scatter|sparse|cluster)|mmcv(?:-full)?)"
+)
+"""Packages that bring kernels of their own, by what pip calls them (their setup files)."""
 STDLIB = "(?:" + "|".join(sorted(MODULES, key=len, reverse=True)) + ")"
 
 COMPANIONS = (
@@ -41,6 +46,11 @@ COMPANIONS = (
         "undefined symbol",
         r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
         unless="Failed to load image Python extension",
+    ),
+    row(
+        "torchvision-image-mismatch",
+        "failed to load image python extension",
+        rf"Failed to load image Python extension: \W{{0,3}}\S{{0,200}}torchvision\S{{0,60}}: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
     ),
     row(
         "torchaudio-mismatch",
@@ -192,6 +202,11 @@ EXTENSIONS = (
 )
 
 NOT_BUILT = (
+    row(
+        "extension-installed",
+        "pip",
+        rf"\bpip3? install (?:-\S{{1,40}} ){{0,4}}(?P<module>{WITH_KERNELS})(?=[ =<>\[]|$)(?=.{{0,1100}}?no kernel image is available)",
+    ),
     row(
         "extension-not-built",
         "dll load failed while importing",

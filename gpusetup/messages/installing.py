@@ -11,6 +11,11 @@ from gpusetup.messages.row import row
 
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl"
 
+FETCHING = (
+    r"(?:\bpip[/\\]_(?:vendor|internal)|\bpip3? (?:install|download)\b|\bDownloading \S{1,80}\.whl)"
+)
+"""Signs of pip at work near a message that any program prints."""
+
 REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,60}(?:,[=<>!~]=?[^\s,]{1,40})?)?)"
 """A distribution and its range, as uv writes it: `torch>=2.0.1,<=2.4.1`."""
 
@@ -207,13 +212,24 @@ TRANSFERS = (
     row(
         "download-network-error",
         "timed out",
-        rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,80}}timed out",
+        rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,240}}?timed out",
         how="timeout",
     ),
     row(
         "download-network-error",
         "httpsconnectionpool",
         rf"HTTPSConnectionPool\(host='{HOST}', port=\d+\): (?P<how>Max retries|Read timed out)",
+    ),
+    row(
+        "download-network-error",
+        "the read operation timed out",
+        rf"{FETCHING}.{{0,1100}}?The read operation timed out|The read operation timed out.{{0,600}}?{FETCHING}",
+        how="timeout",
+    ),
+    row(
+        "download-network-error",
+        "connection timed out while downloading",
+        how="timeout",
     ),
     row("download-network-error", "newconnectionerror", r"NewConnectionError", how="connection"),
     row(

@@ -138,6 +138,7 @@ KERNEL_LOG = (
         "module is rejected",
         r"(?:unsigned |nvidia.{0,20})module is rejected",
     ),
+    row("secure-boot-rejected", "module with unavailable key is rejected"),
     row(
         "secure-boot-rejected",
         "not signed with a trusted key",

@@ -17,6 +17,7 @@ CUDA_LIBRARY = (
 TORCH_LIBRARY = r"lib(?:torch\w*|c10\w*|caffe2\w*)"
 
 
+FFMPEG = r"lib(?:av(?:util|codec|format|device|filter)|sw(?:scale|resample))\b"
 WHISPER = r"(?:whisper|ctranslate2)"
 CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
 
@@ -31,8 +32,13 @@ LOADER = (
     row(
         "cuda-lib-missing",
         ".so",
-        rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|file too short|set\(|\{{)\S",
+        rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|failed to map|file too short|set\(|\{{)\S",
         unless="dlerror|Ignore above",
+    ),
+    row(
+        "library-not-mapped",
+        "failed to map segment",
+        r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
     ),
     row(
         "cuda-lib-missing",
@@ -102,7 +108,7 @@ LOADER = (
     row(
         "library-missing",
         ".so",
-        rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_)lib[\w+-]+\.so[.\d]*): cannot open shared",
+        rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG})lib[\w+-]+\.so[.\d]*): cannot open shared",
         unless="dlerror",
     ),
     row(
@@ -219,7 +225,7 @@ LOADER = (
         "windows-dll-missing",
         "winerror",
         r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
-        unless="libbitsandbytes_|amdhip64|rocm_sdk",
+        unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt",
     ),
     row("windows-dll-missing", "os error", r"\(os error (?P<code>126|127|1114)\)"),
     row(

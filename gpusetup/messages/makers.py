@@ -22,6 +22,14 @@ AMD = (
         why="groups",
     ),
     row("no-hip-gpus", "hiperrornodevice", why="devices"),
+    row("no-hip-gpus", "no rocm-capable device is detected", why="devices"),
+    row(
+        "no-hip-gpus",
+        "initialize tensile host",
+        r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
+        why="devices",
+    ),
+    row("no-hip-gpus", "rock module is not loaded", why="driver"),
     row("no-hip-gpus", "amdhip64", r"amdhip64(?:_\d)?\.dll", why="driver"),
     row(
         "hip-kernel-missing",
@@ -48,6 +56,19 @@ INTEL = (
         why="driver",
     ),
     row("no-xpu", "xpu device count is zero", why="driver"),
+    row(
+        "no-xpu",
+        "ur_result_error",
+        r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN)",
+        why="driver",
+    ),
+    row("no-xpu", "pi_error_", r"\(PI_ERROR_\w{3,40}\)", why="driver"),
+    row(
+        "no-xpu",
+        "intel-ext-pt-gpu",
+        r"Error loading \W?\S{0,200}intel-ext-pt-gpu\.dll",
+        why="driver",
+    ),
     row(
         "no-xpu",
         "no device of requested type available",

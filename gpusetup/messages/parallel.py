@@ -55,6 +55,11 @@ ROWS = (
         "failed to listen on any local",
         r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
     ),
+    row(
+        "port-in-use",
+        "eaddrinuse",
+        r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
+    ),
     row("nccl-unavailable-windows", "nccl built in", r"(?:doesn't|does not) have NCCL built.?in"),
     row("nccl-unavailable-windows", "nccl", r"NCCL (?:backend )?is not (?:available|supported)"),
     row(
@@ -139,6 +144,12 @@ ROWS = (
         "/dev/shm/nccl",
         r"(?P<path>/dev/shm/nccl-\S+).{0,80}(?:failed|error|No space)",
     ),
+    row(
+        "nccl-shm-error",
+        "/dev/shm/nccl",
+        r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
+    ),
+    row("nccl-connect-failed", "gloo connectfullmesh failed"),
     row("nccl-timeout", "watchdog caught collective operation timeout"),
     row("rdma-memlock", "ibv_reg_mr", r"ibv_reg_mr\w* failed"),
     row("rdma-memlock", "ibv_create", r"ibv_create_\w+ failed.{0,40}Cannot allocate memory"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.evidence.context import RuleContext, event_evidence, events, on
+from gpusetup.evidence.context import RuleContext, driver_answers, event_evidence, events, on
 from gpusetup.findings.layers import NO_DRIVER, Layer
 from gpusetup.findings.message_rules import from_messages
 from gpusetup.findings.record import Cause, Message
@@ -212,8 +212,25 @@ FILES_IN_THE_IMAGE = Fix(
     "`RUN rm -f /usr/lib/*-linux-gnu/libcuda.so* /usr/lib/*-linux-gnu/libnvidia-*.so*`",
 )
 
+ANOTHER_ROOT = Fix(
+    text="The driver answers on the host, and the toolkit does not find its libraries: the engine "
+    "runs in another root (docker from snap, Docker Desktop, rootless), or the loader's cache is "
+    "old. Write the cache anew; use docker's own packages instead of snap's or Docker Desktop",
+    commands=lines("sudo ldconfig", "sudo systemctl restart docker"),
+    looks=paste.look(
+        "see first which docker it is, and whether the cache names the library",
+        *lines("docker context ls; snap list docker; ldconfig -p | grep libnvidia-ml"),
+    ),
+    needs_root=True,
+)
+
+
 SHOWN = 100
 """So much of the toolkit's word stands in the title."""
+
+
+OF_WSL = "no adapters were found"
+"""What the toolkit says where WSL has no GPU: that is `wsl-driver`."""
 
 
 CONTAINER_HOOK_FAILED = Cause(
@@ -230,7 +247,11 @@ CONTAINER_HOOK_FAILED = Cause(
 
 def container_hook_failed(context: RuleContext) -> Iterator[Finding]:
     """nvidia-container-cli could not prepare the container: the host is at fault."""
-    messages = events(context, "container-hook-failed")
+    messages = tuple(
+        e
+        for e in events(context, "container-hook-failed")
+        if OF_WSL not in e.values.get("problem", "")
+    )
     if messages:
         problem = messages[0].values.get("problem") or ""
         yield CONTAINER_HOOK_FAILED.found(
@@ -247,6 +268,8 @@ def _of_the_hook(context: RuleContext, problem: str) -> Fix:
         return NO_CGROUPS
     if "file exists" in problem:
         return FILES_IN_THE_IMAGE
+    if "load library failed" in problem and driver_answers(context):
+        return ANOTHER_ROOT
     return Fix(
         text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
         "and look at which GPUs and folders the container is given",

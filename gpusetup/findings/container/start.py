@@ -48,6 +48,9 @@ def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
     if shut := _shut_out(context):
         yield _no_device_given(context, shut)
         return
+    if built := tuple(one for one in messages if one.values.get("step") == "build"):
+        yield _no_gpu_while_building(built)
+        return
     if context.other_host or _a_gpu_computed(context) or not (messages or _given_none(context)):
         return
     kind = f"This {context.snapshot.container.kind}" if in_container(context) else "The"
@@ -68,6 +71,24 @@ def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
             *problems(context, "driver"),
         ),
         fix=WITH_VARIABLES if empty else _start_with_gpu(context),
+    )
+
+
+def _no_gpu_while_building(messages: tuple[Event, ...]) -> Finding:
+    return CONTAINER_NO_GPU.found(
+        "The build of an image has no GPU, and a step of it asks for one",
+        detail="`docker build` gives no GPU to its steps; a container that is started with "
+        "`--gpus all` has one.",
+        evidence=event_evidence(messages),
+        fix=Fix(
+            text="Take the check or the computation out of the build (stable-diffusion-webui: "
+            "`--skip-torch-cuda-test`; an extension's build: name the architectures in "
+            "TORCH_CUDA_ARCH_LIST), and start the container with `--gpus all`",
+            looks=paste.look(
+                "see that a container has the GPU",
+                *lines("docker run --rm --gpus all ubuntu nvidia-smi"),
+            ),
+        ),
     )
 
 

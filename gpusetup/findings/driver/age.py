@@ -23,6 +23,7 @@ from gpusetup.findings.layers import NO_DEVICE, Layer
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import drivers, paste
 from gpusetup.model.finding import Alternative, Evidence, Finding, Fix, Severity
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import parsed
@@ -47,6 +48,7 @@ def driver_too_old(context: RuleContext) -> Iterator[Finding]:
     messages = (
         *events(context, "driver-too-old", "image-needs-newer-driver"),
         *cuda_errors(context, INSUFFICIENT_DRIVER),
+        *_of_tritons_assembler(context),
     )
     if not driver.version and not driver.cuda and not messages:
         return
@@ -137,6 +139,20 @@ def _is_past_its_last_driver(context: RuleContext, floor: str | None) -> bool:
     return False
 
 
+TRITONS_CUDA = "12.0"
+"""Triton assembles by a ptxas of CUDA 12 from 2.1 on, which came with torch 2.1."""
+
+
+def _of_tritons_assembler(context: RuleContext) -> tuple[Event, ...]:
+    """Kernels of Triton that a driver of CUDA 11 cannot load, whatever CUDA torch has."""
+    torch, driver = context.snapshot.torch.version, context.snapshot.driver.version
+    first = context.catalog.driver_floor(TRITONS_CUDA, _driver_family(context))
+    if not (torch and driver and first) or parsed(torch) < parsed("2.1"):
+        return ()
+    invalid = events(context, "triton-image-invalid") if parsed(driver) < parsed(first) else ()
+    return tuple(replace(one, values={**one.values, "cuda": TRITONS_CUDA}) for one in invalid)
+
+
 INSUFFICIENT_DRIVER = 35
 """cudaErrorInsufficientDriver."""
 
@@ -153,7 +169,8 @@ def _needed(context: RuleContext, messages: tuple[Event, ...]) -> str | None:
     refusal means a later major; before, it means a later release.
     """
     named = next((e.values["cuda"] for e in messages if e.values.get("cuda")), None)
-    own = cuda_needed(context.snapshot.torch) or named
+    triton = any(e.kind == "triton-image-invalid" for e in messages)
+    own = named if triton else cuda_needed(context.snapshot.torch) or named
     has = _served(context, messages)
     if own or not messages or not has:
         return own

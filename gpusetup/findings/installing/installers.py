@@ -245,6 +245,35 @@ def library_missing(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+LIBRARY_NOT_MAPPED = Cause(
+    id="library-not-mapped",
+    place=(Layer.LIBRARIES, 215),
+    title="the system lets no library be mapped into memory",
+    means="Its folder is mounted noexec, or memory or address space of the process is limited.",
+    proven_by="The loader's word: failed to map segment from shared object",
+    not_when="cuda-lib-missing, library-missing: the file is not there",
+    way_out="A folder without noexec, a higher limit",
+    source="glibc's sources, dl-load.c; manual page of mmap",
+    explains=("torch-import-failed",),
+    message=Message(
+        title="{library} is there, and the system does not let it be mapped into memory",
+        plain="A library is there, and the system does not let it be mapped into memory",
+        detail="Either its folder is mounted noexec (/tmp, a home on a server), or the process may "
+        "have too little memory or address space (shared hosting, ulimit -v, a small container).",
+        text="Put the environment, and TMPDIR while pip installs, on a file system without noexec; "
+        "lift the limits on memory and address space",
+        commands=("ulimit -v unlimited",),
+        look=("findmnt -O noexec", "ulimit -a"),
+        see="see what is mounted noexec, and the limits",
+    ),
+)
+
+
+def library_not_mapped(context: RuleContext) -> Iterator[Finding]:
+    """A library that is there, and that the system does not let in."""
+    yield from from_messages(context, (LIBRARY_NOT_MAPPED,))
+
+
 def _is_driver(library: str) -> bool:
     return library.startswith(("libcuda.so", "nvcuda.dll", "libnvidia-"))
 
@@ -272,4 +301,5 @@ RULES = (
     conda_cuda_virtual_missing,
     requirement_broken,
     library_missing,
+    library_not_mapped,
 )

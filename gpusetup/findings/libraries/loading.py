@@ -355,10 +355,12 @@ def windows_dlls(context: RuleContext) -> Iterator[Finding]:
     from gpusetup.findings.message_rules import from_messages
 
     others = {e.values.get("module") for e in events(context, "extension-abi-mismatch")} - {None}
+    beside = {e.values.get("dll") for e in events(context, "torchaudio-mismatch")} - {None}
     kept = tuple(
         e
         for e in context.snapshot.events
-        if e.kind != "windows-dll-missing" or e.values.get("module") not in others
+        if e.kind != "windows-dll-missing"
+        or (e.values.get("module") not in others and e.values.get("dll") not in beside)
     )
     yield from from_messages(
         replace(context, snapshot=replace(context.snapshot, events=kept)), DLLS

@@ -13,6 +13,7 @@ from gpusetup.evidence.context import (
     events,
     is_report,
     package,
+    says_nothing_else,
     value_evidence,
 )
 from gpusetup.evidence.plausible import exactly
@@ -36,6 +37,27 @@ TORCHVISION_MISMATCH = Cause(
 
 def torchvision_mismatch(context: RuleContext) -> Iterator[Finding]:
     yield from _companion(context, "torchvision", TORCHVISION_MISMATCH)
+
+
+IMAGE_WARNING = "torchvision-image-mismatch"
+
+
+def torchvision_image_mismatch(context: RuleContext) -> Iterator[Finding]:
+    """torchvision's warning about a symbol of torch, in a text that says nothing else.
+
+    Beside another failure it is only a warning: reading images fails, and nothing more.
+    """
+    messages = events(context, IMAGE_WARNING)
+    if messages and not events(context, "torchvision-mismatch"):
+        alone = says_nothing_else(context, IMAGE_WARNING)
+        make = TORCHVISION_MISMATCH.found if alone else TORCHVISION_MISMATCH.as_warning
+        torch = torch_beside(context, ())
+        yield make(
+            f"torchvision was built for another torch than {torch or 'the installed one'}: its "
+            "library lacks a symbol of torch",
+            evidence=event_evidence(messages),
+            fix=_companion_fix(context, "torchvision", torch),
+        )
 
 
 TORCHAUDIO_MISMATCH = Cause(
@@ -271,6 +293,7 @@ def pip_leftover(context: RuleContext) -> Iterator[Finding]:
 
 RULES = (
     torchvision_mismatch,
+    torchvision_image_mismatch,
     torchaudio_mismatch,
     incomplete_packages,
     pip_leftover,

@@ -263,6 +263,8 @@ def _extension(context: RuleContext, messages: tuple[Event, ...]) -> str | None:
         module = event.values.get("module", "")
         if module and module.partition(".")[0] not in TORCH_ITSELF:
             return module
+    for event in events(context, "extension-installed") if not gpus(context) else ():
+        return event.values.get("module") or "an extension"
     for event in events(context, "extension-arch"):
         if not _built_for(context, event.values.get("arches", "")):
             return event.values.get("module") or "an extension"

@@ -27,11 +27,14 @@ NUMBERED = (
     ("get device context", re.compile(r"failed to get device context (\d{1,3})(?!\d)")),
 )  # fmt: skip
 AT_START = re.compile(
-    r"cudaGetDeviceCount|_cuda_init|_cuda_getDeviceCount|cuInit|CUDA initialization|THCGeneral|cudaInit|_lazy_init|PrimaryCtx|cuCtxCreate",
+    r"cudaGetDeviceCount|_cuda_init|_cuda_getDeviceCount|cuInit|CUDA initialization|THCGeneral|cudaInit|_lazy_init|PrimaryCtx|cuCtxCreate|failed to initialize CUDA",
     re.I,
 )
 UNKNOWN = re.compile(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)  # fmt: skip
-OUT_OF_MEMORY = re.compile(r"CUDA (?:runtime |driver )?error(?: \(\d+\))? ?: ?out of memory", re.I)
+OUT_OF_MEMORY = re.compile(
+    r"(?:CUDA (?:runtime |driver )?error(?: \(\d+\))? ?:|CUDA failed with error|initialize CUDA:) ?out of memory",
+    re.I,
+)
 LOOK_BACK, LOOK_ON = 500, 120
 ONLY_CUDAS = 100
 """Smaller numbers are errors of other programs too: those count beside the word CUDA."""

@@ -102,7 +102,8 @@ def exceptions(text: Text) -> Iterator[Fact]:
         if found is None:
             continue
         after = lines[number + 1 : number + 3]
-        before = lines[max(number - NEAR, 0) : number]
+        above = lines[max(number - NEAR, 0) : number]
+        before = tuple(line for line in above if line.strip() != lines[number].strip())
         if (
             _is_ordinary(found, after)
             and not _is_of_a_build(before)

@@ -28,6 +28,8 @@ BUILT = re.compile(
     r"|pip3? install (?:--no-build-isolation (?P<asked>[A-Za-z][\w.-]{1,40})|(?P<first>[A-Za-z][\w.-]{1,40}) --no-build-isolation)"
 )
 """A package that is built here."""
+WARNED = re.compile(r"[^\s'\"]{1,200}\.py:\d{1,6}: \w*Warning:")
+"""A file that only warns, which other programs' texts hold as well."""
 MARKS = tuple((program.name, mark) for program in PROGRAMS for mark in program.marks)
 BUILDS = (
     "to build",
@@ -101,7 +103,10 @@ def _traced(text: Text) -> Iterator[Sign]:
     for place, name in (*_packages(text, first), *_folders(text, first)):
         program = of_package(name)
         if program is not None:
-            yield Sign(_of_frame(program), place, program.name, None)
+            weight = _of_frame(program)
+            if weight is Weight.TRACED and WARNED.match(text.flat, place):
+                weight = Weight.NOTICE
+            yield Sign(weight, place, program.name, None)
 
 
 def _packages(text: Text, first: int) -> Iterator[tuple[int, str]]:
