@@ -96,7 +96,7 @@ def test_the_gradient_and_the_loss_are_those_of_the_whole_batch(
     torch.testing.assert_close(done.loss, loss)
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(count=st.integers(1, 40), limit=st.integers(1, 40), before=st.booleans())
 def test_it_holds_for_every_size_and_adds_to_what_was_accumulated(
     count: int, limit: int, before: int

@@ -138,6 +138,7 @@ def test_a_line_that_repeats_with_other_numbers_is_kept_a_few_times() -> None:
     assert len(kept) < WHOLE + 3 * (1 << 20)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the memory")
 def test_fifty_megabytes_stay_within_300(tmp_path: Path) -> None:
     file = tmp_path / "long.log"

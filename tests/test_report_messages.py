@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from each_row import each
 from event_kinds import event_kinds
 from report_messages import MESSAGES
@@ -93,7 +94,7 @@ from gpusetup.messages.table import ROWS
 from gpusetup.report.read import read_report
 
 LONG = 10_000
-for one in sorted({{row.needle for row in ROWS}}):
+for one in sorted({{row.needle for row in ROWS}}){share}:
     for filler in (" ", "a(", "/.0 torch "):
         read_report((one + filler * 3) * (LONG // (len(one) + 3)))
 for text in (
@@ -109,8 +110,9 @@ print("done")
 """
 
 
-def test_no_text_makes_a_pattern_slow() -> None:
+@pytest.mark.parametrize("share", [pytest.param("", marks=pytest.mark.slow), "[::5]"])
+def test_no_text_makes_a_pattern_slow(share: str) -> None:
     root = Path(__file__).resolve().parent.parent
-    script = ADVERSARIAL.format(paths=[str(root)], limit=LIMIT_CPU_SECONDS)
+    script = ADVERSARIAL.format(paths=[str(root)], limit=LIMIT_CPU_SECONDS, share=share)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == "done\n", (done.returncode, done.stderr[-2000:])

@@ -187,6 +187,8 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
+        if text.count("[") + text.count("{") > MOST_DEPTH and (deep := _too_deep(text)):
+            raise BadInput(_where(name, deep, "nested too deeply"))
         documents = list(YAML(typ="rt", pure=True).compose_all(text))
     except MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
@@ -201,7 +203,10 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
 
 
 def _too_deep(text: str) -> Any:
-    """The mark of the first node past the depth that is read; the parser itself goes by a stack."""
+    """The mark of the first node past the depth that is read; None where there is none.
+
+    The parser goes by a stack and stops there; composing thousands of open brackets takes seconds.
+    """
     from ruamel.yaml import YAML
 
     depth = 0

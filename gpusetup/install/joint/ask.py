@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -98,6 +99,8 @@ class Asker:
         argv = (
             *(self._uv, "pip", "compile", "--format", "pylock.toml", "--no-build", "--quiet"),
             *("--no-header", "--no-annotate", "--python-version", question.python),
+            # Ours builds nothing: without it uv asks each Python of the machine for its version.
+            *("--python", sys.executable),
             *("--python-platform", question.platform),
             *(("--find-links", question.links) if question.links else ()),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -56,7 +57,8 @@ def users_places(environ: Mapping[str, str], home: Path, *, offline: bool = Fals
 
 def usual_index(uv: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The index that uv takes by itself, where no setting names one: it is asked which."""
-    argv = (uv, "pip", "compile", "--emit-index-url", "--no-header", "--quiet", "--offline", "-")
+    argv: tuple[str, ...] = (uv, "pip", "compile", "--emit-index-url", "--no-header", "--quiet")
+    argv += ("--offline", "--python", sys.executable, "-")
     said = run(argv, timeout=SECONDS, environment=environment, stdin="\n")
     found = re.search(r"(?m)^--index-url (https?://\S+)", said.stdout)
     return (found[1],) if found else ()
