@@ -6,7 +6,7 @@
 
 Each node has a snapshot and a report of verify; what differs by nature (UUIDs, temperatures, free
 memory, rates with a spread of 1 %) differs. The faults are of the kinds in `FAULTS`, drawn by the
-seed, each on a node of its own. The last line reads `found F of P, G false, S s, M MiB`.
+seed, each on a node of its own. The last line reads `found F of P, G false, S s of CPU, M MiB`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,9 @@ def machine(number: int) -> Record:
             "ecc_uncorrected": 0, "retired_pending": False, "remap_failed": False,
             "remapped_rows": 0, "recovery_action": "none", "temperature_celsius": 34,
             "power_watts": 70.0, "power_limit_watts": 700.0, "power_limit_default_watts": 700.0,
+            "clock_sm_max_mhz": 1980, "clock_memory_max_mhz": 2619,
+            "clock_sm_application_mhz": 1980, "vbios_version": "96.00.89.00.01",
+            "inforom_version": "G520.0200.00.05",
             "throttle_reasons": [], "utilization_percent": 0, "pcie_generation": 5,
             "pcie_generation_max": 5, "pcie_width": 16, "pcie_width_max": 16,
             "fabric_state": "completed", "fabric_status": "success", "fabric_faults": [],
@@ -53,6 +55,7 @@ def machine(number: int) -> Record:
                "libc": "glibc 2.39"},
         "python": {"version": "3.12.7", "prefix": "/opt/env", "manager": "venv", "bits": 64},
         "driver": {"version": "580.95.05", "cuda": "13.0", "library_version": "580.95.05",
+                   "open_module": True,
                    "module_loaded": True, "nvml_code": 0, "seconds": 0.1, "persistence": True},
         "cuda_api": {"init_code": 0, "device_count": 8, "version": "13.0"},
         "gpus": gpus,
@@ -62,9 +65,10 @@ def machine(number: int) -> Record:
                      {"name": "nvidia-nccl-cu13", "version": "2.28.9"},
                      {"name": "triton", "version": "3.6.0"},
                      {"name": "numpy", "version": "2.3.5"}],
+        "container": {"kind": "none"},
         "cpu": {"name": "Xeon 8480C", "logical_cores": 224, "usable_cores": 224},
         "memory": {"total_bytes": 2164663517184 + number % 7 * 4096,
-                   "shm_total_bytes": 1082331758592},
+                   "shm_total_bytes": 1082331758592, "memlock_bytes": 8589934592},
         "environment": {"NCCL_IB_HCA": "mlx5", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
     }  # fmt: skip
 
@@ -169,6 +173,26 @@ FAULTS: dict[str, Fault] = {
     "slower by 10 %": _slow("matmul-speed", 0.9),
     "half as fast": _slow("copy-speed", 0.5),
     "failed check": _failed,
+    "VBIOS": _gpu("vbios_version", "96.00.74.00.01"),
+    "InfoROM": _gpu("inforom_version", "G520.0200.00.03"),
+    "SM clock": _gpu("clock_sm_max_mhz", 1755),
+    "memory clock": _gpu("clock_memory_max_mhz", 1593),
+    "application clock": _gpu("clock_sm_application_mhz", 1095),
+    "driver library": _set("driver", "library_version", value="570.133.20"),
+    "closed module": _set("driver", "open_module", value=False),
+    "C library": _set("os", "libc", value="glibc 2.35"),
+    "backend": _set("torch", "backend", value="cu126"),
+    "toolkit": _set("toolkit", value={"nvcc": "12.4"}),
+    "container": _set("container", "kind", value="docker"),
+    "processor": _set("cpu", "name", value="Xeon 8462Y+"),
+    "fewer cores": _set("cpu", "usable_cores", value=112),
+    "locked memory": _set("memory", "memlock_bytes", value=65536),
+    "less GPU memory": _gpu("memory_total_bytes", 68719476736),
+    "lost GPU": _gpu("lost", True),
+    "retired rows": _gpu("retired_pending", True),
+    "remapping failed": _gpu("remap_failed", True),
+    "slot width": _gpu("pcie_width_max", 8),
+    "fabric": _gpu("fabric_state", "in_progress"),
 }
 
 
@@ -190,24 +214,24 @@ def write(folder: Path, count: int, planted: int, seed: int) -> dict[str, str]:
 
 
 SHOW_AND_SAY_MEMORY = """
-import sys
+import sys, time
 from gpusetup.cli import main
 main(sys.argv[1:])
+seconds = time.process_time()
 with open("/proc/self/status") as file:
     most = next(line.split()[1] for line in file if line.startswith("VmHWM"))
-print(most, file=sys.stderr)
+print(seconds, most, file=sys.stderr)
 """
 """What wait4 tells of a child counts its parent's memory too, from before the child's program."""
 
 
 def shown(folder: Path) -> tuple[Record, float, float]:
-    """The answer of `fleet show`, its seconds, and the most memory it had (MiB)."""
-    began = time.perf_counter()
+    """The answer of `fleet show`, its CPU seconds, and the most memory it had (MiB)."""
     words = (sys.executable, "-c", SHOW_AND_SAY_MEMORY, "fleet", "show", str(folder), "--json")
     said = subprocess.run(words, capture_output=True, check=True)
-    seconds = time.perf_counter() - began
     answer: Record = json.loads(said.stdout)
-    return answer, seconds, int(said.stderr.split()[-1]) / 1024
+    seconds, kibibytes = said.stderr.split()[-2:]
+    return answer, float(seconds), int(kibibytes) / 1024
 
 
 def score(answer: Record, faults: dict[str, str]) -> tuple[int, list[str], list[str]]:
@@ -229,7 +253,8 @@ def main() -> int:
     found, missed, false = score(answer, faults)
     for line in (*(f"missed {one}" for one in missed), *(f"false {one}" for one in false))[:20]:
         print(line)
-    print(f"found {found} of {len(faults)}, {len(false)} false, {seconds:.1f} s, {most:.0f} MiB")
+    told = f"found {found} of {len(faults)}, {len(false)} false"
+    print(f"{told}, {seconds:.1f} s of CPU, {most:.0f} MiB")
     return 1 if missed or false else 0
 
 

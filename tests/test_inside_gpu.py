@@ -35,6 +35,8 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
 NOT_THERE = (
     "mig_instances", "retired_pages", "sram_threshold_exceeded", "power_limit_default_watts",
     "recovery_action", "nvlinks_active", "nvlinks_inactive", "nvlink_errors", "nvlink_recoveries",
+    "clock_sm_max_mhz", "clock_memory_max_mhz", "clock_sm_application_mhz", "vbios_version",
+    "inforom_version",
 )  # fmt: skip
 """What the stand-in's healthy GPU does not tell."""
 
@@ -43,6 +45,8 @@ def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) ->
     ill = {
         "recovery_action": 4, "sram_exceeded": 1, "nvlinks": "1101", "nvlink_crc_flit": 7,
         "nvlink_recovery": 2, "retired_single": 3, "retired_double": 1, "remapped_rows": 5,
+        "clock_sm_max": 1410, "clock_memory_max": 1215, "clock_sm_set": 1095,
+        "vbios": "92.00.45.00.03", "inforom": "G506.0200.00.04",
         "power_limit_default_mw": 500000, "mig_next": 1, "fabric_health": 0x29A,
         "processes": "4711:1073741824",
     }  # fmt: skip
@@ -57,6 +61,11 @@ def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) ->
         "nvlinks_inactive": [2],
         "nvlink_errors": 9,
         "nvlink_recoveries": 2,
+        "clock_sm_max_mhz": 1410,
+        "clock_memory_max_mhz": 1215,
+        "clock_sm_application_mhz": 1095,
+        "vbios_version": "92.00.45.00.03",
+        "inforom_version": "G506.0200.00.04",
         "mig_pending": True,
         "remapped_rows": 5,
     }

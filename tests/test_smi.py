@@ -213,6 +213,7 @@ def test_the_csv_of_a_lost_gpu_marks_that_gpu_only() -> None:
         pcie_width=16,
         pcie_width_max=16,
         throttle_reasons=("gpu_idle",),
+        clock_sm_max_mhz=1410,
         ecc_enabled=True,
         mig_enabled=False,
         compute_mode="Default",

@@ -192,6 +192,30 @@ def program(nvml: Any, pid: int) -> str | None:
     return first.rpartition("/")[2][:64] or None
 
 
+def clock_sm_max(nvml: Any, handle: Any) -> int:
+    return int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM))
+
+
+def clock_memory_max(nvml: Any, handle: Any) -> int:
+    return int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM))
+
+
+def clock_sm_application(nvml: Any, handle: Any) -> int:
+    return int(nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_GRAPHICS))
+
+
+def vbios_version(nvml: Any, handle: Any) -> str:
+    return version(nvml.nvmlDeviceGetVbiosVersion(handle))
+
+
+def inforom_version(nvml: Any, handle: Any) -> str:
+    return version(nvml.nvmlDeviceGetInforomImageVersion(handle))
+
+
+def version(told: Any) -> str:
+    return (told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told))[:64]
+
+
 FIELDS: Tuple[Tuple[str, Callable[..., Any]], ...] = (
     ("mig_pending", mig_pending),
     ("remapped_rows", remapped_rows),
@@ -206,5 +230,10 @@ FIELDS: Tuple[Tuple[str, Callable[..., Any]], ...] = (
     ("nvlink_errors", nvlink_errors),
     ("nvlink_recoveries", nvlink_recoveries),
     ("processes", processes),
+    ("clock_sm_max_mhz", clock_sm_max),
+    ("clock_memory_max_mhz", clock_memory_max),
+    ("clock_sm_application_mhz", clock_sm_application),
+    ("vbios_version", vbios_version),
+    ("inforom_version", inforom_version),
 )
 """As the fields of `gpusetup.model.machine.Gpu`."""

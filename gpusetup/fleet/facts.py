@@ -41,6 +41,10 @@ def _whole(watts: float | None) -> str | None:
     return None if watts is None else f"{watts:.0f} W"
 
 
+def _mhz(clock: int | None) -> str | None:
+    return None if clock is None else f"{clock} MHz"
+
+
 E, W, N = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
 MACHINE = (
@@ -114,6 +118,15 @@ GPUS = (
     GpuFact(name="gpus.nvlinks_active", words="active NVLinks", severity=W,
             read=lambda g: g.nvlinks_active),
     GpuFact(name="gpus.fabric_state", words="fabric", severity=W, read=lambda g: g.fabric_state),
+    GpuFact(name="gpus.vbios_version", words="VBIOS", severity=W, read=lambda g: g.vbios_version),
+    GpuFact(name="gpus.inforom_version", words="InfoROM", severity=N,
+            read=lambda g: g.inforom_version),
+    GpuFact(name="gpus.clock_sm_max_mhz", words="highest SM clock", severity=W,
+            read=lambda g: _mhz(g.clock_sm_max_mhz)),
+    GpuFact(name="gpus.clock_memory_max_mhz", words="highest memory clock", severity=W,
+            read=lambda g: _mhz(g.clock_memory_max_mhz)),
+    GpuFact(name="gpus.clock_sm_application_mhz", words="application clock", severity=W,
+            read=lambda g: _mhz(g.clock_sm_application_mhz)),
     GpuFact(name="gpus.driver_model", words="driver model", severity=W,
             read=lambda g: g.driver_model),
     GpuFact(name="gpus.virtualization", words="virtualisation", severity=N,
@@ -124,6 +137,8 @@ GPUS = (
 PACKAGES, VARIABLES = "packages.", "environment."
 WORDS = {fact.name: fact.words for fact in (*MACHINE, *GPUS)}
 SEVERITIES = {fact.name: fact.severity for fact in (*MACHINE, *GPUS)}
+MAY_LACK = ("toolkit.nvcc",)
+"""Facts of a whole record that are told only where there is such a thing."""
 FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
 """Packages whose difference stops or slows a training of several machines."""
 
@@ -195,10 +210,12 @@ def severity_of(name: str) -> Severity:
 
 def is_optional(name: str) -> bool:
     """Whether a machine that was read may simply not have it, so that its absence is a value."""
-    return name.startswith((PACKAGES, VARIABLES))
+    return name in MAY_LACK or name.startswith((PACKAGES, VARIABLES))
 
 
 def told_absent(name: str, facts: Mapping[str, str]) -> bool:
     """Whether the record would have told this fact if it were there: others of its kind are."""
+    if name in MAY_LACK:
+        return "container.kind" in facts  # a whole snapshot says that, if only `none`
     kind = PACKAGES if name.startswith(PACKAGES) else VARIABLES
     return is_optional(name) and (kind == VARIABLES or any(one.startswith(kind) for one in facts))

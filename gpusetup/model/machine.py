@@ -150,6 +150,14 @@ class Gpu(Frozen):
     throttle_reasons: tuple[str, ...] | None = None
     """`sw_power_cap`, `hw_thermal_slowdown`, … ; () when none is active."""
     utilization_percent: int | None = None
+    clock_sm_max_mhz: int | None = None
+    clock_memory_max_mhz: int | None = None
+    clock_sm_application_mhz: int | None = None
+    """What the SMs run at under load where somebody set it; else what the maker set."""
+    vbios_version: str | None = None
+    """The card's own firmware: `96.00.89.00.01`."""
+    inforom_version: str | None = None
+    """The image of the board's configuration and error memory: `G520.0200.00.05`."""
     pcie_generation: int | None = None
     pcie_generation_max: int | None = None
     pcie_width: int | None = None

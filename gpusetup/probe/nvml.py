@@ -49,6 +49,11 @@ PLAIN_FIELDS = (
     "nvlinks_active",
     "nvlink_errors",
     "nvlink_recoveries",
+    "clock_sm_max_mhz",
+    "clock_memory_max_mhz",
+    "clock_sm_application_mhz",
+    "vbios_version",
+    "inforom_version",
     "lost",
 )
 LISTS = ("throttle_reasons", "fabric_faults", "nvlinks_inactive")

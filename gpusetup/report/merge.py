@@ -41,7 +41,8 @@ NUMBERS = (
     "temperature_celsius", "power_watts", "power_limit_watts", "utilization_percent",
     "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max", "mig_count",
     "remapped_rows", "retired_pages", "power_limit_default_watts", "nvlinks_active",
-    "nvlink_errors", "nvlink_recoveries",
+    "nvlink_errors", "nvlink_recoveries", "clock_sm_max_mhz", "clock_memory_max_mhz",
+    "clock_sm_application_mhz",
 )  # fmt: skip
 
 PARTS: dict[str, Any] = {

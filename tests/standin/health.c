@@ -59,3 +59,14 @@ EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, int cause, un
     return OK;
 }
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, "power_limit_default_mw")
+EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, int kind,
+                                                   unsigned int *mhz) {
+    return number(device, kind == 2 ? "clock_memory_set" : "clock_sm_set", mhz);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *out, unsigned int size) {
+    return copied(device, "vbios", out, size);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetInforomImageVersion(nvmlDevice_t device, char *out,
+                                                     unsigned int size) {
+    return copied(device, "inforom", out, size);
+}

@@ -122,6 +122,19 @@ FIELDS: tuple[tuple[str, Callable[[str | None], Any], tuple[str, ...]], ...] = (
     ),
     ("driver_model", values.driver_model, ("driver_model.current_dm", "driver_model.current")),
     ("display_active", values.flag, ("display_active",)),
+    ("vbios_version", values.cell, ("vbios_version",)),
+    (
+        "inforom_version",
+        values.cell,
+        ("inforom_version.img_version", "inforom_version.image_version"),
+    ),
+    ("clock_sm_max_mhz", values.integer, ("max_clocks.sm_clock", "max_clocks.sm")),
+    ("clock_memory_max_mhz", values.integer, ("max_clocks.mem_clock", "max_clocks.memory")),
+    (
+        "clock_sm_application_mhz",
+        values.integer,
+        ("applications_clocks.graphics_clock", "applications_clocks.graphics"),
+    ),
 )
 PENDING = (
     "retired_pages.pending_retirement",
