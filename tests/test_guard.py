@@ -269,6 +269,103 @@ def test_doctor_names_what_was_replaced_all_the_same(
     assert not found()
 
 
+def test_doctor_says_from_the_receipt_what_pip_replaced_and_with_what(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    venv = world.venv_with_pip()
+    world.add_torch("cpu", requires=())
+    world.add_default("torch", "2.99.0")
+    world.add_default("wants-another", "1.0", requires=("torch==2.99.0",))
+    install = ("install", "--index-root", world.index.index_root, "--yes", "--no-verify")
+    assert cli.main([*install, "--python", str(venv), "--torch", TORCH, "--backend", "cpu"]) == 0
+
+    def found() -> list[dict[str, Any]]:
+        capsys.readouterr()
+        cli.main(["doctor", "--python", str(venv), "--json"])
+        rows = json.loads(capsys.readouterr().out)["findings"]
+        return [row for row in rows if row["id"] == "guarded-set-changed"]
+
+    assert not found()
+    assert pip(world, venv, "wants-another").returncode == 0
+    (row,) = found()
+    day = datetime.now(timezone.utc).date().isoformat()
+    was = f"torch was {TORCH}+cpu when it was installed on {day}"
+    assert row["title"] == f"{was}, it is 2.99.0 now"
+    said = f"; pip put it there on {day} together with wants-another"
+    assert said in json.dumps(row["evidence"])
+    assert f"--torch {TORCH} --backend cpu" in row["fix"]["commands"][0]
+    (venv / ".gpusetup" / "receipt.json").write_text("[" * 9999)
+    assert not found()
+
+
+# --- conda, and projects --------------------------------------------------------------------------
+
+
+def test_what_conda_installed_is_pinned_with_its_build_and_given_free_again(
+    venv: Path, guard: Guard
+) -> None:
+    meta = venv / "conda-meta"
+    meta.mkdir()
+    for name in ("pytorch-2.5.1-py3.11_cuda12.4_cudnn9_0", "numpy-2.0.0-h1", "x y-1-2"):
+        (meta / f"{name}.json").write_text("{}")
+    pinned = meta / "pinned"
+    pinned.write_bytes(b"numpy <2\r\n# ours")
+    before = state_of(venv)
+    assert guard("--write").exit == 0
+    text = pinned.read_bytes().decode()
+    assert text.startswith("numpy <2\r\n# ours\n")
+    assert "pytorch ==2.5.1 py3.11_cuda12.4_cudnn9_0\n" in text
+    assert "numpy ==" not in text
+    assert guard("--write", "--json").answer["state"] == "unchanged"
+    assert guard("--undo").exit == 0
+    assert state_of(venv) == before
+
+
+PROJECT = """\
+[project]
+name = "x"
+version = "0"
+requires-python = ">=3.9"
+dependencies = ["wants-another"]  # all of it
+
+[tool.uv]
+constraint-dependencies = [
+    "numpy<3",  # ours
+    "torch==1.0",
+]
+"""
+
+
+def test_a_projects_constraints_make_uv_refuse_another_torch(
+    world: World, venv: Path, guard: Guard
+) -> None:
+    project = world.folder / "project"
+    project.mkdir()
+    file = project / "pyproject.toml"
+    file.write_text(PROJECT.replace('    "torch==1.0",\n', ""))
+    lock = (str(uv.find_uv_bin()), "lock", "--directory", str(project), "--python", sys.executable)
+    assert asked(world, *lock).returncode == 0, "without a guard it takes the other torch"
+    file.write_text(PROJECT)
+    shown = guard("--project", str(file))
+    assert shown.exit == 0 and f'+    "torch=={TORCH}",' in shown.out
+    assert "names no index for torch" in shown.out
+    assert file.read_text() == PROJECT
+    assert guard("--project", str(file), "--write").exit == 0
+    text = file.read_text()
+    assert '"numpy<3",  # ours' in text and '"torch==1.0"' not in text and "# all of it" in text
+    refused = asked(world, *lock)
+    assert refused.returncode != 0 and f"torch=={TORCH}" in refused.stderr, refused.stderr
+    assert guard("--project", str(file), "--json").answer["state"] == "unchanged"
+
+
+def test_an_override_that_counts_more_is_named(guard: Guard, world: World) -> None:
+    file = world.folder / "pyproject.toml"
+    head = '[project]\nname = "x"\nversion = "0"\n[tool.uv]\n'
+    file.write_text(head + 'override-dependencies = ["torch==2.99.0"]\n')
+    assert "counts more than the constraint" in guard("--project", str(file)).out
+    assert guard("--project", str(file), "--undo").exit == 2
+
+
 def test_every_line_of_a_strangers_constraints_is_a_pin_or_nothing() -> None:
     hostile = "torch @ file:///x\n-r /etc/passwd\ntorch==1.*\ntorch==1,==2\n" + "a==1\n" * 999
     pins = pins_in(f"Torch_Vision == 0.1+CU130\n{hostile}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +21,9 @@ from installing import Said, World, enter, new_world
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.install.joint.ask import Answer, Locked
+from gpusetup.install.joint.ask import Answer, Asker, Locked
 from gpusetup.install.joint.choose import best_of
+from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.releases import Listed, Release
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Os, Python, Snapshot
@@ -331,6 +335,7 @@ def test_a_package_that_uv_leaves_behind_is_looked_for_beside_every_torch() -> N
         build_of=lambda _: newer,
         agrees=lambda *_: True,
         beside=lambda build, _: answer(build),
+        free=lambda _: Answer(),
     )
     dates = {"2026.3.11": "2026-03-20", "2026.10.7": "2026-10-20", "2026.10.9": "2026-10-26"}
     releases = tuple(Release(version=v, published=d, has_wheel=True) for v, d in dates.items())
@@ -338,3 +343,49 @@ def test_a_package_that_uv_leaves_behind_is_looked_for_beside_every_torch() -> N
     with ThreadPoolExecutor(2) as pool:
         build, taken = best_of(work, answer(newer), found, pool)  # type: ignore[arg-type]
     assert (build.torch, taken.version("trainer")) == ("2.14.1", "2026.10.7")
+
+
+def test_what_no_torch_makes_newer_is_asked_of_no_other_torch() -> None:
+    """The index lacks what the newest requires: every torch has the same answer."""
+    newer, older = (CATALOG.row_of(t, "cu130", "linux", "x86_64") for t in ("2.15.0", "2.14.1"))
+    first = Answer(packages=(Locked(name="torch", version="2.15.0"), Locked(name="x", version="1")))
+    work = SimpleNamespace(
+        names=("x",),
+        words=("x",),
+        builds=(newer, older),
+        build_of=lambda _: newer,
+        agrees=lambda *_: True,
+        free=lambda words: Answer(reason="no") if words == ["x>1"] else Answer(),
+    )
+    dates = {"1": "2026-10-01", "2": "2026-11-01"}
+    releases = tuple(Release(version=v, published=d, has_wheel=True) for v, d in dates.items())
+    with ThreadPoolExecutor(2) as pool:
+        found = best_of(work, first, {"x": Listed(name="x", releases=releases)}, pool)  # type: ignore[arg-type]
+    assert found == (newer, first)
+
+
+# --- the comparison of companions on four machines, on our own index -----------------------------
+
+
+def test_each_cell_of_the_comparison_is_an_answer_or_a_reason(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare = importlib.import_module("scripts.compare_companions")
+    enter(world, monkeypatch)
+    monkeypatch.setenv("GPUSETUP_CACHE", str(world.folder / "kept"))
+    places = users_places(os.environ, Path.home(), offline=False)
+    asker = Asker(places.uv, places.environment, places.cache)
+    found = [
+        *compare.cells([*compare.MACHINES], ("server",), asker),
+        *compare.cells(("rtx3050-windows", "cpu"), ("vllm",), asker),
+    ]
+    assert [one for one in found if one.fault] == []
+    for one in found[:4]:
+        assert (one.version, one.torch) == ("3.0", "2.13.0"), one
+        assert (one.backend == "cpu") == (one.machine == "cpu"), one
+    assert [one.version for one in found[4:]] == [None, None]
+    assert "no build for windows" in found[4].reason
+    assert "NVIDIA GPU" in found[5].reason
+    assert "6 cells: 4 answers" in compare.table(found)
+    assert found[0]._replace(version=None, reason="").fault
+    assert found[0]._replace(version="2.0", uv="3.0", reason="").fault

@@ -23,6 +23,7 @@ EXAMPLES = (
     "gpusetup guard",
     "gpusetup guard --write",
     "gpusetup guard --undo",
+    "gpusetup guard --project --write",
 )
 
 
@@ -36,6 +37,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--undo", action="store_true", help="put back what was there before the first `--write`"
     )
     parser.add_argument(
+        "--project",
+        metavar="FILE",
+        nargs="?",
+        const="pyproject.toml",
+        help="the constraints of a uv project instead (default: pyproject.toml)",
+    )
+    parser.add_argument(
         "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
     )
 
@@ -47,8 +55,15 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
     if options.write and options.undo:
         raise UsageError("`--write` and `--undo` exclude each other", hint="name one of them")
+    if options.project and options.undo:
+        raise UsageError(
+            "`--undo` is about an environment, `--project` about a file",
+            hint="the project's version control brings the former file back",
+        )
     system = LiveSystem()
     layout = layout_of(system, choose_target(system, options.python).python)
+    if options.project:
+        return _project(layout, Path(options.project), out, write=options.write)
     if options.write or options.undo:
         check_target(layout)
     return _undo(layout, out) if options.undo else _guard(layout, out, write=options.write)
@@ -75,6 +90,32 @@ def _guard(layout: Layout, out: Console, *, write: bool) -> int:
     guard.write(prefix, wanted)
     done = _answer(prefix, pins, wanted, "written")
     out.answer(done, plain(f"Guarded: {_list(pins)} in {prefix}\n"))
+    return 0
+
+
+def _project(layout: Layout, path: Path, out: Console, *, write: bool) -> int:
+    """The pins of the environment among the constraints of a uv project."""
+    import difflib
+
+    from gpusetup.install import guard
+    from gpusetup.install.guard_answer import GuardAnswer, GuardFile
+    from gpusetup.install.project_file import read_project, write_project
+    from gpusetup.install.project_guard import constrained, stronger
+    from gpusetup.install.target.layout import distributions, versions
+
+    text, pins = read_project(path), guard.guarded(versions(distributions(layout)))
+    after, notes = constrained(text, pins), tuple(stronger(text, pins))
+    rows = (text.splitlines(keepends=True), after.splitlines(keepends=True))
+    diff = "".join(difflib.unified_diff(*rows, str(path), str(path)))
+    if diff and write:
+        write_project(path, after)
+    state: GuardState = "unchanged" if not diff else "written" if write else "shown"
+    files = (GuardFile(path=str(path), text=after),) if diff else ()
+    answer = GuardAnswer(state=state, target=str(path), pins=pins, files=files, notes=notes)
+    tail = "" if write or not diff else "Nothing was changed. To write it: add `--write`\n"
+    said = "".join(f"Note     {note}\n" for note in notes)
+    head = {"unchanged": f"{path} says so already", "written": f"Wrote {path}; `uv lock` checks it"}
+    out.answer(answer, plain(f"{head.get(state, f'{path} would become:')}\n{diff}{said}{tail}"))
     return 0
 
 
@@ -111,6 +152,8 @@ def _answer(
         settings={
             "pip": setting("PIP_CONSTRAINT", path, shell),
             "uv": setting("UV_CONSTRAINT", path, shell),
+            "uv project": "gpusetup guard --project --write",
+            "ComfyUI-Manager": " ".join(f"{name}=={version}" for name, version in pins.items()),
         }
         if pins
         else {},
@@ -137,8 +180,11 @@ def _screen(answer: GuardAnswer, *, write: bool) -> str:
     lines += [
         "pip of this environment reads its own configuration. Another pip, for this shell:",
         f"    {answer.settings['pip']}",
-        "uv reads no setting of an environment; for this shell:",
+        "uv reads no setting of an environment; for this shell, and for a uv project:",
         f"    {answer.settings['uv']}",
+        f"    {answer.settings['uv project']}",
+        "ComfyUI-Manager puts back what its `pip_auto_fix.list` names, one a line:",
+        f"    {answer.settings['ComfyUI-Manager']}",
     ]
     lines += [f"Note     {note}" for note in answer.notes]
     if answer.files and not write:

@@ -18,6 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.errors import BadInput, Blocked, Unsatisfiable
+from gpusetup.install.settings.conda_pinned import pinned_specs, with_pins
 from gpusetup.install.settings.pip_guard import with_constraint
 from gpusetup.install.switching.files import no_link, read_json_object
 from gpusetup.model.frozen import Frozen
@@ -25,6 +26,9 @@ from gpusetup.model.frozen import Frozen
 CONSTRAINTS = "gpusetup-constraints.txt"
 RECORD = "gpusetup-constraints.undo.json"
 PIP = "pip.ini" if sys.platform == "win32" else "pip.conf"
+PINNED = "conda-meta/pinned"
+OURS = (CONSTRAINTS, PIP, PINNED)
+"""What the guard may change, below the environment's folder."""
 SCHEMA = "gpusetup.guard-undo/1"
 MOST_BYTES = 1 << 18
 """Of a file that is changed; a record of it has less than `read_json_object` takes."""
@@ -88,14 +92,25 @@ def changes(prefix: Path, pins: Mapping[str, str], former: str, when: str) -> tu
     held, mode = read_bounded(prefix / CONSTRAINTS)
     wanted = constraints_text(pins, when).encode()
     same = held is not None and _pins_of(held) == _pins_of(wanted)
-    found = (
+    found: tuple[Change, ...] = (
         () if same else (Change(path=prefix / CONSTRAINTS, before=held, after=wanted, mode=mode),)
     )
     before, mode = read_bounded(prefix / PIP)
     after = with_constraint(before or b"", named_in_pip(prefix / CONSTRAINTS), former, prefix / PIP)
-    if after == before:
-        return found
-    return (*found, Change(path=prefix / PIP, before=before, after=after, mode=mode))
+    if after != before:
+        found += (Change(path=prefix / PIP, before=before, after=after, mode=mode),)
+    return (*found, *_conda_change(prefix))
+
+
+def _conda_change(prefix: Path) -> tuple[Change, ...]:
+    """conda's own list, where conda installed any of torch's family."""
+    specs = pinned_specs(prefix / "conda-meta")
+    if not specs:
+        return ()
+    before, mode = read_bounded(prefix / PINNED)
+    after = with_pins(before or b"", specs)
+    same = after == (before or b"")
+    return () if same else (Change(path=prefix / PINNED, before=before, after=after, mode=mode),)
 
 
 def _pins_of(raw: bytes) -> list[bytes]:
@@ -132,7 +147,8 @@ def write(prefix: Path, wanted: tuple[Change, ...]) -> None:
     record = _record(prefix)
     files = {name: dict(row) for name, row in record.items()}
     for change in wanted:
-        row = files.setdefault(change.path.name, {"before": _packed(change.before)})
+        name = change.path.relative_to(prefix).as_posix()
+        row = files.setdefault(name, {"before": _packed(change.before)})
         row["after"] = hashlib.sha256(change.after).hexdigest()
     if not wanted:
         return
@@ -219,7 +235,7 @@ def _unpacked(row: Mapping[str, str | None], prefix: Path) -> bytes | None:
 
 
 def _record(prefix: Path) -> dict[str, dict[str, str | None]]:
-    """What was kept, by file name; anybody may have written it, so only our two names count."""
+    """What was kept, by file name; anybody may have written it, so only our names count."""
     path = prefix / RECORD
     if not os.path.lexists(path):
         return {}
@@ -228,7 +244,7 @@ def _record(prefix: Path) -> dict[str, dict[str, str | None]]:
     if found.get("schema") != SCHEMA or not isinstance(files, dict):
         raise _no_record(prefix)
     for name, row in files.items():
-        if name not in (CONSTRAINTS, PIP) or not isinstance(row, dict):
+        if name not in OURS or not isinstance(row, dict):
             raise _no_record(prefix)
         if not all(isinstance(value, (str, type(None))) for value in row.values()):
             raise _no_record(prefix)

@@ -124,7 +124,7 @@ def other_pins(document: tomlkit.TOMLDocument) -> Iterator[str]:
             )
             yield from (f"[{title}] {one} stays as it is; {means}" for one in named)
         elif isinstance(table, list):
-            named = (str(one) for one in table if _name(one) in FAMILY)
+            named = (str(one) for one in table if name_in(one) in FAMILY)
             yield from (f"[{title}] {one} stays as it is; {means}" for one in named)
 
 
@@ -173,7 +173,7 @@ def versions_named(document: tomlkit.TOMLDocument) -> dict[str, str]:
         name: str(Requirement(str(said)).specifier)
         for requirements in _requirement_lists(document)
         for said in requirements
-        if (name := _name(said)) in FAMILY and name is not None
+        if (name := name_in(said)) in FAMILY and name is not None
     }
 
 
@@ -184,7 +184,7 @@ def _requirement_lists(document: tomlkit.TOMLDocument) -> Iterator[Any]:
     yield from document.get("dependency-groups", {}).values()
 
 
-def _name(requirement: Any) -> str | None:
+def name_in(requirement: Any) -> str | None:
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
@@ -201,7 +201,7 @@ def _pin(document: tomlkit.TOMLDocument, build: TorchBuild, wanted: tuple[str, .
     there = set()
     for requirements in _requirement_lists(document):
         for place, said in enumerate(requirements):
-            name = _name(said)
+            name = name_in(said)
             if name in wanted:
                 there.add(name)
                 pinned = _pinned(str(said), str(version_of(build, name)))
@@ -240,10 +240,10 @@ def _sources(
     root: str,
 ) -> None:
     fresh = "uv" not in document.get("tool", {})
-    uv = _table(_table(document, "tool", headless=True), "uv", headless=True)
+    uv = table_in(table_in(document, "tool", headless=True), "uv", headless=True)
     name = f"{OURS}{build.backend}"
     marker = " or ".join(markers(build, catalog))
-    sources = _table(uv, "sources", apart=not fresh)
+    sources = table_in(uv, "sources", apart=not fresh)
     for package in wanted:
         entry = tomlkit.inline_table()
         entry["index"] = name
@@ -299,7 +299,7 @@ def _index(uv: Any, name: str, url: str, used: frozenset[str]) -> None:
             row[key] = value
 
 
-def _table(parent: Any, name: str, *, headless: bool = False, apart: bool = False) -> Any:
+def table_in(parent: Any, name: str, *, headless: bool = False, apart: bool = False) -> Any:
     """A sub-table, made where it is missing; a headless one shows only as its children's prefix."""
     if name not in parent:
         parent[name] = tomlkit.table(is_super_table=headless)

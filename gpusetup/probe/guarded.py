@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 
 from gpusetup.model.machine import Event
 from gpusetup.probe.target import Target
 from gpusetup.readings.paths import join
-from gpusetup.system.system import System, read_or_none
+from gpusetup.system.system import System, list_or_empty, read_or_none
 
 CONSTRAINTS = "gpusetup-constraints.txt"
 """Where `guard --write` puts the constraints, in the target's prefix."""
@@ -17,16 +18,87 @@ MOST_PINS = 100
 
 
 def guarded_set(system: System, target: Target | None) -> tuple[Event, ...]:
-    """What the guard's file pins, and since when; nothing of a file that pins no torch."""
+    """What the guard's file pins, else what our last installation brought, and since when; nothing
+    where neither names a torch. Of a torch that is another now: who put it there, when and with
+    what."""
     if target is None:
         return ()
-    text = read_or_none(system, join(target.prefix, CONSTRAINTS))
-    pins = pins_in(text or "")
-    if not any(pin.startswith("torch==") for pin in pins):
+    text = read_or_none(system, join(target.prefix, CONSTRAINTS)) or ""
+    dated = re.search(r"\A# gpusetup guard, (\d{4}-\d\d-\d\d)T", text)
+    found = (pins_in(text), dated[1] if dated else "", "guarded", CONSTRAINTS)
+    if not _names_torch(found[0]):
+        found = _received(system, target)
+    pins, when, how, source = found
+    if not _names_torch(pins):
         return ()
-    dated = re.search(r"\A# gpusetup guard, (\d{4}-\d\d-\d\d)T", text or "")
-    values = {"pins": " ".join(pins), **({"when": dated[1]} if dated else {})}
-    return (Event(kind="guarded-set", values=values, source=CONSTRAINTS, text=values["pins"]),)
+    values = {"pins": " ".join(pins), "how": how, **({"when": when} if when else {})}
+    values |= replaced(system, target, pins)
+    return (Event(kind="guarded-set", values=values, source=source, text=values["pins"]),)
+
+
+def _names_torch(pins: tuple[str, ...]) -> bool:
+    return any(pin.startswith("torch==") for pin in pins)
+
+
+def _received(system: System, target: Target) -> tuple[tuple[str, ...], str, str, str]:
+    """What the receipt in the target says of torch and its companions; anybody may have written
+    it: what is no pin counts nothing."""
+    import json
+
+    text = read_or_none(system, join(target.prefix, *RECEIPT)) or ""
+    try:
+        said = json.loads(text[: 4 * MOST_CHARACTERS]) if text else {}
+        after = said.get("after", {})
+        lines = "\n".join(f"{name}=={after[name]}" for name in FAMILY if name in after)
+        day = re.match(r"\d{4}-\d\d-\d\d(?=T)", str(said.get("installed_at", "")))
+        proven = (said.get("verdict") or {}).get("verdict") == "passed"
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return (), "", "", ""
+    how = "proven" if proven else "installed"
+    return pins_in(lines), day[0] if day else "", how, "receipt.json"
+
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+RECEIPT = (".gpusetup", "receipt.json")
+TOGETHER_SECONDS = 300.0
+"""Metadata that is written within so long came by one command."""
+MOST_NAMED = 3
+
+
+def replaced(system: System, target: Target, pins: tuple[str, ...]) -> dict[str, str]:
+    """Who put another torch there (`by`), on which day (`on`), asked for what (`with`); empty where
+    it is the same, or nothing tells."""
+    site = target.site_packages
+    names = list_or_empty(system, site) if site else ()
+    torch = [name for name in names if re.fullmatch(r"torch-[\w.!+]+\.dist-info", name)]
+    pinned = next(pin.partition("==")[2] for pin in pins if pin.startswith("torch=="))
+    if not site or len(torch) != 1 or torch[0] == f"torch-{pinned}.dist-info":
+        return {}
+    at = _written(system, join(site, torch[0]))
+    if at is None:
+        return {}
+    asked = [
+        name.removesuffix(".dist-info").partition("-")[0].replace("_", "-")
+        for name in names
+        if name.endswith(".dist-info")
+        and name != torch[0]
+        and "REQUESTED" in list_or_empty(system, join(site, name))
+        and abs((_written(system, join(site, name)) or 0) - at) <= TOGETHER_SECONDS
+    ]
+    by = (read_or_none(system, join(site, torch[0], "INSTALLER")) or "")[:20].strip()
+    day = time.strftime("%Y-%m-%d", time.gmtime(at))
+    found = {"on": day, "by": by if re.fullmatch(r"[a-z]{2,12}", by) else ""}
+    plain = [name for name in asked if re.fullmatch(r"[A-Za-z0-9.-]{1,60}", name)]
+    found["with"] = " ".join(plain[:MOST_NAMED])
+    return {key: value for key, value in found.items() if value}
+
+
+def _written(system: System, folder: str) -> float | None:
+    """When a distribution's metadata was written."""
+    try:
+        return system.stat(join(folder, "RECORD")).mtime
+    except OSError:
+        return None
 
 
 def pins_in(text: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from gpusetup.evidence.context import RuleContext, event_evidence, events, value
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.machine import Event
 from gpusetup.model.shell import Line
 from gpusetup.readings.packages import normalised
 
@@ -20,9 +21,9 @@ GUARDED_SET_CHANGED = Cause(
     id="guarded-set-changed",
     severity=Severity.WARNING,
     title="a package of the guarded set was replaced",
-    means="`gpusetup guard --write` wrote down which versions work together. One of them is "
-    "another now: an installer that did not read the constraints has replaced it.",
-    proven_by="The guard's constraints file, and the versions that are installed",
+    means="A guard, or the receipt of `gpusetup install`, says which versions work "
+    "together. One of them is another now: an installer has replaced it.",
+    proven_by="The guard's constraints file or the receipt, and the versions that are installed",
     not_when="It was meant: `gpusetup guard --write` holds the new set",
     way_out="The version that was guarded, or a new guard",
     source="gpusetup",
@@ -42,9 +43,12 @@ def guarded_set_changed(context: RuleContext) -> Iterator[Finding]:
         if not moved:
             continue
         when = event.values.get("when", "")
-        was = f"when it was guarded{f' on {when}' if when else ''}"
+        how = event.values.get("how", "guarded")
+        known = how if how in WAYS else "guarded"
+        was = f"when it was {known}{f' on {when}' if when else ''}"
         name = next(iter(moved))
         said = ", ".join(f"{one} {here[one]} in place of {moved[one]}" for one in moved)
+        said += _by_whom(event) if "torch" in moved else ""
         yield GUARDED_SET_CHANGED.found(
             f"{name} was {moved[name]} {was}, it is {here[name]} now",
             evidence=(*event_evidence((event,)), value_evidence(context, "packages", said)),
@@ -54,6 +58,22 @@ def guarded_set_changed(context: RuleContext) -> Iterator[Finding]:
                 commands=tuple(_back(context, moved)),
             ),
         )
+
+
+WAYS = ("guarded", "proven", "installed")
+
+
+def _by_whom(event: Event) -> str:
+    """`; pip put it there on 2026-11-20 together with comfy-nodes`."""
+    said = {key: event.values.get(key, "") for key in ("by", "on", "with")}
+    if not re.fullmatch(r"[a-z]{2,12}", said["by"]) or not re.fullmatch(DAY, said["on"]):
+        return ""
+    names = [one for one in said["with"].split() if re.fullmatch(r"[A-Za-z0-9.-]{1,60}", one)]
+    together = f" together with {', '.join(names[:3])}" if names else ""
+    return f"; {said['by']} put it there on {said['on']}{together}"
+
+
+DAY = r"20\d\d-\d\d-\d\d"
 
 
 def is_same(pinned: str, here: str) -> bool:

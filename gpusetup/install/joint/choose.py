@@ -179,11 +179,11 @@ NO_GPU = "computes on an NVIDIA GPU only, and none is here"
 def best_of(
     work: Work, first: Answer, found: Mapping[str, Listed], pool: ThreadPoolExecutor
 ) -> tuple[TorchBuild, Answer]:
-    """uv's own choice where it leaves nothing behind; else the best of every torch's."""
+    """uv's own choice where no torch has anything newer; else the best of every torch's."""
     build = work.build_of(first)
     if build is not None and work.agrees(first, build):
-        behind = [found[name].days_behind(first.version(name) or "0") for name in work.names]
-        if not any(behind):
+        late = [n for n in work.names if found[n].days_behind(first.version(n) or "0")]
+        if not any(pool.map(lambda name: _can_be_newer(work, name, first), late)):
             return build, first
     answers = [*pool.map(lambda one: work.beside(one, work.words), work.builds)]
     solved = {
@@ -195,6 +195,12 @@ def best_of(
     if taken is None:
         raise _no_set(work, first, found, answers)
     return solved[taken.build.torch]
+
+
+def _can_be_newer(work: Work, name: str, answer: Answer) -> bool:
+    """Whether any torch at all has a newer release of a package than an answer."""
+    other = work.free([f"{word_of(name, work)}>{answer.version(name)}"])
+    return other is None or other.reason is None
 
 
 def _solved(work: Work, build: TorchBuild, answer: Answer, found: Mapping[str, Listed]) -> Solved:

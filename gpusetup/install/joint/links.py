@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.companion_table import Project, ReleaseWheel
+from gpusetup.catalog.companion_table import (
+    Project,
+    ReleaseWheel,
+    companion_table,
+    row_of,
+)
 from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.install.fetching.stand_ins import stand_in
 from gpusetup.install.fetching.wheels import Wheel
@@ -70,9 +75,11 @@ def _family(build: TorchBuild, catalog: Catalog, *, listed: bool) -> Iterator[St
         vision = (exact, "numpy", "pillow>=5.3.0,!=8.3.*")
         yield StandIn(name="torchvision", version=f"{build.torchvision}{label}", requires=vision)
     if build.torchaudio:
-        own = build.torchaudio.split(".")[:2] == build.torch.split(".")[:2]
-        audio = exact if own else f"torch>={build.torchaudio}"
-        yield StandIn(name="torchaudio", version=f"{build.torchaudio}{label}", requires=(audio,))
+        audio = companion_table().project("torchaudio")
+        row = row_of(audio, build.torchaudio) if audio else None
+        needs_torch = f"torch{row.torch}" if row and row.torch else exact
+        version = f"{build.torchaudio}{label}"
+        yield StandIn(name="torchaudio", version=version, requires=(needs_torch,))
 
 
 def on_page(wheel: ReleaseWheel, build: TorchBuild, python: str) -> bool:

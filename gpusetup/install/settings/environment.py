@@ -180,7 +180,8 @@ def uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:
 
 
 def uv_settings(pip: Mapping[str, str]) -> dict[str, str]:
-    """pip's settings in uv's words.
+    """pip's settings in uv's words. pip takes the best of all its indexes, uv the first that has a
+    name at all: with an extra index uv is told to do as pip does.
 
     >>> uv_settings({"index-url": "https://mirror.example/simple"})
     {'UV_DEFAULT_INDEX': 'https://mirror.example/simple'}
@@ -194,6 +195,8 @@ def uv_settings(pip: Mapping[str, str]) -> dict[str, str]:
     variables = {words[key]: " ".join(pip[key].split()) for key in words if pip.get(key)}
     if variables.get("UV_KEYRING_PROVIDER") not in (None, "disabled", "subprocess"):
         del variables["UV_KEYRING_PROVIDER"]  # `auto` and `import` are pip's alone
+    if "UV_INDEX" in variables:
+        variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     if proxy := pip.get("proxy"):
         variables |= {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy}
     if pip.get("find-links"):
