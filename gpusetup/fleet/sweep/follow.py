@@ -1,0 +1,99 @@
+"""A rank's side of a sweep: its worker (`child_scripts/exchange.py`), and the leader's questions.
+
+The worker computes and exchanges; it may hang in a driver. This process only hands lines on, so
+that it can say so, start another worker, and end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpusetup.system.processes import Lines
+
+SCRIPT = Path(__file__).resolve().parents[2] / "child_scripts" / "exchange.py"
+POLL_SECONDS = 3600.0
+Message = dict[str, Any]
+Tell = Callable[[Message], None]
+
+
+def worker_of(python: str, device: str) -> tuple[str, ...]:
+    """The command of a worker."""
+    return python, str(SCRIPT), device
+
+
+class Follower:
+    """The worker of one rank; what it says is told, with what only this process knows."""
+
+    def __init__(self, worker: Sequence[str], beside: Message, tell: Tell) -> None:
+        self.worker, self.beside, self.tell = tuple(worker), beside, tell
+        self.lines: Lines | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start a worker; one that is there is ended."""
+        self.end()
+        try:
+            lines = self.lines = Lines(self.worker)
+        except OSError as problem:
+            self.tell({"said": "broken", "problem": f"{self.worker[0]}: {problem.strerror}"})
+            return
+        threading.Thread(target=self._listen, args=(lines,), daemon=True).start()
+
+    def _listen(self, lines: Lines) -> None:
+        last = ""
+        while self.lines is lines:
+            try:
+                line = lines.next(POLL_SECONDS)
+            except TimeoutError:
+                continue
+            except EOFError as end:
+                if self.lines is lines:
+                    said = f"{end}: {last[:300]}" if last else str(end)
+                    self.tell({"said": "died", "problem": said})
+                return
+            message = parsed(line)
+            last = line if not message and line.strip() else last
+            if message and self.lines is lines:
+                self.tell({**message, **self.beside} if message["said"] == "ready" else message)
+
+    def ask(self, question: Message) -> None:
+        if self.lines is not None:
+            self.lines.tell(json.dumps(question))
+
+    def end(self) -> None:
+        lines, self.lines = self.lines, None
+        if lines is not None:
+            lines.end()
+
+
+def parsed(line: str) -> Message:
+    """A worker's message; what a library printed is none.
+
+    >>> parsed('{"said": "here", "round": 1}'), parsed("[W] a warning"), parsed('{"said": 3}')
+    ({'said': 'here', 'round': 1}, {}, {})
+    """
+    with contextlib.suppress(ValueError):
+        message = json.loads(line) if line.startswith("{") else None
+        if isinstance(message, dict) and isinstance(message.get("said"), str):
+            return message
+    return {}
+
+
+def obey(follower: Follower, hear: Callable[[], Message]) -> Message:
+    """Do what the leader asks until it says the end, which is returned; empty where it is gone."""
+    try:
+        while message := hear():
+            if "exit" in message:
+                return message
+            if "ask" in message:
+                follower.ask(message["ask"])
+            if message.get("renew"):
+                follower.start()
+        return {}
+    finally:
+        follower.end()

@@ -1,0 +1,114 @@
+"""Who is slower than the others: scores of ranks, and how low a healthy one may be. Pure.
+
+A rank's score is the middle of what it measured with its partners. A pair should do what its
+slower end can; what it does otherwise is the noise of the measurement. A rank is suspected where
+its score lies below the fleet's median by more of that noise than a healthy fleet shows once in a
+hundred sweeps (`fleet/rates.py`), and by a share that matters; a suspicion is measured again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median, median_high
+
+from gpusetup.fleet.rates import LEAST_SPREAD, LEAST_VALUES, TO_SIGMA, spreads
+from gpusetup.fleet.sweep.values import Result, Stage
+from gpusetup.model.frozen import Frozen, replace
+
+LOSS_AMONG_FEW = 1 / 3
+"""Where fewer than five are compared, a smaller loss is nobody's."""
+LEAST_COMPARED = 3
+Pair = tuple[int, int]
+
+
+class Scores(Frozen):
+    """The ranks of one stage (or of one model of device), compared."""
+
+    of: Mapping[int, float]
+    """Rank -> its middle rate."""
+    pairs: Mapping[Pair, float] = {}
+    once: frozenset[int] = frozenset()
+    """Ranks with one partner: of a slow pair no end can be blamed."""
+    middle: float = 0.0
+    limit: float = 0.0
+    """A healthy one reaches it; 0 where too few are compared."""
+
+    @property
+    def sees(self) -> float:
+        """A rank slower than this share of the median is suspected."""
+        return self.limit / self.middle if self.middle else 0.0
+
+    @property
+    def slow(self) -> tuple[int, ...]:
+        return tuple(r for r, score in self.of.items() if score < self.limit and r not in self.once)
+
+    @property
+    def paths(self) -> tuple[Pair, ...]:
+        """Slow pairs of which neither end is slow."""
+        slow = set(self.slow)
+        return tuple(p for p, r in self.pairs.items() if r < self.limit and slow.isdisjoint(p))
+
+
+def pair_rates(results: Iterable[Result], stage: Stage, kinds: Sequence[str]) -> dict[Pair, float]:
+    """The best that each pair did: what disturbs a measurement only makes it slower."""
+    best: dict[Pair, float] = {}
+    for result in results:
+        if result.round.stage != stage or result.round.kind not in kinds:
+            continue
+        for each in result.exchanged:
+            if len(each.group) == 2 and not set(each.group) & set(result.silent):
+                pair = (min(each.group), max(each.group))
+                best[pair] = max(best.get(pair, 0.0), each.rate)
+    return best
+
+
+def link_scores(pairs: Mapping[Pair, float], loss: float) -> Scores:
+    """Scores of the ranks by their pairs.
+
+    >>> rates = {(0, 1): 1.0, (0, 2): 0.5, (1, 2): 0.5, (0, 3): 1.0, (1, 3): 1.0, (2, 3): 0.5}
+    >>> found = link_scores(rates, 0.2)
+    >>> found.slow, found.middle
+    ((2,), 1.0)
+    """
+    by_rank: dict[int, list[float]] = defaultdict(list)
+    for (one, other), rate in pairs.items():
+        by_rank[one].append(rate)
+        by_rank[other].append(rate)
+    of = {rank: median_high(rates) for rank, rates in sorted(by_rank.items())}
+    noise = [abs(rate - min(of[one], of[other])) for (one, other), rate in pairs.items()]
+    once = frozenset(rank for rank, rates in by_rank.items() if len(rates) == 1)
+    return replace(_judged(of, noise, loss), pairs=pairs, once=once)
+
+
+def compute_scores(results: Iterable[Result], ranks: Iterable[int], loss: float) -> Scores:
+    """Scores of the ranks by what each computed on its own."""
+    wanted, by_rank = set(ranks), defaultdict[int, list[float]](list)
+    for result in results:
+        for rank, rate in result.computed.items():
+            if rank in wanted:
+                by_rank[rank].append(rate)
+    of = {rank: median(rates) for rank, rates in sorted(by_rank.items())}
+    noise = [abs(rate - of[rank]) for rank, rates in by_rank.items() for rate in rates]
+    return _judged(of, noise, loss)
+
+
+def _judged(of: Mapping[int, float], noise: Sequence[float], loss: float) -> Scores:
+    values = list(of.values())
+    middle = median(values) if values else 0.0
+    if len(values) < LEAST_COMPARED:
+        return Scores(of=of, middle=middle)
+    if len(values) < LEAST_VALUES:
+        return Scores(of=of, middle=middle, limit=middle * (1 - max(loss, LOSS_AMONG_FEW)))
+    among = median(abs(value - middle) for value in values)
+    spread = max(TO_SIGMA * max(median(noise), among), LEAST_SPREAD * middle)
+    least = middle - spreads(max(len(noise), LEAST_VALUES)) * spread
+    return Scores(of=of, middle=middle, limit=max(0.0, min(least, middle * (1 - loss))))
+
+
+def slow_groups(rates: Mapping[tuple[int, ...], float], loss: float) -> tuple[tuple[int, ...], ...]:
+    """Of groups of one size, those slower than the others."""
+    numbered = dict(enumerate(rates.values()))
+    found = _judged(numbered, [0.0] * len(rates), loss)
+    groups = list(rates)
+    return tuple(groups[number] for number in found.slow)

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Plays sweeps on fleets that exist on paper only, and counts what is named, rounds and messages.
+
+    scripts/simulate_sweep.py                 every topology and fault, some seeds each
+    scripts/simulate_sweep.py --nodes 10000   one large fleet: rounds, messages, seconds
+
+A fleet has hosts in racks behind a network that may be oversubscribed; measurements scatter with a
+spread of 3 % and, one in twenty, are disturbed and up to three times slower. One line a fleet:
+what was planted, what was named, how many rounds it took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from gpusetup.fleet.sweep.decide import next_round
+from gpusetup.fleet.sweep.values import Exchanged, Options, Result, Round, Unit
+from gpusetup.fleet.sweep.verdict import NOTES, Named, verdict
+
+NODE_RATE, HOST_RATE, MESSAGES_A_RANK = 25e9, 200e9, 3
+"""bytes/s between and within hosts; the question, `here`, and the answer."""
+MOST_ROUNDS = 200
+
+
+@dataclass
+class Fleet:
+    """Hosts with ranks, and what is wrong with them: shares of the sound rate."""
+
+    hosts: int
+    ranks: int = 1
+    rack: int = 32
+    oversubscribed: float = 1.0
+    """How much slower a pair of two racks is."""
+    links: dict[int, float] = field(default_factory=dict)
+    paths: dict[frozenset[int], float] = field(default_factory=dict)
+    computing: dict[int, float] = field(default_factory=dict)
+    hung: dict[int, int] = field(default_factory=dict)
+    """Rank -> the round from which on it says nothing."""
+    racks: dict[int, float] = field(default_factory=dict)
+    """Rack -> what its uplink still does."""
+    spread: float = 0.03
+    disturbed: float = 0.05
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        numbers = range(self.hosts * self.ranks)
+        return tuple(
+            Unit(rank=n, host=f"n{n // self.ranks:05d}", local=n % self.ranks, device="H100")
+            for n in numbers
+        )
+
+    def path(self, one: int, other: int) -> float:
+        """bytes/s between two ranks without noise."""
+        hosts = one // self.ranks, other // self.ranks
+        rate = HOST_RATE if hosts[0] == hosts[1] else NODE_RATE
+        racks = hosts[0] // self.rack, hosts[1] // self.rack
+        if racks[0] != racks[1]:
+            rate /= self.oversubscribed
+            rate *= min(self.racks.get(rack, 1.0) for rack in racks)
+        rate *= min(self.links.get(one, 1.0), self.links.get(other, 1.0))
+        return rate * self.paths.get(frozenset((one, other)), 1.0)
+
+    def noisy(self, rate: float, draw: random.Random) -> float:
+        rate *= draw.lognormvariate(0, self.spread)
+        return rate / draw.uniform(1, 3) if draw.random() < self.disturbed else rate
+
+    def exchanged(self, group: Sequence[int], draw: random.Random) -> Exchanged:
+        ring = zip(group, (*group[1:], group[0]), strict=True)
+        rate = min(self.path(one, other) for one, other in ring)
+        return Exchanged(group=tuple(group), rate=self.noisy(rate, draw))
+
+    def measured(self, asked: Round, draw: random.Random) -> Result:
+        late = {r for r, since in self.hung.items() if asked.number >= since}
+        silent = tuple(rank for rank in asked.asked if rank in late)
+        computed = {
+            rank: self.noisy(100.0 * self.computing.get(rank, 1.0), draw)
+            for rank in asked.ranks
+            if rank not in late
+        }
+        found = tuple(
+            Exchanged(group=group, rate=0.0, problem="timed out")
+            if late & set(group)
+            else self.exchanged(group, draw)
+            for group in asked.groups
+        )
+        return Result(round=asked, exchanged=found, computed=computed, silent=silent)
+
+
+def swept(
+    fleet: Fleet, seed: int, options: Options | None = None
+) -> tuple[tuple[Named, ...], list[Result]]:
+    """Play a sweep: what is named, and the course of it."""
+    draw, results, units = random.Random(seed), list[Result](), fleet.units
+    while (asked := next_round(units, results, options)) is not None:
+        results.append(fleet.measured(asked, draw))
+        assert len(results) < MOST_ROUNDS, "it does not come to an end"
+    return verdict(units, results, options), results
+
+
+def messages(results: Sequence[Result]) -> int:
+    return sum(MESSAGES_A_RANK * len(result.round.asked) for result in results)
+
+
+Planted = Callable[[Fleet, random.Random], tuple[str, frozenset[int]]]
+
+
+def _link(share: float) -> Planted:
+    def plant(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
+        rank = draw.randrange(fleet.hosts * fleet.ranks)
+        fleet.links[rank] = share
+        return "slow-link" if share else "broken-link", frozenset((rank,))
+
+    return plant
+
+
+def _path(share: float) -> Planted:
+    """Between two ranks that the matchings of this fleet bring together."""
+
+    def plant(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
+        from gpusetup.fleet.sweep.plan import planes
+
+        stage = planes(fleet.units)[-1]
+        pair = draw.choice(stage.matched(draw.randrange(stage.turns())))
+        fleet.paths[frozenset(pair)] = share
+        return "slow-path" if share else "broken-path", frozenset(pair)
+
+    return plant
+
+
+def _compute(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
+    rank = draw.randrange(fleet.hosts * fleet.ranks)
+    fleet.computing[rank] = 0.5
+    return "slow-compute", frozenset((rank,))
+
+
+def _hung(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
+    rank = draw.randrange(fleet.hosts * fleet.ranks)
+    fleet.hung[rank] = draw.randrange(8)
+    return "hung", frozenset((rank,))
+
+
+FAULTS: dict[str, Planted] = {
+    "link at half": _link(0.5), "link at seven tenths": _link(0.7), "link down": _link(0.0),
+    "path at half": _path(0.5), "path down": _path(0.0), "computes at half": _compute,
+    "hung": _hung,
+}  # fmt: skip
+FLEETS: dict[str, Callable[[], Fleet]] = {
+    "3 hosts": lambda: Fleet(3),
+    "4 hosts": lambda: Fleet(4),
+    "5 hosts": lambda: Fleet(5),
+    "8 hosts": lambda: Fleet(8),
+    "1 host of 8": lambda: Fleet(1, ranks=8),
+    "2 hosts of 8": lambda: Fleet(2, ranks=8),
+    "17 hosts": lambda: Fleet(17),
+    "16 hosts of 8": lambda: Fleet(16, ranks=8),
+    "64 hosts, 2:1": lambda: Fleet(64, rack=16, oversubscribed=2.0),
+    "100 hosts, 4:1": lambda: Fleet(100, rack=16, oversubscribed=4.0),
+    "128 hosts": lambda: Fleet(128),
+    "1000 hosts, 3:1": lambda: Fleet(1000, oversubscribed=3.0),
+}
+
+
+def count(name: str, fault: str, seeds: int) -> tuple[int, int, int]:
+    """Of so many fleets: planted and found, with something else named, most rounds."""
+    found = false = rounds = 0
+    for seed in range(seeds):
+        draw, fleet = random.Random(f"{name} {fault} {seed}"), FLEETS[name]()
+        planted = FAULTS[fault](fleet, draw) if fault in FAULTS else ("", frozenset[int]())
+        named, results = swept(fleet, seed)
+        blamed = (one for one in named if one.fault not in NOTES)
+        told = {(one.fault, frozenset(one.ranks)) for one in blamed}
+        found += planted in told
+        false += bool(told - {planted})
+        rounds = max(rounds, len(results))
+    return found, false, rounds
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--nodes", type=int, metavar="N", help="one fleet of so many hosts")
+    parser.add_argument("--seeds", type=int, default=20, metavar="N")
+    options = parser.parse_args()
+    if options.nodes:
+        return _one(options.nodes)
+    for name in FLEETS:
+        for fault in ("sound", *FAULTS):
+            found, false, rounds = count(name, fault, options.seeds)
+            print(
+                f"{name:16} {fault:22} found {found:3} of {options.seeds if fault in FAULTS else 0}"
+                f", false {false}, at most {rounds} rounds"
+            )
+    return 0
+
+
+def _one(nodes: int) -> int:
+    fleet = Fleet(nodes, oversubscribed=2.0, links={nodes // 3: 0.5}, computing={nodes // 7: 0.5})
+    fleet.hung[nodes // 5] = 7
+    began = time.process_time()
+    named, results = swept(fleet, 1)
+    seconds = time.process_time() - began
+    print(*(f"{one.fault} {one.ranks}" for one in named), sep="\n")
+    print(f"{len(results)} rounds, {messages(results)} messages, {seconds:.1f} s of computing")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
