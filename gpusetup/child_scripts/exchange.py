@@ -1,16 +1,18 @@
 """Compute and exchange in groups, as one rank of `gpusetup fleet sweep`. Runs in a child.
 
-    exchange.py DEVICE ["cpu" or "cuda:N"]
+    exchange.py DEVICE      cpu:LOCAL, cuda:LOCAL or auto:LOCAL, with the place among a host's ranks
+    exchange.py store       only the store where groups meet: it computes nothing, and cannot hang
 
-The first line it says is {"said": "ready", "port": 41234, "device": "NVIDIA H100 80GB HBM3",
-"torch": "2.9.0"}: on that port its own store listens, where groups that it leads meet.
+The first line it says is {"said": "ready", "device": "NVIDIA H100 80GB HBM3", "torch": "2.9.0"},
+that of a store {"said": "store", "port": 41234}.
 Then each line on stdin is a question, and one line answers it:
 
+    {"do": "join", "address": "10.0.0.1", "port": 41234}
+    {"said": "joined"}                                                    it is connected
     {"do": "compute", "round": 3}
     {"said": "computed", "round": 3, "rate": 512.3}                       runs per second
-    {"do": "exchange", "round": 4, "group": "4/0", "place": 0, "size": 2, "address": "10.0.0.1",
-     "port": 41234, "bytes": 33554432, "repeats": 8, "limit": 20.0}
-    {"said": "here", "round": 4}                                          before it meets the others
+    {"do": "exchange", "round": 4, "group": "4/0", "place": 0, "size": 2,
+     "ranks": [3, 7], "bytes": 33554432, "repeats": 8, "limit": 20.0}
     {"said": "exchanged", "round": 4, "seconds": [0.0013, 0.0012]}
     {"said": "failed", "round": 4, "problem": "Connection reset by peer"}
 
@@ -61,29 +63,66 @@ def main(device: str) -> int:
     try:
         import torch
 
-        store = prepared(torch, device)
+        if device == "store":
+            return keep_store(torch)
+        device = device_of(torch, device)
+        prepared(torch, device)
     except Exception as problem:  # whatever a broken torch raises is this rank's answer
         say(said="broken", problem=first_line(problem))
         return 1
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
-    say(said="ready", port=store.port, device=name, torch=str(torch.__version__))
+    say(said="ready", device=name, torch=str(torch.__version__))
     for asked in questions():
         answered(torch, device, asked)
     return 0
 
 
-def prepared(torch: Any, device: str) -> Any:
-    """The device is chosen and warm; the store of this rank listens."""
-    import torch.distributed as dist
+def device_of(torch: Any, wanted: str) -> str:
+    """The device of this rank; where it sees one GPU alone, that one."""
+    kind, _, local = wanted.partition(":")
+    if kind == "cpu" or (kind == "auto" and not torch.cuda.is_available()):
+        return "cpu"
+    if not torch.cuda.is_available():
+        raise RuntimeError("its torch sees no GPU")
+    return "cuda:%d" % (int(local or 0) % torch.cuda.device_count())
 
+
+def prepared(torch: Any, device: str) -> None:
+    """The device is chosen and warm."""
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
     else:
         torch.set_num_threads(1)
     computed(torch, device)
-    return dist.TCPStore(
-        "localhost", 0, None, True, timeout=timedelta(seconds=60), wait_for_workers=False
-    )
+
+
+def keep_store(torch: Any) -> int:
+    """Listen until nobody asks any more."""
+    store = torch.distributed.TCPStore("localhost", 0, None, True, wait_for_workers=False)
+    say(said="store", port=store.port)
+    for _ in sys.stdin:
+        pass
+    return 0
+
+
+class Joined:
+    """The store that this rank is connected to: a connection may cost seconds where names are
+    looked up in vain, so that it is kept."""
+
+    place: Message = {}
+    store: Any = None
+
+    def join(self, torch: Any, place: Message, seconds: float) -> None:
+        self.place, self.store = place, None
+        limit = timedelta(seconds=seconds)
+        address, port = str(place["address"]), int(place["port"])
+        self.store = torch.distributed.TCPStore(
+            address, port, None, False, timeout=limit, wait_for_workers=False
+        )
+
+
+JOINED = Joined()
+JOIN_SECONDS = 60.0
 
 
 def questions() -> Iterator[Message]:
@@ -97,10 +136,12 @@ def questions() -> Iterator[Message]:
 def answered(torch: Any, device: str, asked: Message) -> None:
     number = asked.get("round")
     try:
-        if asked["do"] == "compute":
+        if asked["do"] == "join":
+            JOINED.join(torch, asked, JOIN_SECONDS)
+            say(said="joined")
+        elif asked["do"] == "compute":
             say(said="computed", round=number, rate=computed(torch, device))
         else:
-            say(said="here", round=number)
             say(said="exchanged", round=number, seconds=exchanged(torch, device, asked))
     except Exception as problem:  # whatever a backend raises is this rank's answer
         say(said="failed", round=number, problem=first_line(problem))
@@ -161,18 +202,18 @@ def exchanged(torch: Any, device: str, asked: Message) -> List[float]:
     import torch.distributed as dist
 
     limit = timedelta(seconds=float(asked["limit"]) / 2)  # to meet, and again to exchange
-    store = dist.TCPStore(
-        asked["address"], int(asked["port"]), None, False, timeout=limit, wait_for_workers=False
-    )
-    dist.init_process_group(
-        "nccl" if device.startswith("cuda") else "gloo",
-        store=dist.PrefixStore(str(asked["group"]), store),
-        rank=int(asked["place"]),
-        world_size=int(asked["size"]),
-        timeout=limit,
-    )
+    if JOINED.store is None:
+        JOINED.join(torch, JOINED.place, limit.total_seconds())
+    JOINED.store.set_timeout(limit)
     failed = True
     try:
+        dist.init_process_group(
+            "nccl" if device.startswith("cuda") else "gloo",
+            store=dist.PrefixStore(str(asked["group"]), JOINED.store),
+            rank=int(asked["place"]),
+            world_size=int(asked["size"]),
+            timeout=limit,
+        )
         step = torch.ones(1, device=device)
         tensor = torch.zeros(max(1, int(asked["bytes"]) // 4), device=device)
         dist.all_reduce(tensor)  # the first call sets connections and buffers up
@@ -183,6 +224,8 @@ def exchanged(torch: Any, device: str, asked: Message) -> List[float]:
         failed = False
         return found
     finally:
+        if failed:
+            JOINED.store = None  # an answer that came too late may stand in its connection
         leave(dist, device, failed)
 
 
@@ -194,6 +237,9 @@ def leave(dist: Any, device: str, failed: bool) -> None:
             abort()
     with contextlib.suppress(Exception):
         dist.destroy_process_group()
+    with contextlib.suppress(AttributeError):
+        # A failed start leaves this count, which is part of the names that ranks meet by, raised.
+        dist.distributed_c10d._world.group_count = 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any
 from gpusetup.fleet.compare import CompareAnswer
 from gpusetup.fleet.node_check import NodeCheckAnswer
 from gpusetup.fleet.show import FleetAnswer
+from gpusetup.fleet.sweep.answer import SweepAnswer
 from gpusetup.install.guard_answer import GuardAnswer
 from gpusetup.model.documents import (
     DoctorAnswer,
@@ -41,6 +42,7 @@ ANSWERS: dict[str, Any] = {
     "plan-cells": PlanCellsAnswer,
     "resolve": ResolveAnswer,
     "snapshot": Snapshot,
+    "sweep": SweepAnswer,
     "verify": VerifyAnswer,
     "monitor": DOCUMENTS,
     "tune": TuneAnswer,

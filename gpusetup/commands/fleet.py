@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands import fleet_run
+from gpusetup.commands import fleet_run, fleet_sweep
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.fleet.folder import Records, read_folder
 from gpusetup.fleet.judge import Judge
@@ -23,7 +23,8 @@ SUMMARY = (
     "in what it is not like most nodes of its kind. `fleet run` gathers such a folder first: "
     "node-check, snapshot and verify on every idle node of Slurm, Ray or Kubernetes, or on the "
     "hosts of a file. "
-    "Exit 1 where a node failed or did not answer."
+    "`fleet sweep` is started by a launcher as every rank and names the rank, node or path that is "
+    "slow, broken or silent. Exit 1 where a node failed or did not answer."
 )
 EXAMPLES = (
     "gpusetup fleet show records/",
@@ -31,15 +32,17 @@ EXAMPLES = (
     "gpusetup fleet show records/ --format openmetrics --output gpusetup.prom",
     "gpusetup fleet run --slurm --partition train --print",
     "gpusetup fleet run --slurm --partition train --level standard --into records/",
+    "srun --ntasks-per-node=8 gpusetup fleet sweep",
 )
-ACTIONS = ("show", "run")
+ACTIONS = ("show", "run", "sweep")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         choices=ACTIONS,
-        help="show: judge a folder of records; run: gather one from the nodes, and judge it",
+        help="show: judge a folder of records; run: gather one from the nodes, and judge it; "
+        "sweep: exchange in pairs and halves, as a rank of srun, torchrun or Ray",
     )
     parser.add_argument("folder", metavar="DIR", nargs="?", help="show: the folder")
     parser.add_argument(
@@ -56,9 +59,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="a node unlike the others counts too")
     parser.add_argument("--format", choices=("text", "html", "openmetrics"), default="text")
     fleet_run.add_options(parser)
+    fleet_sweep.add_options(parser)
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
+    if options.action == "sweep":
+        return fleet_sweep.run(options, out)
     _checked(options, out)
     left_alone: Mapping[str, str] = {}
     if options.action == "run" and not options.records:

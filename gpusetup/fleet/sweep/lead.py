@@ -15,10 +15,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gpusetup.errors import Blocked
 from gpusetup.fleet.sweep.decide import next_round
-from gpusetup.fleet.sweep.follow import Follower, Message
+from gpusetup.fleet.sweep.follow import Follower, Message, parsed
 from gpusetup.fleet.sweep.values import Exchanged, Options, Result, Round, Unit
 from gpusetup.model.frozen import Frozen
+from gpusetup.system.processes import Lines
 from gpusetup.verify.ranks.gathering import Heard, Hub
 from gpusetup.verify.ranks.launch import Rank
 
@@ -49,15 +51,18 @@ class Gathering(Hub):
 
     def __init__(self, rank: Rank, inbox: queue.SimpleQueue[tuple[int, Message]]) -> None:
         self.inbox = inbox
-        self.numbers: dict[int, int] = {}
+        self.welcome: set[int] = set()
+        """Who has had the first word; no other may come before it."""
         self.sending = threading.Lock()
         super().__init__(rank)
 
     def _hear(self, known: Heard, message: Message) -> None:
         super()._hear(known, message)
         number = next(rank for rank, each in self.heard.items() if each is known)
-        if isinstance(message.get("told"), dict):
-            self.inbox.put((number, message["told"]))
+        self.welcome.add(number)
+        told = message.get("told")
+        if isinstance(told, dict) and isinstance(told.get("said"), str):
+            self.inbox.put((number, told))
 
     def send(self, rank: int, message: Message) -> None:
         link = self.heard[rank].link
@@ -66,30 +71,36 @@ class Gathering(Hub):
                 link.sendall((json.dumps(message) + "\n").encode())
 
     def to_all(self, message: Message) -> None:
-        for rank in self.heard:
+        for rank in tuple(self.welcome):
             self.send(rank, message)
 
 
-class Known(Frozen):
-    """A rank that is ready."""
+class Meeting(Frozen):
+    """Where the groups meet."""
 
-    unit: Unit
+    command: tuple[str, ...]
+    """Starts the store on this host."""
     address: str
-    port: int
-    torch: str
+    """This host, as the ranks reach it."""
 
 
 class Leader:
     """All ranks of a sweep, as rank 0 sees them."""
 
-    def __init__(self, rank: Rank, worker: Sequence[str], sizes: Sizes) -> None:
-        self.rank, self.sizes = rank, sizes
+    def __init__(self, rank: Rank, worker: Sequence[str], meeting: Meeting, sizes: Sizes) -> None:
+        self.rank, self.sizes, self.meeting = rank, sizes, meeting
+        self.store = Lines(meeting.command)
+        self.port = 0
         self.inbox: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         self.others = Gathering(rank, self.inbox)
-        self.known: dict[int, Known] = {}
+        self.ready: dict[int, Unit] = {}
+        """Ranks whose torch computes."""
+        self.known: dict[int, Unit] = {}
+        """Those that have reached the store too."""
         self.absent: dict[int, str] = {}
         self.lost: dict[int, int] = {}
-        beside = {"host": rank.host, "local": rank.local, "address": rank.address}
+        beside = {"host": rank.host, "local": rank.local}
+        threading.Thread(target=self._beat, daemon=True).start()
         self.own = Follower(worker, beside, lambda message: self.inbox.put((0, message)))
 
     # --- meeting -----------------------------------------------------------------------------
@@ -98,26 +109,41 @@ class Leader:
         """Wait until every rank is ready, or its time is over; who is not, is absent."""
         end = time.monotonic() + self.sizes.meet
         problems: dict[int, str] = {}
+        self.port = store_port(self.store, self.sizes.meet)
         while len(self.known) + len(problems) < self.rank.world and time.monotonic() < end:
             for number, message in self._heard(end):
-                if message["said"] in ("broken", "died"):
-                    problems[number] = str(message.get("problem", ""))[:300]
+                if message["said"] in ("broken", "died", "failed"):
+                    problems.setdefault(number, str(message.get("problem", ""))[:300])
                 self._greet(number, message)
         for number in range(self.rank.world):
             if number not in self.known:
                 self.absent[number] = problems.get(number) or self._why_absent(number)
-        threading.Thread(target=self._beat, daemon=True).start()
+        self._leave_out_without_gpu()
+
+    def _leave_out_without_gpu(self) -> None:
+        """A rank whose torch sees no GPU cannot exchange with those whose torch does."""
+        without = [number for number, one in self.known.items() if one.device == "cpu"]
+        if len(without) < len(self.known):
+            for number in without:
+                del self.known[number]
+                self.absent[number] = "its torch sees no GPU, and others do"
 
     def _greet(self, number: int, message: Message) -> None:
         if message["said"] == "ready":
             with contextlib.suppress(KeyError, TypeError, ValueError):
-                self.known[number] = known(number, message)
+                self.ready[number] = unit_of(number, message)
+                place = {"address": self.meeting.address, "port": self.port}
+                self._send(number, {"do": "join", **place})
+        if message["said"] == "joined" and number in self.ready:
+            self.known[number] = self.ready[number]
 
     def _why_absent(self, number: int) -> str:
         seconds = f"{self.sizes.meet:g} s"
         heard = self.others.heard.get(number)
         if number and (heard is None or heard.host is None):
             return f"it did not come within {seconds}"
+        if number in self.ready:
+            return f"it did not reach the store at {self.meeting.address}:{self.port}"
         return f"its torch was not ready within {seconds}"
 
     def _beat(self) -> None:
@@ -135,12 +161,12 @@ class Leader:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        return tuple(self.known[number].unit for number in sorted(self.known))
+        return tuple(self.known[number] for number in sorted(self.known))
 
     def host(self, number: int) -> str:
         """Where a rank is; empty where it never said so."""
         if number in self.known:
-            return self.known[number].unit.host
+            return self.known[number].host
         heard = self.others.heard.get(number)
         return (heard.host or "") if heard else self.rank.host if not number else ""
 
@@ -175,11 +201,10 @@ class Leader:
         for rank in asked.ranks:
             yield rank, {"do": "compute", "round": asked.number}
         for index, group in enumerate(asked.groups):
-            first = self.known[group[0]]
             whole = {
-                "do": "exchange", "round": asked.number, "size": len(group),
-                "group": f"{time.monotonic_ns()}/{asked.number}/{index}", "port": first.port,
-                "address": first.address, "bytes": self.sizes.bytes,
+                "do": "exchange", "round": asked.number, "size": len(group), "ranks": group,
+                "group": f"{time.monotonic_ns()}/{asked.number}/{index}",
+                "bytes": self.sizes.bytes,
                 "repeats": self.sizes.repeats, "limit": self.sizes.limit,
             }  # fmt: skip
             for place, rank in enumerate(group):
@@ -223,25 +248,40 @@ class Leader:
         while wanted and time.monotonic() < end:
             for number, message in self._heard(end):
                 self._greet(number, message)
-                wanted -= {number} if message["said"] in ("ready", "broken", "died") else set()
+                wanted -= {number} if message["said"] in ("joined", "broken", "died") else set()
 
-    def end(self, code: int, words: str) -> None:
+    def end(self, code: int) -> None:
         """Tell all ranks how it ended."""
-        self.others.to_all({"exit": code, "words": words})
         self.own.end()
+        self.store.end()
         self.others.settle(code)
 
 
-def known(number: int, message: Message) -> Known:
+def unit_of(number: int, message: Message) -> Unit:
     """What a rank says of itself; raises where it is not said as it should be."""
-    unit = Unit(
+    return Unit(
         rank=number,
         host=str(message["host"])[:255],
         local=int(message["local"]),
         device=str(message["device"])[:200],
     )
-    port, address = int(message["port"]), str(message["address"])[:255]
-    return Known(unit=unit, address=address, port=port, torch=str(message["torch"])[:50])
+
+
+def store_port(store: Lines, seconds: float) -> int:
+    """Where the store listens. Raises Blocked where it does not come up."""
+    end, said = time.monotonic() + seconds, ""
+    try:
+        while True:
+            line = store.next(end - time.monotonic())
+            message = parsed(line)
+            if message.get("said") == "store":
+                return int(message["port"])
+            said = str(message.get("problem", "")) or line or said
+    except (TimeoutError, EOFError) as problem:
+        raise Blocked(
+            f"The store of the sweep did not come up: {said[:300] or problem}",
+            hint="`gpusetup verify` says whether this torch works; `--python` names another",
+        ) from problem
 
 
 def _rate(answer: Message | None) -> float:

@@ -1,0 +1,169 @@
+"""`gpusetup fleet sweep`: which rank, node or path is slow, broken or silent."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import Blocked, Unsatisfiable, UsageError
+from gpusetup.render.console import Console, plain
+
+if TYPE_CHECKING:
+    from gpusetup.fleet.sweep.lead import Sizes
+    from gpusetup.fleet.sweep.values import Result
+    from gpusetup.verify.ranks.launch import Rank
+
+LIMIT_SECONDS, MEET_SECONDS = 30.0, 240.0
+BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
+REPEATS = 8
+LEADER_SILENT_SECONDS = 60.0
+NO_LAUNCHER = "`fleet sweep` is one rank of several, and nothing here says which of how many"
+LAUNCHERS = (
+    "start it with a launcher, one rank a GPU: `srun --ntasks-per-node=8 gpusetup fleet sweep`, "
+    "or on each node `torchrun --nnodes=N --nproc-per-node=8 --rdzv-backend=c10d "
+    "--rdzv-endpoint=HOST:29500 --no-python gpusetup fleet sweep`; under Ray in a worker of "
+    "TorchTrainer"
+)
+ADDED = ("bytes", "repeats", "meet", "loss", "all_paths")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What is particular to `sweep`; `--device`, `--python` and `--limit` are those of run."""
+    group = parser.add_argument_group("sweep: how it measures")
+    group.add_argument(
+        "--bytes", type=_bytes, metavar="SIZE", help="of a message: 64M (CPU 4M, GPU 128M)"
+    )
+    group.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help=f"({REPEATS})")
+    group.add_argument(
+        "--meet", type=_seconds, default=MEET_SECONDS, metavar="SECONDS",
+        help=f"until all ranks have come ({MEET_SECONDS:g})",
+    )  # fmt: skip
+    group.add_argument(
+        "--loss", type=_share, default=0.2, metavar="SHARE",
+        help="a rank that is slower by less is none to name: 0.2 (the default) or 20%%",
+    )  # fmt: skip
+    group.add_argument("--all-paths", action="store_true", help="every pair, n-1 rounds of them")
+
+
+def _bytes(text: str) -> int:
+    units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    word = text.strip().upper().removesuffix("IB").removesuffix("B")
+    number, unit = (word[:-1], word[-1]) if word[-1:] in units else (word, "")
+    if number.isdigit() and 1024 <= int(number) * units[unit] <= 1 << 34:
+        return int(number) * units[unit]
+    raise argparse.ArgumentTypeError(f"{text!r} is no size from 1K to 16G")
+
+
+def _seconds(text: str) -> float:
+    from gpusetup.commands.common import _seconds as seconds
+
+    return seconds(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = 0.0
+    if not 0.05 <= share <= 0.9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share from 5% to 90%")
+    return share
+
+
+def run(options: argparse.Namespace, out: Console) -> int:
+    """Take part as the rank that the launcher named; rank 0 shows the answer."""
+    from gpusetup.verify.ranks.launch import rank_in
+    from gpusetup.verify.values import Stop, WrongQuestion
+
+    if not 1 <= options.repeats <= 1000:
+        raise UsageError(f"`--repeats` is {options.repeats}", hint="from 1 to 1000")
+    try:
+        rank = rank_in(os.environ)
+        if rank is None:
+            raise UsageError(NO_LAUNCHER, hint=LAUNCHERS)
+        return _lead(rank, options, out) if rank.rank == 0 else _follow(rank, options, out)
+    except Stop as problem:
+        kind = UsageError if isinstance(problem, WrongQuestion) else Blocked
+        raise kind(problem.message, hint=problem.hint) from problem
+
+
+def _worker(options: argparse.Namespace, device: str) -> tuple[str, ...]:
+    from gpusetup.fleet.sweep.follow import worker_of
+    from gpusetup.probe.target import choose_target
+    from gpusetup.system.system import LiveSystem
+
+    python = choose_target(LiveSystem(), options.python).python
+    return worker_of(python, device)
+
+
+def _sizes(options: argparse.Namespace) -> Sizes:
+    from gpusetup.fleet.sweep.lead import Sizes
+
+    return Sizes(
+        bytes=options.bytes or 0,
+        repeats=options.repeats,
+        limit=options.limit or LIMIT_SECONDS,
+        meet=options.meet,
+    )
+
+
+def _lead(rank: Rank, options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.fleet.sweep.answer import Course, answer
+    from gpusetup.fleet.sweep.lead import Leader, Meeting
+    from gpusetup.fleet.sweep.values import Options
+    from gpusetup.model.frozen import replace
+    from gpusetup.render.sweep import sweep_screen
+
+    wanted = Options(loss=options.loss, all_paths=options.all_paths)
+    worker = _worker(options, f"{options.device}:{rank.local}")
+    meeting = Meeting(command=_worker(options, "store"), address=rank.address)
+    leader, code = Leader(rank, worker, meeting, _sizes(options)), 1
+    try:
+        out.talk(f"{rank.world} ranks; waiting for them at most {options.meet:g} s")
+        leader.meet()
+        kind = "cpu" if all(unit.device == "cpu" for unit in leader.units) else "cuda"
+        leader.sizes = replace(leader.sizes, bytes=leader.sizes.bytes or BYTES[kind])
+        began = time.monotonic()
+        results = leader.sweep(wanted, lambda result: _tell(result, out))
+        course = Course(
+            units=leader.units,
+            results=tuple(results),
+            options=wanted,
+            absent=leader.absent,
+            hosts={number: leader.host(number) for number in range(rank.world)},
+            message_bytes=leader.sizes.bytes,
+            seconds=time.monotonic() - began,
+        )
+        found = answer(course)
+        code = 0 if found.ok else Unsatisfiable.exit_code
+        out.answer(found, sweep_screen(found))
+        return code
+    finally:
+        leader.end(code)
+
+
+def _tell(result: Result, out: Console) -> None:
+    asked = result.round
+    what = f"{asked.kind} {asked.stage}".strip()
+    silent = f", silent: {list(result.silent)}" if result.silent else ""
+    out.debug(f"round {asked.number}: {what}, {len(asked.asked)} ranks{silent}")
+
+
+def _follow(rank: Rank, options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.fleet.sweep.follow import Follower, obey
+    from gpusetup.verify.ranks.gathering import Spoke
+
+    spoke = Spoke(rank)
+    spoke.link.settimeout(LEADER_SILENT_SECONDS)
+    beside = {"host": rank.host, "local": rank.local}
+    worker = _worker(options, f"{options.device}:{rank.local}")
+    follower = Follower(worker, beside, lambda message: spoke.say({"told": message}))
+    end = obey(follower, spoke.hear)
+    if not end:
+        out.talk(
+            f"error: rank {rank.rank} on {plain(rank.host)}: rank 0 at {plain(rank.address)} ended "
+            f"without a word, or was silent for {LEADER_SILENT_SECONDS:g} s"
+        )
+    return int(end.get("exit", Unsatisfiable.exit_code))
