@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sweep_trial import network
 
-from gpusetup.fleet.sweep.follow import Follower, obey
+from gpusetup.fleet.sweep.follow import Follower, take_part
 from gpusetup.fleet.sweep.lead import Leader, Meeting, Sizes
 from gpusetup.fleet.sweep.values import Options, Result, Round
 from gpusetup.fleet.sweep.verdict import NOTES, verdict
@@ -79,9 +79,7 @@ class Ranks:
         spoke = Spoke(rank)
         beside = {"host": rank.host, "local": 0}
         worker = self.worker(rank.rank)
-        follower = Follower(worker, beside, lambda message: spoke.say({"told": message}))
-        self.followers[rank.rank] = follower
-        obey(follower, spoke.hear)
+        take_part(spoke, worker, beside, lambda one: self.followers.update({rank.rank: one}))
 
     def worker(self, rank: int, device: str = "cpu:0") -> tuple[str, ...]:
         script, faults = HERE / "sweep_trial" / "worker.py", self.folder / "faults.json"

@@ -152,15 +152,14 @@ def _tell(result: Result, out: Console) -> None:
 
 
 def _follow(rank: Rank, options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.fleet.sweep.follow import Follower, obey
+    from gpusetup.fleet.sweep.follow import take_part
     from gpusetup.verify.ranks.gathering import Spoke
 
     spoke = Spoke(rank)
     spoke.link.settimeout(LEADER_SILENT_SECONDS)
     beside = {"host": rank.host, "local": rank.local}
     worker = _worker(options, f"{options.device}:{rank.local}")
-    follower = Follower(worker, beside, lambda message: spoke.say({"told": message}))
-    end = obey(follower, spoke.hear)
+    end = take_part(spoke, worker, beside)
     if not end:
         out.talk(
             f"error: rank {rank.rank} on {plain(rank.host)}: rank 0 at {plain(rank.address)} ended "

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.system.processes import Lines
+from gpusetup.verify.ranks.gathering import Spoke
 
 SCRIPT = Path(__file__).resolve().parents[2] / "child_scripts" / "exchange.py"
 POLL_SECONDS = 3600.0
@@ -82,6 +83,22 @@ def parsed(line: str) -> Message:
         if isinstance(message, dict) and isinstance(message.get("said"), str):
             return message
     return {}
+
+
+def take_part(
+    spoke: Spoke,
+    worker: Sequence[str],
+    beside: Message,
+    started: Callable[[Follower], None] = lambda follower: None,
+) -> Message:
+    """Be a rank of the sweep until its end, which is returned; empty where the leader is gone."""
+    follower = Follower(worker, beside, lambda message: spoke.say({"told": message}))
+    started(follower)
+    try:
+        return obey(follower, spoke.hear)
+    finally:
+        spoke.told.close()
+        spoke.link.close()
 
 
 def obey(follower: Follower, hear: Callable[[], Message]) -> Message:
