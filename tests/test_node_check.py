@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import standin
@@ -19,7 +21,8 @@ from gpusetup.errors import BadInput
 from gpusetup.fleet.node_check import NodeCheckAnswer, checked
 from gpusetup.fleet.profile import learnt, read
 from gpusetup.probe.node import LIMIT_SECONDS, links, read_node
-from gpusetup.system.system import System
+from gpusetup.system.processes import Output
+from gpusetup.system.system import Space, System
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in is for Linux")
 
@@ -87,6 +90,39 @@ def test_a_driver_that_hangs_fails_the_node_in_time(tmp_path: Path) -> None:
     found = answer(system, limit=1.0)
     assert not found.ok and found.reason.startswith("driver-does-not-answer")
     assert time.monotonic() - began < 1.0 + 2 * LIMIT_SECONDS
+
+
+class Stuck(WithDriver):
+    """A node whose disk, log, clock and driver never answer."""
+
+    def __init__(self, environment: Mapping[str, str], over: threading.Event) -> None:
+        super().__init__(8, environment)
+        self.over = over
+
+    def space(self, path: str) -> Space:
+        if path in ("/", "/tmp"):
+            self.over.wait(60)
+        return super().space(path)
+
+    def run(self, argv: Sequence[str], timeout: float) -> Output:
+        return super().run(("sleep", "60"), timeout)
+
+    def ask(self, script: str, *words: Any, **more: Any) -> Any:
+        if script == "read_clock":
+            self.over.wait(60)
+        return super().ask(script, *words, **more)
+
+
+def test_a_node_of_which_everything_hangs_is_judged_in_time(tmp_path: Path) -> None:
+    system = node(tmp_path, state={"nvml.init": "@hang"})
+    over = threading.Event()
+    began = time.monotonic()
+    found = answer(Stuck(system.environ(), over), limit=0.6)
+    took = time.monotonic() - began
+    over.set()
+    assert found.reason.startswith("driver-does-not-answer")
+    assert "disk.root_free_gib" not in found.facts and "clock.synchronised" not in found.facts
+    assert took < 2.5, "the sources share one limit"
 
 
 def test_a_job_that_holds_all_memory_is_no_fault_of_the_node(tmp_path: Path) -> None:

@@ -45,6 +45,11 @@ class Beside(Generic[T]):
         except BaseException as problem:  # carried to the thread that waits
             self._problem = problem
 
+    def ended_within(self, seconds: float) -> bool:
+        """Whether it has ended, after at most so many seconds more."""
+        self._thread.join(max(0.0, seconds))
+        return not self._thread.is_alive()
+
     def result(self) -> T:
         self._thread.join()
         if self._problem is not None:

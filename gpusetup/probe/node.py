@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import platform
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
@@ -20,10 +22,16 @@ from gpusetup.probe.machine import Beside
 from gpusetup.probe.memory import read_memory
 from gpusetup.probe.nvml import read_nvml
 from gpusetup.readings.side import GpuSide, missing
+from gpusetup.system.processes import no_answer_in
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
-LIMIT_SECONDS = 4.5
-LOG_SECONDS = 2.0
+LIMIT_SECONDS = 3.5
+"""For all sources. A child that cannot be killed is given up a second later, and five seconds are
+promised from the first word of the command to its last."""
+LOG_SECONDS = 1.5
+"""For each of the commands that may read the kernel's log."""
+CLOCK_SECONDS = 2.0
+T = TypeVar("T")
 INFINIBAND = "/sys/class/infiniband"
 IMEX_CHANNELS = "/dev/nvidia-caps-imex-channels"
 RACKS = re.compile(r"\bGB[23]00\b")
@@ -39,13 +47,17 @@ class NodeRecord(Frozen):
 
 
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
-    """Everything that is known of a node within `limit` seconds."""
+    """Everything that is known of a node within `limit` seconds; all sources are asked at once."""
+    until = time.monotonic() + limit
+    linux = system.family == "linux"
     log = Beside(lambda: read_dmesg(system, min(LOG_SECONDS, limit / 2)))
+    clock = Beside(lambda: _clock(system, limit) if linux else {})
+    own = Beside(lambda: dict(_own_facts(system)))
     files = tuple(read(system) for read in FILES[system.family])
     silent = missing("gpus", "nvml", "not asked: no driver library, node or module")
     asked = read_nvml(system, limit) if worth_asking(files) else silent
-    said = log.result() if system.family == "linux" else GpuSide()
-    gpu = assembled(system, (asked,), (*files, said))
+    late = GpuSide(readings=missing("events", "log", no_answer_in(limit)).readings)
+    gpu = assembled(system, (asked,), (*files, _by(until, log, late) if linux else GpuSide()))
     found_os, os_readings = read_os(system)
     snapshot = Snapshot(
         taken_at=system.facts().get("now"),
@@ -58,7 +70,14 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
         events=gpu.events,
         readings=(*gpu.readings, *os_readings),
     )
-    return NodeRecord(snapshot=snapshot, facts=dict(_facts(system, snapshot)))
+    unknown: dict[str, str] = {}
+    told = (_by(until, own, unknown), _by(until, clock, unknown), _rack(system, snapshot))
+    return NodeRecord(snapshot=snapshot, facts={k: v for part in told for k, v in part.items()})
+
+
+def _by(until: float, asked: Beside[T], otherwise: T) -> T:
+    """An answer that came in time; a file of a device that hangs is unknown."""
+    return asked.result() if asked.ended_within(until - time.monotonic()) else otherwise
 
 
 def name_of_node() -> str:
@@ -66,19 +85,30 @@ def name_of_node() -> str:
     return platform.node().partition(".")[0]
 
 
-def _facts(system: System, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+def _own_facts(system: System) -> Iterator[tuple[str, str]]:
+    """What the kernel's files tell of links and disks."""
     yield from links(system).items()
-    clock = system.ask("read_clock", timeout=2) if system.family == "linux" else {}
-    if "synchronised" in clock:
-        yield "clock.synchronised", "yes" if clock["synchronised"] else "no"
     for name, path in (("disk.root_free_gib", "/"), ("disk.tmp_free_gib", "/tmp")):
         try:
             yield name, f"{system.space(path).free_bytes / (1 << 30):.0f}"
         except OSError:
             continue
-    if any(RACKS.search(gpu.name) for gpu in snapshot.gpus or ()):
-        yield "imex.channel", "yes" if exists(system, f"{IMEX_CHANNELS}/channel0") else "no"
-        yield "imex.service", "yes" if _runs(system, "nvidia-imex") else "no"
+
+
+def _clock(system: System, limit: float) -> dict[str, str]:
+    said = system.ask("read_clock", timeout=min(CLOCK_SECONDS, limit))
+    known = "synchronised" in said
+    return {"clock.synchronised": "yes" if said["synchronised"] else "no"} if known else {}
+
+
+def _rack(system: System, snapshot: Snapshot) -> dict[str, str]:
+    """IMEX, on GPUs whose nodes share memory by it."""
+    if not any(RACKS.search(gpu.name) for gpu in snapshot.gpus or ()):
+        return {}
+    return {
+        "imex.channel": "yes" if exists(system, f"{IMEX_CHANNELS}/channel0") else "no",
+        "imex.service": "yes" if _runs(system, "nvidia-imex") else "no",
+    }
 
 
 def links(system: System) -> dict[str, str]:
