@@ -143,10 +143,13 @@ FURTHER: dict[str, Class] = {
         (
             "nvcc error   : 'cicc' died due to signal 9 (Kill signal)\nninja: build stopped: subcommand failed.",
             "c++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.",
-            "Collecting torch\n  Downloading torch-2.6.0-cp311-cp311-manylinux1_x86_64.whl (766.7 MB)\nKilled",
             '  File "/x/pip/_vendor/cachecontrol/serialize.py", line 3, in dumps\nMemoryError',
         ),
-        ("ninja: build stopped: subcommand failed.", "nvcc fatal : Unknown option '-foo'"),
+        (
+            "ninja: build stopped: subcommand failed.",
+            "  Downloading torch-2.6.0-cp311-cp311-manylinux1_x86_64.whl (766.7 MB)\nKilled",
+            "nvcc fatal : Unknown option '-foo'",
+        ),
     ),
     "torchcodec without FFmpeg, and with the wrong torch": Class(
         "program-requirement-missing",

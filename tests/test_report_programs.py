@@ -117,6 +117,48 @@ def test_without_a_root_nothing_is_certain() -> None:
     assert judged(SMI).certainty is None
 
 
+IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+WEAK_AND_PROVEN = (
+    ("no-nvidia-gpu", "setup: No NVIDIA GPU detected", "Cannot connect to GPU backend"),
+    ("gpu-init-failed", "$ nvidia-smi\nNo devices were found",
+     "No devices were found\nNVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0xffff:2477)"),
+    ("host-out-of-memory", "container exited with code 137", "Reason: OOMKilled"),
+    ("module-shadowed", "AttributeError: module 'torch' has no attribute 'Tensor'",
+     "cannot import name 'randbits' from 'secrets' (/home/u/w/secrets.py)"),
+    ("windows-dll-missing", "libloading: (os error 126)",
+     'OSError: [WinError 126] The specified module could not be found. Error loading "C:\\x\\torch\\lib\\fbgemm.dll" or one of its dependencies.'),
+    ("triton-no-compiler", "FileNotFoundError: [Errno 2] No such file or directory: 'gcc'",
+     "torch._inductor.exc.InductorError: RuntimeError: Failed to find C compiler"),
+    ("container-driver-capability-missing", "NVIDIA_DRIVER_CAPABILITIES=utility",
+     "NVIDIA_DRIVER_CAPABILITIES=utility\nRuntimeError: Found no NVIDIA driver on your system."),
+    ("system-not-ready-fabric-manager", "systemd[1]: Failed to start NVIDIA fabric manager service.",
+     "CUDA initialization: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized"),
+    ("extension-arch-mismatch", f"$ pip install mamba-ssm\n{IMAGE}",
+     f'  File "/x/site-packages/causal_conv1d/causal_conv1d_interface.py", line 9, in forward\n{IMAGE}'),
+)  # fmt: skip
+"""A cause, a text that makes it likely, and one that proves it."""
+
+
+@each("cause, weak, proven", WEAK_AND_PROVEN)
+def test_one_weak_reading_makes_a_cause_likely_and_a_second_one_certain(
+    cause: str, weak: str, proven: str
+) -> None:
+    found = [(answer.cause, answer.certainty) for answer in map(judged, (weak, proven))]
+    assert found == [(cause, "likely"), (cause, "certain")]
+
+
+@each(
+    "text",
+    [
+        "torch.backends.cuda.matmul.allow_tf32 = True",
+        "zipfile.BadZipFile: File is not a zip file",
+        "RuntimeError: [enforce fail at inline_container.cc:603] PytorchStreamWriter failed writing file data/3\nOSError: [Errno 28] No space left on device",
+    ],
+)
+def test_a_setting_or_a_programs_own_file_is_no_cause(text: str) -> None:
+    assert judged(text).cause in ("unknown", "ok")
+
+
 @each("cause", sorted(DOUBTS))
 def test_each_doubt_is_between_known_causes(cause: str) -> None:
     known = {row.id for row in records()}

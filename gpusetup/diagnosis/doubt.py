@@ -26,6 +26,7 @@ TORCHS_KERNELS = (
     'python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '
     'torch.cuda.get_device_capability())"'
 )
+KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
 
@@ -68,7 +69,64 @@ def _saw_no_gpu(context: RuleContext) -> bool:
 def _is_told(context: RuleContext) -> bool:
     """Whether something in the container says it, and not its command line alone."""
     asked = context.snapshot.container.nvidia_requested
-    return asked is not False or bool(events(context, "container-no-gpu", "no-devices-found"))
+    if events(context, "container-no-gpu", "no-devices-found"):
+        return _says_so(context)
+    return asked is not False
+
+
+def _says_so(context: RuleContext) -> bool:
+    """Something in the container says it: that nvidia-smi is not in an image says little."""
+    told = events(context, "container-no-gpu", "no-devices-found")
+    return any(event.values.get("lacks") != "nvidia-smi" for event in told)
+
+
+def _kernel_says_it(context: RuleContext) -> bool:
+    return bool(events(context, "gpu-init-failed"))
+
+
+def _is_a_notebooks(context: RuleContext) -> bool:
+    return bool(events(context, "gpu-not-chosen"))
+
+
+def _killed_for_it(context: RuleContext) -> bool:
+    """Who ended the process named memory; a signal or a code alone may have another reason."""
+    said = events(context, "host-out-of-memory")
+    return any(set(event.values) & {"asked", "who", "who2"} for event in said) or any(
+        word in (event.text or "").lower() for event in said for word in ("oom", "memory", "alloc")
+    )
+
+
+def _names_the_file(context: RuleContext) -> bool:
+    """The file, or the package, that stands before torch's own."""
+    said = events(context, "module-shadowed", "backport-in-the-way")
+    named = {name for event in said for name in event.values}
+    return bool(named & {"path", "package"})
+
+
+def _has_packages(context: RuleContext) -> bool:
+    return bool(context.snapshot.packages)
+
+
+def _names_a_dll(context: RuleContext) -> bool:
+    said = events(context, "windows-dll-missing")
+    return any(event.values.get("dll") or event.values.get("module") for event in said)
+
+
+def _is_tritons(context: RuleContext) -> bool:
+    """Triton or Inductor says it; that no `gcc` is found any build says."""
+    said = events(context, "triton-no-compiler")
+    return any(not event.values.get("compiler") for event in said)
+
+
+def _cuda_failed(context: RuleContext) -> bool:
+    """A program of the text came to no GPU, and not only a setting is shown."""
+    said = events(context, "no-nvidia-driver", "cuda-unavailable", "cuda-version-err")
+    return bool(said or context.snapshot.cuda_api.init_code)
+
+
+def _refused(context: RuleContext) -> bool:
+    """CUDA's own code for a fabric that is not ready."""
+    return context.snapshot.cuda_api.init_code == 802
 
 
 DOUBTS: dict[str, Doubt] = {
@@ -85,7 +143,7 @@ DOUBTS: dict[str, Doubt] = {
     ),
     "cuda-init-failed": Doubt(
         others=("cuda-unknown-error", "uvm-missing", "gpu-init-failed"),
-        next_reading="sudo dmesg | grep -iE 'nvrm|xid|uvm'",
+        next_reading=KERNEL_LOG,
         settled_by=(),
     ),
     "kernel-image-invalid": Doubt(
@@ -122,7 +180,7 @@ DOUBTS: dict[str, Doubt] = {
     ),
     "gpu-fell-off-bus": Doubt(
         others=("hardware-fault", "gpu-does-not-answer"),
-        next_reading="sudo dmesg | grep -iE 'xid|nvrm'",
+        next_reading=KERNEL_LOG,
         settled_by=(),
         unless=_says_lost,
     ),
@@ -152,6 +210,65 @@ DOUBTS: dict[str, Doubt] = {
     ),
     "wrong-index": Doubt(
         others=("python-no-wheel", "python-32bit"), next_reading=BITS, settled_by=("python",)
+    ),
+    "no-nvidia-gpu": Doubt(
+        others=("driver-missing", "container-no-gpu"),
+        next_reading=ON_THE_BUS,
+        settled_by=("gpus", "bus"),
+        unless=_is_a_notebooks,
+    ),
+    "gpu-init-failed": Doubt(
+        others=("gpu-fell-off-bus", "gpu-not-supported-by-driver", "device-permission"),
+        next_reading=KERNEL_LOG,
+        settled_by=(),
+        unless=_kernel_says_it,
+    ),
+    "host-out-of-memory": Doubt(
+        others=("dataloader-worker-killed",),
+        next_reading="sudo dmesg | grep -iE 'killed process|out of memory'",
+        settled_by=(),
+        unless=_killed_for_it,
+    ),
+    "module-shadowed": Doubt(
+        others=("torch-half-installed",),
+        next_reading='python -c "import torch; print(torch.__file__, torch.__path__)"',
+        settled_by=(),
+        unless=_names_the_file,
+    ),
+    "mixed-conda-pip": Doubt(
+        others=("ld-library-path-conflict", "torch-half-installed"),
+        next_reading="pip list | grep -i torch; conda list torch; echo $LD_LIBRARY_PATH",
+        settled_by=(),
+        unless=_has_packages,
+    ),
+    "windows-dll-missing": Doubt(
+        others=("cuda-lib-missing", "extension-abi-mismatch"),
+        next_reading='python -c "import torch"',
+        settled_by=(),
+        unless=_names_a_dll,
+    ),
+    "triton-no-compiler": Doubt(
+        others=("compiler-missing",),
+        next_reading="gcc --version",
+        settled_by=(),
+        unless=_is_tritons,
+    ),
+    "container-driver-capability-missing": Doubt(
+        others=("container-no-gpu",),
+        next_reading="ldconfig -p | grep libcuda, in the container",
+        settled_by=(),
+        unless=_cuda_failed,
+    ),
+    "system-not-ready-fabric-manager": Doubt(
+        others=("fabric-unhealthy",),
+        next_reading="nvidia-smi -q | grep -A 3 Fabric",
+        settled_by=(),
+        unless=_refused,
+    ),
+    "nccl-timeout": Doubt(
+        others=("nccl-no-socket-interface", "nccl-p2p-failure", "gpu-fell-off-bus"),
+        next_reading="NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000, for the same run",
+        settled_by=(),
     ),
     "nccl-error": Doubt(
         others=("nccl-p2p-failure", "nccl-shm-error"),

@@ -9,8 +9,11 @@ from __future__ import annotations
 from gpusetup.messages.fragments import HOST
 from gpusetup.messages.row import row
 
-SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl"
+SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
+"""What else fills: shared memory, and the disk of a program that writes its own checkpoint."""
 
+AT_WORK = r"(?:\b(?:pip|uv|conda|poetry)\b|\.whl\b|Installing collected|Collecting )"
+"""Signs of an installer: programs unzip their own files too."""
 FETCHING = (
     r"(?:\bpip[/\\]_(?:vendor|internal)|\bpip3? (?:install|download)\b|\bDownloading \S{1,80}\.whl)"
 )
@@ -201,8 +204,16 @@ TRANSFERS = (
     ),
     row("download-hash-mismatch", "hash mismatch", r"Hash mismatch for `?(?P<file>[\w.=+-]+)"),
     row("download-hash-mismatch", "checksummismatch", r"ChecksumMismatchError"),
-    row("download-hash-mismatch", "bad crc-32", r"BadZipFile: Bad CRC-32"),
-    row("download-hash-mismatch", "file is not a zip file", r"BadZipFile: File is not a zip file"),
+    row(
+        "download-hash-mismatch",
+        "bad crc-32",
+        rf"{AT_WORK}.{{0,900}}?BadZipFile: Bad CRC-32|BadZipFile: Bad CRC-32 for file '(?:torch|nvidia|triton)",
+    ),
+    row(
+        "download-hash-mismatch",
+        "file is not a zip file",
+        rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file",
+    ),
     row(
         "download-network-error",
         "certificate",

@@ -104,7 +104,7 @@ def _traced(text: Text) -> Iterator[Sign]:
         program = of_package(name)
         if program is not None:
             weight = _of_frame(program)
-            if weight is Weight.TRACED and WARNED.match(text.flat, place):
+            if weight is Weight.TRACED and name not in FOLDERS and WARNED.match(text.flat, place):
                 weight = Weight.NOTICE
             yield Sign(weight, place, program.name, None)
 
