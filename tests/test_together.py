@@ -6,7 +6,7 @@ import importlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Os, Python, Snapshot
 from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.versions import Capability, parsed
-from gpusetup.resolver.joint import Solved, best, candidates
+from gpusetup.resolver.joint import Solved, best, candidates, smallest_conflict
 
 CATALOG = load_catalog()
 A100 = ("--gpu", "A100 80GB", "--driver", "580.95.05", "--os", "linux", "--machine", "x86_64")
@@ -140,6 +140,16 @@ def test_what_cannot_go_together_is_said_in_words(ask: Ask) -> None:
     assert "apart" in said.err
     assert "server" in said.err
     assert "torch==2.1" in said.err
+
+
+def test_of_a_set_without_solution_the_smallest_part_is_named(ask: Ask) -> None:
+    said = ask("plain", "apart", "torchcodec", "server==3.0")
+    assert said.exit == 1
+    assert "apart and server==3.0 exclude each other: " in said.err
+    assert "plain and torchcodec are no part of it" in said.err
+    assert (
+        "apart alone goes with torch 2.12.1, server==3.0 alone goes with torch 2.13.0" in said.err
+    )
 
 
 def test_what_no_index_has_is_a_no(ask: Ask) -> None:
@@ -277,6 +287,21 @@ def test_torch_is_never_older_without_need(sets: list[Solved]) -> None:
     assert chosen is not None
     same = [one for one in sets if [*one.days_behind.values()] == [*chosen.days_behind.values()]]
     assert parsed(chosen.build.torch) == max(parsed(one.build.torch) for one in same)
+
+
+@given(
+    st.lists(st.sets(st.sampled_from("abcdef"), min_size=1, max_size=3), min_size=1, max_size=4),
+    st.permutations("abcdef"),
+)
+def test_without_any_one_of_the_smallest_conflict_the_others_go(
+    clashes: list[set[str]], words: list[str]
+) -> None:
+    def goes(some: Sequence[str]) -> bool:
+        return not any(clash <= set(some) for clash in clashes)
+
+    found = smallest_conflict(words, goes)
+    assert not goes(found)
+    assert all(goes([one for one in found if one != left]) for left in found)
 
 
 GPUS = {"A100": (8, 0), "RTX 5090": (12, 0), "GTX 1080 Ti": (6, 1), "RTX 3050": (8, 6)}

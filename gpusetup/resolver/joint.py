@@ -6,7 +6,7 @@ their newest release, then the one with the newer torch; the order of the words 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog
@@ -149,6 +149,23 @@ def labelled(name: str, version: str, build: TorchBuild) -> str:
     if name in FAMILY and "+" not in version and build.labelled:
         return f"{version}+{build.backend}"
     return version
+
+
+def smallest_conflict(
+    words: Sequence[str], goes: Callable[[Sequence[str]], bool]
+) -> tuple[str, ...]:
+    """The fewest of some requirements that do not go together: without any one of them the others
+    do. `words` themselves must not go together.
+
+    >>> smallest_conflict(["a", "b", "c"], lambda some: not {"a", "c"} <= set(some))
+    ('a', 'c')
+    """
+    left = list(words)
+    for word in words:
+        fewer = [one for one in left if one != word]
+        if fewer and not goes(fewer):
+            left = fewer
+    return tuple(left)
 
 
 def empty_cells(matrix: Sequence[Cell]) -> tuple[Cell, ...]:

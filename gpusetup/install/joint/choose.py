@@ -22,6 +22,7 @@ from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.fetching.fetch import Fetcher
 from gpusetup.install.joint.ask import Answer, Asker, glibc_of
 from gpusetup.install.joint.links import page_file
+from gpusetup.install.joint.no_set import no_set
 from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.releases import Listed, listed
 from gpusetup.install.joint.work import Work, name_of, projects_of
@@ -193,7 +194,7 @@ def best_of(
     }
     taken = best([_solved(work, one, answer, found) for one, answer in solved.values()])
     if taken is None:
-        raise _no_set(work, first, found, answers)
+        raise no_set(work, first, found, answers)
     return solved[taken.build.torch]
 
 
@@ -207,36 +208,6 @@ def _solved(work: Work, build: TorchBuild, answer: Answer, found: Mapping[str, L
     versions = {name: answer.version(name) or "" for name in work.names}
     behind = {name: found[name].days_behind(v) for name, v in versions.items() if v}
     return Solved(build=build, versions=versions, days_behind=behind)
-
-
-def _no_set(
-    work: Work, first: Answer, found: Mapping[str, Listed], answers: Sequence[Answer | None]
-) -> Unsatisfiable:
-    """Why nothing goes together, in the words of the fewest packages that clash."""
-    for name in work.names:
-        page = found[name]
-        if page.releases and not (page.newest and page.newest.has_wheel):
-            return Unsatisfiable(*_source_only(name, work))
-    why = first.reason or next((a.reason for a in answers if a and a.reason), None)
-    said = " and ".join(work.words)
-    return Unsatisfiable(
-        f"No torch that fits this machine goes together with {said}: {why or 'uv gives no reason'}",
-        hint="nothing was changed; leave one of them out, or name another version",
-    )
-
-
-def _source_only(name: str, work: Work) -> tuple[str, str]:
-    project = work.table.project(name)
-    wheels = (
-        sorted({f"torch {w.torch} (CUDA {w.cuda})" for w in project.releases}) if project else []
-    )
-    where = f"; its release page has wheels for {', '.join(wheels)}" if wheels else ""
-    cost = f"; a build takes {project.build}" if project and project.build else ""
-    other = f" instead: {project.alternative}" if project else " name another package"
-    return (
-        f"{name} has no wheel for this machine, only its source{where}{cost}",
-        f"nothing was changed;{other}; `gpusetup install {name} --build-from-source` builds it",
-    )
 
 
 def _newer_torch(
