@@ -154,6 +154,18 @@ def test_what_goes_with_the_torch_that_is_there_leaves_it(install: Install, venv
     assert versions_in(venv)["torch"] == "2.9.1+cu130"
 
 
+def test_a_file_of_requirements_is_asked_as_its_words(
+    install: Install, venv: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "more.txt").write_text("plain  # anything\n")
+    (tmp_path / "all.txt").write_text("-r more.txt\n--pre\nserver>=3 ; python_version > '3'\n")
+    said = install("-r", str(tmp_path / "all.txt"), "--python", str(venv), *YES, "--json")
+    assert said.exit == 0, said.err
+    held = versions_in(venv)
+    assert (held["server"], held["plain"], held["torch"]) == ("3.0", "1.0", "2.13.0+cu130")
+    assert "`--pre` is not taken" in said.err
+
+
 # --- one exact file of a release page -------------------------------------------------------------
 
 

@@ -178,3 +178,47 @@ def _tell(recorder: RecordingSystem, out: Console) -> None:
         for question, answer in getattr(tape, kind).items():
             said = " ".join(str(answer).split())
             out.debug(f"{kind} {question}: {said[:160]}{'...' if len(said) > 160 else ''}")
+
+
+def add_file_options(parser: argparse.ArgumentParser) -> None:
+    """Where requirements are listed, beside those that the command line names."""
+    parser.add_argument(
+        "-r",
+        "--requirements",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="what a requirements.txt, a pyproject.toml or a script's `# /// script` block lists",
+    )
+    parser.add_argument(
+        "-e",
+        "--editable",
+        metavar="DIR[EXTRA]",
+        action="append",
+        default=[],
+        help="what the project in a folder requires, with these extras",
+    )
+    parser.add_argument(
+        "--group",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="and this dependency group of it",
+    )
+
+
+def read_listed(options: argparse.Namespace, out: Console) -> None:
+    """Add the requirements of the files to the words; a torch among them is told of by `--torch`
+    where that is not given."""
+    from gpusetup.errors import UsageError
+    from gpusetup.install.listed_words import words_of_files
+    from gpusetup.render.console import plain
+
+    if not (options.requirements or options.editable):
+        if options.group:
+            raise UsageError("`--group` names no project", hint="add `-e DIR`, or `-r FILE`")
+        return
+    listed = words_of_files(options.requirements, options.editable, options.group)
+    for note in listed.notes:
+        out.talk(plain(note))
+    options.packages = [*options.packages, *listed.words]

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.commands.common import gather
+from gpusetup.commands.common import gather, read_listed
 from gpusetup.commands.install_asking import talk_of
 from gpusetup.commands.install_options import check_usage, configure, kind_of
 from gpusetup.errors import GpuSetupError, Unreached, UsageError
@@ -36,6 +36,7 @@ EXAMPLES = (
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
+    read_listed(options, out)
     check_usage(options)
     from gpusetup.commands import install_variants as variants
     from gpusetup.install.log import naming_log, open_log

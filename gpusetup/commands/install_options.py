@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from gpusetup.commands.common import add_backend_options, add_machine_options
+from gpusetup.commands.common import add_backend_options, add_file_options, add_machine_options
 from gpusetup.errors import UsageError
 from gpusetup.resolver.spelled import torch_named
 
@@ -17,6 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PACKAGE",
         help="torchvision, torchaudio (versions follow torch), or anything from your default index",
     )
+    add_file_options(parser)
     parser.add_argument(
         "--torch",
         type=torch_named,

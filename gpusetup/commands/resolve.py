@@ -8,7 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.catalog.builds import INDEX_ROOT
-from gpusetup.commands.common import add_backend_options, add_machine_options, gather
+from gpusetup.commands.common import (
+    add_backend_options,
+    add_file_options,
+    add_machine_options,
+    gather,
+    read_listed,
+)
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
@@ -92,6 +98,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="its Python, or 3.13t",
     )
     group.add_argument("--glibc", type=glibc_named, metavar="2.35", help="its C library (Linux)")
+    add_file_options(parser)
     wish = parser.add_argument_group("request")
     wish.add_argument(
         "--torch",
@@ -132,6 +139,8 @@ def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.resolver.offer import at_root
 
     options.refuse_words()
+    read_listed(options, out)
+    _torch_of_words(options)
     root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
     catalog = _catalog(options, root, out)
     installer = "conda" if options.format == "conda" else options.installer or "auto"
@@ -160,6 +169,18 @@ def run(options: argparse.Namespace, out: Console) -> int:
     else:
         _file(resolution, snapshot, options, out)
     return 0 if resolution.build else Unsatisfiable.exit_code
+
+
+def _torch_of_words(options: argparse.Namespace) -> None:
+    """A torch among the requirements of a file is what `--torch` asks for."""
+    if not (options.requirements or options.editable):
+        return
+    from gpusetup.install.packages import requested_packages
+
+    asked = requested_packages(options.packages, {})
+    if options.torch and asked.torch and options.torch != asked.torch:
+        raise UsageError(f"`--torch {options.torch}` and torch {asked.torch} of the file")
+    options.torch = options.torch or asked.torch
 
 
 def keeps_of(

@@ -112,10 +112,15 @@ def _refuse_a_place(word: str) -> None:
             f"{word!r} is a file; `install` takes the names of packages",
             hint="`gpusetup install --wheelhouse DIR` installs from a folder of wheels",
         )
-    if re.search(r"\.(txt|in|toml|ya?ml)$", word):
+    if re.search(r"\.(txt|in|toml|py)$", word) and "@" not in word:
         raise UsageError(
             f"{word!r} is a file; `install` takes the names of packages",
-            hint=f"`gpusetup install` first, then `uv pip install -r {shlex.quote(word)}`",
+            hint=f"did you mean `gpusetup install -r {shlex.quote(word)}`?",
+        )
+    if re.search(r"\.ya?ml$", word):
+        raise UsageError(
+            f"{word!r} is a file; `install` takes the names of packages",
+            hint=f"`gpusetup install` first, then conda's own `env update -f {shlex.quote(word)}`",
         )
     if re.match(r"(git|hg|svn|bzr)\+|(https?|file|ssh)://", word) or word[:1] in "./\\~":
         what = "an address" if "://" in word else "a folder"

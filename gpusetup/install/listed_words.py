@@ -1,0 +1,177 @@
+"""Requirements that a file lists: `requirements.txt`, `pyproject.toml` with its extras and groups,
+the metadata inside a script. They are read as words of the command line, which judges each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpusetup.errors import BadInput, UsageError
+from gpusetup.install.credentials import without_logins
+from gpusetup.install.settings.uv_config import parse_toml
+from gpusetup.model.frozen import Frozen
+
+MOST_BYTES = 1 << 20
+DEEPEST = 5
+"""How many files may name one another by `-r`."""
+
+
+class Listed(Frozen):
+    """What a file asks for, and what in it is not taken."""
+
+    words: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def words_of_files(files: Sequence[str], folders: Sequence[str], groups: Sequence[str]) -> Listed:
+    """Everything that `-r FILE`, `-e DIR[EXTRA]` and `--group NAME` name.
+
+    BadInput for what cannot be read; UsageError for what cannot be asked here.
+    """
+    found = [words_of_file(Path(name), groups) for name in files]
+    found += [_of_folder(name, groups) for name in folders]
+    return Listed(
+        words=tuple(word for one in found for word in one.words),
+        notes=tuple(note for one in found for note in one.notes),
+    )
+
+
+def words_of_file(path: Path, groups: Sequence[str] = (), depth: int = 0) -> Listed:
+    """One file, by its name: a project, a script, or a list of requirements."""
+    text = _read(path)
+    if path.suffix == ".toml":
+        return Listed(words=tuple(project_words(_toml(path, text), path, (), groups)))
+    if path.suffix == ".py":
+        return Listed(words=script_words(path, text))
+    return _requirements(path, text, depth)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise BadInput(f"{path} is larger than {MOST_BYTES >> 20} MiB")
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise BadInput(f"{path} is not UTF-8 text") from problem
+    except OSError as problem:
+        raise BadInput(f"{path} cannot be read: {problem.strerror}") from problem
+
+
+def _toml(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return parse_toml(text)
+    except ValueError as problem:
+        raise BadInput(f"{path} is no TOML: {problem}") from problem
+
+
+# --- a list of requirements ----------------------------------------------------------------------
+
+
+def _requirements(path: Path, text: str, depth: int) -> Listed:
+    if depth > DEEPEST:
+        raise BadInput(f"{path}: files name one another by `-r`, more than {DEEPEST} deep")
+    words: list[str] = []
+    notes: list[str] = []
+    for line in lines_of(text):
+        named = re.match(r"(-[rec]|--(?:requirement|editable|constraint)(?=[ =]))[ =]*(.*)", line)
+        option = named[1] if named else ""
+        if named and option in ("-r", "--requirement"):
+            other = words_of_file(path.parent / named[2].strip(), depth=depth + 1)
+            words += other.words
+            notes += other.notes
+        elif named:
+            raise UsageError(f"{path}: `{without_logins(line)}` {CANNOT[option.lstrip('-')[0]]}")
+        elif line.startswith("-"):
+            said = without_logins(line)
+            notes.append(f"{path}: `{said}` is not taken: your own settings of uv or pip count")
+        else:
+            words.append(re.split(r"\s--", line)[0].strip())
+    return Listed(words=tuple(words), notes=tuple(notes))
+
+
+CANNOT = {
+    "e": "is a folder: name it to gpusetup itself, by `-e DIR`",
+    "c": "is a list of constraints: write those that count into the requirements",
+}
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The lines without comments, those that go on joined.
+
+    >>> list(lines_of("a  # b\\nc \\\\\\n  ==1\\n\\n# d\\n"))
+    ['a', 'c   ==1']
+    """
+    for line in text.replace("\r\n", "\n").replace("\\\n", " ").splitlines():
+        plain = re.sub(r"(^|\s)#.*", "", line).strip()
+        if plain:
+            yield plain
+
+
+# --- a project, and a script ---------------------------------------------------------------------
+
+
+def _of_folder(named: str, groups: Sequence[str]) -> Listed:
+    """`DIR[extra,other]`: what its project requires. It itself is not installed."""
+    found = re.fullmatch(r"(.*?)(?:\[([\w.,\s-]*)\])?", named)
+    folder = Path(found[1] if found else named)
+    extras = [one.strip() for one in (found[2] or "").split(",") if one.strip()] if found else []
+    path = folder / "pyproject.toml"
+    words = project_words(_toml(path, _read(path)), path, extras, groups)
+    then = f"{folder} itself comes last: `uv pip install --no-deps -e {named}`"
+    return Listed(words=tuple(words), notes=(then,))
+
+
+def project_words(
+    document: dict[str, Any], path: Path, extras: Sequence[str], groups: Sequence[str]
+) -> Iterator[str]:
+    """`dependencies`, those of the extras, and the groups with the groups that they include."""
+    project = document.get("project")
+    if not isinstance(project, dict):
+        raise BadInput(f"{path} has no [project] table", hint="`uv init` writes one")
+    yield from _strings(project.get("dependencies", []), path)
+    optional = project.get("optional-dependencies", {})
+    for extra in extras:
+        yield from _strings(_named(optional, extra, f"{path} has no extra {extra!r}"), path)
+    for group in groups:
+        yield from _group(document.get("dependency-groups", {}), group, path, 0)
+
+
+def _group(table: Any, name: str, path: Path, depth: int) -> Iterator[str]:
+    rows = _named(table, name, f"{path} has no dependency group {name!r}")
+    if depth > DEEPEST:
+        raise BadInput(f"{path}: dependency groups include one another")
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, dict) and isinstance(row.get("include-group"), str):
+            yield from _group(table, row["include-group"], path, depth + 1)
+        else:
+            yield from _strings([row], path)
+
+
+def _named(table: Any, name: str, problem: str) -> Any:
+    if not isinstance(table, dict) or name not in table:
+        known = ", ".join(sorted(map(str, table))) if isinstance(table, dict) else ""
+        raise UsageError(problem, hint=f"there is {known}" if known else "it has none")
+    return table[name]
+
+
+def _strings(rows: Any, path: Path) -> Iterator[str]:
+    if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
+        raise BadInput(f"{path}: its dependencies are no list of requirements")
+    yield from rows
+
+
+BLOCK = re.compile(r"(?m)^# /// script[ \t]*$\s(?P<content>(^#(| .*)$\s)+)^# ///[ \t]*$")
+"""Source: packaging.python.org, inline script metadata (PEP 723)."""
+
+
+def script_words(path: Path, text: str) -> tuple[str, ...]:
+    """`dependencies` of the metadata inside a script."""
+    found = BLOCK.findall(text.replace("\r\n", "\n"))
+    if len(found) != 1:
+        raise BadInput(f"{path} has {'no' if not found else 'more than one'} `# /// script` block")
+    lines = (line[2:] if line.startswith("# ") else line[1:] for line in found[0][0].splitlines())
+    return tuple(_strings(_toml(path, "\n".join(lines)).get("dependencies", []), path))
