@@ -224,8 +224,6 @@ def test_schema_without_a_name_lists_them(capsys: pytest.CaptureFixture[str]) ->
     [
         (["install", "--cpu"], "did you mean `--backend cpu`?"),
         (["install", "--cpuonly"], "did you mean `--backend cpu`?"),
-        (["install", "-r", "my reqs.txt"], "`uv pip install -r 'my reqs.txt'`"),
-        (["install", "-e", "."], "`uv pip install -e .`"),
         (["install", "--pre", "torch"], "`--torch latest`"),
         (["install", "--user"], "`--venv DIR`"),
         (["install", "--break-system-packages"], "`--venv DIR`"),

@@ -161,7 +161,7 @@ def test_torch_with_a_version_moves_its_companions_as_the_option_does(capsys: Sa
         (["."], "uv pip install ."),
         (["./torch-2.5.1-cp311-cp311-linux_x86_64.whl"], "gpusetup install --wheelhouse DIR"),
         (["git+https://github.com/x/y"], "uv pip install git+https://github.com/x/y"),
-        (["requirements.txt"], "uv pip install -r requirements.txt"),
+        (["requirements.txt"], "gpusetup install -r requirements.txt"),
     ],
 )
 def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
@@ -382,5 +382,5 @@ def test_versions_that_do_not_go_together_are_refused(
 def test_a_package_without_a_wheel_is_told_how_it_is_built() -> None:
     said = "Because all versions of flash-attn have no usable wheels and you require flash-attn"
     problem = complaint("x", Output(argv=("uv",), exit=1, stderr=said), ["flash-attn==2"])
-    assert "`uv pip install --no-build-isolation flash-attn`" in (problem.hint or "")
+    assert "`gpusetup install flash-attn --build-from-source`" in (problem.hint or "")
     assert "no-build" not in (complaint("x", Output(argv=(), exit=1, stderr=said)).hint or "")

@@ -37,17 +37,7 @@ ROWS = (
         way="did you mean `--backend cpu`?",
     ),
     Foreign(names="cpu no-cuda", commands="verify", way="did you mean `--device cpu`?"),
-    Foreign(
-        names="r requirement requirements",
-        commands="install",
-        way="`gpusetup install` first, then `uv pip install -r {value}`: torch stays where the "
-        "file allows it",
-    ),
-    Foreign(
-        names="e editable",
-        commands="install",
-        way="`gpusetup install` first, then `uv pip install -e {value}`",
-    ),
+    Foreign(names="requirement", commands="install resolve", way="did you mean `-r {value}`?"),
     Foreign(
         names="c channel override-channels",
         commands="install resolve",
@@ -117,8 +107,8 @@ def instead(name: str, value: str | None, command: str) -> str | None:
 
     >>> instead("--cpu", None, "install")
     'did you mean `--backend cpu`?'
-    >>> instead("-e", "my project", "install")
-    "`gpusetup install` first, then `uv pip install -e 'my project'`"
+    >>> instead("--requirement", "my reqs.txt", "install")
+    "did you mean `-r 'my reqs.txt'`?"
     """
     plain = name.lower().lstrip("-").replace("_", "-")
     for row in ROWS:
