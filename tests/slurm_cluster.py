@@ -147,6 +147,7 @@ def cluster(
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
+                process.wait()
 
 
 def _started(words: tuple[str, ...], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 import simulate_sweep
 import trial_sweep
 from simulate_sweep import FAULTS, FLEETS, Fleet, count, messages, swept
+from slurm_cluster import Cluster, cluster, missing
 
 from gpusetup.cli import main
 from gpusetup.fleet.sweep.answer import Course, SweepAnswer, answer
@@ -378,3 +379,63 @@ def test_under_torchrun_rank_0_says_one_answer() -> None:
 
 def test_the_simulation_counts_what_it_planted() -> None:
     assert simulate_sweep.count("8 hosts", "link down", 2)[:2] == (2, 0)
+
+
+STOPS = """
+import os, signal, sys, threading, time
+def watch():
+    while not hasattr(sys.modules.get("torch.distributed"), "all_reduce"):
+        time.sleep(0.1)
+    dist, calls = sys.modules["torch.distributed"], []
+    plain = dist.all_reduce
+    def all_reduce(*words, **more):
+        calls.append(1)
+        if len(calls) == 10:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return plain(*words, **more)
+    dist.all_reduce = all_reduce
+mine = open("/proc/self/cmdline", "rb").read()
+if os.environ.get("SLURM_PROCID") == "2" and b"exchange.py" in mine:
+    threading.Thread(target=watch, daemon=True).start()
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("slurm")
+    with cluster(folder, nodes=4) as made:
+        yield made
+
+
+def under_srun(slurm: Cluster, folder: Path, *words: str) -> dict[str, Any]:
+    """The nodes are this machine by names that only these tasks can look up."""
+    hosts = folder / "hosts"
+    hosts.write_text("127.0.0.1 localhost n1 n2 n3 n4\n", encoding="utf-8")
+    script = 'mount --bind "$0" /etc/hosts && exec "$@"'
+    ours = (sys.executable, "-m", "gpusetup", "fleet", "sweep", "--json", "--device", "cpu")
+    done = slurm.run(
+        *("srun", "-N4", "-n4", "--chdir", str(trial_sweep.HERE.parent), "unshare", "-m"),
+        *("sh", "-c", script, str(hosts), *ours, *words),
+        timeout=280,
+    )
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    document: dict[str, Any] = json.loads(line)
+    assert (done.returncode == 0) == document["ok"], done.stderr[-2000:]
+    return document
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(missing()), reason=missing() or "a Slurm is here")
+def test_under_srun_the_nodes_are_swept_and_a_hung_one_is_named(
+    slurm: Cluster, tmp_path: Path
+) -> None:
+    slurm.environment["GLOO_SOCKET_IFNAME"] = "lo"
+    sound = under_srun(slurm, tmp_path, "--bytes", "64K", "--limit", "20")
+    assert {rank["node"] for rank in sound["ranks"]} == {"n1", "n2", "n3", "n4"}
+    assert [level["of"] for level in sound["levels"]] == ["computing", "between"]
+    (tmp_path / "sitecustomize.py").write_text(STOPS, encoding="utf-8")
+    slurm.environment["PYTHONPATH"] = str(tmp_path)
+    hung = under_srun(slurm, tmp_path, "--bytes", "64K", "--limit", "5")
+    faults = [(one["fault"], one["nodes"]) for one in hung["findings"]]
+    assert ("hung", ["n3"]) in faults
+    assert hung["exclude"]["slurm"] == "--exclude=n3"
