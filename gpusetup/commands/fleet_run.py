@@ -59,7 +59,12 @@ def _add_engines(group: argparse._ArgumentGroup) -> None:
     one = group.add_mutually_exclusive_group()
     one.add_argument("--slurm", action="store_true", help="an exclusive job on each idle node")
     one.add_argument("--hosts", metavar="FILE", help="ssh to each host of a file; see --pdsh")
-    one.add_argument("--from", dest="records", metavar="DIR", help="records that are there: `show`")
+    one.add_argument(
+        "--from",
+        dest="records",
+        metavar="DIR",
+        help="records that are there: `show`; sweep: outputs of nccl-tests or dcgmi",
+    )
     one.add_argument(
         "--ray", metavar="ADDRESS", help="an actor on each node of a Ray cluster; `auto`: this one"
     )

@@ -79,6 +79,8 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
     if not 1 <= options.repeats <= 1000:
         raise UsageError(f"`--repeats` is {options.repeats}", hint="from 1 to 1000")
+    if options.records:
+        return _from_files(options, out)
     try:
         rank = rank_in(os.environ)
         if rank is None:
@@ -87,6 +89,17 @@ def run(options: argparse.Namespace, out: Console) -> int:
     except Stop as problem:
         kind = UsageError if isinstance(problem, WrongQuestion) else Blocked
         raise kind(problem.message, hint=problem.hint) from problem
+
+
+def _from_files(options: argparse.Namespace, out: Console) -> int:
+    from pathlib import Path
+
+    from gpusetup.fleet.sweep.others import judge_runs, read_runs
+    from gpusetup.render.sweep import sweep_screen
+
+    found = judge_runs(read_runs(Path(options.records)), options.loss)
+    out.answer(found, sweep_screen(found))
+    return 0 if found.ok else Unsatisfiable.exit_code
 
 
 def _worker(options: argparse.Namespace, device: str) -> tuple[str, ...]:

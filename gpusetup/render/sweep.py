@@ -31,6 +31,9 @@ def sweep_screen(answer: SweepAnswer) -> RenderableType:
     if answer.levels:
         parts.append(heading("Measured"))
         parts += [_level(level) for level in answer.levels]
+    if answer.measure_next:
+        parts.append(heading("To be measured next"))
+        parts += [indented(f"{one} {other}") for one, other in answer.measure_next[:MOST_FINDINGS]]
     if answer.exclude.slurm:
         parts += [heading("To leave these nodes out of a Slurm job")]
         parts += [command_line(f"sbatch {quote(answer.exclude.slurm)} job.sh")]
@@ -41,6 +44,8 @@ def _verdict(answer: SweepAnswer) -> Text:
     nodes = f"{answer.nodes} node{'s' if answer.nodes != 1 else ''}"
     how = f"{len(answer.ranks)} ranks on {nodes}, {answer.backend}"
     took = f"{answer.rounds} rounds in {answer.seconds:.1f} s"
+    if answer.files:
+        how, took = nodes, f"{answer.files} outputs read, {len(answer.left_out)} files left out"
     blamed = sum(one.blames for one in answer.findings)
     if answer.ok:
         return Text.assemble(("✓ ok", "bold green"), f": {how}, {took}: all alike")
@@ -52,7 +57,8 @@ def _finding(finding: Finding) -> Iterator[RenderableType]:
     yield Text.assemble(("\n", ""), (f"{mark} {finding.fault}", style), f": {plain(finding.title)}")
     if finding.detail:
         yield indented(finding.detail, 4, "dim")
-    yield indented(f"→ {finding.then}", 4)
+    if finding.then:
+        yield indented(f"→ {finding.then}", 4)
 
 
 def _level(level: Level) -> RenderableType:

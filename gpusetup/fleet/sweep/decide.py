@@ -31,7 +31,9 @@ SEES_AT_LEAST = 0.65
 """A pass that would not see a link at this share of the median is made once more."""
 AGAIN = 4
 """How often what is suspected is measured once more."""
-MOST_AGAIN = 6
+PATH_AGAIN = 8
+"""The same for a pair: of a path there is one measurement a round, of a rank's partners many."""
+MOST_AGAIN = 10
 """Rounds for that, where suspected pairs share a rank and must wait for each other."""
 GIVEN_UP_AFTER = 2
 """Exchanges with different partners that failed; each costs the whole limit."""
@@ -94,7 +96,7 @@ class Seen:
         scores = self.scores(stage)
         counts, best = again_counts(self.results, stage), self.scores(stage, BOTH).pairs
         found = slow_paths(scores, self.suspects(stage))
-        return tuple(p for p in found if counts[p] < AGAIN and is_slow(best[p], scores.limit))
+        return tuple(p for p in found if counts[p] < PATH_AGAIN and is_slow(best[p], scores.limit))
 
 
 BOTH = ("pairs", "again")

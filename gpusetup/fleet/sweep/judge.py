@@ -93,6 +93,11 @@ def compute_scores(results: Iterable[Result], ranks: Iterable[int], loss: float)
     return _judged(of, noise, loss)
 
 
+def node_scores(rates: Mapping[int, float], loss: float) -> Scores:
+    """Scores of what was measured once each."""
+    return _judged(rates, [0.0] * len(rates), loss)
+
+
 def _judged(of: Mapping[int, float], noise: Sequence[float], loss: float) -> Scores:
     values = list(of.values())
     middle = median(values) if values else 0.0
@@ -108,7 +113,6 @@ def _judged(of: Mapping[int, float], noise: Sequence[float], loss: float) -> Sco
 
 def slow_groups(rates: Mapping[tuple[int, ...], float], loss: float) -> tuple[tuple[int, ...], ...]:
     """Of groups of one size, those slower than the others."""
-    numbered = dict(enumerate(rates.values()))
-    found = _judged(numbered, [0.0] * len(rates), loss)
+    found = node_scores(dict(enumerate(rates.values())), loss)
     groups = list(rates)
     return tuple(groups[number] for number in found.slow)

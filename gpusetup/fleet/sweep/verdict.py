@@ -8,8 +8,8 @@ from statistics import median
 from typing import Literal
 
 from gpusetup.fleet.sweep.decide import (
-    AGAIN,
     BOTH,
+    PATH_AGAIN,
     Seen,
     again_counts,
     is_slow,
@@ -33,7 +33,11 @@ Fault = Literal[
     "apart",
     "uneven",
     "unmeasured",
+    "slow-pair",
+    "wrong-values",
+    "dcgm",
 ]
+"""The last three are of files that others measured."""
 NOTES = ("apart", "uneven", "slow-group")
 """What may be how the network is built: it is said, and nobody is blamed."""
 FEW_PATHS, SHARE_OF_PATHS = 3, 0.05
@@ -181,7 +185,7 @@ def _paths(
 ) -> Iterator[Named]:
     first, counts = seen.scores(stage), again_counts(seen.results, stage)
     candidates = slow_paths(first, (*seen.suspects(stage), *seen.silent))
-    found = [p for p in candidates if counts[p] >= AGAIN and is_slow(every.pairs[p], level)]
+    found = [p for p in candidates if counts[p] >= PATH_AGAIN and is_slow(every.pairs[p], level)]
     if len(found) > max(FEW_PATHS, SHARE_OF_PATHS * len(first.pairs)):
         ranks = tuple(sorted({rank for pair in found for rank in pair}))
         rate = median(first.pairs[pair] for pair in found)
