@@ -16,7 +16,7 @@ from typing import Any
 
 from gpusetup.model.frozen import Frozen
 
-ROW = re.compile(r"^\|\s*(.*?)\s*\|\s*(.*?)\s*\|\s*$", re.M)
+ROW = re.compile(r"^\|[ \t]*([^|\n]*?)[ \t]*\|[ \t]*([^|\n]*?)[ \t]*\|[ \t\r]*$", re.M)
 STATUS = re.compile(r"^(Pass|Fail|Warn|Skip)\b", re.I)
 OF_A_GPU = re.compile(r"^GPU\s?(\d+):\s*(Pass|Fail|Warn|Skip)\b", re.I)
 SAYS = re.compile(r"^(?:Warning|Error|Info)\b", re.I)

@@ -11,6 +11,7 @@ was checked, a test without in-place columns.
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 from gpusetup.model.frozen import Frozen
@@ -82,13 +83,10 @@ def _number(rank: tuple[str, ...]) -> int:
 def _row(size: str, count: str, kind: str, rest: str) -> tuple[int, float, int] | None:
     """Size in bytes, the better bus bandwidth in bytes/s, wrong elements."""
     words = rest.split()
-    while words and not re.fullmatch(r"\d+\.\d+", words[0]):
-        words.pop(0)  # redop and root; some tests have neither
-    columns = [words[at : at + 4] for at in range(0, len(words), 4)]
-    whole = [column for column in columns if len(column) >= 3]
-    try:
-        rates = [float(column[2]) for column in whole]
-    except ValueError:
-        return None
-    wrong = sum(int(float(c[3])) for c in whole if len(c) > 3 and re.match(r"[\d.]", c[3]))
+    columns = (words[-8:-4], words[-4:]) if len(words) >= 8 else (words[-4:],)
+    rates, wrong = list[float](), 0
+    for column in columns:  # time, algbw, busbw, wrong; N/A where it was not measured
+        with contextlib.suppress(ValueError, IndexError):
+            rates.append(float(column[2]))
+            wrong += int(float(column[3]))
     return (int(size), max(rates) * 1e9, wrong) if rates else None

@@ -1,7 +1,7 @@
 """Which groups to measure next, given what was measured: the whole course of a sweep. Pure.
 
-Matchings of pairs, O(log n) of them, with short computations between; where the measurements
-scatter too much to see a loss of a third, or are few, the same again; then a confirmation in which
+Matchings of pairs, O(log n) of them, with short computations between; the same again where the
+measurements scatter too much to see a loss of two fifths, or are few; then a confirmation in which
 whoever is suspected meets other partners; then collectives on halves of halves of all the others.
 """
 
@@ -27,7 +27,7 @@ from gpusetup.model.frozen import replace
 COMPUTES = 5
 """How often each rank computes on its own."""
 MOST_PASSES = 3
-SEES_AT_LEAST = 0.65
+SEES_AT_LEAST = 0.6
 """A pass that would not see a link at this share of the median is made once more."""
 AGAIN = 4
 """How often what is suspected is measured once more."""

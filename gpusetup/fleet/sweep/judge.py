@@ -19,6 +19,8 @@ from gpusetup.model.frozen import Frozen, replace
 LOSS_AMONG_FEW = 1 / 3
 """Where fewer than five are compared, a smaller loss is nobody's."""
 LEAST_COMPARED = 3
+DEEP, BEYOND = 0.8, 1.2
+"""So many of the runs fall no deeper below their rank's best, and that times this is allowed."""
 Pair = tuple[int, int]
 
 
@@ -82,15 +84,22 @@ def link_scores(pairs: Mapping[Pair, float], loss: float) -> Scores:
 
 
 def compute_scores(results: Iterable[Result], ranks: Iterable[int], loss: float) -> Scores:
-    """Scores of the ranks by what each computed on its own."""
+    """Scores of the ranks by what each computed on its own: the second best of its runs.
+
+    Another program on a core slows a rank for seconds, so that a middle would tell of it. How deep
+    the ranks fall below their own best is what a sound one may show all the time.
+    """
     wanted, by_rank = set(ranks), defaultdict[int, list[float]](list)
     for result in results:
         for rank, rate in result.computed.items():
             if rank in wanted:
                 by_rank[rank].append(rate)
-    of = {rank: median(rates) for rank, rates in sorted(by_rank.items())}
-    noise = [abs(rate - of[rank]) for rank, rates in by_rank.items() for rate in rates]
-    return _judged(of, noise, loss)
+    best = {rank: sorted(rates, reverse=True) for rank, rates in sorted(by_rank.items())}
+    of = {rank: rates[:2][-1] for rank, rates in best.items()}
+    found = _judged(of, [rates[:2][-1] - rates[:3][-1] for rates in best.values()], loss)
+    fallen = sorted(max(0.0, 1 - rate / of[rank]) for rank, rates in best.items() for rate in rates)
+    depth = fallen[int(len(fallen) * DEEP)] if fallen else 0.0
+    return replace(found, limit=min(found.limit, found.middle * (1 - BEYOND * depth)))
 
 
 def node_scores(rates: Mapping[int, float], loss: float) -> Scores:

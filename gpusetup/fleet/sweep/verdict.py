@@ -100,7 +100,7 @@ def _computing(seen: Seen) -> Iterator[Named]:
             if result.round.kind == "again":
                 again[rank].append(rate)
     for scores in seen.computing():
-        middles = [median(again[rank]) for rank in scores.of if rank in again]
+        middles = [max(again[rank]) for rank in scores.of if rank in again]
         for rank in scores.slow:
             limit = scores.sees * median(middles) if middles else 0.0
             if rank in again and rank not in seen.silent and max(again[rank]) < limit:
