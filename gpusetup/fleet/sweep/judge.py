@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from statistics import median, median_high
 
 from gpusetup.fleet.rates import LEAST_SPREAD, LEAST_VALUES, TO_SIGMA, spreads
@@ -19,6 +20,8 @@ from gpusetup.model.frozen import Frozen, replace
 LOSS_AMONG_FEW = 1 / 3
 """Where fewer than five are compared, a smaller loss is nobody's."""
 LEAST_COMPARED = 3
+UPPER = 4
+"""Of a rank's runs: how far these lie apart is what its best scatters by."""
 DEEP, BEYOND = 0.8, 1.2
 """So many of the runs fall no deeper below their rank's best, and that times this is allowed."""
 Pair = tuple[int, int]
@@ -96,7 +99,8 @@ def compute_scores(results: Iterable[Result], ranks: Iterable[int], loss: float)
                 by_rank[rank].append(rate)
     best = {rank: sorted(rates, reverse=True) for rank, rates in sorted(by_rank.items())}
     of = {rank: rates[:2][-1] for rank, rates in best.items()}
-    found = _judged(of, [rates[:2][-1] - rates[:3][-1] for rates in best.values()], loss)
+    gaps = [one - next for rates in best.values() for one, next in pairwise(rates[:UPPER])]
+    found = _judged(of, gaps or [0.0], loss)
     fallen = sorted(max(0.0, 1 - rate / of[rank]) for rank, rates in best.items() for rate in rates)
     depth = fallen[int(len(fallen) * DEEP)] if fallen else 0.0
     return replace(found, limit=min(found.limit, found.middle * (1 - BEYOND * depth)))
