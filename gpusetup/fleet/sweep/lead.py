@@ -187,8 +187,7 @@ class Leader:
             self._send(rank, question)
         told = self._answers(asked, began + self.sizes.limit + SLACK_SECONDS)
         silent = tuple(rank for rank in asked.asked if rank not in told)
-        stuck = [rank for group in asked.groups if set(group) <= set(silent) for rank in group]
-        self._renew([*stuck, *(rank for rank, answer in told.items() if answer["said"] == "died")])
+        self._renew([rank for rank, answer in told.items() if answer["said"] == "died"])
         return Result(
             round=asked,
             exchanged=tuple(self._exchanged(group, told) for group in asked.groups),
