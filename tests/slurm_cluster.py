@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -45,10 +46,11 @@ ReturnToService=0
 MessageTimeout=60
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
+GresTypes=gpu
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] \\
-  CPUs=1 State=UNKNOWN
+  CPUs={cpus} {gres} State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
 {more}
 """
@@ -110,16 +112,20 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def cluster(
-    folder: Path, nodes: int = 3, conf: Mapping[str, object] | None = None
+    folder: Path, nodes: int = 3, conf: Mapping[str, object] | None = None, gpus: int = 0
 ) -> Iterator[Cluster]:
-    """Start it, wait until all nodes are idle, and end it."""
+    """Start it, wait until all nodes are idle, and end it.
+
+    `gpus`: so many for each node, device nodes that are all /dev/null, where root may make some.
+    """
     if why := missing():
         pytest.skip(why)
     ports = free_ports(nodes + 1)
     more = "\n".join(f"{name}={value}" for name, value in (conf or {}).items())
     text = CONF.format(
         host=socket.gethostname().partition(".")[0], folder=folder, nodes=nodes, more=more,
-        port=ports[0], first=ports[1], last=ports[-1],
+        port=ports[0], first=ports[1], last=ports[-1], cpus=2 if gpus else 1,
+        gres=_gres(folder, gpus),
     )  # fmt: skip
     for name in ("ctl", *(f"spool/n{number}" for number in range(1, nodes + 1))):
         (folder / name).mkdir(parents=True)
@@ -148,6 +154,21 @@ def cluster(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _gres(folder: Path, gpus: int) -> str:
+    """Writes gres.conf; what a node's line says of its GPUs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not gpus:
+        return ""
+    try:
+        for place in range(gpus):
+            os.mknod(folder / f"gpu{place}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    except OSError:
+        return ""
+    line = f"Name=gpu Type=a100 File={folder}/gpu[0-{gpus - 1}]\n"
+    (folder / "gres.conf").write_text(line, encoding="utf-8")
+    return f"Gres=gpu:a100:{gpus}"
 
 
 def _started(words: tuple[str, ...], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

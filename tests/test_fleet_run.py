@@ -34,23 +34,29 @@ Record = dict[str, Any]
 # --- which nodes ----------------------------------------------------------------------------------
 
 SINFO = """\
-n1|idle|all*|none
-n1|idle|debug|none
-n2|allocated|all*|none
-n3|drained*|all*|gpusetup: ecc-error | GPU 3
-n10|idle|all*|none
-n9|idle|debug|none
+n1|idle|all*|96|gpu:h100:8(S:0-1),nvme:2|none
+n1|idle|debug|96|gpu:h100:8(S:0-1),nvme:2|none
+n2|allocated|all*|96|(null)|none
+n3|drained*|all*|96|(null)|gpusetup: ecc-error | GPU 3
+n10|idle|all*|96|gpu:1g.5gb:7,gpu:2|none
+n9|idle|debug|96|(null)|none
 """
 
 
 def test_idle_nodes_are_chosen_each_once_and_the_others_say_why() -> None:
     found = chosen(slots(SINFO), None, ())
-    assert list(found.idle.items()) == [("n1", "all"), ("n9", "debug"), ("n10", "all")]
+    rooms = [(name, room.partition, room.gpus) for name, room in found.idle.items()]
+    assert rooms == [
+        ("n1", "all", "gpu:h100:8"),
+        ("n9", "debug", ""),
+        ("n10", "all", "gpu:1g.5gb:7,gpu:2"),
+    ]
     assert [(one.name, one.why) for one in found.not_asked] == [
         ("n2", "allocated"),
         ("n3", "drained* (gpusetup: ecc-error | GPU 3)"),
     ]
-    assert dict(chosen(slots(SINFO), "debug", ()).idle) == {"n1": "debug", "n9": "debug"}
+    debug = chosen(slots(SINFO), "debug", ()).idle
+    assert {name: room.partition for name, room in debug.items()} == {"n1": "debug", "n9": "debug"}
     assert list(chosen(slots(SINFO), "all", ("n10", "n2")).idle) == ["n10"]
 
 

@@ -29,6 +29,7 @@ ON_NODE = """\
 # gpusetup's Python on a node, with this node's driver; `hang` names the command that hangs.
 export GPUSETUP_STANDIN={folder}/state-$SLURMD_NODENAME LD_LIBRARY_PATH={libraries}
 test -f {folder}/hang-$SLURMD_NODENAME && [ "$4" = verify ] && exec sleep 600
+echo "$CUDA_VISIBLE_DEVICES $SLURM_CPUS_ON_NODE" > {folder}/room-$SLURMD_NODENAME
 exec {python} "$@"
 """
 
@@ -45,7 +46,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     libraries, python = standin.libraries(), shlex.quote(sys.executable)
     wrapper.write_text(ON_NODE.format(folder=folder, libraries=libraries, python=python))
     wrapper.chmod(0o755)
-    with cluster(folder / "cluster", len(NODES)) as running:
+    with cluster(folder / "cluster", len(NODES), gpus=2) as running:
         yield running
 
 
@@ -70,6 +71,14 @@ def test_sound_nodes_are_green_and_the_queue_is_empty_afterwards(slurm: Cluster)
     assert states(answer) == dict.fromkeys(NODES, "ok"), (answer, said)
     assert code == 0
     assert slurm.run("squeue", "--noheader").stdout == ""
+
+
+def test_a_job_has_all_gpus_and_cpus_of_its_node(slurm: Cluster) -> None:
+    if not (slurm.folder / "gres.conf").exists():
+        pytest.skip("no right to make device nodes")
+    for how in ((), ("--shared",)):
+        fleet(slurm, f"room{len(how)}", "--nodes", "n1", *how)
+        assert (slurm.folder.parent / "room-n1").read_text() == "0,1 2\n"
 
 
 def test_the_same_from_a_shared_folder(slurm: Cluster) -> None:

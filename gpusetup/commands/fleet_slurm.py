@@ -16,6 +16,7 @@ from gpusetup.fleet.engines.slurm_run import (
     BUSY,
     END,
     ERRORS,
+    NO_SUCH_ROOM,
     SINFO,
     SINFO_SECONDS,
     START_SECONDS,
@@ -96,10 +97,16 @@ class _Asking:
 
     def ask(self, node: str) -> Output:
         """Run a node's job to its end; one that does not end in time is cancelled."""
-        said = start(self.words(node), timeout=self.patience, environment=self.environment)
+        room = self.found.idle[node]
+        said = self._begun(srun_words(self.job, node, room))
+        if said.exit and NO_SUCH_ROOM in said.stderr:
+            said = self._begun(srun_words(self.job, node, replace(room, cpus="")))
         if said.exit is None:
             self.cancel(node)
         return said
+
+    def _begun(self, words: tuple[str, ...]) -> Output:
+        return start(words, timeout=self.patience, environment=self.environment)
 
     def end(self) -> None:
         """Nobody waits any more, and what is left of this run is cancelled."""

@@ -6,6 +6,7 @@ Sources: sinfo(1), srun(1), sbatch(1), scancel(1) of Slurm 22.05 to 25.05.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from shlex import quote
@@ -16,20 +17,30 @@ from gpusetup.fleet.names import SAFE, slurm_list
 from gpusetup.fleet.show import NotAsked
 from gpusetup.model.frozen import Frozen
 
-SINFO = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%P|%E")
+SINFO = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%P|%c|%G|%E")
 SINFO_SECONDS = 30.0
 START_SECONDS = 60.0
 """So long may an idle node take from the allocation to the first word: prolog, launch, mounts."""
-BUSY = (
-    "Immediate execution impossible",
-    "Requested nodes are busy",
-    "Requested node configuration",
-)
+BUSY = ("Immediate execution impossible", "Requested nodes are busy")
 """What srun says where a node was taken between the question and the job."""
 ERRORS, END = ".err", ".end"
 """What the names of a job's other files in the shared folder end with."""
+NO_SUCH_ROOM = "Requested node configuration is not available"
+"""What srun says where CPUs that sinfo counts are kept for the system."""
 OF_A_JOB = ("SLURM_", "SBATCH_", "SRUN_", "PMI", "PMIX")
 KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
+
+
+class Room(Frozen):
+    """What a node has, as a job asks for all of it.
+
+    An exclusive job has the whole node; its step, without these words, one CPU and no GPU.
+    """
+
+    partition: str = ""
+    cpus: str = ""
+    gpus: str = ""
+    """As `--gres` takes them: `gpu:a100:8`; empty where Slurm knows of none."""
 
 
 class Slot(Frozen):
@@ -41,31 +52,50 @@ class Slot(Frozen):
     partition: str
     default: bool = False
     reason: str = ""
+    room: Room = Room()
 
 
 class Chosen(Frozen):
     """The nodes that get a job, each with its partition, and those that do not."""
 
-    idle: Mapping[str, str]
+    idle: Mapping[str, Room]
     not_asked: tuple[NotAsked, ...] = ()
 
 
 def slots(text: str) -> tuple[Slot, ...]:
     """What sinfo printed.
 
-    >>> slots("n1|idle|all*|none\\nn2|drained*|all*|gpusetup: ecc | twice\\n")[1].reason
-    'gpusetup: ecc | twice'
+    >>> found = slots("n1|idle|all*|96|gpu:a100:8(S:0-1)|gpusetup: ecc | twice")[0]
+    >>> found.reason, found.room.gpus
+    ('gpusetup: ecc | twice', 'gpu:a100:8')
     """
     found = []
     for line in text.splitlines():
-        parts = line.strip().split("|", 3)
-        if len(parts) == 4 and SAFE.fullmatch(parts[0]):
-            name, default = parts[2].rstrip("*"), parts[2].endswith("*")
-            reason = "" if parts[3] == "none" else parts[3]
-            found.append(
-                Slot(node=parts[0], state=parts[1], partition=name, default=default, reason=reason)
-            )
+        parts = line.strip().split("|", 5)
+        if len(parts) == 6 and SAFE.fullmatch(parts[0]):
+            node, state, partition, cpus, gres, reason = parts
+            found.append(_slot(node, state, partition, _room(partition, cpus, gres), reason))
     return tuple(found)
+
+
+def _slot(node: str, state: str, partition: str, room: Room, reason: str) -> Slot:
+    return Slot(
+        node=node,
+        state=state,
+        partition=room.partition,
+        default=partition.endswith("*"),
+        reason="" if reason == "none" else reason,
+        room=room,
+    )
+
+
+def _room(partition: str, cpus: str, gres: str) -> Room:
+    gpus = re.findall(r"(?:^|,)(gpu(?::[\w.-]+)?:\d+)", gres)
+    return Room(
+        partition=partition.rstrip("*"),
+        cpus=cpus if cpus.isdigit() else "",
+        gpus=",".join(gpus),
+    )
 
 
 def chosen(rows: Sequence[Slot], partition: str | None, nodes: Sequence[str]) -> Chosen:
@@ -89,7 +119,7 @@ def chosen(rows: Sequence[Slot], partition: str | None, nodes: Sequence[str]) ->
             by_node.setdefault(row.node, row)
     rest = [row for row in by_node.values() if row.state != "idle"]
     found = Chosen(
-        idle={row.node: row.partition for row in _ordered(by_node) if row.state == "idle"},
+        idle={row.node: row.room for row in _ordered(by_node) if row.state == "idle"},
         not_asked=tuple(NotAsked(name=row.node, why=_state(row)) for row in rest),
     )
     if not found.idle:
@@ -136,35 +166,37 @@ class Job(Frozen):
     """Options of the caller's for srun or sbatch."""
 
 
-def srun_words(job: Job, node: str, partition: str) -> tuple[str, ...]:
+def srun_words(job: Job, node: str, room: Room) -> tuple[str, ...]:
     """A job that starts at once or not at all, and says what it has to say through srun.
 
     >>> job = Job(name="gpusetup-1", script="true", limit=90)
-    >>> " ".join(srun_words(job, "n1", "all")[:6])
+    >>> " ".join(srun_words(job, "n1", Room(partition="all"))[:6])
     'srun --job-name=gpusetup-1 --partition=all --nodelist=n1 --nodes=1 --ntasks=1'
     """
     start = f"--immediate={START_SECONDS:.0f}"
-    words = ("srun", *_common(job, node, partition), start, "--input=none", "--quiet")
+    cpus = (f"--cpus-per-task={room.cpus}",) if room.cpus else ()
+    words = ("srun", *_common(job, node, room), *cpus, start, "--input=none", "--quiet")
     return (*words, *job.more, "sh", "-c", job.script)
 
 
-def sbatch_words(job: Job, node: str, partition: str, said: str) -> tuple[str, ...]:
+def sbatch_words(job: Job, node: str, room: Room, said: str) -> tuple[str, ...]:
     """A job that writes into a shared folder, and a last empty file when it has ended.
 
     >>> job = Job(name="gpusetup-1", script="true", limit=90)
-    >>> sbatch_words(job, "n1", "all", "/shared/n1.out")[-1]
+    >>> sbatch_words(job, "n1", Room(partition="all"), "/shared/n1.out")[-1]
     '--wrap=sh -c true; : > /shared/n1.out.end'
     """
     files = (f"--output={said}", f"--error={said}{ERRORS}", "--no-requeue")
-    words = ("sbatch", *_common(job, node, partition), *files, "--quiet")
+    words = ("sbatch", *_common(job, node, room), *files, "--quiet")
     return (*words, *job.more, f"--wrap=sh -c {quote(job.script)}; : > {quote(said + END)}")
 
 
-def _common(job: Job, node: str, partition: str) -> tuple[str, ...]:
+def _common(job: Job, node: str, room: Room) -> tuple[str, ...]:
     minutes = math.ceil((job.limit + START_SECONDS) / 60)
     return (
-        f"--job-name={job.name}", f"--partition={partition}", f"--nodelist={node}",
+        f"--job-name={job.name}", f"--partition={room.partition}", f"--nodelist={node}",
         "--nodes=1", "--ntasks=1", "--exclusive", "--mem=0", f"--time={minutes}",
+        *((f"--gres={room.gpus}",) if room.gpus else ()),
     )  # fmt: skip
 
 
