@@ -23,10 +23,9 @@ NO_LAUNCHER = "`fleet sweep` is one rank of several, and nothing here says which
 LAUNCHERS = (
     "start it with a launcher, one rank a GPU: `srun --ntasks-per-node=8 gpusetup fleet sweep`, "
     "or on each node `torchrun --nnodes=N --nproc-per-node=8 --rdzv-backend=c10d "
-    "--rdzv-endpoint=HOST:29500 --no-python gpusetup fleet sweep`; under Ray in a worker of "
-    "TorchTrainer"
+    "--rdzv-endpoint=HOST:29500 --no-python gpusetup fleet sweep`; under Ray in tasks that "
+    "set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT"
 )
-ADDED = ("bytes", "repeats", "meet", "loss", "all_paths")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
