@@ -290,6 +290,11 @@ def _newest(known: Same) -> Capability:
     return max(row.capability for row in known.catalog.gpus)
 
 
+def rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
+    """The rows that a GPU's name means; () where it means none."""
+    return _rows_of_gpu(name, Same(catalog))
+
+
 @lru_cache(maxsize=1024)
 def _rows_of_gpu(name: str, known: Same) -> tuple[GpuRow, ...]:
     """The rows that a GPU's name means, with a memory: many reports are about the same GPUs."""

@@ -129,14 +129,36 @@ def search(text: Flat, rows: Iterable[Row]) -> Iterator[Found]:
     >>> next(search(flat_of(["NVRM: Xid (0000:01:00): 79, GPU has"]), rows)).values
     {'bus_id': '0000:01:00', 'number': '79'}
     """
+    yield from search_table(text, Table.of(rows))
+
+
+class Table(Frozen):
+    """Rows, and which of them look for the same letters: each letters are sought once."""
+
+    rows: tuple[Row, ...]
+    places: dict[str, tuple[int, ...]]
+    """The letters, and the numbers of the rows that look for them."""
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Table:
+        """
+        >>> from gpusetup.messages.row import row
+        >>> Table.of((row("a", "x"), row("b", "y"), row("c", "x"))).places
+        {'x': (0, 2), 'y': (1,)}
+        """
+        kept = tuple(rows)
+        places: dict[str, list[int]] = {}
+        for number, one in enumerate(kept):
+            places.setdefault(one.needle, []).append(number)
+        return cls(rows=kept, places={needle: tuple(each) for needle, each in places.items()})
+
+
+def search_table(text: Flat, table: Table) -> Iterator[Found]:
+    """The messages of a table's rows that are in the text, in the order of the rows."""
     low = text.low
-    known: dict[str, bool] = {}  # many rows look for the same letters
-    for one in rows:
-        there = known.get(one.needle)
-        if there is None:
-            there = known[one.needle] = one.needle in low
-        if there:
-            yield from _of_row(text, one)
+    there = [n for needle, numbers in table.places.items() if needle in low for n in numbers]
+    for number in sorted(there):
+        yield from _of_row(text, table.rows[number])
 
 
 def _of_row(text: Flat, one: Row) -> Iterator[Found]:

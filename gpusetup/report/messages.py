@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from gpusetup.messages.row import Row
-from gpusetup.messages.search import search
+from gpusetup.messages.search import Table, search_table
 from gpusetup.model.machine import Event
 from gpusetup.report.text import Text
 
 
-def events_of(text: Text, rows: Iterable[Row]) -> Iterator[Event]:
+def events_of(text: Text, table: Table) -> Iterator[Event]:
     """The events of all rows whose message is in the text."""
-    for found in search(text, rows):
+    for found in search_table(text, table):
         yield event(text, found.row.kind, found.first, found.last, found.values)
 
 

@@ -10,7 +10,7 @@ from gpusetup.catalog.kernels import release
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.resolver.constraints import fits
-from gpusetup.resolver.situation import CHANNELS, Situation, version
+from gpusetup.resolver.situation import CHANNELS, Situation, is_allowed, version
 
 
 def in_scope(situation: Situation, catalog: Catalog) -> tuple[TorchBuild, ...]:
@@ -40,12 +40,16 @@ def _on_wsl(build: TorchBuild, catalog: Catalog) -> TorchBuild:
 
 def best_build(situation: Situation, catalog: Catalog) -> TorchBuild | None:
     """The build that `resolve` would choose, and nothing else."""
-    torch = None
+    torch = refused = None
     fitting: list[TorchBuild] = []
     for build in in_scope(situation, catalog):
+        if build.torch == refused:
+            continue
         if torch is not None and build.torch != torch:
             break
-        if fits(build, situation):
+        if not is_allowed(build.torch, situation):
+            refused = build.torch
+        elif fits(build, situation):
             torch = build.torch
             fitting.append(build)
     return min(fitting, key=preference(situation), default=None)

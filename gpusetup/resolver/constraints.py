@@ -5,6 +5,8 @@ All of them hold jointly. A reason names what the build needs and what was found
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from gpusetup.catalog.kernels import release, served_by
 from gpusetup.model.machine import Gpu
 from gpusetup.model.resolution import TorchBuild
@@ -148,13 +150,14 @@ FITS = (
     uses_the_gpu,
 )
 CONSTRAINTS = (*ASKED, *FITS)
+AFTER_TORCH = CONSTRAINTS[1:]
 
 
 def fits(build: TorchBuild, situation: Situation) -> bool:
     """Whether a build fits; most are of another torch, which is seen before the rest is asked."""
     if not is_allowed(build.torch, situation):
         return False
-    return all(constraint(build, situation) is None for constraint in CONSTRAINTS[1:])
+    return all(constraint(build, situation) is None for constraint in AFTER_TORCH)
 
 
 def why_not(build: TorchBuild, situation: Situation) -> str | None:
@@ -166,6 +169,7 @@ def why_not(build: TorchBuild, situation: Situation) -> str | None:
     return "; ".join(reasons) or None
 
 
+@lru_cache(maxsize=256)
 def _span(pythons: tuple[str, ...]) -> str:
     """`3.9 to 3.12`, with the free-threaded ones named apart."""
     plain = [p for p in pythons if not p.endswith("t")]

@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.accelerators.makers import judged_on
-from gpusetup.catalog.builds import Catalog, Channel
+from gpusetup.catalog.builds import Catalog, Channel, rows_of_gpu
 from gpusetup.catalog.facts import JetPack
-from gpusetup.catalog.gpus import one_capability, rows_or_none
+from gpusetup.catalog.gpus import one_capability
 from gpusetup.catalog.jetpack import board_of, jetpack_of
 from gpusetup.catalog.pci_names import board
 from gpusetup.catalog.rows import Dropped
@@ -159,7 +159,7 @@ def _named(gpu: Gpu, catalog: Catalog) -> Gpu:
     """A GPU with its capability from its name, where only the name is known."""
     if gpu.compute_capability is not None:
         return gpu
-    hits = rows_or_none(gpu.name, catalog.gpus)
+    hits = rows_of_gpu(gpu.name, catalog)
     try:
         return replace(gpu, compute_capability=one_capability(gpu.name, hits)) if hits else gpu
     except UsageError:
