@@ -380,13 +380,40 @@ def test_what_no_torch_makes_newer_is_asked_of_no_other_torch() -> None:
         builds=(newer, older),
         build_of=lambda _: newer,
         agrees=lambda *_: True,
-        free=lambda words: Answer(reason="no") if words == ["x>1"] else Answer(),
+        free=lambda words: Answer(reason="no") if words == ["x", "x>1"] else Answer(),
     )
     dates = {"1": "2026-10-01", "2": "2026-11-01"}
     releases = tuple(Release(version=v, published=d, has_wheel=True) for v, d in dates.items())
     with ThreadPoolExecutor(2) as pool:
         found = best_of(work, first, {"x": Listed(name="x", releases=releases)}, pool)  # type: ignore[arg-type]
     assert found == (newer, first)
+
+
+def test_one_package_is_asked_for_something_newer_until_there_is_nothing() -> None:
+    """Each torch need not be asked for what uv finds in a few steps."""
+    builds = [CATALOG.row_of(t, "cu130", "linux", "x86_64") for t in ("2.15.0", "2.14.1")]
+    by_torch = {one.torch: one for one in builds if one}
+
+    def answer(torch: str, version: str) -> Answer:
+        return Answer(
+            packages=(Locked(name="torch", version=torch), Locked(name="x", version=version))
+        )
+
+    steps = {"x>1": answer("2.14.1", "2"), "x>2": Answer(reason="no")}
+    work = SimpleNamespace(
+        names=("x",),
+        words=("x<4",),
+        builds=tuple(builds),
+        build_of=lambda one: by_torch.get(one.version("torch") or ""),
+        agrees=lambda *_: True,
+        free=lambda words: steps[words[-1]],
+    )
+    dates = {"1": "2026-10-01", "2": "2026-11-01", "3": "2026-11-02"}
+    releases = tuple(Release(version=v, published=d, has_wheel=True) for v, d in dates.items())
+    page = {"x": Listed(name="x", releases=releases)}
+    with ThreadPoolExecutor(2) as pool:
+        found = best_of(work, answer("2.15.0", "1"), page, pool)  # type: ignore[arg-type]
+    assert found == (by_torch["2.14.1"], steps["x>1"])
 
 
 # --- the comparison of companions on four machines, on our own index -----------------------------

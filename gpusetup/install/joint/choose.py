@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -181,11 +182,8 @@ def best_of(
     work: Work, first: Answer, found: Mapping[str, Listed], pool: ThreadPoolExecutor
 ) -> tuple[TorchBuild, Answer]:
     """uv's own choice where no torch has anything newer; else the best of every torch's."""
-    build = work.build_of(first)
-    if build is not None and work.agrees(first, build):
-        late = [n for n in work.names if found[n].days_behind(first.version(n) or "0")]
-        if not any(pool.map(lambda name: _can_be_newer(work, name, first), late)):
-            return build, first
+    if (own := _newest_of_uv(work, first, found, pool)) is not None:
+        return own
     answers = [*pool.map(lambda one: work.beside(one, work.words), work.builds)]
     solved = {
         one.torch: (one, answer)
@@ -198,10 +196,33 @@ def best_of(
     return solved[taken.build.torch]
 
 
-def _can_be_newer(work: Work, name: str, answer: Answer) -> bool:
-    """Whether any torch at all has a newer release of a package than an answer."""
-    other = work.free([f"{word_of(name, work)}>{answer.version(name)}"])
-    return other is None or other.reason is None
+def _newest_of_uv(
+    work: Work, answer: Answer, found: Mapping[str, Listed], pool: ThreadPoolExecutor
+) -> tuple[TorchBuild, Answer] | None:
+    """uv's answer where nothing in it can be newer with any torch. Of one package alone uv is asked
+    for something newer until there is nothing; None where every torch has to be asked."""
+    for _ in range(MOST_ROUNDS):
+        build = work.build_of(answer)
+        if build is None or not work.agrees(answer, build):
+            return None
+        late = [n for n in work.names if found[n].days_behind(answer.version(n) or "0")]
+        newer = [*filter(None, pool.map(partial(_newer_than, work, answer), late))]
+        if not newer:
+            return build, answer
+        if len(work.names) > 1 or newer[0].version(work.names[0]) is None:
+            return None
+        answer = newer[0]
+    return None
+
+
+MOST_ROUNDS = 8
+
+
+def _newer_than(work: Work, answer: Answer, name: str) -> Answer | None:
+    """A set with any torch in which a package is newer than in an answer; None where none is."""
+    asked = work.words[work.names.index(name)]
+    other = work.free([asked, f"{name}>{answer.version(name)}"])
+    return None if other is None or other.reason else other
 
 
 def _solved(work: Work, build: TorchBuild, answer: Answer, found: Mapping[str, Listed]) -> Solved:
