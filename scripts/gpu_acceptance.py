@@ -6,6 +6,11 @@ python scripts/gpu_acceptance.py --out DIR --parts suspicions,clean
 python scripts/gpu_acceptance.py --out DIR --device cpu        a rehearsal: proves nothing of a card
 
 Writes DIR/evidence.json, DIR/index.html and DIR/runs.tar.gz (what the commands printed, redacted).
+It ends at once, with 2, where a word is wrong, DIR cannot be written or holds the evidence of
+another card, driver, torch or commit, or torch is not usable (a card that torch does not compute on
+included; --device cpu rehearses there). 0: every part is ok. 1: a part is not, because a claim is
+refuted, a command failed, or the time was not enough. 128 and more: a signal ended it.
+
 Each part runs in a process of its own and is killed at its limit, with all that it started; the
 next one runs whatever happened, and time that one leaves goes to those after it. All is written
 after each part. A later call with the same DIR adds to what stands there: clean goes on with other

@@ -6,7 +6,9 @@ import contextlib
 import doctest
 import importlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -22,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "scripts"))
 
 from acceptance import (  # noqa: E402
+    card,
     clean,
     command,
     evidence,
@@ -34,8 +37,27 @@ from acceptance import (  # noqa: E402
 )
 from acceptance.claims import ALL, DOUBTS, claims_of  # noqa: E402
 from acceptance.running import answers_in, run_part  # noqa: E402
-from acceptance.values import DONE, KILLED, NOT_BUILT, PARTS, Part, Result  # noqa: E402
-from acceptance.work import EARLIER, Said, Unanswered, Work, attempt  # noqa: E402
+from acceptance.values import (  # noqa: E402
+    CRASHED,
+    DONE,
+    FAILED,
+    KILLED,
+    NOT_BEGUN,
+    NOT_BUILT,
+    PARTS,
+    STOPPED,
+    Part,
+    Result,
+)
+from acceptance.work import (  # noqa: E402
+    EARLIER,
+    Said,
+    Unanswered,
+    Work,
+    attempt,
+    child_environment,
+    run_program,
+)
 
 SCRIPT = ROOT / "scripts" / "gpu_acceptance.py"
 ENTRY = (sys.executable, str(SCRIPT), "--device", "cpu")
@@ -85,8 +107,10 @@ def test_what_the_parts_ask_verify_for_is_there() -> None:
 def test_every_part_is_killed_at_its_limit_and_the_next_one_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "machine", lambda wanted: FACTS | {"device": "cpu"})
-    names = [part.name for part in PARTS if part.command is None]
+    monkeypatch.setattr(card, "machine", lambda *_: FACTS | {"device": "cpu"})
+    monkeypatch.setattr(command, "PARTS", [part._replace(least=0.0) for part in PARTS])
+    monkeypatch.setattr(running, "is_built", lambda name: True)
+    names = [part.name for part in PARTS if part.name != "node-check"]
     out = tmp_path / "out"
     words = ["--out", str(out), "--device", "cpu", "--parts", ",".join(names), "--minutes", "0.21"]
     began = time.monotonic()
@@ -106,7 +130,7 @@ def test_every_part_is_killed_at_its_limit_and_the_next_one_runs(
 
 
 def test_a_part_whose_command_is_not_built_says_so(tmp_path: Path) -> None:
-    part = Part("later", 5, "a command of tomorrow", command="no-such-command")
+    part = Part("later", 5, 1, "a command of tomorrow", command="no-such-command")
     result = run_part(part, None, "cpu", tmp_path, 5)
     assert (result.status, result.ok) == (NOT_BUILT, True)
 
@@ -343,8 +367,9 @@ def test_seeds_of_several_calls_add_up(tmp_path: Path, monkeypatch: pytest.Monke
     assert told["clean-runs"] == "20 runs with seeds 1-20, failures: none"
     assert part["tables"]["distances"][0]["part"] == 0.2
     assert part["tables"]["distances"][0]["runs"] == 20
-    took = clean_call(tmp_path, monkeypatch, dict(facts, torch="2.12.0"), lambda seed: Outcome(0.1))
-    assert took == [1, 2, 3]
+    with pytest.raises(evidence.Foreign, match=r"torch 2.11.0\+cu130 \(now 2.12.0\)"):
+        clean_call(tmp_path, monkeypatch, dict(facts, torch="2.12.0"), lambda seed: Outcome(0.1))
+    assert evidence.read(tmp_path / "out")["parts"][0] == part
 
 
 def test_a_failed_seed_stays_and_a_spoilt_process_ends_the_part(
@@ -436,12 +461,279 @@ def test_a_run_without_a_card_is_no_evidence(tmp_path: Path) -> None:
         recorded.page("", tmp_path / "kept")
 
 
+# --- what a stranger's machine does to a run ---
+
+
+def call(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    argv = (sys.executable, str(SCRIPT), *words)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, **more)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--device", "tpu"), "invalid choice: 'tpu'"),
+        (("--device", "cuda:0"), "invalid choice"),
+        (("--minutes", "0"), "'0' is not a number of minutes"),
+        (("--minutes", "nan"), "'nan' is not a number of minutes"),
+        (("--minutes", "inf"), "'inf' is not a number of minutes"),
+        (("--minutes=-1",), "'-1' is not a number of minutes"),
+        (("--parts", ""), "no part is named"),
+        (("--parts", ","), "no part is named"),
+        (("--parts", "bogus"), "there is no part 'bogus'; the parts are readings"),
+        (("--out", ""), "a folder has a name"),
+    ],
+)
+def test_a_wrong_word_ends_the_run_before_it_begins(
+    tmp_path: Path, words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main("about", ["--out", str(tmp_path / "out"), *words])
+    assert ended.value.code == 2
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def quick(
+    monkeypatch: pytest.MonkeyPatch, out: Path, *words: str, **facts: Any
+) -> tuple[int, list[str]]:
+    """(exit code, the parts that ran) of a run whose parts say one word each."""
+    ran: list[str] = []
+
+    def run(part: Part, *_: Any) -> Result:
+        ran.append(part.name)
+        return Result(part.name, True, DONE, 1.0, 2.0, claims_of(part.name, (), "cuda"))
+
+    monkeypatch.setattr(card, "machine", lambda *_: FACTS | {"commit": "abc"} | facts)
+    monkeypatch.setattr(command, "run_part", run)
+    return command.main("about", ["--out", str(out), *words]), ran
+
+
+def test_a_folder_that_cannot_be_written_ends_the_run_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "sub", Path("/proc/x")):
+        assert quick(monkeypatch, out) == (2, []), out
+        assert f"nothing was measured: --out {out}: " in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"device": "cpu", "stand_in": True, "card": None},
+        {"card": "NVIDIA A100"},
+        {"driver": "570.1"},
+        {"torch": "2.12.0"},
+        {"commit": "def"},
+    ],
+)
+def test_evidence_of_another_machine_or_code_is_neither_mixed_nor_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any], capsys: Any
+) -> None:
+    assert quick(monkeypatch, tmp_path, "--parts", "clean") == (0, ["clean"])
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert quick(monkeypatch, tmp_path, "--parts", "readings", **other) == (2, [])
+    assert "evidence of another machine or code" in capsys.readouterr().err
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    assert quick(monkeypatch, tmp_path, "--parts", "readings") == (0, ["readings"])
+    assert [part["name"] for part in evidence.read(tmp_path)["parts"]] == ["clean", "readings"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"schema": "gpus',
+        "[]",
+        '{"a": 1}',
+        "",
+        "null",
+        "[" * 100_000,
+        json.dumps({"schema": evidence.SCHEMA, "parts": {"clean": 1}}),
+        json.dumps({"schema": evidence.SCHEMA, "parts": [{"name": 5, "claims": "x"}, 7, None]}),
+    ],
+)
+def test_damaged_evidence_is_kept_aside_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, capsys: Any
+) -> None:
+    (tmp_path / evidence.FILE).write_text(text)
+    assert quick(monkeypatch, tmp_path, "--parts", "clean") == (0, ["clean"])
+    assert (tmp_path / f"{evidence.FILE}.damaged-1").read_text() == text
+    assert "damaged-1" in capsys.readouterr().err
+    assert [part["name"] for part in evidence.read(tmp_path)["parts"]] == ["clean"]
+
+
+def test_a_disk_that_fills_up_sends_the_evidence_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    out, real = tmp_path / "out", evidence.written
+    monkeypatch.setattr("tempfile.mkdtemp", lambda prefix: str(tmp_path / "elsewhere"))
+    monkeypatch.setattr("tempfile.TemporaryDirectory", lambda **_: contextlib.nullcontext(
+        str(tmp_path / "runs")))  # fmt: skip
+    monkeypatch.setattr(evidence, "prepared", lambda out: ())
+
+    def full(where: Path, *more: Any) -> Any:
+        if where == out:
+            raise OSError(28, "No space left on device")
+        return real(where, *more)
+
+    monkeypatch.setattr(evidence, "written", full)
+    code, ran = quick(monkeypatch, out, "--parts", "readings,clean")
+    assert (code, ran) == (1, ["readings", "clean"])
+    said = capsys.readouterr()
+    assert "No space left on device" in said.err and str(tmp_path / "elsewhere") in said.out
+    parts = evidence.read(tmp_path / "elsewhere")["parts"]
+    assert [part["name"] for part in parts] == ["readings", "clean"]
+
+
+SAY = "import sys; sys.path[:0] = [{!r}]; from acceptance.command import say; say({!r}); say('b')"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_terminal_that_is_full_or_knows_no_such_letters_ends_nothing() -> None:
+    argv = (sys.executable, "-c", SAY.format(str(ROOT / "scripts"), "東"))
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, timeout=30)
+    assert (done.returncode, done.stderr) == (0, b"")
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    done = subprocess.run(argv, capture_output=True, env=env, timeout=30)
+    assert (done.returncode, done.stdout) == (0, b"\\u6771\nb\n")
+
+
+def test_what_is_shown_is_written_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there: list[bool] = []
+    monkeypatch.setattr(
+        command, "say", lambda *_: there.append((tmp_path / evidence.FILE).exists())
+    )
+    quick(monkeypatch, tmp_path, "--parts", "clean")
+    assert there and all(there)
+
+
+TORCHES = {
+    "raises": ("raise RuntimeError('libcudart.so.13: cannot open')", "libcudart.so.13"),
+    "aborts": ("import os; os.abort()", "ended by signal 6"),
+    "empty": ("__version__ = '9.9'", "no attribute"),
+}
+
+
+@pytest.mark.parametrize("name", TORCHES)
+def test_a_torch_that_is_not_usable_ends_the_run_at_once(tmp_path: Path, name: str) -> None:
+    code, why = TORCHES[name]
+    (tmp_path / "torch.py").write_text(code)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = call("--out", str(tmp_path / "out"), "--parts", "node-check", env=env)
+    assert done.returncode == 2, done.stderr
+    assert "nothing was measured: torch is not usable: " in done.stderr and why in done.stderr
+    assert "Traceback" not in done.stderr and "--device cpu" in done.stderr
+    assert not (tmp_path / "out" / evidence.FILE).exists()
+
+
+def test_modules_of_the_callers_folder_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("torch", "json", "secrets", "msgspec"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(77)")
+    monkeypatch.chdir(tmp_path)
+    said = run_program((sys.executable, "-c", "import json, secrets, msgspec"), 30, folder="/")
+    assert said.exit == 0, said.stderr
+    assert running.is_built("doctor") and not running.is_built("no-such-command")
+    assert Path(child_environment()["PYTHONPATH"].split(os.pathsep)[0]) == ROOT
+
+
+def test_a_command_that_failed_itself_makes_its_part_fail(tmp_path: Path) -> None:
+    errors = tmp_path / "stderr.txt"
+    errors.write_text("Traceback\nKeyError: 1\n")
+    broken = ["gpusetup doctor: exit 1: No module named 'msgspec'"]
+    assert running.became(0, broken, errors) == (FAILED, broken[0])
+    assert running.became(0, [], errors) == (DONE, "")
+    assert running.became(1, [], errors) == (CRASHED, "KeyError: 1")
+    assert running.became(-signal.SIGKILL, [], errors) == (CRASHED, "ended by signal SIGKILL")
+    assert running.became(None, [], errors)[0] == KILLED
+
+
+def test_a_dependency_that_is_missing_is_named_as_that(tmp_path: Path) -> None:
+    text = "raise ModuleNotFoundError(\"No module named 'msgspec'\", name='msgspec')"
+    (tmp_path / "msgspec.py").write_text(text)
+    work = Work("cpu", 60, tmp_path, seed=1)
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import runpy; "
+    code += "sys.argv = ['gpusetup', 'doctor', '--json']; "
+    code += "runpy.run_module('gpusetup', run_name='__main__')"
+    said = work.program((sys.executable, "-c", code))
+    assert said.broken and "msgspec" in said.problem
+
+
+ENDLESS = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
+
+
+def test_a_program_that_prints_without_end_is_ended() -> None:
+    began = time.monotonic()
+    said = run_program((sys.executable, "-c", ENDLESS), 50)
+    assert said.exit is None and "printed more than 16 MiB" in said.problem
+    assert len(said.stdout) <= 16 << 20 and time.monotonic() - began < 25
+
+
+def test_parts_that_fit_get_what_they_need_and_the_others_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {part.name: seconds for part, seconds in command.chosen(None, 1)}
+    assert limits["readings"] >= 15 and limits["node-check"] >= 6 and not limits["monitor"]
+    words = ("--minutes", "0.6", "--parts", "readings,node-check,monitor")
+    code, ran = quick(monkeypatch, tmp_path, *words)
+    assert code == 1 and ran == ["readings", "node-check"]
+    parts = {part["name"]: part for part in evidence.read(tmp_path)["parts"]}
+    assert parts["monitor"]["status"] == NOT_BEGUN
+    assert "not enough time" in parts["monitor"]["problem"]
+    quick(monkeypatch, tmp_path, "--parts", "monitor")
+    quick(monkeypatch, tmp_path, *words)
+    parts = {part["name"]: part for part in evidence.read(tmp_path)["parts"]}
+    assert parts["monitor"]["status"] == DONE
+
+
+def test_nohup_stays_and_a_signal_is_named_in_part_and_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {number: signal.getsignal(number) for number in command.SIGNALS}
+    monkeypatch.setattr(command, "chosen", lambda *_: ((PARTS[0], 25.0), (PARTS[1], 10.0)))
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+        def run(*_: Any) -> Result:
+            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGTERM)
+            raise AssertionError("not reached")
+
+        monkeypatch.setattr(card, "machine", lambda *_: dict(FACTS))
+        monkeypatch.setattr(command, "run_part", run)
+        assert command.main("about", ["--out", str(tmp_path)]) == 128 + signal.SIGTERM
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    parts = evidence.read(tmp_path)["parts"]
+    found = [(part["name"], part["status"], part["problem"]) for part in parts]
+    assert found == [("readings", STOPPED, "by SIGTERM")]
+
+
+def test_readings_of_nvidia_smi_alone_are_not_compared_with_themselves(tmp_path: Path) -> None:
+    work = Work("cuda", 100, tmp_path, seed=1)
+    row = {"subject": "gpus", "source": "nvidia-smi", "value": "1 GPU"}
+    work.smi = lambda *_: {"name": "A", "driver_version": "1"}  # type: ignore[method-assign]
+    readings._beside_smi(work, {"gpus": [{"name": "A"}], "readings": [row]}, "")
+    claims, tables = answers_in(tmp_path, "readings", "cuda")
+    assert not tables
+    verdicts = {claim.id: claim.verdict for claim in claims}
+    assert verdicts["readings-match"] == verdicts["doubt-16"] == "open"
+
+
+def test_what_is_only_compared_with_is_named_where_it_is_not_installed(tmp_path: Path) -> None:
+    whole = kept(tmp_path, absent=["accelerate", "bitsandbytes"])
+    assert "Not installed, so not compared with: accelerate, bitsandbytes." in page.page(whole)
+
+
 # --- rehearsals ---
 
 
 def rehearsed(out: Path, *words: str, **environment: str) -> dict[str, Any]:
-    import os
-
     argv = (*ENTRY, "--short", "--minutes", "20", "--out", str(out), *words)
     subprocess.run(argv, env={**os.environ, **environment}, check=False, timeout=1500)
     parts = json.loads((out / "evidence.json").read_text())["parts"]
@@ -490,8 +782,6 @@ for name, (make, _) in loads.LOADS.items():
 
 @pytest.mark.slow
 def test_every_line_that_asks_for_a_card_can_run(tmp_path: Path) -> None:
-    import os
-
     paths = (str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests" / "fake_card"))
     more = {"FAKE_CARD": "1", "GPUSETUP_ACCEPTANCE_SIZE": "small"}
     env = {**os.environ, **more, "PYTHONPATH": os.pathsep.join(paths)}

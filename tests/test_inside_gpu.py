@@ -41,6 +41,16 @@ NOT_THERE = (
 """What the stand-in's healthy GPU does not tell."""
 
 
+@pytest.mark.parametrize(("reserved", "used"), [(None, 643 << 20), (639 << 20, 4 << 20)])
+def test_memory_in_use_is_without_what_the_driver_reserves(
+    ask: Ask, reserved: int | None, used: int
+) -> None:
+    """As nvidia-smi shows it; a driver that does not tell its reserve counts it as used."""
+    more = {} if reserved is None else {"memory_reserved": reserved}
+    device = ask("read_nvml", ({**A100, "memory_used": 643 << 20, **more},))["devices"][0]
+    assert (device["memory_used_bytes"], device["memory_total_bytes"]) == (used, 40960 << 20)
+
+
 def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) -> None:
     ill = {
         "recovery_action": 4, "sram_exceeded": 1, "nvlinks": "1101", "nvlink_crc_flit": 7,

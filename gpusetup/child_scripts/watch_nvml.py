@@ -63,8 +63,8 @@ READ = neighbour()
 
 
 def memory(nvml: Any, handle: Any) -> Answer:
-    info = nvml.nvmlDeviceGetMemoryInfo(handle)
-    return {"memory_used_bytes": int(info.used), "memory_total_bytes": int(info.total)}
+    used, total = READ.memory_used(nvml, handle), READ.memory_total(nvml, handle)
+    return {"memory_used_bytes": used, "memory_total_bytes": total}
 
 
 def utilization(nvml: Any, handle: Any) -> Answer:

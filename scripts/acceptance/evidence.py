@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import io
+import itertools
 import json
 import os
 import platform
@@ -15,48 +16,44 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from acceptance.claims import ALL, claims_of
-from acceptance.values import Result
-from acceptance.work import EARLIER, ROOT, run_program
+from acceptance.values import Claim, Result
+from acceptance.work import EARLIER, ROOT
 
 SCHEMA = "gpusetup.acceptance/1"
 FILE, ARCHIVE = "evidence.json", "runs.tar.gz"
 MOST_BYTES = 1 << 20
+MOST_EVIDENCE = 64 << 20
+LEAST_ROOM = 48 << 10
+"""Bytes that must fit into the folder before anything is measured."""
+OPTIONAL = (("accelerate",), ("bitsandbytes",), ("lightning", "pytorch-lightning"))
+"""What is compared with, by the names under which it comes."""
 BESIDE = ("accelerate", "bitsandbytes", "lightning", "pytorch-lightning", "triton", "numpy")
-ASK_TORCH = """
-import json, sys, torch
-told = {"torch": torch.__version__, "cuda": torch.version.cuda, "count": torch.cuda.device_count()}
-if sys.argv[1] != "cpu" and torch.cuda.is_available():
-    told["card"] = torch.cuda.get_device_name(0)
-print(json.dumps(told))
-"""
+VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
-def machine(wanted: str) -> dict[str, Any]:
-    """What the run is of: card, driver, torch, Python; asked in a child, which may hang."""
-    said = run_program((sys.executable, "-c", ASK_TORCH, wanted), 120)
-    told = said.document
-    if wanted == "cuda" and not told.get("card"):
-        raise SystemExit(f"torch computes on no GPU here: {told or said.problem}")
+def facts(told: Mapping[str, Any], driver: str | None) -> dict[str, Any]:
+    """What the run is of: card, driver, torch, Python."""
     device = "cuda" if told.get("card") else "cpu"
-    smi = run_program(("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"), 30)
     return {
         "schema": SCHEMA,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "device": device,
         "stand_in": device == "cpu",
         "card": told.get("card"),
-        "driver": smi.stdout.strip().partition("\n")[0] if smi.exit == 0 else None,
+        "driver": driver if driver and VERSION.fullmatch(driver) else None,
         "torch": told.get("torch"),
         "cuda": told.get("cuda"),
         "python": platform.python_version(),
         "gpusetup": version(),
         "commit": commit(),
         "packages": {name: found for name in BESIDE if (found := installed(name))},
+        "absent": [names[0] for names in OPTIONAL if not any(map(installed, names))],
     }
 
 
@@ -94,18 +91,66 @@ def missing() -> Iterator[str]:
 # --- written ---
 
 
+class Foreign(Exception):
+    """The evidence of a folder is of another card, driver, torch or commit."""
+
+
+def prepared(out: Path) -> Iterator[str]:
+    """Make the folder and try to write there; what is said about what stands in it.
+
+    OSError where it cannot be written.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=out) as trial:
+        trial.write(bytes(LEAST_ROOM))
+        trial.flush()
+        os.fsync(trial.fileno())
+    if damaged(out):
+        yield f"{FILE} is damaged or not ours: it is kept as {set_aside(out).name}"
+
+
+def compatible(out: Path, facts: Mapping[str, Any]) -> None:
+    """Raises Foreign where the folder holds evidence that this run would mix with its own."""
+    there, now = read(out), redacted({name: facts.get(name) for name in SAME})
+    other = [name for name in SAME if there and there.get(name) != now[name]]
+    if other:
+        told = ", ".join(f"{name} {there.get(name)} (now {now[name]})" for name in other)
+        raise Foreign(f"it holds the evidence of another machine or code: {told}")
+
+
+def set_aside(out: Path) -> Path:
+    """Give the file a name under which no call writes."""
+    numbers = (out / f"{FILE}.damaged-{number}" for number in itertools.count(1))
+    place = next(name for name in numbers if not name.exists())
+    return (out / FILE).rename(place)
+
+
 def written(out: Path, facts: dict[str, Any], results: Iterable[Result], runs: Path) -> Any:
     """evidence.json and the archive; parts of an earlier call stay unless they ran again."""
     out.mkdir(parents=True, exist_ok=True)
+    compatible(out, facts)
     before = {part["name"]: part for part in read(out).get("parts", ())}
-    parts = before | {result.name: result.plain() for result in results}
+    ran = {each.name: each.plain() for each in results if each.name not in before or each.ran}
+    parts = before | ran
     whole = {**facts, "parts": list(parts.values()), "open": unanswered(parts)}
     whole = redacted(json.loads(json.dumps(whole, default=str)))
-    half = out / f"{FILE}.half"
-    half.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    half.replace(out / FILE)
+    text = json.dumps(whole, indent=1) + "\n"
+    with replacing(out / FILE) as half:
+        half.write_text(text, encoding="utf-8")
     archived(out / ARCHIVE, runs)
     return whole
+
+
+@contextlib.contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """A path to write to, which takes the file's place once it is whole; nothing else stays."""
+    half = file.with_name(f"{file.name}.half")
+    try:
+        yield half
+        half.replace(file)
+    finally:
+        with contextlib.suppress(OSError):
+            half.unlink()
 
 
 SAME = ("device", "card", "driver", "torch", "commit")
@@ -123,10 +168,47 @@ def tables(out: Path, facts: dict[str, Any], part: str) -> dict[str, Any]:
 def read(folder: Path) -> dict[str, Any]:
     """The evidence of a folder; empty where there is none, or none of ours."""
     try:
-        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        with (folder / FILE).open("rb") as opened:
+            found = json.loads(opened.read(MOST_EVIDENCE).decode("utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) and found.get("schema") == SCHEMA else {}
+    return found if sound(found) else {}
+
+
+def damaged(folder: Path) -> bool:
+    return (folder / FILE).exists() and not read(folder)
+
+
+def sound(found: Any) -> bool:
+    """Whether a document has the shape of our evidence.
+
+    >>> sound({"schema": SCHEMA, "parts": []}), sound({"schema": SCHEMA, "parts": {"clean": 1}})
+    (True, False)
+    """
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        return False
+    parts, left = found.get("parts"), found.get("open", [])
+    return isinstance(parts, list) and all(map(sound_part, parts)) and sound_claims(left)
+
+
+def sound_part(part: Any) -> bool:
+    if not isinstance(part, dict) or not sound_claims(part.get("claims")):
+        return False
+    texts = all(isinstance(part.get(name), str) for name in ("name", "status", "problem"))
+    times = (part.get("seconds"), part.get("limit_seconds"))
+    numbers = all(isinstance(each, (int, float)) for each in times)
+    tables = part.get("tables")
+    return texts and numbers and isinstance(tables, dict) and all(map(sound_rows, tables.values()))
+
+
+def sound_rows(rows: Any) -> bool:
+    return isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+
+
+def sound_claims(rows: Any) -> bool:
+    return sound_rows(rows) and all(
+        isinstance(row.get(name), str) for row in rows for name in Claim._fields
+    )
 
 
 def unanswered(parts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -142,14 +224,12 @@ def archived(archive: Path, runs: Path) -> None:
         for file in sorted(runs.glob("*/*"))
         if file.is_file() and file.name != EARLIER
     }
-    half = archive.with_name(f"{archive.name}.half")
-    with tarfile.open(half, "w:gz") as packed:
+    with replacing(archive) as half, tarfile.open(half, "w:gz") as packed:
         for name, text in files.items():
             data = text.encode()
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             packed.addfile(entry, io.BytesIO(data))
-    half.replace(archive)
 
 
 def _end_of(file: Path) -> str:
@@ -161,7 +241,8 @@ def _end_of(file: Path) -> str:
 
 def _earlier(archive: Path) -> dict[str, str]:
     found: dict[str, str] = {}
-    with contextlib.suppress(OSError, tarfile.TarError), tarfile.open(archive) as packed:
+    unreadable = (OSError, EOFError, zlib.error, tarfile.TarError)
+    with contextlib.suppress(*unreadable), tarfile.open(archive) as packed:
         for entry in packed:
             inner = packed.extractfile(entry)
             if inner is not None:

@@ -24,6 +24,8 @@ START_SECONDS = 6.0
 UTILISATION_POINTS, POWER_PART = 15.0, 0.15
 """How far the mean may be from dmon's; the two sample at other moments."""
 COST_PERCENT = 5.0
+MOST_LINES = 10_000
+"""Of dmon, which prints one a second."""
 LOADS = Path(__file__).with_name("loads.py")
 
 
@@ -109,7 +111,8 @@ def _heard(terminal: int, lines: list[str]) -> None:
     """Its lines until it ended, which a terminal tells by an error."""
     with open(terminal, errors="replace") as opened, contextlib.suppress(OSError):
         for line in opened:
-            lines.append(line.rstrip())
+            if len(lines) < MOST_LINES:
+                lines.append(line.rstrip()[:500])
 
 
 def theirs(lines: list[str]) -> dict[str, float | None]:
@@ -137,9 +140,11 @@ def _mean(head: list[str], rows: list[list[str]], column: str) -> float | None:
 
 def _judged(work: Work, rows: list[dict[str, Any]], every: int) -> None:
     """After each workload, so that a killed part has said what it knew."""
-    wrong = [f"{row['workload']}: {row['verdict']}" for row in rows if not row["agrees"]]
-    told = f"{len(rows) - len(wrong)} of {len(rows)} right; other: {', '.join(wrong) or 'none'}"
-    whole = len(rows) == every or bool(wrong)
+    said = [row for row in rows if row["verdict"] is not None]
+    wrong = [f"{row['workload']}: {row['verdict']}" for row in said if not row["agrees"]]
+    told = f"{len(said) - len(wrong)} of {len(said)} right; other: {', '.join(wrong) or 'none'}"
+    told += f"; without an answer: {len(rows) - len(said)}" * (len(said) < len(rows))
+    whole = len(said) == every or bool(wrong)
     work.claim("monitor-verdicts", not wrong if whole else "open", told)
     pairs = [row for row in rows if None not in (row["utilisation"], row["dmon_utilisation"])]
     if pairs:

@@ -43,6 +43,7 @@ def page(whole: Mapping[str, Any]) -> str:
         f"<h1>gpusetup on {escape(subject)}</h1>",
         BANNER if whole.get("stand_in") else "",
         table([{name: whole.get(name) for name in FACTS}]),
+        absent(whole),
         tally(whole),
         "<h2>Parts</h2>",
         table([summary(part) for part in parts]),
@@ -50,6 +51,12 @@ def page(whole: Mapping[str, Any]) -> str:
         "<h2>Not run</h2>" + claims(whole["open"]) if whole.get("open") else "",
     ]
     return "\n".join(filter(None, pieces)) + "\n"
+
+
+def absent(whole: Mapping[str, Any]) -> str:
+    """What is only compared with where it is there."""
+    names = ", ".join(map(escape, whole.get("absent", ())))
+    return f"<p>Not installed, so not compared with: {names}.</p>" if names else ""
 
 
 def tally(whole: Mapping[str, Any]) -> str:

@@ -55,14 +55,33 @@ FIELDS: tuple[tuple[str, str, Callable[[str], Any], float], ...] = (
 """Our field, nvidia-smi's, how its text is read, and how far a figure may move in between."""
 
 
+PROBE = """
+import json, time
+from gpusetup.probe.machine import read_machine
+from gpusetup.system.system import LiveSystem
+began = time.monotonic()
+read_machine(LiveSystem(), limit=20)
+print(json.dumps({"seconds": time.monotonic() - began}))
+"""
+
+
 def run(work: Work) -> None:
     """What compares comes first; resolve, which may wait for a network, comes last."""
     snapshot, kept = _asked(work, "snapshot", "--keep-private")
+    _probe(work)
     attempt(work, "readings-match", lambda: _beside_smi(work, snapshot, kept))
     attempt(work, "doubt-42", lambda: _beside_torch(work, snapshot))
     attempt(work, "doctor-clean", lambda: _doctor(work, _asked(work, "doctor")[0]))
     work.keep("snapshot.json", work.gpusetup("snapshot", "--json", limit=30).stdout)
     _asked(work, "resolve")
+
+
+def _probe(work: Work) -> None:
+    """The probe alone, without the start of Python and what a command makes of it."""
+    said = work.program((sys.executable, "-c", PROBE), limit=30)
+    seconds = said.document.get("seconds")
+    work.row("commands", command="probe", exit=said.exit,
+             first_seconds=None if seconds is None else round(seconds, 2))  # fmt: skip
 
 
 def _asked(work: Work, name: str, *words: str) -> tuple[dict[str, Any], str]:
@@ -93,6 +112,9 @@ def _beside_smi(work: Work, snapshot: Mapping[str, Any], problem: str) -> None:
         told = f"nvidia-smi: {smi}, GPUs read: {len(gpus)}" if snapshot else problem
         work.claim("readings-match", "open", told)
         return
+    if not read_by_nvml(snapshot):
+        work.claim("readings-match", "open", "NVML did not answer: both would be nvidia-smi's")
+        return
     rows = [*compared(gpus[0], smi), _driver(snapshot, smi)]
     for row in rows:
         work.row("readings", **row)
@@ -101,6 +123,18 @@ def _beside_smi(work: Work, snapshot: Mapping[str, Any], problem: str) -> None:
     used = next((row for row in rows if row["field"] == "memory_used_bytes"), None)
     if used:
         work.claim("doubt-16", used["same"], f"ours {used['ours']}, nvidia-smi {used['theirs']}")
+
+
+def read_by_nvml(snapshot: Mapping[str, Any]) -> bool:
+    """Whether the GPUs of a snapshot are NVML's, and not what nvidia-smi said in its place.
+
+    >>> read_by_nvml({"readings": [{"subject": "gpus", "source": "nvml", "value": "1 GPU"}]})
+    True
+    """
+    return any(
+        row.get("source") == "nvml" and row.get("value") and row["subject"].startswith("gpu")
+        for row in snapshot.get("readings") or ()
+    )
 
 
 def compared(gpu: Mapping[str, Any], smi: Mapping[str, str]) -> Iterator[dict[str, Any]]:

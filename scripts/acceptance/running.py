@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,8 +14,18 @@ from typing import Any
 
 from acceptance.claims import claims_of
 from acceptance.processes import descendants, end, end_left
-from acceptance.values import CRASHED, DONE, FAILS, KILLED, LATE, NOT_BUILT, Part, Result
-from acceptance.work import EARLIER, ROOT, search_path
+from acceptance.values import (
+    CRASHED,
+    DONE,
+    FAILED,
+    FAILS,
+    KILLED,
+    LATE,
+    NOT_BUILT,
+    Part,
+    Result,
+)
+from acceptance.work import EARLIER, NOT_THERE, ROOT, Said, child_environment, run_program
 
 ENTRY = ROOT / "scripts" / "gpu_acceptance.py"
 
@@ -33,32 +44,53 @@ def run_part(
     """
     folder.mkdir(parents=True, exist_ok=True)
     if part.command is not None and not is_built(part.command):
-        told = f"gpusetup has no command {part.command} yet"
-        claims = tuple(claim._replace(figure=told) for claim in claims_of(part.name, (), device))
-        return Result(part.name, True, NOT_BUILT, 0.0, seconds, claims)
+        return not_built(part, device, seconds, f"gpusetup has no command {part.command} yet")
     (folder / EARLIER).write_text(json.dumps(earlier or {}), encoding="utf-8")
     began, others = time.monotonic(), set(descendants(os.getpid()))
     code = _ended(part, options, device, folder, seconds)
     spent = time.monotonic() - began
     left = end_left(others)
-    status = KILLED if code in (None, LATE) else DONE if code == 0 else CRASHED
     claims, tables = answers_in(folder, part.name, device)
+    status, problem = became(code, broken_in(folder), folder / "stderr.txt")
+    if status in (FAILED, CRASHED) and OWN_MODULE in problem:
+        return not_built(part, device, seconds, problem)
     fine = status == DONE and not any(claim.verdict == FAILS for claim in claims)
-    problem = "" if status == DONE else _last_line(folder / "stderr.txt")
     if left and status == DONE:
         problem = f"{left} processes outlived the part and were ended"
     return Result(part.name, fine, status, spent, seconds, claims, tables, problem)
 
 
+OWN_MODULE = f"{NOT_THERE} 'gpusetup."
+"""A part of gpusetup itself is not in this checkout."""
+NO_COMMAND = "gpusetup has no command"
+
+
+def not_built(part: Part, device: str, seconds: float, why: str) -> Result:
+    claims = tuple(claim._replace(figure=why) for claim in claims_of(part.name, (), device))
+    return Result(part.name, True, NOT_BUILT, 0.0, seconds, claims, problem=why)
+
+
+def became(code: int | None, broken: list[str], errors: Path) -> tuple[str, str]:
+    """(status, problem) of a part that ended with the code."""
+    if code in (None, LATE):
+        return KILLED, _last_line(errors)
+    if code < 0:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+        return CRASHED, f"ended by signal {name}"
+    if code:
+        return CRASHED, _last_line(errors) or f"exit {code}"
+    return (FAILED, broken[0]) if broken else (DONE, "")
+
+
 def is_built(command: str) -> bool:
-    """Whether gpusetup has a command of that name."""
-    argv = [sys.executable, "-m", "gpusetup", "help", command]
-    env = {**os.environ, "PYTHONPATH": search_path()}
-    try:
-        found = subprocess.run(argv, capture_output=True, timeout=30, env=env)
-    except subprocess.TimeoutExpired:
-        return True
-    return found.returncode == 0
+    """Whether gpusetup has a command of that name; a dependency that is missing says nothing."""
+    said: Said = run_program((sys.executable, "-m", "gpusetup", "help", command), 30, folder="/")
+    return said.exit == 0 or not (NO_COMMAND in said.stderr or OWN_MODULE in said.stderr)
+
+
+def broken_in(folder: Path) -> list[str]:
+    """The commands that failed themselves, each with its problem."""
+    return [line["broken"] for line in _answers(folder) if "broken" in line]
 
 
 def _ended(part: Part, options: Any, device: str, folder: Path, seconds: float) -> int | None:
@@ -66,11 +98,15 @@ def _ended(part: Part, options: Any, device: str, folder: Path, seconds: float) 
     argv = [sys.executable, str(ENTRY), "--run-part", part.name, "--device", device]
     argv += ["--out", str(folder), "--seconds", str(seconds), "--seed", str(options.seed)]
     argv += ["--short"] if options.short else []
-    env = {**os.environ, "PYTHONPATH": search_path(), "PYTHONUNBUFFERED": "1"}
+    here, temp = folder / "empty", folder / "temp"
+    here.mkdir(exist_ok=True)
+    temp.mkdir(exist_ok=True)
+    env = child_environment() | {"PYTHONUNBUFFERED": "1", "TMPDIR": str(temp)}
     with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as err:
         child = subprocess.Popen(
-            argv, stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=env, start_new_session=True
-        )
+            argv, stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=env, cwd=here,
+            start_new_session=True,
+        )  # fmt: skip
         try:
             return child.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -83,11 +119,7 @@ def _ended(part: Part, options: Any, device: str, folder: Path, seconds: float) 
 
 def answers_in(folder: Path, part: str, device: str) -> tuple[Any, Any]:
     """(claims, tables) of what a part wrote; a last line that was cut off is left out."""
-    lines = []
-    with contextlib.suppress(OSError):
-        for text in (folder / "answers.jsonl").read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(ValueError):
-                lines.append(json.loads(text))
+    lines = _answers(folder)
     tables: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         if "rows" in line:
@@ -96,6 +128,15 @@ def answers_in(folder: Path, part: str, device: str) -> tuple[Any, Any]:
             tables.setdefault(line["table"], []).append(line["row"])
     said = [line for line in lines if "claim" in line]
     return claims_of(part, said, device), tables
+
+
+def _answers(folder: Path) -> list[dict[str, Any]]:
+    lines = []
+    with contextlib.suppress(OSError):
+        for text in (folder / "answers.jsonl").read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(ValueError):
+                lines.append(json.loads(text))
+    return lines
 
 
 def _last_line(path: Path) -> str:

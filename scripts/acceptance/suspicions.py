@@ -15,7 +15,7 @@ from functools import partial
 
 from acceptance.processes import descendants, end, runs, told
 from acceptance.tune import bench
-from acceptance.work import ROOT, Said, Unanswered, Work, attempt, search_path
+from acceptance.work import ROOT, Said, Unanswered, Work, attempt, child_environment
 
 RATE_PART = 0.05
 """By which part tune's rate may be below a plain loop's."""
@@ -86,7 +86,7 @@ def ended(work: Work, number: int) -> None:
     argv = [sys.executable, "-m", "gpusetup", "verify", "--level", "stress", "--seconds", "40",
             "--only", "load"]  # fmt: skip
     below: list[int] = []
-    env = {**os.environ, "PYTHONPATH": search_path()}
+    env = child_environment()
     child = subprocess.Popen(
         [*argv, "--device", work.device], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=env, start_new_session=True,

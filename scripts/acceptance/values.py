@@ -12,6 +12,7 @@ ELSEWHERE = "elsewhere"
 LATE = 75
 """The exit code of a part that saw its time end."""
 DONE, KILLED, CRASHED, NOT_BUILT = "done", "killed at its limit", "crashed", "not built"
+FAILED, STOPPED, NOT_BEGUN = "commands failed", "interrupted", "not begun"
 
 
 class Part(NamedTuple):
@@ -20,6 +21,8 @@ class Part(NamedTuple):
     name: str
     seconds: float
     """Its limit in a run of the usual length."""
+    least: float
+    """With less time it is not begun: it would say nothing."""
     what: str
     command: str | None = None
     """The command of gpusetup without which there is nothing to run."""
@@ -32,15 +35,17 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("readings", 25, "doctor, snapshot and resolve, beside nvidia-smi and torch"),
-    Part("node-check", 10, "the health of the node", command="node-check"),
-    Part("verify", 125, "verify: quick, standard, and stress under load"),
-    Part("clean", 90, "standard's numeric checks with other seeds: no failure, and how near"),
-    Part("mutants", 30, "a card that computes wrongly, or is shared: caught or not"),
-    Part("plan", 45, "plan and plan --code beside what eight trainings allocate"),
-    Part("tune", 55, "tune --batch-size beside bisection by hand; recovery from out of memory"),
-    Part("monitor", 85, "monitor on eight workloads of known kind"),
-    Part("suspicions", 150, "what reading the code made doubtful, tried", extra=True),
+    Part("readings", 25, 15, "probe, doctor, snapshot and resolve, beside nvidia-smi and torch"),
+    Part("node-check", 10, 6, "the health of the node", command="node-check"),
+    Part("verify", 125, 25, "verify: quick, standard, and stress under load", command="verify"),
+    Part("clean", 90, 15, "standard's numeric checks with other seeds: no failure, and how near"),
+    Part("mutants", 30, 12, "a card that computes wrongly, or is shared: caught or not"),
+    Part("plan", 45, 20, "plan beside what eight trainings allocate", command="plan"),
+    Part(
+        "tune", 55, 20, "tune --batch-size beside bisection; out of memory survived", command="tune"
+    ),
+    Part("monitor", 85, 25, "monitor on eight workloads of known kind", command="monitor"),
+    Part("suspicions", 150, 60, "what reading the code made doubtful, tried", extra=True),
 )
 
 
@@ -66,6 +71,11 @@ class Result(NamedTuple):
     claims: tuple[Claim, ...] = ()
     tables: dict[str, list[dict[str, Any]]] = {}
     problem: str = ""
+
+    @property
+    def ran(self) -> bool:
+        """Whether it says more than an earlier call's result."""
+        return self.status not in (STOPPED, NOT_BEGUN)
 
     def plain(self) -> dict[str, Any]:
         return {**self._asdict(), "claims": [claim._asdict() for claim in self.claims]}

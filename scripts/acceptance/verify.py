@@ -58,7 +58,7 @@ def _level(work: Work, level: str) -> dict[str, Mapping[str, Any]]:
     cut = [row["name"] for row in rows if said.seconds >= ends - 1 and unanswered(row)]
     bad = [row["name"] for row in rows if row["status"] in ("failed", "crashed")]
     told = f"{len(rows)} checks in {said.seconds:.1f} s, bad: {', '.join(bad) or 'none'}"
-    unknown = said.exit is None or (bool(bad) and not {*bad} - {LATE, *cut})
+    unknown = said.exit is None or not rows or (bool(bad) and not {*bad} - {LATE, *cut})
     work.claim(
         f"verify-{level}", "open" if unknown else said.exit == 0, told if rows else said.problem
     )

@@ -5,19 +5,26 @@ A part writes each answer at once, so that what it found stands when it is kille
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from acceptance.processes import end
+from acceptance.processes import end, told
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KEPT_CHARACTERS = 400_000
+MOST_HEARD = 16 << 20
+"""Bytes of one stream of a program; one that prints more is ended."""
+OWN_FAULT = 5
+"""gpusetup's exit code where it failed itself."""
 EARLIER = "earlier.json"
 NOT_THERE = "No module named"
 
@@ -54,11 +61,23 @@ class Said(NamedTuple):
     def problem(self) -> str:
         """Why it did not answer, in a line."""
         if self.exit is None:
-            return "no answer in time"
+            return self.stderr.strip().rpartition("\n")[2][:300] or "no answer in time"
         if self.exit < 0:
             return f"ended by signal {-self.exit}"
         told = self.document.get("message") or self.stderr.strip().rpartition("\n")[2]
         return f"exit {self.exit}: {told}"[:300]
+
+    @property
+    def broken(self) -> bool:
+        """Whether the command itself failed, so that its exit code is no answer.
+
+        >>> [Said(1, text, "No module named 'msgspec'", 0.1).broken for text in ("", '{"a": 1}')]
+        [True, False]
+        """
+        if self.exit is None or self.exit == 0:
+            return False
+        fault = self.exit < 0 or self.exit == OWN_FAULT
+        return fault or (not self.document and self.exit in (1, 2))
 
 
 class Work:
@@ -113,7 +132,10 @@ class Work:
 
     def gpusetup(self, *words: str, limit: float = 600, name: str = "", **environment: str) -> Said:
         """Run gpusetup of this checkout; what it said is kept as `name`."""
-        return self.program((sys.executable, "-m", "gpusetup", *words), limit, name, environment)
+        said = self.program((sys.executable, "-m", "gpusetup", *words), limit, name, environment)
+        if said.broken:
+            self._write({"broken": f"gpusetup {words[0]}: {said.problem}"})
+        return said
 
     def program(
         self,
@@ -147,14 +169,15 @@ def run_program(
     limit: float,
     environment: Mapping[str, str] | None = None,
     said_to: str = "",
+    folder: str | None = None,
 ) -> Said:
     """Never raises for what the program does; at its limit it ends with all below it."""
     began = time.monotonic()
-    env = {**os.environ, "PYTHONPATH": search_path(), "NO_COLOR": "1", **(environment or {})}
+    env = child_environment() | {"NO_COLOR": "1", **(environment or {})}
     try:
         child = subprocess.Popen(
             argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+            stderr=subprocess.PIPE, start_new_session=True, cwd=folder,
         )  # fmt: skip
     except OSError as problem:
         return Said(127, "", f"{argv[0]}: {problem.strerror}", time.monotonic() - began)
@@ -163,27 +186,74 @@ def run_program(
 
 
 def _heard(
-    child: subprocess.Popen[str], limit: float, said_to: str
+    child: subprocess.Popen[bytes], limit: float, said_to: str
 ) -> tuple[tuple[str, str], int | None]:
+    """What it printed, and its exit code: None where its time, or the room for it, was over."""
+    ends = time.monotonic() + max(limit, 0.1)
+    streams = [_Stream(child, child.stdout), _Stream(child, child.stderr)]
+    threads = [threading.Thread(target=stream.read, daemon=True) for stream in streams]
+    threads.append(threading.Thread(target=_tell, args=(child, said_to), daemon=True))
+    for thread in threads:
+        thread.start()
+    code: int | None = None
     try:
-        out, err = child.communicate(said_to, timeout=max(limit, 0.1))
-        return (out, err), child.returncode
+        code = child.wait(max(0.0, ends - time.monotonic()))
+        for thread in threads:
+            thread.join(max(0.0, ends - time.monotonic()))
     except subprocess.TimeoutExpired:
-        end(child)
-    except BaseException:
-        end(child)
-        raise
-    try:
-        out, err = child.communicate(timeout=2)
-    except subprocess.TimeoutExpired:
-        out, err = "", ""
-    return (out, err), None
+        pass
+    finally:
+        if code is None or any(thread.is_alive() for thread in threads):
+            end(child)
+            code = None
+    for thread in threads:
+        thread.join(2)
+    out, err = (stream.text() for stream in streams)
+    if any(stream.over for stream in streams):
+        return (out, f"{err}\nended: it printed more than {MOST_HEARD >> 20} MiB"), None
+    return (out, err), code
+
+
+class _Stream:
+    """What a program prints to one pipe; past the most, the program is ended."""
+
+    def __init__(self, child: subprocess.Popen[bytes], pipe: Any) -> None:
+        self.child, self.pipe, self.over = child, pipe, False
+        self.pieces: list[bytes] = []
+
+    def read(self) -> None:
+        size = 0
+        with contextlib.suppress(OSError, ValueError), self.pipe:
+            while piece := self.pipe.read1(1 << 16):
+                size += len(piece)
+                if size > MOST_HEARD:
+                    self.over = True
+                    told(self.child.pid, signal.SIGKILL)
+                    return
+                self.pieces.append(piece)
+
+    def text(self) -> str:
+        return b"".join(self.pieces).decode("utf-8", "replace")
+
+
+def _tell(child: subprocess.Popen[bytes], text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        if child.stdin is not None:
+            with child.stdin:
+                child.stdin.write(text.encode())
+
+
+def child_environment() -> dict[str, str]:
+    """For every child: modules come from this checkout and the caller's PYTHONPATH, never from the
+    folder in which somebody stands."""
+    return {**os.environ, "PYTHONPATH": search_path(), "PYTHONSAFEPATH": "1"}
 
 
 def search_path() -> str:
     """This checkout first, then what the caller named (wheels that travelled)."""
     own = (str(ROOT), str(ROOT / "scripts"))
-    return os.pathsep.join((*own, *filter(None, [os.environ.get("PYTHONPATH")])))
+    named = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return os.pathsep.join((*own, *map(os.path.abspath, named)))
 
 
 def attempt(work: Work, claim: str, what: Callable[[], object]) -> None:

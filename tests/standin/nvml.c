@@ -145,6 +145,21 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, memory_t *memor
     memory->free = memory->total - memory->used;
     return code;
 }
+typedef struct {
+    unsigned int version;
+    unsigned long long total, reserved, free, used;
+} memory_v2_t;
+/* `memory_reserved` is what the driver keeps for itself; without it this is a driver before 510. */
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, memory_v2_t *memory) {
+    memory_t whole;
+    nvmlReturn_t code = large(device, "memory_reserved", &memory->reserved);
+    if (code == OK) code = nvmlDeviceGetMemoryInfo(device, &whole);
+    if (code != OK) return code;
+    memory->total = whole.total;
+    memory->free = whole.free;
+    memory->used = whole.used - memory->reserved;
+    return code;
+}
 EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
     unsigned int sm = 0;
     nvmlReturn_t code = number(device, "sm", &sm);
