@@ -237,3 +237,26 @@ FIELDS: Tuple[Tuple[str, Callable[..., Any]], ...] = (
     ("inforom_version", inforom_version),
 )
 """As the fields of `gpusetup.model.machine.Gpu`."""
+
+
+def memory_used(nvml: Any, handle: Any) -> int:
+    """Bytes in use without what the driver reserves for itself, as `nvidia-smi` shows them.
+
+    From driver 510 on the first form of NVML's answer counts the reserve as used; the second form
+    tells it apart (nvml.h, nvmlMemory_v2_t). A driver or a binding without it gives the first.
+    """
+    try:
+        info = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
+    except (nvml.NVMLError, AttributeError, TypeError):
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
+    return without_reserve(int(info.total), int(info.reserved), int(info.free), int(info.used))
+
+
+def without_reserve(total: int, reserved: int, free: int, used: int) -> int:
+    """What is in use, also where a driver's `used` counts the reserve: used + free is the total.
+
+    >>> without_reserve(1000, 60, 930, 10), without_reserve(1000, 60, 930, 70)
+    (10, 10)
+    """
+    counted = reserved and used + free >= total
+    return max(0, used - reserved) if counted else used

@@ -105,29 +105,6 @@ def memory_total(nvml: Any, handle: Any) -> int:
     return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
 
 
-def memory_used(nvml: Any, handle: Any) -> int:
-    """Bytes in use without what the driver reserves for itself, as `nvidia-smi` shows them.
-
-    From driver 510 on the first form of NVML's answer counts the reserve as used; the second form
-    tells it apart (nvml.h, nvmlMemory_v2_t). A driver or a binding without it gives the first.
-    """
-    try:
-        info = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
-    except (nvml.NVMLError, AttributeError, TypeError):
-        return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
-    return without_reserve(int(info.total), int(info.reserved), int(info.free), int(info.used))
-
-
-def without_reserve(total: int, reserved: int, free: int, used: int) -> int:
-    """What is in use, also where a driver's `used` counts the reserve: used + free is the total.
-
-    >>> without_reserve(1000, 60, 930, 10), without_reserve(1000, 60, 930, 70)
-    (10, 10)
-    """
-    counted = reserved and used + free >= total
-    return max(0, used - reserved) if counted else used
-
-
 def compute_capability(nvml: Any, handle: Any) -> str:
     return "%d.%d" % tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle))
 
@@ -241,6 +218,9 @@ def neighbour(name: str) -> Any:
         del sys.path[0]
 
 
+HEALTH = neighbour("nvml_health")
+
+
 ANSWERS = neighbour("answers")
 say = ANSWERS.say
 IDENTITY = (
@@ -252,7 +232,7 @@ IDENTITY = (
 FIELDS = (
     *IDENTITY,
     ("memory_total_bytes", memory_total),
-    ("memory_used_bytes", memory_used),
+    ("memory_used_bytes", HEALTH.memory_used),
     ("compute_capability", compute_capability),
     ("persistence", plain("nvmlDeviceGetPersistenceMode", bool)),
     ("mig_enabled", mig_enabled),
@@ -276,7 +256,7 @@ FIELDS = (
     ("fabric_state", fabric_state),
     ("driver_model", driver_model),
     ("display_active", plain("nvmlDeviceGetDisplayActive", bool)),
-    *neighbour("nvml_health").FIELDS,
+    *HEALTH.FIELDS,
 )
 
 SYSTEM_FIELDS = (

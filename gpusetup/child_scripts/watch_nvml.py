@@ -63,7 +63,7 @@ READ = neighbour()
 
 
 def memory(nvml: Any, handle: Any) -> Answer:
-    used, total = READ.memory_used(nvml, handle), READ.memory_total(nvml, handle)
+    used, total = READ.HEALTH.memory_used(nvml, handle), READ.memory_total(nvml, handle)
     return {"memory_used_bytes": used, "memory_total_bytes": total}
 
 
