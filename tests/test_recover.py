@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -23,6 +24,15 @@ from gpusetup.tune.split import batch_size, cuts, part_of
 
 HERE = Path(__file__).resolve().parent
 SAID = "CUDA out of memory. Tried to allocate 2.00 GiB"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_other_tests_left_is_not_searched() -> Iterator[None]:
+    """Recovery collects garbage after each attempt; here only what it made itself is looked at."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def net(*more: torch.nn.Module) -> torch.nn.Module:
@@ -82,7 +92,7 @@ def whole_gradient(count: int) -> tuple[list[torch.Tensor], torch.Tensor]:
 @pytest.mark.parametrize(
     ("count", "limit", "micro"), [(16, 99, 16), (16, 5, 4), (13, 4, 4), (7, 1, 1)]
 )
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_the_gradient_and_the_loss_are_those_of_the_whole_batch(
     where: str, count: int, limit: int, micro: int
 ) -> None:

@@ -108,7 +108,7 @@ def test_a_gpu_that_a_table_cuts_has_the_name_of_the_better_source() -> None:
 @each("way", HARMLESS)
 def test_the_answer_is_the_same_after_a_harmless_way(way: Way) -> None:
     """`scripts/fuzz_reports.py --harmless 1000` is the long form."""
-    for seed in range(100, 115):
+    for seed in range(100, 108):
         text = mixture(seed, TEXTS)
         assert told(answer(way(text))) == told(answer(text.encode())), (seed, way.__name__)
 

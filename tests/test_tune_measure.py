@@ -237,6 +237,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_model_of_the_users_own_script_is_measured_in_a_child(tmp_path: Path) -> None:
     from gpusetup.system.processes import run
 
