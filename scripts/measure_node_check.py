@@ -3,9 +3,9 @@
 
     scripts/measure_node_check.py --runs 200
 
-The driver is the stand-in of the tests with eight GPUs. Hung are NVML, the kernel's log (a `dmesg`
-and a `journalctl` that never answer) and the clock's child. Beside the wall clock stand the
-CPU seconds of the command with its children: on a loaded machine only these are comparable.
+The driver is the stand-in of the tests with eight GPUs. Hung are NVML and the kernel's log (a
+`dmesg` and a `journalctl` that never answer). Beside the wall clock stand the CPU seconds of the
+command with its children: on a loaded machine only these are comparable.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ As `report_classes`: composed in our own frame around the lines that the program
 
 from __future__ import annotations
 
-from report_classes import NO_DRIVER, NO_GPUS, NO_IMAGE, Class
+from report_classes import NO_DRIVER, NO_GPUS, NO_IMAGE, SMI_ONE, Class
 
 INIT = "ggml_cuda_init: failed to initialize CUDA:"
 UNSUPPORTED = "RuntimeError: CUDA error: operation not supported"
@@ -227,5 +227,23 @@ FURTHER: dict[str, Class] = {
             "CMake Error: CMAKE_CUDA_COMPILER is set to a NOTFOUND value\nCMAKE_CUDA_COMPILER-NOTFOUND",
         ),
         ("CMake Error: CMAKE_CXX_COMPILER not set, after EnableLanguage",),
+    ),
+    "a build's wheel that the network cut": Class(
+        "download-network-error",
+        (
+            "Guessing wheel URL:  https://example.org/x.whl\nerror: <urlopen error [Errno 104] Connection reset by peer>",
+            "urllib.error.URLError: <urlopen error [Errno 110] Connection timed out>",
+            "error: <urlopen error [WinError 10060] A connection attempt failed>",
+        ),
+        ("urllib.error.URLError: <urlopen error [Errno 2] No such file or directory: 'x.whl'>",),
+    ),
+    "a title that names the CPU build": Class(
+        "torch-cpu-build",
+        (
+            f"torch.cuda.is_available() returns False on GTX 1650 with torch==2.0.0+cpu\n{SMI_ONE}",
+            f"CUDA not available with torch==2.6.0+cpu on Windows\n{SMI_ONE}",
+            f"GPU not detected, python 3.11, torch==2.4.1+cpu\n{SMI_ONE}",
+        ),
+        (f"torch.cuda.is_available() returns False, torch==2.6.0+cu124\n{SMI_ONE}",),
     ),
 }

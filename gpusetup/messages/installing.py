@@ -277,6 +277,12 @@ TRANSFERS = (
         r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer",
         how="cut",
     ),
+    row(
+        "download-network-error",
+        "<urlopen error",
+        r"<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]",
+        how="cut",
+    ),
     row("download-network-error", "wrong_version_number", how="proxy"),
     row(
         "download-network-error",

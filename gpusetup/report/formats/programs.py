@@ -34,6 +34,11 @@ PYTHON = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 BACKEND = rf"({LABEL})"
 SHOWS = r"(?:(?:it|shows?|says?|said|prints?|reports?|reported|gives?|displays?|outputs?|is|the|that|a|my|cuda|version|release|of|to|be) ?:? ?){1,6}"
 """Between a program and the version that somebody says it prints."""
+NO_CONDITION = "".join(
+    rf"(?<!{word}torch\.)"
+    for word in (r"assert ", r"assert \(", r"assert\(", "if ", "if not ", "while ")
+)
+"""A comparison in a line of code is no answer."""
 
 ROWS: tuple[Saying, ...] = (
     saying("torch.version", "(you have", rf"PyTorch \S{{3,40}}(?: with CUDA \w+)? \(you have {TORCH}\)", SURE),
@@ -82,8 +87,8 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.cuda", "torch cuda :", r"torch cuda : (\d{1,2}\.\d)", SURE),
     saying("torch.cuda_available", "gpu available yes", r"GPU available Yes\b", SURE, value=True),
     saying("torch.cuda_available", "gpu available no", r"GPU available No: torch\.cuda", SURE, value=False),
-    saying("torch.cuda_available", "is_available", r"cuda\.is_available(?:\(\))?\)?\W{0,12}(?:(?:returns?|returned|gives?|prints?|is)[: ]{1,2})?True\b", SURE, value=True),
-    saying("torch.cuda_available", "is_available", r"cuda\.is_available(?:\(\))?\)?\W{0,12}(?:(?:returns?|returned|gives?|prints?|is)[: ]{1,2})?False\b", SURE, value=False),
+    saying("torch.cuda_available", "is_available", rf"{NO_CONDITION}cuda\.is_available(?:\(\))?\)?\W{{0,12}}(?:(?:returns?|returned|gives?|prints?|is)[: ]{{1,2}})?True\b", SURE, value=True),
+    saying("torch.cuda_available", "is_available", rf"{NO_CONDITION}cuda\.is_available(?:\(\))?\)?\W{{0,12}}(?:(?:returns?|returned|gives?|prints?|is)[: ]{{1,2}})?False\b", SURE, value=False),
     saying("torch.cuda_available", "cuda.is_available", IN_PROSE, HINT, value=False),
     saying("torch.cuda_available", "is cuda available (pytorch)", r"Is CUDA available \(PyTorch\): Yes", SURE, value=True),
     saying("torch.cuda_available", "is cuda available (pytorch)", r"Is CUDA available \(PyTorch\): No\b", SURE, value=False),
