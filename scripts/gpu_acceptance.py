@@ -27,10 +27,15 @@ pytorch-lightning) and bitsandbytes are compared with where they are there. What
 listed first, in the words that pip takes.
 """
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
+
+LEAST_PYTHON = (3, 10)
+if sys.version_info < LEAST_PYTHON:  # nothing above this line needs a newer one
+    told = "nothing was measured: this is Python %d.%d (%s), and gpusetup needs 3.10 or newer\n"
+    sys.stderr.write(told % (sys.version_info[0], sys.version_info[1], sys.executable))
+    sys.exit(2)
+
+from pathlib import Path  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -728,6 +731,82 @@ def test_readings_of_nvidia_smi_alone_are_not_compared_with_themselves(tmp_path:
 def test_what_is_only_compared_with_is_named_where_it_is_not_installed(tmp_path: Path) -> None:
     whole = kept(tmp_path, absent=["accelerate", "bitsandbytes"])
     assert "Not installed, so not compared with: accelerate, bitsandbytes." in page.page(whole)
+
+
+def test_an_older_python_is_told_in_a_sentence(tmp_path: Path) -> None:
+    code = f"import runpy, sys; sys.version_info = (3, 9, 18); runpy.run_path({str(SCRIPT)!r})"
+    argv = (sys.executable, "-c", code, "--out", str(tmp_path / "out"))
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and not (tmp_path / "out").exists()
+    assert done.stderr.startswith("nothing was measured: this is Python 3.9 (")
+    assert "needs 3.10 or newer" in done.stderr and len(done.stderr.splitlines()) == 1
+    wanted = re.search(r'requires-python = ">=(.*?)"', (ROOT / "pyproject.toml").read_text())
+    assert wanted and f"needs {wanted[1]} or newer" in done.stderr
+
+
+def test_the_start_of_the_script_is_read_by_old_pythons() -> None:
+    start = SCRIPT.read_text().partition("\nfrom pathlib")[0]
+    ast.parse(start, feature_version=(3, 4))
+    assert "__future__" not in start and start.isascii()
+
+
+def test_the_terminal_names_the_second_call_until_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "two words"
+    _, ran = quick(monkeypatch, out)
+    *_, named, call_, place = capsys.readouterr().out.splitlines()
+    assert "suspicions" not in ran and named.startswith("suspicions (")
+    words = shlex.split(call_)
+    assert words[0] == sys.executable and words[2:] == ["--out", str(out), "--parts", "suspicions"]
+    assert place == f"{out}/index.html"
+    assert quick(monkeypatch, out, *words[4:])[1] == ["suspicions"]
+    quick(monkeypatch, out)
+    assert "second call" not in capsys.readouterr().out
+
+
+LEAVES_FILES = """
+import os, signal, tempfile, time
+from pathlib import Path
+Path(tempfile.gettempdir(), "gpusetup-verify.lock").touch()
+Path(tempfile.mkdtemp(prefix="torchinductor_"), "kernel.so").touch()
+Path("file-in-the-working-folder").touch()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    ("then", "code", "status"),
+    [
+        ("", 0, DONE),
+        ("time.sleep(60)", 1, KILLED),
+        ("os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)", 143, STOPPED),
+    ],
+)
+def test_no_temporary_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str, code: int, status: str
+) -> None:
+    """However a part ends: what it, torch or a command put into TMPDIR is removed."""
+    (tmp_path / "part.py").write_text(LEAVES_FILES + then)
+    (temp := tmp_path / "temp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temp))
+    monkeypatch.setattr(card, "machine", lambda *_: FACTS | {"commit": "abc"})
+    monkeypatch.setattr(running, "ENTRY", tmp_path / "part.py")
+    monkeypatch.setattr(command, "chosen", lambda *_: ((PARTS[0]._replace(least=0.0), 1.0),))
+    before = {number: signal.getsignal(number) for number in command.SIGNALS}
+    try:
+        words = ("--out", str(tmp_path / "out"), "--parts", "readings", "--minutes", "0.225")
+        assert command.main("about", words) == code
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert [part["status"] for part in evidence.read(tmp_path / "out")["parts"]] == [status]
+    assert [*temp.iterdir()] == []
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
+        evidence.FILE, "index.html", evidence.ARCHIVE
+    ]  # fmt: skip
+    with tarfile.open(tmp_path / "out" / evidence.ARCHIVE) as packed:
+        assert not [name for name in packed.getnames() if "kernel" in name or "lock" in name]
 
 
 # --- rehearsals ---

@@ -6,11 +6,12 @@ import argparse
 import contextlib
 import math
 import os
+import shlex
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -65,11 +66,28 @@ def whole_run(options: Any) -> int:
         keeper = Keeper(out, facts, Path(runs))
         with adopting():
             all_parts(options.parts, options, facts, keeper, ends)
+    if not (options.parts or keeper.ended):
+        second_call(evidence.read(keeper.out), keeper.out, options.device)
     say(f"{keeper.out}/index.html")
     if keeper.ended:
         return BY_SIGNAL + keeper.ended
     fine = out == keeper.out and all(result.ok for result in keeper.results)
     return ALL_OK if fine else SOME_FAILED
+
+
+def second_call(there: Mapping[str, Any], out: Path, device: str) -> None:
+    """Names the extra parts that no call has run in the folder, and the call that runs them."""
+    unread = (NOT_BEGUN, STOPPED)
+    ran = {part["name"] for part in there.get("parts", ()) if part["status"] not in unread}
+    left = [part for part in PARTS if part.extra and part.name not in ran]
+    if not left:
+        return
+    words = [sys.executable, sys.argv[0], "--out", str(out)]
+    words += ["--parts", ",".join(part.name for part in left)]
+    words += [] if device == "auto" else ["--device", device]
+    for part in left:
+        say(f"{part.name} ({part.what}) is a second call, which adds to the same folder:")
+    say(f"  {shlex.join(words)}")
 
 
 def begun(out: Path, options: Any) -> dict[str, Any]:
