@@ -617,6 +617,7 @@ TORCHES = {
     "raises": ("raise RuntimeError('libcudart.so.13: cannot open')", "libcudart.so.13"),
     "aborts": ("import os; os.abort()", "ended by signal 6"),
     "empty": ("__version__ = '9.9'", "no attribute"),
+    "explains": ("raise RuntimeError('CUDA error: no kernel\\nCompile with DSA')", "no kernel"),
 }
 
 

@@ -25,7 +25,15 @@ from acceptance.values import (
     Part,
     Result,
 )
-from acceptance.work import EARLIER, NOT_THERE, ROOT, Said, child_environment, run_program
+from acceptance.work import (
+    EARLIER,
+    NOT_THERE,
+    ROOT,
+    Said,
+    child_environment,
+    error_in,
+    run_program,
+)
 
 ENTRY = ROOT / "scripts" / "gpu_acceptance.py"
 
@@ -73,12 +81,12 @@ def not_built(part: Part, device: str, seconds: float, why: str) -> Result:
 def became(code: int | None, broken: list[str], errors: Path) -> tuple[str, str]:
     """(status, problem) of a part that ended with the code."""
     if code in (None, LATE):
-        return KILLED, _last_line(errors)
+        return KILLED, _error_of(errors)
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
         return CRASHED, f"ended by signal {name}"
     if code:
-        return CRASHED, _last_line(errors) or f"exit {code}"
+        return CRASHED, _error_of(errors) or f"exit {code}"
     return (FAILED, broken[0]) if broken else (DONE, "")
 
 
@@ -139,7 +147,7 @@ def _answers(folder: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def _last_line(path: Path) -> str:
+def _error_of(path: Path) -> str:
     with contextlib.suppress(OSError):
-        return path.read_text(errors="replace").strip().rpartition("\n")[2][:300]
+        return error_in(path.read_text(errors="replace"))[:300]
     return ""

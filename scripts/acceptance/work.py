@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -64,7 +65,7 @@ class Said(NamedTuple):
             return self.stderr.strip().rpartition("\n")[2][:300] or "no answer in time"
         if self.exit < 0:
             return f"ended by signal {-self.exit}"
-        told = self.document.get("message") or self.stderr.strip().rpartition("\n")[2]
+        told = self.document.get("message") or error_in(self.stderr)
         return f"exit {self.exit}: {told}"[:300]
 
     @property
@@ -78,6 +79,21 @@ class Said(NamedTuple):
             return False
         fault = self.exit < 0 or self.exit == OWN_FAULT
         return fault or (not self.document and self.exit in (1, 2))
+
+
+ERROR_LINE = re.compile(r"(?m)^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*$")
+
+
+def error_in(errors: str) -> str:
+    """The line that names the error, which torch explains in many more; else the last one.
+
+    >>> error_in("Traceback:\\n  x\\ntorch.AcceleratorError: CUDA error: 2\\nCompile with DSA")
+    'torch.AcceleratorError: CUDA error: 2'
+    >>> error_in("one\\ntwo\\n")
+    'two'
+    """
+    named = ERROR_LINE.findall(errors)
+    return named[-1].strip() if named else errors.strip().rpartition("\n")[2]
 
 
 class Work:
