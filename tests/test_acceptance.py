@@ -766,6 +766,17 @@ def test_the_terminal_names_the_second_call_until_it_was_made(
     assert "second call" not in capsys.readouterr().out
 
 
+def test_a_part_that_cannot_be_started_costs_no_other_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    options = Namespace(seed=1, short=True)
+    result = run_part(PARTS[0], options, "cpu", tmp_path / "runs", 5.0)
+    assert (result.ok, result.status) == (False, CRASHED)
+    assert "cannot be started" in result.problem and "no-python" in result.problem
+    assert {claim.verdict for claim in result.claims} <= {"open", "elsewhere"}
+
+
 LEAVES_FILES = """
 import os, signal, tempfile, time
 from pathlib import Path

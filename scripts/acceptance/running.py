@@ -55,7 +55,12 @@ def run_part(
         return not_built(part, device, seconds, f"gpusetup has no command {part.command} yet")
     (folder / EARLIER).write_text(json.dumps(earlier or {}), encoding="utf-8")
     began, others = time.monotonic(), set(descendants(os.getpid()))
-    code = _ended(part, options, device, folder, seconds)
+    try:
+        code = _ended(part, options, device, folder, seconds)
+    except OSError as refused:  # no process more, no memory for one
+        claims, tables = answers_in(folder, part.name, device)
+        why = f"it cannot be started: {refused}"
+        return Result(part.name, False, CRASHED, 0.0, seconds, claims, tables, why)
     spent = time.monotonic() - began
     left = end_left(others)
     claims, tables = answers_in(folder, part.name, device)
