@@ -29,7 +29,10 @@ from gpusetup.catalog import file as catalog_file
 
 catalog_file.DATA = Path(__file__).resolve().parent / "catalog.json"
 
-collect_ignore = ["oom_ranks.py", "ray_cluster.py", "fake_cuda", "verify_faults", "rank_faults"]
+collect_ignore = [
+    *("oom_ranks.py", "ray_cluster.py", "fake_cuda"),
+    *("verify_faults", "kernel_faults", "rank_faults"),
+]
 """What is no test and loads torch or Ray where it is imported."""
 
 Same = Callable[[str, Path], None]

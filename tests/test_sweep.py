@@ -81,11 +81,15 @@ def test_what_is_planted_is_named_and_nothing_else(name: str, fault: str) -> Non
     seeds = 3
     found, false, _ = count(name, fault, seeds)
     assert false == 0
-    if fault == "path at half" and ":1" in name:
-        return  # an uneven network hides some: simulate_sweep.py counts them
+    if ":1" in name and fault in SOMETIMES_HIDDEN:
+        assert found >= SOMETIMES_HIDDEN[fault]
+        return
     assert found == (seeds if fault in FAULTS and (name, fault) not in HIDDEN else found)
 
 
+SOMETIMES_HIDDEN = {"link at half": 1, "link at seven tenths": 0, "path at half": 0}
+"""Where half of the pairs are slower by design some stay unnamed: how many of the three are named
+at least; `scripts/simulate_sweep.py` counts them."""
 HIDDEN = {("5 hosts", "link at seven tenths")}
 """A loss that so few measurements do not tell from their scatter."""
 
