@@ -56,8 +56,10 @@ Same = Callable[[str, Path], None]
 # --- against real steps ------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("case", ["checkpointing", "mlp", "convnet", "fsdp"])
+SLOW = [pytest.param(it, marks=pytest.mark.slow) for it in ("checkpointing", "convnet", "fsdp")]
+
+
+@pytest.mark.parametrize("case", ["mlp", *SLOW])
 def test_traced_peaks_are_those_of_real_steps(case: str) -> None:
     """A transformer, an MLP, a conv net and FSDP2 in two processes, by the allocator's events."""
     said = subprocess.run(
