@@ -196,7 +196,8 @@ def _hosts(options: argparse.Namespace, work: Work) -> Engine:
     try:
         text = Path(options.hosts).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
-        raise BadInput(f"{options.hosts} cannot be read: {problem}") from problem
+        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
+        raise BadInput(f"{options.hosts} cannot be read: {why}") from problem
     names, command = _named(hosts_in(text, options.hosts), options), shell(work)
     needed("pdsh" if options.pdsh else "ssh")
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gpusetup.errors import BadInput, Blocked
+from gpusetup.errors import BadInput
 from gpusetup.fleet.folder import natural
 from gpusetup.fleet.show import excluded
 from gpusetup.fleet.sweep.answer import FACTS, GB, OF_NODES, Finding, Level, SweepAnswer, in_gb
@@ -64,7 +64,7 @@ def _files(folder: Path) -> list[Path]:
             return [folder]
         found = [path for path in folder.iterdir() if path.is_file()]
     except OSError as problem:
-        raise Blocked(f"Cannot read {folder}: {problem.strerror}") from problem
+        raise BadInput(f"{folder} cannot be read: {problem.strerror}") from problem
     return sorted(found[:MOST_FILES], key=lambda path: natural(path.name))
 
 
@@ -74,7 +74,7 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
     except OSError as problem:
-        raise Blocked(f"Cannot read {path}: {problem.strerror}") from problem
+        raise BadInput(f"{path} cannot be read: {problem.strerror}") from problem
     return raw.decode("utf-8", "replace") if len(raw) <= MOST_BYTES else ""
 
 
