@@ -65,7 +65,8 @@ class Said(NamedTuple):
             return self.stderr.strip().rpartition("\n")[2][:300] or "no answer in time"
         if self.exit < 0:
             return f"ended by signal {-self.exit}"
-        told = self.document.get("message") or error_in(self.stderr)
+        said = self.document
+        told = said.get("message") or said.get("reason") or error_in(self.stderr)
         return f"exit {self.exit}: {told}"[:300]
 
     @property
