@@ -30,7 +30,12 @@ class Answers:
         self.ended = 0
 
     def ask(
-        self, name: str, device: str, limit_seconds: float, environment: Environment = ()
+        self,
+        name: str,
+        device: str,
+        limit_seconds: float,
+        environment: Environment = (),
+        whole_seconds: float = 0.0,
     ) -> dict[str, Any]:
         self.asked.append(f"{name}@{device}")
         fields: dict[str, Any] = {"status": "passed", "detail": "fine"}
@@ -139,6 +144,38 @@ def test_a_check_that_hangs_is_ended_and_named(monkeypatch: pytest.MonkeyPatch) 
     assert answer["outcome"]["status"] == "crashed"
     assert answer["outcome"]["detail"] == "no answer in 0.2 s; the process was ended"
     assert child.process is None
+
+
+STARTED = subprocess.Popen
+SAMPLES = """import json, sys, time
+for line in sys.stdin:
+    for number in range({count}):
+        print(json.dumps({{"at": f"mm/{{number}}"}}), flush=True)
+        time.sleep(0.1)
+    {then}
+"""
+
+
+def a_child_that(monkeypatch: pytest.MonkeyPatch, program: str) -> Child:
+    words = [sys.executable, "-c", program]
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **options: STARTED(words, **options))
+    return Child(verbose=False)
+
+
+def test_a_check_that_names_its_samples_may_last_longer_than_the_limit_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A busy host makes a census slow; only a sample that hangs ends it, by its name."""
+    answered = 'print(json.dumps({"outcome": {"status": "passed"}, "seconds": 2}), flush=True)'
+    child = a_child_that(monkeypatch, SAMPLES.format(count=20, then=answered))
+    assert child.ask("census-products", "cpu", 1.5, whole_seconds=60)["seconds"] == 2
+    child.end()
+    child = a_child_that(monkeypatch, SAMPLES.format(count=3, then="time.sleep(60)"))
+    hung = child.ask("census-products", "cpu", 1.5, whole_seconds=60)["outcome"]["detail"]
+    assert hung == "no answer in 1.5 s at mm/2; the process was ended"
+    child = a_child_that(monkeypatch, SAMPLES.format(count=600, then="pass"))
+    late = child.ask("census-products", "cpu", 1.5, whole_seconds=2)["outcome"]["detail"]
+    assert late.startswith("no answer in 2 s at mm/")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,9 @@ class Quick:
         self.asked: list[str] = []
         self.seconds = seconds
 
-    def ask(self, name: str, device: str, limit: float, environment: Any = ()) -> dict[str, Any]:
+    def ask(
+        self, name: str, device: str, limit: float, environment: Any = (), whole: float = 0.0
+    ) -> dict[str, Any]:
         self.asked.append(name)
         time.sleep(self.seconds)
         return {"outcome": Outcome("passed", "fine")._asdict(), "seconds": 0.0}

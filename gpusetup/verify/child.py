@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .answer.render import harmless
@@ -42,29 +43,46 @@ class Child:
         self.relay: Optional[threading.Thread] = None
 
     def ask(
-        self, name: str, device: str, limit_seconds: float, environment: Environment = ()
+        self,
+        name: str,
+        device: str,
+        limit_seconds: float,
+        environment: Environment = (),
+        whole_seconds: float = 0.0,
     ) -> Dict[str, Any]:
         """Run one check in the child: its outcome and seconds, as the worker says them.
 
-        A process is used for as long as the checks want the same variables.
+        A process is used for as long as the checks want the same variables. A check that names what
+        it computes has `limit_seconds` for each of it and `whole_seconds` for all.
         """
         if environment != self.environment:
             self.end()
         if self.process is None:
             self.start(environment)
         self.say({"name": name, "device": device, "limit": limit_seconds})
-        try:
-            line = self.lines.get(timeout=limit_seconds)
-        except queue.Empty:
-            self.end()
-            told = died(f"no answer in {limit_seconds:g} s; the process was ended")
-            return {**told, "seconds": limit_seconds}
-        if line:
-            return dict(json.loads(line))
+        answer = self._answer(limit_seconds, max(limit_seconds, whole_seconds))
+        if answer is not None:
+            return answer
         assert self.process is not None
         code = self.process.wait()
         self.end()
         return died(how(code))
+
+    def _answer(self, limit_seconds: float, whole_seconds: float) -> Optional[Dict[str, Any]]:
+        """What the worker answers; None where it has gone."""
+        began, at = time.monotonic(), ""
+        while True:
+            passed = time.monotonic() - began
+            limit = min(limit_seconds, max(0.0, whole_seconds - passed))
+            try:
+                line = self.lines.get(timeout=limit)
+            except queue.Empty:
+                self.end()
+                return silent(limit_seconds if limit == limit_seconds else whole_seconds, at)
+            answer: Optional[Dict[str, Any]] = dict(json.loads(line)) if line else None
+            if answer is None or "at" not in answer:
+                return answer
+            at = answer["at"]
 
     def start(self, environment: Environment = ()) -> None:
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -155,6 +173,17 @@ def died(detail: str) -> Dict[str, Any]:
         " build may help"
     )
     return {"outcome": Outcome(CRASHED, detail, hint=hint)._asdict(), "seconds": 0.0}
+
+
+def silent(limit_seconds: float, at: str) -> Dict[str, Any]:
+    """The answer of a check that gave none in time; `at` is what it computed last.
+
+    >>> silent(300, "mm/float32/strided/tile/7")["outcome"]["detail"]
+    'no answer in 300 s at mm/float32/strided/tile/7; the process was ended'
+    """
+    where = f" at {at}" if at else ""
+    told = died(f"no answer in {limit_seconds:g} s{where}; the process was ended")
+    return {**told, "seconds": limit_seconds}
 
 
 def how(code: int) -> str:

@@ -53,7 +53,12 @@ class Asks(Protocol):
     """Runs one check somewhere."""
 
     def ask(
-        self, name: str, device: str, limit_seconds: float, environment: Environment = ()
+        self,
+        name: str,
+        device: str,
+        limit_seconds: float,
+        environment: Environment = (),
+        whole_seconds: float = 0.0,
     ) -> Dict[str, Any]: ...
 
     def end(self) -> None: ...
@@ -277,14 +282,15 @@ class Run:
             self.results.append(Result(check.name, job.device, Outcome(SKIPPED, told)))
             return
         limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
-        if self.options.level == "census":
-            limit = max(limit, check.census_seconds)
-        limit = min(limit, max(1.0, self.seconds_left()))
+        left = max(1.0, self.seconds_left())
+        whole = min(check.samples_seconds or limit, left)
+        limit = min(limit, left)
         if self.together is not None:
             self.together.link.doing(check.name)
         # The rank's own from the start: the process that meets the others has loaded torch by then.
         own = self.together.rank.environment if self.together is not None else ()
-        answer = self.child.ask(check.name, job.subject, limit, (*check.environment, *own))
+        variables = (*check.environment, *own)
+        answer = self.child.ask(check.name, job.subject, limit, variables, whole)
         outcome = Outcome(**answer["outcome"])
         silent = outcome.status == CRASHED and outcome.detail.startswith("no answer")
         self.silent[job.device] = self.silent.get(job.device, 0) + 1 if silent else 0
@@ -293,7 +299,7 @@ class Run:
             outcome = outcome._replace(hint=outcome.hint or check.then or None)
         means = check.means if outcome.status in (FAILED, CRASHED) else None
         self.results.append(Result(check.name, job.device, outcome, answer["seconds"], means))
-        if self.journal is not None and check.census_seconds:
+        if self.journal is not None and check.samples_seconds:
             self.journal.keep(check.name, job.device, outcome, answer["seconds"])
         if outcome.spent:
             self.child.end()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
 HOST = "host"
@@ -78,6 +78,20 @@ def ask_for(wanted: Asked) -> None:
     _ASKED[0] = wanted
 
 
+Telling = Callable[[str], None]
+_TELLING: List[Telling] = [lambda at: None]
+
+
+def working_on(at: str) -> None:
+    """Say what a long check computes now: its limit counts from the last word of it."""
+    _TELLING[0](at)
+
+
+def tell_progress_to(telling: Telling) -> None:
+    """Set whom `working_on` tells."""
+    _TELLING[0] = telling
+
+
 class Outcome(NamedTuple):
     """What one check found. `value` and `limit` share `unit`; `facts` go into the report."""
 
@@ -117,8 +131,9 @@ class Check(NamedTuple):
     """Variables that must be set before torch starts: the check gets a child of its own."""
     scratch: bool = False
     """Whether torch needs a writable temporary folder for it."""
-    census_seconds: float = 0.0
-    """The limit at the census level, where the check takes every sample; 0: as at other levels."""
+    samples_seconds: float = 0.0
+    """Of a check that takes samples and names each: all of them together may last this long, and
+    `limit_seconds` is for one of them. 0: it takes none."""
     proves: str = ""
     """What is true where it passes."""
     means: str = ""

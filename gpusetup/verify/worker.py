@@ -18,7 +18,7 @@ from typing import Any, Dict, TextIO
 
 from .checks.table import function_of, named
 from .device.importing import first_line
-from .values import FAILED, SKIPPED, Asked, Outcome, ask_for, sticky
+from .values import FAILED, SKIPPED, Asked, Outcome, Telling, ask_for, sticky, tell_progress_to
 
 BESIDE_THE_POINT = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
 """Warnings of torch that say nothing about the device: it works without NumPy, and the compiler
@@ -37,12 +37,26 @@ def main() -> int:
     faulthandler.enable()
     for line in iter(jobs(questions).get, ""):
         job = json.loads(line)
-        # A hang leaves its stack before the parent ends the process.
-        faulthandler.dump_traceback_later(max(1.0, job.get("limit", 3600.0) - 2.0), exit=False)
+        tell_progress_to(progress(answers, job.get("limit", 3600.0)))
         answers.write(json.dumps(served(job, start["verbose"])) + "\n")
         answers.flush()
         faulthandler.cancel_dump_traceback_later()
     return 0
+
+
+def progress(answers: TextIO, limit_seconds: float) -> Telling:
+    """What tells the parent where a check is; a hang leaves its stack before the parent ends it."""
+
+    def watch() -> None:
+        faulthandler.dump_traceback_later(max(1.0, limit_seconds - 2.0), exit=False)
+
+    def tell(at: str) -> None:
+        watch()
+        answers.write(json.dumps({"at": at}) + "\n")
+        answers.flush()
+
+    watch()
+    return tell
 
 
 def jobs(questions: TextIO) -> "queue.Queue[str]":

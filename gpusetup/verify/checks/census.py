@@ -13,7 +13,7 @@ from ..judging.refusals import refuses
 from ..judging.tolerance import Part, holds, judged
 from ..operators.comparing import Sample, compared
 from ..operators.sampling import FAMILIES, drawn, every, layouts_of, row_of
-from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky
+from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky, working_on
 
 SHARE = {
     "pointwise": 130,
@@ -43,6 +43,7 @@ def family(name: str, device: str) -> Outcome:
     left_out: List[str] = []
     tried = bad = 0
     for sample in chosen(name):
+        working_on(sample.name)
         try:
             parts += _compared(torch, device, name, sample)
         except Exception as problem:  # whatever an operator raises is its answer

@@ -19,7 +19,7 @@ def of(name: str, proves: str, means: str) -> Check:
         proves=f"{proves}, in every format, layout and size class that is drawn",
         means=means,
         then=AGAIN,
-        census_seconds=7200.0,
+        samples_seconds=7200.0,
     )
 
 
