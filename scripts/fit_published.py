@@ -169,20 +169,44 @@ def fit(rows: Sequence[Figure], start: Constants) -> Constants:
         start,
         gaps=pair_share(sharded=False),
         gaps_sharded=pair_share(sharded=True),
+        gaps_shifted=pair_shifted(),
         gaps_expandable=min((n / 100 for n in range(41)), key=cost),
     )
 
 
 def pair_share(*, sharded: bool) -> float:
-    """The median of (reserved - allocated) / (allocated - standing) over published pairs."""
+    """The median of gap over what moves, of the published pairs without copies of logits."""
+    return round(
+        statistics.median(
+            gap / moving for cut, gap, moving, logits in pairs() if cut == sharded and not logits
+        ),
+        2,
+    )
+
+
+def pair_shifted() -> float:
+    """The median of the bytes a logit that are left of the gaps of the other pairs."""
+    share = {cut: pair_share(sharded=cut) for cut in (False, True)}
+    return round(
+        statistics.median(
+            (gap - share[cut] * moving) / logits for cut, gap, moving, logits in pairs() if logits
+        ),
+        1,
+    )
+
+
+def pairs() -> list[tuple[bool, float, float, float]]:
+    """Sharded or not, the gap, what moves, and the logits (their number in 2^30), of each pair."""
     with PAIRS.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if (row["sharded"] == "yes") == sharded]
-    shares = [
-        (float(row["reserved"]) - float(row["allocated"]))
-        / (float(row["allocated"]) - float(row["standing"]))
-        for row in rows
-    ]
-    return round(statistics.median(shares), 2)
+        return [
+            (
+                row["sharded"] == "yes",
+                float(row["reserved"]) - float(row["allocated"]),
+                float(row["allocated"]) - float(row["standing"]),
+                float(row["logits"]),
+            )
+            for row in csv.DictReader(file)
+        ]
 
 
 def report(rows: Sequence[Figure], c: Constants) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from gpusetup.plan.memory.activations import final_norm_bytes
 from gpusetup.plan.memory.constants import Constants
+from gpusetup.plan.memory.states import upcast
 from gpusetup.plan.model.workload import Recipe, Workload, samples_per_group, tokens_per_gpu
 
 LOSSES: dict[str, tuple[float, float] | None] = {
     "trainer": None,
-    "eager": (15.0, 16.0),
-    "eager-old": (22.0, 24.0),
+    "eager": (14.0, 16.0),
+    "eager-old": (12.0, 16.0),
     "eager-16": (12.0, 24.0),
     "compiled": (12.0, 12.0),
     "chunked": (2.0, 4.0),
@@ -23,6 +25,9 @@ with code of their own, such as Qwen 1). `compiled` fuses the copies (torchtitan
 compile). `chunked` holds the logits in 16 bits, and more for one of eight chunks (torchtune's
 `CEWithChunkedOutputLoss`; `chunk_bytes`). `fused` never holds them (Liger, cut cross-entropy, TRL's
 `chunked_nll`, Unsloth)."""
+
+SHIFTED = ("eager-old", "eager-16")
+"""Losses that copy the logits without the last token."""
 
 SAME_AS = {
     "liger": "fused", "cce": "fused", "trl-chunked": "fused", "unsloth": "fused",
@@ -43,6 +48,14 @@ def logit_amount(w: Workload, r: Recipe) -> float:
 
 
 CHUNKS = 8
+
+
+def shifts(w: Workload, r: Recipe) -> bool:
+    """Whether the loss copies the logits without the last token, which has segments of its own.
+
+    Of a single sequence the shorter piece is contiguous, and nothing is copied.
+    """
+    return w.loss in SHIFTED and samples_per_group(w, r) > 1
 
 
 def chunk_bytes(w: Workload, r: Recipe) -> float:
@@ -68,10 +81,10 @@ def gathered_bytes(w: Workload, r: Recipe) -> float:
 def loss_bytes(w: Workload, r: Recipe, c: Constants) -> float:
     """The logits and all that stands with them."""
     logits = logit_amount(w, r) * logit_bytes(w, c)
-    return logits + chunk_bytes(w, r) + gathered_bytes(w, r)
+    return logits + chunk_bytes(w, r) + gathered_bytes(w, r) + final_norm_bytes(w, r)
 
 
 def logit_bytes(w: Workload, c: Constants) -> float:
     """Bytes a logit of the workload's loss kernel."""
-    fixed, wide = LOSSES[w.loss], w.compute_bytes == 4
+    fixed, wide = LOSSES[w.loss], w.compute_bytes == 4 or upcast(w)
     return c.logit + 4 * wide if fixed is None else fixed[wide]

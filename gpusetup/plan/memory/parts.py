@@ -12,11 +12,12 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.plan.memory.activations import (
     checkpoint_amount,
     exchange_amount,
+    held_bytes,
     kept_bytes,
     layer_bytes,
 )
 from gpusetup.plan.memory.constants import Constants
-from gpusetup.plan.memory.loss import loss_bytes
+from gpusetup.plan.memory.loss import logit_amount, loss_bytes, shifts
 from gpusetup.plan.memory.states import (
     SHARDED,
     alone_amount,
@@ -71,7 +72,7 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
     optimizer's step, may be higher.
     """
     logits = loss_bytes(w, r, c)
-    layer = layer_bytes(w, r)
+    layer = layer_bytes(w, r) + held_bytes(w, r)
     checkpoint = c.checkpoint if w.batch is None else max(c.checkpoint, 2.0)
     kept = checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r)
     gradients = gradient_state_bytes(w, r)
@@ -112,7 +113,10 @@ def gaps(
         return 0.0 if r.env else passing * (c.fragmentation / c.logit)
     moving = kept + passing + (0.0 if w.gradients_stay else gradients)
     fixed = c.gaps_sharded if SHARDED[w.strategy][0] and w.gpus > 1 else c.gaps
-    return moving * (min(c.gaps_expandable, fixed) if r.env else fixed)
+    if r.env:
+        return moving * min(c.gaps_expandable, fixed)
+    shifted = c.gaps_shifted if shifts(w, r) else 0.0
+    return moving * fixed + logit_amount(w, r) * shifted
 
 
 def runtime_bytes(w: Workload, c: Constants) -> float:

@@ -70,13 +70,18 @@ def casts(w: Workload) -> bool:
     return bool(w.amp and w.strategy in WHOLE and BYTES[w.amp] < BYTES[w.dtype])
 
 
+def upcast(w: Workload) -> bool:
+    """Whether embedding, norms and head beside a quantised base are 32-bit."""
+    return w.upcast_rest and w.quantize in QUANTIZED
+
+
 def base_bytes(w: Workload) -> float:
     """The model without adapters: quantised layers, embedding and head as they are, or 32-bit."""
     stored = QUANTIZED.get(w.quantize or "")
     if stored is None:
         return base(w) * weight_bytes(w)
     outside = local(w, w.shape.outside)
-    return (base(w) - outside) * stored + outside * (4 if w.upcast_rest else weight_bytes(w))
+    return (base(w) - outside) * stored + outside * (4 if upcast(w) else weight_bytes(w))
 
 
 def gradient_bytes(w: Workload) -> float:
