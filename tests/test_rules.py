@@ -781,6 +781,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(env={"PYTORCH_NO_CUDA_MEMORY_CACHING": "0"}),
     ),
     ("tf32-precision", N, changed(env={"NVIDIA_TF32_OVERRIDE": "1"}), HEALTHY),
+    ("vram-not-released", N, changed(events=event("vram-not-released", seconds="5.1")), HEALTHY),
     ("cuda-jit-off", W, changed(env={"CUDA_DISABLE_PTX_JIT": "1"}), HEALTHY),
     ("cuda-jit-forced", W, changed(env={"CUDA_FORCE_PTX_JIT": "1"}), HEALTHY),
     (

@@ -210,6 +210,27 @@ OTHERS: tuple[Cause, ...] = (
         ),
     ),
     Cause(
+        id="vram-not-released",
+        severity=Severity.NOTE,
+        title="the GPU's memory did not come back when ollama unloaded a model",
+        means="ollama waits 5 s for it; it may then put part of the next model on the CPU.",
+        proven_by="ollama's warning",
+        not_when="gpu-memory-taken: another process holds the memory",
+        way_out="See what holds the memory, and restart ollama",
+        source="ollama's sources, server/sched.go",
+        message=Message(
+            title="ollama unloaded a model, and the GPU's memory was not free after {seconds} s",
+            plain="ollama unloaded a model, and the GPU's memory was not free in time",
+            detail="It then counts that memory as taken: part of the next model may run on the "
+            "CPU.",
+            text="See what holds the memory; where it is ollama's own, restart its service",
+            commands=("sudo systemctl restart ollama",),
+            look=("nvidia-smi",),
+            see="see what holds the memory",
+            needs_root=True,
+        ),
+    ),
+    Cause(
         id="compiler-missing",
         place=(Layer.INSTALL, 190),
         title="no C++ compiler for a package",
