@@ -334,12 +334,6 @@ LIBRARIES = (
     ),
     row("out-of-memory", "cudamalloc failed", r"cudaMalloc failed: out of memory"),
     row(
-        "vram-not-released",
-        "gpu vram usage",
-        r"gpu VRAM usage didn't recover within timeout\"? seconds=(?P<seconds>\d{1,4}(?:\.\d{1,9})?)",
-        program="ollama",
-    ),
-    row(
         "no-kernel-image",
         "kernel is not available",
         r"SM\d{2,3} kernel is not available\. make sure you GPU",

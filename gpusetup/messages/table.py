@@ -14,6 +14,7 @@ from gpusetup.messages import (
     makers,
     parallel,
     results,
+    serving,
 )
 
 ROWS = (
@@ -28,5 +29,6 @@ ROWS = (
     *beside.ROWS,
     *makers.ROWS,
     *results.ROWS,
+    *serving.ROWS,
 )
 """Every message that is known."""
