@@ -174,7 +174,8 @@ def test_no_modules_know_each_other_in_a_circle() -> None:
 
 def test_no_module_is_longer_than_a_reader_keeps_in_mind() -> None:
     lines = {m: len(p.read_text(encoding="utf-8").splitlines()) for m, p in modules().items()}
-    assert {m: n for m, n in lines.items() if n > MOST_LINES} == {}, "split it by subject"
+    way = f"over {MOST_LINES} lines: move what is about one subject into a file of its own"
+    assert {m: n for m, n in lines.items() if n > MOST_LINES} == {}, way
 
 
 def test_the_median_function_is_short() -> None:

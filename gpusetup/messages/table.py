@@ -14,7 +14,7 @@ from gpusetup.messages import (
     makers,
     parallel,
     results,
-    serving,
+    stack,
 )
 
 ROWS = (
@@ -29,6 +29,6 @@ ROWS = (
     *beside.ROWS,
     *makers.ROWS,
     *results.ROWS,
-    *serving.ROWS,
+    *stack.ROWS,
 )
 """Every message that is known."""

@@ -68,10 +68,6 @@ MESSAGES: tuple[Cause, ...] = (
             "there",
         ),
     ),
-)
-
-
-OTHERS: tuple[Cause, ...] = (
     Cause(
         id="openmp-twice",
         place=(Layer.LIBRARIES, 220),
@@ -251,7 +247,7 @@ OTHERS: tuple[Cause, ...] = (
 
 
 def running_messages(context: RuleContext) -> Iterator[Finding]:
-    yield from from_messages(context, (*MESSAGES, *OTHERS))
+    yield from from_messages(context, MESSAGES)
 
 
 RULES = (running_messages,)
