@@ -1,0 +1,278 @@
+"""A sweep of processes: workers, real ranks of gloo, torchrun and srun."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+import trial_sweep
+from slurm_cluster import Cluster, cluster, missing
+
+from gpusetup.cli import main
+from gpusetup.fleet.sweep.follow import Follower, take_part, worker_of
+from gpusetup.fleet.sweep.lead import Leader, Meeting, Sizes
+from gpusetup.fleet.sweep.values import Options, Result
+from gpusetup.fleet.sweep.verdict import NOTES, Named, verdict
+from gpusetup.verify.ranks.gathering import Spoke
+from gpusetup.verify.ranks.launch import Rank
+
+Told = set[tuple[str, tuple[int, ...]]]
+
+
+def told(named: tuple[Named, ...]) -> Told:
+    return {(one.fault, one.ranks) for one in named if one.fault not in NOTES}
+
+
+# --- the edge: processes that are no torch --------------------------------------------------------
+
+WORKER = """
+import json, os, sys
+fault, rate = sys.argv[1], float(sys.argv[2])
+say = lambda **m: print(json.dumps(m), flush=True)
+print("[W] a library says something; {no json")
+if fault == "dies": sys.exit("no such library: libcudart.so.12")
+if fault == "never": sys.stdin.readline(); sys.exit()
+if sys.argv[1] == "store": say(said="store", port=1); sys.stdin.read(); sys.exit()
+say(said="ready", device="cpu", torch="2.9")
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["do"] == "join": say(said="joined")
+    elif fault == "crashes" and asked["round"] == 3: os.abort()
+    elif fault == "silent" and asked["round"] >= 3: pass
+    elif asked["do"] == "compute": say(said="computed", round=asked["round"], rate=rate)
+    elif fault == "alien": print('{"said": "exchanged", "round": 1, "seconds": "soon"}')
+    else: say(said="exchanged", round=asked["round"], seconds=[1.0 / rate] * 3)
+"""
+
+
+class Together:
+    """A leader and its followers in threads, each with a worker of its own."""
+
+    def __init__(self, workers: list[tuple[str, ...]], store: tuple[str, ...], sizes: Sizes):
+        port = trial_sweep.free_port()
+        ranks = [
+            Rank(n, len(workers), 0, "127.0.0.1", port, f"n{n}", "test")
+            for n in range(len(workers))
+        ]
+        self.followers: dict[int, Follower] = {}
+        meeting = Meeting(command=store, address="127.0.0.1")
+        self.leader = Leader(ranks[0], workers[0], meeting, sizes)
+        self.threads: list[threading.Thread] = []
+        for rank in ranks[1:]:
+            self._start(rank, workers[rank.rank])
+        self.leader.meet()
+
+    def _start(self, rank: Rank, worker: tuple[str, ...]) -> None:
+        """One after the other: forks of a warm process do not start in two threads at once."""
+        self.threads.append(threading.Thread(target=self._follow, args=(rank, worker), daemon=True))
+        self.threads[-1].start()
+        while rank.rank not in self.followers:
+            time.sleep(0.01)
+
+    def _follow(self, rank: Rank, worker: tuple[str, ...]) -> None:
+        spoke = Spoke(rank)
+        beside = {"host": rank.host, "local": 0}
+        take_part(spoke, worker, beside, lambda one: self.followers.update({rank.rank: one}))
+
+    def sweep(self) -> tuple[tuple[Named, ...], list[Result]]:
+        results = self.leader.sweep(Options())
+        absent = self.leader.absent
+        return verdict(self.leader.units, results, Options(), absent), results
+
+    def end(self) -> None:
+        self.leader.end(0)
+        for thread in self.threads:
+            thread.join(5)
+            assert not thread.is_alive()
+
+
+def plain_worker(fault: str = "", rate: float = 100.0) -> tuple[str, ...]:
+    return sys.executable, "-c", WORKER, fault, str(rate)
+
+
+@pytest.fixture
+def together() -> Iterator[Any]:
+    made: list[Together] = []
+
+    def make(faults: dict[int, str], count: int = 5, meet: float = 20.0) -> Together:
+        workers = [plain_worker(faults.get(n, "")) for n in range(count)]
+        sizes = Sizes(bytes=1024, repeats=3, limit=0.2, meet=meet)
+        made.append(Together(workers, plain_worker("store"), sizes))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+def test_a_silent_rank_is_named_and_the_others_go_on(
+    together: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpusetup.fleet.sweep.lead.SLACK_SECONDS", 0.1)
+    named, results = together({2: "silent"}).sweep()
+    assert told(named) == {("hung", (2,))}
+    assert sum(bool(result.silent) for result in results) == 2, "two limits, and no more"
+
+
+def test_a_worker_that_crashes_is_started_anew(together: Any) -> None:
+    named, results = together({1: "crashes"}).sweep()
+    assert ("hung", (1,)) not in told(named)
+    assert any(1 in result.round.asked for result in results[6:])
+
+
+def test_who_does_not_come_is_absent_with_the_reason(together: Any) -> None:
+    leader = together({1: "dies", 3: "never"}, meet=1.5).leader
+    assert leader.absent == {
+        1: "exit 1: no such library: libcudart.so.12", 3: "its torch was not ready within 1.5 s",
+    }  # fmt: skip
+    assert [unit.rank for unit in leader.units] == [0, 2, 4]
+
+
+def test_an_answer_of_another_form_is_no_measurement(together: Any) -> None:
+    named, _ = together({4: "alien"}, count=6).sweep()
+    assert told(named) <= {("broken-link", (4,)), ("hung", (4,))} and named
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_without_a_launcher_it_says_how_to_start(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["fleet", "sweep"]) == 2
+    said = capsys.readouterr().err
+    assert "nothing here says which of how many" in said
+    assert "srun --ntasks-per-node=8 gpusetup fleet sweep" in said
+
+
+@pytest.mark.parametrize(
+    "words", [("--bytes", "7"), ("--loss", "2"), ("--repeats", "0"), ("--meet", "soon")]
+)
+def test_a_value_that_cannot_be_is_refused(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, str]
+) -> None:
+    assert main(["fleet", "sweep", *words]) == 2
+    assert words[1] in capsys.readouterr().err
+
+
+# --- real ranks -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="stops a process by a signal")
+def test_a_stopped_rank_of_gloo_is_named_and_the_others_measure(
+    warm_torch: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    monkeypatch.setattr("gpusetup.fleet.sweep.lead.SLACK_SECONDS", 0.3)
+    workers = [worker_of(sys.executable, "cpu:0") for _ in range(4)]
+    sizes = Sizes(bytes=1 << 14, repeats=3, limit=1.0, meet=120.0)
+    ranks = Together(workers, worker_of(sys.executable, "store"), sizes)
+    try:
+        lines = ranks.followers[2].lines
+        assert lines is not None
+        os.kill(lines._child.pid, signal.SIGSTOP)
+        named, results = ranks.sweep()
+        os.kill(lines._child.pid, signal.SIGCONT)
+    finally:
+        ranks.end()
+    assert ("hung", (2,)) in told(named)
+    assert {pair.group for r in results for pair in r.exchanged if pair.rate}
+
+
+@pytest.mark.slow
+def test_each_planted_fault_among_eight_ranks_is_named() -> None:
+    script = Path(trial_sweep.__file__)
+    done = subprocess.run(
+        [sys.executable, str(script), "--runs", "1"],
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_under_torchrun_rank_0_says_one_answer() -> None:
+    clean = {name: value for name, value in os.environ.items() if "RANK" not in name}
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=3")
+    done = subprocess.run(
+        [*launcher, f"--master-port={trial_sweep.free_port()}", "-m", "gpusetup",
+         "fleet", "sweep", "--json", "--limit", "20"],
+        env={**clean, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    document = json.loads(line)
+    assert document["schema"] == "gpusetup.sweep/1" and len(document["ranks"]) == 3
+    assert done.returncode == (0 if document["ok"] else 1), done.stderr[-2000:]
+
+
+STOPS = """
+import os, signal, sys, threading, time
+def watch():
+    while not hasattr(sys.modules.get("torch.distributed"), "all_reduce"):
+        time.sleep(0.1)
+    dist, calls = sys.modules["torch.distributed"], []
+    plain = dist.all_reduce
+    def all_reduce(*words, **more):
+        calls.append(1)
+        if len(calls) == 10:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return plain(*words, **more)
+    dist.all_reduce = all_reduce
+mine = open("/proc/self/cmdline", "rb").read()
+if os.environ.get("SLURM_PROCID") == "2" and b"exchange.py" in mine:
+    threading.Thread(target=watch, daemon=True).start()
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("slurm")
+    with cluster(folder, nodes=4) as made:
+        yield made
+
+
+def under_srun(slurm: Cluster, folder: Path, *words: str) -> dict[str, Any]:
+    """The nodes are this machine by names that only these tasks can look up."""
+    hosts = folder / "hosts"
+    hosts.write_text("127.0.0.1 localhost n1 n2 n3 n4\n", encoding="utf-8")
+    script = 'mount --bind "$0" /etc/hosts && exec "$@"'
+    ours = (sys.executable, "-m", "gpusetup", "fleet", "sweep", "--json", "--device", "cpu")
+    done = slurm.run(
+        *("srun", "-N4", "-n4", "--chdir", str(trial_sweep.HERE.parent), "unshare", "-m"),
+        *("sh", "-c", script, str(hosts), *ours, *words),
+        timeout=280,
+    )
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    document: dict[str, Any] = json.loads(line)
+    assert (done.returncode == 0) == document["ok"], done.stderr[-2000:]
+    return document
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(missing()), reason=missing() or "a Slurm is here")
+def test_under_srun_the_nodes_are_swept_and_a_hung_one_is_named(
+    slurm: Cluster, tmp_path: Path
+) -> None:
+    slurm.environment["GLOO_SOCKET_IFNAME"] = "lo"
+    sound = under_srun(slurm, tmp_path, "--bytes", "64K", "--limit", "20")
+    assert {rank["node"] for rank in sound["ranks"]} == {"n1", "n2", "n3", "n4"}
+    assert [level["of"] for level in sound["levels"]] == ["computing", "between"]
+    (tmp_path / "sitecustomize.py").write_text(STOPS, encoding="utf-8")
+    slurm.environment["PYTHONPATH"] = str(tmp_path)
+    hung = under_srun(slurm, tmp_path, "--bytes", "64K", "--limit", "5")
+    faults = [(one["fault"], one["nodes"]) for one in hung["findings"]]
+    assert ("hung", ["n3"]) in faults
+    assert hung["exclude"]["slurm"] == "--exclude=n3"
