@@ -71,6 +71,7 @@ def _fill(world: World) -> None:
     add("stuck", "2.0", "torch==2.13.0", "absent>=1")
     add("stuck", "1.0", "torch==2.13.0", on="2024-01-01")
     add("apart", "1.0", "torch==2.12.1")
+    add("speech", "1.0", "torchaudio>=2")
     add("torchcodec", "0.17.0")
     add("torchcodec", "0.9.1", on="2025-12-01")
 
@@ -82,7 +83,7 @@ def ask(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
     def asked(*words: str) -> Said:
         capsys.readouterr()
-        code = main(["resolve", *words, *THERE])
+        code = main(["resolve", *THERE, *words])
         said = capsys.readouterr()
         return Said(exit=code, out=said.out, err=said.err)
 
@@ -123,6 +124,23 @@ def test_the_order_of_the_words_does_not_matter_and_every_package_stays_current(
     }
     assert found["torch"] == "2.13.0"
     assert [row["package"] for row in found["held_back"]] == ["torch", "kernels"]
+
+
+NEWEST_DRIVER = ("--driver", "610.10")
+
+
+@pytest.mark.parametrize("word", ["torchaudio", "speech"])
+def test_torchaudio_takes_torch_to_the_cuda_that_it_was_built_for(ask: Ask, word: str) -> None:
+    """At import torchaudio 2.11 refuses a torch of another CUDA release than its own."""
+    assert ask("plain", *NEWEST_DRIVER, "--json").answer["backend"] == "cu132"
+    found = versions(ask(word, *NEWEST_DRIVER, "--json"))
+    assert (found["torch"], found["torchaudio"]) == ("2.15.0+cu130", "2.11.0+cu130")
+
+
+def test_no_hash_is_told_that_is_not_of_the_wheel_itself(ask: Ask) -> None:
+    """A stand-in's is not, nor is the default index's wheel the one that has a label."""
+    for word in ("torchaudio", "plain"):
+        assert "--hash" not in ask(word, *NEWEST_DRIVER, "--format", "requirements").out
 
 
 def test_an_old_release_is_no_answer(ask: Ask) -> None:

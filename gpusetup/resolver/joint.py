@@ -11,14 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import CompanionTable, Project, cuda_majors, runs_there
+from gpusetup.catalog.companions import beside
 from gpusetup.catalog.kernels import release
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Cell, HeldBack, Request, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.choice import in_scope, preference
+from gpusetup.resolver.companions import COMPANIONS
 from gpusetup.resolver.constraints import fits
-from gpusetup.resolver.situation import Situation, situation_of
+from gpusetup.resolver.situation import Situation, python_tag, situation_of
 
 OLDEST = "2.5"
 """Older torch is tried only where it is asked for."""
@@ -42,17 +44,48 @@ def candidates(
 ) -> tuple[TorchBuild, ...]:
     """The builds to try, the newest torch first: of each torch the best for the machine among those
     whose CUDA major every package has; `prefer` is the best of its torch."""
-    situation = situation_of(machine, request, catalog)
-    fitting = [
-        b for b in in_scope(situation, catalog) if fits(b, situation) and _is_tried(b, request)
-    ]
-    majors = common_majors(projects)
     found: dict[str, TorchBuild] = {}
-    rank = preference(situation)
-    for build in sorted(fitting, key=lambda b: (b != prefer, rank(b))):
-        if majors is None or build.cuda is None or str(release(build.cuda)[0]) in majors:
-            found.setdefault(build.torch, build)
+    for build in sorted(_fitting(machine, request, catalog, projects), key=lambda b: b != prefer):
+        found.setdefault(build.torch, build)
     return tuple(sorted(found.values(), key=lambda b: parsed(b.torch), reverse=True))
+
+
+def _fitting(
+    machine: Snapshot, request: Request, catalog: Catalog, projects: Sequence[Project]
+) -> list[TorchBuild]:
+    """Every build for the machine whose CUDA major every package has, the best first."""
+    situation = situation_of(machine, request, catalog)
+    majors = common_majors(projects)
+    fitting = [
+        build
+        for build in in_scope(situation, catalog)
+        if fits(build, situation)
+        and _is_tried(build, request)
+        and (majors is None or build.cuda is None or str(release(build.cuda)[0]) in majors)
+    ]
+    return sorted(fitting, key=preference(situation))
+
+
+def with_companions(
+    machine: Snapshot,
+    request: Request,
+    catalog: Catalog,
+    projects: Sequence[Project],
+    chosen: TorchBuild,
+    names: Sequence[str],
+) -> TorchBuild | None:
+    """The build of the chosen torch that has these members of its family: torchaudio 2.11 was built
+    for CUDA 13.0 and refuses a torch of 13.2. None where no build for the machine has them."""
+    python = python_tag(machine)
+    of_torch = [b for b in _fitting(machine, request, catalog, projects) if b.torch == chosen.torch]
+    return next(
+        (
+            build
+            for build in sorted(of_torch, key=lambda b: b != chosen)
+            if all(beside(catalog, name, build, python) for name in COMPANIONS if name in names)
+        ),
+        None,
+    )
 
 
 def _is_tried(build: TorchBuild, request: Request) -> bool:
@@ -146,8 +179,8 @@ def labelled(name: str, version: str, build: TorchBuild) -> str:
     """
     from gpusetup.installers.options import FAMILY
 
-    if name in FAMILY and "+" not in version and build.labelled:
-        return f"{version}+{build.backend}"
+    if name in FAMILY and build.labelled:
+        return f"{version.partition('+')[0]}+{build.backend}"
     return version
 
 

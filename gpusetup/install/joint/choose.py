@@ -26,7 +26,7 @@ from gpusetup.install.joint.links import page_file
 from gpusetup.install.joint.no_set import no_set
 from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.releases import Listed, listed
-from gpusetup.install.joint.work import Work, name_of, projects_of
+from gpusetup.install.joint.work import Work, hashes_of, name_of, projects_of
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
@@ -40,6 +40,7 @@ from gpusetup.resolver.joint import (
     labelled,
     needs_gpu,
     not_there,
+    with_companions,
 )
 from gpusetup.resolver.situation import situation_of
 
@@ -100,14 +101,20 @@ def choose_together(
             work, first, found, pool
         )
         build, answer, newer = _newer_torch(work, build, answer, found)
+        family = [one.name for one in answer.packages if one.name in FAMILY]
+        served = with_companions(machine, request, catalog, projects, build, family)
+        if served not in (None, build):
+            build, answer = work.instead(build, served, answer)
         held = (*newer, *_behind(work, build, answer, found, pool))
         matrix = _matrix(work, found, pool) if explain else ()
     refused = tuple(h for h in held if _is_old(h, found, words))
     notes = (*_glibc_note(machine), *_page_notes(found), *_other_cuda(work, build, answer))
+    if served is None:
+        notes = (*notes, f"no {' and '.join(family[1:])} is known for torch {build.torch} here")
     return Joint(
         build=build,
         packages=_packages(work, build, answer),
-        hashes={one.name: tuple(s for _, s in one.files if s) for one in answer.packages},
+        hashes=hashes_of(work, build, answer),
         held_back=held,
         matrix=matrix,
         refused=refused,

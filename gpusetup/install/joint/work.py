@@ -22,6 +22,7 @@ from gpusetup.install.joint.ask import Answer, Asker, Question, platform_of
 from gpusetup.install.joint.links import stand_ins_of, write_links
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import TorchBuild
+from gpusetup.resolver.joint import labelled
 from gpusetup.resolver.situation import python_tag
 
 
@@ -47,12 +48,14 @@ class Work:
         self.python = (python_tag(machine) or "3.12").rstrip("t")
         self._catalog, self.links = catalog, str(links)
         self.standing_in: tuple[str, ...] = ()
+        self.listed = True
         self.stand_in(listed=True)
         known = [row.torch for row in catalog.releases]
         self.holes = tuple(f"torch!={t}" for t in known if t not in {b.torch for b in self.builds})
 
     def stand_in(self, *, listed: bool) -> None:
         """Fill the folder of stand-ins; every torch has one where no index lists torch."""
+        self.listed = listed
         rows = stand_ins_of(self.builds, self.projects, self._catalog, self.python, listed=listed)
         write_links(Path(self.links), rows)
         self.standing_in = tuple(sorted(row.filename for row in rows))
@@ -82,6 +85,16 @@ class Work:
             for text in constraints_for(project, build.torch)
         )
         return self.asker.ask(self.question((*wants, "torch"), (f"torch=={build.torch}", *rows)))
+
+    def instead(
+        self, build: TorchBuild, other: TorchBuild, answer: Answer
+    ) -> tuple[TorchBuild, Answer]:
+        """The same set with another build of its torch: what that one requires is asked anew."""
+        self.builds = tuple(other if one == build else one for one in self.builds)
+        self.stand_in(listed=self.listed)
+        exact = [f"{name}=={answer.version(name)}" for name in self.names]
+        again = self.beside(other, [*self.words, *exact])
+        return other, again if again is not None and again.reason is None else answer
 
     def build_of(self, answer: Answer) -> TorchBuild | None:
         torch = (answer.version("torch") or "").partition("+")[0]
@@ -114,3 +127,13 @@ def name_of(word: str) -> str:
 
 def projects_of(names: Sequence[str], table: CompanionTable) -> tuple[Project, ...]:
     return tuple(filter(None, (table.project(name) for name in names)))
+
+
+def hashes_of(work: Work, build: TorchBuild, answer: Answer) -> dict[str, tuple[str, ...]]:
+    """The sha256 of each package's wheels, where an index names them. A stand-in's says nothing of
+    the real wheel, nor does the default index's of the one with a label on torch's index."""
+    return {
+        one.name: tuple(sha for file, sha in one.files if sha and file not in work.standing_in)
+        for one in answer.packages
+        if labelled(one.name, one.version, build) == one.version
+    }
