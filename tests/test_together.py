@@ -71,6 +71,7 @@ def _fill(world: World) -> None:
     add("stuck", "2.0", "torch==2.13.0", "absent>=1")
     add("stuck", "1.0", "torch==2.13.0", on="2024-01-01")
     add("apart", "1.0", "torch==2.12.1")
+    add("xformers", "0.0.35", "torch>=2.10")
     add("speech", "1.0", "torchaudio>=2")
     add("torchcodec", "0.17.0")
     add("torchcodec", "0.9.1", on="2025-12-01")
@@ -135,6 +136,26 @@ def test_torchaudio_takes_torch_to_the_cuda_that_it_was_built_for(ask: Ask, word
     assert ask("plain", *NEWEST_DRIVER, "--json").answer["backend"] == "cu132"
     found = versions(ask(word, *NEWEST_DRIVER, "--json"))
     assert (found["torch"], found["torchaudio"]) == ("2.15.0+cu130", "2.11.0+cu130")
+
+
+def test_extras_stay_in_what_is_printed(ask: Ask) -> None:
+    said = ask("plain[gpu,fast]", "--json")
+    assert said.answer["packages"][1]["extras"] == ["fast", "gpu"]
+    for steps in said.answer["commands"].values():
+        assert not steps or "plain[fast,gpu]==1.0" in steps[-1]
+    for name in ("requirements", "uv", "conda", "dockerfile"):
+        assert "plain[fast,gpu]==1.0" in ask("plain[gpu,fast]", "--format", name).out
+
+
+def test_a_torch_that_has_no_build_for_a_packages_cuda_is_named(ask: Ask) -> None:
+    held = ask("xformers", "--json").answer["held_back"]
+    assert held == [
+        {
+            "package": "torch",
+            "at": "2.14.1",
+            "by": "xformers is built for CUDA 12, and torch 2.15.0 is not, for this machine",
+        }
+    ]
 
 
 def test_no_hash_is_told_that_is_not_of_the_wheel_itself(ask: Ask) -> None:
@@ -229,6 +250,7 @@ def test_offline_asks_nobody_and_answers_from_what_was_kept_or_from_the_table(
         "file": None,
         "declared": False,
         "asked": True,
+        "extras": [],
     }
     assert any("table of companions" in note for note in table.answer["notes"])
     assert len(world.index.asked) == asked

@@ -111,6 +111,8 @@ class JointPackage(Frozen):
     """Whether its own metadata says what it needs of torch; else our table does."""
     asked: bool = False
     """Whether it was asked for by name."""
+    extras: tuple[str, ...] = ()
+    """Those that were asked for with it: `cuda13` of `jax[cuda13]`."""
 
 
 class HeldBack(Frozen):

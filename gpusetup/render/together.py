@@ -24,10 +24,11 @@ def pinned_words(joint: Joint) -> tuple[str, ...]:
 
 
 def requirement(one: JointPackage) -> str:
-    """`vllm==0.32.0`, or the file where no index decides."""
+    """`vllm==0.32.0`, `jax[cuda13]==0.12.0`, or the file where no index decides."""
+    name = f"{one.name}[{','.join(one.extras)}]" if one.extras else one.name
     if one.file:
-        return f"{one.name} @ {one.file}"
-    return f"{one.name}=={one.version}" if one.version else one.name
+        return f"{name} @ {one.file}"
+    return f"{name}=={one.version}" if one.version else name
 
 
 def together_text(answer: ResolveAnswer, joint: Joint, snapshot: Snapshot, installer: str) -> str:

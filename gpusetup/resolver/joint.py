@@ -102,6 +102,26 @@ def common_majors(projects: Sequence[Project]) -> frozenset[str] | None:
     return frozenset.intersection(*known) if known else None
 
 
+def held_by_cuda(
+    machine: Snapshot,
+    request: Request,
+    catalog: Catalog,
+    projects: Sequence[Project],
+    chosen: TorchBuild,
+) -> tuple[HeldBack, ...]:
+    """Why a newer torch was not even tried: it has no build for the CUDA of these packages."""
+    majors = common_majors(projects)
+    newest = next(iter(candidates(machine, request, catalog, ())), chosen)
+    if majors is None or parsed(newest.torch) <= parsed(chosen.torch):
+        return ()
+    names = [one.name for one in projects if all(row.cuda[:1].isdigit() for row in one.rows)]
+    by = (
+        f"{' and '.join(names)} is built for CUDA {' and '.join(sorted(majors))}, and torch "
+        f"{newest.torch} is not, for this machine"
+    )
+    return (HeldBack(package="torch", at=chosen.torch, by=by),)
+
+
 def not_there(
     projects: Sequence[Project], machine: Snapshot, situation: Situation
 ) -> dict[str, str]:

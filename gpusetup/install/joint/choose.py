@@ -15,18 +15,17 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import (
     Project,
     companion_table,
-    cuda_majors,
-    row_of,
     takes_torch,
 )
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.fetching.fetch import Fetcher
-from gpusetup.install.joint.ask import Answer, Asker, glibc_of
+from gpusetup.install.joint.ask import Answer, Asker
 from gpusetup.install.joint.links import page_file
 from gpusetup.install.joint.no_set import no_set
+from gpusetup.install.joint.notes import glibc_note, other_cuda, page_notes
 from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.releases import Listed, listed
-from gpusetup.install.joint.work import Work, hashes_of, name_of, projects_of
+from gpusetup.install.joint.work import Work, extras_of, hashes_of, name_of, projects_of
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
@@ -37,6 +36,7 @@ from gpusetup.resolver.joint import (
     Solved,
     best,
     candidates,
+    held_by_cuda,
     labelled,
     needs_gpu,
     not_there,
@@ -105,10 +105,11 @@ def choose_together(
         served = with_companions(machine, request, catalog, projects, build, family)
         if served not in (None, build):
             build, answer = work.instead(build, served, answer)
-        held = (*newer, *_behind(work, build, answer, found, pool))
+        older = held_by_cuda(machine, request, catalog, projects, build)
+        held = (*(newer or older), *_behind(work, build, answer, found, pool))
         matrix = _matrix(work, found, pool) if explain else ()
     refused = tuple(h for h in held if _is_old(h, found, words))
-    notes = (*_glibc_note(machine), *_page_notes(found), *_other_cuda(work, build, answer))
+    notes = (*glibc_note(machine), *page_notes(found), *other_cuda(work, build, answer))
     if served is None:
         notes = (*notes, f"no {' and '.join(family[1:])} is known for torch {build.torch} here")
     return Joint(
@@ -260,8 +261,8 @@ def _newer_torch(
 
 def word_of(name: str, work: Work) -> str:
     """The package with its extras, as it was asked for."""
-    asked = Requirement(work.words[work.names.index(name)])
-    return f"{name}[{','.join(sorted(asked.extras))}]" if asked.extras else name
+    extras = extras_of(work, name)
+    return f"{name}[{','.join(extras)}]" if extras else name
 
 
 def _behind(
@@ -333,6 +334,7 @@ def _package(
         file=file,
         declared=project is None or project.declares,
         asked=name in work.names,
+        extras=extras_of(work, name),
     )
 
 
@@ -341,7 +343,10 @@ def from_table(work: Work) -> Joint:
     for build in work.builds:
         if all(_in_table(project, build.torch) for project in work.projects):
             rows = tuple(
-                JointPackage(name=n, version=None, declared=False, asked=True) for n in work.names
+                JointPackage(
+                    name=n, version=None, declared=False, asked=True, extras=extras_of(work, n)
+                )
+                for n in work.names
             )
             torch = _package(work, build, "torch", build.torch, None)
             said = f"offline: from the table of companions of {work.table.as_of} alone"
@@ -363,36 +368,3 @@ def _in_table(project: Project, torch: str) -> bool:
 
 def _some(specifier: str) -> str:
     return re.sub(r"[<>=!]+|\.\*", "", specifier)
-
-
-def _glibc_note(machine: Snapshot) -> tuple[str, ...]:
-    if machine.os.family != "linux" or re.fullmatch(r"glibc .*", machine.os.libc or ""):
-        return ()
-    return (f"the C library is not known and is taken as glibc {glibc_of(machine)}: `--glibc`",)
-
-
-def _other_cuda(work: Work, build: TorchBuild, answer: Answer) -> tuple[str, ...]:
-    """What comes along and is built for another CUDA than torch."""
-    if build.cuda is None:
-        return ()
-    own = build.cuda.partition(".")[0]
-    return tuple(
-        f"{one.name} {one.version} is built for CUDA {' and '.join(majors)}, torch for CUDA "
-        f"{build.cuda}: it may not load ({_row_source(project, one.version)})"
-        for one in answer.packages
-        if (project := work.table.project(one.name))
-        and (majors := cuda_majors(project, one.version))
-        and own not in majors
-    )
-
-
-def _row_source(project: Project, version: str) -> str:
-    row = row_of(project, version)
-    return row.source if row else project.source
-
-
-def _page_notes(found: Mapping[str, Listed]) -> tuple[str, ...]:
-    undated = [n for n, page in found.items() if page.newest and page.newest.published is None]
-    if not undated:
-        return ()
-    return (f"the index does not say when {', '.join(undated)} came: how old is not judged",)

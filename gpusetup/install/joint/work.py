@@ -125,6 +125,12 @@ def name_of(word: str) -> str:
     return canonicalize_name(Requirement(word).name)
 
 
+def extras_of(work: Work, name: str) -> tuple[str, ...]:
+    """The extras that were asked for with a package, by every word that names it."""
+    words = (Requirement(word) for word in work.words if name_of(word) == name)
+    return tuple(sorted({extra for word in words for extra in word.extras}))
+
+
 def projects_of(names: Sequence[str], table: CompanionTable) -> tuple[Project, ...]:
     return tuple(filter(None, (table.project(name) for name in names)))
 
