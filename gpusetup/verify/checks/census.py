@@ -16,18 +16,18 @@ from ..operators.sampling import FAMILIES, drawn, every, layouts_of, row_of
 from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky, working_on
 
 SHARE = {
-    "pointwise": 130,
-    "reductions": 90,
-    "products": 60,
-    "algebra": 16,
-    "moving": 50,
-    "indexing": 45,
-    "sorting": 30,
-    "convolutions": 40,
-    "pools": 36,
-    "norms": 30,
-    "sequences": 24,
-    "losses": 30,
+    "pointwise": 260,
+    "reductions": 180,
+    "products": 130,
+    "algebra": 24,
+    "moving": 90,
+    "indexing": 90,
+    "sorting": 50,
+    "convolutions": 80,
+    "pools": 70,
+    "norms": 70,
+    "sequences": 80,
+    "losses": 50,
 }
 """How many samples of a family `standard` draws, those of `edges` aside: the whole census takes it
 about a minute of one core."""

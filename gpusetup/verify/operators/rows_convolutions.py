@@ -50,6 +50,8 @@ def convolved(dims: int, transposed: bool = False) -> Callable[[Draw], Given]:
             "padding": d.choice((0, 1)) if not transposed else 0,
             "groups": groups,
         }
+        if transposed and options["stride"] > 1:
+            options["output_padding"] = d.choice((0, 1))
         options["dilation"] = 2 if d.choice((0, 0, 1)) and 2 * max(kernel) < min(lengths) else 1
         shape = (channels, outputs // groups) if transposed else (outputs, channels // groups)
         scale = sqrt(shape[1] * by_all(kernel))
@@ -109,7 +111,15 @@ def by_windows(
 
 
 def by_spreading(
-    t: Any, x: Any, w: Any, b: Any, stride: int, padding: int, groups: int, dilation: int
+    t: Any,
+    x: Any,
+    w: Any,
+    b: Any,
+    stride: int,
+    padding: int,
+    groups: int,
+    dilation: int,
+    output_padding: int = 0,
 ) -> Any:
     """A transposed convolution: a convolution of the spread input with the weights turned."""
     dims = w.dim() - 2
@@ -117,7 +127,8 @@ def by_spreading(
     spread = t.zeros(shape, dtype=x.dtype)
     spread[(slice(None),) * 2 + (slice(None, None, stride),) * dims] = x
     reach = [dilation * (length - 1) for length in w.shape[2:]]
-    wide = t.zeros([*shape[:2], *(n + 2 * r for n, r in zip(shape[2:], reach))], dtype=x.dtype)
+    lengths = [n + 2 * r + output_padding for n, r in zip(shape[2:], reach)]
+    wide = t.zeros([*shape[:2], *lengths], dtype=x.dtype)
     wide[(slice(None),) * 2 + tuple(slice(r, r + n) for n, r in zip(shape[2:], reach))] = spread
     turned = w.flip(tuple(range(2, w.dim())))
     each = w.shape[0] // groups

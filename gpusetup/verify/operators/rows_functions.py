@@ -17,6 +17,12 @@ def one(low: float, high: float) -> Callable[[Draw], Given]:
     return lambda d: given(d.uniform(low, high, *d.shape(_dims(d))))
 
 
+def _away_from_zero(d: Draw) -> Given:
+    """Numbers of either sign: what is left of two that are nearly alike has few digits."""
+    shape = d.shape(_dims(d))
+    return given(d.uniform(0.5, 6, *shape) * (1 - 2 * d.flags(*shape).double()))
+
+
 def two(low: float, high: float) -> Callable[[Draw], Given]:
     """Two of one shape; the second sometimes broadcast along an axis."""
 
@@ -142,7 +148,7 @@ FUNCTIONS: Tuple[Operator, ...] = (
     unary("hardtanh", -3, 3, lambda t, x: _cut(t, x, -1, 1)),
     unary("hardsigmoid", -6, 6, lambda t, x: _cut(t, x / 6 + 0.5, 0, 1), 2, dtypes=FLOATS[:-1]),
     unary("hardswish", -6, 6, lambda t, x: x * _cut(t, x + 3, 0, 6) / 6, 4),
-    unary("tanhshrink", -6, 6, lambda t, x: x - x.tanh(), 4),
+    unary("tanhshrink", -6, 6, lambda t, x: x - x.tanh(), 4)._replace(make=_away_from_zero),
     unary("hardshrink", -3, 3, lambda t, x: t.where(x.abs() > 0.5, x, 0 * x)),
     unary("softshrink", -3, 3, lambda t, x: x.sign() * _positive(t, x.abs() - 0.5), 2),
 )

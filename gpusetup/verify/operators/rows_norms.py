@@ -34,8 +34,16 @@ def _rms_norm_exact(t: Any, x: Any, w: Any, b: Any) -> Any:
     return x / (by.mean(t, x * x, 1) + 1e-3).sqrt().unsqueeze(1) * w
 
 
-def grouped(d: Draw) -> Given:
+def places(d: Draw) -> Tuple[int, ...]:
+    """A count of images and their sides: of one place alone there is nothing to norm."""
     n, _, *lengths = image(2)(d)
+    if lengths == [1, 1]:
+        lengths[1] = 2
+    return (n, *lengths)
+
+
+def grouped(d: Draw) -> Given:
+    n, *lengths = places(d)
     channels = d.choice((4, 6, 32, 64))
     return given(
         d.normal(max(2, n), channels, *lengths) * 2 + 1, d.normal(channels), d.normal(channels)

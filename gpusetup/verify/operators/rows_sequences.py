@@ -9,6 +9,28 @@ from . import definitions as by
 from .drawing import Draw, Given, given
 from .table import Operator
 
+FORMS = (
+    "plain",
+    "causal",
+    "causal",
+    "causal of unlike lengths",
+    "mask",
+    "bias",
+    "grouped",
+    "strided",
+    "packed",
+    "decoding",
+)
+MANY_KEYS = {
+    "tiny": (7, 8, 9),
+    "warp": (63, 65, 96),
+    "tile": (127, 257, 300),
+    "block": (511, 513, 1000),
+    "long": (1023, 1025, 2049),
+    "edges": (31, 33, 64, 129),
+}
+"""Lengths of a cache of keys that one new query is asked of."""
+
 
 def attended(d: Draw) -> Given:
     """Queries, keys, values in one of the forms that attention takes."""
@@ -18,18 +40,23 @@ def attended(d: Draw) -> Given:
         "warp": (16, 31, 33),
         "tile": (63, 64, 65),
         "block": (127, 128, 129),
-        "long": (257, 300),
+        "long": (257, 300, 513),
         "edges": (1, 31, 32, 33, 63, 64, 65, 127, 128, 129),
     }[d.size]
     queries, keys = d.choice(lengths), d.choice(lengths)
     heads = d.choice((1, 2, 4))
-    form = d.choice(("plain", "causal", "causal", "mask", "bias", "grouped", "strided"))
+    form = d.choice(FORMS)
     # Of one key there is nothing to learn: its gradient is 0, and what is left of it roundoff.
     keys = max(2, keys)
-    queries, keys = (keys, keys) if form == "causal" else (queries, keys)
+    if form in ("causal", "packed"):
+        queries = keys
+    if form == "causal of unlike lengths":
+        queries = max(2, queries)
+    if form == "decoding":
+        queries, keys = d.choice((1, 1, 2)), d.choice(MANY_KEYS[d.size])
     shared = 1 if form == "grouped" else heads
     mask = d.flags(queries, keys)
-    mask[:, 0] = True
+    mask[:, :2] = True
     return given(
         d.normal(2, heads, queries, width),
         d.normal(2, shared, keys, width),
@@ -42,8 +69,10 @@ def attended(d: Draw) -> Given:
 
 def _attention(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, form: str) -> Any:
     sdpa = t.nn.functional.scaled_dot_product_attention
-    if form == "causal":
+    if form.startswith("causal"):
         return sdpa(q, k, v, is_causal=True)
+    if form == "packed":
+        q, k, v = t.stack([q, k, v], 3).transpose(1, 2).contiguous().transpose(1, 2).unbind(3)
     if form == "mask":
         return sdpa(q, k, v, attn_mask=mask)
     if form == "bias":
@@ -57,12 +86,11 @@ def _attention(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, form: str) 
 
 def _attention_exact(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, form: str) -> Any:
     scores = q @ k.transpose(-1, -2) / sqrt(q.shape[-1])
-    if form == "causal":
-        n = q.shape[-2]
-        mask = t.arange(n).unsqueeze(1) >= t.arange(n)
+    if form.startswith("causal"):
+        mask = t.arange(q.shape[-2]).unsqueeze(1) >= t.arange(k.shape[-2])
     if form == "bias":
         scores = scores + bias
-    if form in ("mask", "causal"):
+    if form == "mask" or form.startswith("causal"):
         scores = t.where(mask, scores, float("-inf") + 0 * scores.detach())
     return by.softmax(t, scores, -1) @ v
 
@@ -151,7 +179,41 @@ def _rnn_exact(t: Any, x: Any, wi: Any, wh: Any, bi: Any, bh: Any) -> Any:
     return t.stack(out), h.unsqueeze(0)
 
 
+def _both_ways(kind: str, gates: int) -> Operator:
+    """Two layers, each forwards and backwards, without biases; and what is left at the end."""
+
+    def make(d: Draw) -> Given:
+        steps, n = d.choice((1, 3, 5)), d.choice((1, 2, 5))
+        inputs, hidden = d.choice((3, 8, 17)), d.choice((4, 16, 33))
+        scale = 1 / sqrt(hidden)
+        weights = []
+        for wide in (inputs, inputs, 2 * hidden, 2 * hidden):
+            weights.append(d.normal(gates * hidden, wide) * scale)
+            weights.append(d.normal(gates * hidden, hidden) * scale)
+        return given(d.normal(n, steps, inputs), *weights)
+
+    def run(t: Any, x: Any, *weights: Any) -> Any:
+        start = x.new_zeros(4, x.shape[0], weights[1].shape[1])
+        first = (start, start) if kind == "lstm" else start
+        return getattr(t, kind)(x, first, list(weights), False, 2, 0.0, True, True, True)
+
+    def exact(t: Any, x: Any, *weights: Any) -> Any:
+        one_way: Callable[..., Any] = _lstm_exact if kind == "lstm" else _gru_exact
+        none = t.zeros(weights[0].shape[0], dtype=x.dtype)
+        x, ends = x.transpose(0, 1), []
+        for layer in (0, 4):
+            forwards = one_way(t, x, *weights[layer : layer + 2], none, none)
+            backwards = one_way(t, x.flip(0), *weights[layer + 2 : layer + 4], none, none)
+            ends += [forwards[1:], backwards[1:]]
+            x = t.cat([forwards[0], backwards[0].flip(0)], -1)
+        return (x.transpose(0, 1), *(t.cat(column) for column in zip(*ends)))
+
+    return Operator(f"{kind} both ways", make, run, exact, slack=16, weight=3, arithmetic="product")
+
+
 SEQUENCES: Tuple[Operator, ...] = (
+    _both_ways("lstm", 4),
+    _both_ways("gru", 3),
     Operator(
         "attention",
         attended,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Dict, Iterator, List, Sequence, Tuple
 
+from . import rows_parameters as with_parameters
 from .comparing import Sample
 from .drawing import LAYOUTS
 from .rows_arithmetic import ARITHMETIC, CASTS, INTEGERS, ODD
@@ -22,16 +23,16 @@ from .rows_sorting import SORTING
 from .table import Operator
 
 FAMILIES: Dict[str, Tuple[Operator, ...]] = {
-    "pointwise": (*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD),
-    "reductions": REDUCTIONS,
-    "products": LINEAR,
+    "pointwise": (*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD, *with_parameters.POINTWISE),
+    "reductions": (*REDUCTIONS, *with_parameters.REDUCTIONS),
+    "products": (*LINEAR, *with_parameters.PRODUCTS),
     "algebra": ALGEBRA,
     "moving": MOVING,
-    "indexing": INDEXING,
+    "indexing": (*INDEXING, *with_parameters.INDEXING),
     "sorting": SORTING,
     "convolutions": CONVOLUTIONS,
-    "pools": (*POOLS, *RESIZING),
-    "norms": NORMS,
+    "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES),
+    "norms": (*NORMS, *with_parameters.NORMS),
     "sequences": SEQUENCES,
     "losses": LOSSES,
 }
