@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 from pathlib import Path
@@ -132,6 +133,15 @@ def test_missing_cut_and_foreign_files_are_named_and_the_others_shown(
     assert row(answer, "n0")["status"] == "ok"
     assert [one.partition(":")[0] for one in answer["left_out"]] == ["foreign.json"]
     assert answer["exclude"]["slurm"] == "--exclude=n5,cut,list,newer"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no file of Windows is called so")
+def test_a_name_ends_no_line_and_steers_no_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "f", {**SOUND, "a\nb: passed": node(), "c\x1b[2J": node()})
+    _, answer = shown(capsys, str(folder))
+    assert {"a?b: passed", "c?[2J"} <= {one["name"] for one in answer["nodes"]}
 
 
 @pytest.mark.parametrize(

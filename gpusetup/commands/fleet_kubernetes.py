@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import secrets
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,23 @@ def add_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--gpus", type=int, metavar="N", help="Kubernetes: with --print --nodes, asking no cluster"
     )
+
+
+def checked(options: argparse.Namespace) -> None:
+    """Raise UsageError for what no cluster takes, before anything is printed or asked."""
+    label = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+    for name in ("namespace", "runtime_class"):
+        value = getattr(options, name)
+        if value is not None and not re.fullmatch(rf"{label}(\.{label})*", value):
+            raise UsageError(
+                f"`--{name.replace('_', '-')} {value}` is no name of Kubernetes",
+                hint="small letters, digits and dashes, as `kubectl get` shows them",
+            )
+    if options.image is not None and not re.fullmatch(r"[\w][\w.:/@-]{0,500}", options.image):
+        raise UsageError(
+            f"`--image {options.image}` is no image",
+            hint="`--image registry.example.com/train:1`",
+        )
 
 
 def in_image(work: Work, options: argparse.Namespace) -> Work:
@@ -60,6 +78,7 @@ def kubernetes_engine(options: argparse.Namespace, work: Work) -> Engine:
 
 def printed(options: argparse.Namespace, work: Work, out: Console) -> bool:
     """Print objects, or apply those that stay; False where Jobs are to be run."""
+    checked(options)
     kind = options.kubernetes
     if kind == "jobs" and not options.print:
         return False

@@ -76,7 +76,7 @@ def read_folder(folder: Path, judged: Judged) -> Records:
         try:
             node = read_record(path, name_of(path, folder), judged)
         except _NoRecord as problem:
-            left_out.append(f"{path.relative_to(folder)}: {problem}")
+            left_out.append(f"{on_one_line(str(path.relative_to(folder)))}: {problem}")
             continue
         nodes[node.name] = together(nodes[node.name], node) if node.name in nodes else node
     ordered = tuple(nodes[name] for name in sorted(nodes, key=natural))
@@ -113,7 +113,16 @@ def name_of(path: Path, folder: Path) -> str:
         return path.parent.name
     for kind in KINDS:
         stem = stem.removesuffix(f".{kind}").removesuffix(f"-{kind}")
-    return stem or path.stem
+    return on_one_line(stem or path.stem)
+
+
+def on_one_line(name: str) -> str:
+    """A name that ends no line and steers no terminal.
+
+    >>> on_one_line("gpu1\\ngpu2: passed")
+    'gpu1?gpu2: passed'
+    """
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def natural(name: str) -> tuple[tuple[str, int], ...]:
@@ -148,7 +157,7 @@ def read_record(path: Path, name: str, judged: Judged) -> Node:
 def named_record(path: Path, judged: Judged) -> Node:
     """The record in a file that somebody named; `BadInput` where it is none."""
     try:
-        return read_record(path, path.stem, judged)
+        return read_record(path, on_one_line(path.stem), judged)
     except _NoRecord as problem:
         raise BadInput(
             f"{path}: {problem}", hint="`gpusetup snapshot --output FILE` writes one"

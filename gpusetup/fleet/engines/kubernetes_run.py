@@ -6,6 +6,7 @@ Source: kubectl 1.27 to 1.33 (get, create, wait, logs, delete).
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,7 +43,7 @@ def nodes_of_cluster() -> list[KubeNode]:
     needed("kubectl")
     said = run(("kubectl", "get", "nodes", "-o", "json"), timeout=ASK_SECONDS)
     if not said.ok:
-        why = said.problem or said.stderr.strip()[-300:]
+        why = said.problem or reason_of(said.stderr)
         raise Blocked(
             f"Kubernetes does not say which nodes it has: {why}",
             hint="`kubectl get nodes` must answer here",
@@ -51,6 +52,17 @@ def nodes_of_cluster() -> list[KubeNode]:
     pods = run((*words, "--no-headers", "-o", USED), timeout=ASK_SECONDS)
     used = used_gpus(pods.stdout) if pods.ok else {}
     return kube_nodes(json.loads(said.stdout)["items"], used)
+
+
+def reason_of(stderr: str) -> str:
+    """The first sentence of kubectl for people: its log stands before it, a line a try.
+
+    >>> reason_of("E1121 06:03:12.1 20432 memcache.go:265] refused\\nThe connection was refused")
+    'The connection was refused'
+    """
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    told = [line for line in lines if not re.match(r"[IWEF]\d{4} [\d:.]+ +\d+ \S+:\d+\]", line)]
+    return " ".join((told or lines[-1:])[:2])[:300]
 
 
 def chosen(
@@ -106,7 +118,7 @@ class _Asking:
         wait = ("wait", "--for=condition=complete", f"--timeout={limit:.0f}s", name)
         ended = self._kubectl(*wait, seconds=limit + ASK_SECONDS)
         said = self._kubectl("logs", name, "--tail=-1")
-        problem = None if ended.ok else self._why(node) or ended.stderr.strip()[-300:]
+        problem = None if ended.ok else self._why(node) or reason_of(ended.stderr)
         self._kubectl("delete", name, "--wait=false", "--ignore-not-found")
         return replace(said, problem=problem, seconds=time.monotonic() - began)
 
