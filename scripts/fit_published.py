@@ -4,7 +4,8 @@
 python scripts/fit_published.py          the table of errors, by half, kind and trainer
 python scripts/fit_published.py --rows   each figure with its prediction
 python scripts/fit_published.py --blind first   the figures whose conditions were written down
-                                         before any was predicted; the other half: last
+                                         before any was predicted; the other half: last;
+                                         a second set of that kind: second
 python scripts/fit_published.py --tables the tables of docs/explanation/memory-model.md
 """
 
@@ -35,6 +36,8 @@ LATER = ROOT / "tests" / "plan_published_later.csv"
 """Figures that were looked at only when the formulas stood."""
 BLIND = ROOT / "tests" / "plan_published_blind.csv"
 """Figures whose conditions and halves were written down before any of them was predicted."""
+SECOND = ROOT / "tests" / "plan_published_blind2.csv"
+"""A second set, written down in the same way after what the first one taught."""
 PAIRS = ROOT / "tests" / "plan_pairs.csv"
 PAGE = ROOT / "docs" / "explanation" / "memory-model.md"
 SEED = 17
@@ -70,8 +73,8 @@ def later() -> list[Figure]:
 
 
 def blind_rows(half: str) -> list[dict[str, str]]:
-    """The rows of one half, `first` or `last`; `all`: of both."""
-    with BLIND.open(encoding="utf-8", newline="") as file:
+    """The rows of one half, `first` or `last`; `all`: of both; `second`: the second set."""
+    with (SECOND if half == "second" else BLIND).open(encoding="utf-8", newline="") as file:
         return [row for row in csv.DictReader(file) if half in ("all", row["half"])]
 
 
@@ -144,7 +147,7 @@ def map_values(said: dict[str, str]) -> dict[str, Any]:
 READ: dict[str, Callable[[Parts], float]] = {
     "allocated": lambda found: found.allocated,
     "reserved": lambda found: found.reserved,
-    "total": lambda found: found.total,
+    "total": lambda found: found.total + found.cached,
 }
 
 
@@ -185,11 +188,13 @@ def pair_share(*, sharded: bool) -> float:
 
 
 def pair_shifted() -> float:
-    """The median of the bytes a logit that are left of the gaps of the other pairs."""
-    share = {cut: pair_share(sharded=cut) for cut in (False, True)}
+    """The median of the bytes a logit that are left of the gaps of other pairs, not sharded."""
+    share = pair_share(sharded=False)
     return round(
         statistics.median(
-            (gap - share[cut] * moving) / logits for cut, gap, moving, logits in pairs() if logits
+            (gap - share * moving) / logits
+            for cut, gap, moving, logits in pairs()
+            if logits and not cut
         ),
         1,
     )
@@ -278,17 +283,22 @@ def grouped(rows: Sequence[Figure]) -> dict[str, list[Figure]]:
     }
 
 
+def by_project(rows: Sequence[Figure]) -> dict[str, list[Figure]]:
+    """By the project whose page says them."""
+    names = sorted({f.source.split()[0] for f in rows}, key=str.casefold)
+    return {f"from {name}": [f for f in rows if f.source.split()[0] == name] for name in names}
+
+
 def tables(c: Constants) -> dict[str, str]:
     """The page's tables by the name of their place."""
-    rows, unseen = figures(), blind("all")
+    rows, unseen, second = figures(), blind("all"), blind("second")
     known = {"half that was fitted to": [f for f in rows if f.fitted]}
     known["half that was not"] = [f for f in rows if not f.fitted]
     known["looked at only afterwards"] = later()
-    projects = {f"from {p}": [f for f in unseen if f.source.split()[0] == p]
-                for p in sorted({f.source.split()[0] for f in unseen})}  # fmt: skip
     return {
         "published figures": table(known | grouped(rows), c),
-        "blind figures": table({"all": unseen} | grouped(unseen) | projects, c),
+        "blind figures": table({"all": unseen} | grouped(unseen) | by_project(unseen), c),
+        "second figures": table({"all": second} | grouped(second) | by_project(second), c),
     }
 
 
@@ -309,7 +319,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rows", action="store_true", help="each figure with its prediction")
-    parser.add_argument("--blind", choices=("first", "last", "all"))
+    parser.add_argument("--blind", choices=("first", "last", "all", "second"))
     parser.add_argument("--tables", action="store_true", help="write the page's table")
     options = parser.parse_args()
     rows, start = figures(), shipped_constants()

@@ -129,6 +129,8 @@ def _confidence(decision: Decision) -> Literal["measured", "clear", "close"]:
 def _memory(option: Option, capacity: float) -> PlanMemory:
     p = option.parts
     values = {name: getattr(p, name) for name in PARTS} | {"capacity": capacity}
+    if p.total <= capacity:  # the allocator gives back what it only keeps for later
+        values["reserved"] = min(p.reserved, capacity - p.runtime)
     return PlanMemory(**{name: round(value / GIB, 3) for name, value in values.items()})
 
 

@@ -120,7 +120,8 @@ def attention_bytes(w: Workload) -> float:
     """Queries, keys, values, output; norms of queries and keys keep a 32-bit copy and theirs.
 
     Flash attention keeps 4 bytes a head of its softmax; SDPA with a mask also the mask's row;
-    eager attention the softmax in 32 and in 16 bits for every pair of tokens.
+    eager attention the softmax in 32 and in 16 bits for every pair of tokens, and what a dropout
+    leaves of it, with its mask.
     """
     s, compute = w.shape, w.compute_bytes
     own = (2 * s.query + 2 * s.key_value) * compute + 4 * s.heads
@@ -130,7 +131,9 @@ def attention_bytes(w: Workload) -> float:
 
 def score_bytes(w: Workload) -> float:
     """Bytes for every pair of tokens, of all heads."""
-    each = {"flash": 0.0, "sdpa": w.compute_bytes / w.shape.heads, "eager": 4 + w.compute_bytes}
+    dropped = (1 + residual_bytes(w)) * w.shape.dropout
+    eager = 4 + w.compute_bytes * (w.compute_bytes < 4) + dropped
+    each = {"flash": 0.0, "sdpa": w.compute_bytes / w.shape.heads, "eager": eager}
     return each[w.attention] * w.shape.heads
 
 
@@ -180,9 +183,10 @@ def held_bytes(w: Workload, r: Recipe) -> float:
     Where the units' own weights are frozen and every layer is recomputed, a second set of
     checkpoints stands then: 770 kB a token for Mistral 7B on two GPUs, 790 for Llama 3 8B and
     3.1 MB for Llama 2 70B, which are the layer's own and twice the checkpoints, where one GPU
-    takes them once (fms-acceleration's reference tables).
+    takes them once (fms-acceleration's reference tables). Where nothing in the layers learns, no
+    gradient passes through them.
     """
-    if w.strategy != "fsdp1" or not frozen(w):
+    if w.strategy != "fsdp1" or w.gpus < 2 or w.lora is None:
         return 0.0
     return checkpoint_amount(w, r) * 2
 

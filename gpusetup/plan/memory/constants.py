@@ -36,7 +36,7 @@ class Constants(Frozen):
     loop; the median of published pairs (`scripts/fit_published.py`)."""
     gaps_sharded: float = 0.26
     """The same where units of parameters are gathered and freed between."""
-    gaps_shifted: float = 5.1
+    gaps_shifted: float = 4.8
     """Bytes a logit more where the loss copies the logits one token shorter, so that the copy's
     segment serves nothing else."""
     gaps_expandable: float = 0.1

@@ -12,6 +12,7 @@ LOSSES: dict[str, tuple[float, float] | None] = {
     "eager": (14.0, 16.0),
     "eager-old": (12.0, 16.0),
     "eager-16": (12.0, 24.0),
+    "eager-half": (8.0, 16.0),
     "compiled": (12.0, 12.0),
     "chunked": (2.0, 4.0),
     "fused": (0.0, 0.0),
@@ -21,10 +22,11 @@ LOSSES: dict[str, tuple[float, float] | None] = {
 `trainer` computes log-probabilities in place (what RL trainers do). `eager` is cross-entropy on
 logits that were made 32-bit: 2 + 4 + 4 + 4 and part of a 16-bit gradient. `eager-old` also copies
 the shifted logits (transformers before 4.45), `eager-16` does so without making them 32-bit (models
-with code of their own, such as Qwen 1). `compiled` fuses the copies (torchtitan, torchtune with
-compile). `chunked` holds the logits in 16 bits, and more for one of eight chunks (torchtune's
-`CEWithChunkedOutputLoss`; `chunk_bytes`). `fused` never holds them (Liger, cut cross-entropy, TRL's
-`chunked_nll`, Unsloth)."""
+with code of their own, such as Qwen 1). `eager-half` is a loss in 16 bits without autocast
+(DeepSpeed's engine in 16 bits): logits, their copy, log-softmax and gradient. `compiled` fuses the
+copies (torchtitan, torchtune with compile). `chunked` holds the logits in 16 bits, and more for one
+of eight chunks (torchtune's `CEWithChunkedOutputLoss`; `chunk_bytes`). `fused` never holds them
+(Liger, cut cross-entropy, TRL's `chunked_nll`, Unsloth)."""
 
 SHIFTED = ("eager-old", "eager-16")
 """Losses that copy the logits without the last token."""

@@ -41,27 +41,30 @@ class Parts(Frozen):
     logits: float
     """The logits and their loss; 0 where the backward pass of a layer is the larger."""
     fragmentation: float
+    """Gaps that stay where the allocator needs the room."""
     other: float
     """CUDA context, NCCL, exchanges of sequence parallelism, a layer's backward pass."""
     runtime: float = 0.0
     """CUDA context and NCCL within `other`: what torch's allocator does not know of."""
+    cached: float = 0.0
+    """Gaps that the allocator gives back before it fails: reserved while there is room."""
     host: float = 0.0
     """What the machine's own memory holds for all GPUs."""
 
     @property
     def total(self) -> float:
-        """What the GPU must have; reserved memory and the runtime's decide whether it fits."""
+        """What the GPU must have: what is allocated, gaps that stay, and the runtime's."""
         return self.states + self.checkpoints + self.logits + self.fragmentation + self.other
 
     @property
     def reserved(self) -> float:
-        """What `torch.cuda.max_memory_reserved` says."""
-        return self.total - self.runtime
+        """What `torch.cuda.max_memory_reserved` says on a GPU that has room."""
+        return self.total - self.runtime + self.cached
 
     @property
     def allocated(self) -> float:
         """What `torch.cuda.max_memory_allocated` says: reserved memory without the gaps."""
-        return self.reserved - self.fragmentation
+        return self.total - self.runtime - self.fragmentation
 
 
 def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
@@ -86,23 +89,25 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
         w, c.unit_offloaded if r.offload else c.unit
     )
     runtime = runtime_bytes(w, c)
+    moving = kept + max(logits, layer) + (0.0 if w.gradients_stay else gradients)
+    held = gaps(w, r, c, moving, max(logits, layer))
+    stays = min(held, held if w.batch is None else moving * staying_share(w, r))
     return Parts(
         states=standing
         + (gradients if w.gradients_stay or not forward else 0.0)
         + alone_amount(w, r) * c.alone,
         checkpoints=kept if forward else 0.0,
         logits=logits if by_logits else 0.0,
-        fragmentation=gaps(w, r, c, kept, max(logits, layer), gradients),
+        fragmentation=stays,
         other=runtime + exchange_amount(w, r) * c.exchange + (0.0 if by_logits else other),
         runtime=runtime,
+        cached=held - stays,
         host=host_bytes(w, r),
     )
 
 
-def gaps(
-    w: Workload, r: Recipe, c: Constants, kept: float, passing: float, gradients: float
-) -> float:
-    """What the allocator holds and cannot use.
+def gaps(w: Workload, r: Recipe, c: Constants, moving: float, passing: float) -> float:
+    """What the allocator holds and does not use, on a GPU that has room.
 
     A share of what comes and goes: what was kept, the logits or a layer, and gradients that do not
     stay. Segments of fixed size leave more of it than expandable ones (both shares were fitted to
@@ -111,12 +116,30 @@ def gaps(
     """
     if w.batch is None:
         return 0.0 if r.env else passing * (c.fragmentation / c.logit)
-    moving = kept + passing + (0.0 if w.gradients_stay else gradients)
-    fixed = c.gaps_sharded if SHARDED[w.strategy][0] and w.gpus > 1 else c.gaps
+    fixed = c.gaps_sharded if gathers(w) else c.gaps
     if r.env:
         return moving * min(c.gaps_expandable, fixed)
-    shifted = c.gaps_shifted if shifts(w, r) else 0.0
+    shifted = c.gaps_shifted if shifts(w, r) and not gathers(w) else 0.0
     return moving * fixed + logit_amount(w, r) * shifted
+
+
+STAYING = {(False, False): 0.05, (False, True): 0.02, (True, False): 0.2, (True, True): 0.05}
+"""(Gathers units, expandable segments) -> the share of what moves whose gaps stay at the limit.
+
+The allocator gives cached segments back and tries again before it fails. Unsloth's longest contexts
+on five sizes of cards end within 5 % of what is allocated. Of two runs of Llama 2 70B with 4-bit
+weights under FSDP1 the one with 65.8 GiB allocated fitted into 79.15 and the one with 68.8 did not
+(fms-acceleration's reference table): 19 to 26 %. Expandable segments were set beforehand."""
+
+
+def staying_share(w: Workload, r: Recipe) -> float:
+    """The share of what moves that no use is made of, even where there is no room."""
+    return STAYING[gathers(w), r.env]
+
+
+def gathers(w: Workload) -> bool:
+    """Whether units of parameters are gathered and freed between."""
+    return SHARDED[w.strategy][0] and w.gpus > 1
 
 
 def runtime_bytes(w: Workload, c: Constants) -> float:
