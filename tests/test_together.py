@@ -29,7 +29,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Os, Python, Snapshot
 from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.versions import Capability, parsed
-from gpusetup.resolver.joint import Solved, best, candidates, smallest_conflict
+from gpusetup.resolver.joint import Asked, Solved, best, candidates, smallest_conflict
 
 CATALOG = load_catalog()
 A100 = ("--gpu", "A100 80GB", "--driver", "580.95.05", "--os", "linux", "--machine", "x86_64")
@@ -51,7 +51,7 @@ def _fill(world: World) -> None:
         wheel = world.add_default(name, version, requires=requires)
         world.index.uploaded[wheel.name] = f"{on}T00:00:00Z"
 
-    for torch in ("2.15.0", "2.14.1", "2.13.0", "2.12.1"):
+    for torch in ("2.15.0", "2.14.1", "2.13.0", "2.12.1", "2.5.0"):
         add("torch", torch)
     for name in (
         "filelock",
@@ -61,6 +61,8 @@ def _fill(world: World) -> None:
         "jinja2",
         "fsspec",
         "einops",
+        "numpy",
+        "pillow",
     ):
         add(name, "9.0")
     add("server", "3.0", "torch==2.13.0")
@@ -72,6 +74,7 @@ def _fill(world: World) -> None:
     add("stuck", "1.0", "torch==2.13.0", on="2024-01-01")
     add("apart", "1.0", "torch==2.12.1")
     add("xformers", "0.0.35", "torch>=2.10")
+    add("aged", "1.0", "torch==2.4.0", on="2024-08-01")
     add("speech", "1.0", "torchaudio>=2")
     add("torchcodec", "0.17.0")
     add("torchcodec", "0.9.1", on="2025-12-01")
@@ -156,6 +159,19 @@ def test_a_torch_that_has_no_build_for_a_packages_cuda_is_named(ask: Ask) -> Non
             "by": "xformers is built for CUDA 12, and torch 2.15.0 is not, for this machine",
         }
     ]
+
+
+def test_a_release_of_years_ago_gets_the_torch_of_its_time(ask: Ask) -> None:
+    old = ask("aged==1.0", "--json")
+    assert (old.exit, old.answer["torch"]) == (0, "2.4.0"), old.err
+    vision = ask("torchvision==0.20.0", "--json")
+    assert (vision.exit, vision.answer["torch"]) == (0, "2.5.0"), vision.err
+
+
+def test_an_extra_that_brings_a_cuda_takes_torch_of_the_same(ask: Ask) -> None:
+    said = ask("plain[cuda12]", "--json").answer
+    assert said["backend"] == "cu126"
+    assert "plain[cuda12] is built for CUDA 12" in said["held_back"][0]["by"]
 
 
 def test_no_hash_is_told_that_is_not_of_the_wheel_itself(ask: Ask) -> None:
@@ -364,7 +380,7 @@ def test_a_gpu_is_never_left_for_the_cpu(
     )
     table = companion_table()
     projects = [p for p in table.projects if p.name in names]
-    builds = candidates(machine, Request(), CATALOG, projects)
+    builds = candidates(machine, Request(), CATALOG, Asked(projects=tuple(projects)))
     assert [b for b in builds if b.cuda is None] == []
     assert [b.torch for b in builds] == sorted((b.torch for b in builds), key=parsed, reverse=True)
 

@@ -6,7 +6,10 @@ their newest release, then the one with the newer torch; the order of the words 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+
+from packaging.requirements import Requirement
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog
@@ -23,7 +26,7 @@ from gpusetup.resolver.constraints import fits
 from gpusetup.resolver.situation import Situation, python_tag, situation_of
 
 OLDEST = "2.5"
-"""Older torch is tried only where it is asked for."""
+"""Older torch is tried only where it, or a release of a package, is asked for."""
 
 
 class Solved(Frozen):
@@ -35,32 +38,75 @@ class Solved(Frozen):
     """How many days before the newest release of a package the chosen one was published."""
 
 
+class Asked(Frozen):
+    """What is to go together: the requirements, and what our table knows of their packages."""
+
+    words: tuple[str, ...] = ()
+    projects: tuple[Project, ...] = ()
+
+    @property
+    def pinned(self) -> bool:
+        """Whether a release was asked for: then an old torch may be what it takes."""
+        return any(Requirement(word).specifier for word in self.words)
+
+    @property
+    def majors(self) -> frozenset[str] | None:
+        """The CUDA majors that all of it has; None where nothing says so.
+
+        >>> sorted(Asked(words=("jax[cuda12]", "einops")).majors)
+        ['12']
+        """
+        table = [
+            frozenset(major for row in one.rows for major in row.cuda.split() if major.isdigit())
+            for one in self.projects
+            if _says_cuda(one)
+        ]
+        extras = (extra for word in self.words for extra in Requirement(word).extras)
+        said = [frozenset({found[1]}) for extra in extras if (found := EXTRA.match(extra))]
+        known = [*table, *said]
+        return frozenset.intersection(*known) if known else None
+
+    @property
+    def built_for_cuda(self) -> tuple[str, ...]:
+        """The packages that say so."""
+        named = [word for word in self.words if any(map(EXTRA.match, Requirement(word).extras))]
+        return (*(one.name for one in self.projects if _says_cuda(one)), *named)
+
+
+EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
+"""`jax[cuda12]`: an extra that brings the libraries of one CUDA."""
+
+
+def _says_cuda(project: Project) -> bool:
+    return all(row.cuda[:1].isdigit() for row in project.rows)
+
+
 def candidates(
     machine: Snapshot,
     request: Request,
     catalog: Catalog,
-    projects: Sequence[Project],
+    asked: Asked,
     prefer: TorchBuild | None = None,
 ) -> tuple[TorchBuild, ...]:
     """The builds to try, the newest torch first: of each torch the best for the machine among those
     whose CUDA major every package has; `prefer` is the best of its torch."""
     found: dict[str, TorchBuild] = {}
-    for build in sorted(_fitting(machine, request, catalog, projects), key=lambda b: b != prefer):
+    for build in sorted(_fitting(machine, request, catalog, asked), key=lambda b: b != prefer):
         found.setdefault(build.torch, build)
     return tuple(sorted(found.values(), key=lambda b: parsed(b.torch), reverse=True))
 
 
 def _fitting(
-    machine: Snapshot, request: Request, catalog: Catalog, projects: Sequence[Project]
+    machine: Snapshot, request: Request, catalog: Catalog, asked: Asked
 ) -> list[TorchBuild]:
     """Every build for the machine whose CUDA major every package has, the best first."""
     situation = situation_of(machine, request, catalog)
-    majors = common_majors(projects)
+    majors = asked.majors
     fitting = [
         build
         for build in in_scope(situation, catalog)
         if fits(build, situation)
-        and _is_tried(build, request)
+        and (asked.pinned or _is_tried(build, request))
         and (majors is None or build.cuda is None or str(release(build.cuda)[0]) in majors)
     ]
     return sorted(fitting, key=preference(situation))
@@ -70,14 +116,14 @@ def with_companions(
     machine: Snapshot,
     request: Request,
     catalog: Catalog,
-    projects: Sequence[Project],
+    asked: Asked,
     chosen: TorchBuild,
     names: Sequence[str],
 ) -> TorchBuild | None:
     """The build of the chosen torch that has these members of its family: torchaudio 2.11 was built
     for CUDA 13.0 and refuses a torch of 13.2. None where no build for the machine has them."""
     python = python_tag(machine)
-    of_torch = [b for b in _fitting(machine, request, catalog, projects) if b.torch == chosen.torch]
+    of_torch = [b for b in _fitting(machine, request, catalog, asked) if b.torch == chosen.torch]
     return next(
         (
             build
@@ -92,33 +138,20 @@ def _is_tried(build: TorchBuild, request: Request) -> bool:
     return request.torch is not None or parsed(build.torch) >= parsed(OLDEST)
 
 
-def common_majors(projects: Sequence[Project]) -> frozenset[str] | None:
-    """The CUDA majors that some release of every project has; None where none says so."""
-    known = [
-        frozenset(major for row in one.rows for major in row.cuda.split() if major.isdigit())
-        for one in projects
-        if all(row.cuda[:1].isdigit() for row in one.rows)
-    ]
-    return frozenset.intersection(*known) if known else None
-
-
 def held_by_cuda(
     machine: Snapshot,
     request: Request,
     catalog: Catalog,
-    projects: Sequence[Project],
+    asked: Asked,
     chosen: TorchBuild,
 ) -> tuple[HeldBack, ...]:
     """Why a newer torch was not even tried: it has no build for the CUDA of these packages."""
-    majors = common_majors(projects)
-    newest = next(iter(candidates(machine, request, catalog, ())), chosen)
+    majors = asked.majors
+    newest = next(iter(candidates(machine, request, catalog, Asked())), chosen)
     if majors is None or parsed(newest.torch) <= parsed(chosen.torch):
         return ()
-    names = [one.name for one in projects if all(row.cuda[:1].isdigit() for row in one.rows)]
-    by = (
-        f"{' and '.join(names)} is built for CUDA {' and '.join(sorted(majors))}, and torch "
-        f"{newest.torch} is not, for this machine"
-    )
+    names, cuda = " and ".join(asked.built_for_cuda), " and ".join(sorted(majors))
+    by = f"{names} is built for CUDA {cuda}, and torch {newest.torch} is not, for this machine"
     return (HeldBack(package="torch", at=chosen.torch, by=by),)
 
 

@@ -33,6 +33,7 @@ from gpusetup.model.resolution import Cell, HeldBack, JointPackage, Request, Tor
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.joint import (
     YEAR,
+    Asked,
     Solved,
     best,
     candidates,
@@ -83,7 +84,8 @@ def choose_together(
     does not answer.
     """
     projects = projects_of([name_of(word) for word in words], companion_table())
-    builds = _candidates(machine, request, catalog, projects, prefer)
+    asked = Asked(words=tuple(words), projects=projects)
+    builds = _candidates(machine, request, catalog, asked, prefer)
     asker = Asker(places.uv, places.environment, places.cache, offline=offline)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
         work = Work(machine, words, builds, asker, Path(folder), catalog, places.indexes)
@@ -102,10 +104,10 @@ def choose_together(
         )
         build, answer, newer = _newer_torch(work, build, answer, found)
         family = [one.name for one in answer.packages if one.name in FAMILY]
-        served = with_companions(machine, request, catalog, projects, build, family)
+        served = with_companions(machine, request, catalog, asked, build, family)
         if served not in (None, build):
             build, answer = work.instead(build, served, answer)
-        older = held_by_cuda(machine, request, catalog, projects, build)
+        older = held_by_cuda(machine, request, catalog, asked, build)
         held = (*(newer or older), *_behind(work, build, answer, found, pool))
         matrix = _matrix(work, found, pool) if explain else ()
     refused = tuple(h for h in held if _is_old(h, found, words))
@@ -162,13 +164,13 @@ def _candidates(
     machine: Snapshot,
     request: Request,
     catalog: Catalog,
-    projects: Sequence[Project],
+    asked: Asked,
     prefer: TorchBuild | None,
 ) -> tuple[TorchBuild, ...]:
     """The builds to try; Unsatisfiable where a package has nothing here, or none fits."""
-    situation = situation_of(machine, request, catalog)
+    situation, projects = situation_of(machine, request, catalog), asked.projects
     gone = not_there(projects, machine, situation)
-    builds = candidates(machine, request, catalog, projects, prefer)
+    builds = candidates(machine, request, catalog, asked, prefer)
     if builds and builds[0].cuda is None and builds[0].os != "macos":
         gone |= {p.name: NO_GPU for p in projects if needs_gpu(p) and p.name not in gone}
     if gone:
@@ -229,7 +231,8 @@ MOST_ROUNDS = 8
 def _newer_than(work: Work, answer: Answer, name: str) -> Answer | None:
     """A set with any torch in which a package is newer than in an answer; None where none is."""
     asked = work.words[work.names.index(name)]
-    other = work.free([asked, f"{name}>{answer.version(name)}"])
+    release = (answer.version(name) or "").partition("+")[0]
+    other = work.free([asked, f"{name}>{release}"])
     return None if other is None or other.reason else other
 
 
