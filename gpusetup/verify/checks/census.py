@@ -26,7 +26,7 @@ SHARE = {
     "convolutions": 80,
     "pools": 70,
     "norms": 70,
-    "sequences": 80,
+    "sequences": 140,
     "losses": 50,
 }
 """How many samples of a family `standard` draws, those of `edges` aside: the whole census takes it

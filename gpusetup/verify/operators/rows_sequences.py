@@ -19,6 +19,7 @@ FORMS = (
     "grouped",
     "strided",
     "packed",
+    "packed by heads",
     "decoding",
 )
 MANY_KEYS = {
@@ -48,7 +49,7 @@ def attended(d: Draw) -> Given:
     form = d.choice(FORMS)
     # Of one key there is nothing to learn: its gradient is 0, and what is left of it roundoff.
     keys = max(2, keys)
-    if form in ("causal", "packed"):
+    if form == "causal" or form.startswith("packed"):
         queries = keys
     if form == "causal of unlike lengths":
         queries = max(2, queries)
@@ -71,7 +72,10 @@ def _attention(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, form: str) 
     sdpa = t.nn.functional.scaled_dot_product_attention
     if form.startswith("causal"):
         return sdpa(q, k, v, is_causal=True)
-    if form == "packed":
+    if form == "packed":  # (batch, length, 3, heads, width), as one linear layer gives them
+        packed = t.stack([q, k, v], 1).permute(0, 3, 1, 2, 4).contiguous()
+        q, k, v = packed.permute(0, 2, 3, 1, 4).unbind(1)
+    if form == "packed by heads":
         q, k, v = t.stack([q, k, v], 3).transpose(1, 2).contiguous().transpose(1, 2).unbind(3)
     if form == "mask":
         return sdpa(q, k, v, attn_mask=mask)
