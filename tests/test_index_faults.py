@@ -371,7 +371,7 @@ def test_the_table_is_as_long_as_it_was_promised() -> None:
 
 
 @pytest.mark.parametrize(("fault", "cause"), PAGE_FAULTS.values(), ids=PAGE_FAULTS.keys())
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_a_page(
     world: World, venv: Path, capsys: pytest.CaptureFixture[str], fault: Fault, cause: str
 ) -> None:
@@ -381,7 +381,7 @@ def test_a_page(
 
 
 @pytest.mark.parametrize(("fault", "cause"), WHEEL_FAULTS.values(), ids=WHEEL_FAULTS.keys())
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_a_wheel(
     world: World, venv: Path, capsys: pytest.CaptureFixture[str], fault: Fault, cause: str
 ) -> None:
@@ -393,7 +393,7 @@ def test_a_wheel(
 @pytest.mark.parametrize(
     ("pattern", "fault", "cause"), REST_FAULTS.values(), ids=REST_FAULTS.keys()
 )
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_the_users_own_index(
     world: World,
     venv: Path,
@@ -466,7 +466,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("changes", FINE.values(), ids=FINE.keys())
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_what_is_odd_but_says_enough_is_installed(
     world: World, venv: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
 ) -> None:
@@ -479,7 +479,7 @@ def test_what_is_odd_but_says_enough_is_installed(
 
 
 @pytest.mark.parametrize(("changes", "cause"), REFUSED.values(), ids=REFUSED.keys())
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_a_row_that_is_wrong(
     world: World,
     venv: Path,
@@ -511,7 +511,7 @@ METADATA: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("body", METADATA.values(), ids=METADATA.keys())
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_metadata_that_is_broken(
     world: World, venv: Path, capsys: pytest.CaptureFixture[str], body: bytes
 ) -> None:

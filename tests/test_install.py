@@ -95,7 +95,7 @@ def test_a_cpu_build_does_not_count_as_satisfied(
 
 
 @pytest.mark.parametrize("missing", ["404", "403", "empty page", "other versions only"])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
@@ -241,7 +241,7 @@ PIP_FAULTS = {
 
 
 @pytest.mark.parametrize(("fault", "code", "cause"), PIP_FAULTS.values(), ids=PIP_FAULTS.keys())
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_pip_meets_a_faulty_default_index(
     world: World, install: Install, fault: Fault, code: int, cause: str
 ) -> None:
@@ -361,7 +361,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("pattern", "fault", "code", "cause"), BAD.values(), ids=BAD.keys())
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_a_faulty_index_leaves_the_environment_as_it_was(
     world: World, install: Install, pattern: str, fault: Fault, code: int, cause: str
 ) -> None:
@@ -551,7 +551,7 @@ KNOWN_BEFORE = {
 
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("obstacle", KNOWN_BEFORE)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_what_can_be_known_is_told_before_anybody_is_asked(
     world: World,
     install: Install,

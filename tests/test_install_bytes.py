@@ -103,7 +103,7 @@ TRAPS: dict[str, Trap] = {
 
 @pytest.mark.parametrize("by", ["uv", "pip"])
 @pytest.mark.parametrize("trap", TRAPS.values(), ids=TRAPS.keys())
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_other_files_of_the_same_version_are_not_taken(
     world: World, install: Install, trap: Trap, by: str
 ) -> None:
@@ -190,7 +190,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "cause"), SPOILED.values(), ids=SPOILED.keys())
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_what_differs_from_its_wheel_never_reaches_the_environment(
     world: World,
     install: Install,
@@ -237,7 +237,7 @@ DATA = {
 
 
 @pytest.mark.parametrize("by", ["uv", "pip"])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_every_scheme_goes_where_the_installer_alone_would_put_it(
     world: World, install: Install, by: str
 ) -> None:

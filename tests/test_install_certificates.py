@@ -156,7 +156,7 @@ CA_SETTINGS: dict[str, Setting] = {
 
 @pytest.mark.parametrize("program", ["uv", "pip"])
 @pytest.mark.parametrize("setting", CA_SETTINGS.values(), ids=CA_SETTINGS.keys())
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_one_setting_is_enough(
     world: World,
     own: Path,
@@ -231,7 +231,7 @@ NOT_ENOUGH: dict[str, tuple[Setting, str]] = {
 
 
 @pytest.mark.parametrize(("setting", "cause"), NOT_ENOUGH.values(), ids=NOT_ENOUGH.keys())
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_what_names_nothing_is_told_where_tls_fails(
     world: World,
     own: Path,

@@ -125,7 +125,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("pattern", "fault", "cause"), FAULTS.values(), ids=FAULTS.keys())
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_a_faulty_index_changes_nothing(
     world: World, venv: Path, install: Install, pattern: str, fault: Fault, cause: str
 ) -> None:
@@ -137,7 +137,7 @@ def test_a_faulty_index_changes_nothing(
 
 
 @pytest.mark.parametrize("at", [0, 1, 63, 500, 65535, 65536, 65537, 131072, 150_000])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_body_that_is_cut_anywhere_is_taken_up(world: World, install: Install, at: int) -> None:
     noise = bytes(range(256)) * 800
     world.add_torch("cpu", files={"torch/lib/libtorch.so": os.urandom(200_000) + noise})
@@ -343,7 +343,7 @@ def limited(world: World, venv: Path, most: int, *words: str) -> Said:
 
 
 @pytest.mark.parametrize("already_here", [False, True])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_a_disk_that_is_full(
     world: World, venv: Path, install: Install, already_here: bool
 ) -> None:

@@ -234,7 +234,7 @@ def without_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_it_is_replaced_and_comes_back_as_it_was(
     world: World, install: Install, form: Form
 ) -> None:
@@ -263,7 +263,7 @@ def test_it_is_replaced_and_comes_back_as_it_was(
 
 @pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying"])
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_killed_in_any_phase_it_is_as_it_was(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, form: Form, phase: str
 ) -> None:

@@ -189,7 +189,7 @@ def touched(path: Path) -> Path:
 
 @pytest.mark.parametrize("how", [("--recover",), WANTED], ids=["recover", "install"])
 @pytest.mark.parametrize("spoil", JOURNALS.values(), ids=JOURNALS.keys())
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_a_journal_that_somebody_else_wrote(
     world: World, install: Install, spoil: Spoil, how: tuple[str, ...]
 ) -> None:
@@ -251,7 +251,7 @@ UNDOS: dict[str, Spoil] = {
 
 
 @pytest.mark.parametrize("spoil", UNDOS.values(), ids=UNDOS.keys())
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_an_undo_that_somebody_else_wrote(world: World, install: Install, spoil: Spoil) -> None:
     home, venv = planted(world), world.venv()
     spoil(Place(world, venv, home))
@@ -263,7 +263,7 @@ def test_an_undo_that_somebody_else_wrote(world: World, install: Install, spoil:
 
 
 @pytest.mark.parametrize("spoil", UNDOS.values(), ids=UNDOS.keys())
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_to_forget_touches_nothing_outside(world: World, install: Install, spoil: Spoil) -> None:
     home, venv = planted(world), world.venv()
     place = Place(world, venv, home)

@@ -49,7 +49,7 @@ OTHER_QUESTIONS = (
 
 @needs_linux
 @pytest.mark.parametrize("setting", OTHER_QUESTIONS)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_uvs_configuration_of_other_questions_changes_nothing(
     world: World, install: Install, setting: str
 ) -> None:
@@ -81,7 +81,7 @@ VARIABLES = {
 @pytest.mark.parametrize(
     ("program", "variables"), [(name, one) for name, them in VARIABLES.items() for one in them]
 )
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_variables_of_other_questions_change_nothing(
     world: World,
     install: Install,

@@ -228,7 +228,7 @@ def killed_in(phase: str, venv: Path, install: Install, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying", "keeping"])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_recovery_after_each_phase(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:

@@ -291,7 +291,7 @@ def test_a_folder_brings_no_pip_for_a_new_environment(cache: Path, install: Inst
 
 
 @pytest.mark.parametrize(("spoil", "code", "cause"), SPOILED.values(), ids=SPOILED.keys())
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_a_folder_that_was_spoiled(
     world: World, install: Install, cache: Path, spoil: object, code: int, cause: str
 ) -> None:
@@ -468,7 +468,7 @@ ASKED = b"Proceed? [y/N]"
 
 @pytest.mark.parametrize(("program", "there"), [("uv", False), ("uv", True), ("pip", True)])
 @pytest.mark.parametrize("told", [True, False])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_the_question_is_asked_once(world: World, program: str, there: bool, told: bool) -> None:
     """New and old environments, whether or not the index says what torch requires: what only comes
     in addition is shown, and not asked about again."""

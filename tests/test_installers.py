@@ -149,7 +149,7 @@ def test_torchs_index_is_never_beside_another_one(build, packages) -> None:  # t
 
 
 @pytest.mark.parametrize("installer", ["uv", "pip"])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_the_real_installer_takes_each_thing_from_its_own_index(
     installer: str, tmp_path: Path
 ) -> None:

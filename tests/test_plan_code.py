@@ -146,7 +146,7 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("linaer", UsageError, "`mine` has no `linaer`; it has `linear`"),
     ],
 )
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_code_that_cannot_be_traced_says_why(
     user: Path, function: str, kind: type[GpuSetupError], words: str
 ) -> None:

@@ -136,7 +136,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("change", DAMAGE.values(), ids=DAMAGE)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_damaged_file_changes_nothing_and_is_named(
     change: str | dict[str, object], index: IndexServer, tmp_path: Path
 ) -> None:

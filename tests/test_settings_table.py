@@ -136,7 +136,7 @@ PIP: dict[str, str] = {
 
 
 @pytest.mark.parametrize("key", PIP)
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 def test_pips_file(
     world: World,
     home: Path,
@@ -153,7 +153,7 @@ def test_pips_file(
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("key", PIP)
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 def test_pips_variable(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
@@ -190,7 +190,7 @@ UV_TOP = (
 
 
 @pytest.mark.parametrize("text", [*(f"[pip]\n{row}" for row in UV_PIP), *UV_TOP])
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 def test_uvs_file(world: World, home: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     (home / "uv.toml").write_text(f"{text}\n")
     planned(world, capsys, "uv")
@@ -229,7 +229,7 @@ UV_VARIABLES = {
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(("name", "value"), UV_VARIABLES.items())
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 def test_uvs_variable(
     world: World,
     monkeypatch: pytest.MonkeyPatch,

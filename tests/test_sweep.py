@@ -60,7 +60,7 @@ PAPER = [name for name in FLEETS if name not in ("3 hosts", "4 hosts", "1000 hos
 
 @pytest.mark.parametrize("fault", ["sound", *FAULTS])
 @pytest.mark.parametrize("name", PAPER)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_what_is_planted_is_named_and_nothing_else(name: str, fault: str) -> None:
     seeds = 3
     found, false, _ = count(name, fault, seeds)

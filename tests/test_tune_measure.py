@@ -164,7 +164,7 @@ def test_a_loader_alone_is_timed_and_code_without_a_data_set_is_not(folder: str)
         ("frozen", "no parameter that is trained"),
     ],
 )
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_code_that_breaks_ends_the_search_with_what_it_said(
     folder: str, name: str, said: str
 ) -> None:

@@ -35,7 +35,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("way", ["module", "path", "copy"])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_three_ways_to_start_are_one_program(way: str, copied: Path) -> None:
     command, cwd = {
         "module": ((sys.executable, "-m", "gpusetup.verify"), ROOT),
@@ -141,7 +141,7 @@ def test_a_device_that_is_not_there_is_a_wrong_question() -> None:
 
 
 @pytest.mark.parametrize("hidden", ["", "-1", "7"])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_variable_that_hides_every_gpu_is_named(hidden: str) -> None:
     run = with_gpus("--json", gpus=[], environment={"CUDA_VISIBLE_DEVICES": hidden})
     checks = json.loads(run.stdout)["checks"]
@@ -168,7 +168,7 @@ def test_what_cuda_says_is_passed_on_where_the_variable_is_innocent() -> None:
         ("no-kernel", "arch", "failed", "no kernel image"),
     ],
 )
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_sick_gpu_is_named_and_the_other_is_still_proven(
     fault: str, check: str, status: str, detail: str
 ) -> None:
@@ -193,7 +193,7 @@ def test_a_gpu_without_a_kernel_learns_which_kernels_there_are() -> None:
     ("body", "words"),
     [("x = 1\n", "is not PyTorch"), ("import sys\nsys.exit(3)\n", "is not PyTorch")],
 )
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_a_local_torch_py_is_named(tmp_path: Path, body: str, words: str) -> None:
     (tmp_path / "torch.py").write_text(body)
     module = (sys.executable, "-m", "gpusetup.verify")
@@ -214,7 +214,7 @@ def test_a_local_torch_py_is_named(tmp_path: Path, body: str, words: str) -> Non
         ("raise SystemExit(0)", "`python -c 'import torch'`"),
     ],
 )
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_broken_torch_is_one_line_and_the_way_out(tmp_path: Path, body: str, hint: str) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text(body + "\n")

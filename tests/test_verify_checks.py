@@ -154,7 +154,7 @@ def test_the_effective_precision_of_a_cpu(environ: dict[str, str], expected: str
     ("setting", "cpu", "gpu"),
     [("highest", "ieee", "ieee"), ("high", "tf32", "tf32"), ("medium", "bf16", "tf32")],
 )
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_the_settings_of_the_real_torch_are_read(setting: str, cpu: str, gpu: str) -> None:
     torch.set_float32_matmul_precision(setting)
     assert precision.read_precision(torch, "cpu", None).name == cpu

@@ -99,9 +99,22 @@ def _usable(place: Path) -> tuple[str, ...]:
     """The certificates of a file or a folder that OpenSSL takes."""
     if not place.is_dir():
         return _taken(place, place.stat().st_mtime_ns)
-    inside = sorted({one.resolve() for one in sorted(place.iterdir())[:MOST_FILES]})
-    found = (_taken(one, one.stat().st_mtime_ns) for one in inside if one.is_file())
-    return tuple(dict.fromkeys(block for blocks in found for block in blocks))
+    found: dict[str, None] = {}
+    seen = set()
+    for one in sorted(place.iterdir())[:MOST_FILES]:
+        state = _state(one)  # a store of OpenSSL has each file twice, once under its hash
+        if state and stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) not in seen:
+            seen.add((state.st_dev, state.st_ino))
+            found.update(dict.fromkeys(_taken(one, state.st_mtime_ns)))
+    return tuple(found)
+
+
+def _state(file: Path) -> os.stat_result | None:
+    """What a link leads to; nothing where that is gone."""
+    try:
+        return file.stat()
+    except OSError:
+        return None
 
 
 @lru_cache(MOST_FILES)
