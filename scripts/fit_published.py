@@ -5,7 +5,7 @@ python scripts/fit_published.py          the table of errors, by half, kind and 
 python scripts/fit_published.py --rows   each figure with its prediction
 python scripts/fit_published.py --blind first   the figures whose conditions were written down
                                          before any was predicted; the other half: last;
-                                         a second set of that kind: second
+                                         later sets of that kind: second, third
 python scripts/fit_published.py --tables the tables of docs/explanation/memory-model.md
 """
 
@@ -38,6 +38,8 @@ BLIND = ROOT / "tests" / "plan_published_blind.csv"
 """Figures whose conditions and halves were written down before any of them was predicted."""
 SECOND = ROOT / "tests" / "plan_published_blind2.csv"
 """A second set, written down in the same way after what the first one taught."""
+THIRD = ROOT / "tests" / "plan_published_blind3.csv"
+"""A third set; `asked` says why plan cannot be asked for a run whose conditions are complete."""
 PAIRS = ROOT / "tests" / "plan_pairs.csv"
 PAGE = ROOT / "docs" / "explanation" / "memory-model.md"
 SEED = 17
@@ -73,9 +75,18 @@ def later() -> list[Figure]:
 
 
 def blind_rows(half: str) -> list[dict[str, str]]:
-    """The rows of one half, `first` or `last`; `all`: of both; `second`: the second set."""
-    with (SECOND if half == "second" else BLIND).open(encoding="utf-8", newline="") as file:
-        return [row for row in csv.DictReader(file) if half in ("all", row["half"])]
+    """The rows of one half, `first` or `last`; `all`: of both; `second`, `third`: a later set."""
+    path = {"second": SECOND, "third": THIRD}.get(half, BLIND)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if half in ("all", row["half"])]
+    return [row for row in rows if not row.get("asked")]
+
+
+def coverage() -> tuple[int, int]:
+    """Of the complete runs of the third set: those that plan can be asked for, and all."""
+    with THIRD.open(encoding="utf-8", newline="") as file:
+        reasons = [row["asked"] for row in csv.DictReader(file)]
+    return reasons.count(""), len(reasons)
 
 
 def blind(half: str) -> list[Figure]:
@@ -97,7 +108,7 @@ def outcomes(half: str, c: Constants) -> list[Outcome]:
     found = []
     for row in blind_rows(half):
         if row["card"]:
-            w, recipe = _workload(row), Recipe(env=row["env"] == "yes")
+            w, recipe = _workload(row), _recipe(row)
             said = parts(w, recipe, c).total <= float(row["card"]) * GIB
             found.append(
                 Outcome(source=row["source"], workload=w, fits=row["measure"] != "oom", said=said)
@@ -113,13 +124,21 @@ def _figure(row: dict[str, str], fitted: bool) -> Figure:
         measure=row["measure"],
         gib=float(row["gib"]),
         workload=_workload(row),
-        recipe=Recipe(env=row["env"] == "yes"),
+        recipe=_recipe(row),
         fitted=fitted,
     )
 
 
+def _recipe(row: dict[str, str]) -> Recipe:
+    return Recipe(env=row["env"] == "yes", sp=int(_said(row).get("sp", 1)))
+
+
+def _said(row: dict[str, str]) -> dict[str, str]:
+    return dict(pair.split("=") for pair in row["how"].split())
+
+
 def _workload(row: dict[str, str]) -> Workload:
-    said = dict(pair.split("=") for pair in row["how"].split())
+    said = _said(row)
     settings: dict[str, Any] = {**trainer_settings(row["trainer"]), **map_values(said)}
     settings["amp"] = settings.get("amp") or None
     known = {field.name for field in fields(Workload)}
@@ -134,14 +153,17 @@ def _workload(row: dict[str, str]) -> Workload:
 
 def map_values(said: dict[str, str]) -> dict[str, Any]:
     """
-    >>> map_values({"lora": "8", "compile": "yes", "loss": "eager"})
-    {'lora': 8, 'compile': True, 'loss': 'eager'}
+    >>> map_values({"lora": "8", "compile": "yes", "loss": "eager", "frozen": "0.5"})
+    {'lora': 8, 'compile': True, 'loss': 'eager', 'frozen': 0.5}
     """
+    return {name: value if name == "selective" else _value(value) for name, value in said.items()}
+
+
+def _value(text: str) -> Any:
     plain = {"yes": True, "no": False}
-    return {
-        name: plain.get(value, int(value) if value.isdigit() and name != "selective" else value)
-        for name, value in said.items()
-    }
+    if text.replace(".", "", 1).isdigit():
+        return float(text) if "." in text else int(text)
+    return plain.get(text, text)
 
 
 READ: dict[str, Callable[[Parts], float]] = {
@@ -171,20 +193,21 @@ def fit(rows: Sequence[Figure], start: Constants) -> Constants:
     return replace(
         start,
         gaps=pair_share(sharded=False),
+        gaps_eager=pair_share(sharded=False, eager=True),
         gaps_sharded=pair_share(sharded=True),
         gaps_shifted=pair_shifted(),
         gaps_expandable=min((n / 100 for n in range(41)), key=cost),
     )
 
 
-def pair_share(*, sharded: bool) -> float:
+def pair_share(*, sharded: bool, eager: bool = False) -> float:
     """The median of gap over what moves, of the published pairs without copies of logits."""
-    return round(
-        statistics.median(
-            gap / moving for cut, gap, moving, logits in pairs() if cut == sharded and not logits
-        ),
-        2,
-    )
+    shares = [
+        gap / moving
+        for (cut, scores), gap, moving, logits in pairs()
+        if (cut, scores) == (sharded, eager) and not logits
+    ]
+    return round(statistics.median(shares), 2)
 
 
 def pair_shifted() -> float:
@@ -193,19 +216,19 @@ def pair_shifted() -> float:
     return round(
         statistics.median(
             (gap - share * moving) / logits
-            for cut, gap, moving, logits in pairs()
+            for (cut, _), gap, moving, logits in pairs()
             if logits and not cut
         ),
         1,
     )
 
 
-def pairs() -> list[tuple[bool, float, float, float]]:
-    """Sharded or not, the gap, what moves, and the logits (their number in 2^30), of each pair."""
+def pairs() -> list[tuple[tuple[bool, bool], float, float, float]]:
+    """(Sharded, eager attention), gap, what moves, and logits (their number in 2^30) of each."""
     with PAIRS.open(encoding="utf-8", newline="") as file:
         return [
             (
-                row["sharded"] == "yes",
+                (row["sharded"] == "yes", row["attention"] == "eager"),
                 float(row["reserved"]) - float(row["allocated"]),
                 float(row["allocated"]) - float(row["standing"]),
                 float(row["logits"]),
@@ -291,7 +314,7 @@ def by_project(rows: Sequence[Figure]) -> dict[str, list[Figure]]:
 
 def tables(c: Constants) -> dict[str, str]:
     """The page's tables by the name of their place."""
-    rows, unseen, second = figures(), blind("all"), blind("second")
+    rows, unseen, second, third = figures(), blind("all"), blind("second"), blind("third")
     known = {"half that was fitted to": [f for f in rows if f.fitted]}
     known["half that was not"] = [f for f in rows if not f.fitted]
     known["looked at only afterwards"] = later()
@@ -299,6 +322,7 @@ def tables(c: Constants) -> dict[str, str]:
         "published figures": table(known | grouped(rows), c),
         "blind figures": table({"all": unseen} | grouped(unseen) | by_project(unseen), c),
         "second figures": table({"all": second} | grouped(second) | by_project(second), c),
+        "third figures": table({"all": third} | grouped(third) | by_project(third), c),
     }
 
 
@@ -319,7 +343,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rows", action="store_true", help="each figure with its prediction")
-    parser.add_argument("--blind", choices=("first", "last", "all", "second"))
+    parser.add_argument("--blind", choices=("first", "last", "all", "second", "third"))
     parser.add_argument("--tables", action="store_true", help="write the page's table")
     options = parser.parse_args()
     rows, start = figures(), shipped_constants()

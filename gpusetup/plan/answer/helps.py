@@ -48,7 +48,7 @@ def _more_or_shorter(w: Workload, case: Case) -> Iterator[tuple[str, Workload]]:
     more = gpus_needed(w, case)
     if more.recipe is not None and more.fit.workload.gpus > w.gpus:
         yield f"{more.fit.workload.gpus} GPUs of this kind", more.fit.workload
-    if w.shape.tokens is None and w.context > 1:
+    if w.shape.fixed_tokens is None and w.context > 1:
         shorter = max_context(w, case)
         if shorter.recipe is not None:
             yield f"{shorter.fit.workload.context:,} tokens", shorter.fit.workload

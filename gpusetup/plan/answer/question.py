@@ -315,8 +315,8 @@ def _unknown_is_unsaid(w: Workload, question: Question) -> None:
         flags = {"gpus": "--gpus-needed"}
         flag = flags.get(question.solve, f"--max-{question.solve}")
         raise UsageError(f"`{flag}` looks for what `--{question.solve}` gives: leave one out")
-    if question.solve == "context" and w.shape.tokens:
-        raise UsageError(f"A sample of {w.shape.name} always has {w.shape.tokens} tokens")
+    if question.solve == "context" and w.shape.fixed_tokens:
+        raise UsageError(f"A sample of {w.shape.name} always has {w.shape.fixed_tokens} tokens")
 
 
 RULES = (

@@ -125,7 +125,7 @@ def flop_a_token(w: Workload) -> float:
     48
     """
     passes = 2 + 2 + 2 * min(1.0, w.trained / max(w.shape.parameters, 1)) + 2 * w.checkpointing
-    pairs = (w.shape.tokens or w.context) / 2
+    pairs = w.length / 2
     attention = 2 * pairs * w.shape.query * w.shape.layers
     return passes * w.shape.active + (6 + 2 * w.checkpointing) * attention
 

@@ -125,8 +125,12 @@ def attention_bytes(w: Workload) -> float:
     """
     s, compute = w.shape, w.compute_bytes
     own = (2 * s.query + 2 * s.key_value) * compute + 4 * s.heads
-    pairs = (w.shape.tokens or w.context) * score_bytes(w)
-    return own + pairs + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
+    return own + pair_bytes(w) + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
+
+
+def pair_bytes(w: Workload) -> float:
+    """Bytes a token for its scores with all others."""
+    return w.length * score_bytes(w)
 
 
 def score_bytes(w: Workload) -> float:
@@ -171,10 +175,24 @@ def kept_bytes(w: Workload, r: Recipe) -> float:
     return stage_layers(w) * layer_bytes_a_token(w) * tokens_per_gpu(w, r)
 
 
+EAGER_BACKWARD = 12.0
+"""Bytes for every pair of tokens and head while the backward pass of an eager softmax runs: the
+softmax, its gradient and what it gives, each in 32 bits, or two in 16 for the last. A traced step
+of a layer with 134 million pairs takes 12.0 in 16 and in 32 bits."""
+
+
 def layer_bytes(w: Workload, r: Recipe) -> float:
-    """The backward pass of one layer: its recomputed activations, and gradients half as large."""
-    once = layer_bytes_a_token(w) * tokens_per_gpu(w, r)
-    return once * (1.5 if w.checkpointing else 0.5)
+    """The backward pass of one layer: its recomputed activations, and gradients half as large.
+
+    The scores of eager attention take twice what they keep.
+    """
+    tokens = tokens_per_gpu(w, r)
+    scores = pair_bytes(w) / w.tensor_parallel * tokens
+    rest = layer_bytes_a_token(w) * tokens - scores
+    eager = w.attention == "eager"
+    pairs = EAGER_BACKWARD * w.shape.heads * w.length / w.tensor_parallel * tokens * eager
+    peak = max(pairs, 1.5 * scores)
+    return rest * (1.5 if w.checkpointing else 0.5) + peak - (0.0 if w.checkpointing else scores)
 
 
 def held_bytes(w: Workload, r: Recipe) -> float:

@@ -31,12 +31,14 @@ class Constants(Frozen):
     and output, sent and received."""
     fragmentation: float
     """Bytes a logit that segments of fixed size leave unusable."""
-    gaps: float = 0.12
+    gaps: float = 0.15
     """The share of what comes and goes that segments of fixed size leave unusable in a plain
     loop; the median of published pairs (`scripts/fit_published.py`)."""
+    gaps_eager: float = 0.37
+    """The same with eager attention, whose scores come in segments of two widths."""
     gaps_sharded: float = 0.26
     """The same where units of parameters are gathered and freed between."""
-    gaps_shifted: float = 4.8
+    gaps_shifted: float = 4.2
     """Bytes a logit more where the loss copies the logits one token shorter, so that the copy's
     segment serves nothing else."""
     gaps_expandable: float = 0.1

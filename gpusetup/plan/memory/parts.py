@@ -116,7 +116,8 @@ def gaps(w: Workload, r: Recipe, c: Constants, moving: float, passing: float) ->
     """
     if w.batch is None:
         return 0.0 if r.env else passing * (c.fragmentation / c.logit)
-    fixed = c.gaps_sharded if gathers(w) else c.gaps
+    alone = c.gaps_eager if w.attention == "eager" else c.gaps
+    fixed = c.gaps_sharded if gathers(w) else alone
     if r.env:
         return moving * min(c.gaps_expandable, fixed)
     shifted = c.gaps_shifted if shifts(w, r) and not gathers(w) else 0.0

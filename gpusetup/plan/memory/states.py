@@ -32,12 +32,17 @@ def local(w: Workload, parameters: float) -> float:
     return parameters / (w.tensor_parallel * w.pipeline_parallel)
 
 
-def base(w: Workload) -> float:
-    """The model's parameters on one GPU; expert parallelism divides what only some tokens use."""
-    sparse = w.shape.parameters - w.shape.active
-    used = w.shape.experts and w.expert_parallel > 1
-    kept = w.shape.parameters - sparse * (1 - 1 / w.expert_parallel) * bool(used)
-    return local(w, kept)
+def present(w: Workload, parameters: float, parts: int) -> float:
+    """Of so many parameters of the model those on one GPU, where data parallelism makes `parts`.
+
+    Expert parallelism divides the experts. GPUs that hold other experts share no copy, so that what
+    is divided among all of them stays what it is without (Megatron Core's expert data parallelism).
+    """
+    whole = local(w, parameters)
+    if parts > 1 or w.expert_parallel == 1 or not w.shape.experts:
+        return whole / parts
+    share = w.shape.routed / w.shape.parameters
+    return whole * (1 - share * (1 - 1 / w.expert_parallel))
 
 
 QUANTIZED: dict[str, float] = {
@@ -77,15 +82,18 @@ def upcast(w: Workload) -> bool:
 
 def base_bytes(w: Workload) -> float:
     """The model without adapters: quantised layers, embedding and head as they are, or 32-bit."""
-    stored = QUANTIZED.get(w.quantize or "")
+    stored, parts = QUANTIZED.get(w.quantize or ""), divisors(w)[0]
+    model = present(w, w.shape.parameters, parts)
     if stored is None:
-        return base(w) * weight_bytes(w)
-    outside = local(w, w.shape.outside)
-    return (base(w) - outside) * stored + outside * (4 if upcast(w) else weight_bytes(w))
+        return model * weight_bytes(w)
+    outside = local(w, w.shape.outside) / parts
+    return (model - outside) * stored + outside * (4 if upcast(w) else weight_bytes(w))
 
 
 def gradient_bytes(w: Workload) -> float:
-    """Bytes a trained parameter that the gradients take: the parameters' dtype."""
+    """Bytes a trained parameter that the gradients take: the parameters' dtype, or their own."""
+    if w.gradient_dtype is not None:
+        return BYTES[w.gradient_dtype]
     if w.lora is not None:
         return BYTES[w.adapter_dtype]
     return BYTES[w.amp] if w.amp and w.strategy in ZERO else BYTES[w.dtype]
@@ -150,16 +158,16 @@ def standing_bytes(w: Workload, r: Recipe) -> float:
         return 0.0
     for_weights, _, for_optimizer = divisors(w)
     adapters = local(w, w.adapters) * (BYTES[w.adapter_dtype] if w.lora is not None else 0)
-    buckets = local(w, w.trained) * bucket_bytes(w)
-    optimizer = local(w, w.trained) * optimizer_bytes(w) / for_optimizer
-    return (base_bytes(w) + adapters) / for_weights + buckets + optimizer
+    buckets = present(w, w.trained, 1) * bucket_bytes(w)
+    optimizer = present(w, w.trained, for_optimizer) * optimizer_bytes(w)
+    return base_bytes(w) + adapters / for_weights + buckets + optimizer
 
 
 def gradient_state_bytes(w: Workload, r: Recipe) -> float:
     """The gradients on the fullest GPU; none where each is used up as it comes."""
     if r.offload or w.step == "backward":
         return 0.0
-    return local(w, w.trained) * gradient_bytes(w) / divisors(w)[1]
+    return present(w, w.trained, divisors(w)[1]) * gradient_bytes(w)
 
 
 def step_bytes(w: Workload, r: Recipe) -> float:
@@ -170,7 +178,8 @@ def step_bytes(w: Workload, r: Recipe) -> float:
     if r.offload or w.offload_optimizer:
         return 0.0
     if w.amp and w.strategy in ZERO:
-        return local(w, w.trained) * 4 / divisors(w)[2]
+        wide = w.gradient_dtype == "fp32"
+        return 0.0 if wide else local(w, w.trained) * 4 / divisors(w)[2]
     if w.step != "foreach":
         return 0.0
     width = BYTES[w.adapter_dtype if w.lora is not None else w.dtype]

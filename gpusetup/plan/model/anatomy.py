@@ -39,6 +39,8 @@ class Family(Frozen):
     gated: bool = True
     activation: str = "silu"
     """Its activation where the config does not say."""
+    dropout: bool = False
+    """Whether its class drops out where the config does not say."""
     positions: bool = False
     """Whether positions are learned parameters."""
     tied: bool = False
@@ -101,6 +103,7 @@ FAMILIES: dict[str, Family] = {
         mlp_bias=True,
         gated=False,
         activation="gelu_new",
+        dropout=True,
         positions=True,
         tied=True,
         free_heads=False,
@@ -260,14 +263,15 @@ def _kept(config: Config) -> dict[str, Any]:
     """What decides how much of a layer the backward pass needs."""
     family = config.family
     activation = config.values.get("activation_function") or config.values.get("hidden_act")
-    masks = config.values.get("resid_pdrop") or config.values.get("hidden_dropout_prob")
+    keys = ("resid_pdrop", "hidden_dropout_prob")
+    said = [config.values[key] for key in keys if key in config.values]
     return {
         "gated": family.gated,
         "activation": activation or family.activation,
         "rms_norm": not family.norm_bias,
         "norms": family.norms,
         "query_key_norm": config.says(family.query_key_norm),
-        "dropout": bool(masks),
+        "dropout": any(said) if said else family.dropout,
         "experts": config.get("num_experts_per_tok", 0),
     }
 

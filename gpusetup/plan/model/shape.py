@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
 
+DENOISERS = ("flux", "unet")
+"""Families whose samples have as many tokens as the image has patches."""
+
 
 class Shape(Frozen):
     """A model's sizes. Counts are parameters; widths are elements."""
@@ -45,7 +48,8 @@ class Shape(Frozen):
     classes: int = 0
     """The width of the one output of a sample, where that is all there is (ViT)."""
     tokens: int | None = None
-    """Tokens of a sample where the model fixes them: an image's patches."""
+    """Tokens of a sample where the model fixes them: an image's patches; a denoiser's at its usual
+    resolution."""
     native_context: int | None = None
 
     @property
@@ -58,6 +62,19 @@ class Shape(Frozen):
     def outside(self) -> int:
         """The parameters of embedding and head, which stay unquantised."""
         return min(self.vocabulary * self.hidden * (1 if self.tied else 2), self.parameters)
+
+    @property
+    def fixed_tokens(self) -> int | None:
+        """Tokens that every sample has; None where they follow from a text, or a resolution."""
+        return None if self.kind in DENOISERS else self.tokens
+
+    @property
+    def routed(self) -> int:
+        """The parameters of all experts: those that a token leaves out, and those it passes."""
+        if not self.experts:
+            return 0
+        passed = self.layers * (2 + self.gated) * self.hidden * self.intermediate
+        return min(self.parameters - self.active + passed, self.parameters)
 
     @property
     def key_value_heads(self) -> int:

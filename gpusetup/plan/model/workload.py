@@ -37,6 +37,8 @@ class Workload(Frozen):
     optimizer: str = "adamw"
     dtype: Dtype = "fp32"
     """What the parameters are kept in."""
+    gradient_dtype: Dtype | None = None
+    """What gradients are kept in where not as they are computed (Megatron: 32 bits)."""
     amp: Dtype | None = "bf16"
     """What is computed in under autocast or mixed precision; None: in `dtype`."""
     checkpointing: bool = True
@@ -82,6 +84,11 @@ class Workload(Frozen):
     def data_parallel(self) -> int:
         """GPUs left for data and sequence parallelism; those of one context share the states."""
         return self.gpus // (self.tensor_parallel * self.pipeline_parallel)
+
+    @property
+    def length(self) -> int:
+        """Tokens of one sample."""
+        return self.shape.fixed_tokens or self.context
 
     @property
     def gradients_stay(self) -> bool:
@@ -155,10 +162,9 @@ def tokens_per_gpu(workload: Workload, recipe: Recipe) -> int:
     budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
     """
     w, sp = workload, recipe.sp
-    length = w.shape.tokens or w.context
     if w.batch is not None:
-        return math.ceil(samples_per_group(w, recipe) * length / (sp * w.context_parallel))
-    return w.tokens if w.tokens is not None else math.ceil(2 * length / sp)
+        return math.ceil(samples_per_group(w, recipe) * w.length / (sp * w.context_parallel))
+    return w.tokens if w.tokens is not None else math.ceil(2 * w.length / sp)
 
 
 def samples_per_group(workload: Workload, recipe: Recipe) -> int:
