@@ -13,8 +13,8 @@ from gpusetup.render.console import Console, plain
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
-    from gpusetup.install.joint.choose import Joint
     from gpusetup.install.joint.places import Places
+    from gpusetup.install.joint.table import Joint
     from gpusetup.model.machine import Snapshot
     from gpusetup.model.resolution import Request, Resolution
 
@@ -28,15 +28,36 @@ def run_together(
     out: Console,
 ) -> int:
     """The set, or why there is none."""
+    from gpusetup.install.joint.kept import is_any_kept
+    from gpusetup.install.joint.table import by_table
+
+    words = requirements_of(options.packages, snapshot)
+    if options.offline and not is_any_kept(os.environ):
+        joint = by_table(snapshot, request, words, catalog)
+    else:
+        joint = _asked(options, snapshot, request, words, catalog, out)
+    resolution = _resolution(joint, snapshot, request, catalog, root)
+    _show(joint, resolution, snapshot, options, out)
+    return Unsatisfiable.exit_code if joint.refused else 0
+
+
+def _asked(
+    options: argparse.Namespace,
+    snapshot: Snapshot,
+    request: Request,
+    words: tuple[str, ...],
+    catalog: Catalog,
+    out: Console,
+) -> Joint:
+    """The set by the user's own indexes, or offline by what they said before."""
     from gpusetup.install.fetching.fetch import Fetcher
     from gpusetup.install.joint.choose import choose_together
     from gpusetup.install.settings.environment import logins
 
-    words = requirements_of(options.packages, snapshot)
     places = places_of(options.offline)
     if not options.offline:
         out.talk(f"asked: {', '.join(places.shown)} (`--offline` asks nobody)")
-    joint = choose_together(
+    return choose_together(
         snapshot,
         request,
         words,
@@ -46,9 +67,6 @@ def run_together(
         explain=options.explain,
         offline=options.offline,
     )
-    resolution = _resolution(joint, snapshot, request, catalog, root)
-    _show(joint, resolution, snapshot, options, out)
-    return Unsatisfiable.exit_code if joint.refused else 0
 
 
 def requirements_of(words: list[str], snapshot: Snapshot) -> tuple[str, ...]:
@@ -63,7 +81,7 @@ def requirements_of(words: list[str], snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _is_companion(word: str) -> bool:
-    from gpusetup.install.joint.work import name_of
+    from gpusetup.install.joint.words import name_of
 
     return name_of(word) in ("torchvision", "torchaudio")
 
@@ -98,12 +116,13 @@ def _show(
     options: argparse.Namespace,
     out: Console,
 ) -> None:
-    from gpusetup.install.joint.coming import refusal
     from gpusetup.render.together import FORMATS, pinned_words, together_text
     from gpusetup.resolver import to_answer
 
     if options.format != "text":
         if joint.refused:
+            from gpusetup.install.joint.coming import refusal
+
             raise Unsatisfiable(*refusal(joint))
         out.text(FORMATS[options.format](joint, resolution, snapshot, options.installer or "uv"))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +12,8 @@ from packaging.requirements import Requirement
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import (
-    Project,
     companion_table,
-    takes_torch,
 )
-from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.fetching.fetch import Fetcher
 from gpusetup.install.joint.ask import Answer, Asker
 from gpusetup.install.joint.links import page_file
@@ -25,9 +21,10 @@ from gpusetup.install.joint.no_set import no_set
 from gpusetup.install.joint.notes import glibc_note, other_cuda, page_notes
 from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.releases import Listed, listed
-from gpusetup.install.joint.work import Work, extras_of, hashes_of, name_of, projects_of
+from gpusetup.install.joint.table import Joint, candidates_of, from_table
+from gpusetup.install.joint.words import extras_of, name_of, projects_of
+from gpusetup.install.joint.work import Work, hashes_of
 from gpusetup.installers.options import FAMILY
-from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Cell, HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.model.versions import parsed
@@ -36,32 +33,14 @@ from gpusetup.resolver.joint import (
     Asked,
     Solved,
     best,
-    candidates,
     held_by_cuda,
     labelled,
-    needs_gpu,
-    not_there,
     with_companions,
 )
-from gpusetup.resolver.situation import situation_of
 
 WORKERS = 4
 MINORS_SHOWN = 6
 """The torches of the matrix: of each minor the newest that fits."""
-
-
-class Joint(Frozen):
-    """What goes together, and why not something newer."""
-
-    build: TorchBuild
-    packages: tuple[JointPackage, ...]
-    hashes: Mapping[str, tuple[str, ...]] = {}
-    """Package -> sha256 of its wheels, where the index names them."""
-    held_back: tuple[HeldBack, ...] = ()
-    matrix: tuple[Cell, ...] = ()
-    refused: tuple[HeldBack, ...] = ()
-    """What would be an old release: a "no"."""
-    notes: tuple[str, ...] = ()
 
 
 def choose_together(
@@ -85,7 +64,7 @@ def choose_together(
     """
     projects = projects_of([name_of(word) for word in words], companion_table())
     asked = Asked(words=tuple(words), projects=projects)
-    builds = _candidates(machine, request, catalog, asked, prefer)
+    builds = candidates_of(machine, request, catalog, asked, prefer)
     asker = Asker(places.uv, places.environment, places.cache, offline=offline)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
         work = Work(machine, words, builds, asker, Path(folder), catalog, places.indexes)
@@ -96,7 +75,7 @@ def choose_together(
             work.stand_in(listed=False)
             first = work.free(work.words)
         if first is None:
-            return from_table(work)
+            return from_table(work.words, builds)
         pages = pool.map(lambda name: listed(fetcher, indexes, name), work.names)
         found = dict(zip(work.names, pages, strict=True))
         build, answer = _preferred(work, prefer, found, behind_days) or best_of(
@@ -158,34 +137,6 @@ def _preferred(
         return None
     behind = (found[name].days_behind(answer.version(name) or "0") for name in work.names)
     return None if any(days > behind_days for days in behind) else (build, answer)
-
-
-def _candidates(
-    machine: Snapshot,
-    request: Request,
-    catalog: Catalog,
-    asked: Asked,
-    prefer: TorchBuild | None,
-) -> tuple[TorchBuild, ...]:
-    """The builds to try; Unsatisfiable where a package has nothing here, or none fits."""
-    situation, projects = situation_of(machine, request, catalog), asked.projects
-    gone = not_there(projects, machine, situation)
-    builds = candidates(machine, request, catalog, asked, prefer)
-    if builds and builds[0].cuda is None and builds[0].os != "macos":
-        gone |= {p.name: NO_GPU for p in projects if needs_gpu(p) and p.name not in gone}
-    if gone:
-        name, reason = next(iter(gone.items()))
-        other = next(p.alternative for p in projects if p.name == name)
-        raise Unsatisfiable(f"{name} {reason}", hint=f"nothing was changed; instead: {other}")
-    if not builds:
-        raise Unsatisfiable(
-            "No torch build fits this machine and these packages",
-            hint="`gpusetup resolve --explain` without packages says why each torch does not",
-        )
-    return builds
-
-
-NO_GPU = "computes on an NVIDIA GPU only, and none is here"
 
 
 def best_of(
@@ -264,7 +215,7 @@ def _newer_torch(
 
 def word_of(name: str, work: Work) -> str:
     """The package with its extras, as it was asked for."""
-    extras = extras_of(work, name)
+    extras = extras_of(work.words, name)
     return f"{name}[{','.join(extras)}]" if extras else name
 
 
@@ -337,37 +288,5 @@ def _package(
         file=file,
         declared=project is None or project.declares,
         asked=name in work.names,
-        extras=extras_of(work, name),
+        extras=extras_of(work.words, name),
     )
-
-
-def from_table(work: Work) -> Joint:
-    """Offline, and nothing is kept: the newest torch that our table takes with every package."""
-    for build in work.builds:
-        if all(_in_table(project, build.torch) for project in work.projects):
-            rows = tuple(
-                JointPackage(
-                    name=n, version=None, declared=False, asked=True, extras=extras_of(work, n)
-                )
-                for n in work.names
-            )
-            torch = _package(work, build, "torch", build.torch, None)
-            said = f"offline: from the table of companions of {work.table.as_of} alone"
-            return Joint(build=build, packages=(torch, *rows), notes=(said,))
-    raise Blocked(
-        "Offline, and the table of companions has no torch that goes with "
-        + " and ".join(work.words),
-        hint="run it without `--offline`",
-    )
-
-
-def _in_table(project: Project, torch: str) -> bool:
-    spoken = [row for row in project.rows if row.torch]
-    pages = {wheel.torch for wheel in project.releases}
-    if pages:
-        return ".".join(torch.split(".")[:2]) in pages
-    return not spoken or any(takes_torch(project, _some(r.versions), torch) for r in spoken)
-
-
-def _some(specifier: str) -> str:
-    return re.sub(r"[<>=!]+|\.\*", "", specifier)

@@ -17,11 +17,12 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.fetching.wheels import Wheel, file_name
 from gpusetup.install.job import Job
-from gpusetup.install.joint.choose import Joint, choose_together
+from gpusetup.install.joint.choose import choose_together
 from gpusetup.install.joint.links import plain_name
 from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.releases import listed
-from gpusetup.install.joint.work import projects_of
+from gpusetup.install.joint.table import Joint
+from gpusetup.install.joint.words import projects_of
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.plan import Plan
 from gpusetup.install.refresh.saved import known_catalog

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.fetching.missing_package import indexes
+from gpusetup.install.joint.kept import kept_folder
 from gpusetup.install.settings.environment import asking_environment, uv_program
 from gpusetup.install.settings.uv_config import (
     split_credentials,
@@ -38,12 +39,9 @@ class Places(Frozen):
 
 def users_places(environ: Mapping[str, str], home: Path, *, offline: bool = False) -> Places:
     """uv, told of the user's settings that say where packages come from, and of no other."""
-    import platformdirs
-
-    cache = Path(environ.get("GPUSETUP_CACHE") or platformdirs.user_cache_dir("gpusetup", False))
     environment = asking_environment(environ, home)
     settings, logins = split_credentials(users_settings(environ, home), environment)
-    folder = cache / "together"
+    folder = kept_folder(environ)
     environment |= logins
     if settings and not offline:
         folder.mkdir(parents=True, exist_ok=True)

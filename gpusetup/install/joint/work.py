@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import (
     CompanionTable,
-    Project,
     companion_table,
     constraints_for,
     row_of,
@@ -20,6 +16,7 @@ from gpusetup.catalog.companion_table import (
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.joint.ask import Answer, Asker, Question, platform_of
 from gpusetup.install.joint.links import stand_ins_of, write_links
+from gpusetup.install.joint.words import by_name, name_of, projects_of
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.resolver.joint import labelled
@@ -42,7 +39,7 @@ class Work:
         self.machine, self.builds, self.asker = machine, tuple(builds), asker
         self.index = without_credentials(indexes[0]) if len(indexes) == 1 else None
         self.table: CompanionTable = companion_table()
-        self.words = tuple(sorted(words, key=name_of))
+        self.words = by_name(words)
         self.names = tuple(map(name_of, self.words))
         self.projects = projects_of(self.names, self.table)
         self.python = (python_tag(machine) or "3.12").rstrip("t")
@@ -115,24 +112,6 @@ class Work:
                 said = "declares" if project.declares else "needs, and does not declare,"
                 return f"{project.name} {version} {said} torch{row.torch} ({row.source})"
         return None
-
-
-def name_of(word: str) -> str:
-    """
-    >>> name_of("jax[cuda13]>=0.7")
-    'jax'
-    """
-    return canonicalize_name(Requirement(word).name)
-
-
-def extras_of(work: Work, name: str) -> tuple[str, ...]:
-    """The extras that were asked for with a package, by every word that names it."""
-    words = (Requirement(word) for word in work.words if name_of(word) == name)
-    return tuple(sorted({extra for word in words for extra in word.extras}))
-
-
-def projects_of(names: Sequence[str], table: CompanionTable) -> tuple[Project, ...]:
-    return tuple(filter(None, (table.project(name) for name in names)))
 
 
 def hashes_of(work: Work, build: TorchBuild, answer: Answer) -> dict[str, tuple[str, ...]]:

@@ -1,0 +1,273 @@
+"""The page of `web/`: its answers are the command line's, in Python alone; it lets nothing out."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import page_answers
+import pytest
+from each_row import each
+
+from gpusetup.cli import main
+from gpusetup.probe.saved import dump_snapshot, machine_named, parse_snapshot, redact
+
+ROOT = Path(__file__).resolve().parent.parent
+WEB = ROOT / "web"
+REPORT = """RuntimeError: CUDA error: no kernel image is available for execution on the device
+Nvidia driver version: 570.133.07
+GPU models and configuration: GPU 0: NVIDIA GeForce RTX 5070 Ti
+PyTorch version: 2.6.0+cu124 in /home/somebody/venv
+"""
+
+
+def load(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+build_page = load("build_page")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_asked_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPUSETUP_CACHE", str(tmp_path))
+
+
+def printed(*words: str) -> str:
+    out = io.StringIO(newline="")
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        main(words)
+    return out.getvalue()
+
+
+def asked(*question: object, raw: bytes = b"") -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(page_answers.answer(json.dumps(question), raw))
+    return answer
+
+
+# --- its answers ----------------------------------------------------------------------------------
+
+
+def test_a_report_gets_what_the_command_line_says(tmp_path: Path) -> None:
+    file = tmp_path / "report.txt"
+    file.write_text(REPORT, encoding="utf-8")
+    answer = asked("report", raw=file.read_bytes())
+    assert answer["json"] == printed("doctor", "--report", str(file), "--json")
+    assert answer["text"] == printed("doctor", "--report", str(file))
+    assert asked("markdown")["out"] == printed(
+        "doctor", "--report", str(file), "--format", "markdown"
+    )
+
+
+def test_a_described_machine_gets_the_build_and_each_file_of_it() -> None:
+    fields = {"gpu": "RTX 3050", "driver": "581.29", "os": "windows", "python": "3.11"}
+    answer = asked("resolve", fields)
+    assert json.loads(answer["json"])["torch"]
+    titles = [way["title"] for way in answer["ways"]]
+    assert titles[:2] == ["uv", "pip"] and "Dockerfile" in titles
+    assert all(way["text"].strip() for way in answer["ways"])
+
+
+def test_packages_are_answered_by_the_table_without_asking_anybody() -> None:
+    fields = {
+        "gpu": "A100 80GB",
+        "driver": "570.172.08",
+        "os": "linux",
+        "machine": "x86_64",
+        "packages": "vllm, bitsandbytes",
+    }
+    told = json.loads(asked("resolve", fields)["json"])
+    assert [p["name"] for p in told["packages"] if p["asked"]] == ["bitsandbytes", "vllm"]
+    assert any("table of companions" in note for note in told["notes"])
+
+
+@each(
+    "fields, said",
+    [
+        ({"gpu": "RTX 9999", "os": "linux"}, "RTX 9999"),
+        ({"gpu": "--output", "os": "linux"}, "gpu"),
+        ({"os": "linux", "driver": "x"}, "driver"),
+        ({"os": "linux", "packages": "--refresh"}, "refresh"),
+        ({"os": "linux", "machine": "x86_64", "packages": "vllm;rm -rf"}, "vllm"),
+    ],
+)
+def test_what_is_no_machine_is_refused_in_words(fields: dict[str, str], said: str) -> None:
+    answer = asked("resolve", fields)
+    told = json.loads(answer["json"])
+    assert told["schema"] == "gpusetup.error/1" and said in told["message"]
+    assert answer["ways"] == []
+
+
+# --- a link ---------------------------------------------------------------------------------------
+
+
+@each("name", ["rtx3050-laptop", "h100-no-fabric-manager", "mixed-gpus", "wsl2"])
+def test_a_link_carries_the_redacted_machine(name: str) -> None:
+    shared = redact(machine_named(name))
+    fragment = page_answers.packed(dump_snapshot(shared))
+    assert re.fullmatch(r"1\.[\w-]+", fragment) and len(fragment) < 8000
+    assert parse_snapshot(page_answers.unpacked(fragment), "a link") == shared
+
+
+def test_a_link_to_a_report_names_no_home_and_has_the_same_findings() -> None:
+    first = json.loads(asked("report", raw=REPORT.encode())["json"])
+    fragment = asked("link")["out"]
+    assert b"somebody" not in page_answers.unpacked(fragment)
+    again = json.loads(asked("linked", fragment)["json"])
+    assert [f["id"] for f in again["findings"]] == [f["id"] for f in first["findings"]]
+    assert again["cause"] == first["cause"] == "arch-too-new-for-wheel"
+
+
+def bomb() -> str:
+    return page_answers.packed(json.dumps({"schema": "gpusetup.snapshot/1", "x": "0" * (9 << 20)}))
+
+
+@each("fragment", ["", "1.", "2.abcd", "1.!!!!", "1.AAAA", "1." + "A" * 2_000_000, "1.é", bomb()])
+def test_a_fragment_from_anybody_is_an_answer_or_a_refusal(fragment: str) -> None:
+    told = json.loads(asked("linked", fragment)["json"])
+    assert told["schema"] == "gpusetup.error/1" and told["exit"] == 2
+
+
+# --- what is built --------------------------------------------------------------------------------
+
+ALONE = """
+import sys
+allowed = {"gpusetup", "page_answers", "msgspec", "packaging", "rich", "platformdirs"}
+
+class Browser:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in allowed | set(sys.stdlib_module_names):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Browser())
+sys.modules["ssl"] = None
+import json, subprocess, threading
+threading.Thread.start = subprocess.Popen.__init__ = None
+import page_answers
+def ask(*question, raw=b""):
+    return json.loads(page_answers.answer(json.dumps(question), raw))
+assert not page_answers.__file__.startswith(sys.argv[1] + "/web"), page_answers.__file__
+print(ask("report", raw=b"Torch not compiled with CUDA enabled")["exit"], ask("markdown")["exit"])
+fields = {"gpu": "A100 80GB", "driver": "570.172.08", "packages": "vllm"}
+told = ask("resolve", {**fields, "os": "linux", "machine": "x86_64"})
+print(told["json"], file=sys.stderr) if told["exit"] else None
+print(told["exit"], ask("linked", ask("link")["out"])["exit"])
+print(len(ask("start")["findings"]) > 100, ask("finding", "xid-of-a-program")["exit"])
+"""
+
+
+def test_the_archive_answers_alone(tmp_path: Path) -> None:
+    """It needs neither what is left out nor what browsers lack: threads, ssl, children."""
+    archive = build_page.archive([])
+    with zipfile.ZipFile(io.BytesIO(archive)) as parts:
+        parts.extractall(tmp_path)
+    environment = {
+        "PYTHONPATH": str(tmp_path),
+        "GPUSETUP_CACHE": str(tmp_path / "none"),
+        "HOME": "/",
+    }
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", ALONE, str(ROOT)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["1", "1", "0", "1", "True", "0"], done.stderr
+    assert build_page.archive([]) == archive, "the same sources make the same bytes"
+
+
+def test_a_file_that_is_another_than_was_named_is_not_used(tmp_path: Path) -> None:
+    row = build_page.needs()["wheels"][0]
+    (tmp_path / row["file"]).write_bytes(b"something else")
+    with pytest.raises(build_page.NotBuilt, match="SHA-256"):
+        build_page.fetched(row, ("nothing-runs",), tmp_path)
+    assert not (tmp_path / row["file"]).exists()
+
+
+def test_a_folder_that_holds_no_page_is_not_emptied(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("dear", encoding="utf-8")
+    with pytest.raises(build_page.NotBuilt, match="not empty"):
+        build_page._empty(tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_the_service_worker_keeps_every_file(tmp_path: Path) -> None:
+    for name in ("index.html", "python/pyodide.mjs"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    text = build_page.service_worker(tmp_path)
+    assert 'const FILES = ["index.html", "python/pyodide.mjs"];' in text and "@" not in text
+    (tmp_path / "index.html").write_text("other", encoding="utf-8")
+    assert build_page.service_worker(tmp_path) != text, "another page is another version"
+
+
+# --- what it may do -------------------------------------------------------------------------------
+
+
+def sources() -> Iterator[Path]:
+    return (path for path in sorted(WEB.iterdir()) if path.suffix in (".html", ".js", ".css"))
+
+
+def test_the_policy_lets_nothing_out() -> None:
+    page = (WEB / "index.html").read_text(encoding="utf-8")
+    found = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert found is not None
+    policy = dict(part.strip().split(" ", 1) for part in found[1].split(";"))
+    assert policy["default-src"] == policy["form-action"] == "'none'"
+    assert policy["connect-src"] == "'self'"
+    assert policy["script-src"] == "'self' 'wasm-unsafe-eval'"
+    assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=|\sstyle=|<style", page)
+
+
+@each("path", list(sources()))
+def test_the_page_names_no_other_server_and_sets_no_markup(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not re.findall(r"https?://", text)
+    assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
+
+
+def test_the_package_does_not_hold_the_page() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    wheel = project.partition("[tool.hatch.build.targets.wheel]\n")[2].partition("\n[")[0].strip()
+    assert wheel == 'packages = ["gpusetup"]'
+    assert not [path for path in (ROOT / "gpusetup").rglob("*") if path.suffix in (".html", ".js")]
+
+
+@pytest.mark.slow
+def test_the_page_in_a_real_browser() -> None:
+    """The short form of `scripts/check_page.py`, with the browser, npm and playwright here."""
+    if importlib.util.find_spec("playwright") is None:
+        pytest.skip("playwright is not installed: `pip install playwright`")
+    browsers = load("check_page").CHROMIUMS
+    if not any(map(shutil.which, browsers)):
+        pytest.skip("no Chromium is on PATH")
+    if not shutil.which("npm"):
+        pytest.skip("npm is not on PATH: it fetches Python for WebAssembly")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "check_page.py"), "--short"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    if "npm pack" in done.stderr or "pip download" in done.stderr:
+        pytest.skip(f"what the page needs cannot be fetched: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "none to elsewhere" in done.stdout and "answers without a network" in done.stdout
