@@ -213,3 +213,26 @@ def test_foreign_text_in_a_config_reaches_no_terminal_as_it_is(
     config.write_text('num_workers: 0\n"a[red]b": "\u202eevil"\n', encoding="utf-8")
     _, out, _ = ran(capsys, "train.yaml", "--from", "healthy")
     assert "\u202e" not in out
+
+
+def test_in_place_twice_still_undoes_to_the_original(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place")
+    once = config.read_bytes()
+    ran(capsys, "train.yaml", "--from", "healthy", "--in-place")
+    assert config.read_bytes() != once
+    auto_optimize_config(config, config, machine="rtx3050-laptop")
+    assert ran(capsys, "train.yaml", "--undo")[0] == 0
+    assert config.read_bytes() == GUIDE
+
+
+def test_a_model_that_cannot_fit_is_said_before_anything_else(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "base_model: Qwen/Qwen3-8B\nsequence_len: 2048\nmicro_batch_size: 2\nnum_workers: 0\n"
+    config.write_text(text)
+    code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop")
+    assert code == 0
+    assert out.lstrip().startswith("✗ This model cannot be trained like this on this card")
+    assert "GiB (states " in out.replace("\n", " ")

@@ -165,17 +165,19 @@ def test_the_effective_batch_is_kept_whatever_the_numbers() -> None:
 
 
 def test_without_a_key_for_accumulation_a_smaller_batch_is_only_advised() -> None:
-    new, proposal = tuned(b"batch_size: 64\n", "c.yaml", LAPTOP)
-    assert new == b"batch_size: 64\n"
+    raw = b"batch_size: 64\nseq_len: 99\n"
+    new, proposal = tuned(raw, "c.yaml", LAPTOP)
+    assert new == raw
     assert any("a smaller batch alone is another experiment" in word for word in proposal.words)
 
 
 def test_a_larger_effective_batch_comes_only_when_asked_for_with_its_word_on_the_rate() -> None:
     raw = b"base_channels: 64\nbatch_size: 16\nlr: 1e-4\n"
-    same, proposal = tuned(raw, "c.yaml", BIG)
+    same, proposal = tuned(raw, "c.yaml", BIG, Option(measured=64))
     assert same == raw
     assert any("--grow-batch" in word for word in proposal.words)
-    grown, said = tuned(raw, "c.yaml", BIG, Option(grow=True))
+    assert tuned(raw, "c.yaml", BIG, Option(grow=True))[0] == raw, "nothing was measured"
+    grown, said = tuned(raw, "c.yaml", BIG, Option(grow=True, measured=64))
     assert grown == b"base_channels: 64\nbatch_size: 64\nlr: 1e-4\n"
     assert any(
         word.startswith("lr is not written: a batch 4 times as large") for word in said.words
@@ -315,11 +317,11 @@ def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> No
 
 
 def test_json_is_changed_by_places_too() -> None:
-    raw = b'{\n\t"train_micro_batch_size_per_gpu": 64,\t"x": [1.0, "\\u00e9"],\n\t"zero": {}\n}'
+    raw = b'{\n\t"train_micro_batch_size_per_gpu": 64,\t"x": [1.0, "\\u00e9"],\n\t"seq_len": 8\n}'
     new, _ = tuned(raw, "ds.json", LAPTOP)
     assert new == (
         b'{\n\t"train_micro_batch_size_per_gpu": 16,\n\t"gradient_accumulation_steps": 4,'
-        b'\t"x": [1.0, "\\u00e9"],\n\t"zero": {}\n}'
+        b'\t"x": [1.0, "\\u00e9"],\n\t"seq_len": 8\n}'
     )
     assert tuned(new, "ds.json", LAPTOP)[0] == new
 

@@ -48,6 +48,11 @@ def _write_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--grow-batch", action="store_true", help="allow a larger effective batch (not the same)"
     )
+    group.add_argument(
+        "--allow-batchnorm",
+        action="store_true",
+        help="split the batch of a model with BatchNorm, whose statistics then differ",
+    )
 
 
 def _measure_options(parser: argparse.ArgumentParser) -> None:
@@ -144,12 +149,17 @@ def _batch_only(options: argparse.Namespace, out: Console) -> int:
 def _config(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.configs.config import read_config
     from gpusetup.render.tune import measuring, tune_screen
+    from gpusetup.tune.beside import fixed_beside
     from gpusetup.tune.files import read_bytes
     from gpusetup.tune.propose import Option, facts_of, propose
 
     raw = read_bytes(options.config)
     config = read_config(raw, Path(options.config).name)
-    option = Option(grow=options.grow_batch)
+    option = Option(
+        grow=options.grow_batch,
+        batchnorm=options.allow_batchnorm,
+        fixed_beside=fixed_beside(options.config, config),
+    )
     measured = None
     facts = facts_of(gather(options, out))
     known = propose(config, facts, option)
@@ -189,6 +199,7 @@ def _answer(
     answer = replace(
         _with_measured(measured),
         changes=changes_of(proposal),
+        cannot_fit=proposal.cannot_fit,
         recommendations=proposal.words,
         diff=difference(config.name, config.text, tuned.decode().removeprefix("\ufeff")),
         written=_write(options, raw, tuned),

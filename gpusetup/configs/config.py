@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from gpusetup.configs.json_text import read_json
-from gpusetup.configs.settings import Path, Setting, in_words
+from gpusetup.configs.settings import Path, Setting, in_words, unquoted
 from gpusetup.configs.toml_text import read_toml
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import Frozen
@@ -105,15 +105,19 @@ def change(config: Config, setting: Setting, value: str) -> Edit | None:
     """The edit that writes a value over a setting's; None where the place does not allow it."""
     if config.format == "toml":
         return None
-    if setting.kind != "scalar" or setting.shared or not BARE.fullmatch(setting.text):
+    bare = unquoted(setting.text)
+    if setting.kind != "scalar" or setting.shared or not BARE.fullmatch(bare):
         return None
+    spelled = _spelled(config, value, bare)
+    if bare != setting.text:
+        spelled = setting.text[0] + spelled.strip('"') + setting.text[0]
     return Edit(
         document=setting.document,
         path=setting.path,
         start=setting.start,
         end=setting.end,
-        text=_spelled(config, value, setting.text),
-        value=_spelled(config, value, setting.text),
+        text=spelled,
+        value=spelled,
     )
 
 

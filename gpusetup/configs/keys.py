@@ -7,6 +7,7 @@ added only for a family that is known to read it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from gpusetup.model.frozen import Frozen
@@ -276,11 +277,18 @@ KEYS: tuple[Key, ...] = (
     *_rows(STAGE, "stage rl", f"{FACTORY}; {AXOLOTL}", written=False),
 )
 
-NOT_TRAINING = (
-    "val", "valid", "validation", "eval", "evaluation", "test", "testing", "predict", "inference",
-    "val_loader", "test_loader", "eval_loader", "val_dataloader", "test_dataloader", "explorer",
-)  # fmt: skip
-"""A key under one of these says nothing about training."""
+NOT_TRAINING = frozenset((
+    "val", "valid", "validation", "eval", "evaluation", "evaluator", "test", "testing", "predict",
+    "prediction", "infer", "inference", "explorer", "generation", "sampling", "serve", "serving",
+))  # fmt: skip
+"""A key under one of these words (`val_dataloader`, `cfg.eval`) says nothing about training."""
+TRAINING = frozenset(("train", "training", "trainer"))
+"""Where one of these stands beside it (`train_test_loader`), it does."""
+ELSEWHERE = frozenset((
+    "offload_optimizer", "offload_param", "zero_optimization", "aio", "autotuning", "elasticity",
+    "flops_profiler", "rollout", "vllm", "ray_init", "preprocessing", "tokenization",
+))  # fmt: skip
+"""Maps in which a loader's names mean something else (`offload_optimizer.pin_memory`)."""
 
 ADDED: tuple[tuple[str, str, str, str], ...] = (
     ("per_device_train_batch_size", ACCUMULATION, "gradient_accumulation_steps", HUGGING_FACE),
@@ -302,9 +310,9 @@ def key_of(path: Iterable[str | int]) -> Key | None:
     True
     """
     words = [word for word in path if isinstance(word, str)]
-    if not words or any(word.lower() in NOT_TRAINING for word in words[:-1]):
+    if not words or any(not_training(word) for word in words[:-1]):
         return None
-    return next(
+    found = next(
         (
             row
             for row in KEYS
@@ -312,6 +320,22 @@ def key_of(path: Iterable[str | int]) -> Key | None:
         ),
         None,
     )
+    elsewhere = found and found.role in LOADER and ELSEWHERE & set(words[:-1])
+    return None if elsewhere else found
+
+
+LOADER = frozenset((BATCH, WORKERS, PIN, PERSISTENT, PREFETCH))
+
+
+def not_training(word: str) -> bool:
+    """
+    >>> not_training("val_dataloader"), not_training("validation_ds"), not_training("evalLoader")
+    (True, True, True)
+    >>> not_training("train_eval_loader"), not_training("value_network")
+    (False, False)
+    """
+    parts = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower()))
+    return bool(parts & NOT_TRAINING) and not parts & TRAINING
 
 
 def looked_for() -> str:

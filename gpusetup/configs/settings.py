@@ -51,10 +51,20 @@ def whole(setting: Setting) -> int | None:
 
 
 def truth(setting: Setting) -> bool | None:
-    """A switch; None for anything else."""
+    """A switch, quoted (`'no'`) or not; None for anything else."""
     if setting.kind != "scalar":
         return None
-    return True if setting.text in TRUE else False if setting.text in FALSE else None
+    text = unquoted(setting.text)
+    return True if text in TRUE else False if text in FALSE else None
+
+
+def unquoted(text: str) -> str:
+    """
+    >>> unquoted("'no'"), unquoted("no"), unquoted("'")
+    ('no', 'no', "'")
+    """
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
 
 
 def said(setting: Setting) -> int | bool | str | None:

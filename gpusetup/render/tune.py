@@ -40,6 +40,8 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> RenderableT
 
 def _config(answer: TuneAnswer, config: str) -> list[RenderableType]:
     parts: list[RenderableType] = []
+    if answer.cannot_fit:
+        parts += [Text(), indented(f"✗ {answer.cannot_fit}", by=0, style="red")]
     if answer.changes:
         parts += [heading(f"Changes of {plain(config)}"), *map(diff_line, answer.diff.splitlines())]
         parts += [heading("Why")]

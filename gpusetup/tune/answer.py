@@ -62,6 +62,8 @@ class TuneRow(Frozen):
 class TuneAnswer(Frozen):
     schema: Literal["gpusetup.tune/1"] = "gpusetup.tune/1"
     changes: tuple[TuneChange, ...] = ()
+    cannot_fit: str | None = None
+    """Why not even one sample fits on this card, with plan's table; null where one may."""
     recommendations: tuple[str, ...] = ()
     """What would change the experiment, or cannot be written: in words."""
     trials: tuple[TuneTrial, ...] = ()

@@ -73,6 +73,8 @@ class Start(Frozen):
     """The numbers of the config: the sizes of a reference model."""
 
 
+ROWS: Mapping[str, Any] = {"amp": "+AMP", "workers": "+workers", "compile": "+compile"}
+"""A part of the setup -> the row of the table that measured it."""
 UNTOLD = Start(setup=Setup(batch=START, workers=0))
 
 
@@ -259,13 +261,12 @@ class Session:
     def option(self, batch: int | None) -> dict[str, Any]:
         """What goes into the config: only what was measured on this code and gained."""
         found: dict[str, Any] = {"measured": batch}
-        kept = {row.name: row.kept for row in self.rows if row.status == "ok"}
-        if "+workers" in kept or self.workers is not None:
+        kept = {row.name: row.status == "ok" and row.kept for row in self.rows}
+        tried = [name for name in ROWS if name != "workers" or self.workers is not None]
+        found["no_gain"] = frozenset(name for name in tried if kept.get(ROWS[name]) is False)
+        if self.workers is not None and "workers" not in found["no_gain"]:
             found["workers"] = self.workers
-        if "+AMP" in kept:
-            found["amp"] = kept["+AMP"]
-        if "+compile" in kept:
-            found["compile"] = kept["+compile"]
+        found |= {name: True for name in ("amp", "compile") if kept.get(ROWS[name])}
         return found
 
 

@@ -39,6 +39,12 @@ class Option(Frozen):
     compile: bool | None = None
     amp: bool | None = None
     """Whether they were measured to be faster; None: nobody measured."""
+    batchnorm: bool = False
+    """Whether BatchNorm may see other pieces of the batch."""
+    no_gain: frozenset[str] = frozenset()
+    """What `--benchmark` measured to bring nothing here: `amp`, `workers`, `compile`."""
+    fixed_beside: str | None = None
+    """Why another file holds the batch and the precision too, as a sentence."""
 
 
 class Proposed(Frozen):
@@ -58,9 +64,13 @@ class Proposal(Frozen):
     words: tuple[str, ...] = ()
     found: int = 0
     """How many settings were understood; 0: there is nothing here that we know."""
+    cannot_fit: str | None = None
+    """What to say first: not even one sample of the model fits on this card."""
 
 
 Found = tuple[Setting, Key]
+CALLED = ("model", "model_type", "type", "arch", "architecture", "cell", "rnn_type", "name")
+"""Keys whose value says what kind of model it is."""
 Part = Proposed | str
 
 
@@ -101,8 +111,10 @@ class Case(Frozen):
         return ((setting, key) for setting, key in self.found if key.role in roles)
 
     def names(self) -> frozenset[str]:
-        settings = self.config.settings
-        return frozenset(str(one.path[-1]) for one in settings if one.path)
+        """The names of the settings, and what the model is called."""
+        settings = [one for one in self.config.settings if one.path]
+        called = {one.text.strip("'\"").lower() for one in settings if one.path[-1] in CALLED}
+        return frozenset(str(one.path[-1]) for one in settings) | called
 
     def preset(self) -> Preset | None:
         return preset_for(self.facts.memory_bytes, self.names())

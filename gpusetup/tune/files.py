@@ -62,12 +62,32 @@ def _new_mode() -> int:
 
 
 def change_in_place(path: str, before: bytes, after: bytes) -> None:
-    """Write the new bytes and keep the old ones for `--undo`."""
+    """Write the new bytes and keep the old ones for `--undo`.
+
+    What stood there before the first of several changes stays the one that is kept, as long as
+    nobody else changed the file in between.
+    """
     from gpusetup.model.codec import to_json
 
-    undo = Undo(written_sha256=_hash(after), before_base64=base64.b64encode(before).decode())
+    first = _kept(path, before) or base64.b64encode(before).decode()
+    undo = Undo(written_sha256=_hash(after), before_base64=first)
     write_bytes(undo_path(path), to_json(undo).encode())
     write_bytes(path, after)
+
+
+def _kept(path: str, before: bytes) -> str | None:
+    """What an earlier change kept, where the file is still what that one wrote."""
+    from gpusetup.errors import GpuSetupError
+    from gpusetup.model.codec import from_json
+
+    kept = undo_path(path)
+    if not Path(kept).exists():
+        return None
+    try:
+        undo = from_json(read_bytes(kept), Undo, what=kept)
+    except GpuSetupError:
+        return None
+    return undo.before_base64 if undo.written_sha256 == _hash(before) else None
 
 
 def put_back(path: str) -> None:

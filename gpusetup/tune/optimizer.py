@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import BadInput, Unsatisfiable
-from gpusetup.model.frozen import replace
 from gpusetup.tune.measure import MARGIN, Job, agreed, device_of, find_batch, refuse_errors, saved
 from gpusetup.tune.propose import Option, Proposal, edits, facts_of, propose
 from gpusetup.tune.search import Goal, Trial, answer, fastest
@@ -112,11 +111,18 @@ def auto_optimize_config(
     in words. `source` and `target` may be the same file. Raises `BadInput` for what is no config.
     """
     from gpusetup.configs.config import read_config, written
-    from gpusetup.tune.files import read_bytes, write_bytes
+    from gpusetup.tune.beside import fixed_beside
+    from gpusetup.tune.files import change_in_place, read_bytes, write_bytes
 
     config = read_config(read_bytes(str(source)), Path(source).name)
-    proposal = propose(config, facts_of(_machine(machine)), replace(Option(), grow=grow_batch))
-    write_bytes(str(target), written(config, edits(proposal.changes)))
+    option = Option(grow=grow_batch, fixed_beside=fixed_beside(str(source), config))
+    proposal = propose(config, facts_of(_machine(machine)), option)
+    raw, tuned = read_bytes(str(source)), written(config, edits(proposal.changes))
+    if Path(target).exists() and Path(target).samefile(source):
+        if tuned != raw:
+            change_in_place(str(source), raw, tuned)
+    else:
+        write_bytes(str(target), tuned)
     return proposal
 
 

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
 
-ANY = ("*",)
+LANGUAGE = (
+    "max_seq_length", "max_length", "seq_length", "seq_len", "sequence_length", "block_size",
+    "cutoff_len", "sequence_len", "max_seq_len", "model_max_length", "encoder_seq_length",
+    "model_name_or_path", "base_model", "model_path", "max_tokens", "vocab_size",
+)  # fmt: skip
+RECURRENT = ("lstm", "gru", "rnn", "lookback", "window_size", "bidirectional")
+"""Names, or values of `type`, `model` and the like."""
 CONV = ("base_channels", "num_blocks", "use_perceptual", "patch_size")
 SMALL = ("hidden_size", "hidden_dim", "d_model", "n_embd")
-EMBEDDINGS = ("num_users", "num_items", "embedding_dim")
+EMBEDDINGS = ("num_users", "num_items", "n_users", "n_items", "user_num", "item_num")
 NOMINAL_SLACK_GIB = 0.7
 """A card of 24 GB answers with 23.99, 23.7 or, with ECC on, 22.5 GiB."""
 
@@ -23,7 +29,7 @@ class Preset(Frozen):
     from_gib: float
     below_gib: float
     keys: tuple[str, ...]
-    """One of these in the config shows the kind of model; `*`: any."""
+    """One of these in the config shows the kind of model that the row was written for."""
     batch: tuple[int, int] | None
     source: str
     advice: str | None = None
@@ -36,8 +42,14 @@ G4 = "optimisation guide, presets by card"
 G5 = "multi-GPU guide, tiers of a model with user and item embeddings"
 
 PRESETS: tuple[Preset, ...] = (
-    Preset(id="4-gb", from_gib=0, below_gib=5, keys=ANY, batch=(8, 16), source=G1,
+    Preset(id="embeddings-4-gb", from_gib=0, below_gib=5, keys=EMBEDDINGS, batch=(128, 512),
+           source=G5, advice="Below 4 GB load the embeddings of a batch when it comes"),
+    Preset(id="recurrent-4-gb", from_gib=0, below_gib=5, keys=RECURRENT, batch=(64, 128),
+           source=G3),
+    Preset(id="4-gb", from_gib=0, below_gib=5, keys=LANGUAGE, batch=(8, 16), source=G1,
            advice="On 4 GB a sequence length of 128 to 256 leaves room; it changes the experiment"),
+    Preset(id="conv-4-gb", from_gib=0, below_gib=5, keys=CONV, batch=(8, 16), source=G1),
+    Preset(id="small-4-gb", from_gib=0, below_gib=5, keys=SMALL, batch=(64, 128), source=G3),
     Preset(id="conv-24-gb", from_gib=24, below_gib=1e9, keys=CONV, batch=(64, 64), source=G4,
            advice="A card of 24 GB carries base_channels 128; it changes the model"),
     Preset(id="conv-16-gb", from_gib=16, below_gib=24, keys=CONV, batch=(48, 48), source=G4,
@@ -74,8 +86,8 @@ def preset_for(memory_bytes: int | None, names: frozenset[str]) -> Preset | None
 
 
 def _fits(row: Preset, gib: float, names: frozenset[str]) -> bool:
-    if not row.from_gib <= gib < row.below_gib + (NOMINAL_SLACK_GIB if row.id == "4-gb" else 0):
+    if not row.from_gib <= gib < row.below_gib + (NOMINAL_SLACK_GIB if not row.from_gib else 0):
         return False
     if row.keys == SMALL and names & set(NOT_SMALL):
         return False
-    return row.keys == ANY or bool(names & set(row.keys))
+    return bool(names & set(row.keys))

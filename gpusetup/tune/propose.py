@@ -34,6 +34,7 @@ def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Pro
         changes=tuple(sorted(changes, key=lambda one: (one.edit.start, one.edit.text))),
         words=tuple(dict.fromkeys(part for part in parts if isinstance(part, str))),
         found=len(found),
+        cannot_fit=rules_batch.cannot_fit(case),
     )
 
 

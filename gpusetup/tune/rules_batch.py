@@ -1,4 +1,9 @@
-"""Batch times accumulation: another split of the same effective batch. Pure."""
+"""Batch times accumulation: another split of the same effective batch. Pure.
+
+A micro-batch is raised only by what was measured here, or where `plan` calls it clear for this very
+config on this card; a preset lowers or advises. What goes with the batch is carried along, or the
+change is refused with its reason.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,37 @@ from collections.abc import Iterator
 from gpusetup.configs import keys
 from gpusetup.configs.keys import Key
 from gpusetup.configs.settings import Setting, in_words, whole
-from gpusetup.tune.case import Case, Part, added_key, no_number, written_over
+from gpusetup.model.frozen import Frozen
+from gpusetup.plan.config.clear import BatchVerdict
+from gpusetup.tune.case import Case, Part, Proposed, added_key, no_number, written_over
+from gpusetup.tune.fitting import BY_PLAN, fits_now, largest_clear
+from gpusetup.tune.fitting import cannot_fit as not_even_one
+from gpusetup.tune.limits import carried
+from gpusetup.tune.vetoes import batchnorm, veto
+
+MEASURED = "measured on this machine"
+MEASURE_IT = "`gpusetup tune --batch-size --code MODULE:FUNCTION` measures it"
+
+
+class Wanted(Frozen):
+    """Sizes of a micro-batch, and who says so."""
+
+    least: int
+    most: int
+    source: str
+
+
+class Split(Frozen):
+    """One batch in its config: what it is, and what goes with it."""
+
+    setting: Setting
+    size: int
+    partner: Setting | None
+    steps: int
+
+    @property
+    def effective(self) -> int:
+        return self.size * self.steps
 
 
 def batch(case: Case) -> Iterator[Part]:
@@ -25,53 +60,103 @@ def batch(case: Case) -> Iterator[Part]:
             yield from _split(case, setting, size, len(rows))
 
 
+def cannot_fit(case: Case) -> str | None:
+    """What to say first of all where not even one sample of the model fits, with plan's table."""
+    found = not_even_one(case)
+    if found is None:
+        return None
+    one, table = found
+    return (
+        f"This model cannot be trained like this on this card: a single sample needs"
+        f" {one.total_gib or 0:.1f} of {one.capacity_gib:.1f} GiB ({table}). No batch was changed:"
+        f" {BY_PLAN} says which recipe fits"
+    )
+
+
 def _batch_in_words(case: Case, setting: Setting, key: Key, size: int) -> Iterator[Part]:
-    wanted = _range(case)
-    if wanted and not wanted[0] <= size <= wanted[1]:
+    wanted = _asked(case)
+    if wanted and size > wanted.most:
         yield (
-            f"{in_words(setting.path)} is {size}; {wanted[2]} says {_span(wanted)}: the trainer"
+            f"{in_words(setting.path)} is {size}; {wanted.source} says {_span(wanted)}: the trainer"
             f" derives other settings from it ({key.source}), so it is not written"
         )
 
 
-def _range(case: Case) -> tuple[int, int, str] | None:
-    """From, to, and who says so: measured here, else the preset."""
-    if case.option.measured:
-        return case.option.measured, case.option.measured, "measured on this machine"
+def _asked(case: Case) -> Wanted | None:
+    """What was measured here, else the preset."""
+    measured = case.option.measured
+    if measured:
+        return Wanted(least=measured, most=measured, source=MEASURED)
     preset = case.preset()
     if preset is None or preset.batch is None:
         return None
-    return (*preset.batch, preset.source)
+    return Wanted(least=preset.batch[0], most=preset.batch[1], source=preset.source)
 
 
-def _span(wanted: tuple[int, int, str]) -> str:
-    return str(wanted[0]) if wanted[0] == wanted[1] else f"{wanted[0]} to {wanted[1]}"
+def _span(wanted: Wanted) -> str:
+    one = wanted.least == wanted.most
+    return str(wanted.least) if one else f"{wanted.least} to {wanted.most}"
 
 
 def _split(case: Case, setting: Setting, size: int, rows: int) -> Iterator[Part]:
-    wanted = _range(case)
-    if wanted is None or wanted[0] <= size <= wanted[1]:
-        return
     partner = _accumulation(case, setting)
     steps = whole(partner) if partner else 1
-    if steps is None or steps < 1 or (partner and rows > 1 and not _beside(partner, setting)):
-        yield f"{in_words(setting.path)} is {size}, {wanted[2]} says {_span(wanted)}: by hand" + (
-            f", with {in_words(partner.path)}" if partner else ""
-        )
+    known = not (partner and rows > 1 and not _beside(partner, setting))
+    split = Split(setting=setting, size=size, partner=partner, steps=steps or 0)
+    if case.option.measured is None:
+        if not_even_one(case):
+            return
+        if known and rows == 1 and (now := fits_now(case, size)):
+            yield from _by_plan(case, split, now)
+            return
+    wanted = _asked(case)
+    if wanted is None or wanted.least <= size <= wanted.most:
         return
-    effective = size * steps
-    if size < wanted[0] and effective < wanted[0]:
-        yield from _grown(case, setting, size, steps, wanted)
-        return
-    micro = largest_divisor(effective, wanted[1])
-    if micro * 4 < min(wanted[1], effective):
-        near = effective - effective % wanted[1] or wanted[1]
+    if not known or split.steps < 1:
         yield (
-            f"{in_words(setting.path)}: {effective} has no divisor near {wanted[1]};"
+            f"{in_words(setting.path)} is {size}, {wanted.source} says {_span(wanted)}: by hand"
+            + (f", with {in_words(partner.path)}" if partner else "")
+        )
+    elif size < wanted.least and not case.option.measured:
+        yield (
+            f"{in_words(setting.path)}: the mark for such a card is {_span(wanted)}"
+            f" ({wanted.source}); nothing is raised unmeasured: {MEASURE_IT}"
+        )
+    elif size < wanted.least and split.effective < wanted.least:
+        yield from _grown(case, split, wanted)
+    else:
+        yield from _into(case, split, wanted.most, wanted.source)
+
+
+def _by_plan(case: Case, split: Split, now: BatchVerdict) -> Iterator[Part]:
+    """The largest clear split; a batch that is close is left as it is."""
+    name = in_words(split.setting.path)
+    if split.steps < 1 or split.effective > MOST_SPLIT:
+        return
+    best = largest_clear(case, split.effective)
+    if now.verdict == "close" or (best or 0) == split.size:
+        return
+    if best is None:
+        yield f"{name}: {now.reason}, and no smaller one is clear: try 1, or {BY_PLAN}"
+        return
+    yield from _written_split(case, split, best, f"{BY_PLAN}, clear on this card")
+
+
+MOST_SPLIT = 1 << 16
+
+
+def _into(case: Case, split: Split, most: int, source: str) -> Iterator[Part]:
+    """The largest piece of the effective batch up to a size."""
+    effective = split.effective
+    micro = largest_divisor(effective, most)
+    if micro * 4 < min(most, effective):
+        near = effective - effective % most or most
+        yield (
+            f"{in_words(split.setting.path)}: {effective} has no divisor near {most};"
             f" an effective batch of {near} would split well, but it is another experiment"
         )
-    elif micro != size:
-        yield from _written_split(case, setting, partner, effective, micro, wanted[2])
+    elif micro != split.size:
+        yield from _written_split(case, split, micro, source)
 
 
 def largest_divisor(number: int, most: int) -> int:
@@ -101,56 +186,84 @@ def _beside(one: Setting, other: Setting) -> bool:
     return one.document == other.document and one.path[:-1] == other.path[:-1]
 
 
-def _written_split(
-    case: Case, setting: Setting, partner: Setting | None, effective: int, micro: int, source: str
-) -> Iterator[Part]:
-    steps = effective // micro
-    split = f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
-    reason = f"{split} keeps the effective batch of {effective} on a GPU"
-    if partner:
-        both = [
-            *written_over(case, setting, str(micro), reason, source),
-            *written_over(case, partner, str(steps), reason, source),
-        ]
-    else:
-        total = _derived(case, setting)
-        extra = [] if total else list(added_key(case, keys.ACCUMULATION, str(steps), reason))
-        if not extra and not total:
-            yield (
-                f"{in_words(setting.path)} is {effective}; {source} says {micro} with {steps} steps"
-                " of accumulation. No accumulation key that is known stands here, so nothing is"
-                " written: a smaller batch alone is another experiment"
-            )
-            return
-        if not extra:
-            reason += " (the trainer derives the accumulation from the global batch)"
-        both = [*written_over(case, setting, str(micro), reason, source), *extra]
+def _written_split(case: Case, split: Split, micro: int, source: str) -> Iterator[Part]:
+    """The batch, its accumulation and what counts micro-batches: all of them or none."""
+    steps, name = split.effective // micro, in_words(split.setting.path)
+    pieces = f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
+    said = veto(case, steps)
+    if said:
+        yield f"{name} stays {split.size} ({pieces} by {source}): {said}"
+        return
+    more, refused = carried(case, split.size, micro, source, (split.effective, split.effective))
+    if refused:
+        yield f"{name} stays {split.size} ({pieces} by {source}): {refused}"
+        return
+    reason = f"{pieces} keeps the effective batch of {split.effective} on a GPU"
+    both = [*_pieces(case, split, micro, steps, reason, source), *more]
     if any(isinstance(part, str) for part in both):  # both or none
         yield from (part for part in both if isinstance(part, str))
         return
     yield from both
-    yield (
-        "The same effective batch in other pieces gives the same gradient, except for layers that"
-        " look across the batch (BatchNorm): those see the smaller pieces"
-    )
+    if not source.startswith(BY_PLAN):
+        yield from _about_batchnorm(case)
 
 
-def _grown(
-    case: Case, setting: Setting, size: int, steps: int, wanted: tuple[int, int, str]
+def _pieces(
+    case: Case, split: Split, micro: int, steps: int, reason: str, source: str
 ) -> Iterator[Part]:
-    """More than the effective batch would fit: only with `--grow-batch`."""
-    target = wanted[0]
+    setting, partner = split.setting, split.partner
+    derived = partner is None and _derived(case, setting)
+    if derived:
+        reason += " (the trainer derives the accumulation from the global batch)"
+    extra: list[Part] = []
+    if partner is None and not derived:
+        extra = list(added_key(case, keys.ACCUMULATION, str(steps), reason))
+        if not extra:
+            yield (
+                f"{in_words(setting.path)} is {split.effective}; {source} says {micro} with {steps}"
+                " steps of accumulation. No accumulation key that is known stands here, so nothing"
+                " is written: a smaller batch alone is another experiment"
+            )
+            return
+    yield from written_over(case, setting, str(micro), reason, source)
+    if partner:
+        yield from written_over(case, partner, str(steps), reason, source)
+    yield from extra
+
+
+def _about_batchnorm(case: Case) -> Iterator[Part]:
+    found = batchnorm(case)
+    if found:
+        yield f"BatchNorm ({in_words(found.path)}) sees the other pieces, as it was allowed to"
+    else:
+        yield (
+            "The same effective batch in other pieces gives the same gradient, except for layers"
+            " that look across the batch (BatchNorm, of which nothing is said here)"
+        )
+
+
+def _grown(case: Case, split: Split, wanted: Wanted) -> Iterator[Part]:
+    """More than the effective batch ran: only with `--grow-batch`."""
+    target, setting = wanted.least, split.setting
     word = (
-        f"a batch {target / (size * steps):.3g} times as large is another experiment: scale the"
+        f"a batch {target / split.effective:.3g} times as large is another experiment: scale the"
         " learning rate with it for SGD, by its square root for Adam, and warm up"
     )
     if not case.option.grow:
-        yield f"{in_words(setting.path)}: {target} would fit ({wanted[2]}; `--grow-batch`); {word}"
+        yield f"{in_words(setting.path)}: {target} ran here (`--grow-batch`); {word}"
         return
-    partner = _accumulation(case, setting)
-    reason = f"--grow-batch: from an effective batch of {size * steps} to {target}"
-    yield from written_over(case, setting, str(target), reason, wanted[2])
-    if partner and steps > 1:
-        yield from written_over(case, partner, "1", reason, wanted[2])
+    more, refused = carried(case, split.size, target, wanted.source, (split.effective, target))
+    said = refused or veto(case, 1)
+    if said:
+        yield f"{in_words(setting.path)} stays {split.size}, though {target} ran here: {said}"
+        return
+    reason = f"--grow-batch: from an effective batch of {split.effective} to {target}"
+    both = list(written_over(case, setting, str(target), reason, wanted.source))
+    if split.partner and split.steps > 1:
+        both += written_over(case, split.partner, "1", reason, wanted.source)
+    if not all(isinstance(part, Proposed) for part in both):
+        yield from (part for part in both if isinstance(part, str))
+        return
+    yield from (*both, *more)
     rates = [in_words(one.path) for one, _ in case.having(keys.LEARNING_RATE)]
     yield f"{', '.join(rates) or 'The learning rate'} is not written: {word}"

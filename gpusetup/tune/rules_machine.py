@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.configs import keys
-from gpusetup.configs.settings import NOTHING, in_words, truth, whole
+from gpusetup.configs.settings import NOTHING, Setting, in_words, truth, whole
 from gpusetup.model.units import GIB
 from gpusetup.tune.case import Case, Facts, Part, added_key, no_number, written_over
+from gpusetup.tune.trainers import trainer_in
 
 WORKERS_MOST = 16
 """Above this the loader's own process becomes the limit (the guide ends at 8 from 16 cores)."""
@@ -37,7 +38,7 @@ def wanted_workers(facts: Facts) -> int | None:
 
 def workers(case: Case) -> Iterator[Part]:
     count = case.option.workers if case.option.workers is not None else wanted_workers(case.facts)
-    if count is None:
+    if count is None or "workers" in case.option.no_gain:
         return
     reason, source = _why_workers(case, count)
     for setting, _ in case.having(keys.WORKERS):
@@ -113,7 +114,9 @@ def precision(case: Case) -> Iterator[Part]:
     """Mixed precision where a key for it stands in the config and the GPU gains by it."""
     measured = case.option.amp
     capability = case.facts.capability or ((8, 0) if measured else None)
-    if capability is None or measured is False:
+    if capability is None or measured is False or "amp" in case.option.no_gain:
+        return
+    if case.option.fixed_beside:
         return
     if capability < (7, 0) and not measured:
         if any(True for _ in case.having(keys.AMP, keys.FP16, keys.BF16, keys.PRECISION)):
@@ -127,7 +130,7 @@ def precision(case: Case) -> Iterator[Part]:
         why, source = "it trains faster", "measured on this machine"
     for setting, key in case.having(keys.AMP, kind):
         if truth(setting) is False and (key.role == keys.AMP or not on):
-            yield from written_over(case, setting, "true", why, source)
+            yield from written_over(case, setting, _switched(case, setting, kind), why, source)
             on = True
     for setting, _ in case.having(keys.PRECISION):
         if setting.text.strip("'\"") in ("32", "32-true"):
@@ -141,13 +144,22 @@ def precision(case: Case) -> Iterator[Part]:
         )
 
 
+def _switched(case: Case, setting: Setting, kind: str) -> str:
+    """`true`, or the type where the trainer's `mixed_precision` is `no`, `fp16` or `bf16`."""
+    trainer = trainer_in(case.config)
+    in_types = setting.path[-1] == "mixed_precision" and (
+        setting.text[:1] in ("'", '"') or (trainer and trainer.name in ("accelerate", "diffusers"))
+    )
+    return kind if in_types else "true"
+
+
 def compiling(case: Case) -> Iterator[Part]:
     """`torch.compile` where Triton is: Linux, from Volta on."""
     facts = case.facts
     able = facts.family == "linux" and (facts.capability or (0, 0)) >= (7, 0) and not facts.jetson
     measured = case.option.compile
     for setting, _ in case.having(keys.COMPILE):
-        if truth(setting) is not False:
+        if truth(setting) is not False or "compile" in case.option.no_gain:
             continue
         if measured or (able and measured is None):
             why = "fused kernels: fewer passes over memory; the first step takes minutes"

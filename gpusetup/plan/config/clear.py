@@ -13,7 +13,7 @@ from gpusetup.plan.answer.question import shape_of_question, workload_of
 from gpusetup.plan.config.question import for_gpus, question_of
 from gpusetup.plan.memory.capacity import capacity
 from gpusetup.plan.memory.constants import shipped_constants
-from gpusetup.plan.memory.parts import parts
+from gpusetup.plan.memory.parts import Parts, parts
 from gpusetup.plan.model.workload import Recipe
 
 
@@ -37,15 +37,16 @@ class BatchVerdict(Frozen):
     """One sentence."""
 
 
-def batch_verdict(config: Config, per_gpu: int, card: Card) -> BatchVerdict:
+def batch_verdict(config: Config, per_gpu: int, card: Card, *, short: bool = False) -> BatchVerdict:
     """Whether so many sequences on each GPU are sure to fit as the config is, with no recipe added.
 
     `clear`: a fifth of the card stays free beyond what the plan says. `unknown`: the config does
-    not say enough for a plan, or is about a budget of tokens.
+    not say enough for a plan, or is about a budget of tokens. `short` takes one token where no
+    length is said.
     """
     have = capacity(card.name, card.memory_bytes)
     try:
-        total = _total(config, per_gpu, card)
+        total = _parts(config, per_gpu, card, short).total
     except UsageError as problem:
         return BatchVerdict(
             verdict="unknown", total_gib=None, capacity_gib=have / GIB, reason=problem.message
@@ -60,13 +61,31 @@ def batch_verdict(config: Config, per_gpu: int, card: Card) -> BatchVerdict:
     return BatchVerdict(verdict=verdict, total_gib=need, capacity_gib=gib, reason=reason)
 
 
-def _total(config: Config, per_gpu: int, card: Card) -> float:
+def least_verdict(config: Config, card: Card) -> BatchVerdict:
+    """Whether one sequence fits; of a single token where no length is said: a lower bound."""
+    return batch_verdict(config, 1, card, short=True)
+
+
+def memory_table(config: Config, per_gpu: int, card: Card) -> str:
+    """Where the memory goes, in one line; UsageError as for a verdict that is unknown."""
+    found = _parts(config, per_gpu, card, short=True)
+    rows = (
+        ("states", found.states), ("kept for the backward", found.checkpoints),
+        ("logits and loss", found.logits), ("other", found.fragmentation + found.other),
+    )  # fmt: skip
+    words = ", ".join(f"{name} {size / GIB:.1f}" for name, size in rows if size >= 0.05 * GIB)
+    return f"{words}: {found.total / GIB:.1f} GiB"
+
+
+def _parts(config: Config, per_gpu: int, card: Card, short: bool = False) -> Parts:
     """Bytes of the fullest GPU; UsageError where the config does not say what is trained."""
     found = question_of(config)
     if found.per_gpu is None and found.total is None:
         raise UsageError("The config fills a budget of tokens, it has no batch of its own")
     gpus = found.gpus or card.gpus
     question = for_gpus(replace(found, per_gpu=per_gpu, total=None), gpus)
+    if short and question.context is None:
+        question = replace(question, context=1)
     w = workload_of(question, shape_of_question(question), gpus, linux=card.linux)
     recipe = Recipe(sp=question.sp or 1)
-    return parts(w, recipe, shipped_constants()).total
+    return parts(w, recipe, shipped_constants())

@@ -1,0 +1,91 @@
+"""Whose config it is, for what changes a batch brings along: dated rows. Pure.
+
+A trainer counts its steps in micro-batches (each call of the loader) or in updates (each step of
+the optimizer); what is counted in updates means the same after another split of one batch.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gpusetup.configs.config import Config
+from gpusetup.model.frozen import Frozen
+from gpusetup.plan.config.family import trainer_of
+
+
+class Trainer(Frozen):
+    """A trainer, the names that only its configs have, and what its steps count."""
+
+    name: str
+    names: frozenset[str] = frozenset()
+    steps: Literal["updates", "unknown"] = "unknown"
+    """What a name that is in no list below counts."""
+    micro: frozenset[str] = frozenset()
+    """Names of whole numbers that count micro-batches."""
+    updates: frozenset[str] = frozenset()
+    """Names that count updates, where the others are unknown."""
+    source: str = ""
+
+
+UPDATES = "updates"
+TRAINERS: tuple[Trainer, ...] = (
+    Trainer(
+        name="mmengine",
+        names=frozenset(("train_dataloader", "optim_wrapper", "train_cfg", "default_hooks")),
+        source="mmengine, OptimWrapper.accumulative_counts: its loops count micro-batches",
+    ),
+    Trainer(
+        name="lightning",
+        names=frozenset(("accumulate_grad_batches", "limit_train_batches", "seed_everything")),
+        micro=frozenset(("limit_train_batches", "val_check_interval", "overfit_batches")),
+        updates=frozenset(("max_steps", "min_steps", "every_n_train_steps")),
+        source="lightning.Trainer",
+    ),
+    Trainer(
+        name="nanogpt",
+        names=frozenset(("lr_decay_iters", "eval_iters")),
+        steps="updates",
+        micro=frozenset(("eval_iters",)),
+        source="nanoGPT, train.py",
+    ),
+    Trainer(
+        name="diffusers",
+        names=frozenset(
+            ("pretrained_model_name_or_path", "instance_prompt", "instance_data_dir",
+             "max_train_steps", "checkpointing_steps")
+        ),
+        steps="updates",
+        source="diffusers, examples: global_step counts updates",
+    ),
+    Trainer(
+        name="timm",
+        names=frozenset(("grad_accum_steps", "torchcompile", "amp_dtype", "pin_mem")),
+        steps="updates",
+        source="timm, train.py: schedules count epochs or updates",
+    ),
+    Trainer(name="detectron2", names=frozenset(("IMS_PER_BATCH", "total_batch_size"))),
+    Trainer(name="ultralytics", names=frozenset(("nbs", "imgsz"))),
+    Trainer(
+        name="accelerate",
+        names=frozenset(("compute_environment", "distributed_type")),
+        steps="updates",
+        source="accelerate configuration",
+    ),
+)  # fmt: skip
+"""Read in their source, 2026-11. A row's names are looked for after those of `plan`'s trainers."""
+
+COUNTED_IN_UPDATES = frozenset(
+    ("hf", "trl", "llama-factory", "axolotl", "unsloth", "litgpt", "torchtune", "torchtitan",
+     "megatron", "trinity")
+)  # fmt: skip
+"""`plan`'s trainers: all of them count updates (NeMo's loader yields global batches)."""
+
+
+def trainer_in(config: Config) -> Trainer | None:
+    """The trainer that a config is written for; None for a loop of one's own."""
+    names = {part for one in config.settings for part in one.path if isinstance(part, str)}
+    ours = next((row for row in TRAINERS if row.names & names), None)
+    known = trainer_of(config)
+    if known and not (ours and known == "hf" and ours.name == "diffusers"):
+        return Trainer(name=known, steps="updates" if known in COUNTED_IN_UPDATES else "unknown")
+    return ours

@@ -1,0 +1,272 @@
+"""What `tune` may write, by the config and the card: nothing unmeasured, nothing alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpusetup.configs.config import read_config, written
+from gpusetup.model.frozen import replace
+from gpusetup.plan.config.clear import Card, batch_verdict
+from gpusetup.tune.beside import fixed_beside
+from gpusetup.tune.fitting import card_of
+from gpusetup.tune.propose import Facts, Option, Proposal, edits, propose
+
+
+def card(gib: int, capability: tuple[int, int] = (8, 9), gpus: int = 1) -> Facts:
+    return Facts(
+        gpu="A card", gpus=gpus, memory_bytes=gib << 30, capability=capability, cores=8,
+        ram_bytes=64 << 30, family="linux",
+    )  # fmt: skip
+
+
+CARDS = {gib: card(gib) for gib in (4, 8, 24, 80)}
+
+
+def tuned(text: str, facts: Facts, name: str = "c.yaml", **asked: object) -> tuple[str, Proposal]:
+    config = read_config(text.encode(), name)
+    proposal = propose(config, facts, replace(Option(), **asked))
+    return written(config, edits(proposal.changes)).decode(), proposal
+
+
+def values(text: str) -> dict[tuple[object, ...], str]:
+    return {one.path: one.text for one in read_config(text.encode(), "c.yaml").settings}
+
+
+HF = """\
+model_name_or_path: Qwen/Qwen3-0.6B
+per_device_train_batch_size: {size}
+gradient_accumulation_steps: {steps}
+max_length: 1024
+bf16: true
+gradient_checkpointing: true
+dataloader_num_workers: 8
+dataloader_persistent_workers: true
+"""
+
+
+# --- nothing is raised unmeasured -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gib", CARDS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n_embd: 1024\nbatch_size: 8\ngradient_accumulation_steps: 256\nblock_size: 1024\n",
+        "base_channels: 64\nbatch_size: 4\naccumulation_steps: 16\n",
+        "hidden_size: 256\nmodel: lstm\nbatch_size: 16\naccumulation_steps: 64\n",
+        "num_users: 100\nbatch_size: 2\naccumulation_steps: 1024\n",
+    ],
+)
+def test_a_preset_never_raises_a_batch(text: str, gib: int) -> None:
+    for grow in (False, True):
+        new, _ = tuned(text, CARDS[gib], grow=grow)
+        before, after = values(text), values(new)
+        assert int(after[("batch_size",)]) <= int(before[("batch_size",)])
+
+
+def test_a_preset_advises_in_words_and_names_the_measuring() -> None:
+    text = "base_channels: 64\nbatch_size: 4\naccumulation_steps: 16\n"
+    new, proposal = tuned(text, CARDS[24])
+    assert new == text
+    assert any("nothing is raised unmeasured: `gpusetup tune" in word for word in proposal.words)
+
+
+def test_what_ran_here_is_written() -> None:
+    text = "base_channels: 64\nbatch_size: 4\naccumulation_steps: 16\n"
+    new, _ = tuned(text, CARDS[24], measured=40)
+    assert (values(new)[("batch_size",)], values(new)[("accumulation_steps",)]) == ("32", "2")
+
+
+@pytest.mark.parametrize(("gib", "size", "steps"), [(24, 1, 256), (80, 4, 64), (24, 256, 1)])
+def test_plan_raises_or_lowers_to_what_it_calls_clear(gib: int, size: int, steps: int) -> None:
+    facts = CARDS[gib]
+    new, proposal = tuned(HF.format(size=size, steps=steps), facts)
+    micro = int(values(new)[("per_device_train_batch_size",)])
+    assert micro != size and micro * int(values(new)[("gradient_accumulation_steps",)]) == 256
+    after = read_config(new.encode(), "c.yaml")
+    there = card_of_facts(facts)
+    assert batch_verdict(after, micro, there).verdict == "clear"
+    more = [one for one in range(micro + 1, 257) if 256 % one == 0]
+    assert all(batch_verdict(after, one, there).verdict != "clear" for one in more)
+    assert "clear on this card" in proposal.changes[0].source
+
+
+def card_of_facts(facts: Facts) -> Card:
+    from gpusetup.tune.case import Case
+
+    found = card_of(
+        Case(config=read_config(b"a: 1\n", "c.yaml"), facts=facts, option=Option(), found=())
+    )
+    assert found is not None
+    return found
+
+
+def test_a_model_that_cannot_fit_says_so_first_with_plans_table() -> None:
+    text = HF.format(size=8, steps=1).replace("Qwen3-0.6B", "Qwen3-8B")
+    new, proposal = tuned(text, CARDS[24])
+    assert proposal.cannot_fit is not None and "states " in proposal.cannot_fit
+    assert values(new)[("per_device_train_batch_size",)] == "8"
+    assert tuned(HF.format(size=8, steps=1), CARDS[24])[1].cannot_fit is None
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("model: lstm\nhidden_size: 128\nbatch_size: 256\naccumulation_steps: 1\n", "128"),
+        ("type: gru\nbatch_size: 256\naccumulation_steps: 1\n", "128"),
+        ("num_users: 9\nnum_items: 9\nbatch_size: 2048\naccumulation_steps: 1\n", "512"),
+        ("max_seq_length: 256\nbatch_size: 64\naccumulation_steps: 1\n", "16"),
+        ("batch_size: 64\naccumulation_steps: 1\n", "64"),
+    ],
+)
+def test_the_tiers_serve_the_models_that_they_were_written_for(text: str, size: str) -> None:
+    assert values(tuned(text, CARDS[4])[0])[("batch_size",)] == size
+
+
+def test_what_the_benchmark_found_to_bring_no_gain_is_not_written() -> None:
+    text = "amp: false\nnum_workers: 2\ncompile: false\n"
+    assert tuned(text, CARDS[24])[0] != text
+    none = frozenset(("amp", "workers", "compile"))
+    assert tuned(text, CARDS[24], no_gain=none)[0] == text
+
+
+# --- what goes with a batch -----------------------------------------------------------------------
+
+SPLIT = "max_seq_length: 128\nbatch_size: 64\naccumulation_steps: 1\n"
+TRAINER = "trainer:\n  accumulate_grad_batches: 1\n{more}data:\n  batch_size: 64\n  seq_len: 9\n"
+
+STAYS = (
+    ("unknown steps", f"{SPLIT}max_steps: 1000\n", "max_steps (line 4) counts steps"),
+    ("unknown warm-up", f"{SPLIT}warmup_steps: 10\n", "warmup_steps (line 4) counts steps"),
+    ("unknown iterations", f"{SPLIT}total_iters: 10\n", "total_iters (line 4) counts steps"),
+    ("by_epoch", f"{SPLIT}param: {{by_epoch: false}}\n", "counts steps"),
+    ("contrastive", f"{SPLIT}loss: info_nce\n", "compares the samples of one batch"),
+    ("negatives", f"{SPLIT}loss: MultipleNegativesRankingLoss\n", "compares the samples of one"),
+    ("BatchNorm", f"{SPLIT}norm: batchnorm\n", "BatchNorm: its statistics"),
+    ("resnet", f"{SPLIT}model: resnet50\n", "resnet50, which has BatchNorm"),
+    ("torchtune", SPLIT.replace("accumulation_steps", "gradient_accumulation_steps")
+     + "optimizer_in_bwd: true\n", "steps within the backward"),
+    ("rate", f"{SPLIT}auto_scale_lr: {{enable: true, base_batch_size: 64}}\n", "rate follows"),
+    ("generations", f"{SPLIT}steps_per_generation: 4\n", "goes with the micro-batch"),
+    ("lightning odd", TRAINER.format(more="  limit_train_batches: 7\n  overfit_batches: 0.5\n")
+     .replace("batch_size: 64", "batch_size: 12"), ""),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), [row[1:] for row in STAYS], ids=[r[0] for r in STAYS])
+def test_a_batch_that_would_take_more_along_stays_with_its_reason(text: str, said: str) -> None:
+    new, proposal = tuned(text, CARDS[4])
+    key = next(path for path in values(text) if path[-1:] == ("batch_size",))
+    assert values(new)[key] == values(text)[key]
+    assert not said or any(said in word for word in proposal.words), proposal.words
+
+
+def test_batchnorm_is_split_where_it_is_allowed() -> None:
+    text = f"{SPLIT}norm: batchnorm\n"
+    new, proposal = tuned(text, CARDS[4], batchnorm=True)
+    assert values(new)[("batch_size",)] == "16"
+    assert "BatchNorm (norm) sees the other pieces, as it was allowed to" in proposal.words
+
+
+def test_what_counts_micro_batches_is_carried_along() -> None:
+    more = "  limit_train_batches: 100\n  val_check_interval: 50\n  max_steps: 9\n"
+    text = TRAINER.format(more=more)
+    after = values(tuned(text, CARDS[4])[0])
+    assert after[("data", "batch_size")] == "16"
+    assert after[("trainer", "accumulate_grad_batches")] == "4"
+    assert after[("trainer", "limit_train_batches")] == "400"
+    assert after[("trainer", "val_check_interval")] == "200"
+    assert after[("trainer", "max_steps")] == "9"
+
+
+def test_a_ratio_is_no_count() -> None:
+    text = TRAINER.format(more="  limit_train_batches: 0.5\n  val_check_interval: 1.0\n")
+    after = values(tuned(text, CARDS[4])[0])
+    assert after[("data", "batch_size")] == "16"
+    assert after[("trainer", "limit_train_batches")] == "0.5"
+
+
+def test_counts_of_updates_stay_where_the_trainer_counts_them() -> None:
+    text = HF.format(size=256, steps=1) + "max_steps: 1000\nwarmup_steps: 50\nsave_steps: 100\n"
+    after = values(tuned(text, CARDS[24])[0])
+    assert after[("per_device_train_batch_size",)] != "256"
+    assert after[("max_steps",)] == "1000"
+
+
+def test_a_larger_effective_batch_is_refused_where_updates_are_counted() -> None:
+    text = "per_device_train_batch_size: 8\ngradient_accumulation_steps: 1\nmax_steps: 1000\n"
+    new, proposal = tuned(text, CARDS[24], measured=64, grow=True)
+    assert values(new)[("per_device_train_batch_size",)] == "8"
+    assert any("each would see 64 samples instead of 8" in word for word in proposal.words)
+
+
+@pytest.mark.parametrize(
+    "section",
+    ["val_dataloader", "validation_ds", "eval_loader", "TestLoader", "inference_data", "valLoader"],
+)
+def test_loaders_of_other_than_training_are_left_alone(section: str) -> None:
+    text = (
+        f"{SPLIT}num_workers: 8\n{section}:\n  batch_size: 64\n  num_workers: 0\n  pin_memory: no\n"
+    )
+    after = values(tuned(text, CARDS[4])[0])
+    assert after[("batch_size",)] == "16"
+    assert after[(section, "batch_size")] == "64"
+    assert (after[(section, "num_workers")], after[(section, "pin_memory")]) == ("0", "no")
+
+
+def test_pinning_of_an_offloaded_optimizer_is_no_loaders() -> None:
+    text = '{"zero_optimization": {"offload_optimizer": {"device": "cpu", "pin_memory": false}}}'
+    assert tuned(text, CARDS[24], "ds.json")[0] == text
+
+
+# --- two files that must agree --------------------------------------------------------------------
+
+DEEPSPEED = '{{"train_micro_batch_size_per_gpu": {0}, "gradient_accumulation_steps": {0}}}'
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [(DEEPSPEED.format('"auto"'), None), (DEEPSPEED.format(8), "both must agree"),
+     ('{"bf16": {"enabled": true}}', "both must agree"), ("{", "cannot be read"),
+     (None, "not here")],
+)  # fmt: skip
+def test_an_hf_config_and_its_deepspeed_file_are_not_changed_alone(
+    tmp_path: Path, held: str | None, said: str | None
+) -> None:
+    file = tmp_path / "hf.yaml"
+    text = HF.format(size=256, steps=1) + "deepspeed: ds.json\n"
+    file.write_text(text)
+    if held is not None:
+        (tmp_path / "ds.json").write_text(held)
+    beside = fixed_beside(str(file), read_config(text.encode(), "hf.yaml"))
+    assert (beside is None) == (said is None) and (said or "") in (beside or "")
+    new, _ = tuned(text.replace("bf16: true", "bf16: false"), CARDS[24], fixed_beside=beside)
+    changed = values(new)[("per_device_train_batch_size",)] != "256"
+    assert changed == (said is None) == (values(new)[("bf16",)] == "true")
+
+
+def test_a_deepspeed_file_is_not_changed_beside_the_hf_config_that_names_it(tmp_path: Path) -> None:
+    file = tmp_path / "ds.json"
+    file.write_text(DEEPSPEED.format(8))
+    config = read_config(file.read_bytes(), "ds.json")
+    assert fixed_beside(str(file), config) is None
+    (tmp_path / "run.sh").write_text("--deepspeed ds.json --per_device_train_batch_size 8\n")
+    assert "run.sh names this file" in (fixed_beside(str(file), config) or "")
+    auto = read_config(DEEPSPEED.format('"auto"').encode(), "ds.json")
+    assert "is auto" in (fixed_beside(str(tmp_path / "other.json"), auto) or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("mixed_precision: 'no'\n", "mixed_precision: 'bf16'\n"),
+        ("distributed_type: X\nmixed_precision: no\n",
+         "distributed_type: X\nmixed_precision: bf16\n"),
+        ("use_amp: 'false'\n", "use_amp: 'true'\n"),
+        ("mixed_precision: no\n", "mixed_precision: yes\n"),
+    ],
+)  # fmt: skip
+def test_a_switch_is_written_as_its_trainer_reads_it(text: str, after: str) -> None:
+    assert tuned(text, CARDS[24])[0] == after
