@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import os
-import re
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpusetup.commands.parser import COMMANDS, Parser, build_parser, child_of, command
-from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.commands.parser import command, read_words
+from gpusetup.errors import GpuSetupError
 from gpusetup.render.console import Console
 
 INTERRUPTED = 130
@@ -67,40 +65,14 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _run(words: list[str], out: Console) -> int:
-    parser = build_parser(words[0] if words and words[0] in COMMANDS else None)
-    options, unknown = parser.parse_known_args(words)  # type: ignore[no-untyped-call]
-    if unknown:
-        asked = parser if options.command is None else child_of(parser, options.command)
-        asked.refuse(unknown)
+    parser, options = read_words(words)
     if options.command is None:
         out.text(parser.format_help())
         return 0
-    _refuse_misplaced(child_of(parser, options.command), options)
     out.configure(json=options.json, output=options.output, verbose=options.verbose)
     module = command(options.command)
     code: int = module.run(options, out)
     return code
-
-
-ON_DISK = ("DIR", "FILE", "PATH", "MACHINE")
-"""What stands for a place on this machine in an option's help."""
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-
-
-def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
-    """An empty value is a variable that the caller's script forgot to set, never the default; an
-    address where a file is meant would become a folder of that name."""
-    for action in asked._actions:
-        value = getattr(options, action.dest, None)
-        if action.option_strings and (value == "" or (isinstance(value, list) and "" in value)):
-            name = "/".join(action.option_strings)
-            asked.error(f"argument {name}: the value is empty; is a variable unset?")
-        if action.metavar in ON_DISK and isinstance(value, str) and ADDRESS.match(value):
-            name = "/".join(action.option_strings)
-            raise UsageError(
-                f"argument {name}: {value} is an address, and a file or folder is meant",
-                hint="nothing is fetched: save what is there, and name the file",
-            )
 
 
 def _no_color(words: Sequence[str]) -> bool:

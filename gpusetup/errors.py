@@ -47,3 +47,7 @@ class ToolFailed(GpuSetupError):
     """A program we ran (uv, pip, conda) failed."""
 
     exit_code = 4
+
+
+CLASSES = {kind.exit_code: kind for kind in (Unsatisfiable, UsageError, Blocked, ToolFailed)}
+"""Exit code -> what raises it."""

@@ -133,6 +133,13 @@ def _said(line: str) -> str:
     return out.getvalue()
 
 
+def api() -> Iterator[tuple[Path, str]]:
+    """The functions for programs, their keywords and their documents."""
+    from api_reference import page
+
+    yield REFERENCE / "api.md", page(GENERATED)
+
+
 def recorded_runs() -> Iterator[tuple[Path, str]]:
     """What was run on a card, and what never was."""
     from acceptance.recorded import page
@@ -171,7 +178,7 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
     yield ROOT / "gpusetup" / "verify" / "gpus.json", f"{head}{lines}\n}}}}\n"
 
 
-WRITERS = (known_gpus, schemas, commands, verify_checks, transcripts, findings, recorded_runs)
+WRITERS = (known_gpus, schemas, commands, verify_checks, transcripts, findings, api, recorded_runs)
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "pynvml": ("child_scripts/",),
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),
-    "typing_extensions": ("model/frozen.py", "findings/record.py"),
+    "typing_extensions": ("model/frozen.py", "findings/record.py", "api.py"),
     "platformdirs": ("install/", "probe/", "tune/"),
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),

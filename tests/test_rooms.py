@@ -34,6 +34,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("tune", "monitor", "install", "fleet"),
     ("render",),
     ("commands",),
+    ("api",),
     ("cli",),
     ("__main__",),
 )

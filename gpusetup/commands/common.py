@@ -141,6 +141,8 @@ def gather(
         raise UsageError(
             "`--from` and `--python` exclude each other", hint="both name what is read"
         )
+    if isinstance(named, Snapshot):
+        return named
     if named:
         from gpusetup.probe.saved import machine_named
 

@@ -143,6 +143,40 @@ def build_parser(only: str | None = None) -> Parser:
     return parser
 
 
+def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
+    """The parser, and the words as the options of their command, checked; `command` is None where
+    none was named. Raises UsageError."""
+    parser = build_parser(words[0] if words and words[0] in COMMANDS else None)
+    options, unknown = parser.parse_known_args(words)  # type: ignore[no-untyped-call]
+    asked = parser if options.command is None else child_of(parser, options.command)
+    if unknown:
+        asked.refuse(unknown)
+    if options.command is not None:
+        _refuse_misplaced(asked, options)
+    return parser, options
+
+
+ON_DISK = ("DIR", "FILE", "PATH", "MACHINE")
+"""What stands for a place on this machine in an option's help."""
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
+    """An empty value is a variable that the caller's script forgot to set, never the default; an
+    address where a file is meant would become a folder of that name."""
+    for action in asked._actions:
+        value = getattr(options, action.dest, None)
+        if action.option_strings and (value == "" or (isinstance(value, list) and "" in value)):
+            name = "/".join(action.option_strings)
+            asked.error(f"argument {name}: the value is empty; is a variable unset?")
+        if action.metavar in ON_DISK and isinstance(value, str) and ADDRESS.match(value):
+            name = "/".join(action.option_strings)
+            raise UsageError(
+                f"argument {name}: {value} is an address, and a file or folder is meant",
+                hint="nothing is fetched: save what is there, and name the file",
+            )
+
+
 def _common(parser: argparse.ArgumentParser, *, json: str) -> None:
     group = parser.add_argument_group("common")
     group.add_argument("--json", action="store_true", help=json)

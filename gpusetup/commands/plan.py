@@ -191,7 +191,7 @@ def _one(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) -
     else:
         from gpusetup.render.plan import plan_text
 
-        out.answer(_document(found), plain(plan_text(found, out.width)))
+        out.answer(_document(found), lambda: plain(plan_text(found, out.width)))
     return 0 if found.fits else Unsatisfiable.exit_code
 
 

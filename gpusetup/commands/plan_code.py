@@ -42,7 +42,7 @@ def run_code(options: argparse.Namespace, out: Console, place: Place, constants:
         raise
     answer = plan_of(found, asked, best)
     document = PlanAnswer(**{f.name: getattr(answer, f.name) for f in fields(answer)})
-    out.answer(document, plain(code_text(answer, out.width)))
+    out.answer(document, lambda: plain(code_text(answer, out.width)))
     return 0 if answer.fits else Unsatisfiable.exit_code
 
 

@@ -29,7 +29,7 @@ def run_serve(options: argparse.Namespace, out: Console, place: Place) -> int:
     from gpusetup.render.plan_serve import serve_text
 
     found = serve_plan(checked(serving(options, place)), place.gpu)
-    out.answer(found, plain(serve_text(found)))
+    out.answer(found, lambda: plain(serve_text(found)))
     return 0 if found.fits else Unsatisfiable.exit_code
 
 

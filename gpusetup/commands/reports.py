@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import io
 import os
 import re
 import sys
@@ -35,8 +36,10 @@ DIGITS = re.compile(rb"[0-9]+")
 STDIN = "-"
 
 
-def read_text(name: str) -> bytes:
-    """The bytes of a report: a file, or `-` for standard input; a long one is sifted."""
+def read_text(name: str | bytes) -> bytes:
+    """The bytes of a report: itself, a file, or `-` for standard input; a long one is sifted."""
+    if isinstance(name, bytes):
+        return sifted(io.BytesIO(name))
     if name == STDIN:
         return sifted(sys.stdin.buffer)
     path = Path(name)
@@ -106,7 +109,7 @@ def telling(text: bytes, seen: dict[bytes, int]) -> list[bytes]:
     return kept
 
 
-def snapshot_of(name: str) -> Snapshot:
+def snapshot_of(name: str | bytes) -> Snapshot:
     """The machine that a report shows."""
     from gpusetup.report.read import read_bytes
 

@@ -217,8 +217,13 @@ def _screen(
     resolution = replace(resolution, notes=(*resolution.notes, *said))
     answer = to_answer(resolution, snapshot, packages, keeps=keeps)
     installer = options.installer or "uv"
-    text = resolution_text(answer, snapshot, installer=installer, explain=options.explain)
-    out.answer(answer, plain(text))
+
+    def text() -> str:
+        return plain(
+            resolution_text(answer, snapshot, installer=installer, explain=options.explain)
+        )
+
+    out.answer(answer, text)
 
 
 def _beside(resolution: Resolution, snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:

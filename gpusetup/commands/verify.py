@@ -7,14 +7,21 @@ and not about ours.
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from gpusetup.errors import Blocked, UsageError
+from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console, plain
 from gpusetup.verify.options import EXAMPLES, SUMMARY, add_options, checked, flat
 from gpusetup.verify.values import WrongQuestion
 
-__all__ = ["EXAMPLES", "SUMMARY", "configure", "run", "words"]
+if TYPE_CHECKING:
+    from gpusetup.model.documents import VerifyAnswer
+    from gpusetup.system.processes import Output
 
+__all__ = ["EXAMPLES", "SUMMARY", "caught", "configure", "run", "words"]
+
+GENTLY_SECONDS = 5.0
+"""How long the child may take to end what it started, after a Ctrl-C."""
 
 PASSED_ON = (
     "output",
@@ -38,9 +45,54 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
+    from gpusetup.verify.child import start_by_path
+
+    python = _target(options, out)
+    try:
+        return start_by_path(python, words(options))
+    except OSError as problem:
+        raise Blocked(f"Cannot start {python}: {problem.strerror}") from problem
+
+
+def caught(options: argparse.Namespace, out: Console) -> None:
+    """The same from Python: the child's document is read, and is the answer.
+
+    Raises what the child's error document says, and ToolFailed where it gave none.
+    """
+    from pathlib import Path
+
+    import gpusetup.verify
+    from gpusetup.system.processes import run as start
+
+    python = _target(options, out)
+    argv = (python, str(Path(gpusetup.verify.__file__).parent), *words(options), "--json")
+    said = start(argv, timeout=float("inf"), gently_seconds=GENTLY_SECONDS)
+    if said.exit is None:
+        raise Blocked(f"Cannot start {python}: {said.problem}")
+    out.answer(_document(said))
+
+
+def _document(said: Output) -> VerifyAnswer:
+    from gpusetup.errors import CLASSES, BadInput, GpuSetupError, ToolFailed
+    from gpusetup.model.codec import from_json
+    from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
+    from gpusetup.system.processes import how_it_ended
+
+    try:
+        if said.exit in (0, Unsatisfiable.exit_code):
+            return from_json(said.stdout, VerifyAnswer, what="the answer of verify")
+        problem = from_json(said.stdout, ErrorAnswer, what="the answer of verify")
+    except BadInput:
+        last = said.stderr.strip().rpartition("\n")[2]
+        ended = how_it_ended(said.exit or 0)
+        raise ToolFailed(f"verify gave no answer: {ended}", hint=last or None) from None
+    raise CLASSES.get(problem.exit, GpuSetupError)(problem.message, problem.hint)
+
+
+def _target(options: argparse.Namespace, out: Console) -> str:
+    """The interpreter whose torch is proven. Raises UsageError for options that contradict."""
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import LiveSystem
-    from gpusetup.verify.child import start_by_path
 
     try:
         checked(options)
@@ -48,10 +100,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
         raise UsageError(wrong.message, wrong.hint) from wrong
     target = choose_target(LiveSystem(), options.python)
     out.talk(f"target: {plain(target.python)} ({plain(target.chosen_by)})")
-    try:
-        return start_by_path(target.python, words(options))
-    except OSError as problem:
-        raise Blocked(f"Cannot start {target.python}: {problem.strerror}") from problem
+    return target.python
 
 
 def words(options: argparse.Namespace) -> list[str]:

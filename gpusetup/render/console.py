@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -78,6 +79,14 @@ def sentence(title: str) -> str:
     return title[:1].upper() + title[1:]
 
 
+def told(problem: GpuSetupError) -> tuple[str, str | None]:
+    """Message and hint of what ended a job; what was typed may hold a password."""
+    from gpusetup.redaction.secrets import hide_logins, hide_secrets
+
+    hint = hide_secrets(hide_logins(problem.hint)) if problem.hint else problem.hint
+    return hide_secrets(hide_logins(problem.message)), hint
+
+
 class Console:
     """The two streams of one run, and how answers are written."""
 
@@ -92,14 +101,19 @@ class Console:
     def configure(self, *, json: bool, output: str | None, verbose: bool) -> None:
         self.json, self.output, self.verbose = json, output, verbose
 
-    def answer(self, document: object, text: RenderableType | None = None) -> None:
-        """Give the answer: the JSON document under `--json`, else the text."""
+    def answer(
+        self, document: object, text: RenderableType | Callable[[], str] | None = None
+    ) -> None:
+        """Give the answer: the JSON document under `--json`, else the text, which may be a function
+        that makes it: what nobody reads is not rendered."""
         if self.json or text is None:
             from gpusetup.model.codec import to_json
 
             self.json_text(to_json(document) + "\n")
         elif isinstance(text, str):
             self.text(text)
+        elif callable(text):
+            self.text(text())
         else:
             self.text(self.rendered(text))
 
@@ -170,10 +184,7 @@ class Console:
 
     def fail(self, problem: GpuSetupError) -> int:
         """Report what ended the command; its exit code. What was typed may hold a password."""
-        from gpusetup.redaction.secrets import hide_logins, hide_secrets
-
-        message = hide_secrets(hide_logins(problem.message))
-        hint = hide_secrets(hide_logins(problem.hint)) if problem.hint else problem.hint
+        message, hint = told(problem)
         if self.json:
             from gpusetup.model.documents import ErrorAnswer
 

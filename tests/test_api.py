@@ -1,0 +1,318 @@
+"""`gpusetup.api`: a program gets what the command line answers, and nothing else happens."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import inspect
+import json
+import logging
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from each_row import each
+
+from gpusetup import api
+from gpusetup.cli import main
+from gpusetup.commands.calling import option_of
+from gpusetup.commands.parser import build_parser, child_of
+from gpusetup.probe.saved import example_machines, machine_named
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+from api_reference import COMMAND, EXAMPLES, keywords  # noqa: E402
+
+TEXT = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+
+Asked = tuple[Callable[[], object], str]
+
+
+def same_questions() -> dict[str, Asked]:
+    """What is asked in Python, and in a shell."""
+    machines: dict[str, Asked] = {
+        f"doctor {name}": (partial(api.diagnose, name), f"doctor --from {name}")
+        for name in example_machines()[:12]
+    }
+    return machines | {
+        "doctor, as a snapshot": (
+            lambda: api.diagnose(machine_named("h100-no-fabric-manager")),
+            "doctor --from h100-no-fabric-manager",
+        ),
+        "doctor of this machine": (lambda: api.diagnose(), "doctor"),
+        "doctor for another host": (
+            lambda: api.diagnose("mixed-gpus", for_gpu=["sm_90", "RTX 4090"], for_driver="550.54"),
+            "doctor --from mixed-gpus --for-gpu sm_90 --for-gpu 'RTX 4090' --for-driver 550.54",
+        ),
+        "doctor, one finding": (
+            lambda: api.diagnose("rtx3050-laptop", only=["torch-cpu-build"], torch=">=2.6"),
+            "doctor --from rtx3050-laptop --only torch-cpu-build --torch '>=2.6'",
+        ),
+        "resolve": (
+            lambda: api.resolve(machine="rtx3050-laptop", torch="2.5.1", explain=True),
+            "resolve --from rtx3050-laptop --torch 2.5.1 --explain",
+        ),
+        "resolve, nothing fits": (
+            lambda: api.resolve(machine="rtx3050-laptop", torch="9.9"),
+            "resolve --from rtx3050-laptop --torch 9.9",
+        ),
+        "resolve for a described machine": (
+            lambda: api.resolve(
+                os="linux",
+                driver="580.95.05",
+                gpu=["GTX 1080 Ti"],
+                python="3.11",
+                glibc="2.35",
+                architecture="x86_64",
+                backend="12.6",
+            ),
+            "resolve --os linux --driver 580.95.05 --gpu 'GTX 1080 Ti' --python 3.11 --glibc 2.35 "
+            "--machine x86_64 --backend 12.6",
+        ),
+        "resolve with a package": (
+            lambda: api.resolve("xformers", machine="a100-mig", offline=True),
+            "resolve xformers --from a100-mig --offline",
+        ),
+        "plan": (
+            lambda: api.plan(model="qwen3-8b", context="32k", gpu="A100 80GB", gpus=4),
+            "plan --model qwen3-8b --context 32k --gpu 'A100 80GB' --gpus 4",
+        ),
+        "plan without checkpointing": (
+            lambda: api.plan(
+                params="124M",
+                batch=8,
+                gpu_mem="8GiB",
+                checkpointing=False,
+                dora=False,
+                strategy="single",
+                offload=["optimizer"],
+            ),
+            "plan --params 124M --batch 8 --gpu-mem 8GiB --no-checkpointing --strategy single "
+            "--offload optimizer",
+        ),
+        "plan solved": (
+            lambda: api.plan(machine="a100-mig", model="qwen3-8b", max_context=True),
+            "plan --from a100-mig --model qwen3-8b --max-context",
+        ),
+        "plan to serve": (
+            lambda: api.plan(serve="vllm", model="qwen3-8b", gpu="RTX 4090", context=4096),
+            "plan --serve vllm --model qwen3-8b --gpu 'RTX 4090' --context 4096",
+        ),
+    }
+
+
+WHEN = ("taken_at", "readings", "seconds", "free_bytes", "available_bytes", "value", "spread")
+"""What two readings of one machine need not have in common."""
+
+
+def timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: timeless(inner) for key, inner in value.items() if key not in WHEN}
+    return [timeless(inner) for inner in value] if isinstance(value, list) else value
+
+
+@each("asked", list(same_questions()))
+def test_an_answer_is_the_document_of_the_command_line(
+    asked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_python, words = same_questions()[asked]
+    answer = in_python()
+    assert capsys.readouterr() == ("", "")
+    main([*shlex.split(words), "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert timeless(json.loads(api.to_json(answer))) == timeless(printed)
+    assert timeless(json.loads(json.dumps(api.to_plain(answer)))) == timeless(printed)
+
+
+def test_a_report_is_read_as_the_file_would_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = [TEXT.encode(), b"", b"\xff\xfe" + TEXT.encode("utf-16-le"), bytes(range(256)) * 40]
+    texts += [path.read_bytes() for path in sorted((ROOT / "tests/captures").rglob("*.txt"))[:10]]
+    for raw in texts:
+        path = tmp_path / "report.txt"
+        path.write_bytes(raw)
+        main(["doctor", "--report", str(path), "--json"])
+        printed = json.loads(capsys.readouterr().out)
+        assert timeless(json.loads(api.to_json(api.read_report(raw)))) == timeless(printed)
+    assert api.read_report(TEXT).cause == api.read_report(TEXT.encode()).cause != "unknown"
+    assert api.read_report("\ud800 a lone surrogate").cause == "unknown"
+
+
+def test_verify_gives_the_document_of_the_child(capfd: pytest.CaptureFixture[str]) -> None:
+    answer = api.verify(python=sys.executable, device="cpu", only=["matmul"])
+    assert capfd.readouterr() == ("", "")
+    words = ["verify", "--python", sys.executable, "--device", "cpu", "--only", "matmul", "--json"]
+    assert main(words) == 0
+    printed = json.loads(capfd.readouterr().out)
+    assert timeless(json.loads(api.to_json(answer))) == timeless(printed)
+    assert (answer.verdict, answer.checks[-1].name) == ("passed", "matmul")
+
+
+def test_a_verify_that_ends_without_an_answer_is_told_as_that(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    real = f'exec "{sys.executable}" "$@"'
+    python.write_text(
+        '#!/bin/sh\ncase "$*" in *verify*) echo hot; echo "the last word" >&2; kill -9 $$;; esac\n'
+        f"{real}\n"
+    )
+    python.chmod(0o755)
+    with pytest.raises(api.ToolFailed, match="crashed with SIGKILL") as told:
+        api.verify(python=python, device="cpu")
+    assert told.value.hint == "the last word"
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+WRONG: dict[str, tuple[Callable[[], object], type[api.GpuSetupError], str]] = {
+    "a GPU": (lambda: api.resolve(gpu=["no such"]), api.UsageError, "No GPU is called"),
+    "a list": (lambda: api.diagnose("list"), api.UsageError, "no machine"),
+    "an empty word": (lambda: api.plan(model=""), api.UsageError, "the value is empty"),
+    "an option as a package": (lambda: api.resolve("--help"), api.UsageError, "is no package"),
+    "an option in a value": (
+        lambda: api.diagnose("--save=x"), api.UsageError, "neither a file nor an example",
+    ),
+    "an address": (lambda: api.diagnose("https://u:hunter2@x/y"), api.UsageError, "is an address"),
+    "no file": (lambda: api.diagnose(Path("no/such")), api.UsageError, "cannot be read"),
+    "two places": (
+        lambda: api.plan(model="qwen3-8b", gpu="A100", gpu_mem="8GiB"), api.UsageError, "exclude",
+    ),
+    "a device": (lambda: api.verify(device="tpu"), api.UsageError, "is no device"),
+    "a check": (lambda: api.verify(only=["nope"]), api.UsageError, "nope"),
+    "no build at all": (
+        lambda: api.resolve("vllm", machine="rtx3050-laptop", offline=True), api.Unsatisfiable,
+        "vllm has no build",
+    ),
+}  # fmt: skip
+
+
+@each("wrong", list(WRONG))
+def test_what_the_command_line_refuses_is_raised_with_its_words(
+    wrong: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ask, kind, text = WRONG[wrong]
+    with pytest.raises(kind, match=text) as told:
+        ask()
+    assert told.value.message == str(told.value)
+    assert "hunter2" not in f"{told.value} {told.value.hint}"
+    assert told.value.exit_code == kind.exit_code
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> object:
+        raise KeyError("inner")
+
+    monkeypatch.setattr("gpusetup.commands.doctor._gathered", broken)
+    with pytest.raises(api.GpuSetupError, match="gpusetup itself failed: KeyError") as told:
+        api.diagnose()
+    assert told.value.exit_code == 5
+    assert isinstance(told.value.__cause__, KeyError)
+
+
+def test_an_unknown_keyword_is_a_type_error_as_anywhere_in_python() -> None:
+    for name in ("modle", "png", "cells", "output", "serve_all"):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            api.plan(**{name: "x"})  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="'lora'"):
+        api.plan(serve="vllm", lora=8)  # type: ignore[call-overload]
+
+
+def test_what_is_said_on_the_way_goes_to_the_log(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level(logging.INFO, "gpusetup"), contextlib.suppress(api.GpuSetupError):
+        api.verify(python=sys.executable, device="cpu", only=["nope"])
+    assert any(line.startswith("target: ") for line in caplog.messages)
+    assert capfd.readouterr() == ("", "")
+
+
+# --- what it needs ------------------------------------------------------------------------------
+
+ABSENT = ("rich", "psutil", "uv", "torch", "numpy", "matplotlib", "ruamel", "shtab", "pynvml")
+CHILD = f"""
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {ABSENT}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from gpusetup.api import diagnose, plan, read_report, resolve, verify
+import gpusetup.plan.answer.decide
+imported = [name for name in {ABSENT} if name in sys.modules]
+print(imported, diagnose("rtx3050-laptop").cause, diagnose().catalog_as_of[:2],
+      resolve(machine="rtx3050-laptop", torch="2.5.1").backend,
+      plan(model="qwen3-8b", context=32768, gpu="A100 80GB", gpus=4).recipe,
+      plan(serve="vllm", model="qwen3-8b", gpu="RTX 4090").fits,
+      read_report({TEXT!r}).cause)
+"""
+
+
+def test_it_answers_without_rich_psutil_uv_and_torch() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout.split() == [
+        *("[]", "torch-cpu-build", "20", "cu124", "SP=4", "True"),
+        api.read_report(TEXT).cause,
+    ]
+
+
+def test_import_gpusetup_does_not_load_it() -> None:
+    code = "import sys, gpusetup; print([n for n in sys.modules if n.startswith('gpusetup.')])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+# --- what stands in the page --------------------------------------------------------------------
+
+NOT_FROM_PYTHON = {
+    "help", "json", "output", "no_color", "verbose", "format", "save", "keep_private", "strict",
+    "report", "reports", "explain_reading", "list", "explain", "table", "png", "cells", "calibrate",
+    "python", "editable", "group", "cuda", "serve", "weights", "cache", "from",
+}  # fmt: skip
+"""Options about screens, files and lists, or about another function; some of them only of some
+commands."""
+
+
+@pytest.mark.parametrize("function", list(COMMAND))
+def test_every_keyword_is_an_option_and_every_option_about_the_question_a_keyword(
+    function: str,
+) -> None:
+    child = child_of(build_parser(COMMAND[function]), COMMAND[function])
+    names = {name for name, _ in keywords(function)} - {"*packages", "text"}
+    assert {option_of(name) for name in names} <= set(child._option_string_actions)
+    if function == "read_report":
+        return
+    offered = {option_of(name) for name in names}
+    for action in child._actions:
+        plain = {word.lstrip("-").replace("-", "_") for word in action.option_strings}
+        if action.option_strings and not plain & NOT_FROM_PYTHON:
+            assert offered & set(action.option_strings), action.option_strings
+
+
+def test_every_public_name_is_documented() -> None:
+    page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
+    told = {*COMMAND, "to_json", "to_plain", "PlanQuestion", "ServeQuestion"}
+    assert [name for name in api.__all__ if name not in told and name not in page] == []
+    assert all(inspect.getdoc(getattr(api, name)) for name in COMMAND)
+
+
+@pytest.mark.parametrize("name", list(EXAMPLES))
+def test_the_examples_of_the_page_answer_what_they_show(name: str) -> None:
+    text = textwrap.dedent(EXAMPLES[name])
+    found = doctest.DocTestParser().get_doctest(text, vars(api).copy(), name, None, 0)
+    assert found.examples
+    assert doctest.DocTestRunner().run(found).failed == 0
