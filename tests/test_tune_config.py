@@ -329,9 +329,10 @@ def test_json_is_changed_by_places_too() -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (b'{"a": 1,}', "c.json, line 1, column "),
+        (b'{"a": 1,,}', "c.json, line 1, column "),
         (b'{"a": 1, "a": 2}', "the key 'a' stands twice"),
-        (b"// c\n{}", "line 1, column 1: not JSON"),
+        (b"/ c\n{}", "line 1, column 1: not JSON"),
+        (b"/* {}", "line 1, column 1: not JSON"),
         (b'{"a": NaN}', "not JSON"),
         (b"", "line 1, column 1: not JSON"),
     ],

@@ -34,7 +34,9 @@ INTERRUPTED = 130
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", nargs="?", metavar="CONFIG", help="a YAML or JSON config")
+    parser.add_argument(
+        "config", nargs="?", metavar="CONFIG", help="a YAML, JSON, TOML or Python config"
+    )
     add_machine_options(parser)
     _write_options(parser)
     _measure_options(parser)

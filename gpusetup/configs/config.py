@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from gpusetup.configs.json_text import read_json
+from gpusetup.configs.python_text import read_python
 from gpusetup.configs.settings import Path, Setting, in_words, unquoted
 from gpusetup.configs.toml_text import read_toml
 from gpusetup.errors import BadInput
@@ -23,14 +24,16 @@ MOST_DEPTH = 64
 BARE = re.compile(r"[A-Za-z0-9_.+\-]+")
 """What a value may look like that is replaced: no quotes, tags, anchors or comments."""
 
+BARE_VALUE = re.compile(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None")
+"""What JSON and Python write without quotes."""
+
 
 class Config(Frozen):
     """A config file: its text, and every setting with its place."""
 
     name: str
     text: str
-    format: Literal["yaml", "json", "toml"]
-    """TOML is only read."""
+    format: Literal["yaml", "json", "toml", "python"]
     settings: tuple[Setting, ...]
     bom: bool = False
     newline: str = "\n"
@@ -49,7 +52,7 @@ class Edit(Frozen):
 
 
 def read_config(raw: bytes, name: str) -> Config:
-    """The settings of a YAML, JSON or TOML file; `BadInput` names the place that cannot be read."""
+    """The settings of a YAML, JSON, TOML or Python file; `BadInput` names the place."""
     if len(raw) > SIZE_LIMIT_BYTES:
         raise BadInput(f"{name} has {len(raw):,} bytes: that is no training config")
     try:
@@ -103,8 +106,8 @@ def _meaning(setting: Setting) -> tuple[str, ...]:
 
 def change(config: Config, setting: Setting, value: str) -> Edit | None:
     """The edit that writes a value over a setting's; None where the place does not allow it."""
-    if config.format == "toml":
-        return None
+    if config.format == "toml" and not setting.end:
+        return None  # no place is known of it
     bare = unquoted(setting.text)
     if setting.kind != "scalar" or setting.shared or not BARE.fullmatch(bare):
         return None
@@ -133,7 +136,9 @@ def _spelled(config: Config, value: str, like: str) -> str:
         return pairs[like]
     if value == "false" and like in pairs.values():
         return next(word for word, other in pairs.items() if other == like)
-    if config.format == "json" and not re.fullmatch(r"-?\d+(\.\d+)?|true|false|null", value):
+    if config.format in ("json", "python") and not re.fullmatch(
+        r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None", value
+    ):
         return f'"{value}"'
     return value
 
@@ -313,10 +318,11 @@ def _twice(root: Any) -> Iterator[int]:
             waiting += node.value
 
 
-FORMATS = {"json": "json", "toml": "toml"}
+FORMATS = {"json": "json", "jsonc": "json", "json5": "json", "toml": "toml", "py": "python"}
 """The end of a file's name -> its format; every other is YAML."""
 READERS: dict[str, Callable[[str, str], Iterator[Setting]]] = {
     "yaml": read_yaml,
     "json": read_json,
     "toml": read_toml,
+    "python": read_python,
 }

@@ -1,4 +1,6 @@
-"""JSON with the places of its values (the standard decoder keeps none)."""
+"""JSON, with or without comments, and the places of its values (the standard decoder keeps none).
+
+`//`, `/* */` and a comma before a closing bracket are blanked out first, so that places stay."""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ WORD = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|fals
 
 def read_json(text: str, name: str) -> Iterator[Setting]:
     """Every value with its place, in order; `BadInput` names the place that is no JSON."""
+    text = without_comments(text)
     try:
         json.loads(text)
     except JSONDecodeError as problem:
@@ -24,6 +27,25 @@ def read_json(text: str, name: str) -> Iterator[Setting]:
     except RecursionError as problem:
         raise BadInput(f"{name}, line {_deep_line(text)}: nested too deeply") from problem
     yield from _Scan(text, name).all()
+
+
+COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
+LAST_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=[ \t\r\n]*[\]}])')
+
+
+def without_comments(text: str) -> str:
+    """Blanks in place of comments and of a last comma; strings stay.
+
+    >>> without_comments('{"a": "//", } // b')
+    '{"a": "//"  }     '
+    """
+    text = COMMENT.sub(_blanked, text) if "/" in text else text
+    return LAST_COMMA.sub(_blanked, text)
+
+
+def _blanked(found: re.Match[str]) -> str:
+    whole = found[0]
+    return whole if whole.startswith('"') else re.sub(r"[^\r\n]", " ", whole)
 
 
 MOST_DEPTH = 64

@@ -53,6 +53,9 @@ LITGPT = "litgpt configuration"
 UNSLOTH = "Unsloth arguments"
 ACCELERATE = "accelerate configuration"
 TRL = "trl configuration"
+MMENGINE = "mmengine configuration"
+TIMM = "timm, train.py"
+DIFFUSERS = "diffusers, examples"
 
 
 class Key(Frozen):
@@ -82,6 +85,7 @@ KEYS: tuple[Key, ...] = (
     *_rows(ROLLOUT, "train_batch_size ppo_mini_batch_size", TRINITY, under=("actor", "algorithm")),
     *_rows(FP16, "enabled", DEEPSPEED, under=("fp16",)),
     *_rows(BF16, "enabled", DEEPSPEED, under=("bf16", "bfloat16")),
+    *_rows(AMP, "enabled ENABLED", DETECTRON, under=("amp", "AMP")),
     *_rows(BATCH, "IMS_PER_BATCH", DETECTRON, under=("SOLVER",), written=False),
     *_rows(WORKERS, "NUM_WORKERS", DETECTRON, under=("DATALOADER",)),
     *_rows(PRECISION, "precision", LIGHTNING, under=("trainer",)),
@@ -108,6 +112,8 @@ KEYS: tuple[Key, ...] = (
     # Batch times accumulation.
     *_rows(BATCH, "batch_size train_batch_size_per_gpu batch_size_per_gpu batchsize"),
     *_rows(BATCH, "per_device_train_batch_size", HUGGING_FACE),
+    *_rows(BATCH, "samples_per_gpu", MMENGINE),
+    *_rows(BATCH, "total_batch_size", DETECTRON, written=False),
     *_rows(BATCH, "train_micro_batch_size_per_gpu", DEEPSPEED),
     *_rows(BATCH, "ppo_micro_batch_size_per_gpu", TRINITY, written=False),
     *_rows(BATCH, "micro_batch_size", f"{AXOLOTL}; {MEGATRON}"),
@@ -117,10 +123,13 @@ KEYS: tuple[Key, ...] = (
     *_rows(ACCUMULATION, "gradient_accumulation_steps", f"{HUGGING_FACE}; DeepSpeed; axolotl"),
     *_rows(ACCUMULATION, "accumulation_steps grad_accumulation_steps grad_accum_steps grad_accum"),
     *_rows(ACCUMULATION, "accumulate_steps gradient_accumulation accum_steps"),
+    *_rows(ACCUMULATION, "accumulative_counts", MMENGINE),
     # Loading.
     *_rows(WORKERS, "num_workers workers n_workers loader_workers"),
     *_rows(WORKERS, "dataloader_num_workers", HUGGING_FACE),
+    *_rows(WORKERS, "workers_per_gpu", MMENGINE),
     *_rows(PIN, "pin_memory"),
+    *_rows(PIN, "pin_mem", TIMM),
     *_rows(PIN, "dataloader_pin_memory", HUGGING_FACE),
     *_rows(PERSISTENT, "persistent_workers"),
     *_rows(PERSISTENT, "dataloader_persistent_workers", HUGGING_FACE),

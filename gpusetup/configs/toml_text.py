@@ -1,4 +1,4 @@
-"""TOML with the lines of its values (the standard decoder keeps none). Read only."""
+"""TOML with the lines of its values, and the places of plain ones (the decoder keeps none)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from gpusetup.configs.settings import Path, Setting
 from gpusetup.errors import BadInput
+from gpusetup.model.frozen import replace
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,7 +28,30 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
         raise BadInput(f"{name}: not TOML: {problem}") from problem
     except (RecursionError, ValueError) as problem:
         raise BadInput(f"{name}: nested too deeply, or a number too long for TOML") from problem
-    yield from _settings(values, (), dict(_lines(text)), name)
+    places = _places(text)
+    for one in _settings(values, (), dict(_lines(text)), name):
+        start, end = places.get(one.path, (0, 0))
+        placed = one.kind == "scalar" and text[start:end] == one.text
+        yield replace(one, start=start, end=end) if placed and end else one
+
+
+VALUE = re.compile(r"""\s*([\w."'-]+)\s*=\s*(?:"([^"\\]*)"|'([^']*)'|([^\s#"'\[{]+))\s*(?:#.*)?$""")
+
+
+def _places(text: str) -> dict[Path, tuple[int, int]]:
+    """Where plain values stand that are on a line of their own, of names that stand once."""
+    found: dict[Path, list[tuple[int, int]]] = {}
+    table, at = "", 0
+    for line in text.splitlines(keepends=True):
+        head, value = TABLE.match(line.rstrip()), VALUE.match(line.rstrip())
+        if head:
+            table = _bare(head[1]) + "."
+        elif value:
+            path: Path = tuple((table + _bare(value[1])).split("."))
+            group = next(n for n in (2, 3, 4) if value[n] is not None)
+            found.setdefault(path, []).append((at + value.start(group), at + value.end(group)))
+        at += len(line)
+    return {path: spans[0] for path, spans in found.items() if len(spans) == 1}
 
 
 def _lines(text: str) -> Iterator[tuple[str, int]]:

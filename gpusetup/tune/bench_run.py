@@ -38,6 +38,7 @@ from gpusetup.tune.measure import (
 )
 from gpusetup.tune.rules_batch import largest_divisor
 from gpusetup.tune.search import Goal, Trial, answer, fastest
+from gpusetup.tune.trainers import meant
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
@@ -82,10 +83,11 @@ def start_of(config: Config) -> Start:
     """The sizes of the reference model and the base of the table, as the config has them."""
     wish: dict[str, int] = {}
     setup, steps = UNTOLD.setup, 1
+    roles = {(one.document, one.path): key for one, key in meant(config)}
     for setting in config.settings:
         number, switch = whole(setting), truth(setting)
         name = str(setting.path[-1]) if setting.path else ""
-        key = keys.key_of(setting.path)
+        key = roles.get((setting.document, setting.path))
         if number is not None and number > 0:
             wish.setdefault(name, number)
         if key and key.role == keys.BATCH and number and number > 0:

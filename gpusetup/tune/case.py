@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpusetup.configs.config import Config, Edit, addition, change
-from gpusetup.configs.keys import ADDED, Key
+from gpusetup.configs.keys import ADDED, AXOLOTL, Key
 from gpusetup.configs.settings import Setting, in_words, said
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.tune.presets import Preset, preset_for
+from gpusetup.tune.trainers import trainer_in
 
 
 class Facts(Frozen):
@@ -151,7 +152,10 @@ def added_key(case: Case, role: str, value: str, reason: str) -> Iterator[Part]:
     """A missing key, where the config is of a family that is known to read it."""
     if any(True for _ in case.having(role)):
         return
+    trainer = trainer_in(case.config)
     for beside, missing, name, source in ADDED:
+        if source == AXOLOTL and (trainer is None or trainer.name != "axolotl"):
+            continue
         for setting, _ in case.found:
             if missing == role and setting.path and setting.path[-1] == beside:
                 edit = addition(case.config, setting, name, value)

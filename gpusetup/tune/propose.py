@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 from gpusetup.configs import keys
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import key_of
 from gpusetup.configs.settings import in_words
 from gpusetup.tune import rules_batch, rules_machine
 from gpusetup.tune.case import Case, Facts, Option, Part, Proposal, Proposed, edits, facts_of
+from gpusetup.tune.trainers import meant
 
 __all__ = ["Facts", "Option", "Proposal", "edits", "facts_of", "propose"]
 
@@ -22,11 +22,7 @@ NOTHING_ASKED = Option()
 
 def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Proposal:
     """Every rule's changes and words, in the file's order."""
-    found = tuple(
-        (setting, key)
-        for setting in config.settings
-        if (key := key_of(setting.path)) and key.role not in keys.PLANS and setting.kind != "map"
-    )
+    found = tuple(one for one in meant(config) if one[1].role not in keys.PLANS)
     case = Case(config=config, facts=facts, option=option, found=found)
     parts = [part for rule in RULES for part in rule(case)]
     changes = [part for part in parts if isinstance(part, Proposed)]

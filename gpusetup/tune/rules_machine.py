@@ -40,18 +40,36 @@ def workers(case: Case) -> Iterator[Part]:
     count = case.option.workers if case.option.workers is not None else wanted_workers(case.facts)
     if count is None or "workers" in case.option.no_gain:
         return
+    if count == 0 and (kept := _needs_workers(case)):
+        yield f"No workers were the fastest, but {kept} needs at least one: change both by hand"
+        return
     reason, source = _why_workers(case, count)
     for setting, _ in case.having(keys.WORKERS):
         if whole(setting) is None or (whole(setting) or 0) < 0:
             yield no_number(setting)
         else:
             yield from written_over(case, setting, str(count), reason, source)
-    yield from added_key(case, keys.WORKERS, str(count), reason)
+    added = list(added_key(case, keys.WORKERS, str(count), reason))
+    yield from added
+    there = added or any(True for _ in case.having(keys.WORKERS))
+    if case.facts.family == "windows" and count and there:
+        yield (
+            "On Windows each worker starts Python anew: the training must start below"
+            ' `if __name__ == "__main__":`, or every worker starts it again'
+        )
     if case.facts.shm_bytes is not None and case.facts.shm_bytes < GIB and count:
         yield (
             f"/dev/shm has {case.facts.shm_bytes >> 20} MiB, through which workers pass batches:"
             " start the container with `--shm-size 8g` (or `--ipc host`)"
         )
+
+
+def _needs_workers(case: Case) -> str | None:
+    """The setting that torch refuses without workers."""
+    for setting, key in case.having(keys.PERSISTENT, keys.PREFETCH):
+        if truth(setting) if key.role == keys.PERSISTENT else whole(setting):
+            return in_words(setting.path)
+    return None
 
 
 def _why_workers(case: Case, count: int) -> tuple[str, str]:

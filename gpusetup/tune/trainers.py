@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gpusetup.configs import keys
 from gpusetup.configs.config import Config
+from gpusetup.configs.keys import Key, key_of
+from gpusetup.configs.settings import Setting
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config.family import trainer_of
 
@@ -24,6 +27,8 @@ class Trainer(Frozen):
     """Names of whole numbers that count micro-batches."""
     updates: frozenset[str] = frozenset()
     """Names that count updates, where the others are unknown."""
+    batch: str | None = None
+    """A name that is its batch on one GPU, and something else in other trainers."""
     source: str = ""
 
 
@@ -55,6 +60,7 @@ TRAINERS: tuple[Trainer, ...] = (
              "max_train_steps", "checkpointing_steps")
         ),
         steps="updates",
+        batch="train_batch_size",
         source="diffusers, examples: global_step counts updates",
     ),
     Trainer(
@@ -89,3 +95,17 @@ def trainer_in(config: Config) -> Trainer | None:
     if known and not (ours and known == "hf" and ours.name == "diffusers"):
         return Trainer(name=known, steps="updates" if known in COUNTED_IN_UPDATES else "unknown")
     return ours
+
+
+def meant(config: Config) -> tuple[tuple[Setting, Key], ...]:
+    """Every setting that a key's row means, as this config's trainer means it."""
+    trainer = trainer_in(config)
+    own = trainer.batch if trainer else None
+    found = []
+    for one in config.settings:
+        key = key_of(one.path)
+        if key and own == key.name:
+            key = Key(name=key.name, role=keys.BATCH, source=trainer.source if trainer else "")
+        if key and one.kind != "map":
+            found.append((one, key))
+    return tuple(found)

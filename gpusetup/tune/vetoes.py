@@ -104,6 +104,14 @@ def _total_beside(case: Case, steps: int) -> str | None:
     return None
 
 
+def _shared_steps(case: Case, steps: int) -> str | None:
+    """nanoGPT divides its accumulation by the number of GPUs, and asserts that it can."""
+    trainer, gpus = trainer_in(case.config), max(1, case.facts.gpus)
+    if trainer and trainer.name == "nanogpt" and steps % gpus:
+        return f"nanoGPT shares its {steps} steps of accumulation among {gpus} GPUs"
+    return None
+
+
 def _together(case: Case, steps: int) -> str | None:
     return case.option.fixed_beside
 
@@ -120,6 +128,7 @@ VETOES: tuple[Callable[[Case, int], str | None], ...] = (
     _generations,
     _schedule,
     _total_beside,
+    _shared_steps,
     _batchnorm,
 )
 

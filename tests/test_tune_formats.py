@@ -1,0 +1,168 @@
+"""Configs in every format that trainers read: changed in place, and nothing else in them."""
+
+from __future__ import annotations
+
+import ast
+import random
+from pathlib import Path
+
+import pytest
+
+from gpusetup.configs.config import read_config, written
+from gpusetup.errors import BadInput
+from gpusetup.tune.propose import Facts, Option, edits, propose
+
+CARD = Facts(
+    gpu="A card", gpus=1, memory_bytes=4 << 30, capability=(8, 6), cores=8, ram_bytes=64 << 30,
+    family="linux",
+)  # fmt: skip
+
+
+def tuned(text: str, name: str, facts: Facts = CARD, **asked: object) -> str:
+    config = read_config(text.encode(), name)
+    proposal = propose(config, facts, Option(**asked))  # type: ignore[arg-type]
+    new = written(config, edits(proposal.changes)).decode()
+    again = propose(read_config(new.encode(), name), facts, Option(**asked))  # type: ignore[arg-type]
+    assert not again.changes, "a second run changes nothing"
+    return new
+
+
+def words(text: str, name: str, facts: Facts = CARD) -> str:
+    return " ".join(propose(read_config(text.encode(), name), facts).words)
+
+
+ROWS = (
+    ("jsonc", "c.json",
+     '{ // hi\n "batch_size": 64, /* a, b */ "accumulation_steps": 1,\n "seq_len": 9, }\n',
+     '{ // hi\n "batch_size": 16, /* a, b */ "accumulation_steps": 4,\n "seq_len": 9, }\n'),
+    ("a comment's marks in text", "c.jsonc",
+     '{"num_workers": 0, "url": "http://x/*", "y": "*/"}',
+     '{"num_workers": 8, "url": "http://x/*", "y": "*/"}'),
+    ("toml", "c.toml",
+     '[data]\nnum_workers = 0 # loader\npin_memory = false\n[train]\n'
+     'batch_size = 64\naccumulation_steps = 1\nseq_len=8\n',
+     '[data]\nnum_workers = 8 # loader\npin_memory = true\n[train]\n'
+     'batch_size = 16\naccumulation_steps = 4\nseq_len=8\n'),
+    ("toml in quotes", "c.toml", '[trainer]\nprecision = "32"\n',
+     '[trainer]\nprecision = "bf16-mixed"\n'),
+    ("toml twice", "c.toml", "[[loader]]\nnum_workers = 0\n[[loader]]\nnum_workers = 1\n", None),
+    ("toml text that looks like it", "c.toml",
+     'num_workers = 0\nnote = """\nnum_workers = 3\n"""\n', None),
+    ("nanogpt", "c.py",
+     "batch_size = 64\nblock_size = 1024\ngradient_accumulation_steps = 1 # é\neval_iters = 200\n"
+     "max_iters = 600000\n",
+     "batch_size = 16\nblock_size = 1024\ngradient_accumulation_steps = 4 # é\neval_iters = 800\n"
+     "max_iters = 600000\n"),
+    ("mmengine", "c.py",
+     "train_dataloader = dict(batch_size=8, num_workers=2, persistent_workers=False)\n"
+     "val_dataloader = dict(batch_size=1, num_workers=2)\nmodel = dict(norm=dict(type='BN'))\n",
+     "train_dataloader = dict(batch_size=8, num_workers=8, persistent_workers=True)\n"
+     "val_dataloader = dict(batch_size=1, num_workers=2)\nmodel = dict(norm=dict(type='BN'))\n"),
+    ("detectron2 lazy", "c.py",
+     "from detectron2.config import LazyCall as L\ndataloader.train.num_workers = 4\n"
+     "train['amp'] = dict(enabled=False)\ndataloader.train.total_batch_size = 16\n",
+     "from detectron2.config import LazyCall as L\ndataloader.train.num_workers = 8\n"
+     "train['amp'] = dict(enabled=True)\ndataloader.train.total_batch_size = 16\n"),
+    ("a call", "c.py", "loader = L(build)(data=L(get)(names='x'), num_workers=0)\n",
+     "loader = L(build)(data=L(get)(names='x'), num_workers=8)\n"),
+    ("a class", "c.py", "class Config:\n    num_workers: int = 0\n    amp = False\n",
+     "class Config:\n    num_workers: int = 8\n    amp = True\n"),
+    ("bytes before it", "c.py", "x = 'é漢'; num_workers = 0; y = '漢'\r\n",
+     "x = 'é漢'; num_workers = 8; y = '漢'\r\n"),
+    ("an expression", "c.py", "num_workers = 5 * 8\nbatch_size = other\n", None),
+    ("assigned twice", "c.py", "num_workers = 0\nnum_workers = 4\n", None),
+    ("a function's own", "c.py", "num_workers = 8\ndef f():\n    num_workers = 0\n", None),
+    ("timm", "c.yaml", "workers: 4\npin_mem: false\namp: false\namp_dtype: float16\n",
+     "workers: 8\npin_mem: true\namp: true\namp_dtype: float16\n"),
+    ("diffusers", "c.yaml",
+     "pretrained_model_name_or_path: x\ntrain_batch_size: 64\ngradient_accumulation_steps: 1\n"
+     "seq_len: 77\nmax_train_steps: 15000\nmixed_precision: 'no'\n",
+     "pretrained_model_name_or_path: x\ntrain_batch_size: 16\ngradient_accumulation_steps: 4\n"
+     "seq_len: 77\nmax_train_steps: 15000\nmixed_precision: 'bf16'\n"),
+    ("detectron2 yacs", "c.yaml",
+     "SOLVER:\n  IMS_PER_BATCH: 16\n  AMP:\n    ENABLED: False\nDATALOADER:\n  NUM_WORKERS: 4\n",
+     "SOLVER:\n  IMS_PER_BATCH: 16\n  AMP:\n    ENABLED: True\nDATALOADER:\n  NUM_WORKERS: 8\n"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+)
+def test_only_the_values_change(name: str, before: str, after: str | None) -> None:
+    assert tuned(before, name) == (before if after is None else after)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = (\n", "c.py, line 1: not Python"),
+        ("a = 1\n b = 2\n", "c.py, line 2: not Python"),
+        ("a = " + "[" * 150, "c.py, line 1: not Python"),
+        ("a = " + "-" * 100_000 + "1\n", "nested too deeply"),
+        ("a = '\0'\n", "not Python"),
+    ],
+    ids=["open", "indent", "brackets", "deep", "null"],
+)
+def test_what_is_no_python_is_refused_with_its_place(text: str, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_config(text.encode(), "c.py")
+    assert said in caught.value.message
+
+
+def test_python_is_never_executed(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    text = f"import pathlib\npathlib.Path({str(mark)!r}).touch()\nnum_workers = 0\n"
+    text += f"x = dict(a=pathlib.Path({str(mark)!r}).touch())\n"
+    assert "num_workers = 8" in tuned(text, "c.py")
+    assert not mark.exists()
+
+
+def test_generated_python_keeps_every_other_value() -> None:
+    pieces = ("num_workers = 0", "lr = 1e-4", "s = 'é # x'", "d = {'pin_memory': False, 'k': [1]}",
+              "t = dict(batch_size=64, accumulation_steps=1, seq_len=9)", "# num_workers = 7",
+              "a.b['c'] = (1, 2)", "amp = False  # 漢",
+              "def f(x):\n    return x", "z = lambda: 0")  # fmt: skip
+    changed = 0
+    for seed in range(60):
+        draw = random.Random(seed)
+        text = draw.choice(("\n", "\r\n")).join(draw.sample(pieces, draw.randint(2, 9))) + "\n"
+        new = tuned(text, "c.py")
+        changed += new != text
+        before, after = ast.parse(text), ast.parse(new)
+        assert [type(one) for one in ast.walk(before)] == [type(one) for one in ast.walk(after)]
+        pairs = zip(ast.walk(before), ast.walk(after), strict=True)
+        differing = [
+            (one.value, other.value)
+            for one, other in pairs
+            if isinstance(one, ast.Constant) and isinstance(other, ast.Constant)
+            and one.value != other.value
+        ]  # fmt: skip
+        allowed = {(0, 8), (False, True), (64, 16), (1, 4)}
+        assert set(differing) <= allowed
+    assert changed > 30
+
+
+def test_windows_workers_come_with_the_main_word() -> None:
+    from gpusetup.model.frozen import replace
+
+    windows = replace(CARD, family="windows")
+    assert '`if __name__ == "__main__":`' in words("num_workers: 0\n", "c.yaml", windows)
+    assert "__main__" not in words("num_workers: 0\n", "c.yaml")
+    assert "__main__" not in words("amp: false\n", "c.yaml", windows)
+
+
+def test_no_workers_are_not_written_where_torch_refuses_them() -> None:
+    text = "num_workers: 4\npersistent_workers: true\n"
+    assert tuned(text, "c.yaml", workers=0) == text
+    assert tuned("num_workers: 4\n", "c.yaml", workers=0) == "num_workers: 0\n"
+
+
+def test_nanogpt_shares_its_accumulation_among_gpus() -> None:
+    from gpusetup.model.frozen import replace
+
+    text = (
+        "batch_size = 12\ngradient_accumulation_steps = 40\nlr_decay_iters = 9\neval_iters = 20\n"
+    )
+    assert "batch_size = 120" in tuned(text, "c.py", measured=120)
+    three = replace(CARD, gpus=3)
+    assert tuned(text, "c.py", three, measured=120) == text
