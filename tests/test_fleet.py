@@ -131,8 +131,8 @@ def test_missing_cut_and_foreign_files_are_named_and_the_others_shown(
     assert "newer gpusetup" in row(answer, "newer")["problem"]
     assert "did not answer" in row(answer, "n5")["problem"]
     assert row(answer, "n0")["status"] == "ok"
-    assert [one.partition(":")[0] for one in answer["left_out"]] == ["foreign.json"]
-    assert answer["exclude"]["slurm"] == "--exclude=n5,cut,list,newer"
+    assert [one.partition(":")[0] for one in answer["left_out"]] == ["foreign.json", "list.json"]
+    assert answer["exclude"]["slurm"] == "--exclude=n5,cut,newer"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no file of Windows is called so")
@@ -146,7 +146,11 @@ def test_a_name_ends_no_line_and_steers_no_terminal(
 
 @pytest.mark.parametrize(
     "text",
-    ["[" * 100_000, '{"schema": "gpusetup.snapshot/1", "gpus": 3}', "\x00\xff", "{}", "null"],
+    [
+        *("[" * 100_000, '{"a":' * 100_000, '{"schema": "gpusetup.snapshot/1", "gpus": 3}'),
+        *("\x00\xff", "{}", "null", "", '{"schema": "gpusetup.snapshot/1"}'),
+        *('{"schema": "gpusetup.node-check/1"}', '{"schema": "gpusetup.verify/1"}'),
+    ],
 )
 def test_no_file_of_a_stranger_ends_it(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -154,6 +158,44 @@ def test_no_file_of_a_stranger_ends_it(
     code, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, "x": text})))
     assert code in (0, 1)
     assert sum(one["status"] == "ok" for one in answer["nodes"]) == 5
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
+def test_links_in_a_circle_and_hidden_files_are_no_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "f", {**SOUND, ".hidden": node()})
+    (folder / "loop.json").symlink_to("loop.json")
+    (folder / "round").symlink_to("round")
+    code, answer = shown(capsys, str(folder))
+    assert (code, len(answer["nodes"])) == (0, 5)
+
+
+NO_GPU = {
+    "schema": "gpusetup.node-check/1",
+    "ok": False,
+    "reason": "no GPU of NVIDIA is seen",
+    "facts": {"gpus.count": "0", "os.name": "Debian"},
+}
+
+
+@pytest.mark.parametrize("record", [NO_GPU, {**NO_GPU, "facts": {}}])
+def test_what_a_nodes_own_check_says_counts_and_no_majority_of_failed_nodes_blames_a_sound_one(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound = {
+        **NO_GPU,
+        "ok": True,
+        "reason": "8 x H100",
+        "facts": {"gpus.count": "8", "gpus.name": "H100"},
+    }
+    nodes: Record = {**{f"g{i}": record for i in range(4)}, "g4": sound}
+    code, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
+    assert code == 1
+    assert row(answer, "g4")["status"] == "ok"
+    assert {row(answer, f"g{i}")["status"] for i in range(4)} == {"failed"}
+    assert row(answer, "g0")["findings"][0]["title"] == "no GPU of NVIDIA is seen"
+    assert answer["exclude"]["slurm"] == "--exclude=g[0-3]"
 
 
 def test_a_name_that_a_shell_would_obey_is_not_written_into_a_command(

@@ -99,7 +99,7 @@ def test_hosts_answer_and_those_that_do_not_are_named(hosts: Path, way: tuple[st
     python = node_python.recorded_python(hosts)
     for node in ("n1", "n2", "n3", "slow"):
         snapshot, verify = simulate_fleet.machine(0), simulate_fleet.report(random.Random(1))
-        check = {"schema": "gpusetup.node-check/1", "node": node}
+        check = {"schema": "gpusetup.node-check/1", "ok": True, "reason": "sound", "node": node}
         answers = {"node-check": check, "snapshot": snapshot, "verify": verify}
         node_python.record(hosts, node, answers)
     (hosts / "slow" / "hang").write_text("verify")

@@ -244,7 +244,7 @@ def test_jobs_prove_idle_nodes_and_name_those_that_do_not_answer(
     monkeypatch.setattr(kubernetes_run, "START_SECONDS", 1)
     for name in ("n1", "n2", "n3", "slow", "used", "noimage", "full"):
         api.add_node(name)
-        check = {"schema": "gpusetup.node-check/1", "node": name}
+        check = {"schema": "gpusetup.node-check/1", "ok": True, "reason": "sound", "node": name}
         verify = simulate_fleet.report(random.Random(1))
         answers: dict[str, Any] = {"node-check": check, "verify": verify}
         node_python.record(tmp_path, name, {**answers, "snapshot": simulate_fleet.machine(0)})

@@ -196,7 +196,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def sound(seed: int = 1, **snapshot: Any) -> Record:
     facts = {"links.active": "8 x InfiniBand", "clock.synchronised": "yes"}
     return {
-        "node-check": {"schema": "gpusetup.node-check/1", "node": "localhost", "facts": facts},
+        "node-check": {
+            "schema": "gpusetup.node-check/1",
+            "node": "localhost",
+            "ok": True,
+            "reason": "sound",
+            "facts": facts,
+        },
         "snapshot": {**simulate_fleet.machine(0), **snapshot},
         "verify": simulate_fleet.report(random.Random(seed)),
     }

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 import standin
-from standin.machine import WithDriver
+from standin.machine import WithDriver, bus
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.errors import BadInput
-from gpusetup.fleet.node_check import NodeCheckAnswer, checked
+from gpusetup.fleet.node_check import NodeCheckAnswer, checked, only
 from gpusetup.fleet.profile import learnt, read
+from gpusetup.model.frozen import replace
 from gpusetup.probe.node import LIMIT_SECONDS, links, read_node
 from gpusetup.system.processes import Output
 from gpusetup.system.system import Space, System
@@ -35,8 +36,9 @@ def node(
     *,
     last: Mapping[str, object] | None = None,
     state: Mapping[str, object] | None = None,
+    log: str = "",
 ) -> System:
-    """A node with a driver; `last` changes its last GPU."""
+    """A node with a driver; `last` changes its last GPU; `log`: what its kernel has said."""
     file = place / "state"
     cards = (*(GPU,) * (gpus - 1), {**GPU, **(last or {})})
     file.write_text(standin.state(cards, **(state or {})))
@@ -46,7 +48,20 @@ def node(
         "LD_LIBRARY_PATH": str(standin.libraries()),
         "PATH": str(place),
     }
-    return WithDriver(gpus, environment)
+    return WithLog(gpus, environment, log)
+
+
+class WithLog(WithDriver):
+    """A node whose kernel has said something."""
+
+    def __init__(self, gpus: int, environment: Mapping[str, str], log: str) -> None:
+        super().__init__(gpus, environment)
+        self.log = log
+
+    def run(self, argv: Sequence[str], timeout: float) -> Output:
+        if self.log and argv[0] == "dmesg":
+            return Output(argv=tuple(argv), exit=0, stdout=self.log)
+        return super().run(argv, timeout)
 
 
 def answer(system: System, profile: str = "", limit: float = 60) -> NodeCheckAnswer:
@@ -202,6 +217,50 @@ def test_ports_that_are_up_and_down_are_counted() -> None:
 def test_the_clock_is_read_and_nothing_set() -> None:
     said = WithDriver().ask("read_clock")
     assert said["synchronised"] in (True, False) and said["error_seconds"] >= 0
+
+
+# --- a part of a node, and what is unknown --------------------------------------------------------
+
+
+LOG = "[ 12.5] NVRM: Xid (PCI:{slot}): {what}\n"
+
+
+def of_a_job(system: System, gpus: str) -> NodeCheckAnswer:
+    record = read_node(system, 60)
+    job = only(record.snapshot, (), gpus)
+    return checked(
+        "n1", job.snapshot, record.facts, job.expected, load_catalog(), 0.0, absent=job.absent
+    )
+
+
+@pytest.mark.parametrize("what", ["79, pid=1, GPU has fallen off the bus.", "48, pid=1, DBE"])
+def test_what_the_kernel_says_of_another_gpu_is_no_fault_of_a_job(
+    what: str, tmp_path: Path
+) -> None:
+    system = node(tmp_path, 4, log=LOG.format(slot=bus(3).rpartition(".")[0], what=what))
+    assert of_a_job(system, "0").ok
+    assert not of_a_job(system, "3").ok and not of_a_job(system, "0-3").ok
+
+
+def test_a_gpu_that_is_asked_for_and_not_there_is_named(tmp_path: Path) -> None:
+    found = of_a_job(node(tmp_path, 4), "0,7")
+    assert (found.ok, found.reason) == (False, "GPU 7 is not there")
+
+
+def test_a_value_that_one_gpu_does_not_tell_fails_no_node(tmp_path: Path) -> None:
+    sound = node(tmp_path)
+    profile = learnt(answer(sound).facts)
+    for field in ("temperature", "power_limit_mw", "vbios"):
+        found = answer(node(tmp_path, last={field: "!3"}), profile)
+        assert found.ok, (field, found.reason)
+
+
+def test_a_line_feed_in_a_gpus_name_is_no_second_line(tmp_path: Path) -> None:
+    record = read_node(node(tmp_path, 2, last={"ecc_uncorrected": 3}), 60)
+    named = tuple(replace(gpu, name="X\nok: sound") for gpu in record.snapshot.gpus or ())
+    snapshot = replace(record.snapshot, gpus=named)
+    found = checked("n1", snapshot, record.facts, (), load_catalog(), 0.0)
+    assert "ecc-error" in found.reason and "\n" not in found.reason
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import standin
 from slurm_cluster import Cluster, cluster, missing
 
 from gpusetup.cli import main
+from gpusetup.commands import slurm as command
 from gpusetup.fleet.engines.slurm import (
     NOTHING,
     Action,
@@ -23,6 +25,7 @@ from gpusetup.fleet.engines.slurm import (
     in_short,
     node_state,
 )
+from gpusetup.model.frozen import replace
 
 SICK, ECC = {"ecc_uncorrected": 3}, "ecc-error"
 FREE, PROLOG = NodeState(drained=False), NodeState(drained=True, reason="Prolog error")
@@ -39,7 +42,11 @@ THEIRS = NodeState(drained=True, reason="new cables")
         (False, THEIRS, Memory(failed=5), "", NOTHING),
         (True, THEIRS, Memory(held=5), "", NOTHING),
         (True, OURS, Memory(failed=3), "", NOTHING),
-        (True, OURS, Memory(held=1), "", Action(kind="resume")),
+        (True, OURS, Memory(held=1, drained=OURS.reason), "", Action(kind="resume")),
+        (True, OURS, Memory(held=9), "", NOTHING),
+        (True, OURS, Memory(held=9, drained="gpusetup: hot"), "", NOTHING),
+        (True, replace(OURS, out=True), Memory(held=9, drained=OURS.reason), "", NOTHING),
+        (False, replace(FREE, out=True, reason="bad PSU"), Memory(failed=9), "", NOTHING),
         (True, FREE, Memory(failed=1), "", NOTHING),
         (False, PROLOG, Memory(), "cold", Action(kind="reason", reason="gpusetup: hot")),
         (True, PROLOG, Memory(), "cold", Action(kind="reason", reason="gpusetup: cold")),
@@ -50,6 +57,23 @@ def test_a_check_leads_to_one_action(
     ok: bool, state: NodeState, memory: Memory, prolog: str, action: Action
 ) -> None:
     assert decide(ok, "hot", state, memory, prolog)[0] == action
+
+
+def test_what_was_drained_is_remembered_until_somebody_gives_another_reason() -> None:
+    action, memory = decide(False, "hot", FREE, Memory(failed=1))
+    assert memory.drained == action.reason == "gpusetup: hot"
+    ours = NodeState(drained=True, reason=action.reason)
+    _, memory = decide(True, "", ours, memory)
+    assert decide(True, "", ours, memory)[0].kind == "resume"
+    _, kept = decide(True, "", NodeState(drained=True, reason="gpusetup: hot, ticket 9"), memory)
+    assert decide(True, "", ours, kept)[0] == NOTHING
+
+
+def test_a_prologs_reason_makes_the_drain_ours_and_asks_for_two_sound_checks() -> None:
+    action, memory = decide(True, "", PROLOG, Memory(held=9), "cold")
+    ours = NodeState(drained=True, reason=action.reason)
+    once, memory = decide(True, "", ours, memory)
+    assert (once, decide(True, "", ours, memory)[0].kind) == (NOTHING, "resume")
 
 
 def test_checks_that_alternate_drain_nothing() -> None:
@@ -66,6 +90,9 @@ def test_checks_that_alternate_drain_nothing() -> None:
         ("State=IDLE+DRAIN\n   Reason=Prolog error [root@2026-11-20T10:00:00]\n", PROLOG),
         ("State=MIXED+DRAIN+CLOUD x\nReason=new cables [a@b]\n", THEIRS),
         ("State=DRAINED\nReason=new cables", THEIRS),
+        ("State=DOWN*\nReason=bad PSU [a@b]", NodeState(drained=False, reason="bad PSU", out=True)),
+        ("State=DOWN+DRAIN\nReason=new cables [a@b]", replace(THEIRS, out=True)),
+        ("State=IDLE+MAINT\n Gres=gpu:a100:8(S:0-1)\n", replace(FREE, out=True, gres=8)),
         ("", NodeState(drained=False)),
     ],
 )
@@ -76,6 +103,117 @@ def test_a_nodes_state_is_read_as_scontrol_prints_it(text: str, state: NodeState
 def test_a_reason_is_one_short_line_whatever_a_driver_says() -> None:
     said = in_short('x\n"; reboot; \x1b[2J' + "y" * 500)
     assert len(said) <= 200 and '"' not in said and "\n" not in said and "\x1b" not in said
+
+
+# --- what the programs ask and remember, without a cluster
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tuple[str, ...]]]:
+    """The words that `scontrol` gets; of the node it tells what `tmp_path/node` says."""
+    words: list[tuple[str, ...]] = []
+
+    def scontrol(*call: str) -> str:
+        words.append(call)
+        return (tmp_path / "node").read_text()
+
+    monkeypatch.setattr(command, "_scontrol", scontrol)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(standin.libraries()))
+    monkeypatch.setenv("GPUSETUP_STANDIN", str(tmp_path / "state-n1"))
+    monkeypatch.delenv("SLURM_JOB_GPUS", raising=False)
+    driver(tmp_path, "n1")
+    yield words
+
+
+def health(folder: Path, node: str) -> int:
+    (folder / "node").write_text(node)
+    return main(["slurm", "health", "--state", str(folder / "memory")])
+
+
+def prolog(folder: Path) -> int:
+    return main(["slurm", "prolog", "--state", str(folder / "memory")])
+
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in is for Linux")
+IDLE = "State=IDLE ThreadsPerCore=1\n"
+
+
+@LINUX
+def test_a_node_that_somebody_set_down_is_left_alone(
+    asked: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    down = "State=DOWN\nReason=bad PSU [root@2026-11-20T10:00:00]\n"
+    driver(tmp_path, "n1", **SICK)
+    assert [health(tmp_path, down) for _ in range(3)] == [1, 1, 1]
+    driver(tmp_path, "n1")
+    assert [health(tmp_path, down) for _ in range(3)] == [0, 0, 0]
+    assert {call[1] for call in asked} == {"show"}
+
+
+@LINUX
+def test_a_node_without_gpus_of_slurms_is_sound_without_any(
+    asked: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    bare = f"{IDLE}   Gres=(null)\n"
+    assert [health(tmp_path, bare) for _ in range(3)] == [0, 0, 0]
+    assert {call[1] for call in asked} == {"show"}
+
+
+@LINUX
+def test_fewer_gpus_than_slurm_gives_out_fail_the_node(
+    asked: list[tuple[str, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert health(tmp_path, f"{IDLE}   Gres=gpu:a100:2(S:0)\n") == 0
+    assert health(tmp_path, f"{IDLE}   Gres=gpu:a100:4(S:0)\n") == 1
+    assert "number of GPUs 2, the scheduler gives out 4" in capsys.readouterr().err
+
+
+@LINUX
+def test_a_job_without_gpus_starts_beside_a_sick_one_and_a_gpu_that_is_gone_fails_its_job(
+    asked: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver(tmp_path, "n1", **SICK)
+    assert prolog(tmp_path) == 1  # nothing is known of what Slurm gives out: the job may use any
+    health(tmp_path, f"{IDLE}   Gres=gpu:2\n")
+    assert prolog(tmp_path) == 0
+    for gpus, code in (("0", 0), ("1", 1), ("0,7", 1)):
+        monkeypatch.setenv("SLURM_JOB_GPUS", gpus)
+        assert prolog(tmp_path) == code, gpus
+
+
+@LINUX
+def test_a_prologs_reason_is_forgotten_once_the_node_is_sound(
+    asked: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    driver(tmp_path, "n1", **SICK)
+    assert prolog(tmp_path) == 1
+    driver(tmp_path, "n1")
+    for _ in range(3):
+        assert health(tmp_path, IDLE) == 0
+    health(tmp_path, "State=IDLE+DRAIN\n   Reason=Prolog error [slurm@2026-11-20T10:00:00]\n")
+    assert {call[1] for call in asked} == {"show"}
+
+
+@LINUX
+@pytest.mark.parametrize("name", ["health.json", "prolog-reason"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "file"])
+def test_what_lies_in_place_of_our_files_is_not_read(
+    name: str, kind: str, asked: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    place = tmp_path / "memory" / name
+    place.parent.mkdir()
+    secret = tmp_path / "secret"
+    secret.write_text("root:x:0")
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/dev/zero" if kind == "device" else secret)
+    drained = "State=IDLE+DRAIN\n   Reason=Prolog error [slurm@2026-11-20T10:00:00]\n"
+    assert health(tmp_path, drained) == 0
+    assert not any("root" in word for call in asked for word in call)
+    assert secret.read_text() == "root:x:0"
 
 
 def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:

@@ -99,13 +99,16 @@ def add_backend_options(group: argparse._ActionsContainer) -> None:
     )
 
 
-def add_timeout(group: argparse._ActionsContainer) -> None:
+def add_timeout(
+    group: argparse._ActionsContainer,
+    what: str = "how long the driver's libraries may take to answer, together (30)",
+) -> None:
     """How long the driver may take to answer, all its libraries together."""
     group.add_argument(
         "--timeout",
         type=_seconds,
         metavar="SECONDS",
-        help="how long the driver's libraries may take to answer, together (30)",
+        help=what,
     )
 
 

@@ -28,6 +28,9 @@ EXAMPLES = (
 )
 
 
+LIMIT_WORDS = "how long all sources may take to answer (3.5, which is also the most)"
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", metavar="FILE", help="what this node must be like, as TOML")
     parser.add_argument(
@@ -41,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="in a pod: also set the condition GpuProblem of $NODE_NAME, and write an event",
     )
-    add_timeout(parser)
+    add_timeout(parser, LIMIT_WORDS)
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
@@ -54,14 +57,15 @@ def run(options: argparse.Namespace, out: Console) -> int:
     expected = expected_of(options.profile) if options.profile and not options.learn else ()
     began = time.monotonic()
     record = read_node(LiveSystem(), min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS))
-    snapshot, expected = only(record.snapshot, expected, options.gpus)
+    job = only(record.snapshot, expected, options.gpus)
     answer = checked(
         name_of_node(),
-        snapshot,
+        job.snapshot,
         record.facts,
-        expected,
+        job.expected,
         load_catalog(),
         time.monotonic() - began,
+        absent=job.absent,
     )
     if options.learn:
         return _learn(dict(answer.facts), text, options.profile, out)

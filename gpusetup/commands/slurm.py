@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 import sys
 import time
 from pathlib import Path
@@ -86,9 +87,12 @@ def _install(options: argparse.Namespace, out: Console) -> int:
 
 def _prolog(options: argparse.Namespace, out: Console) -> int:
     """The job's GPUs only, and no command of Slurm; a failure leaves its reason on the node."""
-    from gpusetup.fleet.engines.slurm import REASON_FILE
+    from gpusetup.fleet.engines.slurm import MEMORY_FILE, REASON_FILE
 
-    answer = _checked(options, os.environ.get("SLURM_JOB_GPUS"))
+    gpus = os.environ.get("SLURM_JOB_GPUS")
+    if not gpus and _memory(Path(options.state) / MEMORY_FILE).gres:
+        return 0  # Slurm gives this node's GPUs out, and gave this job none
+    answer = _checked(options, gpus)
     if answer.ok:
         return 0
     out.talk(f"failed: {plain(answer.reason)}")
@@ -98,19 +102,26 @@ def _prolog(options: argparse.Namespace, out: Console) -> int:
 
 def _health(options: argparse.Namespace, out: Console) -> int:
     """Check the whole node, and tell slurmctld what follows from it."""
-    from gpusetup.fleet.engines.slurm import MEMORY_FILE, REASON_FILE, decide, node_state
+    from gpusetup.fleet.engines.slurm import (
+        IN_A_ROW,
+        MEMORY_FILE,
+        REASON_FILE,
+        decide,
+        node_state,
+    )
+    from gpusetup.model.frozen import replace
 
     state = Path(options.state)
     node = os.environ.get("SLURMD_NODENAME") or _own_name()
-    answer = _checked(options, None)
-    said = _scontrol("scontrol", "show", "node", node)
-    prolog = _read(state / REASON_FILE)
-    action, memory = decide(
-        answer.ok, answer.reason, node_state(said), _memory(state / MEMORY_FILE), prolog
-    )
-    _keep(state / MEMORY_FILE, memory)
+    found = node_state(_scontrol("scontrol", "show", "node", node))
+    answer = _checked(options, None, found.gres or 0)
+    before, prolog = _memory(state / MEMORY_FILE), _read(state / REASON_FILE)
+    action, memory = decide(answer.ok, answer.reason, found, before, prolog)
     if action.kind != "none":
+        _keep(state / MEMORY_FILE, replace(memory, drained=before.drained))
         _do(action, node, out)
+    _keep(state / MEMORY_FILE, memory)
+    if action.kind != "none" or memory.held >= IN_A_ROW:
         (state / REASON_FILE).unlink(missing_ok=True)
     out.talk(f"{'ok' if answer.ok else 'failed'}: {plain(answer.reason)}; {action.kind}")
     return 0 if answer.ok else Unsatisfiable.exit_code
@@ -124,7 +135,10 @@ def _epilog(options: argparse.Namespace, out: Console) -> int:
     return 0
 
 
-def _checked(options: argparse.Namespace, gpus: str | None) -> NodeCheckAnswer:
+def _checked(
+    options: argparse.Namespace, gpus: str | None, given_out: int | None = None
+) -> NodeCheckAnswer:
+    """`given_out`: how many GPUs Slurm gives out on this node, where it was asked."""
     from gpusetup.catalog.file import load_catalog
     from gpusetup.commands.node_check import expected_of
     from gpusetup.fleet.node_check import checked, only
@@ -134,9 +148,12 @@ def _checked(options: argparse.Namespace, gpus: str | None) -> NodeCheckAnswer:
     expected = expected_of(options.profile) if options.profile else ()
     began = time.monotonic()
     record = read_node(LiveSystem())
-    snapshot, expected = only(record.snapshot, expected, gpus)
+    job = only(record.snapshot, expected, gpus)
     seconds = time.monotonic() - began
-    return checked(_own_name(), snapshot, record.facts, expected, load_catalog(), seconds)
+    return checked(
+        _own_name(), job.snapshot, record.facts, job.expected, load_catalog(), seconds,
+        absent=job.absent, given_out=given_out,
+    )  # fmt: skip
 
 
 def _own_name() -> str:
@@ -185,18 +202,27 @@ def _keep(path: Path, memory: Memory) -> None:
 
 
 def _read(path: Path) -> str:
+    """What a file of ours says; nothing of a link, a pipe or a device that lies in its place."""
+    from gpusetup.install.switching.files import no_link
+
     try:
-        return path.read_text(encoding="utf-8")[:4096]
+        with open(path, "rb", opener=no_link) as file:
+            own = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return file.read(4096).decode() if own else ""
     except (OSError, UnicodeDecodeError):
         return ""
 
 
 def _write(path: Path, text: str) -> None:
     """Whole or not at all: two checks may run at once."""
+    from gpusetup.install.switching.files import open_new
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{path.name}.{os.getpid()}")
-        beside.write_text(text, encoding="utf-8")
+        beside.unlink(missing_ok=True)
+        with open_new(beside) as file:
+            file.write(text)
         beside.replace(path)
     except OSError as problem:
         raise Blocked(

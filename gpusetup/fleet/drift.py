@@ -57,13 +57,14 @@ def kind_of(node: Node) -> Kind:
 
 
 def compared_with(nodes: Sequence[Node]) -> dict[Kind, Kind]:
-    """Each kind of machine -> the kind that it is compared with: its own, or the largest."""
+    """Each kind of machine -> the kind that it is compared with: its own, or the largest. Nodes
+    whose GPUs are not seen are no kind where others have some."""
     sizes = Counter(kind_of(node) for node in nodes if node.facts)
     if not sizes:
         return {}
-    largest = max(sizes, key=lambda kind: (sizes[kind], kind))
+    largest = max(sizes, key=lambda kind: (bool(kind), sizes[kind], kind))
     least = max(LEAST_NODES, SMALL_SHARE * sum(sizes.values()))
-    return {kind: kind if size >= least else largest for kind, size in sizes.items()}
+    return {kind: kind if size >= least and kind else largest for kind, size in sizes.items()}
 
 
 def counted(nodes: Iterable[Node]) -> dict[str, Counter[str]]:

@@ -6,6 +6,7 @@ UUID, a bus address, free memory) is none.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -14,6 +15,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 
+UNKNOWN = "unknown"
 ABSENT = "absent"
 """The value of a package or a variable that the machine does not have."""
 
@@ -160,7 +162,7 @@ def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     for of_each in GPUS:
         values = [of_each.read(gpu) for gpu in snapshot.gpus or ()]
         if any(value is not None for value in values):
-            yield of_each.name, summed([str(v) if v is not None else "unknown" for v in values])
+            yield of_each.name, summed([str(v) if v is not None else UNKNOWN for v in values])
     for package in snapshot.packages or ():
         yield f"{PACKAGES}{package.name}", package.version
     for name, value in snapshot.environment.items():
@@ -180,6 +182,21 @@ def summed(values: Sequence[str]) -> str:
     return ", ".join(
         (first, *(f"{n} x {value} ({_places(values, value)})" for value, n in counts[1:]))
     )
+
+
+def known_part(value: str) -> str:
+    """The values of several GPUs without those that are unknown, where the others are alike.
+
+    >>> known_part("7 x 1980 MHz, 1 x unknown (GPU 2)")
+    '1980 MHz'
+    >>> known_part("6 x unknown, 2 x 16 (GPUs 0, 1)"), known_part("2 x 16, 1 x 8 (GPU 2)")
+    ('16', '2 x 16, 1 x 8 (GPU 2)')
+    """
+    parts = re.split(r", (?=\d+ x )", value)
+    told = [part for part in parts if not re.match(rf"\d+ x {UNKNOWN}\b", part)]
+    if len(told) == len(parts) or len(told) != 1:
+        return value
+    return re.sub(r"^\d+ x | \(GPUs? [\d, ]+\)$", "", told[0])
 
 
 def _places(values: Sequence[str], value: str) -> str:

@@ -28,8 +28,13 @@ KINDS = ("snapshot", "doctor", "verify", "node-check", "node_check", "run")
 """What a file's name may end with after the node's name, and what a file in a node's folder is
 called."""
 MOST_FILES = 200_000
+BEGINS = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
+"""A record is a JSON object, in UTF-8 or as PowerShell writes it; one that is cut off still is, and
+so is a file in which nothing has arrived."""
 RATE_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
 FAILED = ("failed", "crashed")
+CHECK = "node-check-failed"
+"""The id of what a node's check says where no finding has it."""
 
 
 class Records(Frozen):
@@ -57,6 +62,8 @@ class _Run(Frozen):
 class _NodeCheck(Frozen):
     """What is read of a node-check's answer."""
 
+    ok: bool
+    reason: str
     node: str | None = None
     taken_at: str | None = None
     facts: Mapping[str, str] = {}
@@ -94,11 +101,29 @@ def _files(folder: Path) -> Iterator[Path]:
     if len(entries) > MOST_FILES:
         raise BadInput(f"{folder} holds {len(entries)} files: more than {MOST_FILES}")
     for entry in entries:
-        if entry.is_file():
+        if entry.name.startswith("."):
+            continue
+        if _is(entry.is_dir, follow_symlinks=False):
+            inside = sorted(_inside(entry.path), key=lambda entry: entry.name)
+            yield from (Path(one.path) for one in inside if _is(one.is_file))
+        elif _is(entry.is_file):
             yield Path(entry.path)
-        elif entry.is_dir(follow_symlinks=False):
-            inside = sorted(os.scandir(entry.path), key=lambda entry: entry.name)
-            yield from (Path(one.path) for one in inside if one.is_file())
+
+
+def _inside(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from (one for one in entries if not one.name.startswith("."))
+    except OSError:
+        return
+
+
+def _is(kind: Callable[..., bool], **how: bool) -> bool:
+    """A link that leads in a circle is neither a file nor a folder."""
+    try:
+        return kind(**how)
+    except OSError:
+        return False
 
 
 def name_of(path: Path, folder: Path) -> str:
@@ -142,6 +167,8 @@ def read_record(path: Path, name: str, judged: Judged) -> Node:
     """One file as a node; one that is broken has the problem instead of facts."""
     try:
         raw = read_bytes(path)
+        if not BEGINS.match(raw):
+            raise _NoRecord("no record of gpusetup (it is no JSON object)")
         head = from_json(raw, _Head, what=path.name)
     except BadInput as problem:
         return Node(name=name, problem=problem.message)
@@ -170,6 +197,8 @@ def _named(told: str | None, name: str) -> str:
 
 def _from_snapshot(raw: bytes, name: str, what: str, judged: Judged) -> Node:
     snapshot = parse_snapshot(raw, what)
+    if snapshot.taken_at is None and not snapshot.readings and not facts_of(snapshot):
+        raise BadInput(f"{what} tells nothing of its machine")
     return Node(
         name=name,
         taken_at=snapshot.taken_at,
@@ -191,7 +220,10 @@ def _from_verify(raw: bytes, name: str, what: str, judged: Judged) -> Node:
         name=name,
         kind=tuple(sorted(set(models))),
         facts={field: value for field, value in facts.items() if value},
-        findings=tuple(_failure(check) for check in answer.checks if check.status in FAILED),
+        findings=(
+            *(_failure(check) for check in answer.checks if check.status in FAILED),
+            *_failed_without_a_check(answer),
+        ),
         rates=tuple(rates_of(answer)),
     )
 
@@ -200,6 +232,13 @@ def _failure(check: CheckAnswer) -> NodeFinding:
     said = f": {check.detail}" if check.detail else ""
     title = f"verify's {check.name} {check.status} on {check.device}{said}"
     return NodeFinding(id="gpu-check-failed", severity=Severity.ERROR, title=title)
+
+
+def _failed_without_a_check(answer: VerifyAnswer) -> Iterator[NodeFinding]:
+    if answer.verdict == "failed" and not any(one.status in FAILED for one in answer.checks):
+        yield NodeFinding(
+            id="gpu-check-failed", severity=Severity.ERROR, title="verify's verdict is failed"
+        )
 
 
 def rates_of(answer: VerifyAnswer) -> Iterator[Rate]:
@@ -220,12 +259,15 @@ def _from_node_check(raw: bytes, name: str, what: str, judged: Judged) -> Node:
     del judged
     answer = from_json(raw, _NodeCheck, what=what)
     gpu = answer.facts.get("gpus.name")
+    findings = (*answer.findings, *(unlike(one.words) for one in answer.unmet))
+    if not answer.ok and not any(one.severity is Severity.ERROR for one in findings):
+        findings = (*findings, NodeFinding(id=CHECK, severity=Severity.ERROR, title=answer.reason))
     return Node(
         name=name,
         taken_at=answer.taken_at,
         kind=(gpu,) if gpu else (),
         facts=answer.facts,
-        findings=(*answer.findings, *(unlike(one.words) for one in answer.unmet)),
+        findings=findings,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Literal
 
 from gpusetup.catalog.builds import Catalog
@@ -16,9 +16,10 @@ from gpusetup.fleet.nodes import NodeFinding
 from gpusetup.fleet.profile import Expectation, Unmet, unknown, unmet
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Snapshot
-from gpusetup.readings.side import bus_key
+from gpusetup.model.machine import Event, Snapshot
+from gpusetup.readings.side import slot_key
 
+NVML_NOT_SUPPORTED = "3"
 NOT_OF_THE_NODE = ("gpu-memory-taken",)
 """A job that runs beside the check is no fault of the node."""
 
@@ -46,15 +47,24 @@ def checked(
     expected: tuple[Expectation, ...],
     catalog: Catalog,
     seconds: float,
+    *,
+    absent: tuple[int, ...] = (),
+    given_out: int | None = None,
 ) -> NodeCheckAnswer:
-    """Judge a node. `more`: facts that the snapshot has no place for."""
+    """Judge a node. `more`: facts that the snapshot has no place for; `absent`: GPUs that were
+    asked for and are not there; `given_out`: how many a scheduler gives out, where it was asked."""
     facts = {**facts_of(snapshot), **more}
     findings, wrong = _findings(snapshot, catalog), unmet(expected, facts)
-    why = (*_errors(findings), *(one.words for one in wrong), *_nothing_there(snapshot, expected))
+    why = (
+        *_errors(findings),
+        *(f"GPU {number} is not there" for number in absent),
+        *(one.words for one in wrong),
+        *_too_few(snapshot, expected, given_out),
+    )
     return NodeCheckAnswer(
         node=node,
         ok=not why,
-        reason="; ".join(why) if why else _sound(facts),
+        reason=_on_one_line("; ".join(why)) if why else _sound(facts),
         taken_at=snapshot.taken_at,
         seconds=round(seconds, 2),
         findings=findings,
@@ -64,24 +74,43 @@ def checked(
     )
 
 
-def only(
-    snapshot: Snapshot, expected: tuple[Expectation, ...], gpus: str | None
-) -> tuple[Snapshot, tuple[Expectation, ...]]:
+class Job(Frozen):
+    """A node as a job sees it."""
+
+    snapshot: Snapshot
+    expected: tuple[Expectation, ...]
+    absent: tuple[int, ...] = ()
+    """GPUs that the job has and the node has not."""
+
+
+def only(snapshot: Snapshot, expected: tuple[Expectation, ...], gpus: str | None) -> Job:
     """The node as a job sees it that has some of its GPUs (`0,3` or `0-3`); None: all.
 
-    What is said of the other GPUs is left out, and so is their number.
+    What is said of the other GPUs is left out, and so is their number. With MIG a scheduler's
+    numbers are those of instances: none of them is called absent.
     """
     if not gpus:
-        return snapshot, expected
+        return Job(snapshot=snapshot, expected=expected)
     numbers = _numbers(gpus)
-    others = [g for g in snapshot.gpus or () if g.nvml_index not in numbers]
-    buses = {bus_key(gpu.pci_bus_id) for gpu in others} - {None}
-    kept = replace(
-        snapshot,
-        gpus=snapshot.gpus and tuple(g for g in snapshot.gpus if g.nvml_index in numbers),
-        events=tuple(e for e in snapshot.events if bus_key(e.values.get("bus_id")) not in buses),
+    every = snapshot.gpus or ()
+    others = {g.nvml_index: slot_key(g.pci_bus_id) for g in every if g.nvml_index not in numbers}
+    slots = frozenset(slot for slot in others.values() if slot)
+    known = snapshot.gpus is not None and not any(gpu.mig_enabled for gpu in every)
+    return Job(
+        snapshot=replace(
+            snapshot,
+            gpus=snapshot.gpus and tuple(g for g in every if g.nvml_index in numbers),
+            events=tuple(e for e in snapshot.events if not _is_of(e, slots, others)),
+        ),
+        expected=tuple(one for one in expected if one.field != "gpus.count"),
+        absent=tuple(sorted(numbers - {g.nvml_index for g in every})) if known else (),
     )
-    return kept, tuple(one for one in expected if one.field != "gpus.count")
+
+
+def _is_of(event: Event, slots: Container[str], numbers: Container[int | None]) -> bool:
+    """Whether an event is about one of these GPUs, by its slot or by its number."""
+    slot, number = slot_key(event.values.get("bus_id")), event.values.get("gpu", "")
+    return slot in slots if slot else number.isdecimal() and int(number) in numbers
 
 
 def _numbers(gpus: str) -> set[int]:
@@ -99,7 +128,12 @@ def _numbers(gpus: str) -> set[int]:
 
 
 def _findings(snapshot: Snapshot, catalog: Catalog) -> tuple[NodeFinding, ...]:
-    """What doctor's rules about driver and GPUs find, the root first."""
+    """What doctor's rules about driver and GPUs find, the root first.
+
+    A value that a GPU's driver does not support is unknown here, and fails no node.
+    """
+    told = (one for one in snapshot.events if not _is_not_supported(one))
+    snapshot = replace(snapshot, events=tuple(told))
     rules = (*presence.RULES, *kernel_module.RULES, *of_a_driver())
     return tuple(
         NodeFinding(id=one.id, severity=one.severity, title=one.title, root=one.root)
@@ -108,19 +142,39 @@ def _findings(snapshot: Snapshot, catalog: Catalog) -> tuple[NodeFinding, ...]:
     )
 
 
+def _is_not_supported(event: Event) -> bool:
+    return event.kind == "gpu-read-failed" and event.values.get("code") == NVML_NOT_SUPPORTED
+
+
 def _errors(findings: tuple[NodeFinding, ...]) -> tuple[str, ...]:
     graves = (one for one in findings if one.severity is Severity.ERROR)
     return tuple(f"{one.id}: {one.title}" for one in graves)
 
 
-def _nothing_there(snapshot: Snapshot, expected: tuple[Expectation, ...]) -> tuple[str, ...]:
-    """A node without a GPU is none to check, unless its profile says so."""
-    if snapshot.gpus or any(one.field == "gpus.count" for one in expected):
+def _too_few(
+    snapshot: Snapshot, expected: tuple[Expectation, ...], given_out: int | None
+) -> tuple[str, ...]:
+    """A node without a GPU is none to check, unless its profile or its scheduler says so."""
+    if any(one.field == "gpus.count" for one in expected):
         return ()
-    return () if snapshot.events else ("no GPU of NVIDIA is seen",)
+    gpus = snapshot.gpus or ()
+    if not gpus:
+        return () if snapshot.events or given_out == 0 else ("no GPU of NVIDIA is seen",)
+    if len(gpus) < (given_out or 0) and not any(gpu.mig_enabled for gpu in gpus):
+        return (f"number of GPUs {len(gpus)}, the scheduler gives out {given_out}",)
+    return ()
+
+
+def _on_one_line(reason: str) -> str:
+    """What a GPU or a driver says ends no line of a log.
+
+    >>> _on_one_line("GPU 1 (L4\\nok: sound)")
+    'GPU 1 (L4 ok: sound)'
+    """
+    return " ".join(reason.split())
 
 
 def _sound(facts: Mapping[str, str]) -> str:
     count, name = facts.get("gpus.count", "0"), facts.get("gpus.name", "GPU")
     driver = facts.get("driver.version")
-    return f"{count} x {name}{f', driver {driver}' if driver else ''}"
+    return _on_one_line(f"{count} x {name}{f', driver {driver}' if driver else ''}")

@@ -19,7 +19,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from gpusetup.errors import BadInput
-from gpusetup.fleet.facts import PACKAGES, VARIABLES, WORDS, words_of
+from gpusetup.fleet.facts import PACKAGES, VARIABLES, WORDS, known_part, words_of
 from gpusetup.fleet.nodes import Node, NodeFinding
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
@@ -146,7 +146,7 @@ def unmet(expected: tuple[Expectation, ...], facts: Mapping[str, str]) -> tuple[
     return tuple(
         Unmet(field=one.field, value=facts[one.field], expected=one.words)
         for one in expected
-        if one.field in facts and not one.holds(facts[one.field])
+        if one.field in facts and not one.holds(known_part(facts[one.field]))
     )
 
 

@@ -38,6 +38,8 @@ def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
         raise BadInput(f"{what} is not UTF-8 text: {problem.reason}") from problem
     except msgspec.DecodeError as problem:
         raise BadInput(f"{what} cannot be read: {problem}") from problem
+    except RecursionError as problem:
+        raise BadInput(f"{what} cannot be read: it is nested too deep") from problem
 
 
 def from_plain(value: object, kind: type[T], *, what: str) -> T:

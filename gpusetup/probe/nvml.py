@@ -64,8 +64,9 @@ READ_FAILED = "gpu-read-failed"
 NAMED = ("handle", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability")
 MEASURED = ("temperature_celsius", "power_watts")
 """What every GPU tells unless something is wrong with it; of a laptop some is not supported."""
-ABSENT = (NOT_SUPPORTED, 13, 21, 25, 26, None)
-"""Not supported, function not found, no data, deprecated, not ready; None: our binding's gap."""
+ABSENT = (13, 21, 25, 26, None)
+"""Function not found, no data, deprecated, not ready; None: our binding's gap. What one GPU does
+not support is judged beside the others (gpu-does-not-answer)."""
 
 
 def read_nvml(system: System, limit: float) -> GpuSide:

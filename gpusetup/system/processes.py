@@ -21,6 +21,9 @@ GIVE_UP_SECONDS = 1.0
 """How long a killed child may take to die before it is given up."""
 
 
+MOST_BYTES = 64 << 20
+"""What is kept of a child's words; one that goes on is killed."""
+
 RUNNING: set[subprocess.Popen[bytes]] = set()
 """The children that somebody waits for, in whatever thread."""
 
@@ -82,6 +85,10 @@ def run(
         kill_group(child)
         out, err = _what_it_said(child, late)
         code, trouble = None, no_answer_in(timeout)
+    except _TooMuch as much:
+        kill_group(child)
+        out, err = much.said
+        code, trouble = None, f"said more than {MOST_BYTES >> 20} MiB"
     except BaseException:
         try:
             _interrupt(child, gently_seconds)
@@ -104,20 +111,30 @@ GLANCE_SECONDS = 0.25
 """How soon it is noticed that a child ended whose own child keeps our pipes."""
 
 
+class _TooMuch(Exception):
+    """A child says more than anybody reads."""
+
+    def __init__(self, said: tuple[bytes, bytes]) -> None:
+        self.said = said[0][:MOST_BYTES], said[1][:MOST_BYTES]
+
+
 def _heard(
     child: subprocess.Popen[bytes], asked: bytes | None, timeout: float
 ) -> tuple[bytes, bytes]:
     """All that a child says until it ends; what it started is not waited for.
 
-    Raises TimeoutExpired where the child itself does not end in time.
+    Raises TimeoutExpired where the child itself does not end in time, _TooMuch where it floods us.
     """
     until = time.monotonic() + timeout
     while True:
         left = until - time.monotonic()
         try:
             return child.communicate(asked, timeout=max(0.0, min(left, GLANCE_SECONDS)))
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as late:
             asked = None
+            said = late.output or b"", late.stderr or b""
+            if sum(map(len, said)) > MOST_BYTES:
+                raise _TooMuch(said) from None
             if child.poll() is None and left > GLANCE_SECONDS:
                 continue
             if child.returncode is None:

@@ -3,7 +3,8 @@
 slurmctld writes only `Prolog error` into the reason of a node whose prolog failed. The prolog
 therefore leaves its reason in a file on the node, and the health program, which may run Slurm's
 commands, puts it into the drain's reason. A node is drained after two checks in a row that failed,
-and resumed after two that held, only where gpusetup itself had drained it.
+and resumed after two that held, only where the node remembers that gpusetup drained it and the
+reason is still the one that it gave. A node that somebody took out of service is left alone.
 Source: slurm.conf(5), scontrol(1), Slurm's Prolog and Epilog Guide (22.05 to 25.05).
 """
 
@@ -14,7 +15,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 
 OURS = "gpusetup: "
 """How the reason begins of a node that gpusetup drained."""
@@ -24,15 +25,22 @@ LONGEST_REASON = 200
 REASON_FILE, MEMORY_FILE = "prolog-reason", "health.json"
 
 
+OUT = (
+    *("DOWN", "FAIL", "FAILING", "FUTURE", "MAINT", "INVAL", "REBOOT_ISSUED", "REBOOT_REQUESTED"),
+    *("POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"),
+)
+"""States in which no job starts on a node, whoever decided it."""
+
+
 class NodeState(Frozen):
     """A node as `scontrol show node` tells it."""
 
     drained: bool
     reason: str = ""
-
-    @property
-    def is_ours(self) -> bool:
-        return self.drained and self.reason.startswith(OURS)
+    out: bool = False
+    """Out of service in another way: down, failing, in maintenance, without power."""
+    gres: int | None = None
+    """How many GPUs Slurm gives out there; None where it knows of none."""
 
 
 class Memory(Frozen):
@@ -41,6 +49,10 @@ class Memory(Frozen):
     failed: int = 0
     """So many in a row."""
     held: int = 0
+    drained: str = ""
+    """The reason that gpusetup gave when it drained the node; empty where it did not."""
+    gres: int | None = None
+    """How many GPUs Slurm gives out on the node, for the prolog, which may not ask."""
 
 
 class Action(Frozen):
@@ -58,15 +70,27 @@ def node_state(text: str) -> NodeState:
 
     >>> said = "   State=IDLE+DRAIN ThreadsPerCore=1\\n   Reason=gpusetup: hot [root@2026-11-20]"
     >>> node_state(said)
-    NodeState(drained=True, reason='gpusetup: hot')
+    NodeState(drained=True, reason='gpusetup: hot', out=False, gres=None)
     """
     state = re.search(r"\bState=(\S+)", text)
     reason = re.search(r"\bReason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?\s*$", text, re.MULTILINE)
-    flags = state[1].upper().split("+") if state else []
+    flags = re.findall(r"[A-Z_]+", state[1].upper()) if state else []
     return NodeState(
-        drained=any(flag.startswith(("DRAIN", "DRAINED", "DRAINING")) for flag in flags),
+        drained=any(flag.startswith("DRAIN") for flag in flags),
         reason=reason[1].strip() if reason else "",
+        out=any(flag in OUT for flag in flags),
+        gres=_gpus_given_out(text),
     )
+
+
+def _gpus_given_out(text: str) -> int | None:
+    """
+    >>> _gpus_given_out("   Gres=gpu:a100:4(S:0-1),gpu:4,nic:2\\n"), _gpus_given_out("Gres=(null)")
+    (8, None)
+    """
+    gres = re.search(r"\bGres=(\S+)", text)
+    counts = re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d{1,4})(?![^,(])", gres[1] if gres else "")
+    return sum(map(int, counts)) if counts else None
 
 
 def decide(
@@ -77,13 +101,23 @@ def decide(
     >>> decide(False, "ecc-error: GPU 3", NodeState(drained=False), Memory(failed=1))[0]
     Action(kind='drain', reason='gpusetup: ecc-error: GPU 3')
     """
-    now = Memory(failed=0 if ok else memory.failed + 1, held=memory.held + 1 if ok else 0)
+    ours = memory.drained if state.drained and state.reason == memory.drained else ""
+    now = Memory(
+        failed=0 if ok else memory.failed + 1,
+        held=memory.held + 1 if ok else 0,
+        drained=ours,
+        gres=state.gres,
+    )
+    if state.out:
+        return NOTHING, now
     if state.drained and state.reason.startswith(SLURMS_OWN) and (prolog or not ok):
-        return Action(kind="reason", reason=in_short(reason if not ok else prolog)), now
+        why = in_short(reason if not ok else prolog)
+        return Action(kind="reason", reason=why), replace(now, drained=why, held=0)
     if not ok and not state.drained and now.failed >= IN_A_ROW:
-        return Action(kind="drain", reason=in_short(reason)), now
-    if ok and state.is_ours and now.held >= IN_A_ROW:
-        return Action(kind="resume"), now
+        why = in_short(reason)
+        return Action(kind="drain", reason=why), replace(now, drained=why)
+    if ok and ours and now.held >= IN_A_ROW:
+        return Action(kind="resume"), replace(now, drained="")
     return NOTHING, now
 
 
@@ -95,7 +129,7 @@ def in_short(reason: str) -> str:
     """
     line = " ".join(reason.replace('"', "'").split())
     line = "".join(char for char in line if char.isprintable())
-    return f"{OURS}{line}"[:LONGEST_REASON]
+    return f"{OURS}{line}"[:LONGEST_REASON].rstrip()
 
 
 def asked(action: Action, node: str) -> tuple[str, ...]:
