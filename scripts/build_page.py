@@ -28,7 +28,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "web"
 PACKAGE = ROOT / "gpusetup"
-STATIC = ("index.html", "page.css", "page.js", "show.js", "ask.js", "worker.js")
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+STATIC = ("index.html", "page.css", "page.js", "show.js", "ask.js", "worker.js", "messages.json")
 LEFT_OUT = (
     *("verify", "child_scripts", "fleet", "monitor", "tune", "plan"),
     *("data/machines", "data/schemas", "data/plan"),
@@ -95,8 +96,8 @@ def wheel_command(row: Mapping[str, Any], python: str, platform: str) -> tuple[s
 # --- what is built --------------------------------------------------------------------------------
 
 
-def build(out: Path, cache: Path) -> Path:
-    """The page in `out`, which is made anew."""
+def build(out: Path, cache: Path, address: str | None = None) -> Path:
+    """The page in `out`, which is made anew. `address`: where it will stand, for the site map."""
     asked = needs()
     python = [(row, fetched(row, npm_command(row), cache)) for row in asked["npm"]]
     wheels = [
@@ -109,8 +110,18 @@ def build(out: Path, cache: Path) -> Path:
     (out / "gpusetup.zip").write_bytes(archive(wheels))
     for name in STATIC:
         shutil.copyfile(WEB / name, out / name)
+    write_findings(out, address)
     (out / "offline.js").write_text(service_worker(out), encoding="utf-8")
     return out
+
+
+def write_findings(out: Path, address: str | None) -> None:
+    """One page a finding, and their index."""
+    from finding_pages import pages
+
+    (out / "findings").mkdir()
+    for place, text in pages(address):
+        (out / place).write_text(text, encoding="utf-8")
 
 
 def _empty(out: Path) -> None:
@@ -158,12 +169,18 @@ def package_files() -> Iterator[Path]:
 
 
 def service_worker(out: Path) -> str:
-    """The worker with the list of the page's files, and a version that changes with any of them."""
+    """The worker with the list of the page's files, and a version that changes with any of them.
+
+    The pages of findings are not in the list: the worker keeps each when it is opened.
+    """
     files = sorted(p for p in out.rglob("*") if p.is_file())
     digest = hashlib.sha256((WEB / "offline.js").read_bytes())
     for path in files:
         digest.update(path.relative_to(out).as_posix().encode() + path.read_bytes())
-    names = json.dumps([path.relative_to(out).as_posix() for path in files])
+    places = [path.relative_to(out).as_posix() for path in files]
+    names = json.dumps(
+        [place for place in places if not place.startswith(("findings/", "sitemap"))]
+    )
     text = (WEB / "offline.js").read_text(encoding="utf-8")
     return text.replace("@VERSION@", f"gpusetup-{digest.hexdigest()[:16]}").replace(
         "@FILES@", names
@@ -181,9 +198,13 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="made anew")
     parser.add_argument("--cache", type=Path, default=default_cache(), metavar="DIR")
+    parser.add_argument(
+        "--address", metavar="URL", help="where it will stand: for sitemap.xml and canonical links"
+    )
     options = parser.parse_args()
+    address = f"{options.address.rstrip('/')}/" if options.address else None
     try:
-        out = build(options.out.resolve(), options.cache.resolve())
+        out = build(options.out.resolve(), options.cache.resolve(), address)
     except NotBuilt as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1

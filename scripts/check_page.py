@@ -276,7 +276,20 @@ def check_axe(page: Chromium, cache: Path) -> int:
             said = [(v["id"], [n["html"][:90] for n in v["nodes"]][:3]) for v in grave]
             must(not grave, f"axe, {scheme}, {act}: {said}")
             passes += 1
+        passes += sum(check_axe_on(page, source, place) for place in FINDINGS)
     return passes
+
+
+FINDINGS = ("findings/index.html", "findings/nvml-mismatch.html", "findings/torch-cpu-build.html")
+
+
+def check_axe_on(page: Chromium, source: str, place: str) -> bool:
+    page.page.goto(f"{page.address}{place}")
+    page.page.evaluate(source)
+    found = page.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    grave = [v["id"] for v in found["violations"] if v["impact"] in ("serious", "critical")]
+    must(not grave, f"axe, {place}: {grave}")
+    return True
 
 
 UNFOLD = "for (const one of document.querySelectorAll('details')) one.open = true"
@@ -300,6 +313,7 @@ def answer_in(page: Chromium, tab: str) -> None:
 
 
 def take_shots(address: str, folder: Path) -> None:
+    """Each tab answered, and two pages of findings: light and dark, narrow and wide."""
     folder.mkdir(parents=True, exist_ok=True)
     for scheme in ("light", "dark"):
         for width in (420, 1200):
@@ -309,11 +323,16 @@ def take_shots(address: str, folder: Path) -> None:
                 for tab in ("report", "describe", "finding"):
                     answer_in(page, tab)
                     page.page.evaluate(UNFOLD.replace("true", str(tab == "describe").lower()))
-                    wide = page.page.evaluate("document.documentElement.scrollWidth")
-                    must(wide <= width, f"{tab} at {width} px is {wide} px wide")
-                    page.page.screenshot(
-                        path=folder / f"{tab}-{scheme}-{width}.png", full_page=True
-                    )
+                    shoot(page, folder / f"{tab}-{scheme}-{width}.png", width)
+                for place in FINDINGS:
+                    page.page.goto(f"{page.address}{place}")
+                    shoot(page, folder / f"{Path(place).stem}-{scheme}-{width}.png", width)
+
+
+def shoot(page: Chromium, file: Path, width: int) -> None:
+    wide = page.page.evaluate("document.documentElement.scrollWidth")
+    must(wide <= width, f"{file.stem} at {width} px is {wide} px wide")
+    page.page.screenshot(path=file, full_page=True)
 
 
 # --- Firefox --------------------------------------------------------------------------------------

@@ -57,6 +57,12 @@ def findings() -> Iterator[tuple[Path, str]]:
     yield REFERENCE / "findings.md", page(GENERATED)
 
 
+def messages() -> Iterator[tuple[Path, str]]:
+    from finding_pages import markdown
+
+    yield REFERENCE / "messages.md", markdown(GENERATED)
+
+
 def verify_checks() -> Iterator[tuple[Path, str]]:
     """The checks of verify, and apart from them what no CPU can show."""
     from gpusetup.verify.checks.table import every
@@ -178,7 +184,17 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
     yield ROOT / "gpusetup" / "verify" / "gpus.json", f"{head}{lines}\n}}}}\n"
 
 
-WRITERS = (known_gpus, schemas, commands, verify_checks, transcripts, findings, api, recorded_runs)
+WRITERS = (
+    known_gpus,
+    schemas,
+    commands,
+    verify_checks,
+    transcripts,
+    findings,
+    messages,
+    api,
+    recorded_runs,
+)
 
 
 def main() -> int:

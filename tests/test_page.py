@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,12 @@ import page_answers
 import pytest
 from each_row import each
 
+from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.diagnosis.knowledge import record, records
 from gpusetup.probe.saved import dump_snapshot, machine_named, parse_snapshot, redact
+from gpusetup.report.read import read_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "web"
@@ -40,6 +45,7 @@ def load(name: str) -> Any:
 
 
 build_page = load("build_page")
+finding_pages = load("finding_pages")
 
 
 @pytest.fixture(autouse=True)
@@ -214,8 +220,65 @@ def test_the_service_worker_keeps_every_file(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name, encoding="utf-8")
     text = build_page.service_worker(tmp_path)
     assert 'const FILES = ["index.html", "python/pyodide.mjs"];' in text and "@" not in text
-    (tmp_path / "index.html").write_text("other", encoding="utf-8")
+    (tmp_path / "findings").mkdir()
+    (tmp_path / "findings" / "ok.html").write_text("ok", encoding="utf-8")
+    assert '"python/pyodide.mjs"];' in build_page.service_worker(tmp_path)
     assert build_page.service_worker(tmp_path) != text, "another page is another version"
+
+
+# --- one page a finding ---------------------------------------------------------------------------
+
+
+@each("row", finding_pages.messages())
+def test_a_message_that_people_search_for_shows_its_finding(row: Any) -> None:
+    told = diagnose(read_bytes(row.text.encode()), load_catalog())
+    assert row.finding in {told.cause, *(one.id for one in told.findings)}
+
+
+def test_every_finding_has_a_page_whose_title_is_its_message() -> None:
+    row = record("nvml-mismatch")
+    page = finding_pages.page(row, "https://example.org/")
+    assert "<title>Failed to initialize NVML: Driver/library version mismatch" in page
+    assert "sudo reboot" in page and "On Windows" not in page
+    assert '<link rel="canonical" href="https://example.org/findings/nvml-mismatch.html">' in page
+    index = finding_pages.index(None)
+    linked = set(re.findall(r'href="([a-z0-9-]+)\.html"', index))
+    assert linked - {"index"} == {row.id for row in records()}
+
+
+def test_the_site_map_names_every_page() -> None:
+    places = ["index.html", "findings/a.html"]
+    text = finding_pages.site_map(places, "https://example.org/a&b/")
+    assert re.findall("<loc>(.*)</loc>", text) == [
+        f"https://example.org/a&amp;b/{place}" for place in places
+    ]
+
+
+class Tags(HTMLParser):
+    """Which tags are open: a page closes what it opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "link"):
+            self.open.append(tag)
+        self.links += [value for name, value in attrs if name == "href" and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@each("row", lambda: records()[::12])
+def test_a_page_of_a_finding_is_whole(row: Any) -> None:
+    tags = Tags()
+    tags.feed(finding_pages.page(row, None))
+    assert tags.open == []
+    ids = {one.id for one in records()}
+    near = [place for place in tags.links if re.fullmatch(r"[a-z0-9-]+\.html", place)]
+    assert {place.removesuffix(".html") for place in near} <= {*ids, "index"}
 
 
 # --- what it may do -------------------------------------------------------------------------------

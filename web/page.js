@@ -15,6 +15,8 @@ GPU models and configuration: GPU 0: NVIDIA GeForce RTX 5070 Ti
 const $ = (id) => document.getElementById(id);
 const state = (text) => { $("state").textContent = text; };
 let known = { findings: [] };
+let messages = [];
+const messagesOf = (id) => messages.filter((row) => row.finding === id).map((row) => row.message);
 
 // --- tabs --------------------------------------------------------------------------------------
 
@@ -127,7 +129,7 @@ $("d-os").addEventListener("change", () => {
 
 function listed() {
   const words = $("finding-filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const said = (row) => [row.id, row.title, row.means, row.proven_by].join(" ").toLowerCase();
+  const said = (row) => [row.id, row.title, row.means, row.proven_by, ...messagesOf(row.id)].join(" ").toLowerCase();
   const rows = known.findings.filter((row) => words.every((word) => said(row).includes(word)));
   $("finding-count").textContent = `${rows.length} of ${known.findings.length} findings`;
   const item = (row) => h("li", {}, h("button", { type: "button", onclick: () => open(row.id) }, h("span", { class: "id" }, row.id), ...prose(row.title)));
@@ -136,7 +138,7 @@ function listed() {
 
 function open(id) {
   history.replaceState(null, "", `#finding=${id}`);
-  return answered("finding", ["finding", id], undefined, (told) => finding(told.finding, open));
+  return answered("finding", ["finding", id], undefined, (told) => finding(told.finding, open, messagesOf(told.finding.id)));
 }
 $("finding-filter").addEventListener("input", listed);
 
@@ -162,7 +164,9 @@ function follow() {
 
 const began = performance.now();
 start((step) => { if (step !== "Ready") state(`${step}…`); }, (why) => state(`Python did not start in this browser: ${why}`));
-ask(["start"]).then((answer) => {
+const read = fetch("messages.json").then((answer) => answer.json());
+Promise.all([ask(["start"]), read]).then(([answer, rows]) => {
+  messages = rows;
   fill(answer);
   document.body.dataset.ready = performance.now() - began;
   state(`Ready after ${((performance.now() - began) / 1000).toFixed(1)} s`);

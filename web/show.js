@@ -194,12 +194,14 @@ function reasons(document) {
 
 // --- findings ----------------------------------------------------------------------------------
 
-export function finding(row, open) {
+export function finding(row, open, messages) {
   const parts = [["What it means", row.means], ["What proves it", row.proven_by], ["What it is not", row.not_when], ["The way out", row.way_out], ["Known from", row.source]];
   const explains = row.explains.map((id) => h("button", { type: "button", onclick: () => open(id) }, id));
   return [
     h("h2", { tabindex: "-1" }, h("span", { class: "id" }, row.id), ": ", ...prose(row.title)),
     ...parts.filter(([, text]) => text).flatMap(([title, text]) => [h("h3", {}, title), h("p", {}, ...prose(text))]),
+    ...(messages.length ? [h("h3", {}, "Messages that show it"), ...messages.map((text) => h("pre", { class: "wrapped" }, text))] : []),
+    h("p", {}, h("a", { href: `findings/${encodeURIComponent(row.id)}.html` }, "Its own page, with what to type")),
     ...(explains.length ? [h("h3", {}, "What follows from it"), h("div", { class: "row" }, explains)] : []),
   ];
 }
