@@ -11,7 +11,9 @@ from gpusetup.cli import main
 from gpusetup.configs import keys
 from gpusetup.configs.config import read_config
 from gpusetup.errors import BadInput
+from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
+from gpusetup.plan.answer.question import shape_of_question, workload_of
 from gpusetup.plan.config.clear import Card, batch_verdict
 from gpusetup.plan.config.question import FromConfig, for_gpus, question_of
 from gpusetup.plan.model.named import model_named
@@ -100,8 +102,9 @@ def test_the_batch_of_a_gpu_and_the_gpus_are_read() -> None:
 
 def test_the_batch_is_of_all_groups_of_gpus() -> None:
     assert for_gpus(of_file("verl_grpo.yaml"), 16).batch == 4 * 16 // 2
-    assert for_gpus(of_file("trl_sft.yaml"), 4).strategy == "ddp"
-    assert for_gpus(of_file("torchtune_full.yaml"), 4).strategy == "fsdp"
+    for name, strategy in (("trl_sft.yaml", "ddp"), ("torchtune_full.yaml", "fsdp")):
+        question = replace(for_gpus(of_file(name), 4), context=1024)
+        assert workload_of(question, shape_of_question(question), 4).strategy == strategy
     assert for_gpus(asked("train_batch_size: 64\nlr: 1\n"), 1).batch == 64
 
 

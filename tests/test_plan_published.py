@@ -14,6 +14,7 @@ import pytest
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
+from gpusetup.plan.answer.question import Question, workload_of
 from gpusetup.plan.memory.activations import layer_bytes, layer_bytes_a_token
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.plan.memory.loss import logit_amount, loss_bytes
@@ -327,6 +328,17 @@ def test_every_trainer_has_a_source_and_fields_of_a_workload() -> None:
     for name in wanted:
         assert rows().trainers[name]["source"]
         Workload(shape=LLAMA, context=1, **trainer_settings(name))
+
+
+@pytest.mark.parametrize(
+    ("trainer", "strategy"),
+    [("hf", "ddp"), ("torchtune", "fsdp"), ("torchtitan", "fsdp"), ("megatron", "zero1")],
+)
+def test_a_trainer_on_several_gpus_does_what_it_does_there(trainer: str, strategy: str) -> None:
+    question = Question(model="llama-3.1-8b", trainer=trainer, context=2048, batch=8)
+    assert workload_of(question, LLAMA, 8).strategy == strategy
+    alone = replace(question, batch=1)
+    assert workload_of(alone, LLAMA, 1).strategy in ("single", "fsdp", "zero1")
 
 
 def test_an_unknown_trainer_hears_the_known_ones() -> None:

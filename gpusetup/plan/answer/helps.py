@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from gpusetup.model.documents import Help
 from gpusetup.model.frozen import replace
@@ -14,6 +15,10 @@ from gpusetup.plan.model.workload import Workload
 
 LEAST_GIB = 0.05
 """What a change must save to be worth a line."""
+
+
+COPIES = ("dp", "ddp", "zero1", "zero2")
+"""Strategies that leave whole weights on every GPU."""
 
 
 def helps(decision: Decision, case: Case) -> tuple[Help, ...]:
@@ -39,7 +44,7 @@ def _changes(w: Workload, case: Case) -> Iterator[tuple[str, Workload]]:
     yield from _more_or_shorter(w, case)
     yield from _adapters(w)
     yield from _kernels(w)
-    if w.strategy in ("dp", "ddp", "zero1", "zero2") and w.gpus > 1:
+    if w.strategy in COPIES and w.gpus > 1:
         yield "FSDP (`--strategy fsdp`)", replace(w, strategy="fsdp")
 
 
@@ -67,7 +72,8 @@ def _adapters(w: Workload) -> Iterator[tuple[str, Workload]]:
         yield "LoRA on 4-bit weights (`--lora 16 --quantize nf4`)", four
         if w.loss != "fused" and w.shape.vocabulary:
             both = replace(four, loss="fused")
-            yield "the same with a fused loss (`--loss fused`)", both
+            flags = "--lora 16 --quantize nf4 --loss fused"
+            yield f"LoRA, 4 bits, fused loss (`{flags}`)", both
     elif w.lora is not None and w.quantize is None:
         yield "4-bit weights (`--quantize nf4`)", replace(w, quantize="nf4")
 
@@ -81,3 +87,18 @@ def _kernels(w: Workload) -> Iterator[tuple[str, Workload]]:
         yield "checkpointing (`--checkpointing`)", replace(w, checkpointing=True)
     if w.amp is None and w.dtype == "fp32":
         yield "mixed precision (`--amp bf16`)", replace(w, amp="bf16")
+    yield from _together(w)
+
+
+def _together(w: Workload) -> Iterator[tuple[str, Workload]]:
+    """What changes neither what is trained nor the optimizer, all at once."""
+    parts: dict[str, dict[str, Any]] = {
+        "--strategy fsdp": {"strategy": "fsdp"} if w.strategy in COPIES and w.gpus > 1 else {},
+        "--checkpointing": {} if w.checkpointing else {"checkpointing": True},
+        "--amp bf16": {"amp": "bf16"} if w.amp is None and w.dtype == "fp32" else {},
+        "--loss fused": {"loss": "fused"} if w.loss != "fused" and w.shape.vocabulary else {},
+    }
+    flags = [flag for flag, change in parts.items() if change]
+    if len(flags) > 1:
+        changes = {name: value for change in parts.values() for name, value in change.items()}
+        yield f"all of `{' '.join(flags)}`", replace(w, **changes)

@@ -101,7 +101,7 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
     """
     by_batch = counts_samples(question)
     how = usual(question, by_batch=by_batch, linux=linux, gpus=gpus)
-    how |= trainer_settings(question.trainer) if question.trainer else {}
+    how |= trainer_settings(question.trainer, gpus) if question.trainer else {}
     how |= {n: getattr(question, n) for n in SAME_NAME if getattr(question, n) is not None}
     how |= {f"offload_{what}": True for what in question.offload}
     if question.selective:

@@ -17,7 +17,6 @@ from gpusetup.plan.config import how
 from gpusetup.plan.config.family import LENGTHS, trainer_of
 from gpusetup.plan.config.reading import Reader
 from gpusetup.plan.model.named import is_known
-from gpusetup.plan.model.trainers import trainer_settings
 
 
 class FromConfig(Frozen):
@@ -73,21 +72,11 @@ def for_gpus(found: FromConfig, gpus: int) -> Question:
     q = found.question
     inner = q.tensor_parallel * q.pipeline_parallel * (q.context_parallel or 1) * (q.sp or 1)
     groups = max(gpus // inner, 1)
-    if q.strategy is None and gpus > 1 and q.trainer and _alone(q.trainer):
-        q = replace(q, strategy="fsdp" if q.trainer in SHARDS_ALONE else "ddp")
     if found.per_gpu is not None:
         return replace(q, batch=found.per_gpu * groups)
     if found.total is not None:
         return replace(q, batch=max(found.total // (q.accumulate or 1), groups))
     return q
-
-
-SHARDS_ALONE = ("torchtune", "litgpt")
-"""Trainers that shard by FSDP over several GPUs without being told."""
-
-
-def _alone(trainer: str) -> bool:
-    return bool(trainer_settings(trainer).get("strategy") == "single")
 
 
 # --- what is trained ------------------------------------------------------------------------------

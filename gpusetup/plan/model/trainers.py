@@ -24,21 +24,25 @@ def rows() -> Trainers:
     return from_json(ROWS.read_bytes(), Trainers, what=ROWS.name)
 
 
-def trainer_settings(name: str) -> dict[str, Any]:
+def trainer_settings(name: str, gpus: int = 1) -> dict[str, Any]:
     """The fields of a workload that a trainer sets; UsageError with the names for another.
 
-    >>> trainer_settings("torchtune")["loss"]
-    'chunked'
+    Started on several GPUs, most trainers copy the model to each (DDP), a few shard it.
+
+    >>> trainer_settings("torchtune")["loss"], trainer_settings("torchtune", 2)["strategy"]
+    ('chunked', 'fsdp')
     """
     found = rows().trainers.get(name)
     if found is None:
         raise UsageError(
             f"No trainer is called {name!r}", hint=f"one of {', '.join(rows().trainers)}"
         )
-    return {field: value for field, value in found.items() if field not in WORDS}
+    settings = {field: value for field, value in found.items() if field not in WORDS}
+    many = {"strategy": found["several"]} if gpus > 1 and "several" in found else {}
+    return settings | many
 
 
-WORDS = ("source", "caution")
+WORDS = ("source", "caution", "several")
 
 
 def caution(name: str) -> str | None:
