@@ -76,10 +76,10 @@ READ: dict[str, dict[str, object]] = {
     "nemo_megatron.yaml": {"trainer": "megatron", "context": 512, "amp": "bf16"},
 }  # fmt: skip
 BATCHES = {
-    "axolotl.yml": (24, None, None), "deepspeed_zero2.json": (32, None, None),
-    "torchtitan.toml": (1, None, None), "litgpt_lora.yaml": (2, None, 1),
+    "axolotl.yml": (24, None, None), "deepspeed_zero2.json": (32, 256, None),
+    "torchtitan.toml": (1, None, None), "litgpt_lora.yaml": (2, 8, 1),
     "verl_grpo.yaml": (4, None, 16), "trinity_grpo.yaml": (None, None, 8),
-    "nemo_megatron.yaml": (32, None, 8), "unsloth.yaml": (2, None, None),
+    "nemo_megatron.yaml": (32, 256, 8), "unsloth.yaml": (2, None, None),
 }  # fmt: skip
 
 
@@ -106,6 +106,8 @@ def test_the_batch_is_of_all_groups_of_gpus() -> None:
         question = replace(for_gpus(of_file(name), 4), context=1024)
         assert workload_of(question, shape_of_question(question), 4).strategy == strategy
     assert for_gpus(asked("train_batch_size: 64\nlr: 1\n"), 1).batch == 64
+    assert for_gpus(of_file("litgpt_lora.yaml"), 1).accumulate == 4
+    assert for_gpus(of_file("nemo_megatron.yaml"), 8).accumulate == 1
 
 
 def test_every_key_is_read_assumed_or_named_as_not_understood() -> None:

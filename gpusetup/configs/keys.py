@@ -28,12 +28,13 @@ REPLICAS, ATTENTION, DTYPE, PURE = "replicas", "attention", "dtype", "pure-16-bi
 LOSS_KERNEL, KERNELS, IN_BACKWARD = "loss-kernel", "kernels", "step-in-backward"
 DORA, TRAINED_TOO, PROMPT, RESPONSE = "dora", "trained-too", "prompt", "response"
 TOTAL_LENGTH, DYNAMIC, STAGE, FLAVOR = "total-length", "dynamic", "stage", "flavor"
+BESIDE_MLP, DISTRIBUTED, TP_SP = "beside-mlp", "distributed-optimizer", "tp-sp"
 PLANS = frozenset((
     NAMED, ADAPTER, RANK, TARGETS, FOUR_BIT, EIGHT_BIT, QUANTIZE, DOUBLE, CHECKPOINTS,
     NO_CHECKPOINTS, OPTIMIZER, ZERO, FSDP, STRATEGY, OFFLOAD, OPTIMIZER_OFFLOAD, GPUS, NODES,
     CHECKPOINT_OFFLOAD, TP, PP, CP, SP, EP, REPLICAS, ATTENTION, DTYPE, PURE, LOSS_KERNEL,
     KERNELS, IN_BACKWARD, DORA, TRAINED_TOO, PROMPT, RESPONSE, TOTAL_LENGTH, DYNAMIC, STAGE,
-    FLAVOR,
+    FLAVOR, BESIDE_MLP, DISTRIBUTED, TP_SP,
 ))  # fmt: skip
 """Roles that only `plan` asks for: they say what memory takes, and `tune` never writes them."""
 
@@ -171,6 +172,7 @@ KEYS: tuple[Key, ...] = (
         f"{AXOLOTL}; {FACTORY}; {TRL}; {TORCHTUNE}",
         written=False,
     ),
+    *_rows(BESIDE_MLP, "apply_lora_to_mlp", TORCHTUNE, written=False),
     *_rows(DORA, "use_dora peft_use_dora lora_use_dora", "peft.LoraConfig", written=False),
     *_rows(
         TRAINED_TOO,
@@ -191,7 +193,7 @@ KEYS: tuple[Key, ...] = (
         CHECKPOINTS,
         "gradient_checkpointing enable_gradient_checkpointing "
         "use_gradient_checkpointing enable_activation_checkpointing activation_checkpointing "
-        "fsdp_activation_checkpointing",
+        "fsdp_activation_checkpointing recompute_granularity activations_checkpoint_granularity",
         "the trainers' own documentation",
         written=False,
     ),
@@ -257,6 +259,8 @@ KEYS: tuple[Key, ...] = (
         f"{MEGATRON}; {TITAN}",
         written=False,
     ),
+    *_rows(DISTRIBUTED, "use_distributed_optimizer", MEGATRON, written=False),
+    *_rows(TP_SP, "sequence_parallel", MEGATRON, written=False),
     *_rows(REPLICAS, "data_parallel_replicate_degree", TITAN, written=False),
     *_rows(
         ATTENTION,

@@ -49,6 +49,9 @@ class Asked(Frozen):
     """What was assumed where nothing was said."""
     config: ConfigRead | None = None
     """What was read of a training config."""
+    trainer: str | None = None
+    accumulate: int = 1
+    """Micro-batches a step."""
     brief: bool = False
     """Leave the ladder away (a grid of many)."""
 

@@ -11,13 +11,24 @@ from typing import Any
 
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.documents import PlanCell
+from gpusetup.model.frozen import Frozen
 from gpusetup.plan.model.named import hub_id
+
+
+class Own(Frozen):
+    """The named trainer's own configuration."""
+
+    start: str
+    text: str
+    unsaid: str = ""
+    """The conditions that its keys cannot say, as flags."""
+
 
 LONG_DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
-def plan_yaml(plan: PlanCell) -> str:
-    """Both documents; Unsatisfiable where the plan has no recipe."""
+def plan_yaml(plan: PlanCell, own: Own | None = None) -> str:
+    """The trainer's own configuration, or else both documents; Unsatisfiable without a recipe."""
     if not plan.fits:
         raise Unsatisfiable(
             f"{plan.model} does not fit: there are no settings for it",
@@ -25,14 +36,19 @@ def plan_yaml(plan: PlanCell) -> str:
         )
     note = "# max_prompt_tokens: half of the length is left to the response; your data decides\n"
     head = f"# {plan.model}, {plan.context:,} tokens, {plan.gpus} x {plan.gpu}: {plan.recipe}\n"
+    if own is not None:
+        lines = [f"export {name}={value}" for name, value in plan.env.items()] + [own.start]
+        if own.unsaid:
+            lines.append(f"not in these settings, see to it yourself: {own.unsaid}")
+        return head + "".join(f"# {line}\n" for line in lines) + own.text
     trinity = "# Trinity-RFT" + "".join(f"\n# {line}" for line in _exports(plan)) + "\n"
     return (
         head
         + trinity
         + note
-        + _text(trinity_settings(plan))
+        + yaml_text(trinity_settings(plan))
         + "---\n# torchrun and FSDP2\n"
-        + _text(torchrun_settings(plan))
+        + yaml_text(torchrun_settings(plan))
     )
 
 
@@ -93,10 +109,10 @@ def torchrun_settings(plan: PlanCell) -> dict[str, Any]:
     return found | {name: s[name] for name in kept if name in s}
 
 
-def _text(values: Mapping[str, Any], indent: int = 0) -> str:
+def yaml_text(values: Mapping[str, Any], indent: int = 0) -> str:
     """Block YAML of mappings of plain values.
 
-    >>> print(_text({"a": {"b": True, "c": None}, "d": "x: y"}), end="")
+    >>> print(yaml_text({"a": {"b": True, "c": None}, "d": "x: y"}), end="")
     a:
       b: true
       c: null
@@ -105,7 +121,7 @@ def _text(values: Mapping[str, Any], indent: int = 0) -> str:
     lines = []
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            lines.append(f"{' ' * indent}{name}:\n{_text(value, indent + 2)}")
+            lines.append(f"{' ' * indent}{name}:\n{yaml_text(value, indent + 2)}")
         else:
             lines.append(f"{' ' * indent}{name}: {_scalar(value)}\n")
     return "".join(lines)
@@ -116,6 +132,8 @@ def _scalar(value: Any) -> str:
         return "{}"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return f"[{', '.join(map(_scalar, value))}]"
     if isinstance(value, int | float):
         return f"{value}"
     plain = value.replace("_", "").replace("-", "").replace(".", "").isalnum()

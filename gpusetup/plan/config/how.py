@@ -23,7 +23,9 @@ def checkpointing(reader: Reader, said: Part) -> Part:
     text = text.lower()
     reader.note(setting, f"checkpointing {text}")
     if text == "selective":
-        return {"selective": _selective(reader)}
+        # Megatron-LM's recomputes what attention without a flash kernel holds.
+        of_attention = {"checkpointing": False}
+        return of_attention if said["trainer"] == "megatron" else {"selective": _selective(reader)}
     part: Part = {"checkpointing": text not in ("none", "no", *FALSE)}
     return part | ({"offload": ("checkpoints",)} if text == "unsloth" else {})
 
@@ -94,6 +96,10 @@ def _switches(reader: Reader, said: Part) -> Part:
     if bf16 is False and not fp16 and not mixed and said["trainer"] not in (None, *PURE_BASE):
         return {"dtype": "fp32", "amp": "none"}
     half = "bf16" if bf16 or mixed else "fp16" if fp16 else None
+    if half == "fp16" and said["trainer"] in ("axolotl", "unsloth"):
+        return {"dtype": "fp16"}
+    if half == "fp16" and said["trainer"] == "megatron":
+        return {"amp": "fp16"}
     if half is None or said["trainer"] in (*PURE_BASE, "torchtitan", "megatron", "trinity"):
         return {}
     if said.get("lora") is not None:
@@ -151,6 +157,9 @@ def parallel(reader: Reader, said: Part) -> Part:
     replicas = reader.number(keys.REPLICAS, MOST["gpus"])
     if replicas and replicas > 1:
         part["notes"] = ["replicas of shards are not counted: all GPUs are taken as one shard"]
+    beside = reader.switch(keys.TP_SP)
+    if beside is not None:
+        part["sequence_parallel"] = beside
     gpus, nodes = reader.number(keys.GPUS, MOST["gpus"]), reader.number(keys.NODES, 10**4)
     return part | {"gpus": gpus * (nodes or 1) if gpus else None}
 
@@ -176,6 +185,8 @@ def strategy(reader: Reader, said: Part) -> Part:
                 if known and (found is None or word in ("2", "fsdp2")):
                     reader.note(setting, f"the strategy {known}")
                     found = known
+    if found is None and (divided := reader.switch(keys.DISTRIBUTED)) is not None:
+        found = "zero1" if divided else "ddp"
     return {"strategy": found} if found else {}
 
 
@@ -198,7 +209,8 @@ def offload(reader: Reader, said: Part) -> Part:
     if _on_host(reader, keys.OPTIMIZER_OFFLOAD):
         kept.add("optimizer")
     notes = list(said.get("notes", ()))
-    if _on_host(reader, keys.OFFLOAD):
+    in_words = any("offload" in text.lower().split() for _, text in reader.all(keys.FSDP))
+    if _on_host(reader, keys.OFFLOAD) or in_words:
         notes.append("the file offloads parameters; the plan says whether that is needed")
     return {"offload": tuple(sorted(kept)), "notes": notes}
 

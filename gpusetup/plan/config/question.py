@@ -26,7 +26,7 @@ class FromConfig(Frozen):
     per_gpu: int | None
     """Sequences of one micro-batch of a group of GPUs."""
     total: int | None
-    """Sequences of one step of all, accumulated, where only that is said."""
+    """Sequences of one step of all, accumulated."""
     gpus: int | None
     read: ConfigRead
     notes: tuple[str, ...] = ()
@@ -36,9 +36,12 @@ class FromConfig(Frozen):
 Part = dict[str, Any]
 
 
-def question_of(config: Config) -> FromConfig:
-    """What a config says; `BadInput` with the place of what cannot be meant."""
-    reader, trainer = Reader(config), trainer_of(config)
+def question_of(config: Config, trainer: str | None = None) -> FromConfig:
+    """What a config says; `BadInput` with the place of what cannot be meant.
+
+    `trainer`: whose config it is, where that is known.
+    """
+    reader, trainer = Reader(config), trainer or trainer_of(config)
     said: Part = {"trainer": trainer}
     for part in PARTS:
         said |= part(reader, said)
@@ -68,12 +71,17 @@ def for_gpus(found: FromConfig, gpus: int) -> Question:
     >>> class Said: question, per_gpu, total = Question(trainer="hf"), 4, None
     >>> for_gpus(Said, 2).batch
     8
+    >>> class Said: question, per_gpu, total = Question(trainer="megatron"), 4, 32
+    >>> for_gpus(Said, 2).accumulate
+    4
     """
     q = found.question
     inner = q.tensor_parallel * q.pipeline_parallel * (q.context_parallel or 1) * (q.sp or 1)
     groups = max(gpus // inner, 1)
     if found.per_gpu is not None:
-        return replace(q, batch=found.per_gpu * groups)
+        batch = found.per_gpu * groups
+        times = max(found.total // batch, 1) if found.total and q.accumulate is None else None
+        return replace(q, batch=batch, accumulate=times or q.accumulate)
     if found.total is not None:
         return replace(q, batch=max(found.total // (q.accumulate or 1), groups))
     return q
@@ -141,7 +149,8 @@ def _adapters(reader: Reader, said: Part) -> Part:
     part: Part = {"lora": rank, "dora": reader.switch(keys.DORA)}
     names = reader.names(keys.TARGETS) | _litgpt_targets(reader)
     if names:
-        part["lora_targets"] = values.targets(names)
+        mlp = frozenset(("mlp",)) if reader.switch(keys.BESIDE_MLP) else frozenset()
+        part["lora_targets"] = values.targets(names | mlp)
     if reader.names(keys.TRAINED_TOO) & {"embed_tokens", "lm_head", "wte", "embeddings"}:
         part["trained_embeddings"] = True
     quantised = method == "qlora" or component.startswith("qlora")
@@ -204,11 +213,10 @@ def _batch(reader: Reader, said: Part) -> Part:
         if reader.switch(keys.DYNAMIC) is not False:
             return part | {"tokens": reader.number(keys.TOKENS, MOST["tokens"])}
     part["per_gpu"] = reader.number(keys.BATCH, MOST["batch"])
-    if part["per_gpu"] is None:
+    if part["per_gpu"] is None or said["trainer"] != "trinity":
         part["total"] = reader.number(keys.TOTAL, MOST["batch"])
-    else:
-        for setting, _ in reader.all(keys.TOTAL):
-            reader.note(setting, "the batch of all GPUs, accumulated")
+    for setting, _ in reader.all(keys.TOTAL):
+        reader.note(setting, "the batch of all GPUs, accumulated")
     if part["per_gpu"] is None and part["total"] is None and said["trainer"] != "trinity":
         reader.assumed.append("no batch is named: 1 on each GPU")
         part["per_gpu"] = 1

@@ -1,0 +1,27 @@
+"""`gpusetup plan --format yaml`: the settings of a plan, in the words of the trainer."""
+
+from __future__ import annotations
+
+from gpusetup.model.documents import PlanCell
+from gpusetup.plan.answer.cell import Asked
+from gpusetup.plan.answer.decide import Decision
+from gpusetup.plan.answer.trainer_config import Job, trainer_config
+from gpusetup.plan.answer.yaml import Own, plan_yaml, yaml_text
+
+
+def settings(found: PlanCell, decision: Decision, asked: Asked) -> str:
+    """A trainer's own configuration where one was named; Unsatisfiable where nothing fits."""
+    trainer, recipe = asked.trainer, decision.recipe
+    if trainer is None or recipe is None:
+        return plan_yaml(found)
+    w = decision.fit.workload
+    written = trainer_config(trainer, Job(w=w, r=recipe, accumulate=asked.accumulate))
+    if written is None:
+        return plan_yaml(found)
+    from gpusetup.plan.config.unsaid import unsaid
+
+    start, values = written
+    text = yaml_text(values)
+    return plan_yaml(
+        found, Own(start=start, text=text, unsaid=", ".join(unsaid(text, trainer, w, recipe)))
+    )
