@@ -1,0 +1,105 @@
+"""The triage action: reads the event's file, decides, and says it, or what it would say.
+
+Only ids and words of our own are printed. Exit 0 whatever was decided, 2 for settings that are
+none, 3 where GitHub does not answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from triage_decide import Decision, Settings, considered, decide
+from triage_github import GitHub, NoAnswer
+
+
+def settings_of(environ: Mapping[str, str]) -> Settings:
+    """Raises ValueError for a setting that is none."""
+    return Settings(
+        dry_run=_switch(environ, "TRIAGE_DRY_RUN", "false"),
+        ask=_switch(environ, "TRIAGE_ASK", "true"),
+        label=environ.get("TRIAGE_LABEL", "").strip(),
+        ignore=frozenset(environ.get("TRIAGE_IGNORE", "").replace(",", " ").split()),
+    )
+
+
+def _switch(environ: Mapping[str, str], name: str, usual: str) -> bool:
+    text = environ.get(name, "").strip().lower() or usual
+    if text not in ("true", "false"):
+        said = name.removeprefix("TRIAGE_").lower().replace("_", "-")
+        raise ValueError(f"`{said}` is true or false")
+    return text == "true"
+
+
+def run(environ: Mapping[str, str]) -> Decision:
+    """One event: what was decided, and done unless it is a dry run."""
+    settings = settings_of(environ)
+    event = json.loads(Path(environ["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
+    name = environ.get("GITHUB_EVENT_NAME", "")
+    if why := considered(name, event):
+        return Decision(act="silent", why=why)
+    hub = GitHub(
+        environ.get("GITHUB_API_URL", "https://api.github.com"),
+        environ["GITHUB_REPOSITORY"],
+        int(event["issue"]["number"]),
+        environ.get("GITHUB_TOKEN", ""),
+    )
+    decision = decide(name, event, hub.comments(), settings)
+    if decision.body and not settings.dry_run:
+        hub.comment(decision.body)
+        if decision.label:
+            hub.label(decision.label)
+    return decision
+
+
+def summary(decision: Decision, *, dry_run: bool) -> str:
+    """The job's summary, in Markdown."""
+    lines = [f"### gpusetup triage: {decision.act}", "", f"{decision.why}."]
+    if decision.body:
+        said = "Would say" if dry_run else "Said"
+        lines += ["", f"{said}:", "", *(f"> {line}" for line in decision.body.splitlines())]
+    if decision.label:
+        lines += ["", f"Label: `{decision.label}`"]
+    return "\n".join(lines) + "\n"
+
+
+def outputs(decision: Decision) -> Iterator[str]:
+    yield f"decision={decision.act}\n"
+    yield f"finding={decision.finding or ''}\n"
+
+
+def append(path: str | None, text: str) -> None:
+    if path:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(text)
+
+
+def main(environ: Mapping[str, str] = os.environ) -> int:
+    try:
+        decision = run(environ)
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        print(f"::error::gpusetup triage: {_named(problem)}")
+        return 2
+    except NoAnswer as problem:
+        print(f"::error::gpusetup triage: {problem}")
+        return 3
+    dry_run = settings_of(environ).dry_run
+    append(environ.get("GITHUB_OUTPUT"), "".join(outputs(decision)))
+    append(environ.get("GITHUB_STEP_SUMMARY"), summary(decision, dry_run=dry_run))
+    print(f"{decision.act}{' (dry run)' if dry_run else ''}: {decision.why}")
+    return 0
+
+
+def _named(problem: Exception) -> str:
+    """Our own sentence, else the kind alone: the event's file was written by a stranger."""
+    ours = type(problem) is ValueError
+    return str(problem) if ours else f"the event cannot be read ({type(problem).__name__})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

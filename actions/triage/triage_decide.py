@@ -1,0 +1,184 @@
+"""What is said about an issue: an answer once, when it is certain; a question once; else nothing.
+
+Pure: an event as GitHub sends it, the comments that stand there, and settings give a `Decision`.
+Titles and texts are somebody's words: they are read as a report is, and quoted escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.commands.doctor_answer import document
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.documents import DoctorAnswer
+from gpusetup.model.finding import Finding, Severity
+from gpusetup.redaction import redact
+from gpusetup.render.markdown import doctor_markdown, escaped, fenced
+from gpusetup.report.read import read_bytes
+
+EVENTS = {"issues": ("opened", "edited"), "issue_comment": ("created", "edited")}
+MARK = re.compile(r"<!-- gpusetup:(answered|asked):([a-z0-9-]+) -->\s*\Z")
+MOST_LETTERS = 400_000
+"""Of an issue and its author's comments together; GitHub allows 65536 in each."""
+
+
+class Settings(NamedTuple):
+    """What the workflow asks for."""
+
+    dry_run: bool = False
+    ask: bool = True
+    label: str = ""
+    """With `{id}` for the finding's; empty: no label."""
+    ignore: frozenset[str] = frozenset()
+    """Findings about which nothing is said."""
+
+
+class Decision(NamedTuple):
+    """What is done, and why."""
+
+    act: Literal["answer", "ask", "silent"]
+    why: str
+    finding: str | None = None
+    body: str | None = None
+    label: str | None = None
+
+
+# --- whose words, and whether they are ours to answer ---------------------------------------------
+
+
+def considered(name: str, event: Mapping[str, Any]) -> str | None:
+    """Why an event is none of ours; None where it is."""
+    issue, comment = event.get("issue") or {}, event.get("comment")
+    if event.get("action") not in EVENTS.get(name, ()):
+        return "another event than a new or edited issue or comment"
+    if issue.get("pull_request"):
+        return "a pull request"
+    if issue.get("state") == "closed" or issue.get("locked"):
+        return "the issue is closed or locked"
+    if any(is_bot(one) for one in (event.get("sender"), issue.get("user"))):
+        return "a bot wrote it"
+    if comment is not None and (author(issue) is None or author(comment) != author(issue)):
+        return "a comment of somebody else than the issue's author, whose machine is another"
+    return None
+
+
+def is_bot(user: Mapping[str, Any] | None) -> bool:
+    return (user or {}).get("type") == "Bot"
+
+
+def author(thing: Mapping[str, Any]) -> Any:
+    """The number of who wrote it: names can change."""
+    return (thing.get("user") or {}).get("id")
+
+
+def former(comments: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What was said here before: `answered` or `asked`, with the finding. A person may have copied
+    the mark: only a bot's counts."""
+    marks = (MARK.search(str(one.get("body") or "")) for one in comments if is_bot(one.get("user")))
+    return {mark[1]: mark[2] for mark in marks if mark}
+
+
+def texts(event: Mapping[str, Any], comments: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The author's own words: title, issue and comments; an edited comment as it is now."""
+    issue, edited = event["issue"], event.get("comment") or {}
+    yield str(issue.get("title") or "")
+    yield own_words(issue.get("body"))
+    mine = [one for one in comments if author(one) == author(issue)]
+    yield from (own_words(one.get("body")) for one in mine if one.get("id") != edited.get("id"))
+    yield own_words(edited.get("body"))
+
+
+def own_words(body: object) -> str:
+    """Without what a form hides in comments, and without quoted replies: others wrote those.
+
+    >>> own_words("> did you reboot?\\r\\nyes<!-- paste\\nnvidia-smi -->, twice")
+    'yes, twice'
+    """
+    text = re.sub(r"<!--.*?(-->|\Z)", "", str(body or "").replace("\r\n", "\n"), flags=re.DOTALL)
+    return "\n".join(line for line in text.split("\n") if not re.match(r"\s{0,3}>(?!>> )", line))
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def decide(
+    name: str,
+    event: Mapping[str, Any],
+    comments: Sequence[Mapping[str, Any]],
+    settings: Settings,
+) -> Decision:
+    """What to say about an event; `comments` are those of its issue."""
+    if why := considered(name, event):
+        return Decision(act="silent", why=why)
+    before = former(comments)
+    if "answered" in before:
+        return Decision(act="silent", why="it was answered before")
+    text = "\n\n".join(filter(None, texts(event, comments)))[:MOST_LETTERS]
+    answer = read(text)
+    root = next((one for one in answer.findings if one.root), None)
+    if why := _nothing_to_say(answer, root, settings):
+        return Decision(act="silent", why=why)
+    assert root is not None
+    if answer.certainty == answer.confidence == "certain":
+        return _answer(answer, root, settings)
+    return _ask(answer, root, settings, before)
+
+
+def read(text: str) -> DoctorAnswer:
+    """What `gpusetup doctor --report` says of a text, without private data."""
+    catalog = load_catalog()
+    snapshot = redact(read_bytes(text.encode("utf-8", "replace")))
+    return document(diagnose(snapshot, catalog), catalog)
+
+
+def _nothing_to_say(answer: DoctorAnswer, root: Finding | None, settings: Settings) -> str | None:
+    if root is None:
+        return "no cause is shown"
+    if root.id in settings.ignore:
+        return f"{root.id} is one of those to ignore"
+    if root.severity is not Severity.ERROR:
+        return f"{root.id} is no error"
+    if root.fix is None or not root.fix.text:
+        return f"{root.id} has no way out to tell"
+    return None
+
+
+def _answer(answer: DoctorAnswer, root: Finding, settings: Settings) -> Decision:
+    body = f"{HELLO}\n\n{doctor_markdown(answer)}\n{FOOT}\n\n<!-- gpusetup:answered:{root.id} -->"
+    label = settings.label.replace("{id}", root.id)[:50] or None
+    return Decision("answer", f"{root.id} is certain", root.id, body, label)
+
+
+def _ask(
+    answer: DoctorAnswer, root: Finding, settings: Settings, before: Mapping[str, str]
+) -> Decision:
+    if answer.next_reading is None:
+        return Decision("silent", f"{root.id} is only likely, and no reading would decide")
+    if not settings.ask:
+        return Decision("silent", f"{root.id} is only likely, and nothing is to be asked")
+    if "asked" in before:
+        return Decision("silent", "it was asked before")
+    others = ", ".join(f"`{id}`" for id in answer.other_causes)
+    lines = (
+        f"This looks like **{root.id}** ({escaped(root.title)}); it may also be {others}. "
+        "The output of this command, on the machine where it fails, would decide:",
+        "",
+        *fenced([answer.next_reading], "sh"),
+        "",
+        FOOT,
+        "",
+        f"<!-- gpusetup:asked:{root.id} -->",
+    )
+    return Decision(
+        "ask", f"{root.id} is likely; one reading would decide", root.id, "\n".join(lines)
+    )
+
+
+HELLO = "What you posted shows this cause:"
+FOOT = (
+    "<sub>Written by gpusetup from the text above alone; nobody looked at the machine. "
+    "It writes once, when the cause is certain.</sub>"
+)

@@ -1,0 +1,426 @@
+"""The two actions: what triage says to webhooks as GitHub sends them, and what verify runs."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import triage
+import triage_decide
+import verify_job
+import yaml
+from each_row import each
+from triage_decide import Settings, decide, former
+
+ROOT = Path(__file__).resolve().parent.parent
+WEBHOOKS = Path(__file__).parent / "webhooks"
+ACTIONS = sorted((ROOT / "actions").glob("*/action.yml"))
+BOT = {"login": "github-actions[bot]", "id": 41898282, "type": "Bot"}
+ASKED = {"id": 7, "user": BOT, "body": "…\n\n<!-- gpusetup:asked:torch-cpu-build -->"}
+ANSWERED = {
+    "id": 8,
+    "user": BOT,
+    "body": "…\n\n<!-- gpusetup:answered:arch-too-new-for-wheel -->\n",
+}
+LABELLED = Settings(label="gpusetup: {id}")
+
+
+def event(name: str) -> Any:
+    return json.loads((WEBHOOKS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def told(name: str, comments: Sequence[Any] = (), settings: Settings = LABELLED) -> Any:
+    return decide(name.partition(".")[0], event(name), comments, settings)
+
+
+# --- what is decided ------------------------------------------------------------------------------
+
+
+def test_a_certain_cause_is_answered_with_its_label() -> None:
+    said = told("issues.opened")
+    assert (said.act, said.finding) == ("answer", "arch-too-new-for-wheel")
+    assert said.label == "gpusetup: arch-too-new-for-wheel"
+    assert "pip install" in said.body or "gpusetup install" in said.body
+    assert "asker" not in said.body, "the home folder's name is not repeated"
+    assert "nvml-mismatch" not in said.body, "what a form hides in a comment is nobody's report"
+    assert former([{"user": BOT, "body": said.body}]) == {"answered": "arch-too-new-for-wheel"}
+
+
+def test_a_likely_cause_is_asked_about_with_exactly_one_reading() -> None:
+    said = told("issues.opened-vague")
+    assert (said.act, said.finding, said.label) == ("ask", "torch-cpu-build", None)
+    assert re.findall(r"```sh\n(.*)\n```", said.body) == ["nvidia-smi -L"]
+    assert former([{"user": BOT, "body": said.body}]) == {"asked": "torch-cpu-build"}
+
+
+def test_the_reading_that_was_asked_for_is_answered() -> None:
+    said = told("issue_comment.created", [ASKED, event("issue_comment.created")["comment"]])
+    assert (said.act, said.finding) == ("answer", "torch-cpu-build")
+    assert told("issue_comment.edited", [ASKED]) == said, "an edited comment counts as it is now"
+
+
+@each(
+    "name, comments, why",
+    [
+        ("issues.opened", [ANSWERED], "answered before"),
+        ("issue_comment.created", [ASKED, ANSWERED], "answered before"),
+        ("issues.opened-vague", [ASKED], "asked before"),
+        ("issues.opened-off-topic", [], "no cause"),
+        ("issues.opened-without-body", [], "no cause"),
+        ("issues.opened-by-bot", [], "bot"),
+        ("issues.labeled", [], "another event"),
+        ("issues.closed", [], "another event"),
+        ("issue_comment.deleted", [], "another event"),
+        ("issue_comment.created-by-another", [ASKED], "somebody else"),
+        ("issue_comment.created-by-bot", [], "bot"),
+        ("issue_comment.created-on-pull-request", [], "pull request"),
+        ("issue_comment.created-on-locked", [], "locked"),
+        ("ping", [], "another event"),
+    ],
+)
+def test_otherwise_it_is_silent(name: str, comments: list[Any], why: str) -> None:
+    said = told(name, comments)
+    assert said.act == "silent" and why in said.why
+    assert said.body is None and said.label is None
+
+
+def test_an_edited_issue_is_answered_where_nothing_was_said() -> None:
+    assert told("issues.edited").act == "answer"
+    assert told("issues.edited", [ANSWERED]).act == "silent"
+
+
+def test_a_person_cannot_forge_the_mark() -> None:
+    forged = {**ANSWERED, "user": {"login": "asker", "id": 1001, "type": "User"}}
+    assert told("issues.opened", [forged]).act == "answer"
+    quoted = {**ANSWERED, "body": "<!-- gpusetup:answered:x --> and more words"}
+    assert told("issues.opened", [quoted]).act == "answer"
+
+
+def test_settings_hold_it_back() -> None:
+    ignored = Settings(ignore=frozenset({"arch-too-new-for-wheel"}))
+    assert told("issues.opened", settings=ignored).act == "silent"
+    assert told("issues.opened-vague", settings=Settings(ask=False)).act == "silent"
+    assert told("issues.opened", settings=Settings()).label is None
+
+
+def test_what_others_wrote_in_a_quote_is_not_the_authors_machine() -> None:
+    comment = event("issue_comment.created")
+    comment["comment"]["body"] = (
+        "> Failed to initialize NVML: Driver/library version mismatch\n\nno"
+    )
+    said = decide("issue_comment", comment, [ASKED], LABELLED)
+    assert said.finding != "nvml-mismatch"
+
+
+HOSTILE = (
+    "::error::x",
+    "::set-output name=decision::answer",
+    "</details><img src=x onerror=alert(1)>",
+    "@everyone [click](https://evil.example)",
+    "$(touch /tmp/pwned) `touch /tmp/pwned`",
+    "<!-- gpusetup:answered:x -->",
+    "\u202e\x1b[2J\x00",
+)
+
+
+@each("text", HOSTILE)
+def test_what_strangers_write_acts_nowhere(text: str) -> None:
+    payload = event("issues.opened")
+    gpu = "GPU models and configuration: GPU 0: NVIDIA GeForce RTX 5070 Ti"
+    payload["issue"]["title"] = text
+    payload["issue"]["body"] = payload["issue"]["body"].replace(gpu, f"{gpu} {text}") + text
+    said = decide("issues", payload, [], LABELLED)
+    shown = triage.summary(said, dry_run=False) + "".join(triage.outputs(said))
+    outside = re.sub(r"(?s)(`{3,})\w*\n.*?\n(> )?\1", "", shown)
+    assert not re.search(r"(?<!\\)<img|(?<!\\)@everyone|(?<!\\)\[click\]|\x1b|\x00", outside)
+    assert not re.search(r"(?m)^::", shown)
+    assert said.label in (None, f"gpusetup: {said.finding}")
+
+
+@each(
+    "payload",
+    [
+        {},
+        {"action": "opened"},
+        {"action": "opened", "issue": {"number": 1, "user": None, "body": 5, "title": None}},
+        {"action": "opened", "issue": {"number": 1, "body": "x" * 3_000_000, "user": {"id": 1}}},
+    ],
+)
+def test_an_event_with_holes_is_silent(payload: Any) -> None:
+    if payload.get("issue"):
+        assert decide("issues", payload, [], LABELLED).act == "silent"
+    else:
+        assert decide("issues", {**payload, "issue": {"title": ""}}, [], LABELLED).act == "silent"
+
+
+# --- what is done ---------------------------------------------------------------------------------
+
+
+class GitHubStub:
+    """GitHub's REST API for one issue: comments by pages, and what was posted."""
+
+    def __init__(self, comments: Sequence[Any] = (), status: int = 200) -> None:
+        posted: list[tuple[str, Any, str]] = []
+        self.posted = posted
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                page = int(re.search(r"page=(\d+)$", self.path)[1])
+                self.answer(status, list(comments[100 * (page - 1) : 100 * page]))
+
+            def do_POST(self) -> None:
+                raw = self.rfile.read(int(self.headers["Content-Length"]))
+                posted.append((self.path, json.loads(raw), self.headers["Authorization"]))
+                self.answer(201, {})
+
+            def answer(self, code: int, value: Any) -> None:
+                raw = json.dumps(value).encode()
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Nothing is printed."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def hub() -> Iterator[Any]:
+    started: list[GitHubStub] = []
+
+    def start(comments: Sequence[Any] = (), status: int = 200) -> GitHubStub:
+        started.append(GitHubStub(comments, status))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.server.shutdown()
+        one.server.server_close()
+
+
+def job(tmp_path: Path, hub: GitHubStub, name: str, **settings: str) -> dict[str, str]:
+    return {
+        "GITHUB_EVENT_PATH": str(WEBHOOKS / f"{name}.json"),
+        "GITHUB_EVENT_NAME": name.partition(".")[0],
+        "GITHUB_REPOSITORY": "example/trainer",
+        "GITHUB_API_URL": f"http://127.0.0.1:{hub.server.server_port}",
+        "GITHUB_TOKEN": "ghs_secret",
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+        "TRIAGE_LABEL": "gpusetup: {id}",
+        **settings,
+    }
+
+
+def test_an_answer_is_posted_once_with_its_label(tmp_path: Path, hub: Any) -> None:
+    """As the action starts it: a child, whose folder and environment are no help to strangers."""
+    server = hub()
+    environment = {
+        "PATH": os.defpath,
+        "HOME": str(tmp_path),
+        **job(tmp_path, server, "issues.opened"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-I", str(ROOT / "actions" / "triage" / "triage.py")],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "answer: arch-too-new-for-wheel is certain\n"), (
+        done
+    )
+    assert [path for path, _, _ in server.posted] == [
+        "/repos/example/trainer/issues/42/comments",
+        "/repos/example/trainer/issues/42/labels",
+    ]
+    assert {token for *_, token in server.posted} == {"Bearer ghs_secret"}
+    assert server.posted[1][1] == {"labels": ["gpusetup: arch-too-new-for-wheel"]}
+    output = (tmp_path / "output").read_text(encoding="utf-8")
+    assert output == "decision=answer\nfinding=arch-too-new-for-wheel\n"
+    assert "ghs_secret" not in done.stdout + done.stderr + (tmp_path / "summary").read_text("utf-8")
+
+
+def test_a_dry_run_says_it_in_the_summary_only(tmp_path: Path, hub: Any) -> None:
+    server = hub()
+    assert triage.main(job(tmp_path, server, "issues.opened", TRIAGE_DRY_RUN="true")) == 0
+    assert server.posted == []
+    assert "Would say:" in (tmp_path / "summary").read_text(encoding="utf-8")
+
+
+def test_the_mark_is_found_on_the_second_page(tmp_path: Path, hub: Any) -> None:
+    talk = [{"id": n, "user": {"id": 5, "type": "User"}, "body": "me too"} for n in range(130)]
+    server = hub([*talk, ANSWERED])
+    assert triage.main(job(tmp_path, server, "issues.opened")) == 0
+    assert server.posted == []
+
+
+@each("status, code", [(403, 3), (404, 3), (502, 3), (302, 3)])
+def test_github_that_refuses_is_said_in_a_line(
+    status: int, code: int, tmp_path: Path, hub: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert triage.main(job(tmp_path, hub(status=status), "issues.opened")) == code
+    assert re.fullmatch(r"::error::gpusetup triage: GitHub .*\n", capsys.readouterr().out)
+
+
+@each(
+    "name, value",
+    [("TRIAGE_DRY_RUN", "maybe"), ("GITHUB_EVENT_PATH", ""), ("GITHUB_REPOSITORY", "../../x")],
+)
+def test_a_setting_that_is_none_is_refused(
+    name: str, value: str, tmp_path: Path, hub: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = hub()
+    value = value or str(tmp_path / "event.json")
+    (tmp_path / "event.json").write_text("[1]", encoding="utf-8")
+    assert triage.main(job(tmp_path, server, "issues.opened", **{name: value})) == 2
+    assert capsys.readouterr().out.startswith("::error::gpusetup triage: ")
+    assert server.posted == []
+
+
+# --- verify ---------------------------------------------------------------------------------------
+
+
+def test_inputs_are_words_whatever_stands_in_them(tmp_path: Path) -> None:
+    inputs = {
+        "VERIFY_PYTHON": ".venv/bin/python",
+        "VERIFY_DEVICE": "none; rm -rf /",
+        "VERIFY_EXPECT": "torch==2.5.*\n\n arch>=8.6 \n--output=/etc/passwd",
+        "VERIFY_STRICT": "true",
+    }
+    argv = verify_job.command(inputs, tmp_path / "v.xml")
+    assert argv[:2] == (".venv/bin/python", str(ROOT / "gpusetup" / "verify"))
+    assert "--device=none; rm -rf /" in argv and "--strict" in argv
+    assert [word for word in argv if word.startswith("--expect")] == [
+        "--expect=torch==2.5.*",
+        "--expect=arch>=8.6",
+        "--expect=--output=/etc/passwd",
+    ]
+
+
+def test_an_image_is_proven_inside_with_the_folder_read_only(tmp_path: Path) -> None:
+    inputs = {"VERIFY_IMAGE": "me/train:1", "VERIFY_GPUS": "all", "VERIFY_PYTHON": "python3"}
+    argv = verify_job.command(inputs, tmp_path / "v.xml")
+    assert argv[:4] == ("docker", "run", "--rm", "--gpus=all")
+    assert f"--volume={ROOT}/gpusetup/verify:/opt/gpusetup-verify:ro" in argv
+    place = argv.index("me/train:1")
+    assert argv[place - 1] == "--entrypoint=python3" and argv[place + 1] == "/opt/gpusetup-verify"
+    assert f"--junit=/gpusetup-out/{'v.xml'}" in argv[place:]
+    with pytest.raises(ValueError, match="dash"):
+        verify_job.command({"VERIFY_IMAGE": "--privileged"}, tmp_path / "v.xml")
+
+
+PYTHON = """#!/bin/sh
+for word; do
+    case "$word" in --junit=*) cp "$(dirname "$0")/report.xml" "${word#--junit=}" ;; esac
+done
+exit 1
+"""
+REPORT = """<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="gpusetup verify"><testsuite name="cpu">
+<testcase name="matmul" classname="cpu" time="0.1"/>
+<testcase name="expect" classname="host">
+  <failure message="torch==9.* | &lt;b&gt; ::error::"/>
+</testcase>
+<testcase name="libraries" classname="host"><skipped message="a CPU build"/></testcase>
+</testsuite></testsuites>
+"""
+
+
+def test_the_report_becomes_a_table_and_the_exit_code_stays(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(PYTHON, encoding="utf-8")
+    python.chmod(0o755)
+    (tmp_path / "report.xml").write_text(REPORT, encoding="utf-8")
+    environment = {
+        "VERIFY_PYTHON": str(python),
+        "VERIFY_JUNIT": str(tmp_path / "out" / "v.xml"),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
+    }
+    assert verify_job.main(environment) == 1
+    table = (tmp_path / "summary").read_text(encoding="utf-8").splitlines()
+    assert table[0] == "### gpusetup verify: failed" and len(table) == 7
+    assert table[4] == "| matmul | cpu | ✅ passed |  |"
+    assert table[5].startswith("| expect | host | ❌ failed | torch==9.") and "<b>" not in table[5]
+    assert table[5].count("|") == 5
+    assert (tmp_path / "out" / "v.xml").read_text(encoding="utf-8") == REPORT
+    environment["VERIFY_PYTHON"] = str(tmp_path / "nothing")
+    assert verify_job.main(environment) == 3
+
+
+@pytest.mark.slow
+def test_a_real_environment_is_proven(tmp_path: Path) -> None:
+    environment = {
+        "VERIFY_PYTHON": sys.executable,
+        "VERIFY_DEVICE": "cpu",
+        "VERIFY_EXPECT": "torch>=2",
+        "VERIFY_JUNIT": str(tmp_path / "v.xml"),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+    }
+    assert verify_job.main(environment) == 0
+    assert "✅ passed" in (tmp_path / "summary").read_text(encoding="utf-8")
+
+
+# --- the files that GitHub reads ------------------------------------------------------------------
+
+
+def test_both_actions_have_the_form_that_github_asks_for() -> None:
+    files = [str(path) for path in ACTIONS]
+    assert len(files) == 2
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-actions"]
+    done = subprocess.run([*check, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@each("path", ACTIONS)
+def test_no_expression_stands_in_a_shell_and_no_event_anywhere(path: Path) -> None:
+    action = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for step in action["runs"]["steps"]:
+        assert "${{" not in step["run"]
+        assert all(re.fullmatch(r"\$\{\{ inputs\.[a-z-]+ \}\}", v) for v in step["env"].values())
+    assert "github.event" not in path.read_text(encoding="utf-8")
+    named = {f"{path.parent.name}_{name}".upper().replace("-", "_") for name in action["inputs"]}
+    given = {name for step in action["runs"]["steps"] for name in step["env"]}
+    assert named - {"TRIAGE_TOKEN"} <= given
+
+
+@each("page", ["triage-issues.md", "github-actions.md"])
+def test_the_documented_workflows_have_the_form_and_the_least_rights(
+    page: str, tmp_path: Path
+) -> None:
+    text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
+    flows = [b for b in re.findall(r"(?ms)^```yaml\n(.*?)^```", text) if b.startswith("name:")]
+    assert flows
+    for number, flow in enumerate(flows):
+        file = tmp_path / f"{number}-{page}.yml"
+        file.write_text(flow, encoding="utf-8")
+        check = ("-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(file))
+        done = subprocess.run([sys.executable, *check], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+        assert "github.event.issue.title" not in flow and "github.event.issue.body" not in flow
+        if "actions/triage" in flow:
+            rights = yaml.safe_load(flow)["permissions"]
+            assert rights == {"issues": "write"}
+
+
+def test_the_defaults_of_triage_name_findings_that_are() -> None:
+    from gpusetup.diagnosis.knowledge import records
+
+    action = yaml.safe_load((ROOT / "actions/triage/action.yml").read_text(encoding="utf-8"))
+    ignored = action["inputs"]["ignore"]["default"].split()
+    assert set(ignored) <= {row.id for row in records()}
+    assert triage_decide.former([]) == {}
