@@ -35,6 +35,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("render",),
     ("commands",),
     ("api",),
+    ("assistants",),
     ("cli",),
     ("__main__",),
 )

@@ -28,12 +28,17 @@ COMMANDS = {
     "node-check": "says within seconds whether this node may take jobs",
     "slurm": "prints or installs what Slurm calls on a node: prolog, health program, epilog",
     "fleet": "judges many nodes, and says which one is not like the others",
+    "mcp": "answers assistants over the Model Context Protocol",
+    "agents": "prints what a coding agent should know, for AGENTS.md",
     "snapshot": "prints the redacted record of this machine",
     "schema": "prints the JSON schema of a command's answer",
     "completion": "prints a completion script for your shell",
     "help": "prints the help of a command",
 }
 """Command -> what it does, in one line."""
+
+ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
+"""A command whose module stands above this room, because it asks `gpusetup.api`."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -116,7 +121,8 @@ def options_of_each() -> Iterator[tuple[str, Container[str]]]:
 
 
 def command(name: str) -> ModuleType:
-    return importlib.import_module(f"gpusetup.commands.{name.replace('-', '_')}")
+    home = ELSEWHERE.get(name) or f"gpusetup.commands.{name.replace('-', '_')}"
+    return importlib.import_module(home)
 
 
 def build_parser(only: str | None = None) -> Parser:

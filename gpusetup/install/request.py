@@ -37,6 +37,8 @@ class InstallRequest(Frozen):
     build_from_source: bool = False
     dry_run: bool = False
     yes: bool = False
+    plan_id: str | None = None
+    """What the plan has to be."""
     no_verify: bool = False
     no_keep: bool = False
 

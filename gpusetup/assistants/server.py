@@ -1,0 +1,133 @@
+"""The MCP server on stdin and stdout. The home of `mcp`.
+
+Nothing but the protocol is written to stdout: the transport diverts the stream of everybody else to
+stderr. Tools run one at a time in a thread, so that the protocol is answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from mcp import types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from gpusetup import __version__
+from gpusetup.assistants import tools
+from gpusetup.errors import GpuSetupError
+from gpusetup.render.console import harmless_json
+
+JSON = "application/json"
+
+
+def serve(setting: tools.Setting) -> None:
+    """Answer until the client closes stdin."""
+    anyio.run(_serve, setting)
+
+
+async def _serve(setting: tools.Setting) -> None:
+    server = made(setting)
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def made(setting: tools.Setting) -> Server[Any]:
+    """The server with its handlers."""
+    one_at_a_time = anyio.CapacityLimiter(1)
+
+    async def in_thread(work: Any, *values: Any) -> Any:
+        return await anyio.to_thread.run_sync(work, *values, limiter=one_at_a_time)
+
+    async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_shown(tool, setting) for tool in tools.TOOLS])
+
+    async def call_tool(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
+        text, is_error = await in_thread(_called, asked.name, asked.arguments or {}, setting)
+        content: list[Any] = [types.TextContent(type="text", text=text)]
+        return types.CallToolResult(content=content, is_error=is_error)
+
+    async def list_resources(_: Any, __: Any) -> types.ListResourcesResult:
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(
+                    uri=tools.SNAPSHOT,
+                    name="snapshot",
+                    description="what was read of this machine",
+                    mime_type=JSON,
+                ),
+                types.Resource(
+                    uri=tools.FINDINGS,
+                    name="findings",
+                    description="every finding by its id",
+                    mime_type=JSON,
+                ),
+            ]
+        )
+
+    async def list_templates(_: Any, __: Any) -> types.ListResourceTemplatesResult:
+        one = types.ResourceTemplate(
+            uri_template=f"{tools.FINDINGS}/{{id}}",
+            name="finding",
+            description="what is known about one finding",
+            mime_type=JSON,
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[one])
+
+    async def read(_: Any, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        text = await in_thread(_resource, str(asked.uri), setting)
+        contents: list[Any] = [types.TextResourceContents(uri=asked.uri, mime_type=JSON, text=text)]
+        return types.ReadResourceResult(contents=contents)
+
+    return Server(
+        "gpusetup",
+        version=__version__,
+        instructions=tools.INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read,
+    )
+
+
+def _shown(tool: tools.Tool, setting: tools.Setting) -> types.Tool:
+    changes = tool.changes and setting.allow_install
+    hints = types.ToolAnnotations(
+        read_only_hint=not changes,
+        destructive_hint=changes,
+        idempotent_hint=not changes,
+        open_world_hint=tool.asks_network,
+    )
+    return types.Tool(
+        name=tool.name,
+        description=tool.what,
+        input_schema=tools.schema_of(tool),
+        annotations=hints,
+    )
+
+
+def _called(name: str, values: dict[str, Any], setting: tools.Setting) -> tuple[str, bool]:
+    """The answer's JSON, and whether it is an error."""
+    try:
+        return _text(tools.call(name, values, setting)), False
+    except GpuSetupError as problem:
+        return _text(tools.error_of(problem, setting)), True
+    except Exception as problem:
+        fault = GpuSetupError(f"gpusetup itself failed: {type(problem).__name__}: {problem}")
+        return _text(tools.error_of(fault, setting)), True
+
+
+def _resource(uri: str, setting: tools.Setting) -> str:
+    from mcp.shared.exceptions import MCPError
+
+    try:
+        return _text(tools.resource(uri, setting))
+    except GpuSetupError as problem:
+        raise MCPError(types.INVALID_PARAMS, f"{problem.message}; {problem.hint}") from problem
+
+
+def _text(document: dict[str, Any]) -> str:
+    return harmless_json(json.dumps(document))
