@@ -11,8 +11,9 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 
+RECOVERY = tuple(f"tune/{name}.py" for name in ("recover", "ranks", "undo", "counts", "exact"))
 HOMES: dict[str, tuple[str, ...]] = {
-    "torch": ("verify/", "child_scripts/", "tune/measure.py", "tune/recover.py", "tune/ranks.py"),
+    "torch": ("verify/", "child_scripts/", "tune/measure.py", *RECOVERY),
     "numpy": ("verify/companions/numbers_of.py",),
     "triton": ("verify/companions/triton_kernel.py",),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),

@@ -156,8 +156,9 @@ def test_the_size_that_fitted_is_remembered_for_the_next_batches() -> None:
     step = step_of(model, 5, seen=seen)
     first = recover_from_oom(step, batch_of(16), model=model, say=said.append)
     second = recover_from_oom(step, batch_of(16), model=model, say=said.append)
-    assert seen == [16, 8, 4, 4, 4, 4, 4, 4, 4, 4]
-    assert (first.attempts, second.attempts, REMEMBERED[model]) == (3, 1, 4)
+    checked = [4, 2, 2]
+    assert seen == [16, 8, 4, 4, 4, 4, *checked, 4, 4, 4, 4, *checked]
+    assert (first.attempts, second.attempts, REMEMBERED[model].micro) == (3, 1, 4)
     assert len(said) == 1 and "went on in micro-batches of 4, with the same gradient" in said[0]
     assert "batch size to 4" in said[0]
 
@@ -185,7 +186,7 @@ def test_no_tensor_of_a_failed_attempt_stays_in_memory(wrapped: bool) -> None:
         return model(part[0]).mean()
 
     recover_from_oom(step, batch_of(16), model=model, say=[].append)
-    assert alive == [0] * 6 and len(refs) == 2
+    assert alive == [0] * 9 and len(refs) == 2
 
 
 def test_random_numbers_go_back_to_where_they_were() -> None:
@@ -340,7 +341,37 @@ def test_ranks_recover_alone_agree_and_end_with_ddps_gradient(tmp_path: Path) ->
     assert first["one"] == first["both"] == {"close": True, "said": 1, "sizes": [4] * 3}
     assert second["both"] == {"close": True, "said": 1, "sizes": [2] * 3}
     assert first["never"] == {"refused": "Not even 1 of 16 samples fit", "left": 0}
+    for name in ("wrapped", "inside"):
+        assert first[name] == {"close": True, "said": 1, "sizes": [4] * 3}, name
+        assert second[name] == whole, name
+    for rank in (first, second):
+        assert "static_graph=True" in rank["static"] and "several" in rank["two"]
+    assert first["empty"] == "The batch is empty"
+    assert second["empty"] == "1 other rank could not recover"
     assert second["never"] == {"refused": "1 other rank could not recover", "left": 0}
+
+
+@pytest.mark.slow
+def test_a_ddp_model_that_was_compiled_is_refused_with_the_way(tmp_path: Path) -> None:
+    script = f"""
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from gpusetup.errors import UsageError
+from gpusetup.tune import recover_from_oom
+dist.init_process_group("gloo", "file://{tmp_path}/store", world_size=1, rank=0)
+ddp = torch.compile(DistributedDataParallel(torch.nn.Linear(2, 1)), backend="eager")
+inside = DistributedDataParallel(torch.compile(torch.nn.Linear(2, 1), backend="eager"))
+try:
+    recover_from_oom(lambda part: ddp(part).mean(), torch.ones(4, 2), model=ddp)
+except UsageError as problem:
+    print(problem.message, problem.hint)
+print(recover_from_oom(lambda part: inside(part).mean(), torch.ones(4, 2), model=inside).split)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=240, cwd=HERE.parent
+    )
+    assert "torch.compile stands around DistributedDataParallel" in done.stdout, done.stderr[-2000:]
+    assert "compile inside" in done.stdout and done.stdout.endswith("False\n")
 
 
 def test_what_synchronises_in_its_forward_is_refused() -> None:
@@ -404,7 +435,7 @@ def columns_of(batch: Any) -> Iterator[torch.Tensor]:
 
 
 def test_a_batch_of_two_sizes_is_a_wrong_question() -> None:
-    with pytest.raises(UsageError, match=r"first dimensions \[3, 4\]"):
+    with pytest.raises(UsageError, match="several sizes"):
         batch_size((torch.zeros(3), torch.zeros(4)))
     with pytest.raises(UsageError, match="no tensor"):
         batch_size({"scale": torch.tensor(1.0)})

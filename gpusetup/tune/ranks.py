@@ -8,6 +8,8 @@ where all did are the gradients averaged, as DDP would have done it.
 from __future__ import annotations
 
 import contextlib
+import gc
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -52,9 +54,49 @@ def ranks_of(model: torch.nn.Module) -> Ranks:
                 "SyncBatchNorm synchronises in its forward: ranks cannot split on their own",
                 hint="use a smaller batch and gradient accumulation",
             )
-    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-        return Together(model)
-    return Alone()
+    found = _ddp_of(model)
+    return Alone() if found is None else Together(found)
+
+
+DDP = torch.nn.parallel.DistributedDataParallel
+AROUND: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[Any] | None] = (
+    weakref.WeakKeyDictionary()
+)
+"""A model without DDP in it -> the DDP that was found around it."""
+
+
+def _ddp_of(model: torch.nn.Module) -> Any:
+    """The DDP that trains a model: itself, inside of it, or around it (`.module` was given)."""
+    inside = [one for one in model.modules() if isinstance(one, DDP)]
+    if len(inside) > 1:
+        raise UsageError(
+            "The model holds several DistributedDataParallel ones",
+            hint="recover each on its own, or wrap all of them in one",
+        )
+    compiled = [one for one in model.modules() if hasattr(one, "_orig_mod")]
+    if inside and any(inside[0] in one.modules() for one in compiled):
+        raise UsageError(
+            "torch.compile stands around DistributedDataParallel: its ranks cannot split alone",
+            hint="compile inside: DistributedDataParallel(torch.compile(model))",
+        )
+    found = inside[0] if inside else _around(model)
+    if found is not None and found.static_graph:
+        raise UsageError(
+            "DistributedDataParallel with static_graph=True expects the same backward every time",
+            hint="leave static_graph out",
+        )
+    return found
+
+
+def _around(model: torch.nn.Module) -> Any:
+    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        return None
+    known = AROUND.get(model)
+    if known is None:
+        all_of_them = [one for one in gc.get_objects() if isinstance(one, DDP)]
+        found = next((one for one in all_of_them if model in one.modules()), None)
+        known = AROUND[model] = weakref.ref(found) if found is not None else lambda: None  # type: ignore[assignment]
+    return known() if known else None
 
 
 class Alone:

@@ -13,7 +13,6 @@ whole batch's to rounding. The size that fits is kept for the next batches.
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import platform
@@ -26,16 +25,26 @@ from typing import Any, Literal
 import torch
 
 from gpusetup.errors import GpuSetupError, UsageError
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.tune.counts import Counted, Watching
+from gpusetup.tune.exact import off_by
 from gpusetup.tune.oom import is_out_of_memory
 from gpusetup.tune.ranks import ranks_of
 from gpusetup.tune.rungs import Shortage, next_rung
 from gpusetup.tune.split import batch_size, cuts, part_of
+from gpusetup.tune.undo import NORMS, Undo, named
 
 LOG = logging.getLogger("gpusetup.tune")
 Step = Callable[[Any], torch.Tensor]
-REMEMBERED: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
+REMEMBERED: weakref.WeakKeyDictionary[torch.nn.Module, Remembered] = weakref.WeakKeyDictionary()
 """Model -> the largest micro-batch that fitted after memory ran out."""
+CHECKED: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, Checked]] = (
+    weakref.WeakKeyDictionary()
+)
+"""Model -> code of the step -> what comparisons of some samples with their halves found."""
+MOST_CHECKED = 8
+FIRST_WAIT, LAST_WAIT = 8, 1024
+"""After how many batches in parts a larger part is tried again; doubled when that fails."""
 
 
 class Recovered(Frozen):
@@ -47,6 +56,8 @@ class Recovered(Frozen):
     micro_batch_size: int
     attempts: int
     """1 where nothing ran out."""
+    differs: tuple[str, ...] = ()
+    """In what the gradient of the parts is not the whole batch's; () where it is, to rounding."""
 
     @property
     def split(self) -> bool:
@@ -89,16 +100,17 @@ def recover_from_oom(
     Raises CannotRecover from the original error where `smallest` does not fit either or splitting
     is refused, and lets every other error through; gradients are then as they were before the call.
     """
-    count = size(batch)
-    if count < 1:
-        raise UsageError("The batch is empty", hint="leave it out")
-    cutter = split or (lambda whole, start, stop: part_of(whole, start, stop, count))
-    case = _Case(step, backward or _backward, reduction, weight, cutter, batch, count)
     ranks = ranks_of(model)
-    micro = min(count, REMEMBERED.get(model, count))
-    with _Undo(model) as undo, ranks.alone():
+    with Undo(model) as undo, ranks.alone():
         try:
-            loss, micro, attempts = _until_it_fits(case, model, micro, undo, allow, smallest, say)
+            count = size(batch)
+            if count < 1:
+                raise UsageError("The batch is empty", hint="leave it out")
+            cutter = split or (lambda whole, start, stop: part_of(whole, start, stop, count))
+            case = _Case(step, backward or _backward, reduction, weight, cutter, batch, count)
+            loss, micro, attempts, differs = _until_it_fits(
+                case, model, _start(model, count), undo, allow, smallest, say
+            )
         except BaseException:
             undo.everything()
             ranks.failed()
@@ -109,7 +121,20 @@ def recover_from_oom(
             raise CannotRecover(f"{others} other rank{'s' if others > 1 else ''} could not recover")
         undo.nothing()
     ranks.average()
-    return Recovered(loss=loss, batch_size=count, micro_batch_size=micro, attempts=attempts)
+    return Recovered(
+        loss=loss,
+        batch_size=count,
+        micro_batch_size=micro,
+        attempts=attempts,
+        differs=tuple(differs),
+    )
+
+
+class Checked(Frozen):
+    """How often a step's batches were split, and what the comparisons found."""
+
+    calls: int = 0
+    found: str | None = None
 
 
 class _Case:
@@ -127,61 +152,127 @@ class _Case:
     ) -> None:
         self.step, self.backward, self.cutter = step, backward, cutter
         self.batch, self.count = batch, count
-        self._sum, self._weight = reduction == "sum", weight
+        self.sums, self._weight = reduction == "sum", weight
+        self.parts: list[Counted] = []
+        self.rough = False
 
-    def run(self, micro: int) -> torch.Tensor:
+    def run(self, micro: int, undo: Undo) -> torch.Tensor:
         """Forward and backward of every part; the whole batch's loss."""
+        self.parts = []
         if micro >= self.count:
-            return self._part(self.batch, 1.0)
-        places = cuts(self.count, micro)
-        shares = self._shares(places)
-        losses = [
-            self._part(self.cutter(self.batch, *place), share)
-            for place, share in zip(places, shares, strict=True)
-        ]
-        return torch.stack(losses).sum()
+            loss = self.loss(self.batch)
+            if not undo.looked_outside():
+                undo.outside(loss)
+            self.backward(loss)
+            return loss.detach()
+        total, expected, losses = 0.0, 0.0, []
+        for start, stop in cuts(self.count, micro):
+            loss, weight = self.part(start, stop)
+            if weight == 0:
+                continue  # nothing in it counts, and its mean is no number
+            expected = expected or weight * (self.divisor(start, stop))
+            total += weight
+            undo.outside(loss)
+            counted = loss * (weight / expected)
+            self.backward(counted)
+            losses.append(counted.detach())
+        if not losses:
+            raise CannotRecover("Nothing in the batch counts", hint="leave the batch out")
+        factor = 1.0 if self.sums else expected / total
+        if abs(factor - 1) > 1e-12:
+            undo.rescale(factor)
+        return torch.stack(losses).sum() * factor
 
-    def _part(self, part: Any, share: float) -> torch.Tensor:
+    def divisor(self, start: int, stop: int) -> float:
+        """How many times as much as this part the whole batch counts, by its samples."""
+        return 1.0 if self.sums else self.count / (stop - start)
+
+    def part(self, start: int, stop: int) -> tuple[torch.Tensor, float]:
+        """A part's loss, and how much it counts."""
+        part = self.cutter(self.batch, start, stop)
+        with Watching() as seen:
+            loss = self.loss(part)
+        self.parts.append(seen.counted(stop - start))
+        self.rough |= seen.rough
+        if self.sums:
+            return loss, 1.0
+        if self._weight is not None:
+            return loss, float(self._weight(part))
+        told = self.parts[-1].weight
+        return loss, told if told is not None else float(stop - start)
+
+    def loss(self, part: Any) -> torch.Tensor:
         loss = self.step(part)
         if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
             raise UsageError(
                 "`step` must return the loss, a tensor with one number",
                 hint="take its mean over the samples, and leave the backward to us",
             )
-        counted = loss if share == 1.0 else loss * share
-        self.backward(counted)
-        return counted.detach()
+        return loss
 
-    def _shares(self, places: tuple[tuple[int, int], ...]) -> list[float]:
-        if self._sum:
-            return [1.0] * len(places)
-        if self._weight is None:
-            return [(stop - start) / self.count for start, stop in places]
-        weights = [float(self._weight(self.cutter(self.batch, *place))) for place in places]
-        total = sum(weights)
-        return [weight / total if total else 0.0 for weight in weights]
+    def uneven(self) -> list[str]:
+        """What the losses of the parts said that no weight of the parts can make up for."""
+        if self.sums or self._weight is not None:
+            return []
+        weights = [one.weight is not None for one in self.parts]
+        if all(weights) or not any(one.divisors for one in self.parts):
+            return []
+        if len({one.ratios for one in self.parts}) == 1:
+            return []
+        return ["several losses count differently: a mean over parts (give `weight=`)"]
 
 
 def _backward(loss: torch.Tensor) -> None:
     loss.backward()
 
 
+class Remembered(Frozen):
+    """The micro-batch that fitted, and when a larger one is tried again."""
+
+    micro: int
+    calls: int = 0
+    wait: int = FIRST_WAIT
+
+
+def _start(model: torch.nn.Module, count: int) -> int:
+    """The micro-batch to begin with: what fitted, doubled after enough batches that did."""
+    known = REMEMBERED.get(model)
+    if known is None:
+        return count
+    return min(count, known.micro * 2 if known.calls >= known.wait else known.micro)
+
+
+def _remember(model: torch.nn.Module, micro: int, count: int, failed: bool) -> None:
+    known = REMEMBERED.get(model)
+    if known is None:
+        if failed:
+            REMEMBERED[model] = Remembered(micro=micro)
+    elif micro > known.micro:
+        REMEMBERED[model] = Remembered(micro=micro, wait=known.wait)
+    elif failed:  # either a try at more, or less fits now
+        again = micro == known.micro
+        wait = min(known.wait * 2, LAST_WAIT) if again else FIRST_WAIT
+        REMEMBERED[model] = Remembered(micro=micro, wait=wait)
+    elif count > known.micro:
+        REMEMBERED[model] = replace(known, calls=known.calls + 1)
+
+
 def _until_it_fits(
     case: _Case,
     model: torch.nn.Module,
     micro: int,
-    undo: _Undo,
+    undo: Undo,
     allow: Collection[str],
     smallest: int,
     say: Callable[[str], None],
-) -> tuple[torch.Tensor, int, int]:
-    """The loss, the micro-batch that fitted, and how many attempts it took."""
-    attempts = 0
+) -> tuple[torch.Tensor, int, int, list[str]]:
+    """The loss, the micro-batch that fitted, how many attempts it took, and what differs."""
+    attempts, before = 0, REMEMBERED.get(model)
     if micro < case.count:
         _refuse(what_differs(model, allow), None)
     while True:
         attempts += 1
-        loss, problem = _attempt(case, micro)
+        loss, problem = _attempt(case, micro, undo)
         undo.look_at_random()
         if micro < case.count or problem is not None:
             _refuse(_random_refused(undo, allow), problem)
@@ -195,25 +286,60 @@ def _until_it_fits(
             raise CannotRecover(said, hint=next_rung(shortage)) from problem
         problem = None  # nothing of the failed attempt is held while the next one runs
         micro = max(smallest, -(-micro // 2))
-    if attempts > 1:
-        REMEMBERED[model] = micro
-        say(_success(case.count, micro, model, undo))
-    return loss, micro, attempts
+    differs = _differs(case, model, undo) if micro < case.count else []
+    _remember(model, micro, case.count, attempts > 1)
+    if attempts > 1 and (before is None or micro < before.micro):
+        say(_success(case.count, micro, differs))
+    return loss, micro, attempts, differs
 
 
-def _random_refused(undo: _Undo, allow: Collection[str]) -> list[str]:
+def _differs(case: _Case, model: torch.nn.Module, undo: Undo) -> list[str]:
+    """Everything in which the parts do not train as the whole does, in words; [] where exact."""
+    differs = [*what_differs(model), *case.uneven()]
+    if undo.random_moved and not any("dropout" in reason for reason in differs):
+        differs.append("random numbers are drawn for each part")
+    changed = undo.changed_buffers()
+    if changed:
+        differs.append(f"buffers are updated once for each part ({named(changed)})")
+    if not case.uneven() and (found := _checked(case, model, undo)):
+        differs.append(found)
+    return differs
+
+
+def _checked(case: _Case, model: torch.nn.Module, undo: Undo) -> str | None:
+    """Whether the loss of some samples is that of its halves: tried at the first batch that is
+    split, the second, the fourth and so on, each time on other samples."""
+    known = CHECKED.setdefault(model, {})
+    code = getattr(case.step, "__code__", None)
+    before = known.get(code, Checked())
+    micro = max(2, min(case.parts[0].samples, MOST_CHECKED))
+    calls, found = before.calls + 1, before.found
+    if calls & (calls - 1) == 0 and found is None and micro <= case.count:
+        start = calls.bit_length() * micro % (case.count - micro + 1)
+        with undo.as_now():
+            found = off_by(case, start, micro, model)
+    known[code] = Checked(calls=calls, found=found)
+    return found
+
+
+def _random_refused(undo: Undo, allow: Collection[str]) -> list[str]:
     if undo.random_moved and "random" not in allow:
         return ["the step draws random numbers (dropout?)"]
     return []
 
 
-def _attempt(case: _Case, micro: int) -> tuple[Any, BaseException | None]:
+def _attempt(case: _Case, micro: int, undo: Undo) -> tuple[Any, BaseException | None]:
     """The loss, or the out-of-memory error without the frames that hold the tensors."""
     try:
-        return case.run(micro), None
+        return case.run(micro, undo), None
     except Exception as problem:
         if not is_out_of_memory(problem):
-            raise
+            if micro >= case.count or isinstance(problem, GpuSetupError):
+                raise
+            raise CannotRecover(
+                f"The step fails on a part of the batch: {type(problem).__name__}: {problem}",
+                hint="it must take any number of samples; `smallest=` keeps the parts larger",
+            ) from problem
         one: BaseException | None = problem
         while one is not None:
             traceback.clear_frames(one.__traceback__)
@@ -232,16 +358,13 @@ def _refuse(reasons: list[str], problem: BaseException | None) -> None:
 def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
     """Why the parts of a batch would not train as the whole does, in words; [] where they would."""
     reasons: list[str] = []
-    norms = [n for n, m in model.named_modules() if isinstance(m, _NORMS) and m.training]
+    norms = [n for n, m in model.named_modules() if isinstance(m, NORMS) and m.training]
     if norms and "batchnorm" not in allow:
-        reasons.append(f"BatchNorm takes its statistics over a part ({_named(norms)})")
+        reasons.append(f"BatchNorm takes its statistics over a part ({named(norms)})")
     drops = [n for n, m in model.named_modules() if m.training and _drops(m)]
     if drops and "random" not in allow:
-        reasons.append(f"dropout draws other masks ({_named(drops)})")
+        reasons.append(f"dropout draws other masks ({named(drops)})")
     return reasons
-
-
-_NORMS = torch.nn.modules.batchnorm._BatchNorm
 
 
 def _drops(module: torch.nn.Module) -> bool:
@@ -252,15 +375,7 @@ def _drops(module: torch.nn.Module) -> bool:
     return False
 
 
-def _named(names: list[str]) -> str:
-    shown = ", ".join(name or "the model itself" for name in names[:3])
-    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
-
-
-def _success(count: int, micro: int, model: torch.nn.Module, undo: _Undo) -> str:
-    differs = what_differs(model)
-    if undo.random_moved and not any("dropout" in reason for reason in differs):
-        differs.append("random numbers are drawn for each part")
+def _success(count: int, micro: int, differs: list[str]) -> str:
     same = f"but {'; '.join(differs)}" if differs else "with the same gradient"
     said = f"out of memory with {count} samples: went on in micro-batches of {micro}, {same}"
     return f"{said}. Next: {next_rung(_shortage(micro))}"
@@ -277,95 +392,3 @@ def _shortage(micro: int | None) -> Shortage:
         allocated_bytes=torch.cuda.max_memory_allocated() if used else 0,
         reserved_bytes=torch.cuda.max_memory_reserved() if used else 0,
     )
-
-
-class _Undo:
-    """What one call may leave behind, and how it is taken back.
-
-    Gradients that are there already are set aside, so that an attempt that fails half-way can be
-    dropped; random numbers go back to where they were; of the buffers, those of BatchNorm are
-    copied where there are any, and any other that an attempt changed makes it refuse to go on.
-    """
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
-        for parameter in self._parameters:
-            if getattr(parameter, "_post_accumulate_grad_hooks", None):
-                raise UsageError(
-                    "A hook works on the gradients during the backward (an optimizer in it?)",
-                    hint="out of memory half-way through could not be taken back",
-                )
-        norms = [m for m in model.modules() if isinstance(m, _NORMS) and m.training]
-        kept = {id(b): b for norm in norms for b in norm.buffers(recurse=False)}
-        self._copies = [(buffer, buffer.detach().clone()) for buffer in kept.values()]
-        self._others = [
-            (name, buffer, buffer._version)
-            for name, buffer in model.named_buffers()
-            if id(buffer) not in kept
-        ]
-        self.random_moved = False
-
-    def __enter__(self) -> _Undo:
-        self._aside = [p.grad for p in self._parameters]
-        for parameter in self._parameters:
-            parameter.grad = None
-        self._random = _random_state()
-        return self
-
-    def __exit__(self, *how: object) -> None:
-        """Nothing: `everything` or `nothing` has been called."""
-
-    def look_at_random(self) -> None:
-        """Whether an attempt has drawn random numbers."""
-        self.random_moved |= not _same(_random_state(), self._random)
-
-    def attempt(self) -> None:
-        """Take back a failed attempt: memory, gradients, random numbers, statistics."""
-        for parameter in self._parameters:
-            parameter.grad = None
-        _set_random_state(self._random)
-        with torch.no_grad():
-            for buffer, copy in self._copies:
-                buffer.copy_(copy)
-        torch.clear_autocast_cache()
-        gc.collect()
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.empty_cache()
-
-    def what_cannot_be_undone(self) -> list[str]:
-        changed = [name for name, buffer, version in self._others if buffer._version != version]
-        return (
-            [f"buffers were changed that we have no copy of ({_named(changed)})"] if changed else []
-        )
-
-    def everything(self) -> None:
-        """As it was before the call."""
-        self.attempt()
-        for parameter, grad in zip(self._parameters, self._aside, strict=True):
-            parameter.grad = grad
-
-    def nothing(self) -> None:
-        """It worked: what was set aside is added, in place, as autograd would have done."""
-        for parameter, grad in zip(self._parameters, self._aside, strict=True):
-            if grad is None:
-                continue
-            if parameter.grad is not None:
-                grad.add_(parameter.grad)
-            parameter.grad = grad
-
-
-def _random_state() -> tuple[torch.Tensor, ...]:
-    """Of the CPU and, where it is in use, of each CUDA device."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        return (torch.get_rng_state(), *torch.cuda.get_rng_state_all())
-    return (torch.get_rng_state(),)
-
-
-def _same(one: tuple[torch.Tensor, ...], other: tuple[torch.Tensor, ...]) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(one, other, strict=False))
-
-
-def _set_random_state(state: tuple[torch.Tensor, ...]) -> None:
-    torch.set_rng_state(state[0])
-    if len(state) > 1:
-        torch.cuda.set_rng_state_all(list(state[1:]))

@@ -18,14 +18,14 @@ from gpusetup.errors import UsageError
 def batch_size(batch: Any) -> int:
     """The number of samples in a batch.
 
-    >>> batch_size({"text": ["a", "b", "c"]})
-    3
+    >>> batch_size({"text": ["a", "b", "c"]}), batch_size(["a", "b"])
+    (3, 2)
     """
-    sizes = set(_sizes(batch)) or ({len(batch)} if isinstance(batch, list | tuple) else set())
-    sizes = sizes or {len(part) for part in _parts(batch) if isinstance(part, list | tuple)}
-    if len(sizes) == 1:
-        return sizes.pop()
-    told = f"first dimensions {sorted(sizes)}" if sizes else "no tensor with a first dimension"
+    sizes = _sizes(batch)
+    if sizes and len(sizes) == 1:
+        return next(iter(sizes))
+    several = f"sizes {sorted(sizes)}" if sizes else "parts of several sizes"
+    told = "no tensor with a first dimension" if sizes is None else several
     raise UsageError(
         f"The batch cannot be split: it has {told}", hint="give `size=` and `split=` yourself"
     )
@@ -74,20 +74,53 @@ def _parts(batch: Any) -> Iterator[Any]:
         yield from (getattr(batch, field.name) for field in dataclasses.fields(batch))
 
 
-def _sizes(batch: Any) -> Iterator[int]:
-    """The first dimensions of the tensors in it."""
+def _sizes(batch: Any) -> set[int] | None:
+    """The sizes that a batch may have, {} where its parts contradict; None where it tells none."""
     if _is_tensor(batch):
-        if len(batch.shape):
-            yield int(batch.shape[0])
-        return
-    for part in _parts(batch):
-        yield from _sizes(part)
+        return {int(batch.shape[0])} if len(batch.shape) else None
+    if isinstance(batch, list) and _are_samples(batch):
+        return {len(batch)}
+    columns = _columns(batch)
+    if not columns and isinstance(batch, list) and batch:
+        return {len(batch)}
+    return columns
+
+
+def _columns(batch: Any) -> set[int] | None:
+    """The sizes that all parts agree on; {} where they contradict, None where none tells."""
+    told = [one for part in _parts(batch) if (one := _sizes(part)) is not None]
+    return set.intersection(*told) if told else None
+
+
+def _are_samples(batch: list[Any]) -> bool:
+    """Whether a list holds a sample in each place, not a column: images and clouds of their own
+    sizes, the targets of a detection batch, texts.
+
+    >>> _are_samples(["a", "b"]), _are_samples([{"boxes": 1}]), _are_samples([["a"], ["b"]])
+    (True, True, False)
+    """
+    if not batch:
+        return False
+    shapes = [tuple(one.shape) for one in batch if _is_tensor(one)]
+    if len(shapes) == len(batch):
+        firsts = {shape[:1] for shape in shapes}
+        return len(firsts) > 1 or () in firsts or (len(batch) > 1 and _are_images(shapes))
+    if all(isinstance(one, Mapping) for one in batch):
+        return True
+    return not any(_is_tensor(one) or isinstance(one, list | tuple) for one in batch)
+
+
+CHANNELS = (1, 3, 4)
+
+
+def _are_images(shapes: list[tuple[int, ...]]) -> bool:
+    """Of three dimensions, the first of them channels: no column of a batch looks like that."""
+    return all(len(shape) == 3 and shape[0] in CHANNELS for shape in shapes)
 
 
 def _list(batch: list[Any], start: int, stop: int, size: int) -> list[Any]:
-    """A list of samples is cut; a list of tensors or of lists of samples is gone into."""
-    inner = any(_is_tensor(one) or isinstance(one, Mapping | list | tuple) for one in batch)
-    if len(batch) == size and not (inner and any(n == size for n in _sizes(batch))):
+    """A list of samples is cut; a list of columns is gone into."""
+    if len(batch) == size and (_are_samples(batch) or size not in (_columns(batch) or ())):
         return batch[start:stop]
     return [part_of(one, start, stop, size) for one in batch]
 

@@ -1,0 +1,424 @@
+"""The gradient of the parts against the whole batch's: exact to 2e-6, or said."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from gpusetup.errors import UsageError
+from gpusetup.tune import recover_from_oom
+from gpusetup.tune.recover import REMEMBERED, CannotRecover, Recovered
+from gpusetup.tune.split import batch_size, part_of
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_other_tests_left_is_not_searched() -> Iterator[None]:
+    """Recovery collects garbage after each attempt; here only what it made itself is looked at."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+EXACT = 2e-6
+COUNT, FITS = 12, 4
+Model = Any
+
+
+class Net(torch.nn.Module):
+    """A classifier over tokens, or samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.head = torch.nn.Embedding(20, 8), torch.nn.Linear(8, 5)
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.tanh(self.embed(ids))) * self.scale
+
+
+class Hugging(torch.nn.Module):
+    """As a model of transformers answers: an output with its loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = Net()
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> Any:
+        logits = self.net(input_ids)
+        kept = F.pad(labels, (0, 1), value=-100)[..., 1:]
+        loss = F.cross_entropy(logits.view(-1, 5).float(), kept.reshape(-1), ignore_index=-100)
+        return type("Output", (), {"loss": loss, "logits": logits})
+
+
+def tokens(ragged: bool = True) -> dict[str, torch.Tensor]:
+    torch.manual_seed(1)
+    ids, labels = torch.randint(0, 20, (COUNT, 7)), torch.randint(0, 5, (COUNT, 7))
+    if ragged:
+        for row in range(COUNT):
+            labels[row, 1 + row % 6 :] = -100
+    return {"ids": ids, "labels": labels}
+
+
+def some_without() -> dict[str, torch.Tensor]:
+    batch = tokens()
+    batch["labels"][3:9] = -100
+    return batch
+
+
+def flat(logits: torch.Tensor) -> torch.Tensor:
+    return logits.reshape(-1, 5)
+
+
+W = torch.tensor([1.0, 5.0, 0.2, 3.0, 0.7])
+
+
+def ce(m: Model, b: Any, **how: Any) -> torch.Tensor:
+    return F.cross_entropy(flat(m(b["ids"])), b["labels"].reshape(-1), **how)
+
+
+def masked_mean(m: Model, b: Any) -> torch.Tensor:
+    each = F.cross_entropy(flat(m(b["ids"])), b["labels"].reshape(-1), reduction="none")
+    mask = (b["labels"] != -100).reshape(-1)
+    return (each * mask).sum() / mask.sum()
+
+
+def in_batch(m: Model, b: Any) -> torch.Tensor:
+    one = F.normalize(m(b["ids"]).mean(1), dim=-1)
+    two = F.normalize(m(b["labels"].clamp(0)).mean(1), dim=-1)
+    return F.cross_entropy(one @ two.T * 5, torch.arange(len(one)))
+
+
+def variance(m: Model, b: Any) -> torch.Tensor:
+    return m(b["ids"]).mean((1, 2)).var(unbiased=False)
+
+
+def mse_of_kept(m: Model, b: Any) -> torch.Tensor:
+    kept = b["labels"] != -100
+    out = m(b["ids"])[..., 0][kept]
+    return F.mse_loss(out, b["labels"][kept].float())
+
+
+def focal(m: Model, b: Any) -> torch.Tensor:
+    p = torch.log_softmax(flat(m(b["ids"])), -1)[:, 0]
+    return (-((1 - p.exp()) ** 2) * p).mean()
+
+
+def two_alike(m: Model, b: Any) -> torch.Tensor:
+    out = m(b["ids"])
+    return F.mse_loss(out[..., 0], b["labels"].float()) + 0.1 * F.l1_loss(
+        out, torch.zeros_like(out)
+    )
+
+
+def two_unlike(m: Model, b: Any) -> torch.Tensor:
+    return ce(m, b) + 3 * F.mse_loss(m(b["ids"])[..., 0], b["labels"].float())
+
+
+def bce(m: Model, b: Any) -> torch.Tensor:
+    return F.binary_cross_entropy_with_logits(
+        m(b["ids"]), (b["labels"][..., None] > 1).float().expand(-1, -1, 5), pos_weight=W
+    )
+
+
+def with_penalty(m: Model, b: Any) -> torch.Tensor:
+    return ce(m, b) + 0.01 * sum(p.square().sum() for p in m.parameters())
+
+
+def triplet(m: Model, b: Any) -> torch.Tensor:
+    out = m(b["ids"]).mean(1)
+    return F.triplet_margin_loss(out, out.roll(1, 0), out.flip(0))
+
+
+def probabilities(m: Model, b: Any) -> torch.Tensor:
+    wanted = torch.softmax(W, -1).expand(len(b["ids"]), 5)
+    return F.cross_entropy(m(b["ids"])[:, 0], wanted)
+
+
+def kl(m: Model, b: Any) -> torch.Tensor:
+    log = torch.log_softmax(flat(m(b["ids"])), -1)
+    return F.kl_div(log, torch.full_like(log, 0.2), reduction="batchmean")
+
+
+def accumulated(m: Model, b: Any) -> torch.Tensor:
+    return ce(m, b) / 4
+
+
+def mean_of_rows(m: Model, b: Any) -> torch.Tensor:
+    each = F.cross_entropy(m(b["ids"]).transpose(1, 2), b["labels"], reduction="none")
+    kept = (b["labels"] != -100).float()
+    return ((each * kept).sum(1) / kept.sum(1).clamp(1)).mean()
+
+
+def hinge(m: Model, b: Any) -> torch.Tensor:
+    return F.multi_margin_loss(m(b["ids"])[:, 0], b["labels"][:, 0].clamp(0))
+
+
+TABLE: tuple[tuple[str, Callable[[Model, Any], torch.Tensor], Any, dict[str, Any], bool], ...] = (
+    ("cross entropy", ce, tokens(False), {}, True),
+    ("ignored tokens", ce, tokens(), {}, True),
+    ("parts without tokens", ce, some_without(), {}, True),
+    ("class weights", lambda m, b: ce(m, b, weight=W), tokens(), {}, True),
+    ("smoothed", lambda m, b: ce(m, b, label_smoothing=0.1), tokens(), {}, True),
+    ("smoothed, weighted", lambda m, b: ce(m, b, label_smoothing=0.1, weight=W),
+     tokens(), {}, True),
+    ("ignore 3", lambda m, b: ce(m, b, ignore_index=3), tokens(False), {}, True),
+    ("nll", lambda m, b: F.nll_loss(torch.log_softmax(flat(m(b["ids"])), -1),
+                                    b["labels"].reshape(-1)), tokens(), {}, True),
+    ("a module's loss", lambda m, b: torch.nn.CrossEntropyLoss(W)(
+        flat(m(b["ids"])), b["labels"].reshape(-1)), tokens(), {}, True),
+    ("divided", accumulated, tokens(), {}, True),
+    ("with a penalty", with_penalty, tokens(), {}, True),
+    ("a mean of kept values", mse_of_kept, tokens(), {}, True),
+    ("focal", focal, tokens(), {}, True),
+    ("two losses alike", two_alike, tokens(False), {}, True),
+    ("binary", bce, tokens(), {}, True),
+    ("probabilities", probabilities, tokens(), {}, True),
+    ("kl", kl, tokens(), {}, True),
+    ("mean of rows", mean_of_rows, tokens(), {}, True),
+    ("hinge", hinge, tokens(), {}, True),
+    ("a sum", lambda m, b: ce(m, b, reduction="sum"), tokens(), {"reduction": "sum"}, True),
+    ("given weights", masked_mean, tokens(),
+     {"weight": lambda b: float((b["labels"] != -100).sum())}, True),
+    ("a scaler", ce, tokens(), {"backward": lambda loss: (loss * 1.0).backward()}, True),
+    ("two losses unlike", two_unlike, tokens(), {}, False),
+    ("masked by hand", masked_mean, tokens(), {}, False),
+    ("a sum taken for a mean", lambda m, b: ce(m, b, reduction="sum"), tokens(), {}, False),
+    ("in-batch negatives", in_batch, tokens(), {}, False),
+    ("variance over the batch", variance, tokens(), {}, False),
+    ("triplets across the batch", triplet, tokens(), {}, False),
+)  # fmt: skip
+
+
+def halved(step: Callable[[Any], torch.Tensor], fits: int, size: Any) -> Callable[[Any], Any]:
+    def stepped(part: Any) -> torch.Tensor:
+        loss = step(part)
+        if size(part) > fits:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return loss
+
+    return stepped
+
+
+def off(model: Model, other: Model) -> float:
+    pairs = list(zip(model.parameters(), other.parameters(), strict=True))
+    norm = sum(float(b.grad.square().sum()) for _, b in pairs if b.grad is not None) ** 0.5
+    diff = sum(float((a.grad - b.grad).square().sum()) for a, b in pairs if b.grad is not None)
+    return float(diff**0.5 / max(norm, 1e-12))
+
+
+def tried(
+    make: Callable[[], Model], loss: Any, batch: Any, *, fits: int = FITS, **how: Any
+) -> tuple[float, Recovered, list[str]]:
+    """How far the gradient is off, and what was said."""
+    whole, model, said = make(), make(), list[str]()
+    loss(whole, batch).backward()
+    step = halved(lambda part: loss(model, part), fits, lambda part: len(part["ids"]))
+    done = recover_from_oom(step, batch, model=model, say=said.append, **how)
+    return off(model, whole), done, said
+
+
+@pytest.mark.parametrize(
+    ("loss", "batch", "how", "exact"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
+)
+@pytest.mark.parametrize("fits", [FITS, pytest.param(1, marks=pytest.mark.slow)])
+def test_exact_or_said(loss: Any, batch: Any, how: Any, exact: bool, fits: int) -> None:
+    far, done, said = tried(Net, loss, batch, fits=fits, **how)
+    assert done.split and len(said) == 1
+    if exact:
+        assert far < EXACT
+        unchecked = ("whether the loss may be split was not checked (memory ran out)",)
+        assert done.differs == (() if fits > 1 else unchecked), "two samples are none too many"
+        assert ("with the same gradient" in said[0]) == (fits > 1)
+    else:
+        assert not far < EXACT
+        assert done.differs and "with the same gradient" not in said[0]
+
+
+def test_there_are_at_least_24_cases() -> None:
+    assert len(TABLE) >= 24
+
+
+def test_a_model_of_transformers_is_exact_without_a_weight() -> None:
+    batch = {"input_ids": tokens()["ids"], "labels": tokens()["labels"]}
+    whole, model = Hugging(), Hugging()
+    whole(**batch).loss.backward()
+    step = halved(lambda part: model(**part).loss, FITS, lambda part: len(part["labels"]))
+    done = recover_from_oom(step, batch, model=model, say=[].append)
+    assert off(model, whole) < EXACT and done.differs == ()
+
+
+def test_what_is_told_at_the_first_split_is_told_at_every_later_one() -> None:
+    model, batch = Net(), tokens()
+    step = halved(lambda part: in_batch(model, part), FITS, lambda part: len(part["ids"]))
+    found = [recover_from_oom(step, batch, model=model, say=[].append).differs for _ in range(3)]
+    assert found[0] and found[0] == found[1] == found[2]
+
+
+# --- what stands outside of the model -------------------------------------------------------------
+
+
+def test_parameters_outside_the_model_are_taken_back_and_exact_too() -> None:
+    outside = torch.nn.Parameter(torch.tensor(2.0))
+    model, batch = Net(), tokens()
+
+    def step(part: Any) -> torch.Tensor:
+        return ce(model, part) * outside
+
+    step(batch).backward()
+    assert outside.grad is not None
+    wanted = outside.grad.clone()
+    outside.grad = torch.tensor(10.0)
+    model.zero_grad()
+
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, rows: int) -> torch.Tensor:
+            ctx.rows = rows
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> Any:
+            if ctx.rows > FITS:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return grad, None
+
+    def failing(part: Any) -> torch.Tensor:
+        return Fails.apply(ce(model, part), len(part["ids"])) * outside
+
+    recover_from_oom(failing, batch, model=model, say=[].append)
+    assert abs(float(outside.grad) - 10 - float(wanted)) < 1e-5
+
+
+def test_a_buffer_that_is_assigned_anew_is_put_back_and_said() -> None:
+    model, batch = Net(), tokens()
+    model.register_buffer("calls", torch.zeros(()))
+
+    def loss(part: Any) -> torch.Tensor:
+        model.calls = model.calls + 1
+        return ce(model, part)
+
+    step = halved(loss, FITS, lambda part: len(part["ids"]))
+    done = recover_from_oom(step, batch, model=model, say=[].append)
+    assert done.differs == ("buffers are updated once for each part (calls)",)
+    assert int(model.calls) == 4, "once a part, and none for what failed or was compared"
+
+
+@pytest.mark.parametrize("draw", ["python", "numpy"])
+def test_random_numbers_of_python_and_numpy_go_back_and_are_said(draw: str) -> None:
+    numpy = pytest.importorskip("numpy")
+    model, batch, drawn = Net(), tokens(), []
+
+    def loss(part: Any) -> torch.Tensor:
+        drawn.append(random.random() if draw == "python" else numpy.random.rand())
+        return ce(model, part)
+
+    step = halved(loss, 6, lambda part: len(part["ids"]))
+    done = recover_from_oom(step, batch, model=model, say=[].append)
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert "random numbers are drawn for each part" in done.differs
+
+
+def test_a_part_that_the_step_cannot_take_is_no_crash() -> None:
+    model, batch = Net(), some_without()
+
+    def loss(part: Any) -> torch.Tensor:
+        if int((part["labels"] != -100).sum()) == 0:
+            raise ValueError("no boxes")
+        return ce(model, part)
+
+    step = halved(loss, FITS, lambda part: len(part["ids"]))
+    with pytest.raises(CannotRecover, match="fails on a part of the batch: ValueError: no boxes"):
+        recover_from_oom(step, batch, model=model)
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_the_micro_batch_grows_back_after_an_outlier() -> None:
+    model, sizes, said = Net(), [], list[str]()
+    for number in range(40):
+        fits = 3 if number == 0 else 99
+        step = halved(lambda part: ce(model, part), fits, lambda part: len(part["ids"]))
+        done = recover_from_oom(step, tokens(), model=model, say=said.append)
+        sizes.append(done.micro_batch_size)
+    assert sizes[0] == 3 and sizes[-1] == COUNT
+    assert sorted(sizes) == sizes and len(said) == 1
+
+
+def test_a_try_at_a_larger_part_that_fails_waits_longer_and_is_not_said_again() -> None:
+    model, attempts, said = Net(), [], list[str]()
+    step = halved(lambda part: ce(model, part), 3, lambda part: len(part["ids"]))
+    for _ in range(60):
+        done = recover_from_oom(step, tokens(), model=model, say=said.append)
+        attempts.append(done.attempts)
+    assert attempts.count(2) == 3 and len(said) == 1
+    assert REMEMBERED[model].micro == 3
+
+
+# --- batches that are no tensors ------------------------------------------------------------------
+
+IMAGES = [torch.randn(3, 8 + n, 9) for n in range(4)]
+SAME = [torch.randn(3, 8, 8) for _ in range(5)]
+TARGETS = [{"boxes": torch.randn(n, 4), "labels": torch.ones(n)} for n in (4, 1, 4, 4)]
+
+
+def one_list(batch: Any) -> list[Any]:
+    return [batch]
+
+
+def values(batch: dict[str, Any]) -> list[Any]:
+    return list(batch.values())
+
+
+@pytest.mark.parametrize(
+    ("batch", "count", "columns"),
+    [
+        (IMAGES, 4, one_list), (SAME, 5, one_list), ((IMAGES, TARGETS), 4, list),
+        ([IMAGES, TARGETS], 4, list), ({"images": IMAGES, "targets": TARGETS}, 4, values),
+        ([torch.randn(n, 3) for n in (9, 7)], 2, one_list), ([[1, 2], [3]], 2, one_list),
+        ({"clouds": [torch.randn(n, 3) for n in (9, 7, 5)], "y": torch.ones(3)}, 3, values),
+        ([torch.ones(6, 2), torch.ones(6)], 6, list), (["a", "b", "c"], 3, one_list),
+        ((["a", "b", "c"], torch.ones(3, 2)), 3, list),
+        ([torch.ones(2, 3), torch.ones(2)], 2, list),
+    ],
+)  # fmt: skip
+def test_lists_of_samples_are_cut_by_samples(batch: Any, count: int, columns: Any) -> None:
+    assert batch_size(batch) == count
+    first, rest = part_of(batch, 0, 1, count), part_of(batch, 1, count, count)
+    assert {len(one) for one in columns(first)} == {1}
+    assert {len(one) for one in columns(rest)} == {count - 1}
+
+
+def test_a_detection_batch_is_recovered() -> None:
+    class Detector(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.conv = torch.nn.Conv2d(3, 4, 3)
+
+        def forward(self, images: Any, targets: Any) -> torch.Tensor:
+            each = [
+                (self.conv(image).mean((1, 2)) - target["boxes"].mean(0)).square().mean()
+                for image, target in zip(images, targets, strict=True)
+            ]
+            return torch.stack(each).mean()
+
+    whole, model = Detector(), Detector()
+    whole(IMAGES, TARGETS).backward()
+    step = halved(lambda part: model(*part), 2, lambda part: len(part[0]))
+    done = recover_from_oom(step, (IMAGES, TARGETS), model=model, say=[].append)
+    assert off(model, whole) < EXACT and done.differs == () and done.micro_batch_size == 2
+
+
+def test_what_cannot_be_cut_is_refused_before_it_is_needed() -> None:
+    model = Net()
+    with pytest.raises(UsageError, match="cannot be split"):
+        recover_from_oom(
+            lambda part: model.scale, {"a": torch.ones(3), "b": torch.ones(4)}, model=model
+        )
