@@ -112,6 +112,54 @@ def test_settings_hold_it_back() -> None:
     assert told("issues.opened", settings=Settings()).label is None
 
 
+@each(
+    "title, body",
+    [
+        (
+            "Support AMD cards",
+            "Please support GPUs such as the RX 7900 XTX; torch has ROCm builds.",
+        ),
+        (
+            "Tests on CPU runners",
+            "They have no CUDA: `torch.cuda.is_available()` is `False` there.",
+        ),
+        ("Noise", "I see `CUDA initialization: Found no NVIDIA driver on your system.` on CPUs."),
+        ("Xid 79", "What does it mean when the kernel's log has an NVRM: Xid (PCI:1): 79 in it?"),
+        (
+            "Wording",
+            "The text is\n> The NVIDIA driver on your system is too old (found version 9000).",
+        ),
+    ],
+)
+def test_who_only_speaks_of_an_error_is_left_alone(title: str, body: str) -> None:
+    payload = event("issues.opened")
+    payload["issue"] |= {"title": title, "body": body}
+    assert decide("issues", payload, [], LABELLED).act == "silent"
+
+
+def test_the_same_error_as_output_is_no_mention() -> None:
+    payload = event("issues.opened")
+    line = "[ 9.1] NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."
+    payload["issue"] |= {"title": "Training dies", "body": f"After an hour:\n\n{line}\n"}
+    assert decide("issues", payload, [], LABELLED).finding == "gpu-fell-off-bus"
+
+
+@each("association", ["OWNER", "MEMBER", "COLLABORATOR"])
+def test_the_projects_own_people_are_left_alone(association: str) -> None:
+    payload = event("issues.opened")
+    payload["issue"]["author_association"] = association
+    assert "own people" in decide("issues", payload, [], LABELLED).why
+
+
+def test_a_title_is_no_beginning_of_the_text() -> None:
+    payload = event("issues.opened")
+    line = "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current"
+    payload["issue"] |= {"title": "help", "body": f"{line} PyTorch installation."}
+    said = decide("issues", payload, [], LABELLED)
+    assert said.finding == "arch-too-new-for-wheel"
+    assert said.body is not None and "help NVIDIA" not in said.body
+
+
 def test_what_others_wrote_in_a_quote_is_not_the_authors_machine() -> None:
     comment = event("issue_comment.created")
     comment["comment"]["body"] = (

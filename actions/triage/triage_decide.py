@@ -15,12 +15,26 @@ from gpusetup.commands.doctor_answer import document
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.machine import Snapshot
 from gpusetup.redaction import redact
 from gpusetup.render.markdown import doctor_markdown, escaped, fenced
 from gpusetup.report.read import read_bytes
 
 EVENTS = {"issues": ("opened", "edited"), "issue_comment": ("created", "edited")}
 MARK = re.compile(r"<!-- gpusetup:(answered|asked):([a-z0-9-]+) -->\s*\Z")
+OWN_PEOPLE = ("OWNER", "MEMBER", "COLLABORATOR")
+"""Whose issues are plans and notices."""
+OUTPUT = re.compile(
+    r"(?m)^\s*(```|~~~|Traceback \(most recent call last\)|File \".+\", line \d|[|+][ =-].*[|+]$)"
+)
+"""What a program's output looks like: a block of code, a traceback, a table."""
+RAISED = re.compile(r"(\S+ ){0,2}[\w.]*(Error|Exception|Warning|ERROR|WARNING)\b")
+SEPARATOR = "\n\n========\n\n"
+"""Between what was written apart: a title is no beginning of the first line."""
+START = 24
+"""Letters of a message by which its line is found."""
+MOST_WORDS = 3
+"""A log's prefix has fewer words of prose before the message."""
 MOST_LETTERS = 400_000
 """Of an issue and its author's comments together; GitHub allows 65536 in each."""
 
@@ -60,6 +74,8 @@ def considered(name: str, event: Mapping[str, Any]) -> str | None:
         return "the issue is closed or locked"
     if any(is_bot(one) for one in (event.get("sender"), issue.get("user"))):
         return "a bot wrote it"
+    if issue.get("author_association") in OWN_PEOPLE:
+        return "one of the project's own people wrote it"
     if comment is not None and (author(issue) is None or author(comment) != author(issue)):
         return "a comment of somebody else than the issue's author, whose machine is another"
     return None
@@ -116,27 +132,60 @@ def decide(
     before = former(comments)
     if "answered" in before:
         return Decision(act="silent", why="it was answered before")
-    text = "\n\n".join(filter(None, texts(event, comments)))[:MOST_LETTERS]
-    answer = read(text)
-    root = next((one for one in answer.findings if one.root), None)
-    if why := _nothing_to_say(answer, root, settings):
+    title, *written = texts(event, comments)
+    text = SEPARATOR.join(filter(None, (title, *written)))[:MOST_LETTERS]
+    snapshot = read_bytes(text.encode("utf-8", "replace"))
+    exact = root_of(answer_of(snapshot))
+    answer = answer_of(redact(snapshot))
+    root = root_of(answer)
+    if root is None or exact is None:
+        return Decision(act="silent", why="no cause is shown")
+    if why := _nothing_to_say(root, settings):
         return Decision(act="silent", why=why)
-    assert root is not None
+    if not is_shown("\n".join(written), snapshot, exact):
+        return Decision(act="silent", why="an error is spoken of, and no output is shown")
     if answer.certainty == answer.confidence == "certain":
         return _answer(answer, root, settings)
     return _ask(answer, root, settings, before)
 
 
-def read(text: str) -> DoctorAnswer:
-    """What `gpusetup doctor --report` says of a text, without private data."""
+def answer_of(snapshot: Snapshot) -> DoctorAnswer:
+    """What `gpusetup doctor` says of a machine."""
     catalog = load_catalog()
-    snapshot = redact(read_bytes(text.encode("utf-8", "replace")))
     return document(diagnose(snapshot, catalog), catalog)
 
 
-def _nothing_to_say(answer: DoctorAnswer, root: Finding | None, settings: Settings) -> str | None:
-    if root is None:
-        return "no cause is shown"
+def root_of(answer: DoctorAnswer) -> Finding | None:
+    return next((one for one in answer.findings if one.root), None)
+
+
+def is_shown(text: str, machine: Snapshot, root: Finding) -> bool:
+    """Whether a program's output stands below the title, or what a tool says of a machine: who
+    proposes a feature, or asks how something would be, names errors too."""
+    if OUTPUT.search(text) or any((machine.driver.version, machine.torch.version, machine.os.name)):
+        return True
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    starts = {" ".join(one.text.split())[:START] for one in root.evidence if one.text.strip()}
+    return any(begins(line, start) for line in lines for start in starts)
+
+
+def begins(line: str, start: str) -> bool:
+    """Whether a message begins a line, after at most a log's prefix: in a sentence it is named.
+
+    >>> begins("Jun 3 11:22 node kernel: NVRM: Xid (PCI:1): 79", "NVRM: Xid")
+    True
+    >>> begins("What does it mean when people see NVRM: Xid 79?", "NVRM: Xid")
+    False
+    >>> begins("NVRM: Xid `79`", "NVRM: Xid"), begins("nothing", "NVRM: Xid")
+    (False, False)
+    """
+    before, found, _ = line.partition(start)
+    words = re.findall(r"(?<![\w/.:-])[a-z]{2,}(?![\w/.:=-])", before)
+    is_named = "`" in line and not RAISED.match(line)
+    return bool(found) and not is_named and len(words) < MOST_WORDS
+
+
+def _nothing_to_say(root: Finding, settings: Settings) -> str | None:
     if root.id in settings.ignore:
         return f"{root.id} is one of those to ignore"
     if root.severity is not Severity.ERROR:
