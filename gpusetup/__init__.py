@@ -22,6 +22,8 @@ _HOMES = {
     "resolve": "gpusetup.resolver",
     "Request": "gpusetup.model.resolution",
     "load_catalog": "gpusetup.catalog.file",
+    "load_ipython_extension": "gpusetup.notebooks.magic",
+    "unload_ipython_extension": "gpusetup.notebooks.magic",
 }
 
 __all__ = ["Finding", "Request", "Snapshot", "diagnose", "load_catalog", "read_machine", "resolve"]

@@ -35,7 +35,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("render",),
     ("commands",),
     ("api",),
-    ("assistants",),
+    ("assistants", "notebooks"),
     ("cli",),
     ("__main__",),
 )

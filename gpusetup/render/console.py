@@ -154,6 +154,7 @@ class Console:
             file=StringIO(),
             width=None if target.isatty() else 100,
             force_terminal=colored,
+            force_jupyter=False,
             no_color=not colored,
             color_system="auto" if colored else None,
             highlight=False,

@@ -1,0 +1,1 @@
+"""gpusetup in a notebook: the magic `%gpusetup`, its answers as HTML, and where notebooks run."""

@@ -1,0 +1,328 @@
+"""`%load_ext gpusetup` in a real kernel by nbclient; its HTML; where notebooks run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from each_row import each
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusetup import api
+from gpusetup.model.documents import CheckAnswer, ErrorAnswer, InstallAnswer, VerifyAnswer
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import Line
+from gpusetup.notebooks import magic
+from gpusetup.notebooks.notes import notes
+from gpusetup.notebooks.page import html
+from gpusetup.notebooks.places import HOSTS, JUPYTER, VS_CODE, where
+
+ROOT = Path(__file__).resolve().parent.parent
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&lt;`<b>` \x1b[31m</pre></div>"
+
+# --- a real notebook ----------------------------------------------------------------------------
+
+RUN = """
+import json, sys, nbformat
+from nbclient import NotebookClient
+cells = [nbformat.v4.new_code_cell(source) for source in json.load(sys.stdin)]
+notebook = nbformat.v4.new_notebook(cells=cells)
+NotebookClient(notebook, kernel_name="python3", timeout=300, allow_errors=True).execute()
+print(json.dumps([cell.outputs for cell in notebook.cells]))
+"""
+
+
+def executed(folder: Path, *cells: str, **environment: str) -> list[list[dict[str, Any]]]:
+    """The outputs of each cell, by a real kernel."""
+    pytest.importorskip("nbclient", reason="nbclient is not installed")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    known = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder), "IPYTHONDIR": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", RUN],
+        env={**known, **environment},
+        cwd=folder,
+        input=json.dumps(cells),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    outputs: list[list[dict[str, Any]]] = json.loads(done.stdout.splitlines()[-1])
+    return outputs
+
+
+def shown(outputs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The one result of a cell, by its forms."""
+    [result] = [one for one in outputs if one["output_type"] == "execute_result"]
+    data: dict[str, Any] = result["data"]
+    return data
+
+
+def test_a_notebook_shows_answers_as_html_with_text_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "evil.txt").write_text(f"RuntimeError: CUDA error: out of memory {EVIL}\n")
+    outputs = executed(
+        tmp_path,
+        "%load_ext gpusetup",
+        "%gpusetup doctor --from rtx3050-laptop",
+        "%gpusetup doctor --report evil.txt",
+        "%gpusetup resolve --from rtx3050-laptop --torch 2.5.1",
+        "%gpusetup plan --model qwen3-8b --context 32768 --gpu 'A100 80GB' --gpus 4",
+        f"%gpusetup doctro {EVIL.replace(chr(39), '').replace(chr(34), '')}",
+        "answer = %gpusetup doctor\nprint(answer.document.snapshot.python.executable)",
+        "%gpusetup verify --device cpu --only matmul",
+        "import sys; print([n for n in ('torch', 'IPython.core') if n in sys.modules])",
+        "%gpusetup install --backend rocm6.4",
+        "%reload_ext gpusetup\n%unload_ext gpusetup",
+        "%gpusetup doctor",
+        COLAB_GPU="0",
+    )
+    assert outputs[0] == []
+    doctor = shown(outputs[1])
+    assert "✗ torch-cpu-build" in doctor["text/html"]
+    assert "%gpusetup install --python" in doctor["text/html"]
+    assert doctor["text/plain"].startswith("✗ torch-cpu-build: torch 2.5.1+cpu is a CPU build")
+    report = shown(outputs[2])["text/html"]
+    assert "out-of-memory" in report
+    assert tags_of(report) <= OWN_TAGS
+    assert "pip install" in shown(outputs[3])["text/html"]
+    assert "SP=4" in shown(outputs[4])["text/html"]
+    wrong = shown(outputs[5])
+    assert "no command" in wrong["text/html"] and tags_of(wrong["text/html"]) <= OWN_TAGS
+    assert wrong["text/plain"].startswith("error: gpusetup has no command")
+    assert outputs[6][-1]["text"].strip() == sys.executable
+    verified = shown(outputs[7])
+    assert "passed" in verified["text/html"] and "matmul on cpu" in verified["text/plain"]
+    assert outputs[8][-1]["text"].strip() == "['IPython.core']"
+    assert "text/html" in shown(outputs[9])
+    assert outputs[10] == []
+    assert "UsageError" in json.dumps(outputs[11])
+
+
+def test_a_lent_notebook_without_a_gpu_says_how_to_get_one(tmp_path: Path) -> None:
+    cells = ("%load_ext gpusetup", "__vsc_ipynb_file__ = 'x'", "%gpusetup")
+    found = shown(executed(tmp_path, *cells, KAGGLE_KERNEL_RUN_TYPE="Interactive")[-1])
+    if "no-nvidia-gpu" not in found["text/plain"]:
+        pytest.skip("this machine has a GPU")
+    told = "Kaggle gave this notebook no GPU. Choose a GPU for the session"
+    assert told in found["text/plain"] and told in found["text/html"]
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+OWN_TAGS = set("b br code details div li pre small summary table tbody td tr ul".split())  # noqa: SIM905
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def parsed(page: str) -> Tags:
+    found = Tags()
+    found.feed(page)
+    return found
+
+
+def tags_of(page: str) -> set[str]:
+    return parsed(page).tags
+
+
+def evil_documents(text: str) -> dict[str, object]:
+    """Every form, with a stranger's text wherever there is a place for one."""
+    fix = Fix(text=text, commands=(Line(f"echo {text}"),))
+    seen = Evidence(source=text, text=text)
+    finding = Finding(
+        id=text,
+        severity=Severity.ERROR,
+        title=text,
+        detail=text,
+        root=True,
+        evidence=(seen,),
+        fix=fix,
+    )
+    doctor = replace(
+        api.diagnose("healthy"),
+        cause=text,
+        findings=(finding, replace(finding, root=False)),
+        next_reading=text,
+        other_causes=(text,),
+    )
+    found = api.resolve(machine="rtx3050-laptop")
+    check = CheckAnswer(name=text, device=text, status="failed", detail=text, hint=text)
+    return {
+        "doctor": doctor,
+        "doctor without a root": replace(doctor, findings=(), proof=text),
+        "resolve": replace(found, torch=text, backend=text, commands={"pip": ((text,),)}),
+        "verify": VerifyAnswer(
+            verdict="failed", torch=text, cuda=text, python=text, devices=(), checks=(check,)
+        ),
+        "error": ErrorAnswer(message=text, hint=text, exit=2),
+        "another": None,
+    }
+
+
+@each("form", list(evil_documents("x")))
+def test_what_strangers_wrote_never_becomes_markup(form: str) -> None:
+    page = html(evil_documents(EVIL)[form], EVIL, [EVIL])
+    found = parsed(page)
+    assert found.tags <= OWN_TAGS
+    assert found.attributes <= {"style"}
+    assert "<script>alert(1)</script>" in found.text
+    assert "\x1b" not in page
+
+
+@given(st.text(alphabet=st.sampled_from("<>&\"'`/=\\ \n\x00\u2028scriptonerrorsrc"), max_size=60))
+def test_no_text_at_all_becomes_markup(text: str) -> None:
+    page = html(ErrorAnswer(message=text, hint=text, exit=2), text, [text])
+    assert parsed(page).tags <= OWN_TAGS
+    assert parsed(page).attributes <= {"style"}
+
+
+# --- where it runs ------------------------------------------------------------------------------
+
+PLACES: dict[str, tuple[dict[str, str], set[str], str, str, str]] = {
+    "Colab": ({"COLAB_GPU": "0"}, set(), "", "Google Colab", "Runtime, Restart session"),
+    "Kaggle, whose image is made from Colab's": (
+        {"KAGGLE_KERNEL_RUN_TYPE": "Interactive", "COLAB_RELEASE_TAG": "release-colab"},
+        set(),
+        "",
+        "Kaggle",
+        "in the Run menu",
+    ),
+    "SageMaker": ({}, set(), HOSTS[2].files[0], "SageMaker", "Kernel, Restart Kernel"),
+    "VS Code": ({}, {"__vsc_ipynb_file__"}, "", "VS Code", VS_CODE.restart),
+    "Colab shown by VS Code": (
+        {"COLAB_GPU": "1"}, {"__vsc_ipynb_file__"}, "", "Google Colab", VS_CODE.restart,
+    ),
+    "Jupyter": ({"COLAB": "1"}, {"x"}, "", "Jupyter", JUPYTER.restart),
+}  # fmt: skip
+
+
+@each("place", list(PLACES))
+def test_a_place_is_told_by_what_its_source_says(place: str) -> None:
+    environ, names, file, name, restart = PLACES[place]
+    here = where(environ, names, lambda path: path == file)
+    assert (here.name, here.restart) == (name, restart)
+
+
+def test_every_place_has_a_source_and_a_day_and_every_lender_a_way_to_a_gpu() -> None:
+    for place in (*HOSTS, VS_CODE, JUPYTER):
+        assert place.source and place.as_of >= "2023"
+    assert all(host.gives_a_gpu for host in HOSTS)
+    assert VS_CODE.gives_a_gpu is None
+
+
+HERE = where({"COLAB_GPU": "1"}, set(), lambda _: False)
+
+
+def installed(**changes: Any) -> InstallAnswer:
+    values = {"state": "installed", "target": "/x", "before": {}, "steps": ()}
+    return InstallAnswer(**{**values, "after": {"torch": "2.5.1+cu124"}, **changes})
+
+
+def test_after_an_installation_a_kernel_with_the_former_torch_is_to_be_restarted() -> None:
+    [told] = notes(installed(), HERE, {"torch": "2.4.0+cpu"}, is_live=True)
+    assert told == (
+        "This kernel still has torch 2.4.0+cpu loaded, installed is 2.5.1+cu124. "
+        "Restart it: Runtime, Restart session"
+    )
+    assert list(notes(installed(), HERE, {}, is_live=True)) == []
+    assert list(notes(installed(), HERE, {"torch": "2.5.1+cu124"}, is_live=True)) == []
+    [plan] = notes(installed(state="planned"), HERE, {"torch": "2.4.0"}, is_live=True)
+    assert "`%gpusetup install --yes`" in plan
+
+
+def test_doctor_too_sees_that_the_kernel_has_another_torch_loaded() -> None:
+    answer = api.diagnose("healthy")
+    version = answer.snapshot.torch.version
+    [told] = notes(answer, HERE, {"torch": "1.0"}, is_live=True)
+    assert f"installed is {version}" in told
+    assert list(notes(answer, HERE, {"torch": "1.0"}, is_live=False)) == []
+
+
+def test_an_example_machine_without_a_gpu_is_no_notebook_without_one() -> None:
+    assert list(notes(api.diagnose("no-gpu"), HERE, {}, is_live=False)) == []
+    [told] = notes(api.diagnose("no-gpu"), HERE, {}, is_live=True)
+    assert told.startswith("Google Colab gave this notebook no GPU. Choose a runtime with a GPU")
+
+
+# --- the line -----------------------------------------------------------------------------------
+
+KERNEL = f"--python={sys.executable}"
+LINES = {
+    "": ["doctor", KERNEL],
+    "doctor": ["doctor", KERNEL],
+    "doctor --from healthy": ["doctor", "--from", "healthy"],
+    "doctor --report x": ["doctor", "--report", "x"],
+    "verify --python /x": ["verify", "--python", "/x"],
+    "install vllm": ["install", "vllm", KERNEL, "--dry-run"],
+    "install --yes": ["install", "--yes", KERNEL],
+    "install --undo": ["install", "--undo", KERNEL],
+    "plan --model qwen3-8b": ["plan", "--model", "qwen3-8b"],
+    "resolve 'torch==2.5'": ["resolve", "torch==2.5"],
+}
+
+
+@each("line", list(LINES))
+def test_a_line_is_about_this_kernel_and_installs_nothing_unasked(line: str) -> None:
+    assert magic.words_of(line) == LINES[line]
+
+
+@pytest.mark.parametrize("line", ["nope", "resolve 'x", "mcp", "slurm", "doctor --frm x"])
+def test_a_wrong_line_is_an_answer_without_a_traceback(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = magic.asked(line, {})
+    assert found is not None and isinstance(found.document, ErrorAnswer)
+    assert repr(found).startswith("error: ")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_fault_of_our_own_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(magic, "run", lambda *_: 1 / 0)
+    found = magic.asked("doctor", {})
+    assert "gpusetup itself failed: ZeroDivisionError" in repr(found)
+
+
+def test_help_is_printed_and_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert magic.asked("doctor --help", {}) is None
+    assert "usage: gpusetup doctor" in capsys.readouterr().out
+    assert "usage: gpusetup" in repr(magic.asked("help resolve", {}))
+
+
+def test_the_extension_takes_itself_back() -> None:
+    class Shell:
+        user_ns: dict[str, Any] = {}
+        magics_manager = SimpleNamespace(magics={"line": {}})
+
+        def register_magic_function(self, function: Any, kind: str, name: str) -> None:
+            self.magics_manager.magics[kind][name] = function
+
+    import gpusetup
+
+    shell = Shell()
+    gpusetup.load_ipython_extension(shell)
+    assert "torch-cpu" in repr(
+        shell.magics_manager.magics["line"]["gpusetup"]("doctor --from rtx3050-laptop")
+    )
+    gpusetup.unload_ipython_extension(shell)
+    assert shell.magics_manager.magics["line"] == {}
