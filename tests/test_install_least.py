@@ -608,6 +608,20 @@ def test_a_refusal_names_the_package_that_requires_another_torch(
     assert " big --for-gpu NAME" in said.err
 
 
+@needs_linux
+def test_a_companion_that_was_left_behind_is_no_part_of_another_package(
+    world: World, install: Install
+) -> None:
+    wrong = f"{load_catalog().releases[0].torchvision}+cpu"
+    venv = holding(world, "cpu", world.wheel("torchvision", wrong))
+    world.add_default("einops", "0.8")
+    before = versions_in(venv)
+    said = install("einops", "--python", str(venv), *YES)
+    assert said.exit == 0, said.err
+    assert {**versions_in(venv), **before, "einops": "0.8"} == versions_in(venv)
+    assert f"torchvision=={wrong} does not belong to torch" in said.out + said.err
+
+
 def test_a_marker_that_does_not_hold_asks_for_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,7 +44,7 @@ def project(tmp_path: Path) -> Path:
 def test_a_project_has_its_requirements_extras_and_groups(project: Path) -> None:
     found = words_of_files((), (f"{project}[fast]",), ("dev",))
     assert found.words == ("vllm", "torch>=2.9", "flash-attn", "pytest", "ruff")
-    assert f"uv pip install --no-deps -e {project}[fast]" in found.notes[0]
+    assert f"uv pip install --no-deps -e '{project}[fast]'" in found.notes[0]
     assert words_of_file(project / "pyproject.toml").words == ("vllm", "torch>=2.9")
 
 
@@ -102,3 +102,17 @@ def test_any_text_is_lines_or_refused(text: str) -> None:
     assert all(line.strip() and not line.startswith("#") for line in lines_of(text))
     with contextlib.suppress(GpuSetupError):
         script_words(Path("x.py"), text)
+
+
+@pytest.mark.parametrize(
+    "text", ["einops==0.8 --hash=sha256:00\n", "--require-hashes\neinops==0.8\n"]
+)
+def test_hashes_are_no_words_that_an_installation_drops(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text(text)
+    assert words_of_file(file).hashed == str(file)
+    assert main(["install", "-r", str(file), "--venv", str(tmp_path / "env"), "--yes"]) == 2
+    assert "names hashes" in capsys.readouterr().err
+    assert not (tmp_path / "env").exists()

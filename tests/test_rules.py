@@ -809,6 +809,24 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(packages=packages(("torchcodec", "0.17.0"))),
     ),
     (
+        "companion-torch-mismatch",
+        W,
+        changed(packages=packages(("flash-attn", "2.8.3+cu12torch2.8cxx11abiTRUE"))),
+        changed(packages=packages(("flash-attn", "2.8.3+cu13torch2.14cxx11abiTRUE"))),
+    ),
+    (
+        "companion-torch-mismatch",
+        W,
+        changed(packages=packages(("xformers", "0.0.33"))),
+        changed(packages=packages(("einops", "0.8"))),
+    ),
+    (
+        "same-module-twice",
+        W,
+        changed(packages=packages(("onnxruntime", "1.31.1"), ("onnxruntime-gpu", "1.31.1"))),
+        changed(packages=packages(("onnxruntime-gpu", "1.31.1"))),
+    ),
+    (
         "guarded-set-changed",
         W,
         changed(events=event("guarded-set", when="2026-11-20", pins="torch==2.4.0+cpu")),

@@ -21,7 +21,7 @@ from installing import Said, World, enter, new_world
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.install.joint.ask import Answer, Asker, Locked
+from gpusetup.install.joint.ask import Answer, Asker, Locked, macos_of
 from gpusetup.install.joint.choose import best_of
 from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.releases import Listed, Release
@@ -249,6 +249,58 @@ def test_every_empty_cell_has_its_reason(ask: Ask) -> None:
     full = {(c["package"], c["torch"]): c["version"] for c in cells if c["version"]}
     assert full[("server", "2.13.0")] == "3.0"
     assert ("server", "2.15.0") not in full, "0.1 would go with it, and is years old"
+
+
+def test_the_chosen_torch_is_a_column_and_an_empty_cell_speaks_of_todays_release(ask: Ask) -> None:
+    page = ask("flash-attn", "--explain", "--json").answer["matrix"]
+    assert [cell["torch"] for cell in page if cell["version"]] == ["2.8.0"]
+    assert {cell["reason"] for cell in page if not cell["version"]} == {
+        "its wheels are built for torch 2.7, 2.8"
+    }
+    reasons = [c["reason"] for c in ask("server", "--explain", "--json").answer["matrix"]]
+    assert {one for one in reasons if one} == {"server>=3.0 requires torch==2.13.0"} | {
+        one for one in reasons if one and one.startswith("only 0.1")
+    }
+
+
+def test_what_holds_a_package_back_is_the_torch_of_the_others_or_ones_own_word(ask: Ask) -> None:
+    held = {h["package"]: h["by"] for h in ask("server", "kernels", "--json").answer["held_back"]}
+    assert held["kernels"].startswith("kernels>=2.0 requires torch==2.14.1, and the others go with")
+    own = ask("kernels==1.9", "--json").answer["held_back"]
+    assert own[-1]["by"] == "asked for as kernels==1.9"
+
+
+def test_words_of_one_package_are_one_question(ask: Ask, world: World) -> None:
+    many = [f"kernels>={number / 100}" for number in range(1, 200)]
+    before = len(world.index.asked)
+    said = ask(*many, "kernels<3", "--json")
+    assert versions(said)["kernels"] == "2.0"
+    assert len([1 for one in world.index.asked[before:] if "kernels" in str(one)]) < 8
+
+
+def test_why_nothing_fits_is_named_by_cuda_and_driver(ask: Ask) -> None:
+    said = ask("jax[cuda13]", "--driver", "535.104.05")
+    assert said.exit == 1
+    assert "jax[cuda13] is built for CUDA 13" in said.err and "535.104.05" in said.err
+
+
+def test_one_macos_is_meant_whoever_is_asked(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    del ask
+    bare = Snapshot(os=Os(family="macos", machine="aarch64"))
+    assert macos_of(bare) == "15.0"
+    assert macos_of(replace(bare, os=replace(bare.os, version="14.2.1"))) == "14.2"
+    assert macos_of(Snapshot(os=Os(family="linux"))) is None
+    code = main(["resolve", "--os", "macos", "--machine", "aarch64", "--python", "3.12", "--json"])
+    alone = json.loads(capsys.readouterr().out)["torch"]
+    words = ("--os", "macos", "--machine", "aarch64", "--python", "3.12", "--json")
+    assert code == main(["resolve", *words, "plain"]) == 0
+    assert json.loads(capsys.readouterr().out)["torch"] == alone
+
+
+def test_a_file_that_is_gone_is_a_wrong_question_and_a_marker_is_said(ask: Ask) -> None:
+    said = ask("plain @ file:///nowhere/plain-1.0-py3-none-any.whl")
+    assert said.exit == 2 and "is not there" in said.err
+    assert "left out by its own marker" in ask("plain", "einops; sys_platform=='win32'").err
 
 
 def test_offline_asks_nobody_and_answers_from_what_was_kept_or_from_the_table(

@@ -224,6 +224,12 @@ def read_listed(options: argparse.Namespace, out: Console) -> None:
             raise UsageError("`--group` names no project", hint="add `-e DIR`, or `-r FILE`")
         return
     listed = words_of_files(options.requirements, options.editable, options.group)
+    if listed.hashed and options.command == "install":
+        raise UsageError(
+            f"{listed.hashed} names hashes, and what is chosen here may be another file than those",
+            hint="torch first, by `gpusetup install`; then `uv pip install --require-hashes -r` "
+            "with the file as it is",
+        )
     for note in listed.notes:
         out.talk(plain(note))
     options.packages = [*options.packages, *listed.words]

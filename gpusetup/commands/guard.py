@@ -24,6 +24,7 @@ EXAMPLES = (
     "gpusetup guard --write",
     "gpusetup guard --undo",
     "gpusetup guard --project --write",
+    "gpusetup guard --project --undo",
 )
 
 
@@ -56,10 +57,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     if options.write and options.undo:
         raise UsageError("`--write` and `--undo` exclude each other", hint="name one of them")
     if options.project and options.undo:
-        raise UsageError(
-            "`--undo` is about an environment, `--project` about a file",
-            hint="the project's version control brings the former file back",
-        )
+        return _undo_project(Path(options.project), out)
     system = LiveSystem()
     layout = layout_of(system, choose_target(system, options.python).python)
     if options.project:
@@ -82,6 +80,8 @@ def _guard(layout: Layout, out: Console, *, write: bool) -> int:
     environ = {k: v for k, v in os.environ.items() if not k.startswith("PIP_")}
     former = pip_settings(environ, Path.home(), layout.prefix).get("constraint", "")
     wanted = guard.changes(prefix, pins, former, now())
+    if write:
+        _refuse_what_does_not_go_together(pins)
     answer = _answer(prefix, pins, wanted, "shown" if wanted else "unchanged")
     if not write or not wanted:
         out.answer(answer, _screen(answer, write=write))
@@ -93,6 +93,20 @@ def _guard(layout: Layout, out: Console, *, write: bool) -> int:
     return 0
 
 
+def _refuse_what_does_not_go_together(pins: dict[str, str]) -> None:
+    """A guard would keep a set as it is: one that is known to be broken is no set to keep."""
+    from gpusetup.errors import Unsatisfiable
+    from gpusetup.install.guard import strangers
+
+    if wrong := strangers(pins):
+        names = " ".join(wrong)
+        raise Unsatisfiable(
+            f"{', '.join(f'{n} {pins[n]}' for n in wrong)} does not go with torch {pins['torch']}: "
+            "a guard would keep it so",
+            hint=f"nothing was changed; `gpusetup install {names}` brings what does",
+        )
+
+
 def _project(layout: Layout, path: Path, out: Console, *, write: bool) -> int:
     """The pins of the environment among the constraints of a uv project."""
     import difflib
@@ -101,13 +115,17 @@ def _project(layout: Layout, path: Path, out: Console, *, write: bool) -> int:
     from gpusetup.install.guard_answer import GuardAnswer, GuardFile
     from gpusetup.install.project_file import read_project, write_project
     from gpusetup.install.project_guard import constrained, stronger
+    from gpusetup.install.project_undo import remember
     from gpusetup.install.target.layout import distributions, versions
 
     text, pins = read_project(path), guard.guarded(versions(distributions(layout)))
+    if write:
+        _refuse_what_does_not_go_together(pins)
     after, notes = constrained(text, pins), tuple(stronger(text, pins))
     rows = (text.splitlines(keepends=True), after.splitlines(keepends=True))
     diff = "".join(difflib.unified_diff(*rows, str(path), str(path)))
     if diff and write:
+        remember(path, text, after)
         write_project(path, after)
     state: GuardState = "unchanged" if not diff else "written" if write else "shown"
     files = (GuardFile(path=str(path), text=after),) if diff else ()
@@ -116,6 +134,18 @@ def _project(layout: Layout, path: Path, out: Console, *, write: bool) -> int:
     said = "".join(f"Note     {note}\n" for note in notes)
     head = {"unchanged": f"{path} says so already", "written": f"Wrote {path}; `uv lock` checks it"}
     out.answer(answer, plain(f"{head.get(state, f'{path} would become:')}\n{diff}{said}{tail}"))
+    return 0
+
+
+def _undo_project(path: Path, out: Console) -> int:
+    from gpusetup.install.guard_answer import GuardAnswer
+    from gpusetup.install.project_undo import take_back
+
+    done = take_back(path)
+    answer = GuardAnswer(
+        state="restored" if done else "unchanged", target=str(path), pins={}, files=()
+    )
+    out.answer(answer, plain(f"As before: {path}\n" if done else f"{path} has no guard of ours\n"))
     return 0
 
 

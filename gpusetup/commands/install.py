@@ -103,6 +103,8 @@ def _install(options: argparse.Namespace, request: InstallRequest, out: Console,
     target, machine = _read_target(options, request, out)
     job = _job(request, out, log, target)
     asked = requested_packages(request.packages, target.installed, environment_of(machine))
+    if asked.left_out:
+        job.talk(asked.left_out_words)
     wanted = resolver_request(request, asked)
     if variant := variants.variant_of(request, machine):
         refuse_plan_id(request)

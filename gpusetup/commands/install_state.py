@@ -92,7 +92,7 @@ def _undo(request: InstallRequest, out: Console, log: Log, folder: Path) -> int:
     with locked(store, talk_of(out)), uninterrupted():
         undo(store, undo_journal(store, layout))
     log.line(f"undone: {undo_changes(journal)}")
-    return _show(out, log, folder, "restored", journal.before, "Undone.", journal.after)
+    return _show(out, log, folder, "restored", journal.before, "Undone.")
 
 
 def _forget(request: InstallRequest, out: Console, log: Log, folder: Path) -> int:

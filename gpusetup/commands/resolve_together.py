@@ -31,7 +31,9 @@ def run_together(
     from gpusetup.install.joint.kept import is_any_kept
     from gpusetup.install.joint.table import by_table
 
-    words = requirements_of(options.packages, snapshot)
+    words, left_out = requirements_of(options.packages, snapshot)
+    if left_out:
+        out.talk(left_out)
     if options.offline and not is_any_kept(os.environ):
         joint = by_table(snapshot, request, words, catalog)
     else:
@@ -69,15 +71,15 @@ def _asked(
     )
 
 
-def requirements_of(words: list[str], snapshot: Snapshot) -> tuple[str, ...]:
-    """The words as requirements, without torch itself, whose version is `--torch`; UsageError for
-    what is no package."""
+def requirements_of(words: list[str], snapshot: Snapshot) -> tuple[tuple[str, ...], str]:
+    """The words as requirements, without torch itself, whose version is `--torch`, and a sentence
+    about those that do not count here; UsageError for what is no package."""
     from gpusetup.install.packages import requested_packages
     from gpusetup.resolver.companions import environment_of
 
     asked = requested_packages(words, {}, environment_of(snapshot))
     family = [word for word in words if _is_companion(word)]
-    return (*family, *asked.packages)
+    return (*family, *asked.packages), asked.left_out_words
 
 
 def _is_companion(word: str) -> bool:

@@ -89,12 +89,27 @@ class Task(Frozen):
         guess = concluded(self.machine, load_catalog())
         moves = build is not None and self.decision.moves
         stays = left_in_words(self.machine, build, load_catalog()) if build and moves else ()
+        stays += self._strangers
         newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
         return (
             *((guess,) if guess else ()),
             *self.said,
             *stays,
             *((f"{newer}: `{self.upgrade}`",) if newer else ()),
+        )
+
+    @property
+    def _strangers(self) -> tuple[str, ...]:
+        """Companions that stay beside a torch that they do not belong to: nobody asked for them."""
+        build = self.resolution.build
+        if build is None or self.decision.moves:
+            return ()
+        names = left_behind(self.machine, build.torch, build.backend, load_catalog())
+        return tuple(
+            f"{pin} does not belong to torch {build.torch}, and stays: `gpusetup install "
+            f"{pin.partition('==')[0]}` exchanges it"
+            for pin in self.asked.pinned
+            if pin.partition("==")[0] in names
         )
 
     @property
@@ -156,7 +171,7 @@ def _task(
     offer = newest_of(decision)
     task = Task(
         machine=machine,
-        asked=what_comes(machine, asked, decision, catalog),
+        asked=what_comes(machine, asked, decision, catalog, repairs=not is_left),
         decision=decision,
         other_host=request.for_other_host,
         why="torch is left as it is: nothing was asked of it" if is_left else reason,
@@ -188,9 +203,17 @@ def target_machine(
 
 
 def what_comes(
-    machine: Snapshot, asked: RequestedPackages, decision: Decision, catalog: Catalog
+    machine: Snapshot,
+    asked: RequestedPackages,
+    decision: Decision,
+    catalog: Catalog,
+    *,
+    repairs: bool = True,
 ) -> RequestedPackages:
-    """The words with what moves with torch; without torch, and pinned to it, where it stays."""
+    """The words with what moves with torch; without torch, and pinned to it, where it stays.
+
+    `repairs`: companions that do not belong to a torch that stays come anew.
+    """
 
     build = decision.resolution.build
     assert build is not None
@@ -199,20 +222,19 @@ def what_comes(
         family = tuple(name for name in FAMILY if name in there)
         followers = tuple(one.name for one in pinned(machine, build) if one.can_follow)
         return replace(asked, family=family, followers=followers)
-    comes = companions_to_add(machine, asked, decision, catalog)
-    behind = left_behind(machine, build.torch, build.backend, catalog)
+    behind = left_behind(machine, build.torch, build.backend, catalog) if repairs else ()
+    comes = companions_to_add(machine, asked, decision, behind)
     return replace(asked, family=comes, pinned=pins_of(machine, (*comes, *behind)))
 
 
 def companions_to_add(
-    machine: Snapshot, asked: RequestedPackages, decision: Decision, catalog: Catalog
+    machine: Snapshot, asked: RequestedPackages, decision: Decision, behind: Sequence[str]
 ) -> tuple[str, ...]:
     """The companions that are wanted beside a torch that stays, or were left behind by it."""
 
     build = decision.resolution.build
     assert build is not None
     there, known = installed(machine), versions_of(build)
-    behind = left_behind(machine, build.torch, build.backend, catalog)
     missing = tuple(n for n in asked.family if n != "torch" and n not in there)
     for name in missing:
         if name not in known:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from gpusetup.catalog.companion_table import companion_table
+from gpusetup.catalog.companion_table import companion_table, takes_torch
 from gpusetup.errors import BadInput, Blocked, Unsatisfiable
 from gpusetup.install.settings.conda_pinned import pinned_specs, with_pins
 from gpusetup.install.settings.pip_guard import with_constraint
@@ -62,6 +62,21 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
     return {"torch": found.pop("torch"), **found}
 
 
+def strangers(pins: Mapping[str, str]) -> tuple[str, ...]:
+    """The guarded packages that are known not to go with the guarded torch.
+
+    >>> strangers({"torch": "2.13.0+cpu", "torchvision": "0.28.0+cpu", "torchaudio": "2.9.0"})
+    ('torchaudio',)
+    """
+    table, torch = companion_table(), pins["torch"].partition("+")[0]
+    known = ((table.project(name), version) for name, version in pins.items() if name != "torch")
+    return tuple(
+        project.name
+        for project, version in known
+        if project is not None and takes_torch(project, version, torch) is False
+    )
+
+
 def _version(text: str) -> str | None:
     try:
         return str(Version(text.replace("_", ".")))
@@ -71,8 +86,8 @@ def _version(text: str) -> str | None:
 
 def constraints_text(pins: Mapping[str, str], when: str) -> str:
     head = (
-        f"# gpusetup guard, {when}: this set works together; an installer that reads this file\n"
-        "# fails instead of replacing it. `gpusetup guard --undo` takes it away.\n"
+        f"# gpusetup guard, {when}: these versions were installed; an installer that reads this\n"
+        "# file fails instead of replacing them. `gpusetup guard --undo` takes it away.\n"
     )
     return head + "".join(f"{name}=={version}\n" for name, version in pins.items())
 

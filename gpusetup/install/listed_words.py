@@ -4,6 +4,7 @@ the metadata inside a script. They are read as words of the command line, which 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.settings.uv_config import parse_toml
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.shell import shell_line
 
 MOST_BYTES = 1 << 20
 DEEPEST = 5
@@ -23,6 +25,8 @@ class Listed(Frozen):
 
     words: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    hashed: str | None = None
+    """The first file whose lines name hashes."""
 
 
 def words_of_files(files: Sequence[str], folders: Sequence[str], groups: Sequence[str]) -> Listed:
@@ -35,6 +39,7 @@ def words_of_files(files: Sequence[str], folders: Sequence[str], groups: Sequenc
     return Listed(
         words=tuple(word for one in found for word in one.words),
         notes=tuple(note for one in found for note in one.notes),
+        hashed=next((one.hashed for one in found if one.hashed), None),
     )
 
 
@@ -76,6 +81,7 @@ def _requirements(path: Path, text: str, depth: int) -> Listed:
         raise BadInput(f"{path}: files name one another by `-r`, more than {DEEPEST} deep")
     words: list[str] = []
     notes: list[str] = []
+    hashed = None
     for line in lines_of(text):
         named = re.match(r"(-[rec]|--(?:requirement|editable|constraint)(?=[ =]))[ =]*(.*)", line)
         option = named[1] if named else ""
@@ -83,14 +89,19 @@ def _requirements(path: Path, text: str, depth: int) -> Listed:
             other = words_of_file(path.parent / named[2].strip(), depth=depth + 1)
             words += other.words
             notes += other.notes
+            hashed = hashed or other.hashed
         elif named:
             raise UsageError(f"{path}: `{without_logins(line)}` {CANNOT[option.lstrip('-')[0]]}")
+        elif line.startswith("--require-hashes"):
+            hashed = str(path)
         elif line.startswith("-"):
             said = without_logins(line)
             notes.append(f"{path}: `{said}` is not taken: your own settings of uv or pip count")
         else:
-            words.append(re.split(r"\s--", line)[0].strip())
-    return Listed(words=tuple(words), notes=tuple(notes))
+            word, *options = re.split(r"\s--", line)
+            words.append(word.strip())
+            hashed = str(path) if any(one.startswith("hash") for one in options) else hashed
+    return Listed(words=tuple(words), notes=tuple(notes), hashed=hashed)
 
 
 CANNOT = {
@@ -111,6 +122,10 @@ def lines_of(text: str) -> Iterator[str]:
             yield plain
 
 
+OWN = "windows" if sys.platform == "win32" else None
+"""The system whose shell the line is for."""
+
+
 # --- a project, and a script ---------------------------------------------------------------------
 
 
@@ -121,7 +136,8 @@ def _of_folder(named: str, groups: Sequence[str]) -> Listed:
     extras = [one.strip() for one in (found[2] or "").split(",") if one.strip()] if found else []
     path = folder / "pyproject.toml"
     words = project_words(_toml(path, _read(path)), path, extras, groups)
-    then = f"{folder} itself comes last: `uv pip install --no-deps -e {named}`"
+    line = shell_line(("uv", "pip", "install", "--no-deps", "-e", named), OWN)
+    then = f"{folder} itself comes last, into the same environment: `{line}`"
     return Listed(words=tuple(words), notes=(then,))
 
 

@@ -3,11 +3,14 @@ probably stands for."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from packaging.utils import canonicalize_name
 
@@ -167,6 +170,14 @@ class RequestedPackages(Frozen):
     """What comes as one exact file, of a release page."""
     pinned: tuple[str, ...] = ()
     """What must stay as it is: `torch==2.9.1+cu130`."""
+    left_out: tuple[str, ...] = ()
+    """Words that their own marker leaves out on this machine."""
+
+    @property
+    def left_out_words(self) -> str:
+        """One sentence about them; empty where there are none."""
+        words = ", ".join(self.left_out)
+        return f"left out by its own marker on this machine: {words}" if words else ""
 
 
 def requested_packages(
@@ -192,6 +203,7 @@ def requested_packages(
     torch: str | None = None
     family, packages, named = {"torch"}, [], []
     beside: list[tuple[str, str]] = []
+    left_out: list[str] = []
     for word in words:
         refuse_what_is_no_package(without_logins(word))
         try:
@@ -203,7 +215,9 @@ def requested_packages(
             ) from problem
         name = canonicalize_name(asked.name)
         if asked.marker and environment and not asked.marker.evaluate(dict(environment)):
+            left_out.append(without_logins(word))
             continue
+        _refuse_a_file_that_is_gone(asked)
         if name in FAMILY:
             _refuse_more_than_a_version(without_logins(word), asked)
             family.add(name)
@@ -223,7 +237,18 @@ def requested_packages(
         torch=torch,
         named=tuple(named),
         beside=tuple(beside),
+        left_out=tuple(left_out),
     )
+
+
+def _refuse_a_file_that_is_gone(asked: Requirement) -> None:
+    """`name @ file:///x.whl`: uv's own words for it do not say whose fault it is."""
+    place = urlsplit(asked.url or "")
+    if place.scheme == "file" and not os.path.isfile(url2pathname(place.path)):
+        raise UsageError(
+            f"{asked.name} is asked for from a file that is not there: {asked.url}",
+            hint="name the wheel's whole path, or the package alone",
+        )
 
 
 EXACT = r"^==(?=\d+\.\d+\.\d+[^,]*$)"

@@ -63,7 +63,9 @@ def _lines(
         yield f"With {installer}:"
         yield from (f"  {shell_line(argv, snapshot.os.family)}" for argv in steps)
     if joint.refused:
-        names = " ".join(f"'{one.package}=={one.at}'" for one in joint.refused)
+        at = {one.package: one.at for one in joint.refused}
+        asked = [one.name for one in joint.packages if one.asked]
+        names = " ".join(f"'{n}=={at[n]}'" if n in at else n for n in asked)
         yield ""
         yield f"hint: asked for by its version it is taken: gpusetup resolve {names}"
     yield from (f"note: {note}" for note in answer.notes)
@@ -91,6 +93,9 @@ def matrix_lines(matrix: Iterable[Cell]) -> Iterable[str]:
 # --- files ---------------------------------------------------------------------------------------
 
 
+NO_HASHES = "# No hashes: those of torch's own index are not known here, and pip takes all or none."
+
+
 def requirements(joint: Joint, resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     """The whole set, each at its exact version; hashes for all of it or, where one is not known,
     for none: pip takes either."""
@@ -98,6 +103,7 @@ def requirements(joint: Joint, resolution: Resolution, snapshot: Snapshot, _: st
     lines = [
         formats.head(resolution, snapshot),
         "# Exact versions: only torch's own index has those with a label.",
+        *(() if hashed else (NO_HASHES,)),
         f"--extra-index-url {resolution.index_url}",
     ]
     for one in joint.packages:

@@ -70,7 +70,9 @@ class Asked(Frozen):
     def built_for_cuda(self) -> tuple[str, ...]:
         """The packages that say so."""
         named = [word for word in self.words if any(map(EXTRA.match, Requirement(word).extras))]
-        return (*(one.name for one in self.projects if _says_cuda(one)), *named)
+        spoken = {Requirement(word).name for word in named}
+        others = (one.name for one in self.projects if _says_cuda(one) and one.name not in spoken)
+        return (*others, *named)
 
 
 EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")

@@ -48,9 +48,9 @@ def guarded_set_changed(context: RuleContext) -> Iterator[Finding]:
         was = f"when it was {known}{f' on {when}' if when else ''}"
         name = next(iter(moved))
         said = ", ".join(f"{one} {here[one]} in place of {moved[one]}" for one in moved)
-        said += _by_whom(event) if "torch" in moved else ""
+        who = _by_whom(event) if "torch" in moved else ""
         yield GUARDED_SET_CHANGED.found(
-            f"{name} was {moved[name]} {was}, it is {here[name]} now",
+            f"{name} was {moved[name]} {was}, it is {here[name]} now{who}",
             evidence=(*event_evidence((event,)), value_evidence(context, "packages", said)),
             fix=Fix(
                 text="Put the guarded versions back; if the change was meant, "

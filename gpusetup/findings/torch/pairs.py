@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpusetup.catalog.companion_table import (
@@ -17,15 +18,17 @@ from gpusetup.findings.record import Cause
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.machine import Package
+from gpusetup.model.specifiers import Versions
 from gpusetup.readings.packages import normalised
 
 PAIR_MISMATCH = Cause(
     id="companion-torch-mismatch",
     severity=Severity.WARNING,
     title="a package takes another torch than the one that is here",
-    means="Its libraries are compiled against one torch, and its metadata does not say which: pip "
-    "and uv let it stand. It fails, or leaves its kernels out, when it is imported.",
-    proven_by="Its version and torch's, by the table of companions",
+    means="Its libraries are compiled against one torch. Where its metadata does not say which, "
+    "pip and uv let it stand; where it does, torch was exchanged afterwards. It fails, or leaves "
+    "its kernels out, when it is imported.",
+    proven_by="Its version and torch's, by the table of companions, or the label of its build",
     not_when="torchvision-mismatch, torchaudio-mismatch: those have records of their own",
     way_out="The release that takes this torch",
     source="data/companions.json: each row has its own",
@@ -42,26 +45,103 @@ CUDA_MISMATCH = Cause(
     source="data/companions.json: each row has its own",
 )
 
+SAME_MODULE = Cause(
+    id="same-module-twice",
+    severity=Severity.WARNING,
+    title="onnxruntime is installed twice, for the CPU and for the GPU",
+    means="Two packages bring the module `onnxruntime`: what is installed last overwrites the "
+    "other's files, and removing one takes files of the other away.",
+    proven_by="Both packages among those that are installed",
+    way_out="Remove both, install one",
+    source="https://onnxruntime.ai/docs/install/ (only one of the packages at a time)",
+)
+
 
 def pairs(context: RuleContext) -> Iterator[Finding]:
-    """Packages that declare no torch, beside a torch that they do not take."""
+    """Packages beside a torch that they do not take."""
     torch = context.snapshot.torch.version
     for project, package in _companions(context) if torch else ():
-        if project.declares or takes_torch(project, package.version, torch or "") is not False:
+        takes, source = _takes(project, package.version, torch or "")
+        takes, source = (takes, source) if takes else _asks(package, torch or "")
+        if takes is None:
             continue
-        row, fitting = row_of(project, package.version), releases_for(project, torch or "")
-        assert row is not None
+        fitting = releases_for(project, torch or "")
         fix = None
         if fitting:
             wanted = f"{project.name}{fitting[0]}"
             text = f"Install the {project.name} that takes this torch"
             fix = Fix(text=text, commands=(paste.pip(context, "install", "--no-deps", wanted),))
         yield PAIR_MISMATCH.found(
-            f"{project.name} {package.version} takes torch {row.torch}, here is torch {torch}",
-            detail=row.source,
+            f"{project.name} {package.version} takes torch {takes}, here is torch {torch}",
+            detail=source,
             evidence=(_evidence(context, package),),
             fix=fix or Fix(text=f"No release of it takes this torch; {project.alternative}"),
         )
+
+
+def _takes(project: Project, version: str, torch: str) -> tuple[str | None, str]:
+    """The torch that a release takes where it is not the one that is here, and who says so.
+
+    >>> attn = companion_table().project("flash-attn")
+    >>> _takes(attn, "2.8.3+cu12torch2.8cxx11abiTRUE", "2.13.0")[0]
+    '2.8'
+    >>> _takes(attn, "2.8.3+cu12torch2.8cxx11abiTRUE", "2.8.0")[0] is None
+    True
+    """
+    if label := BUILT_FOR.search(version.partition("+")[2]):
+        own = ".".join(filter(None, label.groups()))
+        return (None if f"{torch}.".startswith(f"{own}.") else own), "the label of its build"
+    row = row_of(project, version)
+    if row is None or takes_torch(project, version, torch) is not False:
+        return None, ""
+    return row.torch, row.source
+
+
+def _asks(package: Package, torch: str) -> tuple[str | None, str]:
+    """What its own metadata asks of torch, where that is another.
+
+    >>> _asks(Package(name="xformers", version="0.0.32", requires=("torch==2.8.0",)), "2.13.0+cpu")
+    ('==2.8.0', 'its own metadata')
+    """
+    for text in package.requires:
+        asked = re.fullmatch(r"torch\s*\(?([<>=!~][^;()]*)\)?\s*", text)
+        if asked and not _allows(asked[1].strip(), torch.partition("+")[0]):
+            return asked[1].strip(), "its own metadata"
+    return None, ""
+
+
+def _allows(limits: str, torch: str) -> bool:
+    try:
+        return Versions(limits).allows(torch)
+    except ValueError:  # a stranger's record
+        return True
+
+
+BUILT_FOR = re.compile(r"torch(\d+\.\d+)|(?<![a-z])pt(\d)(\d{1,2})(?!\d)")
+"""`2.8.3+cu12torch2.8cxx11abiTRUE`, and the PyG family's `2.1.2+pt28cu128`."""
+
+
+def twice(context: RuleContext) -> Iterator[Finding]:
+    """onnxruntime and onnxruntime-gpu are two builds of one module: the later overwrites files of
+    the other."""
+    here = {normalised(one.name): one for one in context.snapshot.packages or ()}
+    both = [here[name] for name in ("onnxruntime", "onnxruntime-gpu") if name in here]
+    if len(both) < 2:
+        return
+    yield SAME_MODULE.found(
+        "onnxruntime and onnxruntime-gpu are both installed: they are one module, and the CPU "
+        "build may be the one that is imported",
+        evidence=tuple(
+            value_evidence(context, "packages", f"{one.name} {one.version}") for one in both
+        ),
+        fix=Fix(
+            text="Remove both, then install the GPU build alone",
+            commands=(
+                paste.pip(context, "uninstall", "-y", "onnxruntime", "onnxruntime-gpu"),
+                paste.pip(context, "install", f"onnxruntime-gpu=={both[1].version}"),
+            ),
+        ),
+    )
 
 
 def cudas(context: RuleContext) -> Iterator[Finding]:
@@ -111,4 +191,4 @@ def _evidence(context: RuleContext, package: Package) -> Evidence:
     return value_evidence(context, "packages", beside)
 
 
-RULES = (pairs, cudas)
+RULES = (pairs, cudas, twice)

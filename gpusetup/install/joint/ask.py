@@ -24,6 +24,7 @@ FRESH_SECONDS = 600.0
 """How long an answer counts, as an index's page does."""
 GLIBCS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
 """The minors of glibc that uv has a platform for."""
+USUAL_MACOS = "15.0"
 USUAL_GLIBC = "2.35"
 """What is taken where the machine's is not known: Ubuntu 22.04's."""
 
@@ -35,6 +36,8 @@ class Question(Frozen):
     constraints: tuple[str, ...] = ()
     python: str
     platform: str
+    macos: str | None = None
+    """The version of macOS; uv takes an old one where it is not told."""
     links: str | None = None
     """The folder of stand-ins."""
     standing_in: tuple[str, ...] = ()
@@ -106,6 +109,8 @@ class Asker:
         )
         text = "\n".join((*question.wants, "")) + "\n"
         environment = dict(self._environment)
+        if question.macos:
+            environment["MACOSX_DEPLOYMENT_TARGET"] = question.macos
         if question.constraints and question.links:
             file = Path(question.links) / f"constraints-{_digest(question.constraints)}.txt"
             file.write_text("\n".join(question.constraints) + "\n", encoding="utf-8")
@@ -114,7 +119,8 @@ class Asker:
 
     def _key(self, question: Question) -> str:
         indexes = {k: v for k, v in self._environment.items() if re.match(r"UV_.*(IND|LINKS)", k)}
-        parts = (question.wants, question.constraints, question.python, question.platform)
+        platform = f"{question.platform} {question.macos or ''}".rstrip()
+        parts = (question.wants, question.constraints, question.python, platform)
         return _digest((*parts, question.standing_in, sorted(indexes.items())))
 
 
@@ -210,6 +216,14 @@ def platform_of(machine: Snapshot) -> str:
     minor = int(glibc_of(machine).partition(".")[2] or 35)
     fitting = next((one for one in GLIBCS if one <= minor), GLIBCS[-1])
     return f"{own}-manylinux_2_{fitting}"
+
+
+def macos_of(machine: Snapshot) -> str | None:
+    """The macOS that wheels are sought for; None on another system."""
+    if machine.os.family != "macos":
+        return None
+    found = re.fullmatch(r"\d+(\.\d+)?", ".".join((machine.os.version or "").split(".")[:2]))
+    return found[0] if found else USUAL_MACOS
 
 
 def glibc_of(machine: Snapshot) -> str:

@@ -22,7 +22,7 @@ from gpusetup.install.joint.notes import glibc_note, other_cuda, page_notes
 from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.releases import Listed, listed
 from gpusetup.install.joint.table import Joint, candidates_of, from_table
-from gpusetup.install.joint.words import extras_of, name_of, projects_of
+from gpusetup.install.joint.words import by_name, extras_of, name_of, projects_of
 from gpusetup.install.joint.work import Work, hashes_of
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.machine import Snapshot
@@ -62,6 +62,7 @@ def choose_together(
     Unsatisfiable where none goes together, or only with an old release; Blocked where an index
     does not answer.
     """
+    words = by_name(words)
     projects = projects_of([name_of(word) for word in words], companion_table())
     asked = Asked(words=tuple(words), projects=projects)
     builds = candidates_of(machine, request, catalog, asked, prefer)
@@ -88,7 +89,7 @@ def choose_together(
             build, answer = work.instead(build, served, answer)
         older = held_by_cuda(machine, request, catalog, asked, build)
         held = (*(newer or older), *_behind(work, build, answer, found, pool))
-        matrix = _matrix(work, found, pool) if explain else ()
+        matrix = _matrix(work, build, found, pool) if explain else ()
     refused = tuple(h for h in held if _is_old(h, found, words))
     notes = (*glibc_note(machine), *page_notes(found), *other_cuda(work, build, answer))
     if served is None:
@@ -230,30 +231,48 @@ def _behind(
     late = [n for n in work.names if found[n].days_behind(answer.version(n) or "0") > 0]
 
     def held(name: str) -> HeldBack:
-        newest = found[name].newest
-        assert newest is not None
-        other = work.free([f"{word_of(name, work)}=={newest.version}"])
-        by = other.reason if other and other.reason else f"torch {build.torch} beside the others"
-        if not newest.has_wheel:
-            by = f"{newest.version} has no wheel, only its source"
-        return HeldBack(package=name, at=answer.version(name) or "", by=by)
+        at = answer.version(name) or ""
+        return HeldBack(package=name, at=at, by=_held_by(work, build, name, at, found[name]))
 
     return tuple(pool.map(held, late))
 
 
-def _matrix(work: Work, found: Mapping[str, Listed], pool: ThreadPoolExecutor) -> tuple[Cell, ...]:
-    """Each package alone with the newest torch of each minor."""
+def _held_by(work: Work, build: TorchBuild, name: str, at: str, page: Listed) -> str:
+    """Why a package is no newer: the torch that the others hold, or what its newest asks for."""
+    assert page.newest is not None
+    word, newest = word_of(name, work), page.newest
+    own = next((w for w in work.words if name_of(w) == name), word)
+    if not Requirement(own).specifier.contains(newest.version, prereleases=True):
+        return f"asked for as {own}"
+    alone = work.free([word]) if len(work.words) > 1 else None
+    further = alone.version(name) if alone else None
+    if further and page.days_behind(further) < page.days_behind(at):
+        beside = work.beside(build, [f"{word}=={further.partition('+')[0]}"])
+        why = beside.reason if beside and beside.reason else f"{name} {further} needs another torch"
+        return f"{why}, and the others go with torch {build.torch}"
+    if not newest.has_wheel:
+        return f"{newest.version} has no wheel, only its source"
+    other = work.free([f"{word}=={newest.version}"])
+    return other.reason if other and other.reason else f"torch {build.torch} beside the others"
+
+
+def _matrix(
+    work: Work, chosen: TorchBuild, found: Mapping[str, Listed], pool: ThreadPoolExecutor
+) -> tuple[Cell, ...]:
+    """Each package alone with the newest torch of each minor, the chosen one among them."""
     minors: dict[tuple[int, ...], TorchBuild] = {}
     for build in work.builds:
         minors.setdefault(parsed(build.torch).release[:2], build)
-    rows = [(word, build) for word in work.words for build in [*minors.values()][:MINORS_SHOWN]]
+    shown = [*minors.values()][:MINORS_SHOWN]
+    columns = shown if chosen in shown else [*shown, chosen]
+    rows = [(word, build) for word in work.words for build in columns]
     return tuple(pool.map(lambda row: _cell(work, found, *row), rows))
 
 
 def _cell(work: Work, found: Mapping[str, Listed], word: str, build: TorchBuild) -> Cell:
     answer, name = work.beside(build, [word]), name_of(word)
     version = answer.version(name) if answer else None
-    reason = None if version else (answer.reason if answer else None) or "was not asked: offline"
+    reason = None if version else _empty(work, found[name], build, word, answer)
     if version and (days := found[name].days_behind(version)) > YEAR:
         newest = found[name].newest
         assert newest is not None
@@ -262,6 +281,21 @@ def _cell(work: Work, found: Mapping[str, Listed], word: str, build: TorchBuild)
     return Cell(
         package=name, torch=build.torch, backend=build.backend, version=version, reason=reason
     )
+
+
+def _empty(work: Work, page: Listed, build: TorchBuild, word: str, answer: Answer | None) -> str:
+    """Why a package has nothing for a torch, in the words of its newest release."""
+    project = work.table.project(page.name)
+    if project and project.releases:
+        built = sorted({one.torch for one in project.releases}, key=parsed)
+        if ".".join(build.torch.split(".")[:2]) not in built:
+            return f"its wheels are built for torch {', '.join(built)}"
+    newest = page.newest
+    if newest is not None and newest.has_wheel and not Requirement(word).specifier:
+        other = work.beside(build, [f"{word_of(page.name, work)}=={newest.version}"])
+        if other is not None and other.reason:
+            return other.reason
+    return (answer.reason if answer else None) or "was not asked: offline"
 
 
 def _packages(work: Work, build: TorchBuild, answer: Answer) -> tuple[JointPackage, ...]:

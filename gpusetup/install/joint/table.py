@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.catalog.companion_table import Project, companion_table, takes_torch
+from gpusetup.catalog.kernels import release
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.joint.words import by_name, extras_of, name_of, projects_of
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Cell, HeldBack, JointPackage, Request, TorchBuild
+from gpusetup.resolver import resolve
 from gpusetup.resolver.joint import Asked, candidates, labelled, needs_gpu, not_there
 from gpusetup.resolver.situation import situation_of
 
@@ -48,11 +50,30 @@ def candidates_of(
         other = next(p.alternative for p in projects if p.name == name)
         raise Unsatisfiable(f"{name} {reason}", hint=f"nothing was changed; instead: {other}")
     if not builds:
-        raise Unsatisfiable(
-            "No torch build fits this machine and these packages",
-            hint="`gpusetup resolve --explain` without packages says why each torch does not",
-        )
+        raise Unsatisfiable(*_nothing_fits(machine, request, catalog, asked))
     return builds
+
+
+def _nothing_fits(
+    machine: Snapshot, request: Request, catalog: Catalog, asked: Asked
+) -> tuple[str, str]:
+    """Why no build fits: the CUDA that the packages ask for, or the machine and the request."""
+    others = candidates(machine, request, catalog, Asked(projects=()))
+    if not others:
+        resolve(machine, request, catalog)  # says what stands against each build
+    if not others or not asked.majors:
+        return (
+            "No torch build fits this machine and these packages",
+            "`gpusetup resolve --explain` without packages says why each torch does not",
+        )
+    names, majors = " and ".join(asked.built_for_cuda), " and ".join(sorted(asked.majors))
+    driver = f" with driver {machine.driver.version}" if machine.driver.version else ""
+    return (
+        f"{names} is built for CUDA {majors}, and no torch of CUDA {majors} fits this machine"
+        f"{driver}: the newest that fits is torch {others[0].torch}+{others[0].backend}",
+        f"nothing was changed; take what is built for CUDA {release(others[0].cuda or '0')[0]}, "
+        "or update the driver: `gpusetup doctor` names the one",
+    )
 
 
 NO_GPU = "computes on an NVIDIA GPU only, and none is here"
@@ -74,7 +95,9 @@ def from_table(words: Sequence[str], builds: Sequence[TorchBuild]) -> Joint:
         if all(_in_table(project, build.torch) for project in projects):
             rows = tuple(_not_asked(words, name) for name in names)
             said = f"offline: from the table of companions of {table.as_of} alone"
-            return Joint(build=build, packages=(_torch(build), *rows), notes=(said,))
+            unknown = [name for name in names if table.project(name) is None]
+            more = (f"offline nothing is known of {' and '.join(unknown)}",) if unknown else ()
+            return Joint(build=build, packages=(_torch(build), *rows), notes=(said, *more))
     raise Blocked(
         "Offline, and the table of companions has no torch that goes with " + " and ".join(words),
         hint="run it without `--offline`",
@@ -84,7 +107,11 @@ def from_table(words: Sequence[str], builds: Sequence[TorchBuild]) -> Joint:
 def _not_asked(words: Sequence[str], name: str) -> JointPackage:
     """A package whose releases nobody was asked for."""
     return JointPackage(
-        name=name, version=None, declared=False, asked=True, extras=extras_of(words, name)
+        name=name,
+        version=None,
+        declared=companion_table().project(name) is None,
+        asked=True,
+        extras=extras_of(words, name),
     )
 
 

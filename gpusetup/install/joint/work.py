@@ -14,7 +14,7 @@ from gpusetup.catalog.companion_table import (
     takes_torch,
 )
 from gpusetup.install.credentials import without_credentials
-from gpusetup.install.joint.ask import Answer, Asker, Question, platform_of
+from gpusetup.install.joint.ask import Answer, Asker, Question, macos_of, platform_of
 from gpusetup.install.joint.links import stand_ins_of, write_links
 from gpusetup.install.joint.words import by_name, name_of, projects_of
 from gpusetup.model.machine import Snapshot
@@ -63,6 +63,7 @@ class Work:
             constraints=tuple(constraints),
             python=self.python,
             platform=platform_of(self.machine),
+            macos=macos_of(self.machine),
             links=self.links,
             standing_in=self.standing_in,
         )
