@@ -17,16 +17,20 @@ from standin.machine import WithDriver, bus
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
+from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.errors import BadInput
+from gpusetup.fleet.facts import facts_of
 from gpusetup.fleet.node_check import NodeCheckAnswer, checked, only
-from gpusetup.fleet.profile import learnt, read
+from gpusetup.fleet.profile import learnt, read, unmet
 from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Memory, Snapshot
 from gpusetup.probe.node import LIMIT_SECONDS, links, read_node
 from gpusetup.system.processes import Output
 from gpusetup.system.system import Space, System
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in is for Linux")
 
+SMALL = Snapshot(memory=Memory(shm_total_bytes=64 << 20))
 GPU: dict[str, object] = {**standin.A100, "processes": ""}
 
 
@@ -149,6 +153,10 @@ def test_a_job_that_holds_all_memory_is_no_fault_of_the_node(tmp_path: Path) -> 
 # --- profiles -------------------------------------------------------------------------------------
 
 
+def profile_of(*lines: str) -> str:
+    return "\n".join(('schema = "gpusetup.profile/1"', "[expect]", *lines, ""))
+
+
 def test_a_learnt_profile_holds_for_its_node_and_not_for_another(tmp_path: Path) -> None:
     profile = learnt(answer(node(tmp_path)).facts)
     assert answer(node(tmp_path), profile).ok
@@ -158,11 +166,45 @@ def test_a_learnt_profile_holds_for_its_node_and_not_for_another(tmp_path: Path)
     assert [one.field for one in found.unmet] == ["gpus.power_limit_watts"]
 
 
+def test_what_no_sound_node_has_is_not_learnt(tmp_path: Path) -> None:
+    sick = {
+        "clock.synchronised": "no", "gpus.fabric_state": "7 x completed, 1 x in_progress (GPU 3)",
+        "gpus.recovery_action": "gpu_reset", "gpus.lost": "1 x no, 1 x yes (GPU 1)",
+        "imex.service": "no", "links.active": "none", "gpus.count": "8",
+    }  # fmt: skip
+    assert [one.field for one in read(learnt(sick), "p")] == ["gpus.count"]
+    sound = {
+        "clock.synchronised": "yes", "gpus.fabric_state": "completed", "gpus.lost": "no",
+        "gpus.recovery_action": "none", "links.active": "8 x InfiniBand 400 Gb/sec",
+    }  # fmt: skip
+    assert {one.field for one in read(learnt(sound), "p")} == sound.keys()
+
+
+def test_a_profile_that_learnt_a_bad_clock_fails_no_good_one() -> None:
+    expected = read(profile_of('"clock.synchronised" = "no"'), "p.toml")
+    assert not unmet(expected, {"clock.synchronised": "yes"})
+
+
+@pytest.mark.parametrize(
+    ("line", "told", "held"),
+    [
+        ('"gpus.power_limit_watts" = 700', "700 W", True),
+        ('"gpus.power_limit_watts" = 700', "600 W", False),
+        ('"gpus.power_limit_watts" = 70', "700 W", False),
+        ('"gpus.memory_total_bytes" = "80"', "80 GiB", True),
+        ('"packages.numpy" = "2.1"', "2.10", False),
+        ('"memory.shm_total_bytes" = "64 MiB"', facts_of(SMALL)["memory.shm_total_bytes"], True),
+    ],
+)
+def test_a_number_is_met_with_its_unit(line: str, told: str, held: bool) -> None:
+    (asked,) = read(profile_of(line), "p.toml")
+    assert (not unmet((asked,), {asked.field: told})) == held
+
+
 def test_what_a_node_does_not_tell_fails_it_not(tmp_path: Path) -> None:
-    profile = 'schema = "gpusetup.profile/1"\n[expect]\n"links.active" = "8 x InfiniBand"\n'
-    found = answer(node(tmp_path), profile)
+    found = answer(node(tmp_path), profile_of('"imex.service" = "yes"'))
     assert found.ok
-    assert found.unknown == ("links.active",)
+    assert found.unknown == ("imex.service",)
 
 
 def test_a_profile_may_be_written_by_hand(tmp_path: Path) -> None:
@@ -182,6 +224,9 @@ def test_a_profile_may_be_written_by_hand(tmp_path: Path) -> None:
         'schema = "gpusetup.profile/1"\nexpect = 3', "x" * (2 << 20),
         'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = [8]',
         'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = { more = 8 }',
+        'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = { at_least = nan }',
+        'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = { at_least = inf }',
+        'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = nan',
     ],
 )  # fmt: skip
 def test_what_is_no_profile_is_refused_by_name(text: str) -> None:
@@ -214,6 +259,34 @@ def test_ports_that_are_up_and_down_are_counted() -> None:
     assert links(WithLinks()) == found
 
 
+class WithoutLinks(WithDriver):
+    """A node whose devices of InfiniBand are gone, or whose sysfs is not to be read."""
+
+    def __init__(self, readable: bool) -> None:
+        super().__init__()
+        self.readable = readable
+
+    def list(self, path: str) -> tuple[str, ...]:
+        if path.startswith("/sys/class"):
+            if not self.readable:
+                raise PermissionError(13, "Permission denied", path)
+            if path != "/sys/class":
+                raise FileNotFoundError(2, "No such file or directory", path)
+            return ("net",)
+        return super().list(path)
+
+
+def test_ports_that_are_gone_fail_a_profile_and_unread_ones_do_not(tmp_path: Path) -> None:
+    expected = read(profile_of('"links.active" = "2 x InfiniBand 400 Gb/sec (4X NDR)"'), "p.toml")
+    record = read_node(node(tmp_path, 1), 60)
+    for readable, failing in ((True, ["links.active"]), (False, [])):
+        found = checked(
+            "n1", record.snapshot, links(WithoutLinks(readable)), expected, load_catalog(), 0.0
+        )
+        assert [one.field for one in found.unmet] == failing
+        assert found.unknown == (() if readable else ("links.active",))
+
+
 def test_the_clock_is_read_and_nothing_set() -> None:
     said = WithDriver().ask("read_clock")
     assert said["synchronised"] in (True, False) and said["error_seconds"] >= 0
@@ -229,7 +302,14 @@ def of_a_job(system: System, gpus: str) -> NodeCheckAnswer:
     record = read_node(system, 60)
     job = only(record.snapshot, (), gpus)
     return checked(
-        "n1", job.snapshot, record.facts, job.expected, load_catalog(), 0.0, absent=job.absent
+        "n1",
+        job.snapshot,
+        record.facts,
+        job.expected,
+        load_catalog(),
+        0.0,
+        absent=job.absent,
+        alone=job.alone,
     )
 
 
@@ -263,6 +343,54 @@ def test_a_line_feed_in_a_gpus_name_is_no_second_line(tmp_path: Path) -> None:
     assert "ecc-error" in found.reason and "\n" not in found.reason
 
 
+def test_one_gpu_of_several_is_named_by_its_number(tmp_path: Path) -> None:
+    found = of_a_job(node(tmp_path, 4, last={"ecc_uncorrected": 3}), "3")
+    assert "(GPU 3, 00000000:" in found.reason
+    alone = of_a_job(node(tmp_path, 1, last={"ecc_uncorrected": 3}), "0")
+    assert "ecc-error" in alone.reason and "GPU 0" not in alone.reason
+
+
+def test_an_xid_of_two_gpus_fails_the_job_of_either(tmp_path: Path) -> None:
+    log = "".join(
+        LOG.format(slot=bus(place).rpartition(".")[0], what="79, pid=1, GPU has fallen off")
+        for place in (0, 3)
+    )
+    system = node(tmp_path, 4, log=log)
+    assert [of_a_job(system, gpu).ok for gpu in "0123"] == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("what", "ok"),
+    [
+        ("63, pid=1, Row Remapper: New row marked for remapping", True),
+        ("64, pid=1, Row Remapper: Failed to remap row", False),
+        ("94, pid=1, name=python, Contained: SM (0x1)", True),
+        ("95, pid=1, Uncontained: FBHUB", False),
+        ("154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", True),
+        ("154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", False),
+        ("145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)", True),
+        ("145, RLW_RXPIPE Fatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)", False),
+        ("149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x00086226)", True),
+    ],
+)
+def test_only_an_xid_that_asks_for_something_of_the_node_fails_it(
+    what: str, ok: bool, tmp_path: Path
+) -> None:
+    slot = bus(0).rpartition(".")[0]
+    found = answer(node(tmp_path, 1, log=LOG.format(slot=slot, what=what)))
+    assert found.ok == ok, found.reason
+    again = LOG.format(slot=slot, what=what) + LOG.format(slot=slot, what="145, RLW_CTRL Fatal XC0")
+    assert not answer(node(tmp_path, 1, log=again)).ok
+
+
+def test_a_gpu_whose_memory_is_the_hosts_fails_neither_node_nor_doctor(tmp_path: Path) -> None:
+    record = read_node(node(tmp_path, 1, last={"memory_total": "!3", "memory_used": "!3"}), 60)
+    assert record.snapshot.gpus and record.snapshot.gpus[0].memory_total_bytes is None
+    assert checked("n1", record.snapshot, {}, (), load_catalog(), 0.0).ok
+    asked = {one.id for one in diagnose(record.snapshot, load_catalog()).findings}
+    assert "gpu-does-not-answer" not in asked
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
@@ -279,6 +407,30 @@ def test_the_command_prints_one_line_and_learns(
     assert main(learnt_again) == 0
     assert "Traceback" not in capsys.readouterr().err
     assert main(["node-check", "--profile", str(tmp_path / "none.toml")]) == 2
+
+
+def test_learning_from_a_sick_node_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = node(tmp_path, last={"recovery_action": 1})
+    monkeypatch.setattr("gpusetup.system.system.LiveSystem", lambda: system)
+    assert main(["node-check", "--learn"]) == 0
+    said = capsys.readouterr()
+    assert "gpus.recovery_action" not in said.out and "gpus.count" in said.out
+    assert "this node is not sound" in said.err
+    assert "not learnt, for no sound node has it: gpus.recovery_action is" in said.err
+
+
+def test_what_was_asked_and_answered_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["node-check", "-v"])
+    said = capsys.readouterr()
+    assert said.out.count("\n") == 1
+    assert "ask read_clock: " in said.err and "list /sys/class/infiniband: " in said.err
+
+
+def test_a_limit_is_from_a_tenth_of_a_second_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["node-check", "--timeout=0.001"]) == 2
+    assert "0.1 to 3600" in capsys.readouterr().err
 
 
 def test_a_fleet_reads_the_checks_of_its_nodes(

@@ -21,6 +21,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("verify", "child_scripts"),
     ("errors",),
+    ("named_file",),
     ("model",),
     ("accelerators",),
     ("catalog", "messages", "system"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from gpusetup import named_file
 from gpusetup.cli import main
 from gpusetup.commands.documents import ANSWERS
 from gpusetup.errors import Blocked
@@ -178,10 +179,10 @@ def test_wrong_questions_are_exit_2(
 def test_a_file_that_may_not_be_read_blocks(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forbidden(_: Path) -> bytes:
+    def forbidden(_: str) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    monkeypatch.setattr(named_file, "read", forbidden)
     code, _, err = ran(capsys, "train.yaml", "--from", "healthy")
     assert (code, "Cannot read train.yaml: Permission denied" in err) == (3, True)
 

@@ -119,7 +119,7 @@ def _seconds(text: str) -> float:
         seconds = seconds_in(text)
     except ValueError:
         seconds = -1.0
-    if not 0 < seconds <= 3600:
+    if not 0.1 <= seconds <= 3600:
         raise argparse.ArgumentTypeError(f"{text!r} is no time from 0.1 to 3600 seconds")
     return seconds
 
@@ -172,15 +172,15 @@ def _live(
         limit=limit,
     )
     if recorder:
-        _tell(recorder, out)
+        tell(recorder, out)
     return snapshot
 
 
-def _tell(recorder: RecordingSystem, out: Console) -> None:
+def tell(recorder: RecordingSystem, out: Console) -> None:
     """What was asked of the machine, and the answers, under `-v`."""
     tape = recorder.tape
     for kind in ("read", "list", "stat", "link", "space", "which", "run", "ask"):
-        for question, answer in getattr(tape, kind).items():
+        for question, answer in tuple(getattr(tape, kind).items()):  # a late answer may come
             said = " ".join(str(answer).split())
             out.debug(f"{kind} {question}: {said[:160]}{'...' if len(said) > 160 else ''}")
 

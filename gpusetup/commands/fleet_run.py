@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands import fleet_kubernetes
-from gpusetup.errors import BadInput, Blocked, UsageError
+from gpusetup.errors import Blocked, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.render.console import Console, plain
 
@@ -190,14 +190,17 @@ def _engine(options: argparse.Namespace, work: Work, into: Path) -> Engine:
 
 def _hosts(options: argparse.Namespace, work: Work) -> Engine:
     from gpusetup.fleet.engines.engine import by_words, needed
-    from gpusetup.fleet.engines.hosts import END_SECONDS, hosts_in, pdsh_words, ssh_words
+    from gpusetup.fleet.engines.hosts import (
+        END_SECONDS,
+        MOST_BYTES,
+        hosts_in,
+        pdsh_words,
+        ssh_words,
+    )
     from gpusetup.fleet.work import shell
+    from gpusetup.named_file import read_text
 
-    try:
-        text = Path(options.hosts).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
-        raise BadInput(f"{options.hosts} cannot be read: {why}") from problem
+    text = read_text(options.hosts, MOST_BYTES)
     names, command = _named(hosts_in(text, options.hosts), options), shell(work)
     needed("pdsh" if options.pdsh else "ssh")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_timeout
-from gpusetup.errors import BadInput, Unsatisfiable, UsageError
+from gpusetup.commands.common import add_timeout, tell
+from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.render.console import Console, plain
 
 if TYPE_CHECKING:
@@ -51,12 +50,15 @@ def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.fleet.node_check import checked, only
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
-    from gpusetup.system.system import LiveSystem
+    from gpusetup.system.system import LiveSystem, System
+    from gpusetup.system.tape import RecordingSystem
 
     text = _text(options.profile) if options.profile else ""
     expected = expected_of(options.profile) if options.profile and not options.learn else ()
     began = time.monotonic()
-    record = read_node(LiveSystem(), min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS))
+    system: System = LiveSystem()
+    recorder = RecordingSystem(system) if out.verbose else None
+    record = read_node(recorder or system, min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS))
     job = only(record.snapshot, expected, options.gpus)
     answer = checked(
         name_of_node(),
@@ -66,9 +68,12 @@ def run(options: argparse.Namespace, out: Console) -> int:
         load_catalog(),
         time.monotonic() - began,
         absent=job.absent,
+        alone=job.alone,
     )
+    if recorder:
+        tell(recorder, out)
     if options.learn:
-        return _learn(dict(answer.facts), text, options.profile, out)
+        return _learn(answer, text, options.profile, out)
     if options.kubernetes:
         out.talk(_told_kubernetes(answer))
     state = "ok" if answer.ok else "failed"
@@ -88,13 +93,17 @@ def _told_kubernetes(answer: NodeCheckAnswer) -> str:
     return report(Verdict(ok=answer.ok, reason=answer.reason), name)
 
 
-def _learn(facts: dict[str, str], former: str, name: str | None, out: Console) -> int:
-    """Print the profile; on stderr, what differs from the former one."""
+def _learn(answer: NodeCheckAnswer, former: str, name: str | None, out: Console) -> int:
+    """Print the profile; on stderr what is wrong here, and what differs from the former one."""
     from difflib import unified_diff
 
-    from gpusetup.fleet.profile import learnt
+    from gpusetup.fleet.profile import faulty, learnt
 
-    new = learnt(facts)
+    if not answer.ok:
+        out.talk(f"this node is not sound, learn from another one: {plain(answer.reason)}")
+    for field, value in faulty(answer.facts).items():
+        out.talk(f"not learnt, for no sound node has it: {field} is {plain(value)}")
+    new = learnt(answer.facts)
     if former:
         said = unified_diff(former.splitlines(), new.splitlines(), str(name), "learnt", lineterm="")
         out.talk("\n".join(said) or f"{name} is what would be learnt")
@@ -110,7 +119,7 @@ def expected_of(name: str) -> tuple[Expectation, ...]:
 
 
 def _text(name: str) -> str:
-    try:
-        return Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise BadInput(f"{name} cannot be read: {problem}") from problem
+    from gpusetup.fleet.profile import MOST_BYTES
+    from gpusetup.named_file import read_text
+
+    return read_text(name, MOST_BYTES)

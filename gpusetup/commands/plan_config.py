@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gpusetup import named_file
 from gpusetup.errors import BadInput, Blocked, UsageError
 from gpusetup.model.frozen import fields, replace
 from gpusetup.plan.answer.question import Question
@@ -49,11 +50,8 @@ def over(file: Question, said: Question) -> Question:
 
 
 def _bytes(file: str) -> bytes:
-    path = Path(file)
-    if path.exists() and not path.is_file():
-        raise BadInput(f"{file} is no file", hint="name the training config itself")
     try:
-        return path.read_bytes()
+        return named_file.read(file)
     except (FileNotFoundError, NotADirectoryError) as problem:
         raise BadInput(f"Cannot read {file}: {problem.strerror}") from problem
     except OSError as problem:

@@ -152,7 +152,7 @@ def _checked(
     seconds = time.monotonic() - began
     return checked(
         _own_name(), job.snapshot, record.facts, job.expected, load_catalog(), seconds,
-        absent=job.absent, given_out=given_out,
+        absent=job.absent, given_out=given_out, alone=job.alone,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu, Snapshot
-from gpusetup.model.units import GIB
+from gpusetup.model.units import GIB, MIB
 
 UNKNOWN = "unknown"
 ABSENT = "absent"
@@ -32,7 +32,13 @@ class Fact(Frozen):
 
 
 def _gib(size: int | None) -> str | None:
-    return None if size is None else f"{size / GIB:.0f} GiB"
+    """
+    >>> _gib(80 << 30), _gib(64 << 20)
+    ('80 GiB', '64 MiB')
+    """
+    if size is None:
+        return None
+    return f"{size / GIB:.0f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
 
 
 def _yes_no(value: bool | None) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.fleet.harmless import without_harmless
 from gpusetup.fleet.nodes import NodeFinding
 from gpusetup.model.codec import to_json
 from gpusetup.model.frozen import replace
@@ -49,7 +50,7 @@ def found(snapshot: Snapshot, catalog: Catalog) -> Findings:
     """Doctor's findings in short, the root first."""
     return tuple(
         NodeFinding(id=one.id, severity=one.severity, title=one.title, root=one.root)
-        for one in diagnose(snapshot, catalog).findings
+        for one in diagnose(without_harmless(snapshot), catalog).findings
     )
 
 

@@ -11,15 +11,16 @@ from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.rules import of_a_driver
 from gpusetup.errors import UsageError
 from gpusetup.findings.driver import kernel_module, presence
+from gpusetup.fixes.which import placed
 from gpusetup.fleet.facts import facts_of
+from gpusetup.fleet.harmless import without_harmless
 from gpusetup.fleet.nodes import NodeFinding
 from gpusetup.fleet.profile import Expectation, Unmet, unknown, unmet
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Event, Snapshot
+from gpusetup.model.machine import Event, Gpu, Snapshot
 from gpusetup.readings.side import slot_key
 
-NVML_NOT_SUPPORTED = "3"
 NOT_OF_THE_NODE = ("gpu-memory-taken",)
 """A job that runs beside the check is no fault of the node."""
 
@@ -50,11 +51,15 @@ def checked(
     *,
     absent: tuple[int, ...] = (),
     given_out: int | None = None,
+    alone: bool = False,
 ) -> NodeCheckAnswer:
     """Judge a node. `more`: facts that the snapshot has no place for; `absent`: GPUs that were
-    asked for and are not there; `given_out`: how many a scheduler gives out, where it was asked."""
+    asked for and are not there; `given_out`: how many a scheduler gives out, where it was asked;
+    `alone`: the node has more GPUs than the one of the snapshot."""
     facts = {**facts_of(snapshot), **more}
     findings, wrong = _findings(snapshot, catalog), unmet(expected, facts)
+    for gpu in (snapshot.gpus or ()) if alone else ():
+        findings = tuple(replace(one, title=_placed(one.title, gpu)) for one in findings)
     why = (
         *_errors(findings),
         *(f"GPU {number} is not there" for number in absent),
@@ -81,6 +86,8 @@ class Job(Frozen):
     expected: tuple[Expectation, ...]
     absent: tuple[int, ...] = ()
     """GPUs that the job has and the node has not."""
+    alone: bool = False
+    """The job has one of several GPUs, which must be named by its number."""
 
 
 def only(snapshot: Snapshot, expected: tuple[Expectation, ...], gpus: str | None) -> Job:
@@ -93,24 +100,47 @@ def only(snapshot: Snapshot, expected: tuple[Expectation, ...], gpus: str | None
         return Job(snapshot=snapshot, expected=expected)
     numbers = _numbers(gpus)
     every = snapshot.gpus or ()
+    own = tuple(gpu for gpu in every if gpu.nvml_index in numbers)
     others = {g.nvml_index: slot_key(g.pci_bus_id) for g in every if g.nvml_index not in numbers}
     slots = frozenset(slot for slot in others.values() if slot)
+    events = (_without(event, slots, others) for event in snapshot.events)
     known = snapshot.gpus is not None and not any(gpu.mig_enabled for gpu in every)
     return Job(
         snapshot=replace(
             snapshot,
-            gpus=snapshot.gpus and tuple(g for g in every if g.nvml_index in numbers),
-            events=tuple(e for e in snapshot.events if not _is_of(e, slots, others)),
+            gpus=snapshot.gpus and own,
+            events=tuple(event for event in events if event is not None),
         ),
         expected=tuple(one for one in expected if one.field != "gpus.count"),
         absent=tuple(sorted(numbers - {g.nvml_index for g in every})) if known else (),
+        alone=len(own) == 1 < len(every),
     )
 
 
-def _is_of(event: Event, slots: Container[str], numbers: Container[int | None]) -> bool:
-    """Whether an event is about one of these GPUs, by its slot or by its number."""
-    slot, number = slot_key(event.values.get("bus_id")), event.values.get("gpu", "")
-    return slot in slots if slot else number.isdecimal() and int(number) in numbers
+def _without(event: Event, slots: Container[str], numbers: Container[int | None]) -> Event | None:
+    """What an event says of other GPUs than these, by their slots or its number; None: nothing."""
+    said, number = event.values, event.values.get("gpu", "")
+    places = (said.get("bus_ids") or said.get("bus_id") or "").split()
+    kept = [place for place in places if slot_key(place) not in slots]
+    if not places:
+        return None if number.isdecimal() and int(number) in numbers else event
+    if len(kept) in (0, len(places)):
+        return event if kept else None
+    return replace(event, values={**said, "bus_id": kept[0], "bus_ids": " ".join(kept)})
+
+
+def _placed(title: str, gpu: Gpu) -> str:
+    """A title that names the GPU by its number and slot: it is one of several.
+
+    >>> gpu = Gpu(name="L4", nvml_index=3)
+    >>> _placed("L4: too hot", gpu), _placed("The GPU hung", gpu)
+    ('L4 (GPU 3): too hot', 'GPU 3 hung')
+    """
+    if re.search(rf"\bGPU {gpu.nvml_index}\b", title):
+        return title
+    if gpu.name in title:
+        return title.replace(gpu.name, f"{gpu.name} ({placed(gpu)})", 1)
+    return re.sub(r"^(The|A) GPU\b", placed(gpu), title)
 
 
 def _numbers(gpus: str) -> set[int]:
@@ -130,20 +160,14 @@ def _numbers(gpus: str) -> set[int]:
 def _findings(snapshot: Snapshot, catalog: Catalog) -> tuple[NodeFinding, ...]:
     """What doctor's rules about driver and GPUs find, the root first.
 
-    A value that a GPU's driver does not support is unknown here, and fails no node.
+    A value that a GPU's driver does not support is unknown, and no finding either.
     """
-    told = (one for one in snapshot.events if not _is_not_supported(one))
-    snapshot = replace(snapshot, events=tuple(told))
     rules = (*presence.RULES, *kernel_module.RULES, *of_a_driver())
     return tuple(
         NodeFinding(id=one.id, severity=one.severity, title=one.title, root=one.root)
-        for one in diagnose(snapshot, catalog, rules=rules).findings
+        for one in diagnose(without_harmless(snapshot), catalog, rules=rules).findings
         if one.explained_by is None and one.id not in NOT_OF_THE_NODE
     )
-
-
-def _is_not_supported(event: Event) -> bool:
-    return event.kind == "gpu-read-failed" and event.values.get("code") == NVML_NOT_SUPPORTED
 
 
 def _errors(findings: tuple[NodeFinding, ...]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import tomlkit
@@ -29,8 +30,20 @@ AT_LEAST = "at_least"
 FREE_SHARE = 0.5
 """A learnt node's free disk is no promise of the others': half of it is asked for."""
 MOST_BYTES = 1 << 20
-NOT_LEARNT = ("gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_bytes")
+NOT_LEARNT = {"gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_bytes"}
 """Facts that an idle card, or an update without consequence, changes."""
+
+
+SOUND: Mapping[str, tuple[str, ...]] = {
+    "clock.synchronised": ("yes",),
+    "gpus.fabric_state": ("completed", "not_supported"),
+    "gpus.lost": ("no",),
+    "gpus.recovery_action": ("none",),
+    "imex.channel": ("yes",),
+    "imex.service": ("yes",),
+}
+"""What a sound node tells; anything else is no wish, however the node that was learnt from is."""
+NO_LINK = "none"
 
 
 OPEN_FAMILIES = (PACKAGES, VARIABLES, "links.", "disk.", "clock.", "imex.")
@@ -51,9 +64,14 @@ class Expectation(Frozen):
     def holds(self, found: str) -> bool:
         """Whether a node's value is what is asked for."""
         if self.at_least is None:
-            return found == self.value
+            return found == self.value or self._is_whole(found)
         number = re.match(r"-?\d+(?:\.\d+)?", found)
         return number is not None and float(number[0]) >= self.at_least
+
+    def _is_whole(self, found: str) -> bool:
+        """Whether a whole number is meant, and the node tells it with its unit: 700 is `700 W`."""
+        value = self.value or ""
+        return value.isdecimal() and re.fullmatch(rf"0*{value} [A-Za-z]+", found) is not None
 
 
 class Unmet(Frozen):
@@ -68,16 +86,30 @@ class Unmet(Frozen):
         return f"{words_of(self.field)} {self.value}, expected {self.expected}"
 
 
+def faulty(facts: Mapping[str, str]) -> dict[str, str]:
+    """The facts that no sound node has: a profile that asked for them would fail the sound ones.
+
+    >>> faulty({"clock.synchronised": "no", "gpus.lost": "no", "links.active": "none"})
+    {'clock.synchronised': 'no', 'links.active': 'none'}
+    """
+    return {name: value for name, value in facts.items() if _is_faulty(name, value)}
+
+
+def _is_faulty(name: str, value: str) -> bool:
+    if name == "links.active":
+        return value == NO_LINK
+    return name in SOUND and known_part(value) not in SOUND[name]
+
+
 def learnt(facts: Mapping[str, str]) -> str:
-    """The profile of a sound node, as text."""
+    """The profile of a sound node, as text; `faulty` facts are left out."""
     document = tomlkit.document()
     document.add(tomlkit.comment("What a node of this kind must be like; written by"))
     document.add(tomlkit.comment("`gpusetup node-check --learn`. Delete what may differ."))
     document.add("schema", tomlkit.item(SCHEMA))
     expect = tomlkit.table()
-    for name in sorted(facts):
-        if name not in NOT_LEARNT:
-            expect.add(name, _item(name, facts[name]))
+    for name in sorted(facts.keys() - NOT_LEARNT - faulty(facts).keys()):
+        expect.add(name, _item(name, known_part(facts[name])))
     document.add("expect", expect)
     return tomlkit.dumps(document)
 
@@ -128,11 +160,11 @@ def _expectation(name: str, value: Any, what: str) -> Expectation:
         )
     if isinstance(value, dict):
         least = value.get(AT_LEAST)
-        if set(value) == {AT_LEAST} and isinstance(least, int | float):
+        if set(value) == {AT_LEAST} and isinstance(least, int | float) and isfinite(least):
             return Expectation(field=name, at_least=float(least))
     elif isinstance(value, bool):
         return Expectation(field=name, value="yes" if value else "no")
-    elif isinstance(value, str | int | float):
+    elif isinstance(value, str) or (isinstance(value, int | float) and isfinite(value)):
         return Expectation(field=name, value=str(value))
     raise BadInput(f"{what}: `{name}` is neither a value nor `{{ {AT_LEAST} = NUMBER }}`")
 
@@ -146,8 +178,13 @@ def unmet(expected: tuple[Expectation, ...], facts: Mapping[str, str]) -> tuple[
     return tuple(
         Unmet(field=one.field, value=facts[one.field], expected=one.words)
         for one in expected
-        if one.field in facts and not one.holds(known_part(facts[one.field]))
+        if one.field in facts and not _is_met(one, known_part(facts[one.field]))
     )
+
+
+def _is_met(asked: Expectation, found: str) -> bool:
+    """A sound value is met too, where an unsound one was learnt by an earlier gpusetup."""
+    return asked.holds(found) or found in SOUND.get(asked.field, ())
 
 
 UNLIKE = "unlike-profile"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.settings.uv_config import parse_toml
@@ -55,11 +56,7 @@ def words_of_file(path: Path, groups: Sequence[str] = (), depth: int = 0) -> Lis
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
-        if len(raw) > MOST_BYTES:
-            raise BadInput(f"{path} is larger than {MOST_BYTES >> 20} MiB")
-        return raw.decode("utf-8-sig")
+        return named_file.read(path, MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise BadInput(f"{path} is not UTF-8 text") from problem
     except OSError as problem:

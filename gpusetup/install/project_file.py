@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gpusetup import named_file
 from gpusetup.errors import BadInput, Blocked
 
 
 def read_project(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return file.read()
+        return named_file.read(path).decode("utf-8")
     except UnicodeDecodeError as problem:
         raise BadInput(f"{path} is not UTF-8 text") from problem
     except OSError as problem:

@@ -9,12 +9,23 @@ from __future__ import annotations
 from gpusetup.messages.fragments import BUS
 from gpusetup.messages.row import row
 
+LINKS = r"14[4-9]|150"
+"""Xids of NVLink 5, which say themselves whether they are fatal."""
+NONFATAL = rf"(?:{LINKS}), \w{{2,40}} Nonfatal\b"
+
 KERNEL_LOG = (
     row(
         "xid",
         "xid",
-        rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>(?!154\b)\d{{1,4}})",
+        rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>(?!154\b)(?!{NONFATAL})\d{{1,4}})",
         by="number",
+        gathers="bus_id",
+    ),
+    row(
+        "xid",
+        "nonfatal",
+        rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<nonfatal>(?P<number>{LINKS}), \w{{2,40}} Nonfatal)\b",
+        by="nonfatal",
         gathers="bus_id",
     ),
     row(

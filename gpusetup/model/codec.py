@@ -39,7 +39,7 @@ def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
     except msgspec.DecodeError as problem:
         raise BadInput(f"{what} cannot be read: {problem}") from problem
     except RecursionError as problem:
-        raise BadInput(f"{what} cannot be read: it is nested too deep") from problem
+        raise BadInput(f"{what} cannot be read: it is nested too deeply") from problem
 
 
 def from_plain(value: object, kind: type[T], *, what: str) -> T:

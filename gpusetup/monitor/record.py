@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from gpusetup import named_file
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.model.codec import from_plain, to_json
 from gpusetup.model.frozen import Frozen
@@ -165,7 +167,7 @@ def _charted(gpu: GpuSample, name: str) -> float | None:
 def recorded(path: str) -> Iterator[Sample | Summary]:
     """The documents of a recording, in order; a last line that is cut off is left out."""
     try:
-        with Path(path).open(encoding="utf-8-sig") as file:
+        with TextIOWrapper(named_file.opened(path), encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 document = _document(line, f"{path}, line {number}") if line.strip() else None
                 if document is not None:

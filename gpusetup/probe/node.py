@@ -32,7 +32,8 @@ LOG_SECONDS = 1.5
 """For each of the commands that may read the kernel's log."""
 CLOCK_SECONDS = 2.0
 T = TypeVar("T")
-INFINIBAND = "/sys/class/infiniband"
+CLASSES = "/sys/class"
+INFINIBAND = f"{CLASSES}/infiniband"
 IMEX_CHANNELS = "/dev/nvidia-caps-imex-channels"
 RACKS = re.compile(r"\bGB[23]00\b")
 """GPUs of a rack whose nodes share memory by IMEX (NVL72)."""
@@ -112,23 +113,37 @@ def _rack(system: System, snapshot: Snapshot) -> dict[str, str]:
 
 
 def links(system: System) -> dict[str, str]:
-    """The InfiniBand and RoCE ports that are up, and how many are not, as sysfs shows them."""
+    """The InfiniBand and RoCE ports that are up, and those that are not, as sysfs shows them.
+
+    No device is a known answer (`none`); nothing is told where sysfs cannot be read.
+    """
     up: Counter[str] = Counter()
     down: list[str] = []
-    for device in list_or_empty(system, INFINIBAND):
-        for port in list_or_empty(system, f"{INFINIBAND}/{device}/ports"):
+    try:
+        for device, port in _ports(system):
             place = f"{INFINIBAND}/{device}/ports/{port}"
-            state = (read_or_none(system, f"{place}/state") or "").strip()
             rate = (read_or_none(system, f"{place}/rate") or "unknown rate").strip()
             layer = (read_or_none(system, f"{place}/link_layer") or "").strip()
-            if state.endswith("ACTIVE"):
+            if system.read(f"{place}/state").strip().endswith("ACTIVE"):
                 up[f"{layer} {rate}".strip()] += 1
             else:
                 down.append(f"{device}/{port}")
-    if not up and not down:
+    except OSError:
         return {}
     active = ", ".join(f"{count} x {kind}" for kind, count in sorted(up.items())) or "none"
     return {"links.active": active, "links.down": ", ".join(sorted(down)) or "none"}
+
+
+def _ports(system: System) -> Iterator[tuple[str, str]]:
+    """Every device with each of its ports; OSError where sysfs does not tell."""
+    try:
+        devices = system.list(INFINIBAND)
+    except FileNotFoundError:
+        system.list(CLASSES)
+        devices = ()
+    for device in devices:
+        for port in system.list(f"{INFINIBAND}/{device}/ports"):
+            yield device, port
 
 
 def _runs(system: System, name: str) -> bool:

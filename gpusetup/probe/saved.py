@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
+from gpusetup import named_file
 from gpusetup.accelerators.makers import judged_on
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, to_json
@@ -83,13 +84,9 @@ def read_bytes(path: Path) -> bytes:
     try:
         if path.is_dir():
             raise BadInput(f"{path} is a folder, not a snapshot file")
-        with path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
+        return named_file.read(path, MOST_BYTES)
     except OSError as problem:
         raise BadInput(f"{path} cannot be read: {problem.strerror or problem}") from problem
-    if len(raw) > MOST_BYTES:
-        raise BadInput(f"{path} is larger than {MOST_BYTES >> 20} MiB and so no snapshot")
-    return raw
 
 
 def _decoded(raw: bytes, what: str) -> bytes | str:

@@ -13,6 +13,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from gpusetup import named_file
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.model.frozen import Frozen
 
@@ -30,7 +31,7 @@ class Undo(Frozen):
 def read_bytes(path: str) -> bytes:
     """A file's bytes; `BadInput` where there is none, `Blocked` where it may not be read."""
     try:
-        return Path(path).read_bytes()
+        return named_file.read(path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
         raise BadInput(f"{path}: {problem.strerror}") from problem
     except OSError as problem:

@@ -46,7 +46,12 @@ def xids_of(context: RuleContext, id: str) -> tuple[Event, ...]:
     alone = not any(e.values.get("number") in known for e in shown_xids)
     since = bool(gpus(context)) and all(gpu.recovery_action == "none" for gpu in gpus(context))
     wanted = set(XIDS[id]) - (set() if alone and not since else {FOLLOWS})
-    return tuple(e for e in shown_xids if e.values.get("number") in wanted)
+    return tuple(e for e in shown_xids if e.values.get("number") in wanted and not _asks_nothing(e))
+
+
+def _asks_nothing(event: Event) -> bool:
+    """Xid 154 also says that nothing is to be done any more: `changed from … to 0x0 (None)`."""
+    return recovery_action(event.values.get("recovery")) == "none"
 
 
 GPU_FELL_OFF_BUS = Cause(

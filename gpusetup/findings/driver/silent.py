@@ -167,12 +167,12 @@ NOT_SUPPORTED = 3
 
 
 def _no_gpu_has_it(context: RuleContext, messages: Sequence[Event]) -> bool:
-    """A laptop, a vGPU: this kind of GPU has no such value, and says so."""
+    """A laptop, a vGPU, one that shares the host's memory: it has no such value, and says so."""
     codes = {whole_number(event.values.get("code")) for event in messages}
     fields = {event.values.get("field") for event in messages}
     return (
         codes == {NOT_SUPPORTED}
-        and fields <= set(MEASURED)
+        and fields <= {*MEASURED, "memory_total_bytes"}
         and _none_tells(context, tuple(messages))
     )
 

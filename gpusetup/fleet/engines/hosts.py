@@ -8,6 +8,8 @@ from __future__ import annotations
 from gpusetup.errors import UsageError
 from gpusetup.fleet.names import MOST_NAMES, SAFE, expanded
 
+MOST_BYTES = 8 << 20
+"""Of a file of hosts."""
 CONNECT_SECONDS = 15
 END_SECONDS = 30.0
 """So much longer than its limit a host is waited for: to connect and to part."""

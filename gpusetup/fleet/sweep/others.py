@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.fleet.folder import natural
 from gpusetup.fleet.show import excluded
@@ -71,7 +72,7 @@ def _files(folder: Path) -> list[Path]:
 def _text(path: Path) -> str:
     """The text of a file; empty where it is too long or cannot be read."""
     try:
-        with path.open("rb") as file:
+        with named_file.opened(path) as file:
             raw = file.read(MOST_BYTES + 1)
     except OSError as problem:
         raise BadInput(f"{path} cannot be read: {problem.strerror}") from problem

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from gpusetup import named_file
 from gpusetup.catalog.gpus import GpuRow
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.documents import PlanCell
@@ -41,7 +42,7 @@ class Row(Frozen):
 def read_rows(path: Path, gpus: Sequence[GpuRow]) -> tuple[Row, ...]:
     """The rows of a cells file; BadInput names the line and what is wrong with it."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = named_file.read(path).decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise BadInput(f"{path} is not UTF-8 text") from problem
     except OSError as problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+from gpusetup import named_file
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 
@@ -61,7 +62,7 @@ def constants_in(path: Path) -> Constants:
     from gpusetup.model.codec import from_json
 
     try:
-        raw = path.read_bytes()
+        raw = named_file.read(path)
     except OSError as problem:
         raise BadInput(f"Cannot read {path}: {problem.strerror}") from problem
     try:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen, replace
@@ -73,10 +74,11 @@ def hub_id(short: str) -> str:
 def model_in(path: Path) -> Shape:
     """The shape of the `config.json` at a path, or in the folder there."""
     file = path / "config.json" if path.is_dir() else path
-    if file.exists() and (not file.is_file() or file.stat().st_size > MOST_BYTES):
-        raise BadInput(f"{file} is no model's `config.json`", hint="name that file or its folder")
     try:
-        raw = file.read_bytes()
+        raw = named_file.read(file, MOST_BYTES)
+    except BadInput as problem:
+        hint = "name the model's `config.json` or its folder"
+        raise BadInput(f"{problem}: no model's `config.json`", hint=hint) from problem
     except OSError as problem:
         raise BadInput(f"Cannot read {file}: {problem.strerror}") from problem
     values = from_json(raw, dict[str, Any], what=str(file))

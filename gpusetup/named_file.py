@@ -1,0 +1,56 @@
+"""Files that people name: regular ones, read within a bound, and never waited for."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from gpusetup.errors import BadInput
+
+MOST_BYTES = 64 << 20
+"""Of a file whose reader names no bound of its own."""
+KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def opened(path: str | Path) -> BinaryIO:
+    """A regular file, to be read in parts. Raises OSError, and BadInput for anything else."""
+    file = open(path, "rb", opener=_at_once)  # noqa: SIM115
+    kind = os.fstat(file.fileno()).st_mode
+    if stat.S_ISREG(kind):
+        return file
+    file.close()
+    what = next((words for is_one, words in KINDS if is_one(kind)), "no file")
+    raise BadInput(f"{path} is {what}, and a file is meant")
+
+
+def read(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """A file's bytes. Raises OSError, and BadInput for more bytes and for what is no file."""
+    with opened(path) as file:
+        raw = file.read(most_bytes + 1)
+    if len(raw) > most_bytes:
+        raise BadInput(f"{path} is larger than {most_bytes >> 20} MiB")
+    return raw
+
+
+def read_text(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
+    """A file's text; `BadInput` for whatever cannot be read as one."""
+    try:
+        return read(path, most_bytes).decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise BadInput(f"{path} cannot be read: it is not UTF-8 text") from problem
+    except (OSError, ValueError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise BadInput(f"{path} cannot be read: {why}") from problem
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Opens without waiting for whoever should write into a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -1,0 +1,120 @@
+"""What people name as a file and is none: a pipe, a device, a folder, something endless."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpusetup.cli import main
+from gpusetup.errors import BadInput
+from gpusetup.named_file import opened, read, read_text
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and devices have no such names")
+
+MIB = 1 << 20
+
+
+def pipe(place: Path) -> Path:
+    os.mkfifo(place / "pipe")
+    return place / "pipe"
+
+
+def endless(place: Path) -> Path:
+    with (place / "endless").open("wb") as file:
+        file.truncate(1 << 40)
+    return place / "endless"
+
+
+def linked(place: Path) -> Path:
+    (place / "link").symlink_to("/dev/zero")
+    return place / "link"
+
+
+def listening(place: Path) -> Path:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place / "s"))
+    return place / "s"
+
+
+KINDS: dict[str, Callable[[Path], Path]] = {
+    "pipe": pipe,
+    "device": lambda place: Path("/dev/zero"),
+    "link to a device": linked,
+    "terabyte": endless,
+    "folder": lambda place: place,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
+    named = KINDS[kind](tmp_path)
+    with pytest.raises(BadInput, match=str(named)):
+        read_text(named, MIB)
+
+
+def test_a_socket_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_text(listening(tmp_path), MIB)
+
+
+def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * MIB)
+    assert read(file, MIB) == b"x" * MIB
+    with opened(file) as stream:
+        assert stream.read(2) == b"xx"
+    with pytest.raises(BadInput, match="larger than 1 MiB"):
+        file.write_bytes(b"x" * (MIB + 1))
+        read(file, MIB)
+    file.write_bytes(b"\xef\xbb\xbfa = 1")
+    assert read_text(file) == "a = 1"
+    file.write_bytes(b"\xff")
+    with pytest.raises(BadInput, match="UTF-8"):
+        read_text(file)
+
+
+COMMANDS = (
+    "node-check --profile",
+    "compare {sound}",
+    "doctor --from",
+    "fleet run --print --hosts",
+    "fleet sweep --from",
+    "fleet show {folder} --profile",
+    "slurm health --profile",
+    "plan --from-config",
+    "plan --model qwen3-8b --context 4096 --gpu H200 --constants",
+    "plan --cells",
+    "plan --model",
+    "resolve --from",
+    "resolve -r",
+    "tune",
+    "monitor --replay",
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/zero")
+@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize("kind", ["pipe", "device", "terabyte"])
+def test_no_command_waits_for_what_is_no_file(
+    words: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    from gpusetup.commands import slurm
+
+    monkeypatch.setattr(slurm, "_scontrol", lambda *words: "State=IDLE\n")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    sound = folder / "sound.json"
+    assert main(["snapshot", "--from", "rtx3050-laptop", "--output", str(sound)]) == 0
+    named = str(KINDS[kind](tmp_path))
+    if words == "monitor --replay" and kind == "terabyte":
+        pytest.skip("a recording is read line by line, however long it is")
+    code = main([*words.format(sound=sound, folder=folder).split(), named])
+    said = capsys.readouterr()
+    assert code == 2, said.err
+    assert named in said.err and "Traceback" not in said.err
