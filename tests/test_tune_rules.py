@@ -242,7 +242,9 @@ def test_an_hf_config_and_its_deepspeed_file_are_not_changed_alone(
         (tmp_path / "ds.json").write_text(held)
     beside = fixed_beside(str(file), read_config(text.encode(), "hf.yaml"))
     assert (beside is None) == (said is None) and (said or "") in (beside or "")
-    new, _ = tuned(text.replace("bf16: true", "bf16: false"), CARDS[24], fixed_beside=beside)
+    new, _ = tuned(
+        text.replace("bf16: true", "bf16: false"), CARDS[24], fixed_beside=beside, measured=64
+    )
     changed = values(new)[("per_device_train_batch_size",)] != "256"
     assert changed == (said is None) == (values(new)[("bf16",)] == "true")
 

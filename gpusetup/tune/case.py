@@ -107,6 +107,8 @@ class Case(Frozen):
     facts: Facts
     option: Option
     found: tuple[Found, ...]
+    changed: Config | None = None
+    """The config once everything but its batch is changed."""
 
     def having(self, *roles: str) -> Iterator[Found]:
         return ((setting, key) for setting, key in self.found if key.role in roles)

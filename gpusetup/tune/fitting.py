@@ -20,7 +20,8 @@ def fits_now(case: Case, size: int) -> BatchVerdict | None:
     """Of the batch that stands there; None where plan knows too little, or of another batch."""
     card = card_of(case)
     try:
-        if card is None or question_of(case.config).per_gpu != size:
+        asked = question_of(case.config)
+        if card is None or asked.per_gpu != size or asked.notes or elsewhere(case):
             return None
         found = batch_verdict(case.config, size, card)
     except GpuSetupError:
@@ -32,6 +33,7 @@ def cannot_fit(case: Case) -> tuple[BatchVerdict, str] | None:
     """The verdict on one sample and where its memory goes, where not even that one fits."""
     card = card_of(case)
     try:
+        card = None if elsewhere(case) else card
         found = least_verdict(case.config, card) if card else None
         if card is None or found is None or found.verdict != "too much":
             return None
@@ -52,12 +54,26 @@ def card_of(case: Case) -> Card | None:
     )
 
 
+OTHER_FILES = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "fsdp_config", "_base_")
+
+
+def elsewhere(case: Case) -> bool:
+    """Whether another file says how the model is sharded or offloaded, or what stands below."""
+    return any(
+        one.path and one.path[-1] in OTHER_FILES and "." in one.text for one in case.config.settings
+    )
+
+
 def largest_clear(case: Case, effective: int) -> int | None:
-    """The largest divisor of the effective batch that `plan` calls clear."""
+    """The largest divisor of the effective batch that `plan` calls clear, for the config as the
+    other changes leave it."""
     card = card_of(case)
     if card is None:
         return None
     sizes = [size for size in range(effective, 0, -1) if effective % size == 0]
-    return next(
-        (one for one in sizes if batch_verdict(case.config, one, card).verdict == "clear"), None
-    )
+    config = case.changed or case.config
+    for size in sizes:
+        steps = effective // size
+        if batch_verdict(config, size, card, accumulate=steps).verdict == "clear":
+            return size
+    return None

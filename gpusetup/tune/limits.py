@@ -20,7 +20,9 @@ COUNTS = re.compile(
     r"| ^(?:eval|save)_every\w*$"
 )
 """Names of what is counted in steps of some kind."""
-NOT_COUNTED = re.compile(r"(?i)accum|micro|ratio|logging|log_|per_print|grad_|num_train_epochs")
+NOT_COUNTED = re.compile(
+    r"(?i)accum|micro|ratio|logging|log_|per_print|grad_|num_train_epochs|^limit_(?:val|test|predict)|sanity"
+)
 
 
 def counted(case: Case) -> Iterator[Setting]:

@@ -15,7 +15,7 @@ LANGUAGE = (
 )  # fmt: skip
 RECURRENT = ("lstm", "gru", "rnn", "lookback", "window_size", "bidirectional")
 """Names, or values of `type`, `model` and the like."""
-CONV = ("base_channels", "num_blocks", "use_perceptual", "patch_size")
+CONV = ("base_channels", "num_blocks", "use_perceptual")
 SMALL = ("hidden_size", "hidden_dim", "d_model", "n_embd")
 EMBEDDINGS = ("num_users", "num_items", "n_users", "n_items", "user_num", "item_num")
 NOMINAL_SLACK_GIB = 0.7
@@ -50,7 +50,7 @@ PRESETS: tuple[Preset, ...] = (
            advice="On 4 GB a sequence length of 128 to 256 leaves room; it changes the experiment"),
     Preset(id="conv-4-gb", from_gib=0, below_gib=5, keys=CONV, batch=(8, 16), source=G1),
     Preset(id="small-4-gb", from_gib=0, below_gib=5, keys=SMALL, batch=(64, 128), source=G3),
-    Preset(id="conv-24-gb", from_gib=24, below_gib=1e9, keys=CONV, batch=(64, 64), source=G4,
+    Preset(id="conv-24-gb", from_gib=24, below_gib=32, keys=CONV, batch=(64, 64), source=G4,
            advice="A card of 24 GB carries base_channels 128; it changes the model"),
     Preset(id="conv-16-gb", from_gib=16, below_gib=24, keys=CONV, batch=(48, 48), source=G4,
            advice="A card of 16 GB carries base_channels 96; it changes the model"),
@@ -62,7 +62,7 @@ PRESETS: tuple[Preset, ...] = (
            source=G5, advice="Above 8 GB the user and item embeddings may stay cached on the GPU"),
     Preset(id="embeddings-4-to-8-gb", from_gib=5, below_gib=8, keys=EMBEDDINGS, batch=None,
            source=G5, advice="With 4 to 8 GB load the embeddings of a batch when it comes"),
-    Preset(id="small-16-gb", from_gib=16, below_gib=1e9, keys=SMALL, batch=(1024, 2048), source=G3),
+    Preset(id="small-16-gb", from_gib=16, below_gib=32, keys=SMALL, batch=(1024, 2048), source=G3),
     Preset(id="small-12-gb", from_gib=12, below_gib=16, keys=SMALL, batch=(512, 1024), source=G3),
     Preset(id="small-8-gb", from_gib=5, below_gib=12, keys=SMALL, batch=(256, 512), source=G3),
 )  # fmt: skip

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gpusetup.configs import keys
-from gpusetup.configs.config import Config
+from gpusetup.configs.config import Config, read_config, written
 from gpusetup.configs.settings import in_words
+from gpusetup.model.frozen import replace
 from gpusetup.tune import rules_batch, rules_machine
 from gpusetup.tune.case import Case, Facts, Option, Part, Proposal, Proposed, edits, facts_of
 from gpusetup.tune.trainers import meant
@@ -24,7 +25,10 @@ def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Pro
     """Every rule's changes and words, in the file's order."""
     found = tuple(one for one in meant(config) if one[1].role not in keys.PLANS)
     case = Case(config=config, facts=facts, option=option, found=found)
-    parts = [part for rule in RULES for part in rule(case)]
+    others = [part for rule in RULES for part in rule(case)]
+    made = edits([part for part in others if isinstance(part, Proposed)])
+    case = replace(case, changed=read_config(written(config, made), config.name))
+    parts = [*no_gpu(case), *rules_batch.batch(case), *others]
     changes = [part for part in parts if isinstance(part, Proposed)]
     return Proposal(
         changes=tuple(sorted(changes, key=lambda one: (one.edit.start, one.edit.text))),
@@ -70,8 +74,6 @@ def no_gpu(case: Case) -> Iterator[Part]:
 
 
 RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
-    no_gpu,
-    rules_batch.batch,
     rules_machine.workers,
     rules_machine.pinning,
     rules_machine.loader_details,
@@ -82,3 +84,4 @@ RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
     experiment,
     several_gpus,
 )
+"""All but the batch, which is judged by the config as these leave it."""

@@ -15,7 +15,7 @@ from gpusetup.configs.settings import Setting, in_words, whole
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config.clear import BatchVerdict
 from gpusetup.tune.case import Case, Part, Proposed, added_key, no_number, written_over
-from gpusetup.tune.fitting import BY_PLAN, fits_now, largest_clear
+from gpusetup.tune.fitting import BY_PLAN, elsewhere, fits_now, largest_clear
 from gpusetup.tune.fitting import cannot_fit as not_even_one
 from gpusetup.tune.limits import carried
 from gpusetup.tune.vetoes import batchnorm, veto
@@ -104,7 +104,7 @@ def _split(case: Case, setting: Setting, size: int, rows: int) -> Iterator[Part]
     known = not (partner and rows > 1 and not _beside(partner, setting))
     split = Split(setting=setting, size=size, partner=partner, steps=steps or 0)
     if case.option.measured is None:
-        if not_even_one(case):
+        if not_even_one(case) or elsewhere(case):
             return
         if known and rows == 1 and (now := fits_now(case, size)):
             yield from _by_plan(case, split, now)

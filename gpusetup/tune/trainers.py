@@ -6,6 +6,7 @@ the optimizer); what is counted in updates means the same after another split of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from gpusetup.configs import keys
@@ -80,11 +81,15 @@ TRAINERS: tuple[Trainer, ...] = (
 )  # fmt: skip
 """Read in their source, 2026-11. A row's names are looked for after those of `plan`'s trainers."""
 
-COUNTED_IN_UPDATES = frozenset(
-    ("hf", "trl", "llama-factory", "axolotl", "unsloth", "litgpt", "torchtune", "torchtitan",
-     "megatron", "trinity")
-)  # fmt: skip
-"""`plan`'s trainers: all of them count updates (NeMo's loader yields global batches)."""
+HF_BATCHES = frozenset(("per_device_train_batch_size", "train_micro_batch_size_per_gpu"))
+MICRO = frozenset(("micro_batch_size", "global_batch_size"))
+COUNTED_IN_UPDATES: Mapping[str, frozenset[str]] = {
+    "hf": HF_BATCHES, "trl": HF_BATCHES, "llama-factory": HF_BATCHES, "unsloth": HF_BATCHES,
+    "axolotl": MICRO, "litgpt": MICRO, "megatron": MICRO, "torchtune": frozenset(("batch_size",)),
+    "torchtitan": frozenset(("local_batch_size",)), "trinity": frozenset(("batch_size",)),
+}  # fmt: skip
+"""`plan`'s trainers, all of which count updates (NeMo's loader yields global batches) -> the names
+of their batch, of which one proves that a config is theirs: other names of theirs are common."""
 
 
 def trainer_in(config: Config) -> Trainer | None:
@@ -92,9 +97,8 @@ def trainer_in(config: Config) -> Trainer | None:
     names = {part for one in config.settings for part in one.path if isinstance(part, str)}
     ours = next((row for row in TRAINERS if row.names & names), None)
     known = trainer_of(config)
-    if known and not (ours and known == "hf" and ours.name == "diffusers"):
-        return Trainer(name=known, steps="updates" if known in COUNTED_IN_UPDATES else "unknown")
-    return ours
+    proven = known and COUNTED_IN_UPDATES[known] & names
+    return Trainer(name=known or "", steps="updates") if proven else ours
 
 
 def meant(config: Config) -> tuple[tuple[Setting, Key], ...]:

@@ -37,16 +37,23 @@ class BatchVerdict(Frozen):
     """One sentence."""
 
 
-def batch_verdict(config: Config, per_gpu: int, card: Card, *, short: bool = False) -> BatchVerdict:
+def batch_verdict(
+    config: Config,
+    per_gpu: int,
+    card: Card,
+    *,
+    short: bool = False,
+    accumulate: int | None = None,
+) -> BatchVerdict:
     """Whether so many sequences on each GPU are sure to fit as the config is, with no recipe added.
 
     `clear`: a fifth of the card stays free beyond what the plan says. `unknown`: the config does
     not say enough for a plan, or is about a budget of tokens. `short` takes one token where no
-    length is said.
+    length is said; `accumulate` other steps of accumulation than the config has.
     """
     have = capacity(card.name, card.memory_bytes)
     try:
-        total = _parts(config, per_gpu, card, short).total
+        total = _parts(config, per_gpu, card, short, accumulate).total
     except UsageError as problem:
         return BatchVerdict(
             verdict="unknown", total_gib=None, capacity_gib=have / GIB, reason=problem.message
@@ -77,13 +84,17 @@ def memory_table(config: Config, per_gpu: int, card: Card) -> str:
     return f"{words}: {found.total / GIB:.1f} GiB"
 
 
-def _parts(config: Config, per_gpu: int, card: Card, short: bool = False) -> Parts:
+def _parts(
+    config: Config, per_gpu: int, card: Card, short: bool = False, accumulate: int | None = None
+) -> Parts:
     """Bytes of the fullest GPU; UsageError where the config does not say what is trained."""
     found = question_of(config)
     if found.per_gpu is None and found.total is None:
         raise UsageError("The config fills a budget of tokens, it has no batch of its own")
     gpus = found.gpus or card.gpus
     question = for_gpus(replace(found, per_gpu=per_gpu, total=None), gpus)
+    if accumulate is not None:
+        question = replace(question, accumulate=accumulate)
     if short and question.context is None:
         question = replace(question, context=1)
     w = workload_of(question, shape_of_question(question), gpus, linux=card.linux)

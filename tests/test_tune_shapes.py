@@ -1,0 +1,42 @@
+"""Configs in the shape of real trainers on four machines: no rule is broken in any of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+import compare_configs
+
+SHAPES = Path(__file__).resolve().parent / "tune_shapes"
+FILES = sorted(SHAPES.iterdir())
+
+
+@pytest.mark.parametrize("path", FILES, ids=[one.name for one in FILES])
+def test_no_rule_is_broken(path: Path) -> None:
+    for machine, facts in compare_configs.MACHINES.items():
+        _, broken = compare_configs.broken(path, facts)
+        assert not broken, machine
+
+
+def test_the_rules_see_what_they_are_for() -> None:
+    """The same rules find what is wrong where it is."""
+    before = {"batch_size": "8", "accumulation_steps": "2", "val.batch_size": "4", "bf16": "true"}
+    bad = {"batch_size": "8", "optimizer_in_bwd": "true", "gradient_accumulation_steps": "2"}
+    assert list(compare_configs._refused({"bf16": "true"}, {"bf16": "true", "fp16": "true"}))
+    assert list(compare_configs._refused({}, bad))
+    assert list(compare_configs._beside(before, before | {"val.batch_size": "2"}))
+    after = before | {"batch_size": "4", "eval_iters": "3"}
+    before = before | {"eval_iters": "3"}
+    facts = compare_configs.MACHINES["T4 16 GB"]
+    found = list(compare_configs._batch(SHAPES / "lstm.yaml", facts, before, after, b"a: 1\n"))
+    assert len(found) == 2 and "effective batch" in found[0] and "carried along" in found[1]
+
+
+def test_there_are_configs_of_at_least_25_kinds_and_plan_raised_some() -> None:
+    assert len(FILES) >= 25
+    facts = compare_configs.MACHINES["A100 80 GB"]
+    proposal, _ = compare_configs.broken(SHAPES / "hf_args.json", facts)
+    assert any("clear on this card" in one.source for one in proposal.changes)
