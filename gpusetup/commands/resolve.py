@@ -104,7 +104,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--torch",
         type=torch_named,
         metavar="SPEC",
-        help="2.5.1, or a specifier such as '>=2.6,<2.9'",
+        help="2.5.1, a specifier such as '>=2.6,<2.9', or nightly: the newest that its index has",
     )
     add_backend_options(wish)
     wish.add_argument("--installer", choices=("uv", "pip", "conda"))
@@ -145,11 +145,17 @@ def run(options: argparse.Namespace, out: Console) -> int:
     catalog = _catalog(options, root, out)
     installer = "conda" if options.format == "conda" else options.installer or "auto"
     request = Request(torch=options.torch, backend=options.backend, installer=installer)
-    check_request(request, catalog)
-    _check_format(options)
+    is_channel = options.torch in ("nightly", "test")
+    if not is_channel:
+        check_request(request, catalog)
+        _check_format(options)
     snapshot = described(gather(options, out), _description(options), catalog)
     snapshot = with_catalog(snapshot, catalog)
     shown = without_credentials(root)
+    if is_channel:
+        from gpusetup.commands.resolve_channel import run_channel
+
+        return run_channel(options, snapshot, request, catalog, root, out)
     if options.packages:
         from gpusetup.commands.resolve_together import run_together
 
