@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet.engines import kubernetes_run
 from gpusetup.fleet.engines.kubernetes import (
     CONDITION,
+    KubeItem,
     KubeNode,
     Object,
     Setting,
@@ -36,6 +38,7 @@ from gpusetup.fleet.engines.kubernetes import (
 from gpusetup.fleet.engines.kubernetes_report import Verdict, changed, condition, report
 from gpusetup.fleet.engines.kubernetes_run import chosen
 from gpusetup.fleet.work import Work
+from gpusetup.model.codec import from_plain
 
 VERSIONS = ("1.29", "1.33", "1.37")
 SETTING = Setting(image="train:1", namespace="ml", run="gpusetup-1", runtime_class="nvidia")
@@ -141,7 +144,8 @@ def test_idle_nodes_are_those_that_are_ready_and_whose_gpus_are_free() -> None:
     api.add_node("cordoned", spec={"unschedulable": True})
     api.add_node("lost")
     api.objects["/api/v1/nodes/lost"]["status"]["conditions"] = []
-    nodes = kube_nodes(list(api.objects.values()), {"used": 2})
+    items = (from_plain(one, KubeItem, what="x") for one in api.objects.values())
+    nodes = kube_nodes(list(items), {"used": 2})
     idle, rest = chosen(nodes, ())
     assert idle == {"n1": 8}
     assert {one.name: one.why for one in rest} == {
@@ -167,6 +171,34 @@ def test_a_transition_is_kept_while_the_status_is_the_same() -> None:
     assert [one["lastHeartbeatTime"] for one in (first, second, third)] == ["t1", "t2", "t3"]
     assert changed(None, first) and not changed(first, second) and changed(second, third)
     assert not changed(None, condition(good, None, "t"))
+
+
+EVIL = '{"items": [{"metadata": {"name": "../../x"}, "status": {"allocatable": {}}}]}'
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "hello", "", "[]", '{"items": 5}', '{"items": [5, null]}', EVIL,
+        '{"items": [{"metadata": null}]}', '{"items": ' * 10_000, "\\377\\376\\000",
+        EVIL.replace("../../x", "n").replace("{}", '{"nvidia.com/gpu": "x"}'),
+    ],
+)  # fmt: skip
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in of kubectl is a shell script")
+def test_a_kubectl_that_talks_nonsense_is_a_tool_that_failed(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "said").write_text(said)
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f'#!/bin/sh\nexec cat "{tmp_path}/said"\n')
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    into = tmp_path / "records"
+    code = main(["fleet", "run", "--kubernetes", "--image", "i", "--into", str(into)])
+    told = capsys.readouterr().err
+    assert code == 4, told
+    assert told.startswith("error: `kubectl get nodes -o json` gave no list of nodes: ")
+    assert not into.exists()
 
 
 # --- against a server -----------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from gpusetup.system.processes import Output
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nodes have a POSIX shell")
 Record = dict[str, Any]
+KUBE = ("--kubernetes", "--print", "--image=i", "--nodes", "n1")
 
 
 # --- which nodes ----------------------------------------------------------------------------------
@@ -236,6 +237,7 @@ def test_a_node_that_hangs_one_that_is_gone_and_a_sick_one_are_named(
     assert code == 1
     assert {name for name, one in rows.items() if one["status"] == "ok"} == {"n1", "n2", "n3"}
     assert rows["slow"]["problem"] == "no answer in 1.2 s (no verify)"
+    assert "each for 0.7 s at most, and 0.5 s more to begin and to end" in said
     assert "No route to host" in rows["gone"]["problem"]
     assert "(no verify)" in rows["bare"]["problem"]
     assert "gpu-check-failed" in {one["id"] for one in rows["sick"]["findings"]}
@@ -291,6 +293,24 @@ def test_the_plan_is_shown_and_nothing_asked(
         (("run", "--slurm", "--ranks", "all"), "--ranks"),
         (("run", "--slurm", "--limit", "1"), "5 seconds"),
         (("run", "--hosts", "/nonexistent"), "cannot be read"),
+        (("run", "--hosts", "x", "--partition", "p"), "`--partition` is for `--slurm`"),
+        (("run", "--slurm", "--pdsh"), "`--pdsh` is for `--hosts`"),
+        (("run", "--pdsh"), "`--pdsh` is for `--hosts`"),
+        (("run", "--slurm", "--image", "x"), "`--image` is for `--kubernetes`"),
+        (("run", "--ray", "auto", "--shared"), "`--shared` is for `--slurm`"),
+        (("run", "--from", "x", "--level", "stress"), "`--level` asks for new records"),
+        (("run", "--slurm", "--loss", "0.5"), "`--loss` has no part in `fleet run`"),
+        (("show", "x", "--slurm"), "`--slurm` has no part in `fleet show`"),
+        (("show", "x", "--partition", "p"), "`--partition` has no part in `fleet show`"),
+        (("show", "x", "--all-paths"), "`--all-paths` has no part in `fleet show`"),
+        (("sweep", "--slurm"), "`--slurm` has no part in `fleet sweep`"),
+        (("sweep", "--strict"), "`--strict` has no part in `fleet sweep`"),
+        (("sweep", "x"), "`fleet sweep` takes no folder"),
+        (("run", *KUBE, "--gpus", "-5"), "`--gpus` is -5"),
+        (("run", *KUBE, "--gpus", "0"), "`--gpus` is 0"),
+        (("run", *KUBE[:3], "--gpus", "8"), "`--gpus` is for `--print --nodes LIST`"),
+        (("run", "--slurm", "--level", "stress", "--seconds", "-1"), "`--seconds` is -1"),
+        (("run", "--slurm", "--level", "stress", "--seconds", "nan"), "`--seconds` is nan"),
         (("run", "--hosts", "h", "--slurm"), "not allowed"),
         (("show", "x", "--", "--mem=1"), "--slurm"),
     ],

@@ -194,6 +194,38 @@ def test_what_dcgm_failed_is_said_with_its_gpus(
     assert found["exclude"]["names"] == ["n1", "n2", "n3"]
 
 
+SKIPPED: dict[str, Any] = {"name": "pcie", "results": [{"gpu_id": "0", "status": "Skip"}]}
+
+
+def dcgm(*tests: object) -> str:
+    return json.dumps({"DCGM Diagnostic": {"test_categories": [{"tests": list(tests)}]}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"DCGM Diagnostic": {"test_categories": 7}}', dcgm(), dcgm(SKIPPED),
+        dcgm({"name": "x", "results": [None]}),
+        "| Diagnostic | Result |\n| Memory | Skip - All |\n",
+        nccl_output(("n1",)).partition("        1024")[0],
+    ],
+)  # fmt: skip
+def test_an_output_in_which_nothing_was_judged_is_not_ok(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "n1.txt").write_text(text, encoding="utf-8")
+    assert main(["fleet", "sweep", "--from", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert "nothing to judge in n1.txt (" in said.err and not said.out
+    (tmp_path / "n2.txt").write_text(dcgm(DCGM_SOUND), encoding="utf-8")
+    assert main(["fleet", "sweep", "--from", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert "nothing to judge in n1.txt (" in said.err and "1 outputs read" in said.out
+
+
+DCGM_SOUND = {"name": "Denylist", "results": [{"gpu_ids": "0,1", "status": "Pass"}]}
+
+
 def test_a_folder_without_any_output_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

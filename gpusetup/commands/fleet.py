@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands import fleet_run, fleet_sweep
+from gpusetup.commands.fleet_options import refuse_foreign
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.fleet.folder import Records, read_folder
 from gpusetup.fleet.judge import Judge
@@ -64,6 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Console) -> int:
     if options.action == "sweep":
+        refuse_foreign(options)
         return fleet_sweep.run(options, out)
     _checked(options, out)
     left_alone: Mapping[str, str] = {}
@@ -78,6 +80,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
 def _checked(options: argparse.Namespace, out: Console) -> None:
     """What cannot be meant. Raises UsageError."""
+    refuse_foreign(options)
     if out.json and options.format != "text":
         raise UsageError(f"`--json` and `--format {options.format}` exclude each other")
     if options.after and not options.slurm:

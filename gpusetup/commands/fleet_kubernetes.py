@@ -20,6 +20,7 @@ KINDS = ("jobs", "daemonset", "problem-detector")
 SELECTOR = {"nvidia.com/gpu.present": "true"}
 """The label that NVIDIA's feature discovery gives a node with GPUs."""
 APPLY_SECONDS = 60.0
+MOST_GPUS = 1024
 
 
 def add_options(group: argparse._ArgumentGroup) -> None:
@@ -33,6 +34,10 @@ def add_options(group: argparse._ArgumentGroup) -> None:
 
 def checked(options: argparse.Namespace) -> None:
     """Raise UsageError for what no cluster takes, before anything is printed or asked."""
+    if options.gpus is not None and not (options.print and options.nodes):
+        raise UsageError("`--gpus` is for `--print --nodes LIST`, where no cluster is asked")
+    if options.gpus is not None and not 1 <= options.gpus <= MOST_GPUS:
+        raise UsageError(f"`--gpus` is {options.gpus}", hint=f"from 1 to {MOST_GPUS}")
     label = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
     for name in ("namespace", "runtime_class"):
         value = getattr(options, name)

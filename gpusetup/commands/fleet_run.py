@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpusetup.fleet.work import Work
 
 USUAL_FOLDER = "gpusetup-fleet"
+MOST_SECONDS = 7 * 86400
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +93,7 @@ def _limit(text: str) -> float:
         seconds = seconds_in(text)
     except ValueError:
         seconds = -1.0
-    if not 5 <= seconds <= 7 * 86400:
+    if not 5 <= seconds <= MOST_SECONDS:
         raise argparse.ArgumentTypeError(f"{text!r} is no time from 5 seconds to a week")
     return seconds
 
@@ -129,6 +130,8 @@ def _work(options: argparse.Namespace) -> Work:
 
     if options.at_once < 1:
         raise UsageError(f"`--at-once` is {options.at_once}", hint="1 or more")
+    if options.seconds is not None and not 0 < options.seconds <= MOST_SECONDS:
+        raise UsageError(f"`--seconds` is {options.seconds:g}", hint="up to a week, 604800")
     if options.seconds is not None and options.level != "stress":
         raise UsageError("`--seconds` is for `--level stress`")
     if options.ranks and options.ranks != "gpu" and not options.ranks.isdigit():
@@ -207,7 +210,8 @@ def _hosts(options: argparse.Namespace, work: Work) -> Engine:
     def words(host: str) -> tuple[str, ...]:
         return pdsh_words(host, command, work.limit) if options.pdsh else ssh_words(host, command)
 
-    return by_words("hosts", names, words, work.limit + END_SECONDS)
+    limit = work.limit + END_SECONDS
+    return by_words("hosts", names, words, limit, more_seconds=END_SECONDS)
 
 
 def _named(hosts: tuple[str, ...], options: argparse.Namespace) -> tuple[str, ...]:
@@ -225,7 +229,9 @@ def _first(engine: Engine, at_once: int, limit: float, into: Path) -> str:
     """What is going to happen, in one line."""
     count = len(engine.nodes)
     together = f", {min(at_once, count)} at once" if count > 1 else ""
-    each = f"{count} node{'s' * (count != 1)}{together}, each for {limit:.0f} s at most"
+    each = f"{count} node{'s' * (count != 1)}{together}, each for {limit:g} s at most"
+    if engine.more_seconds:
+        each += f", and {engine.more_seconds:g} s more to begin and to end"
     return f"{engine.what} {each}; records go to {plain(str(into))}"
 
 

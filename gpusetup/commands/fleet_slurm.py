@@ -57,6 +57,7 @@ def slurm_engine(options: argparse.Namespace, work: Work, into: Path) -> Engine:
         not_asked=found.not_asked,
         taken=taken,
         end=asking.end,
+        more_seconds=asking.patience - job.limit,
     )
 
 

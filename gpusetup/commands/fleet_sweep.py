@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from gpusetup.errors import Blocked, Unsatisfiable, UsageError
+from gpusetup.errors import BadInput, Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console, plain
 
 if TYPE_CHECKING:
@@ -93,12 +93,17 @@ def run(options: argparse.Namespace, out: Console) -> int:
 def _from_files(options: argparse.Namespace, out: Console) -> int:
     from pathlib import Path
 
-    from gpusetup.fleet.sweep.others import judge_runs, read_runs
+    from gpusetup.fleet.sweep.others import judge_runs, nothing_in, read_runs
     from gpusetup.render.sweep import sweep_screen
 
-    found = judge_runs(read_runs(Path(options.records)), options.loss)
+    runs = read_runs(Path(options.records))
+    found = judge_runs(runs, options.loss)
     out.answer(found, sweep_screen(found))
-    return 0 if found.ok else Unsatisfiable.exit_code
+    if runs.empty:
+        out.talk(f"error: {plain(nothing_in(runs.empty))}")
+    if not found.ok:
+        return Unsatisfiable.exit_code
+    return BadInput.exit_code if runs.empty else 0
 
 
 def _worker(options: argparse.Namespace, device: str) -> tuple[str, ...]:

@@ -7,16 +7,20 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console, plain
 
 if TYPE_CHECKING:
     from gpusetup.fleet.engines.slurm import Action, Memory
-    from gpusetup.fleet.node_check import NodeCheckAnswer
+    from gpusetup.fleet.node_check import Job, NodeCheckAnswer
+    from gpusetup.fleet.profile import Expectation
+    from gpusetup.probe.node import NodeRecord
 
+T = TypeVar("T")
 JSON = "has no part in this command"
 SUMMARY = (
     "`slurm print` shows the prolog, the health program, the epilog and the NHC check, and the "
@@ -29,6 +33,7 @@ EXAMPLES = (
     "gpusetup slurm install --prefix /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.toml",
 )
 ACTIONS = ("print", "install", "prolog", "health", "epilog")
+PREFIX = "/etc/slurm/gpusetup"
 STATE = "/var/lib/gpusetup"
 SCONTROL_SECONDS = 15.0
 
@@ -39,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=ACTIONS,
         help="print or install the files; prolog, health and epilog are what the files call",
     )
-    parser.add_argument("--prefix", metavar="DIR", default="/etc/slurm/gpusetup", help="where to")
+    parser.add_argument("--prefix", metavar="DIR", help=f"install: where to; print: {PREFIX}")
     parser.add_argument("--profile", metavar="FILE", help="what every node must be like, as TOML")
     parser.add_argument(
         "--state", metavar="DIR", default=STATE, help=f"what a node remembers ({STATE})"
@@ -58,24 +63,28 @@ def run(options: argparse.Namespace, out: Console) -> int:
 def _print(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.fleet.engines.slurm import files
 
-    prefix = options.prefix
+    prefix = str(Path(options.prefix or PREFIX).absolute())
     for file in files(sys.executable, prefix, options.state, options.profile):
         out.text(f"# --- {prefix}/{file.path}\n{file.text}\n")
     return 0
 
 
 def _install(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.fleet.engines.slurm import files
+    from gpusetup.fleet.engines.slurm import NAMES, files
 
+    if not options.prefix:
+        raise UsageError(
+            f"`slurm install` writes {', '.join(NAMES)} into the folder that `--prefix` names, "
+            "and none is named",
+            hint=f"`gpusetup slurm install --prefix {PREFIX}`; `gpusetup slurm print` shows them",
+        )
     prefix = Path(options.prefix).absolute()
     written = files(sys.executable, str(prefix), options.state, options.profile)
     try:
         prefix.mkdir(parents=True, exist_ok=True)
         for file in written:
-            path = prefix / file.path
-            path.write_text(file.text, encoding="utf-8")
-            path.chmod(0o755 if file.executable else 0o644)
-            out.talk(f"wrote {path}")
+            _replace(prefix / file.path, file.text, 0o755 if file.executable else 0o644)
+            out.talk(f"wrote {prefix / file.path}")
     except OSError as problem:
         raise Blocked(f"Cannot write {problem.filename}: {problem.strerror}") from problem
     out.text(written[-1].text)
@@ -86,18 +95,36 @@ def _install(options: argparse.Namespace, out: Console) -> int:
 
 
 def _prolog(options: argparse.Namespace, out: Console) -> int:
-    """The job's GPUs only, and no command of Slurm; a failure leaves its reason on the node."""
+    """The job's GPUs only, and no command of Slurm; a failure leaves its reason on the node.
+
+    What cannot be read of a profile or of a job's list of GPUs is said, and fails no job.
+    """
     from gpusetup.fleet.engines.slurm import MEMORY_FILE, REASON_FILE
+    from gpusetup.fleet.node_check import only
 
     gpus = os.environ.get("SLURM_JOB_GPUS")
     if not gpus and _memory(Path(options.state) / MEMORY_FILE).gres:
         return 0  # Slurm gives this node's GPUs out, and gave this job none
-    answer = _checked(options, gpus)
+    nothing: tuple[Expectation, ...] = ()
+    expected = _or_said(lambda: _expected(options), nothing, out)
+    record, seconds = _looked()
+    whole = only(record.snapshot, expected, None)
+    job = _or_said(lambda: only(record.snapshot, expected, gpus), whole, out)
+    answer = _judged(record, job, seconds)
     if answer.ok:
         return 0
     out.talk(f"failed: {plain(answer.reason)}")
-    _write(Path(options.state) / REASON_FILE, answer.reason)
+    _or_said(lambda: _write(Path(options.state) / REASON_FILE, answer.reason), None, out)
     return Unsatisfiable.exit_code
+
+
+def _or_said(ask: Callable[[], T], otherwise: T, out: Console) -> T:
+    """An answer, else what stops it is said and something else taken."""
+    try:
+        return ask()
+    except (UsageError, Blocked) as problem:
+        out.talk(f"passed over: {plain(problem.message)}")
+        return otherwise
 
 
 def _health(options: argparse.Namespace, out: Console) -> int:
@@ -109,12 +136,15 @@ def _health(options: argparse.Namespace, out: Console) -> int:
         decide,
         node_state,
     )
+    from gpusetup.fleet.node_check import only
     from gpusetup.model.frozen import replace
 
     state = Path(options.state)
     node = os.environ.get("SLURMD_NODENAME") or _own_name()
     found = node_state(_scontrol("scontrol", "show", "node", node))
-    answer = _checked(options, None, found.gres or 0)
+    expected = _expected(options)
+    record, seconds = _looked()
+    answer = _judged(record, only(record.snapshot, expected, None), seconds, found.gres or 0)
     before, prolog = _memory(state / MEMORY_FILE), _read(state / REASON_FILE)
     action, memory = decide(answer.ok, answer.reason, found, before, prolog)
     if action.kind != "none":
@@ -129,27 +159,52 @@ def _health(options: argparse.Namespace, out: Console) -> int:
 
 def _epilog(options: argparse.Namespace, out: Console) -> int:
     """What a job left on its GPUs is said in slurmd's log; nothing is ended, no GPU reset."""
-    answer = _checked(options, os.environ.get("SLURM_JOB_GPUS"))
+    from gpusetup.fleet.engines.slurm import MEMORY_FILE
+    from gpusetup.fleet.node_check import left_over, only
+
+    gpus = os.environ.get("SLURM_JOB_GPUS")
+    if not gpus and _memory(Path(options.state) / MEMORY_FILE).gres:
+        return 0  # the job had no GPU
+    record, seconds = _looked()
+    job = only(record.snapshot, (), gpus)
+    answer = _judged(record, job, seconds)
+    after = f"after job {os.environ.get('SLURM_JOB_ID', '?')}"
     if not answer.ok:
-        out.talk(f"after job {os.environ.get('SLURM_JOB_ID', '?')}: {plain(answer.reason)}")
+        out.talk(f"{after}: {plain(answer.reason)}")
+    if left := left_over(job.snapshot, _program):
+        out.talk(f"{after}, still on its GPUs, and not ended: {plain('; '.join(left))}")
     return 0
 
 
-def _checked(
-    options: argparse.Namespace, gpus: str | None, given_out: int | None = None
-) -> NodeCheckAnswer:
-    """`given_out`: how many GPUs Slurm gives out on this node, where it was asked."""
-    from gpusetup.catalog.file import load_catalog
+def _program(pid: int) -> str | None:
+    """The name of a process, without its arguments; None where it cannot be read."""
+    from gpusetup.system.system import LiveSystem, read_or_none
+
+    return (read_or_none(LiveSystem(), f"/proc/{pid}/comm") or "").strip() or None
+
+
+def _expected(options: argparse.Namespace) -> tuple[Expectation, ...]:
     from gpusetup.commands.node_check import expected_of
-    from gpusetup.fleet.node_check import checked, only
+
+    return expected_of(options.profile) if options.profile else ()
+
+
+def _looked() -> tuple[NodeRecord, float]:
+    """The node's record, and how long it took in seconds."""
     from gpusetup.probe.node import read_node
     from gpusetup.system.system import LiveSystem
 
-    expected = expected_of(options.profile) if options.profile else ()
     began = time.monotonic()
-    record = read_node(LiveSystem())
-    job = only(record.snapshot, expected, gpus)
-    seconds = time.monotonic() - began
+    return read_node(LiveSystem()), time.monotonic() - began
+
+
+def _judged(
+    record: NodeRecord, job: Job, seconds: float, given_out: int | None = None
+) -> NodeCheckAnswer:
+    """`given_out`: how many GPUs Slurm gives out on this node, where it was asked."""
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.fleet.node_check import checked
+
     return checked(
         _own_name(), job.snapshot, record.facts, job.expected, load_catalog(), seconds,
         absent=job.absent, given_out=given_out, alone=job.alone,
@@ -213,17 +268,29 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all: two checks may run at once."""
+def _replace(path: Path, text: str, mode: int | None = None) -> None:
+    """Write a file beside and rename it: whole or not at all, and through no link.
+
+    Raises OSError. Two checks may run at once.
+    """
     from gpusetup.install.switching.files import open_new
 
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f"{path.name}.{os.getpid()}")
-        beside.unlink(missing_ok=True)
         with open_new(beside) as file:
             file.write(text)
+        if mode is not None:
+            beside.chmod(mode)
         beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, text)
     except OSError as problem:
         raise Blocked(
             f"Cannot write {path}: {problem.strerror}", hint="name a `--state`"

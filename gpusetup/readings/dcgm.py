@@ -18,6 +18,7 @@ from gpusetup.model.frozen import Frozen
 
 ROW = re.compile(r"^\|[ \t]*([^|\n]*?)[ \t]*\|[ \t]*([^|\n]*?)[ \t]*\|[ \t\r]*$", re.M)
 STATUS = re.compile(r"^(Pass|Fail|Warn|Skip)\b", re.I)
+VERDICT = re.compile(r"(?:Pass|Fail|Warn)", re.I)
 OF_A_GPU = re.compile(r"^GPU\s?(\d+):\s*(Pass|Fail|Warn|Skip)\b", re.I)
 SAYS = re.compile(r"^(?:Warning|Error|Info)\b", re.I)
 TITLES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
@@ -34,6 +35,7 @@ class DcgmTest(Frozen):
 
 class DcgmRun(Frozen):
     tests: int
+    """How many passed, warned or failed; one that was left out says nothing."""
     failed: tuple[DcgmTest, ...] = ()
 
 
@@ -62,7 +64,13 @@ def _of_json(document: Any) -> DcgmRun | None:
     categories = _dicts(whole, "test_categories")
     tests = [test for category in categories for test in _dicts(category, "tests")]
     failed = [found for test in tests if (found := _failed(test))]
-    return DcgmRun(tests=len(tests), failed=tuple(failed))
+    return DcgmRun(tests=sum(map(_is_judged, tests)), failed=tuple(failed))
+
+
+def _is_judged(test: dict[str, Any]) -> bool:
+    summary = test.get("test_summary")
+    told = [*_dicts(test, "results"), *([summary] if isinstance(summary, dict) else [])]
+    return any(VERDICT.match(str(one.get("status"))) for one in told)
 
 
 def _dicts(value: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
@@ -110,7 +118,8 @@ def _of_table(text: str) -> DcgmRun:
     for name, value in ROW.findall(text):
         status, of_gpu = STATUS.match(value), OF_A_GPU.match(value)
         if name and status:
-            count, failing = count + 1, _is_failure(status[1])
+            count += VERDICT.match(status[1]) is not None
+            failing = _is_failure(status[1])
             if failing:
                 tests.append(DcgmTest(name=name[:80], gpus=_numbers(value)))
         elif failing and tests:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpusetup.fleet.show import FleetAnswer
 from gpusetup.model.frozen import Frozen
+from gpusetup.render.console import plain
 
 
 class Metric(Frozen):
@@ -74,9 +75,10 @@ def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
 
 
 def escaped(text: str) -> str:
-    """A label's value as OpenMetrics writes it.
+    """A label's value as OpenMetrics writes it; what a terminal obeys is replaced.
 
-    >>> escaped('a"\\n')
-    'a\\\\"\\\\n'
+    >>> escaped('a"\\n'), escaped("\\x1b[2J\\u202e\\t")
+    ('a\\\\"\\\\n', '?[2J? ')
     """
+    text = plain(text).replace("\t", " ")
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

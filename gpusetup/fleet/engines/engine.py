@@ -33,9 +33,12 @@ class Engine:
         not_asked: Sequence[NotAsked] = (),
         taken: Callable[[Output], str] = nothing,
         end: Callable[[], object] = lambda: None,
+        more_seconds: float = 0.0,
     ) -> None:
         self.what, self.nodes, self.ask, self.plan = what, tuple(nodes), ask, plan
         self.taken, self.end = taken, end
+        self.more_seconds = more_seconds
+        """So much longer than its own limit a node is waited for: to begin, and to end."""
         self.left_alone = {one.name: one.why for one in not_asked}
         """Nodes that get no work, with the reason."""
 
@@ -46,13 +49,14 @@ def by_words(
     words: Callable[[str], Sequence[str]],
     limit: float,
     environment: Mapping[str, str] | None = None,
+    more_seconds: float = 0.0,
 ) -> Engine:
     """An engine that starts one program here for each node."""
 
     def ask(node: str) -> Output:
         return run(words(node), timeout=limit, environment=environment)
 
-    return Engine(what, nodes, ask, plan_of(nodes, words))
+    return Engine(what, nodes, ask, plan_of(nodes, words), more_seconds=more_seconds)
 
 
 def plan_of(nodes: Sequence[str], words: Callable[[str], Sequence[str]]) -> str:

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from shlex import join
 from typing import Any
 
+from gpusetup.errors import BadInput
+from gpusetup.fleet.names import SAFE
 from gpusetup.fleet.work import Work, script
 from gpusetup.model.frozen import Frozen
 
@@ -236,20 +238,81 @@ class KubeNode(Frozen):
     """Why no pod would run there; empty where one may."""
 
 
-def kube_nodes(items: Sequence[Mapping[str, Any]], used: Mapping[str, int]) -> list[KubeNode]:
-    """The nodes of `kubectl get nodes -o json`. `used`: GPUs that pods have, by node."""
+class Metadata(Frozen):
+    name: str
+
+
+class Condition(Frozen):
+    type: str
+    status: str
+    message: str | None = None
+
+
+class NodeStatus(Frozen):
+    allocatable: Mapping[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class NodeSpec(Frozen):
+    unschedulable: bool = False
+
+
+class KubeItem(Frozen):
+    """A node, as far as it is read."""
+
+    metadata: Metadata
+    status: NodeStatus = NodeStatus()
+    spec: NodeSpec = NodeSpec()
+
+
+class KubeItems(Frozen):
+    """`kubectl get nodes -o json`."""
+
+    items: tuple[KubeItem, ...]
+
+
+class Why(Frozen):
+    reason: str | None = None
+    message: str | None = None
+
+
+class Container(Frozen):
+    state: Mapping[str, Why | None] = {}
+
+
+class PodStatus(Frozen):
+    phase: str = "Unknown"
+    conditions: tuple[Condition, ...] = ()
+    containerStatuses: tuple[Container, ...] = ()
+
+
+class Pod(Frozen):
+    """A pod, as far as it is read."""
+
+    status: PodStatus = PodStatus()
+
+
+class Pods(Frozen):
+    """`kubectl get pods -o json`."""
+
+    items: tuple[Pod, ...]
+
+
+def kube_nodes(items: Sequence[KubeItem], used: Mapping[str, int]) -> list[KubeNode]:
+    """The nodes with their GPUs; BadInput for what is no node's. `used`: GPUs in use, by node."""
     return [_node(item, used) for item in items]
 
 
-def _node(item: Mapping[str, Any], used: Mapping[str, int]) -> KubeNode:
-    name = str(item["metadata"]["name"])
-    status = item.get("status", {})
-    gpus = int(str(status.get("allocatable", {}).get(GPU, 0)))
-    ready = [one for one in status.get("conditions", ()) if one.get("type") == "Ready"]
+def _node(item: KubeItem, used: Mapping[str, int]) -> KubeNode:
+    name, count = item.metadata.name, item.status.allocatable.get(GPU, "0")
+    if not SAFE.fullmatch(name) or not count.isdecimal():
+        raise BadInput(f"no node has such a name or number of GPUs: {name[:80]!r}, {count[:20]!r}")
+    gpus = int(count)
+    ready = [one for one in item.status.conditions if one.type == "Ready"]
     why = ""
-    if not ready or ready[0].get("status") != "True":
-        why = f"not ready: {ready[0].get('message', '') if ready else 'its kubelet says nothing'}"
-    elif item.get("spec", {}).get("unschedulable"):
+    if not ready or ready[0].status != "True":
+        why = f"not ready: {(ready[0].message or '') if ready else 'its kubelet says nothing'}"
+    elif item.spec.unschedulable:
         why = "cordoned"
     elif used.get(name, 0):
         why = f"{used[name]} of its {gpus} GPUs are in use"

@@ -9,15 +9,17 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from gpusetup.errors import Blocked, UsageError
+from gpusetup.errors import BadInput, Blocked, ToolFailed, UsageError
 from gpusetup.fleet.engines.engine import Engine, needed
 from gpusetup.fleet.engines.kubernetes import (
     GPU,
     RUN_LABEL,
     START_SECONDS,
+    KubeItems,
     KubeNode,
+    Pod,
+    Pods,
     Setting,
     job,
     job_name,
@@ -26,6 +28,7 @@ from gpusetup.fleet.engines.kubernetes import (
 )
 from gpusetup.fleet.show import NotAsked
 from gpusetup.fleet.work import Work
+from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import replace
 from gpusetup.system.processes import Output, run
 
@@ -51,7 +54,13 @@ def nodes_of_cluster() -> list[KubeNode]:
     words = ("kubectl", "get", "pods", "--all-namespaces", f"--field-selector={LIVING}")
     pods = run((*words, "--no-headers", "-o", USED), timeout=ASK_SECONDS)
     used = used_gpus(pods.stdout) if pods.ok else {}
-    return kube_nodes(json.loads(said.stdout)["items"], used)
+    try:
+        return kube_nodes(from_json(said.stdout, KubeItems, what="its answer").items, used)
+    except BadInput as problem:
+        raise ToolFailed(
+            f"`kubectl get nodes -o json` gave no list of nodes: {problem.message}",
+            hint="is that kubectl, or a script of its name? `type kubectl` shows it",
+        ) from problem
 
 
 def reason_of(stderr: str) -> str:
@@ -98,6 +107,7 @@ def kubernetes_engine(setting: Setting, work: Work, named: Sequence[str]) -> Eng
         not_asked=rest,
         taken=lambda said: (said.problem or "") if (said.problem or "").startswith(TAKEN) else "",
         end=asking.end,
+        more_seconds=START_SECONDS,
     )
 
 
@@ -126,7 +136,10 @@ class _Asking:
         """What Kubernetes says of a pod that did not come to its end."""
         label = f"--selector=job-name={job_name(self.setting.run, node)}"
         said = self._kubectl("get", "pods", label, "-o", "json")
-        pods = json.loads(said.stdout)["items"] if said.ok else []
+        try:
+            pods = from_json(said.stdout, Pods, what="pods").items if said.ok else ()
+        except BadInput:
+            return "kubectl does not say what became of its pod"
         return why_not_ended(pods[0]) if pods else "its Job has no pod"
 
     def _kubectl(
@@ -141,19 +154,19 @@ class _Asking:
         self._kubectl("delete", "jobs", label, "--wait=false", "--ignore-not-found")
 
 
-def why_not_ended(pod: Mapping[str, Any]) -> str:
+def why_not_ended(pod: Pod) -> str:
     """The reason of a pod's state in one line.
 
-    >>> waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
-    >>> why_not_ended({"status": {"containerStatuses": [{"state": {"waiting": waiting}}]}})
-    'ImagePullBackOff: no such image'
+    >>> said = '{"status": {"containerStatuses": [{"state": {"waiting": {"reason": "NoImage"}}}]}}'
+    >>> why_not_ended(from_json(said, Pod, what="pod"))
+    'NoImage'
     """
-    status = pod.get("status", {})
-    for one in status.get("conditions", ()):
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return f"{TAKEN}{one.get('message', '')}"
-    for one in status.get("containerStatuses", ()):
-        for state in one.get("state", {}).values():
-            if state.get("reason"):
-                return f"{state['reason']}: {state.get('message', '')}".rstrip(": ")
-    return f"its pod is {status.get('phase', 'Unknown')} and did not end in time"
+    status = pod.status
+    for one in status.conditions:
+        if one.type == "PodScheduled" and one.status == "False":
+            return f"{TAKEN}{one.message or ''}"
+    for container in status.containerStatuses:
+        for state in container.state.values():
+            if state and state.reason:
+                return f"{state.reason}: {state.message or ''}".rstrip(": ")
+    return f"its pod is {status.phase} and did not end in time"

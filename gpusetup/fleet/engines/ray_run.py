@@ -125,6 +125,7 @@ def ray_engine(
         not_asked=found.not_asked,
         taken=lambda said: TAKEN if said.problem == TAKEN else "",
         end=asking.end,
+        more_seconds=min(START_SECONDS, work.limit) + BEHIND_SECONDS,
     )
 
 

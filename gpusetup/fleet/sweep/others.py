@@ -26,6 +26,7 @@ from gpusetup.readings.nccl_tests import NcclRun, parse_nccl_tests
 MOST_BYTES = 1 << 22
 """Of a file; a longer one is none of these."""
 MOST_FILES = 200_000
+MOST_NAMED = 5
 
 
 class Runs(Frozen):
@@ -35,28 +36,50 @@ class Runs(Frozen):
     dcgm: Mapping[str, DcgmRun] = {}
     """By node: the file's name without its ending."""
     left_out: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+    """Outputs in which there was nothing to judge, with the reason."""
 
 
 def read_runs(folder: Path) -> Runs:
     """Read every file of a folder, or one file. Raises BadInput where none is such an output."""
-    nccl: list[NcclRun] = []
+    nccl: dict[str, NcclRun] = {}
     dcgm: dict[str, DcgmRun] = {}
     left_out: list[str] = []
+    empty: list[str] = []
     for path in _files(folder):
         text = _text(path)
         if text and (run := parse_nccl_tests(text)):
-            nccl.append(run)
+            nccl[path.name] = run
         elif text and (said := parse_dcgm(text)):
-            dcgm[path.name.partition(".")[0]] = said
+            if said.tests or said.failed:
+                dcgm[path.name.partition(".")[0]] = said
+            else:
+                empty.append(f"{path.name} (no test passed, warned or failed)")
         else:
             left_out.append(path.name)
+    measured = {_kind(run) for run in nccl.values() if run.rate or run.wrong}
+    for name in [name for name, run in nccl.items() if _kind(run) not in measured]:
+        empty.append(f"{name} ({nccl.pop(name).problem or 'no bandwidth'})")
+    if empty and not nccl and not dcgm:
+        raise BadInput(nothing_in(empty))
     if not nccl and not dcgm:
         raise BadInput(
             f"{folder} holds no output of nccl-tests and none of dcgmi diag",
             hint="`all_reduce_perf ... > DIR/gpu001-gpu002.txt`, "
             "`dcgmi diag -r 3 -j > DIR/gpu001.json`",
         )
-    return Runs(nccl=tuple(nccl), dcgm=dcgm, left_out=tuple(left_out))
+    return Runs(nccl=tuple(nccl.values()), dcgm=dcgm, left_out=tuple(left_out), empty=tuple(empty))
+
+
+def nothing_in(empty: Sequence[str]) -> str:
+    """The sentence about outputs that tell nothing."""
+    more = f", and in {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
+    return f"nothing to judge in {', '.join(empty[:MOST_NAMED])}{more}"
+
+
+def _kind(run: NcclRun) -> tuple[str, int, int]:
+    """What is compared with each other."""
+    return run.operation, len(run.hosts), run.ranks
 
 
 def _files(folder: Path) -> list[Path]:
@@ -86,7 +109,7 @@ def judge_runs(runs: Runs, loss: float) -> SweepAnswer:
     """Who is unlike the others in what was measured, and what to measure next."""
     kinds: dict[tuple[str, int, int], list[NcclRun]] = defaultdict(list)
     for run in runs.nccl:
-        kinds[run.operation, len(run.hosts), run.ranks].append(run)
+        kinds[_kind(run)].append(run)
     findings = [_wrong(run) for run in runs.nccl if run.wrong]
     levels, pairs = list[Level](), list[tuple[str, str]]()
     for (_, size, _), alike in sorted(kinds.items()):
