@@ -48,8 +48,9 @@ Tree = dict[str, Any]
 def tree_of(path: Path, raw: bytes) -> Tree:
     """Dotted name -> value, by a parser that `tune` does not use."""
     text = raw.decode("utf-8-sig")
-    if path.suffix == ".json":
+    if path.suffix in (".json", ".jsonc"):
         blank = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
+        blank = re.sub(r",(\s*[}\]])", r"\1", blank)
         return dict(_flat(json.loads(blank), ""))
     if path.suffix == ".toml":
         import tomlkit
@@ -168,7 +169,8 @@ def _bad(tree: Tree) -> Iterator[str]:
         yield "optimizer_in_bwd with accumulation"
     if "base_model" in short and {"batch_size", "gradient_accumulation_steps"} <= set(short):
         yield "axolotl's batch_size with gradient_accumulation_steps"
-    if "mixed_precision" in short and short["mixed_precision"] in ("true", "yes"):
+    in_types = {"distributed_type", "pretrained_model_name_or_path"} & set(short)
+    if in_types and short.get("mixed_precision") in ("true", "yes"):
         yield "mixed_precision takes no, fp16, bf16"
     workers = {name: value for name, value in tree.items() if "num_workers" in last(name)}
     for name, value in workers.items():

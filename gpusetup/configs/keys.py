@@ -291,7 +291,7 @@ KEYS: tuple[Key, ...] = (
 )
 
 NOT_TRAINING = frozenset((
-    "val", "valid", "validation", "eval", "evaluation", "evaluator", "test", "testing", "predict",
+    "val", "valid", "validate", "validation", "eval", "evaluation", "evaluator", "test", "testing", "predict",
     "prediction", "infer", "inference", "explorer", "generation", "sampling", "serve", "serving",
 ))  # fmt: skip
 """A key under one of these words (`val_dataloader`, `cfg.eval`) says nothing about training."""

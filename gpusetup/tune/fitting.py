@@ -21,7 +21,13 @@ def fits_now(case: Case, size: int) -> BatchVerdict | None:
     card = card_of(case)
     try:
         asked = question_of(case.config)
-        if card is None or asked.per_gpu != size or asked.notes or elsewhere(case):
+        if (
+            card is None
+            or asked.per_gpu != size
+            or asked.notes
+            or elsewhere(case)
+            or more_than_counted(case)
+        ):
             return None
         found = batch_verdict(case.config, size, card)
     except GpuSetupError:
@@ -55,6 +61,18 @@ def card_of(case: Case) -> Card | None:
 
 
 OTHER_FILES = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "fsdp_config", "_base_")
+
+
+PREFERENCE = frozenset((
+    "beta", "pref_beta", "loss_type", "precompute_ref_log_probs", "ref_model", "reference_free",
+    "rpo_alpha", "desirable_weight", "max_prompt_length", "num_generations", "reward_funcs",
+))  # fmt: skip
+"""Names of preference training, whose pairs, references and generations the plan does not count."""
+
+
+def more_than_counted(case: Case) -> bool:
+    names = {part for one in case.config.settings for part in one.path}
+    return bool(names & PREFERENCE)
 
 
 def elsewhere(case: Case) -> bool:

@@ -66,7 +66,7 @@ TRAINERS: tuple[Trainer, ...] = (
     ),
     Trainer(
         name="timm",
-        names=frozenset(("grad_accum_steps", "torchcompile", "amp_dtype", "pin_mem")),
+        names=frozenset(("torchcompile", "pin_mem", "crop_pct", "lr_base")),
         steps="updates",
         source="timm, train.py: schedules count epochs or updates",
     ),

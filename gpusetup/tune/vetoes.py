@@ -11,7 +11,7 @@ from gpusetup.tune.trainers import trainer_in
 
 IN_BATCH = re.compile(
     r"(?i)contrastive|info_?nce|nt_?xent|multiple_?negatives|simclr|supcon|clip_?loss|siglip"
-    r"|in_?batch_?neg|barlow|vicreg|byol|\bmoco\b"
+    r"|in_?batch_?neg|barlow|vicreg|byol|\bmoco\b|\bkto\b|apo_zero_unpaired"
 )
 """Words of losses over pairs in one batch: their value depends on the micro-batch."""
 NORM = re.compile(
