@@ -292,7 +292,8 @@ KEYS: tuple[Key, ...] = (
 
 NOT_TRAINING = frozenset((
     "val", "valid", "validate", "validation", "eval", "evaluation", "evaluator", "test", "testing",
-    "predict", "prediction", "infer", "inference", "explorer", "generation", "sampling", "serve", "serving",
+    "predict", "prediction", "infer", "inference", "explorer", "generation", "sampling", "serve",
+    "serving",
 ))  # fmt: skip
 """A key under one of these words (`val_dataloader`, `cfg.eval`) says nothing about training."""
 TRAINING = frozenset(("train", "training", "trainer"))
