@@ -239,6 +239,21 @@ def check_link(page: Chromium, raw: bytes) -> None:
     must(ids[0] == ids[1] and first["cause"] == again["cause"], "the link has other findings")
 
 
+def check_markdown(page: Chromium, raw: bytes) -> None:
+    """What is copied as Markdown is what `--format markdown` prints."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.open()
+    page.read(raw)
+    page.page.click("#copy-markdown")
+    page.page.wait_for_selector("#copy-markdown:text('Copied')")
+    copied = page.page.evaluate("navigator.clipboard.readText()")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "report.txt"
+        file.write_bytes(raw)
+        expected = command_line("doctor", "--report", str(file), "--format", "markdown")
+    must(copied == expected, "what is copied as Markdown differs")
+
+
 def check_keyboard(page: Chromium) -> None:
     """Tabs by arrows, a report by keys alone, the answer's heading has the focus."""
     page.open()
@@ -387,7 +402,11 @@ def check_firefox(server: PageServer, rows: Sequence[tuple[str, bytes]]) -> str:
         must(not foreign, f"Firefox's page asked elsewhere: {foreign}")
         tried = "() => fetch('http://127.0.0.1:9/').then(() => 'went', () => 'refused')"
         must(driver.run(tried) == "refused", "a request to elsewhere was not refused")
-    return f"Firefox: {len(rows)} reports alike, {said_times(began, times)}"
+        driver.run("async () => { await navigator.serviceWorker.ready; }")
+        server.stop()
+        page.open(server.address)
+        check_reports(page, rows[:1])
+    return f"Firefox: {len(rows)} reports alike, {said_times(began, times)}; answers offline"
 
 
 # --- the whole ------------------------------------------------------------------------------------
@@ -417,6 +436,8 @@ def check_chromium(
         yield "answers without a network"
         check_link(page, rows[0][1])
         yield "a link gives the same findings"
+        check_markdown(page, rows[0][1])
+        yield "the same Markdown"
         check_keyboard(page)
         yield "keyboard alone"
         yield f"axe-core: nothing serious in {check_axe(page, cache)} states"

@@ -7,17 +7,24 @@ import json
 import re
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import websocket
+
+START_SECONDS = 60
+ANSWER_SECONDS = 180
 
 
 class Firefox:
     """One tab of a running Firefox."""
 
     def __init__(self, address: str) -> None:
-        self._socket = websocket.create_connection(f"{address}/session", suppress_origin=True)
+        self._socket = websocket.create_connection(
+            f"{address}/session", suppress_origin=True, timeout=ANSWER_SECONDS
+        )
         self._number = 0
         self.requests: list[str] = []
         self.said: list[str] = []
@@ -66,20 +73,33 @@ class Firefox:
 @contextlib.contextmanager
 def firefox(program: str) -> Iterator[Firefox]:
     """A headless Firefox with a profile of its own, ended at the end."""
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = ("--headless", "--no-remote", "--profile", profile)
-        with subprocess.Popen(
-            (program, *options, "--remote-debugging-port", "0", "about:blank"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as child:
+        said = Path(profile) / "stderr.txt"
+        with (
+            said.open("w", encoding="utf-8") as out,
+            subprocess.Popen(
+                (program, *options, "--remote-debugging-port", "0", "about:blank"),
+                stdout=subprocess.DEVNULL,
+                stderr=out,
+            ) as child,
+        ):
             try:
-                assert child.stderr is not None
-                found = (
-                    re.search(r"WebDriver BiDi listening on (ws:\S+)", s) for s in child.stderr
-                )
-                yield Firefox(next(one[1] for one in found if one))
+                yield Firefox(_address(said, child))
             finally:
                 child.terminate()
-                child.wait(20)
+                try:
+                    child.wait(20)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+
+
+def _address(said: Path, child: subprocess.Popen[bytes]) -> str:
+    """Where it listens, as it says on stderr."""
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end and child.poll() is None:
+        text = said.read_text(encoding="utf-8", errors="replace")
+        if found := re.search(r"WebDriver BiDi listening on (ws:\S+)\s", text):
+            return found[1]
+        time.sleep(0.1)
+    raise RuntimeError(f"Firefox did not start within {START_SECONDS} s")

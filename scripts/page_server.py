@@ -24,7 +24,9 @@ class PageServer:
 
         handler = functools.partial(Handler, directory=str(folder))
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), daemon=True
+        )
 
     @property
     def address(self) -> str:
@@ -35,6 +37,10 @@ class PageServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """From now on nobody answers at that address."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

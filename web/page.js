@@ -83,6 +83,15 @@ function sharing() {
   return [h("div", { class: "row" }, markdown, link), h("p", { class: "hint" }, what)];
 }
 
+// The text, as it stands in a code block of a thread.
+function textAsMarkdown({ text }) {
+  const button = h("button", { type: "button" }, "Copy as Markdown");
+  const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((run) => run.length));
+  const fence = "`".repeat(longest + 1);
+  button.addEventListener("click", () => copied(`${fence}text\n${text}${fence}\n`, button));
+  return h("div", { class: "row" }, button);
+}
+
 const onMachine = (told) => [...doctor(told), ...sharing()];
 const readReport = (raw) => answered("report", ["report"], raw, onMachine);
 const readLink = (fragment) => answered("report", ["linked", fragment], undefined, onMachine);
@@ -116,7 +125,7 @@ $("describe-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const fields = Object.fromEntries(new FormData(event.target));
   if (fields.os !== "linux") delete fields.glibc;
-  answered("describe", ["resolve", fields], undefined, (told, answer) => resolution(told, answer.ways));
+  answered("describe", ["resolve", fields], undefined, (told, answer) => [...resolution(told, answer.ways), textAsMarkdown(answer)]);
 });
 $("d-os").addEventListener("change", () => {
   const mac = $("d-os").value === "macos";

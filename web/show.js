@@ -64,7 +64,7 @@ export function doctor(document) {
   const others = document.findings.filter((one) => one !== root);
   return [
     ...verdict(document, root),
-    ...(root ? inFull(root) : []),
+    ...(root ? [...inFull(root), page(root.id)] : []),
     ...(others.length ? [h("h3", {}, "Also found"), h("ul", { class: "plain" }, others.map(inShort))] : []),
     h("h3", {}, "What was read"),
     machine(document),
@@ -80,6 +80,11 @@ function verdict(document, root) {
   if (!document.next_reading) return [title];
   const other = document.other_causes.join(", ");
   return [title, h("p", {}, `It may also be ${other}. What decides is`), block(document.next_reading, "what decides")];
+}
+
+export function page(id) {
+  const address = `findings/${encodeURIComponent(id)}.html`;
+  return h("p", { class: "hint" }, h("a", { href: address, target: "_blank", rel: "noopener" }, `All about ${id}`));
 }
 
 function unknownOf(document) {
