@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import pty
+import random
 import re
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -20,7 +21,17 @@ import pytest
 from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
-from installing import TORCH, Install, World, enter, installer, needs_linux, versions_in
+from index_server import Fault
+from installing import (
+    TORCH,
+    Install,
+    World,
+    enter,
+    installer,
+    needs_linux,
+    state_of,
+    versions_in,
+)
 
 from gpusetup import api
 from gpusetup.assistants import installing, permits, tools
@@ -207,45 +218,79 @@ def test_resources_are_this_machine_and_the_findings() -> None:
     assert one["finding"]["id"] == "out-of-memory"
 
 
-def test_stdout_is_the_protocol_and_nothing_else(tmp_path: Path) -> None:
-    """Raw lines, with a target whose Python prints on its own."""
-    (tmp_path / "sitecustomize.py").write_text("print('noise on stdout')\n")
-    head = {"jsonrpc": "2.0"}
-    client = {"name": "raw", "version": "1"}
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
-    asked: list[dict[str, Any]] = [
-        {**head, "id": 1, "method": "initialize", "params": hello},
-        {**head, "method": "notifications/initialized"},
-        {**head, "id": 2, "method": "tools/call", "params": {"name": "diagnose", "arguments": {}}},
-        {
-            **head,
-            "id": 3,
-            "method": "tools/call",
-            "params": {"name": "read_report", "arguments": {"text": HOSTILE}},
-        },
-    ]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "gpusetup", "mcp"],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
+HEAD = {"jsonrpc": "2.0"}
+HELLO: dict[str, Any] = {
+    **HEAD,
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
+}
+
+
+def started(*words: str, **environment: str) -> subprocess.Popen[bytes]:
+    """A server without a client."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "gpusetup", "mcp", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert server.stdin is not None and server.stdout is not None
-    server.stdin.write(b"".join(json.dumps(one).encode() + b"\n" for one in asked))
+
+
+def tell(server: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
+    assert server.stdin is not None
+    server.stdin.write(json.dumps(message).encode() + b"\n")
     server.stdin.flush()
+
+
+def ask(server: subprocess.Popen[bytes], message: dict[str, Any]) -> list[bytes]:
+    """The lines up to the answer."""
+    tell(server, message)
+    assert server.stdout is not None
     lines: list[bytes] = []
-    while {json.loads(line).get("id") for line in lines if line.startswith(b"{")} != {1, 2, 3}:
-        line = server.stdout.readline()
-        assert line, server.stderr.read() if server.stderr else ""
-        if line.strip() != b"noise on stdout":  # by our own interpreter, before our code runs
-            lines.append(line)
+    while not lines or not lines[-1].startswith(b"{") or json.loads(lines[-1]).get("id") is None:
+        lines.append(server.stdout.readline())
+        assert lines[-1], server.communicate()[1]
+    return lines
+
+
+def called(number: int, name: str, values: dict[str, Any]) -> dict[str, Any]:
+    params = {"name": name, "arguments": values}
+    return {**HEAD, "id": number, "method": "tools/call", "params": params}
+
+
+def test_stdout_is_the_protocol_and_nothing_else(tmp_path: Path) -> None:
+    """Raw lines, with a target whose Python prints on its own."""
+    (tmp_path / "sitecustomize.py").write_text("print('noise on stdout')\n")
+    server = started(PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}")
+    lines = ask(server, HELLO)
+    assert lines[0].strip() == b"noise on stdout"  # our own interpreter's, before our code runs
+    del lines[0]
+    tell(server, {**HEAD, "method": "notifications/initialized"})
+    lines += ask(server, called(2, "diagnose", {}))
+    lines += ask(server, called(3, "read_report", {"text": HOSTILE}))
     rest, _ = server.communicate(timeout=30)
     assert rest == b""
     assert server.returncode == 0
     assert all(json.loads(line)["jsonrpc"] == "2.0" for line in lines)
     for control in ("\x1b", "\u2028", "\x9b"):
         assert control.encode() not in b"".join(lines)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_while_it_waits_for_the_client(ending: signal.Signals) -> None:
+    server = started()
+    ask(server, HELLO)
+    server.send_signal(ending)
+    assert server.wait(timeout=20) == 130
+    rest, said = server.communicate()
+    assert (rest, said) == (b"", b"")
 
 
 def test_what_says_who_and_where_is_left_out(
@@ -410,6 +455,8 @@ def test_a_token_is_given_at_a_terminal_only(capsys: pytest.CaptureFixture[str])
 
 def at_a_terminal(typed: str) -> str:
     """What `gpusetup mcp token` shows somebody who types that."""
+    import pty
+
     leader, follower = pty.openpty()
     child = subprocess.Popen(
         [sys.executable, "-m", "gpusetup", "mcp", "token"],
@@ -459,7 +506,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         monkeypatch.setenv("PYTHONPATH", str(ROOT))
         for name, version in (("filelock", "3.20.0"), ("typing-extensions", "4.15.0")):
             made.add_default(name, version)
-        made.add_torch("cpu")
         yield made
 
 
@@ -470,6 +516,7 @@ WANTED = {"torch": TORCH, "backend": "cpu"}
 def test_the_install_tool_installs_the_shown_plan_by_a_persons_token(world: World) -> None:
     """By the real server: a plan, a token at a terminal, the run; verify finds that this small
     torch computes nothing, so that the former state is put back."""
+    world.add_torch("cpu")
     venv = world.venv()
     words = ("--allow-install", "--keep-private", "--python", str(venv / "bin/python"))
     [(plan, _), (wrong, is_wrong)] = answers(
@@ -490,6 +537,33 @@ def test_the_install_tool_installs_the_shown_plan_by_a_persons_token(world: Worl
     assert "torch" not in versions_in(venv)
 
 
+@needs_linux
+def test_a_server_that_is_ended_leaves_the_environment_as_it_was(world: World) -> None:
+    """SIGTERM while the wheel comes in drops: what the assistant's program sends."""
+    venv = world.venv()
+    before = state_of(venv)
+    wheel = world.add_torch(
+        "cpu", files={"torch/lib/noise.so": random.Random(3).randbytes(9 << 20)}
+    )
+    server = started("--allow-install", "--python", str(venv / "bin/python"))
+    ask(server, HELLO)
+    tell(server, {**HEAD, "method": "notifications/initialized"})
+    ask(server, called(2, "install", WANTED))
+    token = permits.agree(permits.waiting()[0])
+    world.index.faults["/whl/cpu/torch/*.whl"] = Fault(drip_seconds=0.3)
+    tell(server, called(3, "install", {**WANTED, "token": token}))
+    part = world.folder / "cache/gpusetup/wheels" / f"{wheel.name}.part"
+    until = time.monotonic() + 60
+    while not (part.exists() and part.stat().st_size) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert part.stat().st_size
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(timeout=60) == 130
+    server.communicate()
+    assert part.stat().st_size < 9 << 20
+    assert state_of(venv) == before
+
+
 def _unproven(monkeypatch: pytest.MonkeyPatch) -> None:
     """The small torch of these tests computes nothing: it is not asked to."""
     child = installing._child
@@ -505,6 +579,7 @@ def test_a_plan_is_installed_as_it_was_shown_or_not_at_all(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _unproven(monkeypatch)
+    world.add_torch("cpu")
     venv = world.venv()
     setting = installing.Installing(python=str(venv / "bin/python"), is_allowed=True)
     first = installing.shown(WANTED, setting)
@@ -525,6 +600,7 @@ def test_a_plan_is_installed_as_it_was_shown_or_not_at_all(
 def test_the_command_line_takes_the_same_plan_id(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    world.add_torch("cpu")
     install: Install = installer(world, capsys)
     wanted = ("--python", str(world.venv()), "--torch", TORCH, "--backend", "cpu", "--no-verify")
     planned = install(*wanted, "--dry-run", "--json").answer

@@ -7,6 +7,8 @@ stderr. Tools run one at a time in a thread, so that the protocol is answered me
 from __future__ import annotations
 
 import json
+import os
+import signal
 from typing import Any
 
 import anyio
@@ -19,13 +21,30 @@ from gpusetup import __version__
 from gpusetup.assistants import tools
 from gpusetup.errors import GpuSetupError
 from gpusetup.render.console import harmless_json
+from gpusetup.system.processes import interrupt_children
 
 JSON = "application/json"
 
 
+INTERRUPTED = 130
+PUTS_BACK_SECONDS = 120.0
+"""How long an installation that is ended may take to put back what was there."""
+
+
 def serve(setting: tools.Setting) -> None:
-    """Answer until the client closes stdin."""
+    """Answer until the client closes stdin, or a signal ends us."""
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, _end)
     anyio.run(_serve, setting)
+
+
+def _end(*_: object) -> None:
+    """End at once: the thread that waits for stdin cannot be told to. An installation is told
+    first; where somebody kills us meanwhile it still puts back what was there."""
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.SIG_IGN)
+    interrupt_children(PUTS_BACK_SECONDS)
+    os._exit(INTERRUPTED)
 
 
 async def _serve(setting: tools.Setting) -> None:
@@ -84,7 +103,7 @@ def made(setting: tools.Setting) -> Server[Any]:
     return Server(
         "gpusetup",
         version=__version__,
-        instructions=tools.INSTRUCTIONS,
+        instructions=tools.instructions(setting),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_resources=list_resources,

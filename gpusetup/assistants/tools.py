@@ -31,6 +31,12 @@ INSTRUCTIONS = (
 )
 
 
+HIDDEN = (
+    " Folders, users and hosts are hidden in what is said of this machine: `dir-1` stands for a "
+    "folder, so leave `--python PATH` out of a command where that environment is active, or ask."
+)
+
+
 class Setting(Frozen):
     """How the server was started."""
 
@@ -42,6 +48,11 @@ class Setting(Frozen):
     @property
     def installing(self) -> installing.Installing:
         return installing.Installing(python=self.python, is_allowed=self.allow_install)
+
+
+def instructions(setting: Setting) -> str:
+    """What the assistant is told of the server."""
+    return INSTRUCTIONS if setting.keep_private else INSTRUCTIONS + HIDDEN
 
 
 class Field(Frozen):

@@ -155,9 +155,10 @@ def _verify(answer: VerifyAnswer) -> Iterator[str]:
     what = f"torch {answer.torch or 'is not there'}, CUDA {answer.cuda or 'none'}"
     yield _box(GREEN if good else RED, _head("✓" if good else "✗", answer.verdict, what))
     rows = "".join(
-        f'<tr><td style="color:{STATUS[one.status]}">{one.status}</td><td>{shown(one.name)}</td>'
-        f"<td>{shown(one.device)}</td><td style='text-align:left'>{shown(one.detail)}"
+        f'<tr style="vertical-align:top"><td style="color:{STATUS[one.status]}">{one.status}</td>'
+        f"<td>{shown(one.name)}</td><td>{shown(one.device)}</td>"
+        f'<td style="text-align:left">{shown(one.detail)}'
         f"{f'<div>{said(one.hint)}</div>' if one.hint else ''}</td></tr>"
         for one in answer.checks
     )
-    yield f"<table><tbody>{rows}</tbody></table>"
+    yield f'<table style="font-size:inherit"><tbody>{rows}</tbody></table>'
