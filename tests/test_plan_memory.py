@@ -103,6 +103,16 @@ def test_autocast_keeps_a_copy_of_the_weights_and_ddp_one_of_the_gradients() -> 
     assert standing.state_bytes(anew, VANILLA) == states
 
 
+def test_autocast_keeps_its_copies_until_the_forward_pass_ends() -> None:
+    """As `--code` traces it: 4.11 and 4.66 GiB at the end of a checkpointed BERT's forward pass."""
+    job = a_job(gpus=1, strategy="single", batch=1, step="fused")
+    one = replace(job, context=64, accumulation=True)
+    wide, cast = (parts(replace(one, amp=amp), VANILLA, C) for amp in (None, "bf16"))
+    assert cast.states - wide.states == 2 * QWEN.parameters
+    frozen = replace(one, lora=8, amp="bf16")
+    assert parts(frozen, VANILLA, C).states == parts(replace(frozen, amp=None), VANILLA, C).states
+
+
 def test_frozen_parameters_have_neither_gradients_nor_states() -> None:
     w = a_job(gpus=1, strategy="single", amp=None, frozen=1.0)
     assert standing.state_bytes(w, VANILLA) == 4 * QWEN.parameters

@@ -118,6 +118,8 @@ class Tracer:
         self.guards = sibling("trace_guard")
         self.patches = sibling("trace_patches")
         self.patches.install()
+        if request["as_on"] == "cuda":
+            self.patches.dropout_as_on_cuda()
         self.mesh = self.fake_mesh() if request["strategy"] == "fsdp" else None
         torch.cuda._lazy_init = self.guards.no_cuda
         if request["amp"] and request["as_on"] == "cuda":

@@ -68,3 +68,40 @@ def leave_out(model: Any = None, *_: Any, **__: Any) -> Any:
 
 def compile_in_place(module: Any, *_: Any, **__: Any) -> None:
     compiled[0] += 1
+
+
+# --- dropout ------------------------------------------------------------------------------------
+
+
+def dropout_as_on_cuda() -> None:
+    """CUDA's dropout keeps a mask of one byte an element, the CPU's one as wide as its input.
+
+    Flash and memory-efficient attention keep the state of the random numbers alone, where the CPU
+    would leave them for the form that holds every pair.
+    """
+    whole = nn.functional.dropout
+    attend = nn.functional.scaled_dot_product_attention
+
+    def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        fused = training and not inplace and 0 < p < 1 and input.is_floating_point()
+        if fused:
+            return torch.native_dropout(input, p, True)[0]
+        return whole(input, p, training, inplace)
+
+    def attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        **more: Any,
+    ) -> Any:
+        return attend(query, key, value, attn_mask, 0.0, is_causal, **more)
+
+    def short(input: Any, p: float, train: bool) -> Any:
+        return dropout(input, p, train)
+
+    nn.functional.dropout = dropout
+    nn.functional.scaled_dot_product_attention = attention
+    torch.dropout = short

@@ -134,9 +134,14 @@ def pair_bytes(w: Workload) -> float:
 
 
 def score_bytes(w: Workload) -> float:
-    """Bytes for every pair of tokens, of all heads."""
-    dropped = (1 + residual_bytes(w)) * w.shape.dropout
-    eager = 4 + w.compute_bytes * (w.compute_bytes < 4) + dropped
+    """Bytes for every pair of tokens, of all heads.
+
+    A dropout keeps its mask, and gives what is multiplied then: in 16 bits the copy that is kept
+    anyway, in 32 bits one more.
+    """
+    narrow = w.compute_bytes < 4
+    dropped = (1 if narrow else 1 + w.compute_bytes) * w.shape.dropout
+    eager = 4 + w.compute_bytes * narrow + dropped
     each = {"flash": 0.0, "sdpa": w.compute_bytes / w.shape.heads, "eager": eager}
     return each[w.attention] * w.shape.heads
 

@@ -21,6 +21,7 @@ from gpusetup.plan.memory.loss import logit_amount, loss_bytes, shifts
 from gpusetup.plan.memory.states import (
     SHARDED,
     alone_amount,
+    copied_bytes,
     gradient_state_bytes,
     host_bytes,
     standing_bytes,
@@ -67,6 +68,10 @@ class Parts(Frozen):
         return self.total - self.runtime - self.fragmentation
 
 
+BEFORE_BACKWARD = 0.7
+"""The share of a loss that stands before the backward pass: 2 + 4 + 4 of 14 bytes a logit."""
+
+
 def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
     """The memory of the fullest GPU at the highest of a step's peaks, part by part.
 
@@ -81,25 +86,32 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
     gradients = gradient_state_bytes(w, r)
     step = step_bytes(w, r)
     after = max(layer, step)
-    ahead = kept + max(logits, layer)
+    copies = copied_bytes(w)
+    early = copies + logits * BEFORE_BACKWARD if copies else 0.0
+    passing = max(logits, layer, early)
+    ahead = kept + passing
     forward = w.batch is None or ahead >= (step if w.gradients_stay else gradients + after)
-    by_logits = forward and logits >= layer
+    by_copies = forward and early == passing > 0
+    by_logits = forward and logits == passing
     other = layer if forward else after
     standing = standing_bytes(w, r) + unit_amount(w) * unit_bytes(
         w, c.unit_offloaded if r.offload else c.unit
     )
     runtime = runtime_bytes(w, c)
-    moving = kept + max(logits, layer) + (0.0 if w.gradients_stay else gradients)
-    held = gaps(w, r, c, moving, max(logits, layer))
+    moving = kept + passing + (0.0 if w.gradients_stay else gradients)
+    held = gaps(w, r, c, moving, passing)
     stays = min(held, held if w.batch is None else moving * staying_share(w, r))
     return Parts(
         states=standing
         + (gradients if w.gradients_stay or not forward else 0.0)
+        + (copies if by_copies else 0.0)
         + alone_amount(w, r) * c.alone,
         checkpoints=kept if forward else 0.0,
-        logits=logits if by_logits else 0.0,
+        logits=logits * BEFORE_BACKWARD if by_copies else logits if by_logits else 0.0,
         fragmentation=stays,
-        other=runtime + exchange_amount(w, r) * c.exchange + (0.0 if by_logits else other),
+        other=runtime
+        + exchange_amount(w, r) * c.exchange
+        + (0.0 if by_logits or by_copies else other),
         runtime=runtime,
         cached=held - stays,
         host=host_bytes(w, r),

@@ -62,12 +62,24 @@ def weight_bytes(w: Workload) -> float:
 
     In `dtype`. ZeRO with mixed precision keeps 16-bit weights (the 32-bit copy counts among the
     optimizer's states). Autocast without sharding makes a 16-bit copy of each weight, trained or
-    frozen, and the backward pass needs it; under checkpointing it is made anew layer by layer.
+    frozen, and the backward pass needs it; under checkpointing it is made anew layer by layer
+    (`copied_bytes`).
     """
     if w.amp and w.strategy in ZERO:
         return BYTES[w.amp]
     cast = BYTES[w.amp] if w.amp and casts(w) and not w.checkpointing else 0
     return BYTES[w.dtype] + cast
+
+
+def copied_bytes(w: Workload) -> float:
+    """Autocast's 16-bit copies of the trained weights under checkpointing.
+
+    They stay until autocast is left, which is the end of the forward pass
+    (`at::autocast::cached_cast` keeps the copy of a leaf that requires a gradient).
+    """
+    if not w.checkpointing or not casts(w) or w.lora is not None or w.amp is None:
+        return 0.0
+    return local(w, w.trained) * BYTES[w.amp]
 
 
 def casts(w: Workload) -> bool:
