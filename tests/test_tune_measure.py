@@ -12,7 +12,7 @@ import pytest
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput
-from gpusetup.system.processes import Output
+from gpusetup.system.processes import Output, run
 from gpusetup.tune import measure
 from gpusetup.tune.measure import Job, agreed, device_of, find_batch, judged, loader_rate, trial
 from gpusetup.tune.search import Goal, answer
@@ -279,6 +279,64 @@ def test_several_ranks_agree_on_the_smallest_through_the_store() -> None:
     for one in threads:
         one.join(30)
     assert found == {0: 32, 1: 32, 2: 32}
+
+
+RANK = """
+import os, sys
+sys.path.insert(0, os.environ["HERE"])
+from gpusetup.tune.measure import ROUNDS, agreed, store_of_ranks
+rank = int(os.environ["RANK"])
+for sizes in ((48, 32), (16, 0)):
+    print(agreed(sizes[rank], store_of_ranks(), rank, 2, next(ROUNDS)))
+store_of_ranks().add("gone", 1)
+import time
+while rank == 0 and int(store_of_ranks().add("gone", 0)) < 2:
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.slow
+def test_ranks_that_torchrun_started_agree_by_themselves() -> None:
+    import os
+    import socket
+    import subprocess
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2",
+            "HERE": str(Path(measure.__file__).parents[2])}  # fmt: skip
+    ranks = [
+        subprocess.Popen(
+            (sys.executable, "-c", RANK), text=True, env={**os.environ, **told, "RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    said = [rank.communicate(timeout=120) for rank in ranks]
+    assert [out.split() for out, _ in said] == [["32", "0"], ["32", "0"]], said
+
+
+def test_without_torch_the_import_is_one_clear_sentence() -> None:
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "try:\n    from gpusetup.tune import recover_from_oom\n"
+        "except ImportError as problem:\n    print(problem)"
+    )
+    done = run((sys.executable, "-c", script), timeout=60)
+    assert done.stdout == (
+        "recover_from_oom needs torch, and this Python has none: `gpusetup install` installs it\n"
+    ), done.stderr
+
+
+def test_a_bare_tensor_is_enough_for_the_optimizer() -> None:
+    import torch
+
+    from gpusetup.tune.optimizer import mean_of
+
+    assert float(mean_of(torch.ones(3), None)) == 1
+    assert float(mean_of({"loss": torch.tensor(2.0)}, None)) == 2
+    assert float(mean_of((torch.full((2,), 3.0),), None)) == 3
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gpusetup.model.units import GIB
-from gpusetup.tune.search import Goal, Trial, answer, fastest, next_batch, next_for_speed, search
+from gpusetup.tune.search import (
+    Goal,
+    Trial,
+    answer,
+    fastest,
+    next_batch,
+    next_for_speed,
+    search,
+    stopped,
+)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
@@ -90,6 +99,32 @@ def test_an_error_ends_the_search_at_once() -> None:
     goal = Goal(limit_bytes=GIB)
     trials = search(lambda batch: Trial(batch=batch, status="error", detail="no data"), goal)
     assert len(trials) == 1
+
+
+@pytest.mark.parametrize("detail", ["RuntimeError: index out of range", "no answer in 300 s"])
+@pytest.mark.parametrize("fails_from", [20, 61, 500])
+def test_an_error_above_a_size_that_ran_bounds_the_search(fails_from: int, detail: str) -> None:
+    goal = Goal(limit_bytes=100 * GIB)
+
+    def probe(batch: int) -> Trial:
+        if batch >= fails_from:
+            return Trial(batch=batch, status="error", detail=detail)
+        return straight(GIB, GIB // 16, 200 * GIB, batch)
+
+    trials = search(probe, goal)
+    found = answer(trials, goal)
+    assert found is not None and 0.95 * (fails_from - 1) <= found < fails_from
+    assert len(trials) <= 14 and detail in (stopped(trials, goal) or "")
+
+
+def test_a_first_size_that_takes_too_long_is_no_error_of_the_code() -> None:
+    def probe(batch: int) -> Trial:
+        if batch > 3:
+            return Trial(batch=batch, status="error", detail="no answer in 300 s")
+        return straight(GIB, GIB // 16, 200 * GIB, batch)
+
+    goal = Goal(limit_bytes=100 * GIB)
+    assert answer(search(probe, goal), goal) == 3
 
 
 def test_a_size_that_ran_above_the_limit_is_not_answered_and_tells_where_the_limit_is() -> None:

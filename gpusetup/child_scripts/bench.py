@@ -156,8 +156,9 @@ class Host:
     """The process's memory: its address space under a limit, else what is resident."""
 
     def __init__(self, limit: Optional[int]) -> None:
+        wished, limit = limit, least(limit, address_limit())
         self.by_space = limit is not None
-        if limit is not None:
+        if wished is not None and limit == wished:
             import resource
 
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -188,14 +189,44 @@ def status(name: str) -> Optional[int]:
     return int(lines[0][1]) * KIB if lines else None
 
 
+def least(*sizes: Optional[int]) -> Optional[int]:
+    """
+    >>> least(None, 3, 2), least(None)
+    (2, None)
+    """
+    return min((size for size in sizes if size is not None), default=None)
+
+
+def address_limit() -> Optional[int]:
+    """`ulimit -v`; None where there is none, or no such thing."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+        return None if soft == resource.RLIM_INFINITY else int(soft)
+    return None
+
+
+def cgroup_limits() -> Iterator[int]:
+    """Of the process's own cgroup and those around it, of both versions."""
+    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
+        for line in file:
+            _, kinds, path = line.strip().split(":", 2)
+            base = "/sys/fs/cgroup" if not kinds else "/sys/fs/cgroup/memory"
+            name = "memory.max" if not kinds else "memory.limit_in_bytes"
+            parts = path.strip("/").split("/") if not kinds or "memory" in kinds else []
+            for depth in range(len(parts) + 1):
+                place = os.path.join(base, *parts[:depth], name)
+                with contextlib.suppress(OSError, ValueError), open(place) as limit:
+                    yield int(limit.read())
+
+
 def available() -> Optional[int]:
     """What a process may still take: MemAvailable, or the cgroup's limit where that is less."""
     found: List[int] = []
     with contextlib.suppress(OSError), open("/proc/meminfo") as file:
         found += [int(line.split()[1]) * KIB for line in file if line.startswith("MemAvailable:")]
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError), open(path) as file:
-            found.append(int(file.read()))
+    found += cgroup_limits()
     return min(found) if found else None
 
 
@@ -368,7 +399,9 @@ def run_devices(request: Answer) -> Answer:
     memory = (Cuda if cuda else Host)(request.get("memory_limit_bytes"))
     name = torch.cuda.get_device_name(device) if cuda else "the CPU"
     where = {"status": "ok", "device": device, "name": name}
-    return {**where, "limit_bytes": memory.limit, "counts": memory.peak() is not None}
+    old = cuda and torch.cuda.get_device_capability(device) < (8, 0)
+    return {**where, "limit_bytes": memory.limit, "counts": memory.peak() is not None,
+            "half": "fp16" if old else "bf16"}  # fmt: skip
 
 
 MODES: Dict[str, Callable[[Answer], Answer]] = {

@@ -235,6 +235,7 @@ def _with_measured(measured: Measured | None) -> TuneAnswer:
         trials=trials_of(measured.trials),
         batch_size=measured.batch,
         limit_bytes=measured.limit_bytes,
+        stopped=measured.stopped,
         benchmark=rows_of(measured.rows),
         workers=measured.workers,
         device=measured.device,

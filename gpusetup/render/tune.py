@@ -118,7 +118,8 @@ def _best(answer: TuneAnswer) -> str:
     if answer.batch_size is None:
         return "No size ran within the memory"
     limit = f" within {gib(answer.limit_bytes)}" if answer.limit_bytes else ""
-    return f"Batch size: {answer.batch_size}{limit}"
+    after = f"; {plain(answer.stopped)}" if answer.stopped else ""
+    return f"Batch size: {answer.batch_size}{limit}{after}"
 
 
 def comparison(rows: tuple[TuneRow, ...]) -> Padding:

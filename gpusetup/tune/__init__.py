@@ -22,5 +22,11 @@ __all__ = ["BatchSizeOptimizer", "auto_optimize_config", "recover_from_oom"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        try:
+            return getattr(importlib.import_module(_HOMES[name]), name)
+        except ModuleNotFoundError as problem:
+            if problem.name != "torch":
+                raise
+            told = f"{name} needs torch, and this Python has none: `gpusetup install` installs it"
+            raise ImportError(told, name="torch") from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -71,6 +71,8 @@ class TuneAnswer(Frozen):
     """The largest (or, with `--objective speed`, the fastest) size that ran."""
     limit_bytes: int | None = None
     """The memory that was allowed to it."""
+    stopped: str | None = None
+    """What the next larger size that was tried said; null where none was."""
     benchmark: tuple[TuneRow, ...] = ()
     workers: int | None = None
     """The best number of loader workers, where that was measured."""

@@ -37,7 +37,7 @@ from gpusetup.tune.measure import (
     trial,
 )
 from gpusetup.tune.rules_batch import largest_divisor
-from gpusetup.tune.search import Goal, Trial, answer, fastest
+from gpusetup.tune.search import Goal, Trial, answer, fastest, stopped
 from gpusetup.tune.trainers import meant
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Measured(Frozen):
     limit_bytes: int
     trials: tuple[Trial, ...] = ()
     batch: int | None = None
+    stopped: str | None = None
     rows: tuple[Row, ...] = ()
     workers: int | None = None
     interrupted: bool = False
@@ -195,7 +196,7 @@ class Session:
         except KeyboardInterrupt:
             self.interrupted = True
         refuse_errors(self.job, self.trials)
-        return self.result(self.best(goal))
+        return replace(self.result(self.best(goal)), stopped=stopped(self.trials, goal))
 
     def best(self, goal: Goal) -> int | None:
         choose = fastest if self.options.objective == "speed" else answer
@@ -220,7 +221,7 @@ class Session:
             run=self.run,
             batch=self.better_batch,
             workers=self.better_workers,
-            amp="bf16" if cuda or not self.options.device.startswith("cuda") else None,
+            amp=self.device.half if cuda or not self.options.device.startswith("cuda") else None,
         )
 
     def run(self, setup: Setup) -> Trial:

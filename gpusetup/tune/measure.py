@@ -6,6 +6,7 @@ memory in any spelling is a trial that failed, anything else is an error that en
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from gpusetup.errors import BadInput, Blocked, ToolFailed, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output, run
 from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
-from gpusetup.tune.search import Goal, Trial, next_batch, next_for_speed
+from gpusetup.tune.search import Goal, Trial, hopeless, next_batch, next_for_speed
 
 SCRIPT = Path(__file__).resolve().parent.parent / "child_scripts" / "bench.py"
 SECONDS = 20.0
@@ -68,6 +69,8 @@ class Device(Frozen):
     name: str
     limit_bytes: int
     """What may be used of its memory."""
+    half: Literal["bf16", "fp16"] = "bf16"
+    """The 16-bit type that it computes in: fp16 below compute capability 8.0."""
 
 
 def ask(job: Job, mode: str, batch: int = 1) -> Output:
@@ -110,7 +113,10 @@ def device_of(job: Job) -> Device:
     if not answer.get("limit_bytes") or not answer.get("counts"):
         raise Blocked("This system does not tell how much memory a process uses")
     return Device(
-        device=str(answer["device"]), name=str(answer["name"]), limit_bytes=answer["limit_bytes"]
+        device=str(answer["device"]),
+        name=str(answer["name"]),
+        limit_bytes=answer["limit_bytes"],
+        half="fp16" if answer.get("half") == "fp16" else "bf16",
     )
 
 
@@ -175,20 +181,18 @@ def find_batch(
     """
     done: list[Trial] = [] if keep is None else keep
     for chooser in (next_batch, next_for_speed)[: 2 if objective == "speed" else 1]:
-        while (batch := chooser(done, goal)) is not None:
+        while not hopeless(done) and (batch := chooser(done, goal)) is not None:
             if say:
                 say(f"batch {batch}")
             ran = any(one.status == "ok" and one.batch < batch for one in done)
             done.append(trial(job, batch, smaller_ran=ran))
-            if done[-1].status == "error":
-                return tuple(done)
     return tuple(done)
 
 
 def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
     """Where the code itself broke: `BadInput` with what it said."""
     broken = next((one for one in trials if one.status == "error"), None)
-    if broken is not None:
+    if broken is not None and not any(one.status == "ok" for one in trials):
         name = job.code or job.reference or "the model"
         raise BadInput(
             f"{name} with batch {broken.batch} failed: {broken.detail}",
@@ -213,13 +217,31 @@ def loader_rate(job: Job, batch: int, workers: int) -> float | None:
     return answer["samples_per_second"] if answer and answer.get("status") == "ok" else None
 
 
-def agreed(size: int, store: Any, rank: int, world: int) -> int:
-    """The smallest size of all ranks, over torch's store, before any collective.
+ROUNDS = itertools.count()
+"""Every agreement of a process has keys of its own; all ranks ask in the same order."""
+STORES: list[Any] = []
+"""The store that was opened here: it serves the other ranks as long as it is kept."""
+
+
+def agreed(size: int, store: Any, rank: int, world: int, round_: int = 0) -> int:
+    """The smallest size of all ranks, over torch's store, before any collective; 0: one has none.
 
     `store` has `set(key, value)` and `get(key)`, as `torch.distributed.TCPStore` has; `get` waits.
     """
-    store.set(f"gpusetup/batch/{rank}", str(size))
-    return min(int(store.get(f"gpusetup/batch/{one}")) for one in range(world))
+    place = f"gpusetup/batch/{round_}"
+    store.set(f"{place}/{rank}", str(size))
+    return min(int(store.get(f"{place}/{one}")) for one in range(world))
+
+
+def store_of_ranks() -> Any:
+    """The store of the default group, else the one at MASTER_ADDR that torchrun's ranks share."""
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        return dist.distributed_c10d._get_default_store()
+    if not STORES:
+        STORES.append(next(iter(dist.rendezvous("env://")))[0])
+    return STORES[0]
 
 
 # --- a model of the user's process --------------------------------------------------------------

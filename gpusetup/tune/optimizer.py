@@ -8,9 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import BadInput, Unsatisfiable
-from gpusetup.tune.measure import MARGIN, Job, agreed, device_of, find_batch, refuse_errors, saved
+from gpusetup.tune.measure import (
+    MARGIN,
+    ROUNDS,
+    Job,
+    agreed,
+    device_of,
+    find_batch,
+    refuse_errors,
+    saved,
+    store_of_ranks,
+)
 from gpusetup.tune.propose import Option, Proposal, edits, facts_of, propose
-from gpusetup.tune.search import Goal, Trial, answer, fastest
+from gpusetup.tune.search import Goal, Trial, answer, fastest, stopped
 
 BUSY = 85.0
 """Percent of the time; below it the GPU waits for something."""
@@ -40,20 +50,24 @@ class BatchSizeOptimizer:
         else the smallest one at the knee of samples a second; and the statistics.
 
         `sample_data` is one example batch, of any length: (inputs, target), a tensor, or keywords
-        of the model. Several ranks (`RANK`, `WORLD_SIZE`) agree on the smallest answer. Raises
+        of the model. Several ranks (torchrun) agree on the
+        smallest answer, each on its own GPU (`LOCAL_RANK`). Raises
         `Unsatisfiable` where not even one sample fits, `BadInput` where the model does not train.
         """
         wish = self.config
         optimizer = wish.get("optimizer")
         named = optimizer if isinstance(optimizer, str) else None
         made = None if named else optimizer
-        with saved(self.model, sample_data, wish.get("loss"), made) as path:
+        loss = wish.get("loss")
+        if loss is None and hasattr(sample_data, "shape"):
+            loss = mean_of
+        with saved(self.model, sample_data, loss, made) as path:
             job = Job(
                 pickle=path,
                 amp=wish.get("amp"),
                 compile=bool(wish.get("compile")),
                 optimizer=(named or "adamw").lower(),
-                device=str(wish.get("device") or "auto"),
+                device=str(wish.get("device") or _own_device()),
                 memory_limit_bytes=wish.get("memory_limit_bytes"),
                 steps=int(wish.get("steps") or 12),
                 seconds=float(wish.get("seconds") or 20.0),
@@ -66,19 +80,41 @@ class BatchSizeOptimizer:
                 power_of_two=bool(wish.get("power_of_two")),
             )
             trials = find_batch(job, goal, objective="speed")
-        refuse_errors(job, trials)
         size = fastest(trials, goal, busy=target_gpu_util)
+        smallest = self._agreed(size or 0)  # before anything is raised: the other ranks wait for it
+        refuse_errors(job, trials)
         if size is None:
             raise Unsatisfiable("Not even the smallest batch fits into the memory")
-        size = self._agreed(size)
-        return size, statistics(trials, goal, size, limit)
+        if not smallest:
+            raise Unsatisfiable("Another rank found no batch that runs")
+        return smallest, statistics(trials, goal, smallest, limit)
 
     def _agreed(self, size: int) -> int:
-        """The smallest size of all ranks, where torchrun started several."""
-        store, world = self.config.get("store"), int(os.environ.get("WORLD_SIZE", "1"))
-        if store is None or world < 2:
+        """The smallest size of all ranks, where torchrun started several; 0 where one has none."""
+        world = int(os.environ.get("WORLD_SIZE", "1"))
+        if world < 2 or "RANK" not in os.environ:
             return size
-        return agreed(size, store, int(os.environ["RANK"]), world)
+        store = self.config.get("store") or store_of_ranks()
+        return agreed(size, store, int(os.environ["RANK"]), world, next(ROUNDS))
+
+
+def mean_of(output: Any, _: Any) -> Any:
+    """A loss for one bare tensor of inputs: the model's own, else the mean of what it gives."""
+    own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if own is not None:
+        return own
+    first = output[0] if isinstance(output, tuple | list) else output
+    return first.float().mean()
+
+
+def _own_device() -> str:
+    """Of several ranks on one machine each measures its own GPU."""
+    local = os.environ.get("LOCAL_RANK")
+    if local is None:
+        return "auto"
+    import torch
+
+    return f"cuda:{local}" if torch.cuda.device_count() > int(local) else "auto"
 
 
 def statistics(trials: tuple[Trial, ...], goal: Goal, size: int, limit: int) -> dict[str, Any]:
@@ -94,6 +130,7 @@ def statistics(trials: tuple[Trial, ...], goal: Goal, size: int, limit: int) -> 
         "peak_bytes": chosen.peak_bytes if chosen else None,
         "memory_percent": 100 * (chosen.peak_bytes or 0) / limit if chosen else None,
         "limit_bytes": limit,
+        "stopped": stopped(trials, goal),
         "trials": [to_plain(one) for one in trials],
     }
 

@@ -81,13 +81,47 @@ Probe = Callable[[int], Trial]
 
 
 def search(probe: Probe, goal: Goal, trials: Sequence[Trial] = ()) -> tuple[Trial, ...]:
-    """Try sizes until the answer stands; every trial, in order. An error ends it."""
+    """Try sizes until the answer stands; every trial, in order."""
     done = tuple(trials)
-    while (batch := next_batch(done, goal)) is not None:
+    while not hopeless(done) and (batch := next_batch(done, goal)) is not None:
         done = (*done, probe(batch))
-        if done[-1].status == "error":
-            break
     return done
+
+
+def hopeless(trials: Sequence[Trial]) -> bool:
+    """Whether the code itself fails: an error where nothing ran yet, other than by its time limit.
+
+    An error above a size that ran bounds the search, as running out of memory does.
+
+    >>> hopeless([Trial(batch=8, status="error", detail="ValueError: no data")])
+    True
+    """
+    ran = any(trial.status == "ok" for trial in trials)
+    errors = [trial for trial in trials if trial.status == "error"]
+    return bool(errors) and not ran and not all(_timed_out(one) for one in errors)
+
+
+def _timed_out(trial: Trial) -> bool:
+    return (trial.detail or "").startswith("no answer in")
+
+
+def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
+    """What stopped the next larger size than the answer; None where nothing did.
+
+    >>> stopped([Trial(batch=8, status="ok"), Trial(batch=9, status="error", detail="x: y")],
+    ...         Goal(limit_bytes=10))
+    'batch 9 failed: x: y'
+    """
+    best = answer(trials, goal) or 0
+    above = [one for one in trials if one.batch > best and not fits(one, goal)]
+    if not above:
+        return None
+    one = min(above, key=lambda trial: trial.batch)
+    if one.status == "error":
+        return f"batch {one.batch} failed: {' '.join((one.detail or '').split())[:160]}"
+    return (
+        f"batch {one.batch} {'ran out of memory' if one.status == 'oom' else 'is above the limit'}"
+    )
 
 
 def answer(trials: Sequence[Trial], goal: Goal) -> int | None:
