@@ -23,7 +23,6 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 Answer = Dict[str, Any]
 PHASES = ("forward", "backward", "optimizer")
-KIB = 1024
 
 
 def sibling(name: str) -> Any:
@@ -156,13 +155,15 @@ class Host:
     """The process's memory: its address space under a limit, else what is resident."""
 
     def __init__(self, limit: Optional[int]) -> None:
-        wished, limit = limit, least(limit, address_limit())
+        host = sibling("bench_memory")
+        self.status: Callable[[str], Optional[int]] = host.status
+        wished, limit = limit, host.least(limit, host.address_limit())
         self.by_space = limit is not None
         if wished is not None and limit == wished:
             import resource
 
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        self.limit = limit if limit is not None else available()
+        self.limit = limit if limit is not None else host.available()
 
     def begin(self) -> None:
         if not self.by_space:
@@ -170,64 +171,13 @@ class Host:
                 file.write("5")
 
     def peak(self) -> Optional[int]:
-        return status("VmPeak" if self.by_space else "VmHWM")
+        return self.status("VmPeak" if self.by_space else "VmHWM")
 
     def now(self) -> Optional[int]:
-        return status("VmSize" if self.by_space else "VmRSS")
+        return self.status("VmSize" if self.by_space else "VmRSS")
 
     def busy(self) -> Optional[float]:
         return None
-
-
-def status(name: str) -> Optional[int]:
-    """A size of /proc/self/status in bytes; None where there is no such file."""
-    try:
-        with open("/proc/self/status") as file:
-            lines = [line.split() for line in file if line.startswith(name + ":")]
-    except OSError:
-        return None
-    return int(lines[0][1]) * KIB if lines else None
-
-
-def least(*sizes: Optional[int]) -> Optional[int]:
-    """
-    >>> least(None, 3, 2), least(None)
-    (2, None)
-    """
-    return min((size for size in sizes if size is not None), default=None)
-
-
-def address_limit() -> Optional[int]:
-    """`ulimit -v`; None where there is none, or no such thing."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        soft = resource.getrlimit(resource.RLIMIT_AS)[0]
-        return None if soft == resource.RLIM_INFINITY else int(soft)
-    return None
-
-
-def cgroup_limits() -> Iterator[int]:
-    """Of the process's own cgroup and those around it, of both versions."""
-    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
-        for line in file:
-            _, kinds, path = line.strip().split(":", 2)
-            base = "/sys/fs/cgroup" if not kinds else "/sys/fs/cgroup/memory"
-            name = "memory.max" if not kinds else "memory.limit_in_bytes"
-            parts = path.strip("/").split("/") if not kinds or "memory" in kinds else []
-            for depth in range(len(parts) + 1):
-                place = os.path.join(base, *parts[:depth], name)
-                with contextlib.suppress(OSError, ValueError), open(place) as limit:
-                    yield int(limit.read())
-
-
-def available() -> Optional[int]:
-    """What a process may still take: MemAvailable, or the cgroup's limit where that is less."""
-    found: List[int] = []
-    with contextlib.suppress(OSError), open("/proc/meminfo") as file:
-        found += [int(line.split()[1]) * KIB for line in file if line.startswith("MemAvailable:")]
-    found += cgroup_limits()
-    return min(found) if found else None
 
 
 def device_of(request: Answer) -> str:

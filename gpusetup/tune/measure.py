@@ -223,6 +223,16 @@ STORES: list[Any] = []
 """The store that was opened here: it serves the other ranks as long as it is kept."""
 
 
+def own_device() -> str:
+    """Of several ranks on one machine each measures its own GPU."""
+    local = os.environ.get("LOCAL_RANK")
+    if local is None:
+        return "auto"
+    import torch
+
+    return f"cuda:{local}" if torch.cuda.device_count() > int(local) else "auto"
+
+
 def agreed(size: int, store: Any, rank: int, world: int, round_: int = 0) -> int:
     """The smallest size of all ranks, over torch's store, before any collective; 0: one has none.
 

@@ -15,6 +15,7 @@ from gpusetup.tune.measure import (
     agreed,
     device_of,
     find_batch,
+    own_device,
     refuse_errors,
     saved,
     store_of_ranks,
@@ -67,7 +68,7 @@ class BatchSizeOptimizer:
                 amp=wish.get("amp"),
                 compile=bool(wish.get("compile")),
                 optimizer=(named or "adamw").lower(),
-                device=str(wish.get("device") or _own_device()),
+                device=str(wish.get("device") or own_device()),
                 memory_limit_bytes=wish.get("memory_limit_bytes"),
                 steps=int(wish.get("steps") or 12),
                 seconds=float(wish.get("seconds") or 20.0),
@@ -105,16 +106,6 @@ def mean_of(output: Any, _: Any) -> Any:
         return own
     first = output[0] if isinstance(output, tuple | list) else output
     return first.float().mean()
-
-
-def _own_device() -> str:
-    """Of several ranks on one machine each measures its own GPU."""
-    local = os.environ.get("LOCAL_RANK")
-    if local is None:
-        return "auto"
-    import torch
-
-    return f"cuda:{local}" if torch.cuda.device_count() > int(local) else "auto"
 
 
 def statistics(trials: tuple[Trial, ...], goal: Goal, size: int, limit: int) -> dict[str, Any]:
