@@ -225,6 +225,11 @@ def test_an_unknown_keyword_is_a_type_error_as_anywhere_in_python() -> None:
         api.plan(serve="vllm", lora=8)  # type: ignore[call-overload]
 
 
+@each("several", [["RTX 4090"], ("RTX 4090",), {"RTX 4090": 1}, "RTX 4090"])
+def test_several_values_come_in_any_collection(several: Any) -> None:
+    assert api.resolve(os="linux", driver="580", gpu=several).served[0].gpu.endswith("4090")
+
+
 def test_what_is_said_on_the_way_goes_to_the_log(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -126,8 +126,12 @@ def _spelled(name: str, values: Mapping[str, object]) -> Iterator[str]:
             without = f"--no-{option[2:]}"
             yield from (option,) if value else (without,) if without in known else ()
         else:
-            several = value if isinstance(value, (list, tuple)) else (value,)
-            yield from (f"{option}={one}" for one in several)
+            yield from (f"{option}={one}" for one in _each(value))
+
+
+def _each(value: object) -> Iterable[object]:
+    """The values of a collection; a text is one."""
+    return value if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
 
 
 def _hide(problem: GpuSetupError) -> None:
