@@ -21,7 +21,7 @@ from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import facts_of
 from gpusetup.fleet.node_check import NodeCheckAnswer, checked, only
-from gpusetup.fleet.profile import learnt, read, unmet
+from gpusetup.fleet.profile import faulty, learnt, read, unmet
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Memory, Snapshot
 from gpusetup.probe.node import LIMIT_SECONDS, links, read_node
@@ -173,6 +173,8 @@ def test_what_no_sound_node_has_is_not_learnt(tmp_path: Path) -> None:
         "imex.service": "no", "links.active": "none", "gpus.count": "8",
     }  # fmt: skip
     assert [one.field for one in read(learnt(sick), "p")] == ["gpus.count"]
+    assert faulty(sick).keys() == sick.keys() - {"gpus.count", "links.active"}
+    assert "links.active" in faulty({**sick, "links.down": "mlx5_0/1, mlx5_1/1"})
     sound = {
         "clock.synchronised": "yes", "gpus.fabric_state": "completed", "gpus.lost": "no",
         "gpus.recovery_action": "none", "links.active": "8 x InfiniBand 400 Gb/sec",
@@ -309,7 +311,7 @@ def of_a_job(system: System, gpus: str) -> NodeCheckAnswer:
         load_catalog(),
         0.0,
         absent=job.absent,
-        alone=job.alone,
+        others=job.others,
     )
 
 
@@ -325,6 +327,21 @@ def test_what_the_kernel_says_of_another_gpu_is_no_fault_of_a_job(
 def test_a_gpu_that_is_asked_for_and_not_there_is_named(tmp_path: Path) -> None:
     found = of_a_job(node(tmp_path, 4), "0,7")
     assert (found.ok, found.reason) == (False, "GPU 7 is not there")
+
+
+def test_only_a_driver_that_answers_tells_which_gpus_are_not_there(tmp_path: Path) -> None:
+    assert of_a_job(node(tmp_path, 4), "7").reason == "GPU 7 is not there"
+    record = read_node(node(tmp_path, 4, state={"nvml.init": "@hang"}), 1.0)
+    some = replace(record.snapshot, gpus=read_node(node(tmp_path, 2), 60).snapshot.gpus)
+    late = only(some, (), "3")  # the driver hung after two of four
+    assert (late.absent, late.snapshot.gpus) == ((), ())
+    assert not checked(
+        "n1", late.snapshot, {}, (), load_catalog(), 0.0, absent=late.absent, others=late.others
+    ).ok
+    job = only(record.snapshot, (), "0")
+    assert job.absent == ()
+    found = checked("n1", job.snapshot, record.facts, (), load_catalog(), 0.0, absent=job.absent)
+    assert found.reason.startswith("driver-does-not-answer") and "not there" not in found.reason
 
 
 def test_a_value_that_one_gpu_does_not_tell_fails_no_node(tmp_path: Path) -> None:
@@ -426,6 +443,7 @@ def test_what_was_asked_and_answered_is_told(capsys: pytest.CaptureFixture[str])
     said = capsys.readouterr()
     assert said.out.count("\n") == 1
     assert "ask read_clock: " in said.err and "list /sys/class/infiniband: " in said.err
+    assert ": 2\n" not in said.err  # an errno is said in words
 
 
 def test_a_limit_is_from_a_tenth_of_a_second_on(capsys: pytest.CaptureFixture[str]) -> None:

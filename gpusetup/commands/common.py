@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from os import strerror
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import UsageError
@@ -181,7 +182,8 @@ def tell(recorder: RecordingSystem, out: Console) -> None:
     tape = recorder.tape
     for kind in ("read", "list", "stat", "link", "space", "which", "run", "ask"):
         for question, answer in tuple(getattr(tape, kind).items()):  # a late answer may come
-            said = " ".join(str(answer).split())
+            known = f"no answer ({strerror(answer)})" if type(answer) is int else str(answer)
+            said = " ".join(known.split())
             out.debug(f"{kind} {question}: {said[:160]}{'...' if len(said) > 160 else ''}")
 
 

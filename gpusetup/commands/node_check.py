@@ -68,7 +68,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
         load_catalog(),
         time.monotonic() - began,
         absent=job.absent,
-        alone=job.alone,
+        others=job.others,
     )
     if recorder:
         tell(recorder, out)

@@ -207,7 +207,7 @@ def _judged(
 
     return checked(
         _own_name(), job.snapshot, record.facts, job.expected, load_catalog(), seconds,
-        absent=job.absent, given_out=given_out, alone=job.alone,
+        absent=job.absent, given_out=given_out, others=job.others,
     )  # fmt: skip
 
 

@@ -51,20 +51,20 @@ def checked(
     *,
     absent: tuple[int, ...] = (),
     given_out: int | None = None,
-    alone: bool = False,
+    others: int = 0,
 ) -> NodeCheckAnswer:
     """Judge a node. `more`: facts that the snapshot has no place for; `absent`: GPUs that were
     asked for and are not there; `given_out`: how many a scheduler gives out, where it was asked;
-    `alone`: the node has more GPUs than the one of the snapshot."""
+    `others`: how many GPUs the node has beside those of the snapshot."""
     facts = {**facts_of(snapshot), **more}
-    findings, wrong = _findings(snapshot, catalog), unmet(expected, facts)
-    for gpu in (snapshot.gpus or ()) if alone else ():
-        findings = tuple(replace(one, title=_placed(one.title, gpu)) for one in findings)
+    gone = bool(absent and others and not snapshot.gpus)
+    findings = () if gone else _findings(snapshot, catalog, others)
+    wrong = unmet(expected, facts)
     why = (
         *_errors(findings),
         *(f"GPU {number} is not there" for number in absent),
         *(one.words for one in wrong),
-        *_too_few(snapshot, expected, given_out),
+        *_too_few(snapshot, expected, given_out, absent),
     )
     return NodeCheckAnswer(
         node=node,
@@ -86,25 +86,27 @@ class Job(Frozen):
     expected: tuple[Expectation, ...]
     absent: tuple[int, ...] = ()
     """GPUs that the job has and the node has not."""
-    alone: bool = False
-    """The job has one of several GPUs, which must be named by its number."""
+    others: int = 0
+    """How many GPUs the node has that the job has not."""
 
 
 def only(snapshot: Snapshot, expected: tuple[Expectation, ...], gpus: str | None) -> Job:
     """The node as a job sees it that has some of its GPUs (`0,3` or `0-3`); None: all.
 
-    What is said of the other GPUs is left out, and so is their number. With MIG a scheduler's
+    What is said of the other GPUs is left out, and so is their number; a GPU whose own number is
+    not known stays. With MIG a scheduler's
     numbers are those of instances: none of them is called absent.
     """
     if not gpus:
         return Job(snapshot=snapshot, expected=expected)
     numbers = _numbers(gpus)
     every = snapshot.gpus or ()
-    own = tuple(gpu for gpu in every if gpu.nvml_index in numbers)
-    others = {g.nvml_index: slot_key(g.pci_bus_id) for g in every if g.nvml_index not in numbers}
+    own = tuple(gpu for gpu in every if gpu.nvml_index is None or gpu.nvml_index in numbers)
+    others = {g.nvml_index: slot_key(g.pci_bus_id) for g in every if g not in own}
     slots = frozenset(slot for slot in others.values() if slot)
     events = (_without(event, slots, others) for event in snapshot.events)
-    known = snapshot.gpus is not None and not any(gpu.mig_enabled for gpu in every)
+    hung = any(event.kind == "child-failed" for event in snapshot.events)
+    known = snapshot.gpus is not None and not hung and not any(gpu.mig_enabled for gpu in every)
     return Job(
         snapshot=replace(
             snapshot,
@@ -113,7 +115,7 @@ def only(snapshot: Snapshot, expected: tuple[Expectation, ...], gpus: str | None
         ),
         expected=tuple(one for one in expected if one.field != "gpus.count"),
         absent=tuple(sorted(numbers - {g.nvml_index for g in every})) if known else (),
-        alone=len(own) == 1 < len(every),
+        others=len(others),
     )
 
 
@@ -174,14 +176,19 @@ def left_over(snapshot: Snapshot, program: Callable[[int], str | None]) -> tuple
     )
 
 
-def _findings(snapshot: Snapshot, catalog: Catalog) -> tuple[NodeFinding, ...]:
-    """What doctor's rules about driver and GPUs find, the root first.
-
-    A value that a GPU's driver does not support is unknown, and no finding either.
-    """
+def _findings(snapshot: Snapshot, catalog: Catalog, others: int) -> tuple[NodeFinding, ...]:
+    """What doctor's rules about driver and GPUs find, the root first; one GPU beside `others` is
+    named by its number."""
+    gpus = snapshot.gpus or ()
+    alone = gpus[0] if others and len(gpus) == 1 else None
     rules = (*presence.RULES, *kernel_module.RULES, *of_a_driver())
     return tuple(
-        NodeFinding(id=one.id, severity=one.severity, title=one.title, root=one.root)
+        NodeFinding(
+            id=one.id,
+            severity=one.severity,
+            title=_placed(one.title, alone) if alone else one.title,
+            root=one.root,
+        )
         for one in diagnose(without_harmless(snapshot), catalog, rules=rules).findings
         if one.explained_by is None and one.id not in NOT_OF_THE_NODE
     )
@@ -193,10 +200,13 @@ def _errors(findings: tuple[NodeFinding, ...]) -> tuple[str, ...]:
 
 
 def _too_few(
-    snapshot: Snapshot, expected: tuple[Expectation, ...], given_out: int | None
+    snapshot: Snapshot,
+    expected: tuple[Expectation, ...],
+    given_out: int | None,
+    absent: tuple[int, ...],
 ) -> tuple[str, ...]:
     """A node without a GPU is none to check, unless its profile or its scheduler says so."""
-    if any(one.field == "gpus.count" for one in expected):
+    if absent or any(one.field == "gpus.count" for one in expected):
         return ()
     gpus = snapshot.gpus or ()
     if not gpus:

@@ -89,16 +89,17 @@ class Unmet(Frozen):
 def faulty(facts: Mapping[str, str]) -> dict[str, str]:
     """The facts that no sound node has: a profile that asked for them would fail the sound ones.
 
-    >>> faulty({"clock.synchronised": "no", "gpus.lost": "no", "links.active": "none"})
-    {'clock.synchronised': 'no', 'links.active': 'none'}
+    >>> faulty({"clock.synchronised": "no", "gpus.lost": "no"})
+    {'clock.synchronised': 'no'}
     """
-    return {name: value for name, value in facts.items() if _is_faulty(name, value)}
+    found = {n: v for n, v in facts.items() if n in SOUND and known_part(v) not in SOUND[n]}
+    if _has_no_link(facts) and facts.get("links.down", NO_LINK) != NO_LINK:
+        found["links.active"] = f"{NO_LINK}, down: {facts['links.down']}"
+    return found
 
 
-def _is_faulty(name: str, value: str) -> bool:
-    if name == "links.active":
-        return value == NO_LINK
-    return name in SOUND and known_part(value) not in SOUND[name]
+def _has_no_link(facts: Mapping[str, str]) -> bool:
+    return facts.get("links.active") == NO_LINK
 
 
 def learnt(facts: Mapping[str, str]) -> str:
@@ -108,7 +109,8 @@ def learnt(facts: Mapping[str, str]) -> str:
     document.add(tomlkit.comment("`gpusetup node-check --learn`. Delete what may differ."))
     document.add("schema", tomlkit.item(SCHEMA))
     expect = tomlkit.table()
-    for name in sorted(facts.keys() - NOT_LEARNT - faulty(facts).keys()):
+    left_out = {*NOT_LEARNT, *faulty(facts), *(("links.active",) if _has_no_link(facts) else ())}
+    for name in sorted(facts.keys() - left_out):
         expect.add(name, _item(name, known_part(facts[name])))
     document.add("expect", expect)
     return tomlkit.dumps(document)
