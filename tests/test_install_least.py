@@ -702,3 +702,19 @@ def test_a_package_leaves_torch_and_its_companions_byte_for_byte(
     assert {name: state_of(site / name) for name in before} == before
     assert versions_in(venv)["numpy"] == "2.3.0"
     assert versions_in(venv)["torchvision"] == "0.20.1"
+
+
+@needs_linux
+def test_a_wheel_that_says_another_version_inside_is_refused_and_nothing_changes(
+    world: World, install: Install
+) -> None:
+    venv = holding(world, "cpu")
+    other = world.wheel("lies", "2.0")
+    renamed = other.with_name(other.name.replace("2.0", "1.0"))
+    other.rename(renamed)
+    world.index.add("simple", renamed)
+    before = versions_in(venv)
+    said = install("lies", "--python", str(venv), *YES)
+    assert said.exit in (1, 3) and "lies" in said.err
+    assert "UV_SKIP" not in said.err
+    assert versions_in(venv) == before

@@ -18,7 +18,8 @@ COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
     (r"Permission denied|os error 13\b|Errno 13\b|Read-only file system|Access is denied", Blocked),
     (r"externally.managed", Blocked),
     (r"invalid metadata|does not match given name|does not match given version|Received some "
-     r"unexpected (JSON|HTML)|not a valid (JSON|HTML)|Metadata field|inconsistent (name|version)",
+     r"unexpected (JSON|HTML)|not a valid (JSON|HTML)|Metadata field|inconsistent (name|version)|"
+     r"does not match filename|malformed wheel|[Ww]heel is invalid",
      Unreached),
     (r"timed out|[Tt]imeout|operation timed", Unreached),
     (r"\b(429|5\d\d) (Too Many|Internal|Bad Gateway|Service|Server|Gateway)|"
@@ -90,7 +91,7 @@ def last_words(text: str) -> str:
     chosen = lines[-3:] if start is None else lines[start : start + 8]
     causes = [line for line in chosen if not line.startswith(("hint", "help"))]
     words = [re.sub(r"(?i)^(error|(caused by|cause)):\s*", "", line).rstrip(":") for line in causes]
-    whole = ": ".join(words)
+    whole = re.sub(r",?\s*If this is intentional[^`]{0,40}`[^`]*`\.?", "", ": ".join(words))
     return whole if len(whole) <= LONGEST else f"{words[0][:LONGEST]}: ...: {words[-1][-LONGEST:]}"
 
 

@@ -52,6 +52,8 @@ def _exclude_each_other(work: Work, words: Sequence[str], because: str) -> tuple
     each = ", ".join(f"{word} alone goes with torch {torches[word]}" for word in torches)
     others = [word for word in work.words if word not in words]
     apart = f"; {' and '.join(others)} {'is' if len(others) == 1 else 'are'} no part of it"
+    if len(set(torches.values())) == len(words):
+        because = f": {', '.join(f'{word} goes with torch {t}' for word, t in torches.items())}"
     head = f"{' and '.join(words)} exclude each other{because}"
     return (
         f"{head}{apart if others else ''}",
