@@ -12,7 +12,9 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.choose import Limits, candidates, choose
+from gpusetup.plan.answer.decide import Case, decide
 from gpusetup.plan.answer.ladder import ladder
+from gpusetup.plan.answer.solve import gpus_needed
 from gpusetup.plan.memory import activations, loss
 from gpusetup.plan.memory import states as standing
 from gpusetup.plan.memory.capacity import capacity, size
@@ -160,6 +162,22 @@ def test_tensor_and_pipeline_parallelism_divide_the_states() -> None:
     w = a_job(gpus=8, tensor_parallel=4, pipeline_parallel=2)
     assert standing.state_bytes(w, VANILLA) == whole / 8
     assert loss.logit_amount(w, VANILLA) == loss.logit_amount(a_job(gpus=1), VANILLA) / 4
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "zero1", "fsdp"])
+@pytest.mark.parametrize("context", [2048, 200_000])
+@pytest.mark.parametrize("batch", [None, 24])
+def test_the_fewest_gpus_are_those_of_asking_for_every_number(
+    strategy: str, context: int, batch: int | None
+) -> None:
+    heads = model_named("qwen2.5-0.5b")  # 14 heads: a sequence degree that is no power of two
+    asked = Case(limits=replace(LINUX, capacity=20 * GIB), constants=C)
+    for shape in (heads, QWEN):
+        w = a_job(shape=shape, strategy=strategy, context=context, batch=batch)
+        numbers = (n for n in range(1, 1025) if decide(replace(w, gpus=n), asked).recipe)
+        found = gpus_needed(w, asked)
+        least = found.fit.workload.gpus if found.recipe else None
+        assert least == next(numbers, None)
 
 
 def test_gradients_are_not_there_yet_when_the_logits_are() -> None:

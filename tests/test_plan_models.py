@@ -181,6 +181,11 @@ def test_no_two_models_of_other_sizes_share_a_short_name() -> None:
         ("sdxl", "stable-diffusion-xl-base-1.0"),
         ("bert-base-uncased", "bert-base-uncased"),
         ("Qwen2.5-7B-Instruct-AWQ", "Qwen2.5-7B"),
+        ("olmo-2-7b", "OLMo-2-1124-7B"),
+        ("glm-4-32b", "GLM-4-32B-0414"),
+        ("BERT-base", "bert-base-uncased"),
+        ("tinyllama", "TinyLlama-1.1B-Chat-v1.0"),
+        ("vit-l-16", "vit-large-patch16-224"),
     ],
 )
 def test_a_model_is_found_by_the_names_people_use(text: str, name: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gpusetup.model.frozen import replace
 from gpusetup.plan.answer.decide import Case, Decision, decide
 from gpusetup.plan.answer.measured import longest_measured
+from gpusetup.plan.memory.states import SHARDED
 from gpusetup.plan.model.workload import Workload
 
 MOST_CONTEXT = 1 << 24
@@ -37,12 +38,28 @@ def max_batch(w: Workload, case: Case) -> Decision:
 
 def gpus_needed(w: Workload, case: Case) -> Decision:
     """The fewest GPUs with which some recipe fits."""
-    unit = w.tensor_parallel * w.pipeline_parallel * (w.shard or 1)
-    for gpus in range(unit, MOST_GPUS + 1, unit):
-        found = decide(replace(w, gpus=gpus), case)
-        if found.recipe is not None:
-            return found
+    unit = w.tensor_parallel * w.pipeline_parallel * w.context_parallel * (w.shard or 1)
+    last = max(_most_that_matter(w, unit) // unit, 1) * unit
+    if any(_fits(replace(w, gpus=gpus), case) for gpus in _far(w, unit, last)):
+        for gpus in range(unit, last + 1, unit):
+            found = decide(replace(w, gpus=gpus), case)
+            if found.recipe is not None:
+                return found
     return decide(replace(w, gpus=max(MOST_GPUS // unit, 1) * unit), case)
+
+
+def _most_that_matter(w: Workload, unit: int) -> int:
+    """Where every GPU has a whole copy, no more help than there are samples."""
+    if any(SHARDED[w.strategy]):
+        return MOST_GPUS
+    return min(unit * max(w.batch or 1, 2), MOST_GPUS)
+
+
+def _far(w: Workload, unit: int, last: int) -> list[int]:
+    """The numbers that leave a GPU least: the last, and the largest for each sequence degree."""
+    heads = w.shape.heads // w.tensor_parallel
+    degrees = [n for n in range(1, heads + 1) if heads % n == 0]
+    return sorted({last, *(last // (unit * n) * unit * n or unit for n in degrees)}, reverse=True)
 
 
 SOLVERS: dict[str, Callable[[Workload, Case], Decision]] = {

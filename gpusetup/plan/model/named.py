@@ -218,11 +218,29 @@ NICKNAMES = {
     "flux.1": "black-forest-labs/FLUX.1-dev",
     "gpt-oss": "openai/gpt-oss-20b",
     "gptj": "EleutherAI/gpt-j-6b",
+    "bert": "google-bert/bert-base-uncased",
+    "bert-base": "google-bert/bert-base-uncased",
+    "bert-large": "google-bert/bert-large-uncased",
+    "distilbert": "distilbert/distilbert-base-uncased",
+    "tinyllama": "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+    "tinyllama-1.1b": "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+    "vit-base": "google/vit-base-patch16-224",
+    "vit-b-16": "google/vit-base-patch16-224",
+    "vit-large": "google/vit-large-patch16-224",
+    "vit-l-16": "google/vit-large-patch16-224",
+    "vit-huge": "google/vit-huge-patch14-224-in21k",
+    "vit-h-14": "google/vit-huge-patch14-224-in21k",
+    "clip": "openai/clip-vit-base-patch32",
+    "clip-vit-b-32": "openai/clip-vit-base-patch32",
+    "clip-vit-large": "openai/clip-vit-large-patch14",
+    "clip-vit-l-14": "openai/clip-vit-large-patch14",
+    "stablelm-3b": "stabilityai/stablelm-3b-4e1t",
+    "stablelm-2-1.6b": "stabilityai/stablelm-2-1_6b",
 }
 """What people call a model whose id says it otherwise."""
 
 VARIANT = re.compile(
-    r"-(?:hf|instruct|chat|it|pt|base|sft|dpo|v\d+(?:\.\d+)?|2[45]\d\d|4k|128k)(?=-|$)"
+    r"-(?:hf|instruct|chat|it|pt|base|sft|dpo|v\d+(?:\.\d+)?|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
 )
 """Parts of a name that change nothing of the shape: the tuning, the revision, the format."""
 
