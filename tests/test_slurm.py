@@ -124,6 +124,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tupl
     monkeypatch.setenv("LD_LIBRARY_PATH", str(standin.libraries()))
     monkeypatch.setenv("GPUSETUP_STANDIN", str(tmp_path / "state-n1"))
     monkeypatch.delenv("SLURM_JOB_GPUS", raising=False)
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
     driver(tmp_path, "n1")
     yield words
 
@@ -159,7 +160,9 @@ def test_a_node_without_gpus_of_slurms_is_sound_without_any(
 ) -> None:
     monkeypatch.delenv("LD_LIBRARY_PATH")
     bare = f"{IDLE}   Gres=(null)\n"
+    assert prolog(tmp_path) == 0
     assert [health(tmp_path, bare) for _ in range(3)] == [0, 0, 0]
+    assert prolog(tmp_path) == 0
     assert {call[1] for call in asked} == {"show"}
 
 
@@ -178,6 +181,8 @@ def test_a_job_without_gpus_starts_beside_a_sick_one_and_a_gpu_that_is_gone_fail
 ) -> None:
     driver(tmp_path, "n1", **SICK)
     assert prolog(tmp_path) == 1  # nothing is known of what Slurm gives out: the job may use any
+    (tmp_path / "slurm.conf").write_text("ClusterName=c\nGresTypes=gpu\n")
+    assert prolog(tmp_path) == 0
     health(tmp_path, f"{IDLE}   Gres=gpu:2\n")
     assert prolog(tmp_path) == 0
     for gpus, code in (("0", 0), ("1", 1), ("0,7", 1)):

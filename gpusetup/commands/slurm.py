@@ -35,6 +35,7 @@ EXAMPLES = (
 ACTIONS = ("print", "install", "prolog", "health", "epilog")
 PREFIX = "/etc/slurm/gpusetup"
 STATE = "/var/lib/gpusetup"
+SLURM_CONF = "/etc/slurm/slurm.conf"
 SCONTROL_SECONDS = 15.0
 
 
@@ -99,23 +100,38 @@ def _prolog(options: argparse.Namespace, out: Console) -> int:
 
     What cannot be read of a profile or of a job's list of GPUs is said, and fails no job.
     """
-    from gpusetup.fleet.engines.slurm import MEMORY_FILE, REASON_FILE
+    from gpusetup.fleet.engines.slurm import REASON_FILE
     from gpusetup.fleet.node_check import only
 
     gpus = os.environ.get("SLURM_JOB_GPUS")
-    if not gpus and _memory(Path(options.state) / MEMORY_FILE).gres:
-        return 0  # Slurm gives this node's GPUs out, and gave this job none
+    if not gpus and _gives_gpus_out(options.state):
+        return 0  # and gave this job none
     nothing: tuple[Expectation, ...] = ()
     expected = _or_said(lambda: _expected(options), nothing, out)
     record, seconds = _looked()
     whole = only(record.snapshot, expected, None)
     job = _or_said(lambda: only(record.snapshot, expected, gpus), whole, out)
-    answer = _judged(record, job, seconds)
+    answer = _judged(record, job, seconds, None if gpus else 0)
     if answer.ok:
         return 0
     out.talk(f"failed: {plain(answer.reason)}")
     _or_said(lambda: _write(Path(options.state) / REASON_FILE, answer.reason), None, out)
     return Unsatisfiable.exit_code
+
+
+def _gives_gpus_out(state: str) -> bool:
+    """Whether Slurm gives the node's GPUs out, without asking it: by what the health program
+    remembers, and before it ran first by slurm.conf."""
+    from gpusetup.fleet.engines.slurm import MEMORY_FILE, names_gpus
+    from gpusetup.named_file import read_text
+
+    memory = _memory(Path(state) / MEMORY_FILE)
+    if memory.held or memory.failed:
+        return bool(memory.gres)
+    try:
+        return names_gpus(read_text(os.environ.get("SLURM_CONF", SLURM_CONF)))
+    except UsageError:
+        return False
 
 
 def _or_said(ask: Callable[[], T], otherwise: T, out: Console) -> T:
@@ -159,15 +175,15 @@ def _health(options: argparse.Namespace, out: Console) -> int:
 
 def _epilog(options: argparse.Namespace, out: Console) -> int:
     """What a job left on its GPUs is said in slurmd's log; nothing is ended, no GPU reset."""
-    from gpusetup.fleet.engines.slurm import MEMORY_FILE
     from gpusetup.fleet.node_check import left_over, only
 
     gpus = os.environ.get("SLURM_JOB_GPUS")
-    if not gpus and _memory(Path(options.state) / MEMORY_FILE).gres:
-        return 0  # the job had no GPU
+    if not gpus and _gives_gpus_out(options.state):
+        return 0  # the job had none
     record, seconds = _looked()
-    job = only(record.snapshot, (), gpus)
-    answer = _judged(record, job, seconds)
+    whole = only(record.snapshot, (), None)
+    job = _or_said(lambda: only(record.snapshot, (), gpus), whole, out)
+    answer = _judged(record, job, seconds, None if gpus else 0)
     after = f"after job {os.environ.get('SLURM_JOB_ID', '?')}"
     if not answer.ok:
         out.talk(f"{after}: {plain(answer.reason)}")

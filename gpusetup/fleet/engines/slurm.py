@@ -94,6 +94,18 @@ def _gpus_given_out(text: str) -> int | None:
     return sum(map(int, counts)) if counts else None
 
 
+def names_gpus(conf: str) -> bool:
+    """Whether a slurm.conf says that GPUs are given out.
+
+    >>> names_gpus("  GresTypes=gpu,nic # all"), names_gpus("#GresTypes=gpu\\nGresTypes=nic\\n")
+    (True, False)
+    """
+    types = re.findall(
+        r"^[ \t]*GresTypes[ \t]*=[ \t]*([^\s#]+)", conf, re.MULTILINE | re.IGNORECASE
+    )
+    return any("gpu" in one.split(",") for one in types)
+
+
 def decide(
     ok: bool, reason: str, state: NodeState, memory: Memory, prolog: str = ""
 ) -> tuple[Action, Memory]:
