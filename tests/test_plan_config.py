@@ -110,6 +110,21 @@ def test_the_batch_is_of_all_groups_of_gpus() -> None:
     assert for_gpus(of_file("nemo_megatron.yaml"), 8).accumulate == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "loss"),
+    [
+        ("flash_attn_cross_entropy: true", "in-place"),
+        ("loss_fn: fused_crossentropy", "in-place"),
+        ("loss_fn: torch_crossentropy", "eager"),
+        ("cut_cross_entropy: true", "fused"),
+        ("loss_fn: of_my_own", "eager"),
+    ],
+)
+def test_the_loss_kernel_is_read(line: str, loss: str) -> None:
+    text = f"base_model: NousResearch/Llama-3.2-1B\nsequence_len: 2048\n{line}\n"
+    assert asked(text).question.loss == loss
+
+
 def test_every_key_is_read_assumed_or_named_as_not_understood() -> None:
     found = asked(
         "model_name_or_path: gpt2\nper_device_train_batch_size: 4\nmax_seq_length: 128\n"

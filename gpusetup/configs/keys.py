@@ -273,8 +273,9 @@ KEYS: tuple[Key, ...] = (
     *_rows(PURE, "pure_bf16", FACTORY, written=False),
     *_rows(
         LOSS_KERNEL,
-        "liger_fused_linear_cross_entropy cut_cross_entropy use_fused_kernels",
-        f"{AXOLOTL}; {TRINITY}",
+        "liger_fused_linear_cross_entropy cut_cross_entropy use_fused_kernels "
+        "flash_attn_cross_entropy loss_fn",
+        f"{AXOLOTL}; {TRINITY}; llm-foundry",
         written=False,
     ),
     *_rows(

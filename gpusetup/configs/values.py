@@ -66,8 +66,12 @@ SHARDING = {
 LOSSES = {
     "LinearCrossEntropyLoss": "fused", "CEWithChunkedOutputLoss": "chunked",
     "CrossEntropyLoss": "eager", "LigerLinearCrossEntropy": "fused",
+    "fused_crossentropy": "in-place", "torch_crossentropy": "eager",
 }  # fmt: skip
-"""torchtune's losses -> the loss kernel."""
+"""torchtune's and llm-foundry's losses -> the loss kernel."""
+
+LOSS_SWITCHES = {"flash_attn_cross_entropy": "in-place"}
+"""axolotl's switch -> the loss kernel; another one is `fused`."""
 
 QUANTIZED = {
     "4": "nf4", "8": "int8", "bnb.nf4": "nf4", "bnb.nf4-dq": "nf4-dq", "bnb.fp4": "nf4",

@@ -14,8 +14,16 @@ def serve_text(plan: ServePlan) -> str:
     return "\n".join(_lines(plan)) + "\n"
 
 
+def counted(requests: int) -> str:
+    """
+    >>> counted(1), counted(0)
+    ('1 request', '0 requests')
+    """
+    return f"{requests:,} request{'' if requests == 1 else 's'}"
+
+
 def _lines(plan: ServePlan) -> Iterator[str]:
-    requests = f"{plan.sequences:,} request{'s' * (plan.sequences > 1)}"
+    requests, most = counted(plan.sequences), counted(plan.largest_sequences)
     yield (
         f"{plan.model} ({plan.parameters / 1e9:.3g}B parameters) in {plan.weights}, {plan.engine}, "
         f"on {plan.gpus} x {plan.gpu}"
@@ -24,7 +32,7 @@ def _lines(plan: ServePlan) -> Iterator[str]:
     verdict = "fits" if plan.fits else "does not fit"
     yield f"{verdict}: {requests} of {plan.context:,} tokens, cache in {plan.cache}"
     yield f"  {'longest':{LABEL}}{plan.largest_context:,} tokens for {requests}"
-    yield f"  {'most':{LABEL}}{plan.largest_sequences:,} requests of {plan.context:,} tokens"
+    yield f"  {'most':{LABEL}}{most} of {plan.context:,} tokens"
     yield ""
     yield "Memory of a GPU, GiB:"
     for name, value in (

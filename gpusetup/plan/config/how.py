@@ -114,10 +114,11 @@ def kernels(reader: Reader, said: Part) -> Part:
         part |= {"fused_kernels": True, "loss": "fused"}
     for setting, text in reader.all(keys.LOSS_KERNEL):
         known = values.LOSSES.get(text.rpartition(".")[2])
-        on = text.lower() in ("true", "yes", "on")
-        if known or on:
-            reader.note(setting, f"the loss {known or 'fused'}")
-            return part | {"loss": known or "fused"}
+        if text.lower() in ("true", "yes", "on"):
+            known = values.LOSS_SWITCHES.get(str(setting.path[-1]), "fused")
+        if known:
+            reader.note(setting, f"the loss {known}")
+            return part | {"loss": known}
     plugins = " ".join(one.text for path, one in reader.by_path.items() if "plugins" in path)
     if "liger" in plugins.lower():
         part |= {"fused_kernels": True}
