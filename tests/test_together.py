@@ -282,6 +282,8 @@ def test_why_nothing_fits_is_named_by_cuda_and_driver(ask: Ask) -> None:
     said = ask("jax[cuda13]", "--driver", "535.104.05")
     assert said.exit == 1
     assert "jax[cuda13] is built for CUDA 13" in said.err and "535.104.05" in said.err
+    new = ask("torchvision", "--gpu", "RTX 5090", "--torch", "2.5.1")
+    assert new.exit == 1 and "has no kernel for" in new.err and "5090" in new.err
 
 
 def test_one_macos_is_meant_whoever_is_asked(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,11 +59,13 @@ def _nothing_fits(
 ) -> tuple[str, str]:
     """Why no build fits: the CUDA that the packages ask for, or the machine and the request."""
     others = candidates(machine, request, catalog, Asked(projects=()))
-    if not others:
-        resolve(machine, request, catalog)  # says what stands against each build
     if not others or not asked.majors:
+        every = resolve(machine, request, catalog).rejections
+        near = [one for one in every if not one.reason.startswith(("is not the ", "is a CPU"))]
+        one = next(iter(near or every), None)
+        why = f": torch {one.torch} of {one.backend} {one.reason}" if one else ""
         return (
-            "No torch build fits this machine and these packages",
+            f"No torch build fits this machine and these packages{why}",
             "`gpusetup resolve --explain` without packages says why each torch does not",
         )
     names, majors = " and ".join(asked.built_for_cuda), " and ".join(sorted(asked.majors))
