@@ -12,6 +12,7 @@ import pytest
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput
+from gpusetup.model.frozen import replace
 from gpusetup.system.processes import Output, run
 from gpusetup.tune import measure
 from gpusetup.tune.measure import Job, agreed, device_of, find_batch, judged, loader_rate, trial
@@ -50,6 +51,11 @@ def wide(batch):
 
 def example():
     return nn.Linear(8, 3), (torch.randn(4, 8), torch.randint(0, 3, (4,)))
+
+def leaks(batch):
+    model, kept = nn.Linear(4, 3), []
+    model.register_forward_hook(lambda *_: kept.append(torch.ones(1 << 20)) and None)
+    return model, (torch.ones(batch, 4), torch.zeros(batch).long())
 
 def raises(batch):
     raise ValueError("no data here")
@@ -174,6 +180,13 @@ def test_code_that_breaks_ends_the_search_with_what_it_said(
     with pytest.raises(BadInput) as caught:
         measure.refuse_errors(job(folder, name), trials)
     assert said in caught.value.message
+
+
+@pytest.mark.slow
+def test_memory_that_grows_with_every_step_is_said(folder: str) -> None:
+    told = trial(replace(job(folder, "leaks"), steps=8), 4)
+    assert told.leak_bytes is not None and 3 << 20 <= told.leak_bytes <= 6 << 20, told
+    assert trial(replace(job(folder, "small"), steps=8), 4).leak_bytes is None
 
 
 def test_the_oom_killer_is_a_trial_that_failed(folder: str) -> None:

@@ -290,14 +290,17 @@ def run_steps(request: Answer) -> Answer:
     rows: List[Dict[str, Optional[int]]] = []
     seconds: List[float] = []
     busy: List[float] = []
+    stands = [static]
     ends = time.monotonic() + float(request.get("seconds") or 60)
     while len(rows) < (request.get("steps") or 12) and (not rows or time.monotonic() < ends):
         began = time.perf_counter()
         rows.append(trial.step(next(batches)))
         seconds.append(time.perf_counter() - began)
+        stands.append(trial.memory.now())
         told = trial.memory.busy()
         busy += [] if told is None else [told]
     return {**summary(rows, seconds, request["batch"]), "static_bytes": static,
+            "leak_bytes": sibling("bench_memory").leaked(stands),
             "limit_bytes": trial.memory.limit, "device": trial.device,
             "utilization_percent": sum(busy) / len(busy) if busy else None,
             "has_dataset": trial.samples is not None}  # fmt: skip

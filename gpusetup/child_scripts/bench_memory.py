@@ -58,3 +58,20 @@ def available() -> Optional[int]:
         found += [int(line.split()[1]) * KIB for line in file if line.startswith("MemAvailable:")]
     found += cgroup_limits()
     return min(found) if found else None
+
+
+LEAK_LEAST = 1 << 20
+
+
+def leaked(stands: List[Optional[int]]) -> Optional[int]:
+    """By how many bytes a step what stands after it grows; None where it does not in nearly all.
+
+    >>> leaked([0, 2 << 20, 4 << 20, 6 << 20, 8 << 20]), leaked([0, 9 << 20, 9 << 20, 9 << 20])
+    (2097152, None)
+    """
+    known = [one for one in stands if one is not None]
+    grown = [known[i + 1] - known[i] for i in range(len(known) - 1)]
+    if len(grown) < 4 or sum(one > 0 for one in grown) < 0.9 * len(grown):
+        return None
+    middle = sorted(grown)[len(grown) // 2]
+    return middle if middle >= LEAK_LEAST else None

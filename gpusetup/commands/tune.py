@@ -228,6 +228,7 @@ def _same_file(one: str, other: str) -> bool:
 
 def _with_measured(measured: Measured | None) -> TuneAnswer:
     from gpusetup.tune.answer import TuneAnswer, rows_of, trials_of
+    from gpusetup.tune.search import leak
 
     if measured is None:
         return TuneAnswer()
@@ -240,4 +241,5 @@ def _with_measured(measured: Measured | None) -> TuneAnswer:
         workers=measured.workers,
         device=measured.device,
         interrupted=measured.interrupted,
+        leak=leak(measured.trials),
     )

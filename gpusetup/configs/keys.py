@@ -151,7 +151,8 @@ KEYS: tuple[Key, ...] = (
     *_rows(MODEL, "base_channels num_blocks patch_size hidden_size hidden_dim", written=False),
     *_rows(MODEL, "embedding_dim num_users num_items n_embd d_model", written=False),
     *_rows(LOSS, "use_perceptual", written=False),
-    *_rows(CLIP, "grad_clip", written=False),
+    *_rows(CLIP, "grad_clip max_grad_norm gradient_clip_val gradient_clipping", written=False),
+    *_rows(CLIP, "clip_grad_norm clip_grad clip_norm clip_gradient grad_clip_norm", written=False),
     *_rows(TOKENS, "max_token_len_per_gpu ppo_max_token_len_per_gpu", TRINITY, written=False),
     # What only a plan asks for.
     *_rows(NAMED, "model_name_or_path", f"{HUGGING_FACE}; {TRL}; {FACTORY}", written=False),

@@ -26,6 +26,8 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> RenderableT
     if answer.trials:
         parts += [heading(f"Batch sizes on {plain(answer.device or 'this device')}")]
         parts += [trials_table(answer), Text(f"  {_best(answer)}")]
+    if answer.leak:
+        parts.append(Text(f"  {plain(answer.leak)}", style="yellow"))
     if answer.benchmark:
         parts += [heading(f"Measured on {plain(answer.device or 'this device')}")]
         parts += [comparison(answer.benchmark)]

@@ -73,6 +73,8 @@ class TuneAnswer(Frozen):
     """The memory that was allowed to it."""
     stopped: str | None = None
     """What the next larger size that was tried said; null where none was."""
+    leak: str | None = None
+    """What is said of a training whose memory grows with every step."""
     benchmark: tuple[TuneRow, ...] = ()
     workers: int | None = None
     """The best number of loader workers, where that was measured."""

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 CLOSE = 2e-6
 """A share of the loss that float32 rounds away."""
+CLOSE_CUDA = 1e-5
+"""The same where another number of samples is computed by another kernel."""
 ROUGH = 2e-3
-"""The same where products are computed in 16 bits, or in TF32."""
+"""The same where products are computed in 16 bits."""
 DRAWN = (torch.nn.modules.dropout._DropoutNd, torch.nn.RNNBase, torch.nn.MultiheadAttention)
 
 
@@ -49,7 +51,8 @@ def off_by(case: _Case, start: int, micro: int, model: torch.nn.Module) -> str |
     split = sum(float(loss.detach()) * weight for loss, weight in halves if weight) / share
     wanted = float(whole.detach())
     off = abs(split - wanted) / max(abs(wanted), 1e-12)
-    if off <= (ROUGH if case.rough or _rough(whole) else CLOSE):
+    half = whole.dtype in (torch.float16, torch.bfloat16)
+    if off <= (ROUGH if case.rough or half else CLOSE_CUDA if whole.is_cuda else CLOSE):
         return None
     return (
         f"a mean over parts: the loss of {micro} samples is {100 * off:.2g} % off that of its"
@@ -57,19 +60,20 @@ def off_by(case: _Case, start: int, micro: int, model: torch.nn.Module) -> str |
     )
 
 
-def _rough(loss: torch.Tensor) -> bool:
-    half = loss.dtype in (torch.float16, torch.bfloat16)
-    return half or (loss.is_cuda and torch.get_float32_matmul_precision() != "highest")
-
-
 @contextmanager
 def _steady(model: torch.nn.Module) -> Iterator[None]:
-    """Without dropout, and with BatchNorm's own statistics, which are said elsewhere."""
+    """Without dropout and TF32, and with BatchNorm's own statistics, which are said elsewhere."""
     moved = [m for m in model.modules() if isinstance(m, (*DRAWN, NORMS)) and m.training]
     for module in moved:
         module.training = False
+    exact = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    allowed = [one.allow_tf32 for one in exact] if torch.cuda.is_available() else []
+    for one, _ in zip(exact, allowed, strict=False):
+        one.allow_tf32 = False
     try:
         yield
     finally:
+        for one, before in zip(exact, allowed, strict=False):
+            one.allow_tf32 = before
         for module in moved:
             module.training = True

@@ -161,6 +161,7 @@ def _ran(batch: int, answer: Mapping[str, Any]) -> Trial:
         samples_per_second=answer["samples_per_second"],
         spread_percent=answer["spread_percent"],
         utilization_percent=answer["utilization_percent"],
+        leak_bytes=answer.get("leak_bytes"),
     )
 
 

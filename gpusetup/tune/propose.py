@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 
 from gpusetup.configs import keys
 from gpusetup.configs.config import Config, read_config, written
-from gpusetup.configs.settings import in_words
+from gpusetup.configs.settings import NOTHING, in_words
 from gpusetup.model.frozen import replace
 from gpusetup.tune import rules_batch, rules_machine
 from gpusetup.tune.case import Case, Facts, Option, Part, Proposal, Proposed, edits, facts_of
-from gpusetup.tune.trainers import meant
+from gpusetup.tune.trainers import meant, trainer_in
 
 __all__ = ["Facts", "Option", "Proposal", "edits", "facts_of", "propose"]
 
@@ -51,6 +51,24 @@ def experiment(case: Case) -> Iterator[Part]:
         yield f"Never written, because they change the experiment: {', '.join(named)}"
 
 
+CLIPS_ALONE = ("hf", "trl", "llama-factory", "axolotl", "unsloth", "trinity", "litgpt")
+"""Trainers that clip at 1.0 where their config says nothing (transformers: `max_grad_norm`)."""
+
+
+def unstable(case: Case) -> Iterator[Part]:
+    """Clipping, warm-up and the rate, where the config clips nothing: never written."""
+    rates = [in_words(one.path) for one, _ in case.having(keys.LEARNING_RATE)]
+    clips = [one for one, _ in case.having(keys.CLIP) if one.text not in ("0", "0.0", *NOTHING)]
+    inner = any("clip" in str(part) for one in case.config.settings for part in one.path)
+    trainer = trainer_in(case.config)
+    clipped = trainer is not None and trainer.name in CLIPS_ALONE
+    if rates and not clips and not inner and not clipped:
+        yield (
+            "If the loss jumps or becomes NaN: clip gradients at 1.0, warm up over 3 to 10 % of the"
+            f" updates, then lower {rates[0]}; each changes the experiment (acceleration guide)"
+        )
+
+
 def rollout(case: Case) -> Iterator[Part]:
     """Reinforcement learning: the batch is part of the algorithm, the tokens on a GPU are not."""
     if any(True for _ in case.having(keys.ROLLOUT)):
@@ -81,6 +99,7 @@ RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
     rules_machine.compiling,
     rules_machine.allocator,
     rollout,
+    unstable,
     experiment,
     several_gpus,
 )

@@ -51,6 +51,8 @@ class Trial(Frozen):
     """Half the range of the readings, as a part of their mean; None where there was one."""
     utilization_percent: float | None = None
     """What NVML said while it ran; None where it is not there."""
+    leak_bytes: int | None = None
+    """By how much what stands after a step grows with every step; None where it does not."""
     detail: str | None = None
 
 
@@ -103,6 +105,17 @@ def hopeless(trials: Sequence[Trial]) -> bool:
 
 def _timed_out(trial: Trial) -> bool:
     return (trial.detail or "").startswith("no answer in")
+
+
+def leak(trials: Sequence[Trial]) -> str | None:
+    """What to say of a training whose memory grows with every step.
+
+    >>> leak([Trial(batch=8, status="ok", leak_bytes=3 << 20)])
+    'memory grows by 3.0 MiB with every step: a long run will run out, whatever the batch'
+    """
+    grows = max((trial.leak_bytes or 0 for trial in trials), default=0)
+    told = f"memory grows by {grows / (1 << 20):.1f} MiB with every step"
+    return f"{told}: a long run will run out, whatever the batch" if grows else None
 
 
 def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
