@@ -155,6 +155,17 @@ def test_a_node_that_somebody_set_down_is_left_alone(
 
 
 @LINUX
+@pytest.mark.parametrize("said", ["", "State=\n", "slurm_load_node error: Invalid node name\n"])
+def test_a_node_whose_state_slurm_does_not_tell_is_left_alone(
+    said: str, asked: list[tuple[str, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver(tmp_path, "n1", **SICK)
+    assert [health(tmp_path, said) for _ in range(3)] == [4, 4, 4]
+    assert "tells no state" in capsys.readouterr().err
+    assert {call[1] for call in asked} == {"show"}
+
+
+@LINUX
 def test_a_node_without_gpus_of_slurms_is_sound_without_any(
     asked: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

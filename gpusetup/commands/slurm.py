@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from gpusetup.errors import Blocked, Unsatisfiable, UsageError
+from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable, UsageError
 from gpusetup.render.console import Console, plain
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ def _health(options: argparse.Namespace, out: Console) -> int:
         MEMORY_FILE,
         REASON_FILE,
         decide,
+        has_state,
         node_state,
     )
     from gpusetup.fleet.node_check import only
@@ -157,7 +158,10 @@ def _health(options: argparse.Namespace, out: Console) -> int:
 
     state = Path(options.state)
     node = os.environ.get("SLURMD_NODENAME") or _own_name()
-    found = node_state(_scontrol("scontrol", "show", "node", node))
+    said = _scontrol("scontrol", "show", "node", node)
+    if not has_state(said):
+        raise ToolFailed(f"`scontrol show node {node}` tells no state: nothing is done")
+    found = node_state(said)
     expected = _expected(options)
     record, seconds = _looked()
     answer = _judged(record, only(record.snapshot, expected, None), seconds, found.gres or 0)

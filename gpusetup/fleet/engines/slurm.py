@@ -84,6 +84,11 @@ def node_state(text: str) -> NodeState:
     )
 
 
+def has_state(text: str) -> bool:
+    """Whether scontrol's answer tells a node's state: nobody acts on one that it does not know."""
+    return re.search(r"\bState=[A-Za-z]", text) is not None
+
+
 def _gpus_given_out(text: str) -> int | None:
     """
     >>> _gpus_given_out("   Gres=gpu:a100:4(S:0-1),gpu:4,nic:2\\n"), _gpus_given_out("Gres=(null)")
