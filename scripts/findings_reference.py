@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,3 +65,31 @@ def sections() -> Iterator[str]:
             "Source": row.source,
         }
         yield from (f"- {label}: {text}\n" for label, text in said.items() if text)
+        yield from typed(row.id)
+
+
+def typed(id: str) -> Iterator[str]:
+    """The first message that shows it, and what doctor answers to that on each system."""
+    from finding_pages import examples, said_of, ways
+
+    said = said_of(id)
+    shown = ways(said[0]) if said else {}
+    if said:
+        yield f"\nShown by: `{' '.join(said[0].message.split()).replace('`', chr(39))}`\n"
+    elif id in examples() and examples()[id][1].fix is not None:
+        name, found = examples()[id]
+        yield f"\nShown by the example machine `{name}` (`gpusetup doctor --from {name}`).\n"
+        shown = {"": fix} if (fix := found.fix) else {}
+    for system, fix in shown.items():
+        yield f"\n{f'On {system}: ' if system else ''}{fix.text}.\n"
+        yield block(fix.commands, system)
+        for other in fix.alternatives:
+            end = ":" if other.commands else "."
+            yield f"\n{other.title[:1].upper()}{other.title[1:].rstrip('.')}{end}\n"
+            yield block(other.commands, system)
+
+
+def block(commands: Sequence[str], system: str) -> str:
+    """Commands to paste, as doctor prints them for an example of such a machine."""
+    shell = "powershell" if system == "Windows" else "sh"
+    return f"\n```{shell}\n{chr(10).join(commands)}\n```\n" if commands else ""
