@@ -18,7 +18,7 @@ from standin.machine import WithDriver, bus
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.errors import BadInput
+from gpusetup.errors import BadInput, UsageError
 from gpusetup.fleet.facts import facts_of
 from gpusetup.fleet.node_check import NodeCheckAnswer, checked, only
 from gpusetup.fleet.profile import faulty, learnt, read, unmet
@@ -365,6 +365,16 @@ def test_one_gpu_of_several_is_named_by_its_number(tmp_path: Path) -> None:
     assert "(GPU 3, 00000000:" in found.reason
     alone = of_a_job(node(tmp_path, 1, last={"ecc_uncorrected": 3}), "0")
     assert "ecc-error" in alone.reason and "GPU 0" not in alone.reason
+
+
+def test_a_lost_gpu_of_a_job_is_named_by_its_number(tmp_path: Path) -> None:
+    assert "GPU 3" in of_a_job(node(tmp_path, 4, last={"handle": 15}), "3").reason
+
+
+@pytest.mark.parametrize("gpus", ["5-0", "\u0663", "0,", "1-2-3", "all"])
+def test_what_is_no_list_of_gpus_is_refused(gpus: str) -> None:
+    with pytest.raises(UsageError, match="no list of GPUs"):
+        only(SMALL, (), gpus)
 
 
 def test_an_xid_of_two_gpus_fails_the_job_of_either(tmp_path: Path) -> None:

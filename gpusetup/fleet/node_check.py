@@ -137,12 +137,14 @@ def _placed(title: str, gpu: Gpu) -> str:
     >>> gpu = Gpu(name="L4", nvml_index=3)
     >>> _placed("L4: too hot", gpu), _placed("The GPU hung", gpu)
     ('L4 (GPU 3): too hot', 'GPU 3 hung')
+    >>> _placed("The NVIDIA GPU has fallen off the PCI bus", gpu)
+    'GPU 3 has fallen off the PCI bus'
     """
     if re.search(rf"\bGPU {gpu.nvml_index}\b", title):
         return title
     if gpu.name in title:
         return title.replace(gpu.name, f"{gpu.name} ({placed(gpu)})", 1)
-    return re.sub(r"^(The|A) GPU\b", placed(gpu), title)
+    return re.sub(r"^(The|A)( NVIDIA)? GPU\b", placed(gpu), title)
 
 
 def _numbers(gpus: str) -> set[int]:
@@ -152,10 +154,11 @@ def _numbers(gpus: str) -> set[int]:
     """
     found: set[int] = set()
     for part in gpus.split(","):
-        ends = re.fullmatch(r"\s*(\d{1,3})(?:-(\d{1,3}))?\s*", part)
-        if not ends:
+        ends = re.fullmatch(r"\s*([0-9]{1,3})(?:-([0-9]{1,3}))?\s*", part)
+        numbers = range(int(ends[1]), int(ends[2] or ends[1]) + 1) if ends else ()
+        if not numbers:
             raise UsageError(f"{gpus!r} is no list of GPUs", hint="write 0,3 or 0-3")
-        found |= set(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
+        found |= set(numbers)
     return found
 
 
