@@ -148,6 +148,7 @@ def printed(words: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_the_command_line() -> None:
     found = answers([(name, values) for name, values, _ in SAME])
     for (document, is_error), (name, _, words) in zip(found, SAME, strict=True):
@@ -326,6 +327,7 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=9), plain), st.integers(60, 3000))
 def test_an_answer_never_exceeds_its_bound_and_says_when_it_was_cut(
     document: dict[str, Any], limit: int
@@ -345,6 +347,7 @@ def test_a_cut_names_its_place() -> None:
     assert found["cause"] == "ok"
 
 
+@pytest.mark.slow
 def test_a_long_report_has_a_short_answer() -> None:
     text = "\n".join(f"CUDA error: out of memory in step {n} of {'y' * 900}" for n in range(3000))
     [(document, is_error)] = answers([("read_report", {"text": text})])
@@ -537,6 +540,7 @@ def test_the_install_tool_installs_the_shown_plan_by_a_persons_token(world: Worl
     assert "torch" not in versions_in(venv)
 
 
+@pytest.mark.slow
 @needs_linux
 def test_a_server_that_is_ended_leaves_the_environment_as_it_was(world: World) -> None:
     """SIGTERM while the wheel comes in drops: what the assistant's program sends."""

@@ -105,9 +105,9 @@ def document(draw: random.Random) -> Iterator[str]:
 
 @pytest.mark.parametrize("facts", [LAPTOP, BIG, SMALL], ids=["laptop", "big", "small"])
 @pytest.mark.one_in(6)
-def test_two_hundred_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> None:
+def test_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> None:
     changed = 0
-    for seed in range(200):
+    for seed in range(60):
         raw = generated(seed)
         config = read_config(raw, "c.yaml")
         new, proposal = tuned(raw, "c.yaml", facts)
@@ -118,7 +118,7 @@ def test_two_hundred_generated_configs_keep_every_byte_outside_the_values(facts:
         assert new.startswith(b"\xef\xbb\xbf") == raw.startswith(b"\xef\xbb\xbf")
         again, second = tuned(new, "c.yaml", facts)
         assert (again, second.changes) == (new, ()), seed
-    assert changed > 100
+    assert changed > 30
 
 
 def test_another_parser_reads_the_same_but_for_the_changed_settings() -> None:

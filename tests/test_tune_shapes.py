@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 import compare_configs
 
 SHAPES = Path(__file__).resolve().parent / "tune_shapes"
-FILES = sorted(SHAPES.iterdir())
+FILES = sorted(path for path in SHAPES.iterdir() if path.is_file())
 
 
 @pytest.mark.parametrize("path", FILES, ids=[one.name for one in FILES])

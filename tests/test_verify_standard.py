@@ -25,7 +25,7 @@ from gpusetup.verify.options import read_options
 from gpusetup.verify.program import verify
 from gpusetup.verify.values import Asked, ask_for
 
-SLOW = {"compile", "speed", "copy-within"}
+SLOW = {"compile", "speed", "copy-within", "whole-products"}
 """Named by their mutants in the long form only: each takes many seconds."""
 
 

@@ -15,7 +15,7 @@ PLACES_SHOWN = 12
 def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
     """The document in at most `limit` characters of JSON; `cut` says where something is missing.
 
-    >>> bounded({"cause": "ok", "rows": list(range(9))}, 40)
+    >>> bounded({"cause": "ok", "rows": list(range(99))}, 60)
     {'cause': 'ok', 'cut': ['everything but the plain fields']}
     """
     for most, longest in STEPS:
