@@ -17,8 +17,9 @@ from simulate_sweep import FAULTS, FLEETS, Fleet, count, messages, swept
 
 from gpusetup.fleet.sweep.answer import Course, SweepAnswer, answer
 from gpusetup.fleet.sweep.decide import AGAIN, COMPUTES, MOST_AGAIN, MOST_PASSES, next_round
+from gpusetup.fleet.sweep.judge import compute_scores
 from gpusetup.fleet.sweep.plan import MORE_TURNS, matching, planes, sizes, turns
-from gpusetup.fleet.sweep.values import Result, Unit
+from gpusetup.fleet.sweep.values import Result, Round, Unit
 from gpusetup.fleet.sweep.verdict import NOTES, Named, verdict
 from gpusetup.render.console import Console
 from gpusetup.render.sweep import sweep_screen
@@ -185,3 +186,29 @@ def test_a_sound_fleet_says_how_slow_a_rank_would_have_been_named() -> None:
 
 def test_the_simulation_counts_what_it_planted() -> None:
     assert simulate_sweep.count("8 hosts", "link down", 2)[:2] == (2, 0)
+
+
+def halving(slow: int | None, seed: int) -> list[Result]:
+    """Rounds of a host whose clock halves now and then, for all ranks of a round."""
+    draw = random.Random(seed)
+    return [
+        Result(
+            round=Round(
+                number=number, stage="", kind="compute", turn=number, ranks=tuple(range(8))
+            ),
+            computed={
+                rank: (1.0 if number % 2 else 0.5)
+                * (0.5 if rank == slow else 1.0)
+                * draw.uniform(0.95, 1.05)
+                for rank in range(8)
+            },
+        )
+        for number in range(15)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_slow_rank_is_told_by_its_share_of_each_round_though_the_rounds_differ(seed: int) -> None:
+    slow = seed % 8
+    assert compute_scores(halving(slow, seed), range(8), 0.2).slow == (slow,)
+    assert compute_scores(halving(None, seed), range(8), 0.2).slow == ()

@@ -86,7 +86,7 @@ def link_scores(pairs: Mapping[Pair, float], loss: float) -> Scores:
     return replace(_judged(of, noise, loss), pairs=pairs, once=once)
 
 
-def compute_scores(results: Iterable[Result], ranks: Iterable[int], loss: float) -> Scores:
+def compute_scores(results: Sequence[Result], ranks: Iterable[int], loss: float) -> Scores:
     """Scores of the ranks by what each computed on its own: the second best of its runs.
 
     Another program on a core slows a rank for seconds, so that a middle would tell of it. How deep
@@ -103,7 +103,36 @@ def compute_scores(results: Iterable[Result], ranks: Iterable[int], loss: float)
     found = _judged(of, gaps or [0.0], loss)
     fallen = sorted(max(0.0, 1 - rate / of[rank]) for rank, rates in best.items() for rate in rates)
     depth = fallen[int(len(fallen) * DEEP)] if fallen else 0.0
-    return replace(found, limit=min(found.limit, found.middle * (1 - BEYOND * depth)))
+    found = replace(found, limit=min(found.limit, found.middle * (1 - BEYOND * depth)))
+    steady = _steady(found, results, loss)
+    return steady or found
+
+
+def _steady(found: Scores, results: Sequence[Result], loss: float) -> Scores | None:
+    """The scores by each rank's share of its own round, where these are many and tell of a rank.
+
+    A host whose clock halves for a while halves all ranks of a round, and their shares stay: a rank
+    that has less than the others in most rounds is slow, however much the rounds differ.
+    """
+    shares = defaultdict[int, list[float]](list)
+    for result in results:
+        rates = {rank: rate for rank, rate in result.computed.items() if rank in found.of}
+        if len(rates) >= LEAST_VALUES and (middle := median(rates.values())):
+            for rank, rate in rates.items():
+                shares[rank].append(rate / middle)
+    usual = {rank: median(all_of_it) for rank, all_of_it in sorted(shares.items())}
+    rounds = min(map(len, shares.values()), default=0)
+    limit = 1 - max(loss, STEADY_LOSS)
+    if rounds < STEADY_ROUNDS or min(usual.values()) >= limit:
+        return None
+    of = {rank: share * found.middle for rank, share in usual.items()}
+    return replace(found, of=of, limit=found.middle * limit)
+
+
+STEADY_ROUNDS = 10
+STEADY_LOSS = 0.4
+"""On a host whose clock halved within the sweep, another program held a sound rank at 0.67 of the
+others for most rounds; a rank of half the speed had 0.5 to 0.6."""
 
 
 def node_scores(rates: Mapping[int, float], loss: float) -> Scores:
