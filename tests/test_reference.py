@@ -62,12 +62,3 @@ def test_help_of_every_command_shows_examples() -> None:
         parser = build_parser(name)
         child = parser._subparsers._group_actions[0].choices[name]
         assert child.format_help().count(f"\n  gpusetup {name}") >= 2, name
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-def test_a_completion_script_knows_the_commands(
-    shell: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["completion", shell]) == 0
-    said = capsys.readouterr().out
-    assert all(name in said for name in COMMANDS)

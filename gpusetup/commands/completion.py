@@ -1,8 +1,9 @@
-"""`gpusetup completion SHELL`: a completion script for bash, zsh or tcsh. The home of `shtab`."""
+"""`gpusetup completion SHELL`: a completion script for five shells. The home of `shtab`."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 from gpusetup.render.console import Console
 
@@ -10,8 +11,13 @@ SUMMARY = "Print a completion script; put it where your shell looks for one."
 EXAMPLES = (
     "gpusetup completion bash > ~/.local/share/bash-completion/completions/gpusetup",
     "gpusetup completion zsh > ~/.zfunc/_gpusetup",
+    "gpusetup completion fish > ~/.config/fish/completions/gpusetup.fish",
+    "gpusetup completion powershell | Out-String | Invoke-Expression",
 )
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
+FILES = ("A", "B", "CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH")
+FOLDERS = ("DIR",)
+"""What stands for a file or a folder in the help of an option."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +27,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: Console) -> int:
     import shtab
 
-    from gpusetup.commands.parser import build_parser
-
-    out.script(shtab.complete(build_parser(), options.shell))
+    out.script(shtab.complete(completed(), options.shell))
     return 0
+
+
+def completed() -> argparse.ArgumentParser:
+    """The parser of every command, with what each value may be."""
+    import shtab
+
+    from gpusetup.commands.documents import ANSWERS
+    from gpusetup.commands.parser import COMMANDS, build_parser, child_of
+
+    parser = build_parser()
+    for action in every_action(parser):
+        if action.metavar in (*FILES, *FOLDERS):
+            kind = shtab.FILE if action.metavar in FILES else shtab.DIRECTORY
+            action.complete = kind  # type: ignore[attr-defined]
+    for name, words in (("help", COMMANDS), ("schema", ANSWERS)):
+        about = next(a for a in child_of(parser, name)._actions if a.dest == "about")
+        about.choices = tuple(words)
+    return parser
+
+
+def every_action(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The options of a parser and of the commands below it."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                yield from every_action(child)
