@@ -92,7 +92,8 @@ DOUBTS = (
 DOCS = (
     Known("readings-match", "doctor and snapshot read what nvidia-smi and torch say", "readings",
           "docs/explanation/asking-the-driver.md"),
-    Known("doctor-clean", "doctor calls a sound machine sound", "readings", "README.md"),
+    Known("doctor-clean", "doctor calls a sound machine sound", "readings",
+          "docs/explanation/asking-the-driver.md"),
     Known("node-check", "node-check passes a sound node", "node-check"),
     Known("verify-quick", "verify --level quick passes on a sound card", "verify",
           "docs/reference/verify-checks.md"),

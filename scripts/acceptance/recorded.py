@@ -6,6 +6,7 @@ is no evidence and is refused.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def _line(known: Known, last: Mapping[str, str]) -> str:
     without = f"elsewhere: {known.needs}" if known.needs else "never run on a GPU"
     source = known.source
     if source.endswith(".md"):
-        source = f"[{Path(source).name}](../../{source})"
+        source = f"[{Path(source).name}]({os.path.relpath(source, 'docs/explanation')})"
     verdict = last.get(known.id, without)
     return f"| {cell(known.text)} | {source} | {known.part} | {verdict} |\n"
 
