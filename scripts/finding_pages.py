@@ -259,25 +259,7 @@ def pages(address: str | None = None) -> Iterator[tuple[str, str]]:
         yield "sitemap.xml", site_map(places, address)
 
 
-# --- the same index for the documentation ---------------------------------------------------------
-
-HEAD = """# Error messages
-
-What programs print when CUDA does not work, each with its finding: what it means, what proves it,
-the way out. `gpusetup doctor --report FILE` reads a whole text and says which of several is the
-root; the page that `scripts/build_page.py` makes has one page for each.
-
-| message | finding |
-| --- | --- |
-"""
-
-
-def markdown(generated: str) -> str:
-    rows = sorted(messages(), key=lambda one: one.message.lower())
-    lines = (
-        f"| {cell(one.message)} | [`{one.finding}`](findings.md#{one.finding}) |\n" for one in rows
-    )
-    return "".join((generated, HEAD, *lines))
+# --- a message in Markdown ------------------------------------------------------------------------
 
 
 def cell(text: str) -> str:

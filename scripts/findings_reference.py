@@ -80,6 +80,8 @@ def typed(id: str) -> Iterator[str]:
         name, found = examples()[id]
         yield f"\nShown by the example machine `{name}` (`gpusetup doctor --from {name}`).\n"
         shown = {"": fix} if (fix := found.fix) else {}
+    if len(said) > 1:
+        yield f"\nOther messages, each with its answer: {', '.join(others(id))}.\n"
     for system, fix in shown.items():
         yield f"\n{f'On {system}: ' if system else ''}{fix.text}.\n"
         yield block(fix.commands, system)
@@ -87,6 +89,16 @@ def typed(id: str) -> Iterator[str]:
             end = ":" if other.commands else "."
             yield f"\n{other.title[:1].upper()}{other.title[1:].rstrip('.')}{end}\n"
             yield block(other.commands, system)
+
+
+def others(id: str) -> Iterator[str]:
+    """The other messages of a finding, as links to their answers."""
+    from faq_page import entries
+    from finding_pages import cell
+
+    rows = [entry for group in entries().values() for entry in group]
+    mine = [entry for entry in rows if any(row.finding == id for row in entry.rows)]
+    yield from (f"[{cell(entry.message)}](../faq.md#{entry.anchor})" for entry in mine)
 
 
 def block(commands: Sequence[str], system: str) -> str:

@@ -58,9 +58,11 @@ def findings() -> Iterator[tuple[Path, str]]:
 
 
 def messages() -> Iterator[tuple[Path, str]]:
-    from finding_pages import markdown
+    """The index of messages, and the answer to each."""
+    from faq_page import answers, index
 
-    yield REFERENCE / "messages.md", markdown(GENERATED)
+    yield REFERENCE / "messages.md", index(GENERATED)
+    yield ROOT / "docs" / "faq.md", answers(GENERATED)
 
 
 def verify_checks() -> Iterator[tuple[Path, str]]:
