@@ -26,7 +26,7 @@ from gpusetup.diagnosis.diagnose import Diagnosis, diagnose  # noqa: E402
 from gpusetup.diagnosis.knowledge import record  # noqa: E402
 from gpusetup.errors import GpuSetupError  # noqa: E402
 from gpusetup.redaction import redact_document  # noqa: E402
-from gpusetup.render.console import plain  # noqa: E402
+from gpusetup.render.language import plain  # noqa: E402
 from gpusetup.render.reading import reading_text  # noqa: E402
 from gpusetup.report.cleaning.decode import decode  # noqa: E402
 from gpusetup.report.read import read_report  # noqa: E402

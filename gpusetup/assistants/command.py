@@ -6,7 +6,8 @@ import argparse
 import sys
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
+from gpusetup.render.language import plain
 
 SUMMARY = """Answer an assistant over the Model Context Protocol on stdin and stdout: diagnose,
 read_report, resolve, plan, explain and install. The assistant's program starts it; answers are

@@ -219,7 +219,7 @@ def read_listed(options: argparse.Namespace, out: Console) -> None:
     where that is not given."""
     from gpusetup.errors import UsageError
     from gpusetup.install.listed_words import words_of_files
-    from gpusetup.render.console import plain
+    from gpusetup.render.language import plain
 
     if not (options.requirements or options.editable):
         if options.group:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from gpusetup.commands import fleet_kubernetes
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.model.frozen import Frozen
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
+from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.fleet.engines.engine import Engine

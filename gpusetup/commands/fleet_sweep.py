@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInput, Blocked, Unsatisfiable, UsageError
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
+from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.fleet.sweep.lead import Sizes

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
+from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.install.decide import Task

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from gpusetup.commands.install_asking import is_refused
 from gpusetup.install.building.build import Build, build_all, build_text, plan_builds, with_wheels
 from gpusetup.model.documents import DoneStep, InstallAnswer
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
+from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.install.decide import Task

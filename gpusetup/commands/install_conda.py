@@ -25,8 +25,9 @@ from gpusetup.install.target.find import Target
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.render.console import Console, plain
-from gpusetup.render.install import command, conda_text, outcome_text, unchanged_text
+from gpusetup.render.console import Console
+from gpusetup.render.install import conda_text, outcome_text, unchanged_text, undo_text
+from gpusetup.render.language import plain
 from gpusetup.render.progress import fetching
 
 if TYPE_CHECKING:
@@ -84,8 +85,7 @@ def undo(request: InstallRequest, out: Console, log: Log, folder: Path, kept: Co
         steps=(DoneStep(argv=step.argv),),
         log=str(log.path),
     )
-    text = f"Target   {folder}\nUndo     revision {kept.reached} -> {kept.revision}\n"
-    text = plain(f"{text}Steps\n  {command(step)}\n")
+    text = undo_text(str(folder), f"revision {kept.reached} -> {kept.revision}", (step,), ())
     tell_if_held(str(folder), talk_of(out))
     if request.dry_run:
         out.answer(answer, text)

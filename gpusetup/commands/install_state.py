@@ -35,8 +35,9 @@ from gpusetup.install.target.find import check_leaving, check_target, layout_of
 from gpusetup.install.target.in_use import users_of
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.probe.target import choose_target
-from gpusetup.render.console import Console, plain
-from gpusetup.render.install import in_use_lines
+from gpusetup.render.console import Console
+from gpusetup.render.install import undo_text
+from gpusetup.render.language import plain
 from gpusetup.system.system import LiveSystem
 
 KINDS = ("recover", "undo", "forget")
@@ -80,9 +81,8 @@ def _undo(request: InstallRequest, out: Console, log: Log, folder: Path) -> int:
     check_target(layout)
     store = folder / STORE
     journal = undo_known(store, layout)
-    lines = [f"Target   {folder}", f"Undo     {undo_changes(journal)}"]
-    lines += in_use_lines(users_of(layout.libraries) if "torch" in journal.before else ())
-    out.talk(plain("\n".join(lines)))
+    users = users_of(layout.libraries) if "torch" in journal.before else ()
+    out.tell(undo_text(str(folder), undo_changes(journal), (), users))
     check_leaving(layout, journal.before)
     tell_if_held(str(folder), talk_of(out))
     if request.dry_run:

@@ -32,8 +32,9 @@ from gpusetup.install.target.find import Target
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.machine import Snapshot
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
 from gpusetup.render.install import described_text, project_text, unchanged_text
+from gpusetup.render.language import Screen, diff_lines, plain
 
 __all__ = ["use_wheelhouse"]
 
@@ -109,9 +110,9 @@ def show_implied(request: InstallRequest, out: Console, target: Target, task: Ta
     """What the catalog implies, where the index could not be asked."""
     head = (
         f"The index was not asked, or gave no answer: what follows is what the catalog of "
-        f"{load_catalog().as_of} implies.\n"
+        f"{load_catalog().as_of} implies."
     )
-    out.talk(head + described_text(implied(request, target, task)))
+    out.talk(Screen((head, *described_text(implied(request, target, task)).lines)))
 
 
 # --- into a project ------------------------------------------------------------------------------
@@ -147,7 +148,7 @@ def write_project(
     diff = _diff(path, text, changed)
     write = bool(diff) and not request.dry_run
     if write and not request.yes:
-        out.talk(plain(diff))
+        out.talk(Screen(diff_lines(diff)))
         if is_refused(request, out):
             return 1
     if write:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_timeout, patience_of
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
+from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording

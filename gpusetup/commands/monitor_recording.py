@@ -13,7 +13,8 @@ from gpusetup.monitor.session import Losses
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import Sample, Summary
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
+from gpusetup.render.language import plain
 
 
 class Lines:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_timeout, tell
 from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
+from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.fleet.node_check import NodeCheckAnswer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.commands.common import add_machine_options, gather
 from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import PlanCell
@@ -191,7 +191,7 @@ def _one(options: argparse.Namespace, out: Console, asked: Asked, w: Workload) -
     else:
         from gpusetup.render.plan import plan_text
 
-        out.answer(_document(found), lambda: plain(plan_text(found, out.width)))
+        out.answer(_document(found), lambda: plan_text(found, out.width))
     return 0 if found.fits else Unsatisfiable.exit_code
 
 
@@ -232,7 +232,7 @@ def _cells(options: argparse.Namespace, out: Console) -> int:
             rows, constants, predict=bool(options.predict or options.constants), safe=options.safe
         )
     )
-    out.answer(PlanCellsAnswer(cells=found), plain(cells_text(found)))
+    out.answer(PlanCellsAnswer(cells=found), cells_text(found))
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.plan.answer.place import Place
@@ -42,7 +42,7 @@ def run_code(options: argparse.Namespace, out: Console, place: Place, constants:
         raise
     answer = plan_of(found, asked, best)
     document = PlanAnswer(**{f.name: getattr(answer, f.name) for f in fields(answer)})
-    out.answer(document, lambda: plain(code_text(answer, out.width)))
+    out.answer(document, lambda: code_text(answer, out.width))
     return 0 if answer.fits else Unsatisfiable.exit_code
 
 

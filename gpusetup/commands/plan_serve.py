@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.plan.answer.place import Place
@@ -29,7 +29,7 @@ def run_serve(options: argparse.Namespace, out: Console, place: Place) -> int:
     from gpusetup.render.plan_serve import serve_text
 
     found = serve_plan(checked(serving(options, place)), place.gpu)
-    out.answer(found, lambda: plain(serve_text(found)))
+    out.answer(found, lambda: serve_text(found))
     return 0 if found.fits else Unsatisfiable.exit_code
 
 

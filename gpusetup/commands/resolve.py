@@ -19,7 +19,7 @@ from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
 from gpusetup.resolver.spelled import (
     architecture_named,
     glibc_named,
@@ -225,9 +225,7 @@ def _screen(
     installer = options.installer or "uv"
 
     def text() -> str:
-        return plain(
-            resolution_text(answer, snapshot, installer=installer, explain=options.explain)
-        )
+        return resolution_text(answer, snapshot, installer=installer, explain=options.explain)
 
     out.answer(answer, text)
 

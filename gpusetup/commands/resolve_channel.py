@@ -11,7 +11,8 @@ from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import shell_line
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
+from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog

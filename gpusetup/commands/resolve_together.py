@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.frozen import replace
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
@@ -135,7 +135,7 @@ def _show(
     )
     if joint.refused:
         answer = replace(answer, commands={})
-    out.answer(answer, plain(together_text(answer, joint, snapshot, options.installer or "uv")))
+    out.answer(answer, together_text(answer, joint, snapshot, options.installer or "uv"))
 
 
 def _family(joint: Joint) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable, UsageError
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
+from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.fleet.engines.slurm import Action, Memory

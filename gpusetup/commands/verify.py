@@ -10,7 +10,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
-from gpusetup.render.console import Console, plain
+from gpusetup.render.console import Console
+from gpusetup.render.language import plain
 from gpusetup.verify.options import EXAMPLES, SUMMARY, add_options, checked, flat
 from gpusetup.verify.values import WrongQuestion
 

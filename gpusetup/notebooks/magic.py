@@ -18,7 +18,8 @@ from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
 from gpusetup.notebooks.notes import notes
 from gpusetup.notebooks.page import html
 from gpusetup.notebooks.places import where
-from gpusetup.render.console import Console, plain, told
+from gpusetup.render.console import Console, told
+from gpusetup.render.language import plain
 
 LIVE = ("doctor", "verify", "install")
 ELSEWHERE = ("--from", "--report", "--reports", "--project")

@@ -12,7 +12,8 @@ from html import escape
 
 from gpusetup.model.documents import DoctorAnswer, ErrorAnswer, ResolveAnswer, VerifyAnswer
 from gpusetup.model.finding import Finding, Severity
-from gpusetup.render.console import plain, sentence
+from gpusetup.render.console import sentence
+from gpusetup.render.language import plain
 
 BOX = "border-left:4px solid {colour};padding:.2em 0 .2em .9em;margin:.3em 0;max-width:60em"
 PRE = (

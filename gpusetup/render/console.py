@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from gpusetup.errors import Blocked, GpuSetupError, UsageError
+from gpusetup.render.language import WIDEST, Screen, plain, remark
+from gpusetup.render.terminal import COLUMNS, terminal_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,18 +26,6 @@ ASCII = {
     "▓": "=", "▒": "+", "░": "-", "▪": "o", "°": " ", "“": '"', "”": '"', "’": "'",
 }  # fmt: skip
 """What stands for a character that the terminal's encoding lacks."""
-
-
-def plain(text: str) -> str:
-    """Foreign text without terminal control codes; newline and tab stay.
-
-    >>> plain("a\\x1b[31mb\\x07")
-    'a?[31mb?'
-    """
-    return "".join(
-        c if c in "\n\t" or (c.isprintable() and not "\u202a" <= c <= "\u2069") else "?"
-        for c in text
-    )
 
 
 _OBEYED = (
@@ -87,6 +77,10 @@ def told(problem: GpuSetupError) -> tuple[str, str | None]:
     return hide_secrets(hide_logins(problem.message)), hint
 
 
+PIPED = 100
+"""Columns of a drawn answer where there is no terminal."""
+
+
 class Console:
     """The two streams of one run, and how answers are written."""
 
@@ -119,7 +113,17 @@ class Console:
 
     def text(self, text: str) -> None:
         """Write an answer's text to stdout or to `--output FILE`."""
-        self._write(harmless(text, colour=self.color and not self.output))
+        if self.output:
+            self._write(harmless(text))
+        else:
+            self._write(self._dressed(text, sys.stdout))
+
+    def _dressed(self, text: str, stream: TextIO) -> str:
+        """The text as this stream shows it: colours and broken lines on a terminal only."""
+        terminal = terminal_of(stream, colour=self.color)
+        if isinstance(text, Screen):
+            text = text.shown(width=terminal.width, colour=terminal.colour)
+        return harmless(text, colour=terminal.colour)
 
     def json_text(self, text: str) -> None:
         """Write a JSON document."""
@@ -149,14 +153,14 @@ class Console:
         from rich.console import Console as Rich
 
         target = stream or sys.stdout
-        colored = self.color and target.isatty() and not self.output
+        terminal = terminal_of(target, colour=self.color and not self.output)
         rich = Rich(
             file=StringIO(),
-            width=None if target.isatty() else 100,
-            force_terminal=colored,
+            width=min(terminal.columns, WIDEST) if terminal.is_terminal else PIPED,
+            force_terminal=terminal.colour,
             force_jupyter=False,
-            no_color=not colored,
-            color_system="auto" if colored else None,
+            no_color=not terminal.colour,
+            color_system="standard" if terminal.colour else None,
             highlight=False,
             markup=False,
             emoji=False,
@@ -169,13 +173,15 @@ class Console:
     @property
     def width(self) -> int:
         """Columns of the terminal; 80 where there is none."""
-        from shutil import get_terminal_size
-
-        return get_terminal_size().columns if sys.stdout.isatty() and not self.output else 80
+        return COLUMNS if self.output else terminal_of(sys.stdout).width or COLUMNS
 
     def talk(self, text: str) -> None:
         """Say something to the person, on stderr."""
-        sys.stderr.write(_shown(harmless(text, colour=self.color), sys.stderr) + "\n")
+        self.tell(text + "\n")
+
+    def tell(self, text: str) -> None:
+        """The same, with no newline after it."""
+        sys.stderr.write(_shown(self._dressed(text, sys.stderr), sys.stderr))
         sys.stderr.flush()
 
     def debug(self, text: str) -> None:
@@ -193,9 +199,8 @@ class Console:
             answer = ErrorAnswer(message=message, hint=hint, exit=problem.exit_code)
             self.answer(answer)
         else:
-            self.talk(f"error: {plain(message)}")
-            if hint:
-                self.talk(f"\nhint: {plain(hint)}")
+            rows = (remark("error", message), *(("", remark("hint", hint)) if hint else ()))
+            self.tell(Screen(rows))
         if self.verbose and not isinstance(problem, UsageError):
             self._trace()
         return problem.exit_code

@@ -19,7 +19,7 @@ from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.nodes import NodeFinding
 from gpusetup.fleet.show import RATES, Common, DriftAnswer, FleetAnswer, NodeAnswer
 from gpusetup.model.finding import Severity
-from gpusetup.render.console import plain
+from gpusetup.render.language import plain
 from gpusetup.render.text import MARKS, STYLES, command_line, heading, indented
 
 STATUS = {"failed": ("✗", "bold red"), "differs": ("!", "yellow"), "ok": ("✓", "green")}

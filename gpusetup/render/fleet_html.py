@@ -8,7 +8,7 @@ from html import escape
 
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.show import RATES, FleetAnswer, NodeAnswer
-from gpusetup.render.console import plain
+from gpusetup.render.language import plain
 
 STYLE = """
 :root{color-scheme:light dark;--line:#8884;--bad:#b3261e;--odd:#8a5a00;--good:#1b6e3c}

@@ -10,7 +10,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH, MEMORY_LOW
 from gpusetup.monitor.record import History, Point
 from gpusetup.monitor.values import GpuSummary, Summary
-from gpusetup.render.console import plain
+from gpusetup.render.language import plain
 from gpusetup.render.monitor import HEAD, duration, gpu_rows, label, tree_rows
 
 WIDTH, HEIGHT = 560, 170

@@ -15,35 +15,65 @@ from gpusetup.install.target.in_use import User
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.finding import Step
 from gpusetup.model.shell import shell_line
-from gpusetup.render.console import plain
+from gpusetup.render.language import (
+    DIM,
+    ERROR,
+    GOOD,
+    HEADING,
+    WARNING,
+    Row,
+    Screen,
+    diff_lines,
+    heading,
+    labelled,
+    plain,
+)
+from gpusetup.render.language import command as command_line
 
 
-def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> str:
+def plan_text(plan: Plan, *, kept: frozenset[str], free_bytes: int | None) -> Screen:
     """What will be done. `kept` are the file names that need not be fetched."""
-    lines = [
-        f"Target   {plan.target}{' (will be made)' if plan.venv else ''}",
-        _what(plan),
-        *([f"         {plan.why}"] if plan.why else ()),
+    lines: list[str] = [
+        _row("Target", f"{plan.target}{' (will be made)' if plan.venv else ''}"),
+        _row("Install", _what(plan)),
+        *([_row("", plan.why)] if plan.why else ()),
     ]
-    lines += [f"         passed over {name}: {why}" for name, why in plan.passed_over]
+    lines += [_row("", f"passed over {name}: {why}") for name, why in plan.passed_over]
     if plan.fallbacks:
         rest = ", then ".join(one.backend for one in plan.fallbacks)
-        lines.append(f"         if an index has no such wheel: {rest}")
-    lines += ["", "Fetch", *_wheel_lines(plan.wheels, plan.before, kept)]
+        lines.append(_row("", f"if an index has no such wheel: {rest}"))
+    lines += ["", heading("Fetch"), *_wheel_lines(plan.wheels, plan.before, kept)]
     if plan.dependencies is None:
         lines.append("  and what torch requires, from your default index (its wheel will tell;")
         lines.append("  asked again only where that moves what is installed)")
-    lines.append("")
-    lines += _disk_lines(plan, kept, free_bytes)
+    lines += ["", *_disk_lines(plan, kept, free_bytes)]
     lines += [
-        f"Breaks   {name} {version}: it requires {need}; it stays, and may fail when it is used"
+        _row("Breaks", f"{name} {version}: it requires {need}; {LEFT}", WARNING)
         for name, version, need in plan.breaks
     ]
     lines += in_use_lines(plan.used_by)
-    if plan.steps:
-        lines += ["Steps", *(f"  {command(step)}" for step in plan.steps)]
-    lines += [f"Note     {note}" for note in (*plan.notes, *unhashed(plan.wheels))]
-    return plain("\n".join(lines)) + "\n"
+    lines += _steps(map(command, plan.steps))
+    lines += _notes((*plan.notes, *unhashed(plan.wheels)))
+    return Screen(lines)
+
+
+LEFT = "it stays, and may fail when it is used"
+COLUMN = 9
+"""Where what is said begins, beside its label."""
+
+
+def _row(label: str, said: str, style: str = HEADING) -> Row:
+    """A label and what it is about; without a label, what belongs to the row above."""
+    return Row((f"{label:{COLUMN}}", style), said, hang=COLUMN)
+
+
+def _steps(commands: Iterable[str]) -> list[Row]:
+    steps = [command_line(one) for one in commands]
+    return [heading("Steps"), *steps] if steps else []
+
+
+def _notes(notes: Iterable[str]) -> list[Row]:
+    return [_row("Note", note) for note in notes]
 
 
 def _what(plan: Plan) -> str:
@@ -51,28 +81,26 @@ def _what(plan: Plan) -> str:
     choice = plan.choice
     where = f"from {choice.backend} ({without_credentials(choice.index_url)})"
     if any(wheel.name == "torch" for wheel in plan.family) or not plan.pinned:
-        return f"Install  torch {choice.torch} {where} by {plan.installer}"
+        return f"torch {choice.torch} {where} by {plan.installer}"
     named = [wheel.name for wheel in plan.family]
     companions = f"{', '.join(named)} {where}" if named else ""
     wanted = without_logins(", ".join(filter(None, (companions, *plan.packages))))
-    return f"Install  {wanted} by {plan.installer}; {', '.join(plan.pinned)} {_stay(plan.pinned)}"
+    return f"{wanted} by {plan.installer}; {', '.join(plan.pinned)} {_stay(plan.pinned)}"
 
 
-def unchanged_text(answer: InstallAnswer, notes: Iterable[str]) -> str:
+def unchanged_text(answer: InstallAnswer, notes: Iterable[str]) -> Screen:
     """Nothing was to be done: what is there, and what else would fit."""
     named = ", ".join(f"{name} {version}" for name, version in answer.before.items())
-    first = f"Nothing to do: {answer.target} has {named}"
     proven = f"; {verdict_lines(answer.verdict)[0]}" if answer.verdict is not None else ""
-    lines = [f"{first}{proven}", *([f"Why      {answer.why}"] if answer.why else ())]
-    return plain("\n".join((*lines, *(f"Note     {note}" for note in notes)))) + "\n"
+    first = Row(("Nothing to do", GOOD), f": {answer.target} has {named}{proven}", hang=2)
+    why = [_row("Why", answer.why)] if answer.why else []
+    return Screen((first, *why, *_notes(notes)))
 
 
-def in_use_lines(users: Iterable[User]) -> list[str]:
+def in_use_lines(users: Iterable[User]) -> list[Row]:
     """Who has torch of the target loaded."""
-    return [
-        f"In use   {user.name} (process {user.pid}) has its torch loaded, and may fail from then on"
-        for user in users
-    ]
+    said = "has its torch loaded, and may fail from then on"
+    return [_row("In use", f"{user.name} (process {user.pid}) {said}", WARNING) for user in users]
 
 
 def command(step: Step) -> str:
@@ -82,10 +110,13 @@ def command(step: Step) -> str:
 
 def _wheel_lines(
     wheels: Iterable[Wheel], before: Mapping[str, str], kept: frozenset[str]
-) -> list[str]:
+) -> list[Row]:
     rows = [(_change(wheel, before), _size(wheel, kept), _source(wheel)) for wheel in wheels]
     width = max((len(row[0]) for row in rows), default=0)
-    return [f"  {what:{width}}  {size:>10}  {source}" for what, size, source in rows]
+    return [
+        Row(head := f"  {what:{width}}  {size:>10}  ", (source, DIM), hang=len(head))
+        for what, size, source in rows
+    ]
 
 
 def _change(wheel: Wheel, before: Mapping[str, str]) -> str:
@@ -105,31 +136,32 @@ def _source(wheel: Wheel) -> str:
     return "your default index" if wheel.source == DEFAULT_INDEX else wheel.source
 
 
-def _disk_lines(plan: Plan, kept: frozenset[str], free_bytes: int | None) -> list[str]:
+def _disk_lines(plan: Plan, kept: frozenset[str], free_bytes: int | None) -> list[Row]:
     to_fetch = sum(w.size_bytes or 0 for w in plan.wheels if w.filename not in kept)
     unknown = any(w.size_bytes is None for w in plan.wheels)
     free = "" if free_bytes is None else f", {size_text(free_bytes)} free in the target"
-    return [f"Disk     {'at least ' if unknown else ''}{size_text(to_fetch)} to fetch{free}"]
+    return [_row("Disk", f"{'at least ' if unknown else ''}{size_text(to_fetch)} to fetch{free}")]
 
 
-def verdict_lines(verdict: Mapping[str, Any] | None) -> list[str]:
+def verdict_lines(verdict: Mapping[str, Any] | None) -> list[Row]:
     """What verify found: its failures, or one line."""
     if verdict is None:
-        return ["not verified (`--no-verify`)"]
+        return [Row(("not verified", WARNING), " (`--no-verify`)")]
     checks = verdict.get("checks", ())
     bad = [check for check in checks if check.get("status") in ("failed", "crashed")]
     if not bad:
         passed = sum(check.get("status") == "passed" for check in checks)
-        return [f"verified: {passed} checks passed"]
-    return [
-        plain(
-            f"{c.get('status')}: {c.get('name')} {c.get('device') or ''} {c.get('detail')}".strip()
-        )
-        for c in bad
-    ]
+        return [Row(("verified", GOOD), f": {passed} checks passed")]
+    return [_failure(check) for check in bad]
 
 
-def described_text(described: Described) -> str:
+def _failure(check: Mapping[str, Any]) -> Row:
+    name, device = check.get("name"), check.get("device") or ""
+    rest = f": {name} {device} {check.get('detail')}".rstrip()
+    return Row((f"{check.get('status')}", ERROR), rest, hang=2)
+
+
+def described_text(described: Described) -> Screen:
     """The steps for a machine that is only described."""
     answer, family = described.answer, described.os_family
     what = without_logins(", ".join((*_coming(described), *described.asked.packages)))
@@ -138,15 +170,15 @@ def described_text(described: Described) -> str:
         pinned = described.asked.pinned
         what += f"; {', '.join(pinned)} {_stay(pinned)}" if pinned else ""
     was = ", ".join(f"{name} {version}" for name, version in answer.before.items())
-    lines = [f"Target   {answer.target}", *([f"Install  {what}"] if what else ())]
-    lines[-1] += f" (now {was})" if was else ""
-    lines += [f"         {answer.why}"] if answer.why else []
+    now = f" (now {was})" if was else ""
+    lines = [_row("Target", answer.target + ("" if what else now))]
+    lines += [_row("Install", what + now)] if what else []
+    lines += [_row("", answer.why)] if answer.why else []
     if backends := ", then ".join(one.backend for one in described.fallbacks):
-        lines.append(f"         if an index has no such wheel: {backends}")
-    steps = (without_logins(shell_line(step.argv, family)) for step in described.steps)
-    lines += ["Steps", *(f"  {step}" for step in steps)]
-    lines += [f"Note     {note}" for note in described.notes]
-    return plain("\n".join(lines)) + "\n"
+        lines.append(_row("", f"if an index has no such wheel: {backends}"))
+    steps = [without_logins(shell_line(step.argv, family)) for step in described.steps]
+    lines += [heading("Steps"), *map(command_line, steps)]
+    return Screen((*lines, *_notes(described.notes)))
 
 
 def _coming(described: Described) -> list[str]:
@@ -157,60 +189,64 @@ def _coming(described: Described) -> list[str]:
     return [f"{name} {answer.after[name]}" for name in named if name in answer.after]
 
 
-def project_text(answer: InstallAnswer) -> str:
+def project_text(answer: InstallAnswer) -> Screen:
     """What was written into a project's file, or would be."""
-    path = plain(answer.target)
+    path = answer.target
     if not answer.diff:
-        return f"Nothing to do: {path} says so already\n"
+        return Screen((Row(("Nothing to do", GOOD), f": {path} says so already"),))
     lock = "`uv lock` fixes the rest, `uv sync` installs it"
     head = f"Wrote {path}: {lock}" if answer.state == "installed" else f"{path} would become:"
-    return f"{head}\n\n{plain(answer.diff)}"
+    return Screen((Row(head, hang=2), "", *diff_lines(answer.diff)))
 
 
-def conda_text(plan: CondaPlan, moves: Iterable[Move] | None) -> str:
+def conda_text(plan: CondaPlan, moves: Iterable[Move] | None) -> Screen:
     """The steps of conda, which plans for itself; `moves` None: it did not say."""
     resolution = plan.task.resolution
     build = resolution.build
     what = f"torch {build.torch} ({build.backend}) from {build.channel}" if build else ""
-    lines = [f"Target   {plan.prefix}", f"Install  {what}", *_move_lines(moves)]
+    lines = [_row("Target", plan.prefix), _row("Install", what), *_move_lines(moves)]
     lines += in_use_lines(plan.used_by)
-    lines += ["Steps", *(f"  {command(step)}" for step in plan.steps)]
-    lines += [f"Note     {note}" for note in resolution.notes]
-    return plain("\n".join(lines)) + "\n"
+    lines += [heading("Steps"), *(command_line(command(step)) for step in plan.steps)]
+    return Screen((*lines, *_notes(resolution.notes)))
 
 
-def _move_lines(moves: Iterable[Move] | None) -> list[str]:
+def _move_lines(moves: Iterable[Move] | None) -> list[Row]:
     """What conda would move: each change of what is there, then what comes in addition."""
     if moves is None:
-        return ["Moves    conda did not say which versions move; its own log will"]
+        return [_row("Moves", "conda did not say which versions move; its own log will")]
     known = tuple(moves)
     changed = [f"  {m.name} {m.then or 'is removed'} (now {m.now})" for m in known if m.now]
     added = ", ".join(f"{m.name} {(m.then or '').partition(' ')[0]}" for m in known if not m.now)
     lines = changed + ([f"  in addition: {added}"] if added else [])
-    return ["Moves", *lines] if lines else []
+    return [heading("Moves"), *(Row(line, hang=4) for line in lines)] if lines else []
 
 
 ENDINGS = {
-    "installed": "Installed in {target}: {after}",
-    "restored": "The new state failed its proof; {target} is as it was: {before}",
+    "installed": ("Installed", GOOD, " in {target}: {after}"),
+    "restored": ("The new state failed its proof", ERROR, "; {target} is as it was: {before}"),
 }
 
 
-def outcome_text(answer: InstallAnswer, kept_bytes: int | None = None) -> str:
+def outcome_text(answer: InstallAnswer, kept_bytes: int | None = None) -> Screen:
     """How an installation ended, for people; `kept_bytes` is what an undo would bring back."""
     after = ", ".join(f"{name} {version}" for name, version in answer.after.items())
     before = ", ".join(f"{name} {version}" for name, version in answer.before.items())
-    ending = ENDINGS[answer.state].format(
-        target=answer.target, after=after, before=before or "nothing was there"
-    )
-    lines = [plain(ending), *verdict_lines(answer.verdict)]
-    lines += [plain(f"receipt: {answer.receipt}")] if answer.receipt else []
+    how, style, rest = ENDINGS[answer.state]
+    rest = rest.format(target=answer.target, after=after, before=before or "nothing was there")
+    lines: list[str] = [Row((how, style), rest, hang=2), *verdict_lines(answer.verdict)]
+    lines += [labelled("receipt:", f"{answer.receipt}", 9, indent=0)] if answer.receipt else []
     if kept_bytes is not None:
         lines.append(
             f"`gpusetup install --undo --python {plain(answer.target)}` puts back what was there; "
             f"{size_text(kept_bytes)} are kept for it, `--forget` frees them"
         )
-    return "\n".join([*lines, plain(f"log: {answer.log}")]) + "\n"
+    return Screen((*lines, labelled("log:", f"{answer.log}", 5, indent=0)))
+
+
+def undo_text(target: str, change: str, steps: Iterable[Step], users: Iterable[User]) -> Screen:
+    """What `--undo` will do: the step back, and the commands where another program takes it."""
+    lines = [_row("Target", target), _row("Undo", change), *in_use_lines(users)]
+    return Screen((*lines, *_steps(map(command, steps))))
 
 
 def _stay(names: Sequence[str]) -> str:

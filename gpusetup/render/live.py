@@ -17,7 +17,7 @@ from rich.text import Text
 
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH
 from gpusetup.monitor.values import GpuSample, Sample
-from gpusetup.render.console import plain
+from gpusetup.render.language import plain
 from gpusetup.render.monitor import brakes, duration, measured, memory, tree_line
 
 BARS = "▁▂▃▄▅▆▇█"

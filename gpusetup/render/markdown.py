@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import judged_on
 from gpusetup.model.finding import Alternative, Finding, Fix, typed
-from gpusetup.render.console import plain, sentence
+from gpusetup.render.console import sentence
+from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer

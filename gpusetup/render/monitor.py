@@ -15,7 +15,7 @@ from gpusetup.monitor.values import (
     TreeSample,
     TreeSummary,
 )
-from gpusetup.render.console import plain
+from gpusetup.render.language import plain
 
 HEAD = ("", "mean", "p5", "p95", "peak")
 

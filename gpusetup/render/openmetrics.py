@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpusetup.fleet.show import FleetAnswer
 from gpusetup.model.frozen import Frozen
-from gpusetup.render.console import plain
+from gpusetup.render.language import plain
 
 
 class Metric(Frozen):

@@ -6,6 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.documents import FitScore, PlanCalibrationAnswer, PlanCell, PlanSpeed
+from gpusetup.render.language import (
+    DIM,
+    ERROR,
+    GOOD,
+    Row,
+    Screen,
+    command,
+    heading,
+    labelled,
+    remark,
+    row,
+)
 from gpusetup.render.plan_bar import SIGNS, bar
 
 if TYPE_CHECKING:
@@ -22,24 +34,25 @@ STYLES = (("-", "dim"), ("Offload", "magenta"), ("SP", "yellow"), ("Env", "cyan"
 """What a recipe holds -> its colour, the first that is there."""
 
 
-def plan_text(plan: PlanCell, width: int = WIDTH) -> str:
+def plan_text(plan: PlanCell, width: int = WIDTH) -> Screen:
     """The whole screen."""
-    lines = [_question(plan), "", *_verdict(plan), "", *_memory(plan, width)]
+    lines: list[str] = [Row(_question(plan), hang=2), "", *_verdict(plan), ""]
+    lines += _memory(plan, width)
     if plan.helps:
         lines += ["", *_helps(plan)]
     if plan.settings:
-        lines += ["", "Set:", *_settings(plan)]
+        lines += ["", heading("Set:"), *_settings(plan)]
     if plan.ladder and plan.fits:
-        lines += ["", "If it runs out of memory all the same:"]
+        lines += ["", heading("If it runs out of memory all the same:")]
         width = max(len(rung.step) for rung in plan.ladder)
-        lines += [f"  {r.step:{width}}  saves {r.saves_gib:.1f} GiB" for r in plan.ladder]
+        lines += [row(f"  {r.step:{width}}  saves {r.saves_gib:.1f} GiB") for r in plan.ladder]
     if plan.config:
         from gpusetup.render.plan_config import config_lines
 
         lines += ["", *config_lines(plan.config)]
     if plan.advice:
-        lines += ["", *(f"note: {line}" for line in plan.advice)]
-    return "\n".join(lines) + "\n"
+        lines += ["", *(remark("note", line) for line in plan.advice)]
+    return Screen(lines)
 
 
 def _question(plan: PlanCell) -> str:
@@ -68,10 +81,10 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
     }
     if plan.fits:
         if plan.solved:
-            yield solved[plan.solved]
-        yield f"fits: {plan.recipe}"
+            yield heading(solved[plan.solved])
+        yield Row(("fits", GOOD), f": {plan.recipe}")
     else:
-        yield "does not fit"
+        yield Row(("does not fit", ERROR))
     yield _line("confidence", _confidence(plan))
     yield _line("from", plan.source)
     if plan.speed:
@@ -122,20 +135,18 @@ def _confidence(plan: PlanCell) -> str:
 def _memory(plan: PlanCell, width: int) -> Iterable[str]:
     """The parts, a bar of them all, and what the card has."""
     memory = plan.memory_gib
-    yield "Memory of a GPU, GiB:"
-    yield f"  {bar(memory, width - 2)}"
+    yield heading("Memory of a GPU, GiB:")
+    yield row("  ", (bar(memory, width - 2), "cyan" if memory.total <= memory.capacity else "red"))
     for name, sign in SIGNS.items():
         value = getattr(memory, name)
-        yield f"  {sign} {name:{LABEL}}{value:8.2f}"
+        yield row("  ", (sign, "cyan"), (f" {name:{LABEL}}", DIM), f"{value:8.2f}")
     free = plan.margin_percent
-    yield f"    {'total':{LABEL}}{memory.total:8.2f}  of {memory.capacity:.2f}, " + (
-        f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
-    )
+    left = f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
+    of = f"{memory.total:8.2f}  of {memory.capacity:.2f}, "
+    yield row((f"    {'total':{LABEL}}", DIM), of, (left, "" if free >= 0 else ERROR))
     if memory.reserved:
-        yield (
-            f"    {'torch says':{LABEL}}{memory.allocated:8.2f}  allocated, "
-            f"{memory.reserved:.2f} reserved"
-        )
+        said = f"{memory.allocated:8.2f}  allocated, {memory.reserved:.2f} reserved"
+        yield row((f"    {'torch says':{LABEL}}", DIM), said)
 
 
 def _helps(plan: PlanCell) -> Iterable[str]:
@@ -144,17 +155,17 @@ def _helps(plan: PlanCell) -> Iterable[str]:
     for enough, head in ((True, "What would help, each alone:"), (False, "Not enough alone:")):
         rows = [one for one in plan.helps if (one.recipe is not None) == enough]
         if rows:
-            yield head
+            yield heading(head)
         for one in rows:
             end = f"   then fits with {one.recipe}" if enough else ""
-            yield f"  {one.step:{width}}  saves {one.saves_gib:6.1f} GiB{end}"
+            yield Row(f"  {one.step:{width}}  saves {one.saves_gib:6.1f} GiB{end}", hang=4)
 
 
 def _settings(plan: PlanCell) -> Iterable[str]:
     for name, value in plan.env.items():
-        yield f"  export {name}={value}"
+        yield command(f"export {name}={value}")
     for name, value in plan.settings.items():
-        yield f"  {name}: {_value(value)}"
+        yield command(f"{name}: {_value(value)}")
 
 
 def _value(value: Any) -> str:
@@ -163,8 +174,8 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _line(label: str, value: str) -> str:
-    return f"  {label:{LABEL}}{value}"
+def _line(label: str, value: str) -> Row:
+    return labelled(label, value, LABEL)
 
 
 # --- grids --------------------------------------------------------------------------------------
@@ -251,7 +262,7 @@ def _style(recipe: str) -> str:
     return next(style for word, style in STYLES if word in recipe)
 
 
-def cells_text(plans: Iterable[PlanCell]) -> str:
+def cells_text(plans: Iterable[PlanCell]) -> Screen:
     """Many plans, one a line."""
     rows = [
         (
@@ -264,29 +275,32 @@ def cells_text(plans: Iterable[PlanCell]) -> str:
         for p in plans
     ]
     head = ("model", "GPUs", "tokens", "recipe", "free")
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    lines = [
-        "  ".join(f"{v:{w}}" for v, w in zip(row, widths, strict=True)) for row in (head, *rows)
-    ]
-    return "\n".join(line.rstrip() for line in (*lines, "", LEGEND)) + "\n"
+    widths = [max(len(cells[i]) for cells in (head, *rows)) for i in range(len(head))]
+    first, *others = (
+        "  ".join(f"{v:{w}}" for v, w in zip(cells, widths, strict=True)).rstrip()
+        for cells in (head, *rows)
+    )
+    return Screen((row((first, DIM)), *map(row, others), "", Row((LEGEND, DIM))))
 
 
-def calibration_text(found: PlanCalibrationAnswer) -> str:
+def calibration_text(found: PlanCalibrationAnswer) -> Screen:
     """The constants, and how good they are on cells that they have not seen."""
-    lines = ["Constants fitted to your cells:"]
-    lines += [_line(name, f"{value:14.4f}") for name, value in found.constants.items()]
     rows = (
         ("as shipped", found.before),
         ("fitted", found.after),
         ("cross-validated", found.cross_validated),
     )
-    lines += ["", f"On {found.after.cells} cells:"]
-    lines += [f"  {name:16} {_score(score)}" for name, score in rows]
-    lines += [
-        "",
-        "`--json --output constants.json` keeps them, `--constants constants.json` uses them",
-    ]
-    return "\n".join(lines) + "\n"
+    return Screen(
+        (
+            heading("Constants fitted to your cells:"),
+            *(_line(name, f"{value:14.4f}") for name, value in found.constants.items()),
+            "",
+            heading(f"On {found.after.cells} cells:"),
+            *(labelled(name, _score(score), 17) for name, score in rows),
+            "",
+            "`--json --output constants.json` keeps them, `--constants constants.json` uses them",
+        )
+    )
 
 
 def _score(score: FitScore) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpusetup.model.documents import CodePart, CodePlan, PlanCell
+from gpusetup.render.language import HEADING, Row, Screen, heading, labelled
 from gpusetup.render.plan import WIDTH, plan_text
 
 WORDS = {
@@ -22,31 +23,32 @@ WORDS = {
 LABEL = 20
 
 
-def code_text(plan: PlanCell, width: int = WIDTH) -> str:
+def code_text(plan: PlanCell, width: int = WIDTH) -> Screen:
     """The screen of `plan --code`: the plan, and what the trace saw."""
     code = plan.code
     assert code is not None
-    lines = ["", *_phases(code), "", "What stands at the peak, GiB:"]
+    lines: list[str] = ["", *_phases(code), "", heading("What stands at the peak, GiB:")]
     lines += [_part(part) for part in code.standing if part.gib >= 0.001]
     lines += ["", *_batch(code)]
-    return plan_text(plan, width) + "\n".join(lines) + "\n"
+    return plan_text(plan, width) + Screen(lines)
 
 
 def _batch(code: CodePlan) -> Iterable[str]:
     if code.largest_batch is None:
-        yield "Largest batch: not found, a note says why"
+        yield Row(("Largest batch:", HEADING), " not found, a note says why")
     elif code.largest_batch == 0:
-        yield "Largest batch: not even one sample a GPU fits"
+        yield Row(("Largest batch:", HEADING), " not even one sample a GPU fits")
     else:
-        yield f"Largest batch on all GPUs together: {code.largest_batch:,}"
+        most = f" {code.largest_batch:,}"
+        yield Row(("Largest batch on all GPUs together:", HEADING), most)
 
 
 def _phases(code: CodePlan) -> Iterable[str]:
-    yield f"Most at once in each phase, GiB (torch {code.torch}):"
+    yield heading(f"Most at once in each phase, GiB (torch {code.torch}):")
     for phase, gib in code.phases_gib.items():
         peak = "  the peak" if phase == code.peak_phase else ""
-        yield f"  {phase:{LABEL}}{gib:8.3f}{peak}"
+        yield labelled(phase, f"{gib:8.3f}{peak}", LABEL)
 
 
-def _part(part: CodePart) -> str:
-    return f"  {WORDS[part.kind]:{LABEL}}{part.gib:8.3f}  {part.module}".rstrip()
+def _part(part: CodePart) -> Row:
+    return labelled(WORDS[part.kind], f"{part.gib:8.3f}  {part.module}".rstrip(), LABEL)

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.model.documents import ServePlan
+from gpusetup.render.language import (
+    ERROR,
+    GOOD,
+    Row,
+    Screen,
+    command,
+    heading,
+    labelled,
+    remark,
+)
 
 LABEL = 15
 
 
-def serve_text(plan: ServePlan) -> str:
+def serve_text(plan: ServePlan) -> Screen:
     """The whole screen."""
-    return "\n".join(_lines(plan)) + "\n"
+    return Screen(_lines(plan))
 
 
 def counted(requests: int) -> str:
@@ -24,27 +34,26 @@ def counted(requests: int) -> str:
 
 def _lines(plan: ServePlan) -> Iterator[str]:
     requests, most = counted(plan.sequences), counted(plan.largest_sequences)
-    yield (
-        f"{plan.model} ({plan.parameters / 1e9:.3g}B parameters) in {plan.weights}, {plan.engine}, "
-        f"on {plan.gpus} x {plan.gpu}"
-    )
+    size = f"{plan.parameters / 1e9:.3g}B parameters"
+    engine = f"{plan.weights}, {plan.engine}"
+    yield Row(f"{plan.model} ({size}) in {engine}, on {plan.gpus} x {plan.gpu}", hang=2)
     yield ""
-    verdict = "fits" if plan.fits else "does not fit"
-    yield f"{verdict}: {requests} of {plan.context:,} tokens, cache in {plan.cache}"
-    yield f"  {'longest':{LABEL}}{plan.largest_context:,} tokens for {requests}"
-    yield f"  {'most':{LABEL}}{most} of {plan.context:,} tokens"
+    verdict = ("fits", GOOD) if plan.fits else ("does not fit", ERROR)
+    yield Row(verdict, f": {requests} of {plan.context:,} tokens, cache in {plan.cache}")
+    yield labelled("longest", f"{plan.largest_context:,} tokens for {requests}", LABEL)
+    yield labelled("most", f"{most} of {plan.context:,} tokens", LABEL)
     yield ""
-    yield "Memory of a GPU, GiB:"
+    yield heading("Memory of a GPU, GiB:")
     for name, value in (
         ("weights", plan.weights_gib),
         ("cache", plan.cache_gib),
         ("a pass", plan.pass_gib),
         ("left", plan.free_gib),
     ):
-        yield f"  {name:{LABEL}}{value:8.2f}"
-    yield f"  {'capacity':{LABEL}}{plan.capacity_gib:8.2f}"
-    yield f"  {'a token':{LABEL}}{plan.token_kib:8.2f} KiB of cache"
+        yield labelled(name, f"{value:8.2f}", LABEL)
+    yield labelled("capacity", f"{plan.capacity_gib:8.2f}", LABEL)
+    yield labelled("a token", f"{plan.token_kib:8.2f} KiB of cache", LABEL)
     if plan.command:
-        yield from ("", "Start it with:", f"  {plan.command}")
+        yield from ("", heading("Start it with:"), command(plan.command))
     if plan.notes:
-        yield from ("", *(f"note: {line}" for line in plan.notes))
+        yield from ("", *(remark("note", line) for line in plan.notes))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from gpusetup.install.fetching.fetch import Progress
 from gpusetup.install.fetching.wheels import Wheel, size_text
-from gpusetup.render.console import plain
+from gpusetup.render.language import plain
 
 
 @contextmanager

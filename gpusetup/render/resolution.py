@@ -10,6 +10,17 @@ from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.resolution import Rejection
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
+from gpusetup.render.language import (
+    DIM,
+    ERROR,
+    GOOD,
+    Row,
+    Screen,
+    command,
+    heading,
+    labelled,
+    remark,
+)
 from gpusetup.resolver.situation import python_tag
 
 LABEL = 13
@@ -20,24 +31,24 @@ MOST_ROWS = 3
 
 def resolution_text(
     answer: ResolveAnswer, snapshot: Snapshot, *, installer: str = "uv", explain: bool = False
-) -> str:
+) -> Screen:
     """The whole screen. Only the rows that a reader would ask about are explained, or all."""
-    lines = [*(_answer(answer, snapshot) if answer.torch else _no_answer(snapshot))]
+    lines: list[str] = [*(_answer(answer, snapshot) if answer.torch else _no_answer(snapshot))]
     if answer.torch:
         lines += ["", *_commands(answer, snapshot, installer)]
     why = answer.rejections if explain else interesting(answer)
     if why:
-        lines += ["", "Not chosen:", *_grouped(why)]
+        lines += ["", heading("Not chosen:"), *_grouped(why)]
         if len(why) < len(answer.rejections):
             lines.append("  `--explain` shows every row")
     if answer.advice:
-        lines += ["", f"advice: {_advice(answer)}"]
-    lines += [f"note: {note}" for note in answer.notes]
-    return "\n".join(lines) + "\n"
+        lines += ["", remark("advice", _advice(answer))]
+    lines += [remark("note", note) for note in answer.notes]
+    return Screen(lines)
 
 
 def _answer(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
-    yield f"torch {answer.torch} from {answer.backend}"
+    yield Row((f"torch {answer.torch}", GOOD), f" from {answer.backend}")
     if answer.index_url:
         yield _line("index", answer.index_url)
     yield _line("torchvision", answer.torchvision or "none for it")
@@ -75,7 +86,7 @@ def _driver(snapshot: Snapshot) -> str:
 
 
 def _no_answer(snapshot: Snapshot) -> Iterable[str]:
-    yield "No torch build fits"
+    yield Row(("No torch build fits", ERROR))
     os, driver = snapshot.os, snapshot.driver
     yield _line("system", " ".join(filter(None, (os.family, os.machine, os.libc))) or "unknown")
     yield _line("Python", python_tag(snapshot) or "unknown")
@@ -90,9 +101,9 @@ def _commands(answer: ResolveAnswer, snapshot: Snapshot, installer: str) -> Iter
     if not steps:
         yield f"{installer} has no build that fits"
         return
-    yield f"With {installer}:"
+    yield heading(f"With {installer}:")
     for argv in steps:
-        yield f"  {shell_line(argv, snapshot.os.family)}"
+        yield command(shell_line(argv, snapshot.os.family))
 
 
 def _advice(answer: ResolveAnswer) -> str:
@@ -128,7 +139,7 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterable[str]:
     for row in rejections:
         reasons.setdefault(row.reason, {}).setdefault(row.torch, []).append(row.backend)
     for reason, builds in sorted(reasons.items(), key=lambda group: _only_cpu(group[1])):
-        yield f"  {reason}"
+        yield Row(f"  {reason}", hang=4)
         rows = ((" ".join(backends), torch) for torch, backends in builds.items())
         for backends, same in itertools.groupby(rows, lambda row: row[0]):
             yield from _rows([torch for _, torch in same], backends)
@@ -142,11 +153,11 @@ def _only_cpu(builds: Mapping[str, Iterable[str]]) -> bool:
 def _rows(versions: list[str], backends: str) -> Iterable[str]:
     """Builds of the same backends, one below the other; many of them in one line."""
     if len(versions) > MOST_ROWS:
-        yield f"    {versions[0]} to {versions[-1]}: {backends}"
+        yield Row((f"    {versions[0]} to {versions[-1]}: {backends}", DIM), hang=6)
         return
     for torch in versions:
-        yield f"    {torch:8} {backends}"
+        yield Row((f"    {torch:8} {backends}", DIM), hang=13)
 
 
 def _line(label: str, value: str) -> str:
-    return f"  {label:{LABEL}}{value}"
+    return labelled(label, value, LABEL)

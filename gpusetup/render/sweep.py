@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpusetup.fleet.sweep.answer import Finding, Level, SweepAnswer
-from gpusetup.render.console import plain
+from gpusetup.render.language import plain
 from gpusetup.render.text import command_line, heading, indented
 
 MOST_FINDINGS = 40

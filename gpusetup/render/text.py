@@ -17,7 +17,8 @@ from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.resolution import Advice
 from gpusetup.model.units import GIB
-from gpusetup.render.console import plain, sentence
+from gpusetup.render.console import sentence
+from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer

@@ -11,6 +11,18 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Cell, JointPackage, Resolution
 from gpusetup.model.shell import shell_line
 from gpusetup.render import formats
+from gpusetup.render.language import (
+    COMMAND,
+    DIM,
+    ERROR,
+    HINT,
+    Row,
+    Screen,
+    heading,
+    remark,
+    row,
+)
+from gpusetup.render.language import command as command_line
 from gpusetup.render.resolution import LABEL
 
 Writer = Callable[[Joint, Resolution, Snapshot, str], str]
@@ -31,19 +43,23 @@ def requirement(one: JointPackage) -> str:
     return f"{name}=={one.version}" if one.version else name
 
 
-def together_text(answer: ResolveAnswer, joint: Joint, snapshot: Snapshot, installer: str) -> str:
+def together_text(
+    answer: ResolveAnswer, joint: Joint, snapshot: Snapshot, installer: str
+) -> Screen:
     """The whole screen."""
-    return "\n".join(_lines(answer, joint, snapshot, installer)) + "\n"
+    return Screen(_lines(answer, joint, snapshot, installer))
 
 
 def _lines(
     answer: ResolveAnswer, joint: Joint, snapshot: Snapshot, installer: str
 ) -> Iterable[str]:
-    first = "no: only an old release goes together here" if joint.refused else "These go together"
-    yield f"{first}:"
+    if joint.refused:
+        yield Row(("no", ERROR), ": only an old release goes together here:")
+    else:
+        yield heading("These go together:")
     head = [one for one in joint.packages if one.asked or one.name in FAMILY]
     for one in head:
-        yield f"  {one.name:{LABEL}} {one.version or 'any that fits':16} {_where(one)}".rstrip()
+        yield _member(one)
     rest = len(joint.packages) - len(head)
     if rest:
         yield f"  and {rest} more that they require (`--json`, `--format requirements`)"
@@ -51,24 +67,33 @@ def _lines(
         yield f"  serves {served.gpu} ({served.compute_capability}) by {served.by}"
     if joint.held_back:
         yield ""
-        yield "Not newer, because:"
+        yield heading("Not newer, because:")
         for held in joint.held_back:
-            yield f"  {held.package} stays at {held.at}: {held.by}"
+            yield Row(f"  {held.package} stays at {held.at}: {held.by}", hang=4)
     if joint.matrix:
         yield ""
         yield from matrix_lines(joint.matrix)
     steps = answer.commands.get(installer, ())
     if steps:
         yield ""
-        yield f"With {installer}:"
-        yield from (f"  {shell_line(argv, snapshot.os.family)}" for argv in steps)
+        yield heading(f"With {installer}:")
+        yield from (command_line(shell_line(argv, snapshot.os.family)) for argv in steps)
     if joint.refused:
         at = {one.package: one.at for one in joint.refused}
         asked = [one.name for one in joint.packages if one.asked]
         names = " ".join(f"'{n}=={at[n]}'" if n in at else n for n in asked)
         yield ""
-        yield f"hint: asked for by its version it is taken: gpusetup resolve {names}"
-    yield from (f"note: {note}" for note in answer.notes)
+        asked_again = f"gpusetup resolve {names}"
+        yield Row(
+            ("hint", HINT), ": asked for by its version it is taken: ", (asked_again, COMMAND)
+        )
+    yield from (remark("note", note) for note in answer.notes)
+
+
+def _member(one: JointPackage) -> Row:
+    head = f"  {one.name:{LABEL}} {one.version or 'any that fits':16} "
+    where = _where(one)
+    return Row(head, (where, DIM), hang=len(head)) if where else Row(head.rstrip())
 
 
 def _where(one: JointPackage) -> str:
@@ -81,13 +106,13 @@ def matrix_lines(matrix: Iterable[Cell]) -> Iterable[str]:
     cells = {(cell.package, cell.torch): cell for cell in matrix}
     packages = dict.fromkeys(package for package, _ in cells)
     torches = dict.fromkeys(torch for _, torch in cells)
-    yield f"  {'torch':{LABEL}} " + " ".join(f"{torch:14}" for torch in torches)
+    yield row((f"  {'torch':{LABEL}} " + " ".join(f"{torch:14}" for torch in torches), DIM))
     for package in packages:
-        row = (cells[package, torch].version or "-" for torch in torches)
-        yield f"  {package:{LABEL}} " + " ".join(f"{text:14}" for text in row)
+        found = (cells[package, torch].version or "-" for torch in torches)
+        yield row(f"  {package:{LABEL}} " + " ".join(f"{text:14}" for text in found))
     for cell in cells.values():
         if cell.version is None:
-            yield f"  - {cell.package} with torch {cell.torch}: {cell.reason}"
+            yield Row(f"  - {cell.package} with torch {cell.torch}: {cell.reason}", hang=4)
 
 
 # --- files ---------------------------------------------------------------------------------------

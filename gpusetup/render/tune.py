@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpusetup.model.units import GIB
-from gpusetup.render.console import plain
+from gpusetup.render.language import plain
 from gpusetup.render.text import heading, indented
 from gpusetup.tune.answer import TuneAnswer, TuneChange, TuneRow, TuneTrial
 

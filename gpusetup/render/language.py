@@ -1,0 +1,224 @@
+"""The one visual language of every answer: headings, marks, labels, commands, notes, in 16 colours.
+
+A `Screen` is its plain text, which is what a pipe, a file and a test get. Beside it stands how a
+terminal shows it: each `Row` knows what is said in which role, at which column it goes on where
+it is too long, and whether it is never broken, as a command is. Roles are the terminal's own
+colours and weights, so that dark and light grounds both keep their contrast.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+
+HEADING = "bold"
+COMMAND = "cyan"
+DIM = "dim"
+GOOD = "bold green"
+WARNING = "bold yellow"
+ERROR = "bold red"
+HINT = "bold cyan"
+
+CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35",
+         "cyan": "36"}  # fmt: skip
+"""A word of a style -> its SGR parameter: none beyond the 16 colours."""
+
+WIDEST = 120
+"""Columns of prose on a terminal that has more: longer lines are hard to follow."""
+NARROWEST = 24
+
+Part = tuple[str, str]
+"""Text and its role."""
+
+_WORD = re.compile(r"(?:`[^`\n]+`|\S)+")
+_KEPT = "\0"
+"""Stands for a space where a line must not be broken; `plain` leaves none in a text."""
+_QUOTED = re.compile(r"(`[^`\n]+`)")
+
+
+def plain(text: str) -> str:
+    """Foreign text without terminal control codes; newline and tab stay.
+
+    >>> plain("a\\x1b[31mb\\x07")
+    'a?[31mb?'
+    """
+    return "".join(
+        c if c in "\n\t" or (c.isprintable() and not "\u202a" <= c <= "\u2069") else "?"
+        for c in text
+    )
+
+
+class Row(str):
+    """One line: its text, the roles of its parts, and how it is continued.
+
+    `hang` is the column at which its next row begins; `whole`: it is never broken.
+    """
+
+    parts: tuple[Part, ...]
+    hang: int
+    whole: bool
+
+    def __new__(cls, *parts: str | Part, hang: int | None = None, whole: bool = False) -> Row:
+        said = tuple((plain(p), "") if isinstance(p, str) else (plain(p[0]), p[1]) for p in parts)
+        line = super().__new__(cls, "".join(text for text, _ in said))
+        line.parts = said
+        line.hang = len(line) - len(line.lstrip(" ")) if hang is None else hang
+        line.whole = whole
+        return line
+
+
+class Screen(str):
+    """An answer as text, a line after the other, which knows how a terminal shows it."""
+
+    lines: tuple[Row, ...]
+
+    def __new__(cls, lines: Iterable[str]) -> Screen:
+        kept = tuple(line if isinstance(line, Row) else Row(line) for line in lines)
+        screen = super().__new__(cls, "".join(f"{line}\n" for line in kept))
+        screen.lines = kept
+        return screen
+
+    def shown(self, *, width: int | None, colour: bool) -> str:
+        """The text for a terminal of `width` columns; None: no line is broken."""
+        rows = (row for line in self.lines for row in _rows(line, width))
+        return "".join(f"{_painted(row, colour=colour)}\n" for row in rows)
+
+    def __add__(self, other: str) -> Screen:
+        more = other.lines if isinstance(other, Screen) else map(Row, other.splitlines())
+        return Screen((*self.lines, *more))
+
+
+# --- what is said -------------------------------------------------------------------------------
+
+
+def heading(text: str) -> Row:
+    """The title of what stands below it."""
+    return Row((text, HEADING))
+
+
+def labelled(label: str, value: str, column: int, *, indent: int = 2, style: str = "") -> Row:
+    """A label, dim, and its value, which goes on in its own column.
+
+    >>> labelled("Python", "3.12", 8), labelled("Python", "3.12", 8).hang
+    ('  Python  3.12', 10)
+    """
+    head = f"{' ' * indent}{label:{column}}"
+    return Row((head, DIM), (value, style), hang=len(head))
+
+
+def command(text: str, indent: int = 2) -> Row:
+    """A command on a line of its own, as long as it is, to be copied as it stands."""
+    return Row(" " * indent, (text, COMMAND), whole=True)
+
+
+def row(*parts: str | Part) -> Row:
+    """A row of a table, which stays one row."""
+    return Row(*parts, whole=True)
+
+
+DIFF = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def diff_lines(diff: str) -> list[Row]:
+    """A diff, each line as it is, what goes in red and what comes in green."""
+    rows = diff.removesuffix("\n").split("\n")
+    return [Row((line, DIFF.get(line[:1], "")), whole=True) for line in rows]
+
+
+WORDS = {"error": ERROR, "warning": WARNING, "hint": HINT, "advice": HINT, "note": HEADING}
+
+
+def remark(word: str, text: str) -> Row:
+    """`error: …`, `warning: …`, `hint: …`, `note: …`; a text of several lines keeps them."""
+    return Row((word, WORDS[word]), f": {text}", hang=2)
+
+
+# --- how a terminal shows it --------------------------------------------------------------------
+
+
+def _rows(line: Row, width: int | None) -> Iterator[list[Part]]:
+    for place, piece in enumerate(_by_newlines(_with_commands(line.parts))):
+        if line.whole or width is None:
+            yield piece
+            continue
+        text = "".join(t.replace(" ", _KEPT) if style == COMMAND else t for t, style in piece)
+        hang = min(line.hang, max(2, min(width, WIDEST) // 3))
+        for start, end in broken(text, max(min(width, WIDEST), NARROWEST), hang):
+            row = _cut(piece, start, end)
+            yield [(" " * hang, ""), *row] if start or (place and text[:1] != " ") else row
+
+
+def _by_newlines(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    current: list[Part] = []
+    for text, style in parts:
+        first, *more = text.split("\n")
+        current.append((first, style))
+        for rest in more:
+            yield current
+            current = [(rest, style)]
+    yield current
+
+
+def _with_commands(parts: Iterable[Part]) -> Iterator[Part]:
+    """What stands between backticks in plain words is shown as a command."""
+    for text, style in parts:
+        for place, piece in enumerate(_QUOTED.split(text)):
+            if piece:
+                yield piece, style or (COMMAND if place % 2 else "")
+
+
+def broken(text: str, width: int, hang: int) -> Iterator[tuple[int, int]]:
+    """From where to where each row of a text goes: it is broken between words, never inside of
+    one, and never inside of backticks.
+
+    >>> text = "say `one two` to it"
+    >>> [text[start:end] for start, end in broken(text, 10, 0)]
+    ['say', '`one two`', 'to it']
+    """
+    start, end, room = 0, 0, width
+    for match in _WORD.finditer(text):
+        if end and cells(text[start : match.end()]) > room:
+            yield start, end
+            start, room = match.start(), width - hang
+        end = match.end()
+    yield start, end
+
+
+def cells(text: str) -> int:
+    """Columns that a text takes.
+
+    >>> cells("a字"), cells("e\u0301")
+    (3, 1)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def _cut(parts: Sequence[Part], start: int, end: int) -> list[Part]:
+    found, place = [], 0
+    for text, style in parts:
+        piece = text[max(start - place, 0) : max(end - place, 0)]
+        place += len(text)
+        if piece:
+            found.append((piece, style))
+    return found
+
+
+def _painted(parts: Iterable[Part], *, colour: bool) -> str:
+    return "".join(painted(text, style if colour else "") for text, style in parts).rstrip(" ")
+
+
+def painted(text: str, style: str) -> str:
+    """Text in a role, by the terminal's own colours.
+
+    >>> painted("ok", GOOD)
+    '\\x1b[1;32mok\\x1b[0m'
+    """
+    if not style or not text.strip():
+        return text
+    return f"\x1b[{';'.join(CODES[word] for word in style.split())}m{text}\x1b[0m"
