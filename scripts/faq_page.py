@@ -211,5 +211,6 @@ def way(fixes: Mapping[str, Fix]) -> Iterator[str]:
 
 
 def block(commands: Sequence[str], system: str) -> str:
-    shell = "powershell" if system == "Windows" else "sh"
+    windows = system == "Windows" or any(".exe" in line for line in commands)
+    shell = "powershell" if windows else "sh"
     return f"```{shell}\n{chr(10).join(commands)}\n```\n\n" if commands else ""
