@@ -16,7 +16,13 @@ import simulate_sweep
 from simulate_sweep import FAULTS, FLEETS, Fleet, count, messages, swept
 
 from gpusetup.fleet.sweep.answer import Course, SweepAnswer, answer
-from gpusetup.fleet.sweep.decide import AGAIN, COMPUTES, MOST_AGAIN, MOST_PASSES, next_round
+from gpusetup.fleet.sweep.decide import (
+    COMPUTES,
+    COMPUTES_AGAIN,
+    MOST_AGAIN,
+    MOST_PASSES,
+    next_round,
+)
 from gpusetup.fleet.sweep.judge import compute_scores
 from gpusetup.fleet.sweep.plan import MORE_TURNS, matching, planes, sizes, turns
 from gpusetup.fleet.sweep.values import Result, Round, Unit
@@ -82,7 +88,7 @@ HIDDEN = {("5 hosts", "link at seven tenths")}
 def longest(hosts: int) -> int:
     """Rounds of the longest course of so many hosts."""
     passes = ((hosts - 1).bit_length() + MORE_TURNS + COMPUTES) * MOST_PASSES
-    return passes + AGAIN + MOST_AGAIN + 3 * len(sizes(hosts))
+    return passes + COMPUTES_AGAIN + MOST_AGAIN + 3 * len(sizes(hosts))
 
 
 @pytest.mark.parametrize("hosts", [64, 1000, pytest.param(10_000, marks=pytest.mark.slow)])

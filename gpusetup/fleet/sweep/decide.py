@@ -31,6 +31,8 @@ SEES_AT_LEAST = 0.6
 """A pass that would not see a link at this share of the median is made once more."""
 AGAIN = 4
 """How often what is suspected is measured once more."""
+COMPUTES_AGAIN = 8
+"""The same for computing: its middle holds where three of these were disturbed."""
 PATH_AGAIN = 8
 """The same for a pair: of a path there is one measurement a round, of a rank's partners many."""
 MOST_AGAIN = 10
@@ -189,16 +191,22 @@ def _passes(seen: Seen, plane: Planes) -> int:
 def _compute_passes(seen: Seen) -> int:
     whole, rest = divmod(sum(kind == "compute" for kind, _, _ in seen.done), COMPUTES)
     least = min(seen.computing(), key=lambda one: one.sees or 1.0) if whole and not rest else None
-    return _more(whole, bool(rest), least)
+    undecided = any(_undecided(scores, seen.options.loss) for scores in seen.computing())
+    return _more(whole, bool(rest), least, undecided)
 
 
-def _more(whole: int, rest: bool, scores: Scores | None) -> int:
+def _undecided(scores: Scores, loss: float) -> bool:
+    """Whether a rank is slow enough to be named, and its scatter leaves open whether it is."""
+    return any(scores.limit <= each < scores.middle * (1 - loss) for each in scores.of.values())
+
+
+def _more(whole: int, rest: bool, scores: Scores | None, undecided: bool = False) -> int:
     if not whole or rest:
         return whole + 1
     assert scores is not None
     few = len(scores.of) < LEAST_VALUES
-    blind = bool(scores.middle) and len(scores.of) > 2 and (few or scores.sees < SEES_AT_LEAST)
-    return whole + 1 if blind and whole < MOST_PASSES else whole
+    blind = bool(scores.middle) and (few or undecided or scores.sees < SEES_AT_LEAST)
+    return whole + 1 if blind and len(scores.of) > 2 and whole < MOST_PASSES else whole
 
 
 # --- confirmation --------------------------------------------------------------------------------
@@ -207,7 +215,7 @@ def _more(whole: int, rest: bool, scores: Scores | None) -> int:
 def _confirming(seen: Seen) -> Iterator[Wanted]:
     if seen.silent or seen.slow_computing() or ("again", "", 0) in seen.done:
         yield "again", "", 0, lambda: _of(ranks=seen.ranks)
-        for turn in range(1, AGAIN):
+        for turn in range(1, COMPUTES_AGAIN):
             yield "again", "", turn, partial(_of_those_there, seen)
     for plane in seen.planes:
         suspects = bool(seen.suspects(plane.stage))

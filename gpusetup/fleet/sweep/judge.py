@@ -9,8 +9,8 @@ hundred sweeps (`fleet/rates.py`), and by a share that matters; a suspicion is m
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import pi, sqrt
 from statistics import median, median_high
 
 from gpusetup.fleet.rates import LEAST_SPREAD, LEAST_VALUES, TO_SIGMA, spreads
@@ -20,10 +20,8 @@ from gpusetup.model.frozen import Frozen, replace
 LOSS_AMONG_FEW = 1 / 3
 """Where fewer than five are compared, a smaller loss is nobody's."""
 LEAST_COMPARED = 3
-UPPER = 4
-"""Of a rank's runs: how far these lie apart is what its best scatters by."""
-DEEP, BEYOND = 0.8, 1.2
-"""So many of the runs fall no deeper below their rank's best, and that times this is allowed."""
+MEDIAN_OF_NORMAL = pi / 2
+"""Values whose median is as certain as the mean of one, where they are normal."""
 Pair = tuple[int, int]
 
 
@@ -86,53 +84,36 @@ def link_scores(pairs: Mapping[Pair, float], loss: float) -> Scores:
     return replace(_judged(of, noise, loss), pairs=pairs, once=once)
 
 
-def compute_scores(results: Sequence[Result], ranks: Iterable[int], loss: float) -> Scores:
-    """Scores of the ranks by what each computed on its own: the second best of its runs.
+def compute_scores(results: Iterable[Result], ranks: Iterable[int], loss: float) -> Scores:
+    """Scores of the ranks by what each computed on its own, as shares of its rounds' middles.
 
-    Another program on a core slows a rank for seconds, so that a middle would tell of it. How deep
-    the ranks fall below their own best is what a sound one may show all the time.
+    What slows a whole round, as a clock that sinks does, slows all of it and leaves the shares.
     """
-    wanted, by_rank = set(ranks), defaultdict[int, list[float]](list)
+    rounds = list(shared_rounds(results, ranks))
+    by_rank: dict[int, list[float]] = defaultdict(list)
+    for _, shares in rounds:
+        for rank, share in shares.items():
+            by_rank[rank].append(share)
+    middle = median(each for each, _ in rounds) if rounds else 0.0
+    usual = {rank: median(shares) for rank, shares in sorted(by_rank.items())}
+    noise = [
+        abs(share - usual[rank]) * middle * sqrt(MEDIAN_OF_NORMAL / len(shares))
+        for rank, shares in by_rank.items()
+        for share in shares
+    ]
+    return _judged({rank: share * middle for rank, share in usual.items()}, noise or [0.0], loss)
+
+
+def shared_rounds(
+    results: Iterable[Result], ranks: Iterable[int]
+) -> Iterator[tuple[float, dict[int, float]]]:
+    """Of each round in which these ranks computed: the middle rate, and each rank's share of it."""
+    wanted = set(ranks)
     for result in results:
-        for rank, rate in result.computed.items():
-            if rank in wanted:
-                by_rank[rank].append(rate)
-    best = {rank: sorted(rates, reverse=True) for rank, rates in sorted(by_rank.items())}
-    of = {rank: rates[:2][-1] for rank, rates in best.items()}
-    gaps = [one - next for rates in best.values() for one, next in pairwise(rates[:UPPER])]
-    found = _judged(of, gaps or [0.0], loss)
-    fallen = sorted(max(0.0, 1 - rate / of[rank]) for rank, rates in best.items() for rate in rates)
-    depth = fallen[int(len(fallen) * DEEP)] if fallen else 0.0
-    found = replace(found, limit=min(found.limit, found.middle * (1 - BEYOND * depth)))
-    steady = _steady(found, results, loss)
-    return steady or found
-
-
-def _steady(found: Scores, results: Sequence[Result], loss: float) -> Scores | None:
-    """The scores by each rank's share of its own round, where these are many and tell of a rank.
-
-    A host whose clock halves for a while halves all ranks of a round, and their shares stay: a rank
-    that has less than the others in most rounds is slow, however much the rounds differ.
-    """
-    shares = defaultdict[int, list[float]](list)
-    for result in results:
-        rates = {rank: rate for rank, rate in result.computed.items() if rank in found.of}
-        if len(rates) >= LEAST_VALUES and (middle := median(rates.values())):
-            for rank, rate in rates.items():
-                shares[rank].append(rate / middle)
-    usual = {rank: median(all_of_it) for rank, all_of_it in sorted(shares.items())}
-    rounds = min(map(len, shares.values()), default=0)
-    limit = 1 - max(loss, STEADY_LOSS)
-    if rounds < STEADY_ROUNDS or min(usual.values()) >= limit:
-        return None
-    of = {rank: share * found.middle for rank, share in usual.items()}
-    return replace(found, of=of, limit=found.middle * limit)
-
-
-STEADY_ROUNDS = 10
-STEADY_LOSS = 0.4
-"""On a host whose clock halved within the sweep, another program held a sound rank at 0.67 of the
-others for most rounds; a rank of half the speed had 0.5 to 0.6."""
+        rates = {rank: rate for rank, rate in result.computed.items() if rank in wanted}
+        if rates:
+            middle = median(rates.values())
+            yield middle, {rank: rate / middle for rank, rate in rates.items()}
 
 
 def node_scores(rates: Mapping[int, float], loss: float) -> Scores:

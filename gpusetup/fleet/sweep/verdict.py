@@ -16,7 +16,7 @@ from gpusetup.fleet.sweep.decide import (
     slow_paths,
     suspected_groups,
 )
-from gpusetup.fleet.sweep.judge import Pair, Scores, pair_rates
+from gpusetup.fleet.sweep.judge import Pair, Scores, pair_rates, shared_rounds
 from gpusetup.fleet.sweep.plan import Planes, sizes
 from gpusetup.fleet.sweep.values import Options, Result, Stage, Unit
 from gpusetup.model.frozen import Frozen
@@ -94,16 +94,16 @@ def _explained(link: Named, slow: Sequence[Named]) -> bool:
 
 
 def _computing(seen: Seen) -> Iterator[Named]:
-    again: dict[int, list[float]] = defaultdict(list)
-    for result in seen.results:
-        for rank, rate in result.computed.items():
-            if result.round.kind == "again":
-                again[rank].append(rate)
+    """Who is slow over all rounds, and over those of the confirmation."""
+    again = [result for result in seen.results if result.round.kind == "again"]
     for scores in seen.computing():
-        middles = [max(again[rank]) for rank in scores.of if rank in again]
+        shares: dict[int, list[float]] = defaultdict(list)
+        for _, of_round in shared_rounds(again, scores.of):
+            for rank, share in of_round.items():
+                shares[rank].append(share)
         for rank in scores.slow:
-            limit = scores.sees * median(middles) if middles else 0.0
-            if rank in again and rank not in seen.silent and max(again[rank]) < limit:
+            told = rank in shares and rank not in seen.silent
+            if told and median(shares[rank]) < scores.sees:
                 yield Named(
                     fault="slow-compute", ranks=(rank,), rate=scores.of[rank], middle=scores.middle
                 )
