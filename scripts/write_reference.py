@@ -65,6 +65,12 @@ def messages() -> Iterator[tuple[Path, str]]:
     yield ROOT / "docs" / "faq.md", answers(GENERATED)
 
 
+def verdicts() -> Iterator[tuple[Path, str]]:
+    from verdicts_reference import page
+
+    yield REFERENCE / "verdicts.md", page(GENERATED)
+
+
 def verify_checks() -> Iterator[tuple[Path, str]]:
     """The checks of verify, and apart from them what no CPU can show."""
     from gpusetup.verify.checks.table import every
@@ -194,6 +200,7 @@ WRITERS = (
     transcripts,
     findings,
     messages,
+    verdicts,
     api,
     recorded_runs,
 )

@@ -48,9 +48,9 @@ RUNS: dict[str, tuple[str | None, list[Sample]]] = {
         "input-starved", samples([Gpu(loop(0.2, 0.5))], tree(busiest=12, workers=4, each=3))),
     "waits for a remote service, no workers": (
         "input-starved", samples([Gpu(loop(0.1, 0.9))], tree(busiest=8))),
-    "in bursts, no look at the CPU": ("input-starved", samples([Gpu(loop(2, 3))])),
+    "in bursts, no look at the CPU": ("bursty", samples([Gpu(loop(2, 3))])),
     "in bursts at ten samples a second, no look at the CPU": (
-        "input-starved",
+        "bursty",
         samples([Gpu(lambda at: 100.0 if at % 1 < 0.4 else 0.0)], seconds=30, interval=0.1)),
     "starved and a little warm": (
         "input-starved",
@@ -62,7 +62,7 @@ RUNS: dict[str, tuple[str | None, list[Sample]]] = {
     "starved on all four GPUs": (
         "input-starved", samples([Gpu(loop(0.1, 0.2))] * 4, tree(busiest=40, workers=8, each=93))),
     "evaluation on the CPU takes most of the time": (
-        "input-starved",
+        "bursty",
         samples([Gpu(pausing(97, 20, 40))], tree(busiest=100), seconds=300)),
     # the kernels are too small
     "tiny kernels, one core full": ("launch-bound", samples([Gpu(45, power=30)], FULL_CORE)),
@@ -73,7 +73,7 @@ RUNS: dict[str, tuple[str | None, list[Sample]]] = {
     "the same beside a full core": (
         "launch-bound", samples([Gpu(95, power=28, memory_busy=10)], FULL_CORE)),
     "evenly at fifty-five, no look at the CPU": ("launch-bound", samples([Gpu(55, power=30)])),
-    "evenly at seventy, power not told": ("launch-bound", samples([Gpu(70, power=None)])),
+    "evenly at seventy, power not told": ("bursty", samples([Gpu(70, power=None)])),
     # held down
     "the hardware is too hot": (
         "throttled",
@@ -190,7 +190,7 @@ def test_the_evidence_carries_what_was_measured() -> None:
         "GPU 0 worked 30 % of the time while 2 loader workers computed at 98 % of a core each",
         "GPU 5: heat (hardware) held the clocks down in 100 % of the working samples, at 93 °C; "
         "SM clock at 97 % of its maximum (hw_thermal_slowdown)",
-        "GPU 7 worked 0 % of the time, GPU 6 96 %",
+        "GPU 7 worked 0 % of the time, GPU 6 worked 96 % of the time",
         "memory in use: 98 % (p95), 98 % at its peak",
     ]
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from monitoring import Gpu, samples, tree
 
 from gpusetup.monitor import memory_report
-from gpusetup.monitor.tally import Histogram
+from gpusetup.monitor.histogram import Histogram
+from gpusetup.monitor.stretch import MOST_SLICES
 from gpusetup.monitor.tree import Process, Tree, loader_workers, tree_sample
 from gpusetup.monitor.values import GpuSample, ProcessUse, Sample
 from gpusetup.render.live import View, process_lines, sparkline
@@ -175,7 +176,9 @@ def test_a_day_of_samples_costs_no_more_memory_than_an_hour() -> None:
 
     def entries(taken: list[Sample]) -> int:
         gpu = tallied(taken).gpus[(0, None)]
-        return sum(len(h.counts) for h in (*gpu.of.values(), gpu.busy.utilization))
+        assert len(gpu.stretches.slices) <= MOST_SLICES
+        work, *_ = gpu.stretches.parts()
+        return sum(len(h.counts) for h in (*gpu.of.values(), work.utilization))
 
     hour, more = (samples([Gpu(90, noise=9)], seconds=s) for s in (3600, 36000))
     assert entries(more) <= entries(hour) + 30

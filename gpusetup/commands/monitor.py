@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from gpusetup.monitor.source import Source, SourceEnded
 
 SUMMARY = """Watch utilisation, memory, temperature, power and clocks of the NVIDIA GPUs; end with
-the figures and one verdict: good, input-starved, launch-bound, memory-bound, memory-tight,
-throttled, idle or uneven, with its evidence and the next step. After `--` comes a command: it runs
-with this terminal and its exit code is passed on, and its CPU, memory and DataLoader workers count
-too. Under `--json` such a command's own output goes to stderr."""
+the figures and one verdict: good, input-starved, launch-bound, communication-bound, memory-bound,
+memory-tight, throttled, bursty, idle or uneven, with its evidence and the next step. After `--`
+comes a command: it runs with this terminal and its exit code is passed on, and its CPU, memory and
+DataLoader workers count too. Under `--json` such a command's own output goes to stderr."""
 JSON = "print JSON: a line for every sample, the last one for the summary"
 
 EXAMPLES = (

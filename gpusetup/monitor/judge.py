@@ -1,70 +1,114 @@
 """The verdict on a run, with its next step, the ordered advice and the notes. Pure.
 
-With several GPUs each is judged by itself (`alerts.py`), and the worst verdict is the run's, with
-the GPU it is about. What else is beyond a mark becomes a note.
+With several GPUs each is judged by itself by the table of `cases.py`, and the worst verdict is the
+run's, with the GPU it is about. What concerns the run as a whole is asked here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gpusetup.model.frozen import replace
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.monitor import marks
-from gpusetup.monitor.alerts import (
-    ORDER,
-    Judged,
-    active_brake,
-    considered,
-    judge_gpu,
-    main_waits,
-    workers_full,
-)
-from gpusetup.monitor.facts import GpuFacts, RunFacts
+from gpusetup.monitor.cases import CASES, ORDER, WAITING_COSTS_MORE, Case
+from gpusetup.monitor.evidence import workers_in_words
+from gpusetup.monitor.facts import GpuFacts, RunFacts, Work
+from gpusetup.monitor.notes import notes
+from gpusetup.monitor.programs import is_launched
+from gpusetup.monitor.signs import Seen, shows, shows_any
 from gpusetup.monitor.steps import next_step, ordered_advice
+from gpusetup.monitor.team import at_work, belongs, considered, team, worked
+from gpusetup.monitor.values import NextStep, Verdict
+
+__all__ = ["Judged", "judge", "worked"]
+
+
+class Judged(Frozen):
+    verdict: Verdict | None
+    evidence: str
+    cause: str = ""
+    next: NextStep | None = None
+    advice: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    """Of the table, the best first."""
 
 
 def judge(facts: RunFacts) -> Judged:
     """The verdict with its evidence, one next step, the ordered advice, and the notes."""
-    judged = _verdict(facts)
+    judged, seen = _verdict(facts)
     low = judged.verdict not in (None, "idle") and _lowest(facts) < marks.LOW.value
     return replace(
         judged,
-        next=next_step(judged.verdict, judged.cause, facts),
+        next=next_step(judged.steps, seen, facts),
         advice=ordered_advice(facts) if low else (),
         notes=tuple(notes(facts)),
     )
 
 
-def _verdict(facts: RunFacts) -> Judged:
-    for question in (too_little, starving, idle, uneven):
+def _verdict(facts: RunFacts) -> tuple[Judged, Seen | None]:
+    for question in (too_little, starving, idle):
         judged = question(facts)
         if judged is not None:
-            return judged
-    there = [gpu for gpu in at_work(facts) if gpu.lost_at is None]
-    found = [(gpu, judge_gpu(gpu)) for gpu in there or at_work(facts)]
-    gpu, worst = min(found, key=lambda pair: ORDER.index(pair[1].verdict or "good"))
-    if len(facts.gpus) == 1 or worst.verdict == "good" or worst.evidence.startswith("GPU "):
-        return worst
-    return replace(worst, evidence=f"GPU {gpu.label}: {worst.evidence}")
+            return judged, None
+    found = [(seen, case_of(seen)) for seen in _seen(facts)]
+    seen, worst = min(found, key=lambda pair: _rank(pair[1]))
+    if worst.verdict != "throttled":
+        apart = uneven(facts)
+        if apart is not None:
+            return apart, None
+    return _judged(seen, worst, facts), seen
+
+
+def _rank(case: Case) -> int:
+    return -1 if case.cause == "before-the-end" else ORDER.index(case.verdict)
+
+
+def _judged(seen: Seen, case: Case, facts: RunFacts) -> Judged:
+    said = case.says(seen)
+    if len(facts.gpus) > 1 and case.verdict != "good" and not said.startswith("GPU "):
+        said = f"GPU {seen.gpu.label}: {said}"
+    return Judged(verdict=case.verdict, cause=case.cause, evidence=said, steps=case.steps)
+
+
+def _seen(facts: RunFacts) -> list[Seen]:
+    """The GPUs that work, each in its run; those that were lost only where no other is left."""
+    working = at_work(facts)
+    there = [gpu for gpu in working if gpu.lost_at is None] or list(working)
+    works = [(gpu, considered(gpu)) for gpu in there]
+    return [Seen(facts, gpu, work, together=len(team(gpu, facts))) for gpu, work in works if work]
+
+
+def case_of(seen: Seen) -> Case:
+    """The first case that holds; the last always does."""
+    return next(case for case in CASES if holds(case, seen))
+
+
+def holds(case: Case, seen: Seen) -> bool:
+    if case.verdict == "throttled" and shows(seen, WAITING_COSTS_MORE):
+        return False
+    return shows(seen, case.proves) and not shows_any(seen, case.excludes)
+
+
+# --- of the run as a whole ------------------------------------------------------------------------
 
 
 def too_little(facts: RunFacts) -> Judged | None:
     if not facts.gpus:
-        return Judged(verdict=None, evidence="no GPU was watched", cause="no-gpu")
+        return Judged(verdict=None, evidence="no GPU was watched", steps=("see-why-no-gpu",))
     if all(gpu.utilization is None for gpu in facts.gpus):
-        evidence = "no GPU told its utilisation (a MIG instance does not)"
-        tight = [
-            gpu for gpu in facts.gpus if (gpu.memory_p95_share or 0) >= marks.MEMORY_TIGHT.value
-        ]
-        if tight:
-            share = f"{tight[0].memory_p95_share:.0f} %"
-            return Judged(
-                verdict="memory-tight", evidence=f"GPU {tight[0].label}: memory {share} (p95)"
-            )
-        return Judged(verdict=None, evidence=evidence)
+        return _without_utilization(facts)
     if facts.samples < marks.SHORT.value:
         return Judged(verdict=None, evidence=f"{facts.samples} samples are too few to judge")
     return None
+
+
+def _without_utilization(facts: RunFacts) -> Judged:
+    for gpu in facts.gpus:
+        if (gpu.memory_p95_share or 0) >= marks.MEMORY_TIGHT.value:
+            said = f"GPU {gpu.label}: memory {gpu.memory_p95_share:.0f} % (p95)"
+            return Judged(
+                verdict="memory-tight", cause="margin", evidence=said, steps=("leave-a-margin",)
+            )
+    return Judged(verdict=None, evidence="no GPU told its utilisation (a MIG instance does not)")
 
 
 def starving(facts: RunFacts) -> Judged | None:
@@ -75,11 +119,11 @@ def starving(facts: RunFacts) -> Judged | None:
         whole = gpu.whole
         if whole is None or not whole.utilization or whole.workers < 0.5:
             continue
-        cause = workers_full(whole) or main_waits(whole)
-        if cause is not None:
-            reason, way = cause
-            evidence = f"GPU {gpu.label} worked {whole.utilization:.1f} % of the time {reason}"
-            return Judged(verdict="input-starved", evidence=evidence, cause=way)
+        if (whole.worker_cpu or 0) >= marks.WORKER_FULL.value:
+            told = f"GPU {gpu.label} worked {whole.utilization:.1f} % of the time while"
+            said = f"{told} {workers_in_words(whole.workers)} computed without rest"
+            steps = ("more-workers", "cheaper-items")
+            return Judged(verdict="input-starved", cause="workers", evidence=said, steps=steps)
     return None
 
 
@@ -91,83 +135,60 @@ def idle(facts: RunFacts) -> Judged | None:
     evidence = f"utilisation {used:.0f} % over {facts.samples} samples"
     if facts.cpu is not None:
         evidence += f" while the command used {facts.cpu:.0f} % of a core"
+    cause, step = _why_idle(facts)
+    return Judged(verdict="idle", evidence=evidence, cause=cause, steps=(step,))
+
+
+def _why_idle(facts: RunFacts) -> tuple[str, str]:
+    """Its cause, and the step that follows."""
     held = any(gpu.has_process for gpu in facts.gpus)
-    return Judged(verdict="idle", evidence=evidence, cause="held" if held else "unused")
+    cpu = facts.busiest_cpu
+    if cpu is None:
+        return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
+    if held:
+        busy = cpu >= marks.CORE_FULL.value
+        return ("prepares", "prepare-once") if busy else ("held", "see-where-it-waits")
+    return "unused", "see-whether-torch-can"
 
 
 def uneven(facts: RunFacts) -> Judged | None:
-    """Of the GPUs that belong to the job, some work much less than others."""
-    works = {gpu.label: considered(gpu) for gpu in at_work(facts)}
+    """Of the GPUs that belong to one job, some work much less than others."""
     mine = [gpu for gpu in facts.gpus if gpu.lost_at is None and belongs(gpu, facts)]
-    means = {gpu.label: (w.utilization if (w := works.get(gpu.label)) else 0.0) for gpu in mine}
-    if len(means) < 2 or max(means.values()) - min(means.values()) < marks.APART.value:
+    for level, mark, told in (
+        (_utilization, marks.APART, "worked {:.0f} % of the time"),
+        (_power, marks.APART_POWER, "drew {:.0f} % of its power limit"),
+    ):
+        levels = {gpu.label: level(gpu, facts) for gpu in mine}
+        known = {label: value for label, value in levels.items() if value is not None}
+        if len(known) < 2 or len(known) < len(mine):
+            continue
+        least, most = (pick(known, key=known.__getitem__) for pick in (min, max))
+        if known[most] - known[least] >= mark.value:
+            said = f"GPU {least} {told.format(known[least])}, GPU {most} {told.format(known[most])}"
+            return _uneven(facts, said, unused=not known[least])
+    return None
+
+
+def _uneven(facts: RunFacts, said: str, *, unused: bool) -> Judged:
+    launched = is_launched(facts.command) or (facts.ranks or 0) > 1
+    step = "balance-the-work" if launched else "one-process-each"
+    cause = "none" if unused else "less"
+    return Judged(verdict="uneven", evidence=said, cause=cause, steps=(step,))
+
+
+def _utilization(gpu: GpuFacts, facts: RunFacts) -> float | None:
+    work = considered(gpu) if worked(gpu) else None
+    return work.utilization if work else 0.0
+
+
+def _power(gpu: GpuFacts, facts: RunFacts) -> float | None:
+    """Of a GPU that is always busy: its power tells whether it works or waits in a collective."""
+    work = considered(gpu) if worked(gpu) else None
+    if work is None or work.utilization < marks.BUSY.value or len(team(gpu, facts)) < 2:
         return None
-    least, most = (pick(means, key=lambda label: means[label]) for pick in (min, max))
-    evidence = (
-        f"GPU {least} worked {means[least]:.0f} % of the time, GPU {most} {means[most]:.0f} %"
-    )
-    return Judged(verdict="uneven", evidence=evidence, cause="none" if not means[least] else "less")
-
-
-def at_work(facts: RunFacts) -> tuple[GpuFacts, ...]:
-    return tuple(gpu for gpu in facts.gpus if worked(gpu))
-
-
-def worked(gpu: GpuFacts) -> bool:
-    """Not idle: neither stray kernels over a whole run nor a display count as work."""
-    stray = (gpu.utilization or 0.0) < marks.IDLE.value
-    calm = (gpu.utilization_p95 or 0.0) < marks.GAPS.value
-    return considered(gpu) is not None and not (stray and calm)
-
-
-def belongs(gpu: GpuFacts, facts: RunFacts) -> bool:
-    """It works, or a process sits on it, or it is one of the few that do not."""
-    count = len(at_work(facts))
-    held = (gpu.memory_p95_share or 0.0) > marks.HELD.value
-    return worked(gpu) or bool(gpu.has_process) or held or count > len(facts.gpus) - count
+    return work.power_share
 
 
 def _lowest(facts: RunFacts) -> float:
-    return min((w.utilization for gpu in at_work(facts) if (w := considered(gpu))), default=0.0)
-
-
-# --- notes ----------------------------------------------------------------------------------------
-
-
-def notes(facts: RunFacts) -> Iterator[str]:
-    for gpu in facts.gpus:
-        who = f"GPU {gpu.label}"
-        if gpu.lost_at is not None:
-            yield f"{who} is lost since {gpu.lost_at}; `gpusetup doctor` says more"
-            continue
-        for note in (*memory_notes(gpu), *heat_notes(gpu), *time_notes(gpu)):
-            yield f"{who}: {note}"
-    count, unused = len(at_work(facts)), [g.label for g in facts.gpus if not belongs(g, facts)]
-    if count and unused:
-        yield f"not used: GPU {', '.join(unused)}"
-
-
-def memory_notes(gpu: GpuFacts) -> Iterator[str]:
-    share = gpu.memory_p95_share
-    if share is None or not worked(gpu):
-        return
-    if share > marks.MEMORY_HIGH.value:
-        yield f"memory {share:.0f} %, above the mark of {marks.MEMORY_HIGH.value:.0f} %"
-    elif share < marks.MEMORY_LOW.value:
-        yield f"memory {share:.0f} %: a larger batch would fit (the mark is 70 to 90 %)"
-
-
-def heat_notes(gpu: GpuFacts) -> Iterator[str]:
-    heat = gpu.temperature_p95
-    if heat is not None and heat > marks.HOT.value:
-        yield f"{heat:.0f} °C, above the mark of {marks.HOT.value:.0f} °C"
-    capped = gpu.work.reasons.get("sw_power_cap", 0.0) if gpu.work else 0.0
-    if capped >= marks.CAPPED.value and gpu.work and active_brake(gpu.work) is None:
-        yield f"at its power limit in {capped:.0f} % of the work, as a busy GPU may be"
-
-
-def time_notes(gpu: GpuFacts) -> Iterator[str]:
-    if gpu.pauses:
-        times = "once" if gpu.pauses == 1 else f"{gpu.pauses} times"
-        share, longest = f"{gpu.pause_share:.0f} %", f"{gpu.longest_pause_seconds:.0f} s"
-        yield f"paused {times}, {share} of its time, {longest} at most (evaluation, checkpoints?)"
+    works: list[Work] = [w for gpu in at_work(facts) if (w := considered(gpu))]
+    return min((work.utilization for work in works), default=0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.model.frozen import Frozen
 
 GUIDES = "the acceleration guide: utilisation near 100 %, memory 70 to 90 %, 70 to 85 °C"
-OURS = "chosen here, checked on the labelled runs of tests/test_monitor_judge.py"
+OURS = "chosen here, checked on the labelled runs of tests/monitor_kinds.py"
 
 
 class Mark(Frozen):
@@ -39,3 +39,28 @@ READS = Mark(value=5e6, unit="bytes/s", means="reads more than code and logs nee
 APART = Mark(value=25, unit="points", means="mean utilisations of GPUs differ by this much")
 HELD = Mark(value=5, unit="%", means="an idle GPU with more memory in use belongs to the job")
 SHORT = Mark(value=3, unit="samples", means="fewer cannot be judged")
+MEMORY_FULL = Mark(value=98, unit="%", means="memory that is full: the next allocation fails")
+MEMORY_GONE = Mark(value=50, unit="%", means="memory that falls below this from full: it ended")
+GROWN = Mark(value=20, unit="points", means="memory that grew all the time by this much leaks")
+WARM_LESS = Mark(value=0.6, unit="part", means="a warm-up works less than this part of later work")
+WARM_FULL = Mark(value=0.8, unit="part", means="from this part of later work on it is over")
+WARM_MOST = Mark(value=60, unit="%", means="what takes more of the run is no warm-up")
+IDLE_POWER = Mark(value=12, unit="%", means="of its power limit, what a card draws without work")
+LIGHT = Mark(value=35, unit="%", means="power above that, of the time with work: below it is light")
+MANY = Mark(value=250, unit="%", means="of a core: one process that computes on many threads")
+HELPERS = Mark(value=150, unit="%", means="of a core: other processes of the command compute")
+USED_UP = Mark(value=88, unit="%", means="of the cores that the command may use")
+HELD_BACK = Mark(value=25, unit="%", means="of the periods in which the CPU quota was used up")
+HOST_FULL = Mark(value=90, unit="%", means="of all cores of the machine")
+OTHERS = Mark(value=30, unit="%", means="of all cores, used by others than the command")
+BLOCKED = Mark(value=0.5, unit="processes", means="that wait for a disk, on average")
+NETWORK = Mark(value=2e7, unit="bytes/s", means="received: more than logs and metrics")
+WRITES = Mark(value=5e7, unit="bytes/s", means="written: a checkpoint, not a log")
+LINK = Mark(value=2e10, unit="bytes/s", means="over NVLink: much of what GPUs exchange")
+PCIE = Mark(value=4e9, unit="bytes/s", means="over PCIe: more than batches of data")
+SPINS = Mark(value=95, unit="%", means="utilisation of a card that waits in a collective")
+APART_POWER = Mark(value=30, unit="points", means="power shares of busy GPUs differ by this much")
+RATED = Mark(value=95, unit="%", means="of the rated power: a limit below it was lowered")
+ROOM = Mark(value=103, unit="%", means="of the limit: a card that takes more has room")
+FAST_ENOUGH = Mark(value=60, unit="%", means="clocks at the rated limit that heavy work brings")
+LIKE_MEMORY = Mark(value=15, unit="points", means="memory of two ranks of one job is this close")

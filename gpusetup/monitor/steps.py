@@ -1,11 +1,20 @@
-"""The one next step of each verdict, as a command where there is one; and the ordered advice."""
+"""The next steps: a table. Pure.
+
+A step has signs that it needs and signs that rule it out, above all those that say it is so
+already. Of the steps of a verdict the first that fits the run is given.
+"""
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Callable, Sequence
 
+from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.facts import RunFacts
-from gpusetup.monitor.marks import IDLE
+from gpusetup.monitor.marks import IDLE, MEMORY_HIGH
+from gpusetup.monitor.programs import kind_of
+from gpusetup.monitor.signs import Seen, shows_any
 from gpusetup.monitor.values import NextStep
 
 MOST_WORKERS = 16
@@ -16,93 +25,192 @@ BENCHMARK = "gpusetup tune {config} --benchmark"
 BATCH_SIZE = "gpusetup tune --batch-size --code MODULE:FUNCTION"
 TORCHRUN = "torchrun --nproc_per_node={gpus} {script}"
 
-# Verdict, cause ("": any) -> what to do, the command. `{workers}`, `{config}` and such stand for
-# what fits the run. Sources: the acceleration and the multi-GPU guides; PyTorch's performance
-# tuning guide (workers, pinning, channels_last, compile, DDP); `nvidia-smi --help`.
-STEPS: dict[tuple[str, str], tuple[str, str | None]] = {
-    ("input-starved", "no-workers"): (
-        "Load with workers: num_workers={workers}, pin_memory=True",
-        TUNE,
-    ),
-    ("input-starved", "workers"): (
-        "Up to {workers} loader workers; where it has them, decode less per item or cache it",
-        TUNE,
-    ),
-    ("input-starved", "disk"): (
-        "Keep the data on a local SSD or in memory, in fewer and larger files",
-        TUNE,
-    ),
-    ("input-starved", ""): (
-        "Let the loader run ahead: num_workers={workers}, persistent_workers=True",
-        TUNE,
-    ),
-    ("launch-bound", ""): (
-        "Give the GPU more per kernel: a larger batch, torch.compile or CUDA graphs",
-        BENCHMARK,
-    ),
-    ("memory-bound", ""): (
+
+class Step(Frozen):
+    text: str
+    command: str | None = None
+    needs: tuple[str, ...] = ()
+    """One of these signs."""
+    unless: tuple[str, ...] = ()
+
+
+def step(text: str, command: str | None = None, *, needs: str = "", unless: str = "") -> Step:
+    needed, against = (
+        tuple(name.strip() for name in names.split(",") if name.strip())
+        for names in (needs, unless)
+    )
+    return Step(text=text, command=command, needs=needed, unless=against)
+
+
+# `{workers}`, `{config}` and such stand for what fits the run. Sources: the acceleration and the
+# multi-GPU guides; PyTorch's performance tuning guide (workers, pinning, compile, DDP) and its
+# page on DDP communication hooks; vLLM's optimisation page; `nvidia-smi --help`.
+STEPS: dict[str, Step] = {
+    "load-with-workers": step(
+        "Load with workers: num_workers={workers}, pin_memory=True", TUNE,
+        unless="workers, simulation, no training, cores used up"),
+    "more-workers": step(
+        "Up to {workers} loader workers (now {now}); then decode less per item or cache it", TUNE,
+        unless="cores used up, others full, enough workers"),
+    "cheaper-items": step(
+        "Decode less per item: cache it decoded, store it smaller, or decode on the GPU"),
+    "more-cores": step("Give the command more CPU: it uses all of {cores} cores"),
+    "free-the-cpu": step(
+        "Free the CPU: other processes of this machine use {others} of its {host_cores} cores",
+        "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
+    "faster-storage": step(
+        "Bring the data nearer: a local disk or memory, in fewer and larger files"),
+    "run-ahead": step(
+        "Let the loader run ahead: persistent_workers=True, a larger prefetch_factor, up to "
+        "{workers} workers", TUNE),
+    "off-the-loop": step(
+        "Take the CPU's work out of the loop: prepare it once, in other processes, or on the GPU"),
+    "speed-up-the-producers": step(
+        "Let the CPU side produce more: more environments at once, cheaper ones, or on the GPU"),
+    "see-where-it-waits": step(
+        "See where the process waits", "py-spy dump --pid {pid}"),
+    "larger-work": step(
+        "Give the GPU more per kernel: a larger batch", BENCHMARK, unless="memory high"),
+    "compile-or-graphs": step(
+        "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK,
+        unless="compiled"),
+    "more-in-parallel": step(
+        "Put more on the GPU at once: a larger problem, more requests together, or several runs "
+        "beside each other (MPS)", needs="server, physics"),
+    "fewer-bytes": step(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
-        BENCHMARK,
-    ),
-    ("memory-tight", ""): (
-        "Find the largest batch that leaves a margin, and accumulate gradients",
-        BATCH_SIZE,
-    ),
-    ("throttled", "heat"): (
-        "Cool it: fans, dust, airflow, neighbours",
-        "nvidia-smi -q -d TEMPERATURE,PERFORMANCE",
-    ),
-    ("throttled", "power"): (
-        "Raise the power limit where the card and its cooling allow it",
-        "nvidia-smi -q -d POWER",
-    ),
-    ("throttled", "supply"): (
-        "Check the power cables, the supply and the slot",
-        "nvidia-smi -q -d POWER,PERFORMANCE",
-    ),
-    ("throttled", "clocks"): ("Take back the clocks that were set", "nvidia-smi -rac"),
-    ("idle", "held"): (
-        "A process holds the GPU but computes nothing on it: see where it waits",
-        "gpusetup verify",
-    ),
-    ("idle", "unused"): (
-        "Nothing ran on the GPU: see whether this torch can use it",
-        "gpusetup doctor",
-    ),
-    ("uneven", "none"): ("Start one process for each GPU", TORCHRUN),
-    ("uneven", "less"): ("Give every GPU the same work: DDP, a DistributedSampler", TORCHRUN),
-    ("", "no-gpu"): ("See why no GPU can be watched", "gpusetup doctor"),
+        BENCHMARK),
+    "fewer-bytes-between-gpus": step(
+        "Exchange less often or less: accumulate gradients, a bf16 hook of DDP, larger buckets, "
+        "shard within one node", "nvidia-smi topo -m"),
+    "stay-on-the-gpu": step(
+        "Keep on the GPU what travels each step: less offload, pinned memory, copies beside the "
+        "computing", "gpusetup plan {config}"),
+    "leave-a-margin": step(
+        "Find the largest batch that leaves a margin, and accumulate gradients", BATCH_SIZE),
+    "find-the-leak": step(
+        "Find what keeps tensors: losses kept with their graph, lists of outputs, caches; "
+        "torch.cuda.memory._record_memory_history shows it"),
+    "cool": step("Cool it: fans, dust, airflow, neighbours",
+                 "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"),
+    "check-the-supply": step("Check the power cables, the supply and the slot",
+                             "nvidia-smi -q -d POWER,PERFORMANCE"),
+    "raise-the-power-limit": step(
+        "Raise the power limit from {limit} W to {rated} W, where its cooling allows it",
+        "sudo nvidia-smi -i {gpu} -pl {rated}"),
+    "compare-the-limits": step(
+        "Compare the power limit with the card's default; raise it where it was lowered",
+        "nvidia-smi -q -d POWER"),
+    "draw-less": step(
+        "The card cannot be given more power: a laptop on its charger in performance mode, else "
+        "lower precision or fewer bytes per step"),
+    "reset-the-clocks": step("Take back the clocks that were set", "nvidia-smi -rac"),
+    "see-whether-torch-can": step(
+        "Nothing ran on the GPU: see whether this torch can use it", "gpusetup doctor"),
+    "watch-the-command": step(
+        "See what the process does meanwhile: let the monitor watch it too",
+        "gpusetup monitor -- {command}", unless="watched"),
+    "prepare-once": step("Prepare the data once and keep it: so far only the CPU worked"),
+    "send-more-requests": step(
+        "Nothing to mend if requests are rare: send more at once, or a second service beside it"),
+    "release-between-cells": step(
+        "Watch the one slow cell as a script; shut the kernel down when the card is not needed",
+        "gpusetup monitor -- {command}"),
+    "shorter-pauses": step(
+        "Shorten what stands between: evaluate on the GPU or less often, save beside the training "
+        "(torch.distributed.checkpoint.async_save)"),
+    "one-process-each": step("Start one process for each GPU", TORCHRUN),
+    "balance-the-work": step(
+        "Give every rank the same work: batches of like length, a DistributedSampler, layers "
+        "shared out evenly; see what the busiest rank does more"),
+    "see-why-no-gpu": step("See why no GPU can be watched", "gpusetup doctor"),
+}  # fmt: skip
+
+ALREADY = {
+    "compiled": re.compile(r"--?(torch[_-])?compile\b(?![= ](0|false|no)\b)", re.I),
+    "mixed": re.compile(
+        r"(bf16|fp16|float16|bfloat16|--?(use[_-])?amp\b|mixed[_-]precision)"
+        r"(?![= ](0|false|no|none)\b)", re.I),
+}  # fmt: skip
+"""What a command's words say is so already."""
+
+
+def next_step(ids: Sequence[str], seen: Seen | None, facts: RunFacts) -> NextStep | None:
+    """The first that fits, filled in for this run; None where there is nothing to do."""
+    for name in ids:
+        if seen is None or _fits(STEPS[name], seen):
+            return _filled(name, facts, seen)
+    return None
+
+
+def _fits(row: Step, seen: Seen) -> bool:
+    known = [name for name in row.unless if name not in OWN]
+    own = any(OWN[name](seen) for name in row.unless if name in OWN)
+    return (not row.needs or shows_any(seen, row.needs)) and not (own or shows_any(seen, (*known,)))
+
+
+OWN: dict[str, Callable[[Seen], bool]] = {
+    "compiled": lambda seen: _says("compiled", seen.run),
+    "enough workers": lambda seen: seen.work.workers >= useful_workers(seen.run) * seen.together,
 }
-
-ADVICE = (
-    "larger batch, the effective one kept by accumulation: `" + BATCH_SIZE + "`",
-    "DataLoader with num_workers={workers}, pin_memory, persistent_workers: `" + TUNE + "`",
-    "mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 on, else float16 "
-    "with a GradScaler",
-)
-"""The order of the acceleration guide for utilisation below 50 %: batch, loader, AMP."""
+"""Signs that only steps ask for."""
 
 
-def next_step(verdict: str | None, cause: str, facts: RunFacts) -> NextStep | None:
-    """The row of the verdict, filled in for this run; None where there is nothing to do."""
-    row = STEPS.get((verdict or "", cause)) or STEPS.get((verdict or "", ""))
-    if row is None:
-        return None
-    words = _words(facts)
-    text, command = row
-    return NextStep(text=text.format(**words), command=command and command.format(**words))
+def _says(name: str, facts: RunFacts) -> bool:
+    return bool(facts.command and ALREADY[name].search(" ".join(facts.command)))
+
+
+def _filled(name: str, facts: RunFacts, seen: Seen | None) -> NextStep:
+    words, row = _words(facts, seen), STEPS[name]
+    command = row.command and row.command.format(**words)
+    return NextStep(id=name, text=row.text.format(**words), command=command)
 
 
 def ordered_advice(facts: RunFacts) -> tuple[str, ...]:
-    return tuple(line.format(**_words(facts)) for line in ADVICE)
+    """The order of the acceleration guide for utilisation below half: batch, loader, AMP; without
+    what is so already, and for a training alone."""
+    if kind_of(facts.command) not in ("training", ""):
+        return ()
+    return tuple(_advice(facts))
 
 
-def _words(facts: RunFacts) -> dict[str, str]:
+def _advice(facts: RunFacts) -> list[str]:
+    works = [gpu.work for gpu in facts.gpus if gpu.work]
+    room = all((gpu.memory_p95_share or 0) < MEMORY_HIGH.value for gpu in facts.gpus)
+    now = max((work.workers for work in works), default=0.0)
+    told = []
+    if room:
+        told.append(f"larger batch, the effective one kept by accumulation: `{BATCH_SIZE}`")
+    if now < useful_workers(facts):
+        told.append("DataLoader with num_workers={workers}, pin_memory, persistent_workers: "
+                    f"`{TUNE}`")  # fmt: skip
+    if not _says("mixed", facts):
+        told.append("mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 "
+                    "on, else float16 with a GradScaler")  # fmt: skip
+    return [line.format(**_words(facts, None)) for line in told]
+
+
+def _words(facts: RunFacts, seen: Seen | None) -> dict[str, str]:
+    gpu, work = (seen.gpu, seen.work) if seen else (None, None)
+    others = ((work.host_cpu or 0) - (work.cpu or 0)) / 100 if work else 0
+    rated = (gpu.power_default or gpu.power_max or 0) if gpu else 0
+    if gpu and gpu.power_limit and rated <= gpu.power_limit:
+        rated = gpu.power_max or rated
+    pids = [pid for one in facts.gpus for pid in one.holders]
     return {
         "workers": str(useful_workers(facts)),
+        "now": f"{work.workers:.0f}" if work else "0",
+        "cores": f"{facts.cores or facts.host_cores or 0:g}",
+        "host_cores": str(facts.host_cores or "?"),
+        "others": f"{others:.1f}",
         "config": shlex.quote(config_of(facts.command) or "CONFIG.yaml"),
         "script": shlex.quote(script_of(facts.command) or "train.py"),
+        "command": shlex.join(facts.command or ("python", script_of(facts.command) or "train.py")),
         "gpus": str(len([gpu for gpu in facts.gpus if gpu.lost_at is None])),
+        "gpu": gpu.label if gpu else "0",
+        "limit": f"{gpu.power_limit or 0:.0f}" if gpu else "",
+        "rated": f"{rated:.0f}",
+        "pid": str(pids[0]) if pids else "PID",
     }
 
 
@@ -113,7 +221,7 @@ def useful_workers(facts: RunFacts) -> int:
     12
     """
     used = sum((gpu.utilization or 0.0) >= IDLE.value for gpu in facts.gpus)
-    return max(1, min(MOST_WORKERS, (facts.cores or 4) // max(1, used)))
+    return max(1, min(MOST_WORKERS, int(facts.cores or 4) // max(1, used)))
 
 
 def config_of(command: tuple[str, ...] | None) -> str | None:

@@ -16,9 +16,10 @@ def summarise(
     command: tuple[str, ...] | None = None,
     exit_code: int | None = None,
 ) -> Summary:
-    judged = judge(tally.facts(command))
+    judged = judge(tally.facts(command, exit_code))
     return Summary(
         verdict=judged.verdict,
+        cause=judged.cause,
         evidence=judged.evidence,
         next=judged.next,
         advice=judged.advice,

@@ -6,11 +6,24 @@ means and peaks are exact. The same samples in the same order always give the sa
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import deque
+from itertools import pairwise
+from typing import Any
 
-from gpusetup.monitor.facts import GpuFacts, RunFacts, Work
-from gpusetup.monitor.marks import PAUSE, QUIET
-from gpusetup.monitor.values import GpuSample, GpuSummary, Sample, Spread, TreeSample, TreeSummary
+from gpusetup.monitor.facts import GpuFacts, RunFacts
+from gpusetup.monitor.histogram import Histogram, Mean
+from gpusetup.monitor.marks import GROWN, MEMORY_FULL, MEMORY_GONE
+from gpusetup.monitor.programs import is_display
+from gpusetup.monitor.stretch import Stretches, merged, percent
+from gpusetup.monitor.values import (
+    GpuSample,
+    GpuSummary,
+    HostSample,
+    ProcessUse,
+    Sample,
+    TreeSample,
+    TreeSummary,
+)
 
 QUANTA = {"memory_used_bytes": 16 << 20, "memory_bytes": 16 << 20, "read_bytes_per_second": 1e5}
 """Field -> what percentiles are rounded to; 1 where it is not here."""
@@ -22,156 +35,76 @@ GPU_FIELDS = (
     "power_watts",
     "clock_sm_mhz",
 )
+MOST_OF_TREE = ("loader_workers", "gpu_processes", "collective_threads")
 TREE_FIELDS = ("cpu_percent", "memory_bytes", "read_bytes_per_second", "loader_cpu_percent")
 
 
-class Histogram:
-    """Counts of rounded values.
+class MemoryTally:
+    """The share of a GPU's memory over the run: its spread, its end, and whether it grew."""
 
-    >>> some = Histogram()
-    >>> for value in (1, 2, 3, 10):
-    ...     some.add(value)
-    >>> some.mean, some.percentile(5), some.percentile(95), some.peak
-    (4.0, 1.0, 10.0, 10.0)
-    """
-
-    def __init__(self, quantum: float = 1.0) -> None:
-        self.quantum = quantum
-        self.counts: Counter[int] = Counter()
-        self.count = 0
-        self.total = 0.0
-        self.peak = 0.0
-
-    def add(self, value: float | None) -> None:
-        if value is None:
-            return
-        self.peak = max(self.peak, float(value)) if self.count else float(value)
-        self.counts[round(value / self.quantum)] += 1
-        self.count += 1
-        self.total += value
-
-    def merge(self, other: Histogram) -> None:
-        if not other.count:
-            return
-        self.peak = max(self.peak, other.peak) if self.count else other.peak
-        self.counts.update(other.counts)
-        self.count += other.count
-        self.total += other.total
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.count
-
-    def percentile(self, percent: float) -> float:
-        """The smallest value with at least so many percent of all at or below it."""
-        wanted, seen = percent / 100 * self.count, 0
-        for step in sorted(self.counts):
-            seen += self.counts[step]
-            if seen >= wanted:
-                return float(step * self.quantum)
-        return self.peak
-
-    def spread(self) -> Spread | None:
-        if not self.count:
-            return None
-        p5, p95 = (min(self.percentile(p), self.peak) for p in (5, 95))
-        return Spread(mean=round(self.mean, 2), p5=p5, p95=p95, peak=self.peak)
-
-    def mean_or_none(self) -> float | None:
-        return self.mean if self.count else None
-
-
-class Mean:
-    """A sum and a count, of what is told."""
+    LAST = 5
+    """Samples that are the end."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
+        self.share = Histogram(0.1)
+        self._last: deque[float] = deque(maxlen=self.LAST)
+        self._fell_from: float | None = None
+        self._marks: list[float] = []
+        self._every, self._seen = 1, 0
 
-    def add(self, value: float | None) -> None:
-        if value is not None:
-            self.count += 1
-            self.total += value
+    def add(self, share: float | None) -> None:
+        if share is None:
+            return
+        self.share.add(share)
+        if self._last and share < MEMORY_GONE.value and max(self._last) >= MEMORY_FULL.value:
+            self._fell_from = max(self._last)
+        self._last.append(share)
+        self._mark(share)
 
-    def merge(self, other: Mean) -> None:
-        self.count += other.count
-        self.total += other.total
+    def _mark(self, share: float) -> None:
+        """Some of all values, evenly; of neighbours the later one stays."""
+        self._seen += 1
+        if self._seen % self._every:
+            return
+        self._marks.append(share)
+        if len(self._marks) >= 64:
+            self._marks, self._every = self._marks[1::2], self._every * 2
 
-    def value(self) -> float | None:
-        return self.total / self.count if self.count else None
+    def last(self) -> float | None:
+        return self._fell_from or (max(self._last) if self._last else None)
+
+    def grew(self) -> bool:
+        """By much, and in each quarter of the time."""
+        count = len(self._marks)
+        if count < 8:
+            return False
+        quarters = [self._marks[min(count - 1, n * count // 4)] for n in range(5)]
+        steps = [later - sooner for sooner, later in pairwise(quarters)]
+        whole = quarters[-1] - quarters[0]
+        return whole >= GROWN.value and min(steps) >= whole / 12
 
 
-class WorkTally:
-    """What is summed over the samples of one stretch of a GPU's work."""
+class Holders:
+    """Who was seen on a GPU."""
 
-    FIELDS = ("memory_busy", "power", "clock", "busiest", "worker", "read", "input")
+    MOST = 64
 
     def __init__(self) -> None:
-        self.utilization = Histogram()
-        self.of = {name: Mean() for name in self.FIELDS}
-        self.reasons: Counter[str] = Counter()
-        self.quiet = 0
-        self.workers = 0
+        self.told = False
+        self.pids: dict[int, str] = {}
+        self.computes = False
+        self.draws = False
 
-    def add(self, gpu: GpuSample, tree: TreeSample | None) -> None:
-        self.utilization.add(gpu.utilization_percent)
-        self.of["memory_busy"].add(gpu.memory_busy_percent)
-        self.of["power"].add(percent(gpu.power_watts, gpu.power_limit_watts))
-        self.of["clock"].add(percent(gpu.clock_sm_mhz, gpu.clock_sm_max_mhz))
-        self.reasons.update(gpu.throttle_reasons or ())
-        self.quiet += is_quiet(gpu)
-        if tree is not None:
-            self._add_tree(tree)
-
-    def _add_tree(self, tree: TreeSample) -> None:
-        self.of["busiest"].add(tree.busiest_cpu_percent)
-        self.of["read"].add(tree.read_bytes_per_second)
-        self.of["input"].add(tree.input_bytes_per_second)
-        self.workers += tree.loader_workers
-        if tree.loader_workers:
-            self.of["worker"].add(tree.loader_cpu_percent / tree.loader_workers)
-
-    def merge(self, other: WorkTally) -> None:
-        self.utilization.merge(other.utilization)
-        for name, mean in other.of.items():
-            self.of[name].merge(mean)
-        self.reasons.update(other.reasons)
-        self.quiet += other.quiet
-        self.workers += other.workers
-
-    @property
-    def samples(self) -> int:
-        return self.utilization.count
-
-    def work(self) -> Work | None:
-        """None where there is nothing in it."""
-        count = self.samples
-        if not count:
-            return None
-        mean = {name: mean.value() for name, mean in self.of.items()}
-        return Work(
-            samples=count,
-            utilization=self.utilization.mean,
-            utilization_p5=self.utilization.percentile(5),
-            utilization_p95=self.utilization.percentile(95),
-            quiet_share=self.quiet / count * 100,
-            memory_busy=mean["memory_busy"],
-            power_share=mean["power"],
-            clock_share=mean["clock"],
-            reasons={name: on / count * 100 for name, on in sorted(self.reasons.items())},
-            busiest_cpu=mean["busiest"],
-            workers=self.workers / count,
-            worker_cpu=mean["worker"],
-            read_rate=mean["read"],
-            input_rate=mean["input"],
-        )
-
-
-def merged(*tallies: WorkTally) -> WorkTally:
-    whole = WorkTally()
-    for tally in tallies:
-        whole.merge(tally)
-    return whole
+    def add(self, processes: tuple[ProcessUse, ...] | None) -> None:
+        if processes is None:
+            return
+        self.told = True
+        for one in processes:
+            drawing = is_display(one)
+            self.draws |= drawing
+            self.computes |= not drawing
+            if not drawing and len(self.pids) < self.MOST:
+                self.pids[one.pid] = one.name or ""
 
 
 class GpuTally:
@@ -179,95 +112,90 @@ class GpuTally:
 
     def __init__(self, first: GpuSample) -> None:
         self.first = first
+        self.latest = first
         self.samples = 0
         self.of = {name: Histogram(QUANTA.get(name, 1.0)) for name in GPU_FIELDS}
-        self.memory_share = Histogram(0.1)
-        self.total_bytes: int | None = None
-        self.busy = WorkTally()
-        self.pauses = WorkTally()
-        self.start = WorkTally()
-        self.pending = WorkTally()
-        self.pending_since: float | None = None
-        self.pause_count = 0
-        self.longest_pause = 0.0
-        self.first_work: float | None = None
-        self.has_process: bool | None = None
+        self.memory = MemoryTally()
+        self.stretches = Stretches()
+        self.holders = Holders()
         self.lost_at: str | None = None
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
         self.samples += 1
         for name, histogram in self.of.items():
             histogram.add(getattr(gpu, name))
-        self.total_bytes = gpu.memory_total_bytes or self.total_bytes
-        self.memory_share.add(percent(gpu.memory_used_bytes, gpu.memory_total_bytes))
-        if gpu.processes is not None:
-            self.has_process = bool(gpu.processes) or bool(self.has_process)
+        self.memory.add(percent(gpu.memory_used_bytes, gpu.memory_total_bytes))
+        self.holders.add(gpu.processes)
         self.lost_at = (self.lost_at or sample.at) if gpu.lost else None
+        if not gpu.lost:
+            self.latest = gpu
         if gpu.utilization_percent is not None:
-            self._sort(gpu, sample)
-
-    def _sort(self, gpu: GpuSample, sample: Sample) -> None:
-        """Work, or quiet that waits to be told a stutter, a pause or the end."""
-        if is_quiet(gpu):
-            if self.pending_since is None:
-                self.pending_since = sample.seconds
-            self.pending.add(gpu, sample.tree)
-            return
-        self._settle(sample.seconds)
-        if self.first_work is None:
-            self.first_work = sample.seconds
-        self.busy.add(gpu, sample.tree)
-
-    def _settle(self, now: float) -> None:
-        """Work came after quiet: it was the start-up, a stutter or a pause."""
-        if self.pending_since is None:
-            return
-        length = now - self.pending_since
-        if self.first_work is None:
-            self.start.merge(self.pending)
-        elif length < PAUSE.value:
-            self.busy.merge(self.pending)
-        else:
-            self.pauses.merge(self.pending)
-            self.pause_count += 1
-            self.longest_pause = max(self.longest_pause, length)
-        self.pending, self.pending_since = WorkTally(), None
+            self.stretches.add(gpu, sample)
 
     def facts(self) -> GpuFacts:
-        body = merged(self.busy, self.pauses)
-        told = self.of["utilization_percent"]
-        memory, heat = self.memory_share, self.of["temperature_celsius"]
+        told, heat = self.of["utilization_percent"], self.of["temperature_celsius"]
         return GpuFacts(
             label=self.first.label,
             name=self.first.name,
             samples=self.samples,
             utilization=told.mean_or_none(),
             utilization_p95=told.percentile(95) if told.count else None,
-            work=self.busy.work(),
-            body=body.work(),
-            whole=merged(self.start, body, self.pending).work(),
-            pauses=self.pause_count,
-            pause_share=self.pauses.samples / max(1, body.samples) * 100,
-            longest_pause_seconds=self.longest_pause,
-            startup_seconds=self.first_work or 0.0,
-            memory_p95_share=memory.percentile(95) if memory.count else None,
-            memory_peak_share=memory.peak if memory.count else None,
             temperature_p95=heat.percentile(95) if heat.count else None,
-            has_process=self.has_process,
+            slowdown_celsius=self.latest.temperature_slowdown_celsius,
+            power_limit=self.latest.power_limit_watts,
+            power_default=self.latest.power_limit_default_watts,
+            power_max=self.latest.power_limit_max_watts,
             lost_at=self.lost_at,
+            **self._work(),
+            **self._memory(),
+            **self._held(),
         )
 
+    def _work(self) -> dict[str, Any]:
+        work, pause, whole, warm = self.stretches.parts()
+        body = merged([work, pause])
+        return {
+            "work": work.work(),
+            "body": body.work(),
+            "paused": pause.work(),
+            "whole": whole.work(),
+            "pauses": self.stretches.pause_count,
+            "pause_share": pause.samples / max(1, body.samples) * 100,
+            "longest_pause_seconds": self.stretches.longest_pause,
+            "startup_seconds": self.stretches.first_work or 0.0,
+            "warmup_seconds": warm,
+        }
+
+    def _memory(self) -> dict[str, Any]:
+        share = self.memory.share
+        return {
+            "memory_p95_share": share.percentile(95) if share.count else None,
+            "memory_peak_share": share.peak if share.count else None,
+            "memory_last_share": self.memory.last(),
+            "memory_grew": self.memory.grew(),
+        }
+
+    def _held(self) -> dict[str, Any]:
+        holders = self.holders
+        return {
+            "has_process": holders.computes if holders.told else None,
+            "only_display": holders.draws and not holders.computes,
+            "holders": tuple(sorted(holders.pids)),
+            "names": tuple(sorted({name for name in holders.pids.values() if name})),
+        }
+
     def summary(self) -> GpuSummary:
-        work = self.busy.work()
+        work, *_ = self.stretches.parts()
+        told = work.work()
         return GpuSummary(
             index=self.first.index,
             mig_index=self.first.mig_index,
             name=self.first.name,
             uuid=self.first.uuid,
             samples=self.samples,
-            memory_total_bytes=self.total_bytes,
-            throttled={k: round(v / 100, 4) for k, v in (work.reasons if work else {}).items()},
-            working_share=round(self.busy.samples / self.samples, 4) if self.samples else None,
+            memory_total_bytes=self.latest.memory_total_bytes or self.first.memory_total_bytes,
+            throttled={k: round(v / 100, 4) for k, v in (told.reasons if told else {}).items()},
+            working_share=round(work.samples / self.samples, 4) if self.samples else None,
             lost_at=self.lost_at,
             **{name: histogram.spread() for name, histogram in self.of.items()},
         )
@@ -281,8 +209,11 @@ class Tally:
         self.seconds = 0.0
         self.gpus: dict[tuple[int, int | None], GpuTally] = {}
         self.tree = {name: Histogram(QUANTA.get(name, 1.0)) for name in TREE_FIELDS}
-        self.most_workers = 0
-        self.cores: int | None = None
+        self.busiest = Mean()
+        self.most: dict[str, int] = {}
+        self.cores: float | None = None
+        self.host_cores: int | None = None
+        self.host_memory: float | None = None
 
     def add(self, sample: Sample) -> None:
         self.samples += 1
@@ -293,19 +224,42 @@ class Tally:
                 self.gpus[place] = GpuTally(gpu)
             self.gpus[place].add(gpu, sample)
         if sample.tree is not None:
-            self.most_workers = max(self.most_workers, sample.tree.loader_workers)
-            self.cores = sample.tree.cores
-            for name, histogram in self.tree.items():
-                histogram.add(getattr(sample.tree, name))
+            self._add_tree(sample.tree)
+        if sample.host is not None:
+            self._add_host(sample.host)
 
-    def facts(self, command: tuple[str, ...] | None = None) -> RunFacts:
+    def _add_tree(self, tree: TreeSample) -> None:
+        for name in MOST_OF_TREE:
+            value = getattr(tree, name)
+            if value is not None:
+                self.most[name] = max(self.most.get(name, 0), value)
+        self.cores = tree.cores
+        self.busiest.add(tree.busiest_cpu_percent)
+        for name, histogram in self.tree.items():
+            histogram.add(getattr(tree, name))
+
+    def _add_host(self, host: HostSample) -> None:
+        self.host_cores = host.cores or self.host_cores
+        share = percent(host.memory_used_bytes, host.memory_total_bytes)
+        if share is not None:
+            self.host_memory = max(self.host_memory or 0.0, share)
+
+    def facts(
+        self, command: tuple[str, ...] | None = None, exit_code: int | None = None
+    ) -> RunFacts:
         return RunFacts(
             samples=self.samples,
             seconds=self.seconds,
             gpus=tuple(tally.facts() for tally in self.gpus.values()),
             cores=self.cores,
+            host_cores=self.host_cores,
             cpu=self.tree["cpu_percent"].mean_or_none(),
+            busiest_cpu=self.busiest.value(),
+            ranks=self.most.get("gpu_processes"),
+            collective_threads=self.most.get("collective_threads"),
+            host_memory_share=self.host_memory,
             command=command,
+            exit=exit_code,
         )
 
     def tree_summary(self) -> TreeSummary | None:
@@ -316,19 +270,9 @@ class Tally:
             cpu_percent=told["cpu_percent"],
             memory_bytes=told["memory_bytes"],
             read_bytes_per_second=told["read_bytes_per_second"],
-            loader_workers=self.most_workers,
-            loader_cpu_percent=told["loader_cpu_percent"] if self.most_workers else None,
+            loader_workers=self.most.get("loader_workers", 0),
+            loader_cpu_percent=told["loader_cpu_percent"]
+            if self.most.get("loader_workers", 0)
+            else None,
             cores=self.cores,
         )
-
-
-def is_quiet(gpu: GpuSample) -> bool:
-    return gpu.utilization_percent is not None and gpu.utilization_percent <= QUIET.value
-
-
-def percent(part: float | None, whole: float | None) -> float | None:
-    """
-    >>> percent(3, 4), percent(None, 4), percent(3, 0)
-    (75.0, None, None)
-    """
-    return part / whole * 100 if part is not None and whole else None

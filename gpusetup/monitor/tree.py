@@ -12,6 +12,8 @@ import psutil
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.values import TreeSample
+from gpusetup.probe.host import read_quota
+from gpusetup.system.system import LiveSystem
 
 WORKER_NAME = "pt_data_worker"
 """What a DataLoader worker of torch 2.6 and newer calls itself (torch.utils.data, worker.py)."""
@@ -41,7 +43,7 @@ def tree_sample(
     now: Sequence[Process],
     seconds: float,
     *,
-    cores: int | None = None,
+    cores: float | None = None,
     on_gpu: frozenset[int] = frozenset(),
 ) -> TreeSample:
     """What the processes did in the `seconds` since `before`."""
@@ -177,9 +179,11 @@ def _io(one: psutil.Process) -> object:
         return None
 
 
-def _cores() -> int | None:
-    """The cores that this process may use, as its affinity has them."""
+def _cores() -> float | None:
+    """The cores that this process may use, as its affinity and its cgroup's quota have them."""
     try:
-        return len(psutil.Process().cpu_affinity())
+        usable: int | None = len(psutil.Process().cpu_affinity())
     except (psutil.Error, AttributeError):
-        return psutil.cpu_count()
+        usable = psutil.cpu_count()
+    quota = read_quota(LiveSystem())
+    return min(usable, quota) if usable and quota else usable

@@ -15,11 +15,13 @@ Verdict = Literal[
     "good",
     "input-starved",
     "launch-bound",
+    "communication-bound",
     "memory-bound",
     "memory-tight",
     "throttled",
     "idle",
     "uneven",
+    "bursty",
 ]
 
 
@@ -29,6 +31,9 @@ class ProcessUse(Frozen):
     pid: int
     name: str | None = None
     memory_bytes: int | None = None
+    kind: Literal["compute", "graphics"] | None = None
+    sm_percent: float | None = None
+    """Of the GPU's multiprocessors, in the last moments (NVML: process utilisation)."""
 
 
 class GpuSample(Frozen):
@@ -48,6 +53,18 @@ class GpuSample(Frozen):
     temperature_celsius: float | None = None
     power_watts: float | None = None
     power_limit_watts: float | None = None
+    power_limit_default_watts: float | None = None
+    """What the maker rated the card at."""
+    power_limit_max_watts: float | None = None
+    temperature_slowdown_celsius: float | None = None
+    """From here on the hardware slows itself down."""
+    pcie_rx_bytes_per_second: float | None = None
+    pcie_tx_bytes_per_second: float | None = None
+    pcie_limit_bytes_per_second: float | None = None
+    """Of the link as it is now, one way."""
+    nvlink_rx_bytes_per_second: float | None = None
+    nvlink_tx_bytes_per_second: float | None = None
+    """Over all links of the GPU."""
     clock_sm_mhz: int | None = None
     clock_sm_max_mhz: int | None = None
     clock_memory_mhz: int | None = None
@@ -77,8 +94,31 @@ class TreeSample(Frozen):
     loader_workers: int = 0
     loader_cpu_percent: float = 0.0
     """Of all DataLoader workers together."""
+    cores: float | None = None
+    """How many this process may use, by its affinity and its cgroup's quota."""
+    write_bytes_per_second: float | None = None
+    blocked_processes: int | None = None
+    """Those that sleep without interruption, which is how one waits for a disk (state D)."""
+    held_back_percent: float | None = None
+    """The share of the cgroup's periods in which its CPU quota was used up."""
+    gpu_processes: int | None = None
+    """Those of them that hold a watched GPU: the ranks, where it is a job of several."""
+    collective_threads: int | None = None
+    """Threads that torch.distributed starts for NCCL, by their names."""
+
+
+class HostSample(Frozen):
+    """The machine as a whole, since the sample before."""
+
+    cpu_percent: float | None = None
+    """100 is one core."""
     cores: int | None = None
-    """How many this process may use."""
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    disk_read_bytes_per_second: float | None = None
+    disk_write_bytes_per_second: float | None = None
+    network_receive_bytes_per_second: float | None = None
+    network_send_bytes_per_second: float | None = None
 
 
 class Sample(Frozen):
@@ -89,6 +129,7 @@ class Sample(Frozen):
     """Since the watching began."""
     gpus: tuple[GpuSample, ...] = ()
     tree: TreeSample | None = None
+    host: HostSample | None = None
 
 
 class Spread(Frozen):
@@ -124,10 +165,12 @@ class TreeSummary(Frozen):
     read_bytes_per_second: Spread | None = None
     loader_workers: int = 0
     loader_cpu_percent: Spread | None = None
-    cores: int | None = None
+    cores: float | None = None
 
 
 class NextStep(Frozen):
+    id: str = ""
+    """Its row in the table of steps, such as `more-workers`."""
     text: str
     command: str | None = None
 
@@ -137,6 +180,8 @@ class Summary(Frozen):
     kind: Literal["summary"] = "summary"
     verdict: Verdict | None
     """None where nothing could be judged; `evidence` says why."""
+    cause: str = ""
+    """Which of the verdict's causes was seen, such as `storage` for `input-starved`."""
     evidence: str
     next: NextStep | None = None
     advice: tuple[str, ...] = ()

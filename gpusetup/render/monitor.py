@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpusetup.model.units import GIB
-from gpusetup.monitor.alerts import workers_in_words
+from gpusetup.monitor.evidence import workers_in_words
 from gpusetup.monitor.values import (
     GpuSample,
     GpuSummary,

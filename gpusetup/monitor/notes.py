@@ -1,0 +1,72 @@
+"""What else of a run is beyond a mark, or was left out of the judgement. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.monitor import marks
+from gpusetup.monitor.brakes import active_brake
+from gpusetup.monitor.facts import GpuFacts, RunFacts
+from gpusetup.monitor.programs import kind_of
+from gpusetup.monitor.team import at_work, belongs, considered, worked
+
+
+def notes(facts: RunFacts) -> Iterator[str]:
+    for gpu in facts.gpus:
+        who = f"GPU {gpu.label}"
+        if gpu.lost_at is not None:
+            yield f"{who} is lost since {gpu.lost_at}; `gpusetup doctor` says more"
+            continue
+        for note in (*memory_notes(gpu, facts), *heat_notes(gpu), *time_notes(gpu)):
+            yield f"{who}: {note}"
+    count, unused = len(at_work(facts)), [g for g in facts.gpus if not belongs(g, facts)]
+    drawing = [gpu.label for gpu in unused if gpu.only_display]
+    if count and drawing:
+        yield f"only a display draws on: GPU {', '.join(drawing)}"
+    if count and (rest := [gpu.label for gpu in unused if not gpu.only_display]):
+        yield f"not used: GPU {', '.join(rest)}"
+    yield from host_notes(facts)
+
+
+def memory_notes(gpu: GpuFacts, facts: RunFacts) -> Iterator[str]:
+    share = gpu.memory_p95_share
+    if share is None or not worked(gpu):
+        return
+    if gpu.memory_grew:
+        yield f"memory grew all the time, to {gpu.memory_peak_share or share:.0f} %: a leak?"
+    elif share > marks.MEMORY_HIGH.value:
+        yield f"memory {share:.0f} %, above the mark of {marks.MEMORY_HIGH.value:.0f} %"
+    elif share < marks.MEMORY_LOW.value and kind_of(facts.command) in ("training", ""):
+        yield f"memory {share:.0f} %: a larger batch would fit (the mark is 70 to 90 %)"
+
+
+def heat_notes(gpu: GpuFacts) -> Iterator[str]:
+    heat = gpu.temperature_p95
+    if heat is not None and heat > marks.HOT.value:
+        yield f"{heat:.0f} °C, above the mark of {marks.HOT.value:.0f} °C"
+    capped = gpu.work.reasons.get("sw_power_cap", 0.0) if gpu.work else 0.0
+    if capped >= marks.CAPPED.value and gpu.work and active_brake(gpu.work, gpu) is None:
+        yield f"at its power limit in {capped:.0f} % of the work, as a busy GPU may be"
+
+
+def time_notes(gpu: GpuFacts) -> Iterator[str]:
+    if gpu.warmup_seconds:
+        yield f"a warm-up of {gpu.warmup_seconds:.0f} s is left out (compilation, caches?)"
+    if gpu.pauses:
+        times = "once" if gpu.pauses == 1 else f"{gpu.pauses} times"
+        share, longest = f"{gpu.pause_share:.0f} %", f"{gpu.longest_pause_seconds:.0f} s"
+        yield f"paused {times}, {share} of its time, {longest} at most (evaluation, checkpoints?)"
+
+
+def host_notes(facts: RunFacts) -> Iterator[str]:
+    """The CPU that others take, and memory that runs out."""
+    share = facts.host_memory_share
+    if share is not None and share >= marks.MEMORY_TIGHT.value:
+        yield f"the machine's memory is {share:.0f} % full"
+    works = [work for gpu in at_work(facts) if (work := considered(gpu))]
+    cores = facts.host_cores
+    if not works or not cores or works[0].host_cpu is None:
+        return
+    others = works[0].host_cpu - (works[0].cpu or 0.0)
+    if others >= cores * marks.OTHERS.value and facts.cpu is not None:
+        yield f"others use {others / 100:.1f} of the machine's {cores} cores"

@@ -1,0 +1,119 @@
+"""What kind of program a command or a process on a GPU is, by its words. Pure.
+
+What fits a training (workers, accumulation, torchrun) is no advice for a server, a notebook or a
+simulation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.monitor.values import ProcessUse
+
+
+class Program(Frozen):
+    kind: str
+    pattern: str
+    """Of the words of a command or the name of a process, in lower case."""
+    options: bool = False
+    """Whether the command's options count too, not only what it runs."""
+
+
+PROGRAMS = (
+    Program(
+        kind="server",
+        pattern=r"vllm|sglang|tritonserver|text-generation-(launcher|inference|server)|uvicorn"
+        r"|gunicorn|hypercorn|ollama|llama-server|trtllm-serve|torchserve|api_server|lmdeploy"
+        r"|(^|[ /_.-])(serve|server|serving|api)([ ._-]|$)|gradio|streamlit|comfyui",
+    ),
+    Program(
+        kind="notebook",
+        pattern=r"jupyter|ipykernel|ipython|(^|[ /])notebook|colab|\.ipynb|marimo|spyder",
+    ),
+    Program(
+        kind="physics",
+        pattern=r"(^|[ /])(gmx(_mpi)?|mdrun|lmp(_\w+)?|namd\d?|pmemd[\w.]*|cp2k[\w.]*|vasp\w*"
+        r"|relion\w*|amber\w*|fluent|hashcat|blender|ffmpeg|octane\w*)( |$)|openmm|lammps|gromacs",
+    ),
+    Program(
+        kind="simulation",
+        pattern=r"isaac|gymnas|(^|[ /_-])(gym|ppo|sac|dqn|ddpg|a2c|impala|dreamer\w*|rl|rllib"
+        r"|rollouts?|actor|selfplay|self_play|simulat(e|or|ion)\w*|mujoco|brax|habitat|carla"
+        r"|num[_-]envs|env[_-]id)([ =._-]|$)",
+        options=True,
+    ),
+    Program(
+        kind="inference",
+        pattern=r"(^|[ /_-])(infer(ence)?|generate|predict|evaluate|eval|sample|transcribe|embed"
+        r"|encode|benchmark_throughput)([ ._-]|$)|lm_eval|llama-cli|whisper",
+    ),
+)
+"""The first that fits names the kind; what none fits is taken for a training."""
+
+LAUNCHERS = re.compile(
+    r"(^|[ /])(torchrun|mpirun|mpiexec|srun|horovodrun|deepspeed|colossalai)( |$)"
+    r"|torch\.distributed\.(run|launch)|accelerate(-launch| launch)|axolotl|llamafactory-cli"
+)
+"""What starts a process for each GPU by itself."""
+
+DISPLAYS = re.compile(
+    r"(^|/)(xorg|xwayland|x|gnome-shell|kwin\w*|plasmashell|mutter|sway|hyprland|weston|cinnamon"
+    r"|compiz|picom|firefox\w*|chrom\w*|code|electron|discord|slack|steam\w*|nautilus|gnome-\w+"
+    r"|dwm|explorer|searchhost|msedge\w*|textinputhost|shellexperiencehost|systemsettings"
+    r"|wezterm\w*|kitty|alacritty|ghostty)(\.exe|\.bin)?( |$)"
+)
+"""Programs that draw on a screen."""
+
+
+def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
+    """`training` where nothing tells another; `""` where there is nothing to tell it.
+
+    >>> kind_of(("python", "-m", "vllm.entrypoints.openai.api_server")), kind_of(None, ("gmx",))
+    ('server', 'physics')
+    >>> kind_of(("python", "train.py", "--model", "vit-s")), kind_of(None)
+    ('training', '')
+    """
+    whole = " ".join(command) if command else " ".join(names)
+    runs = " ".join(what_runs(command)) if command else whole
+    for program in PROGRAMS:
+        text = (whole if program.options else runs).lower().replace("\\", "/")
+        if re.search(program.pattern, text):
+            return program.kind
+    return "training" if command else ""
+
+
+def what_runs(command: Sequence[str]) -> tuple[str, ...]:
+    """The words that are no options and not the values of some.
+
+    >>> what_runs(("python", "-u", "a/train.py", "--eval", "yes", "-m", "x"))
+    ('python', 'a/train.py', 'x')
+    """
+    before = ("", *command)
+    return tuple(
+        word
+        for word, last in zip(command, before, strict=False)
+        if not word.startswith("-")
+        and (not last.startswith("-") or last == "-m" or word.endswith((".py", ".ipynb", ".sh")))
+    )
+
+
+def is_launched(command: Sequence[str] | None) -> bool:
+    """
+    >>> is_launched(("python", "-m", "torch.distributed.run", "t.py")), is_launched(("python",))
+    (True, False)
+    """
+    return bool(command and LAUNCHERS.search(" ".join(command).lower()))
+
+
+def is_display(process: ProcessUse) -> bool:
+    """Told by its kind on the GPU, where that is told, and by its name.
+
+    >>> is_display(ProcessUse(pid=1, name="/usr/lib/xorg/Xorg")), is_display(ProcessUse(pid=1))
+    (True, False)
+    """
+    if process.kind == "compute":
+        return False
+    name = (process.name or "").lower().replace("\\", "/")
+    return process.kind == "graphics" or bool(DISPLAYS.search(name))

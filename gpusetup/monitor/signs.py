@@ -1,0 +1,197 @@
+"""What can be seen in a run: named questions with a yes or no, by the marks of `marks.py`. Pure.
+
+A sign is seen or not seen; what no source told is not seen, so that a verdict that needs it is not
+given. The verdicts in `cases.py` are made of these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from gpusetup.monitor import marks
+from gpusetup.monitor.brakes import active_brake
+from gpusetup.monitor.facts import GpuFacts, RunFacts, Work
+from gpusetup.monitor.programs import is_launched, kind_of
+
+
+class Seen:
+    """One GPU that worked, in its run."""
+
+    def __init__(self, run: RunFacts, gpu: GpuFacts, work: Work, *, together: int = 1) -> None:
+        self.run, self.gpu, self.work = run, gpu, work
+        self.together = together
+        """How many GPUs work on the same job."""
+
+    @cached_property
+    def kind(self) -> str:
+        return kind_of(self.run.command, self.gpu.names)
+
+    @property
+    def weight(self) -> float | None:
+        """Power above that of a resting card, in percent, for the time with work."""
+        share = self.work.power_share
+        if share is None or not self.work.utilization:
+            return None
+        return (share - marks.IDLE_POWER.value) / self.work.utilization * 100
+
+    @property
+    def cores(self) -> float | None:
+        return self.run.cores or self.run.host_cores
+
+    @property
+    def in_pauses(self) -> Work | None:
+        return self.gpu.paused
+
+
+Test = Callable[[Seen], bool]
+
+
+def least(value: float | None, mark: marks.Mark) -> bool:
+    return value is not None and value >= mark.value
+
+
+def below(value: float | None, mark: marks.Mark) -> bool:
+    return value is not None and value < mark.value
+
+
+def _gaps(seen: Seen) -> bool:
+    work = seen.work
+    apart = work.utilization_p95 - work.utilization_p5 >= 2 * marks.APART.value
+    return least(work.quiet_share, marks.GAPS) or apart
+
+
+def _light(seen: Seen) -> bool:
+    return below(seen.weight, marks.LIGHT) and not least(seen.work.memory_busy, marks.MEMORY_BUS)
+
+
+def _links_carry(seen: Seen) -> bool:
+    share = (seen.work.pcie_share or 0.0) >= 30
+    return least(seen.work.link_rate, marks.LINK) or least(seen.work.pcie_rate, marks.PCIE) or share
+
+
+def _links_told(seen: Seen) -> bool:
+    return seen.work.link_rate is not None or seen.work.pcie_rate is not None
+
+
+def _used_up(seen: Seen) -> bool:
+    cores, cpu = seen.cores, seen.work.cpu
+    full = cores is not None and cpu is not None and cpu >= cores * marks.USED_UP.value
+    return full or least(seen.work.held_back, marks.HELD_BACK)
+
+
+def _others_full(seen: Seen) -> bool:
+    cores, host, mine = seen.run.host_cores, seen.work.host_cpu, seen.work.cpu or 0.0
+    if not cores or host is None:
+        return False
+    taken = (host - mine) >= cores * marks.OTHERS.value
+    return host >= cores * marks.HOST_FULL.value and taken
+
+
+def _reads_cached(seen: Seen) -> bool:
+    return least(seen.work.input_rate, marks.READS)
+
+
+def _pauses(test: Callable[[Work], bool]) -> Test:
+    return lambda seen: seen.in_pauses is not None and test(seen.in_pauses)
+
+
+def _brake(*causes: str) -> Test:
+    def test(seen: Seen) -> bool:
+        brake = active_brake(seen.work, seen.gpu)
+        return brake is not None and brake.cause in causes
+
+    return test
+
+
+def _braked_little(seen: Seen) -> bool:
+    brake = active_brake(seen.work, seen.gpu)
+    share = seen.work.reasons.get(brake.reason, 100.0) if brake else 0.0
+    return share < marks.CAPPED.value
+
+
+def _kind(*kinds: str) -> Test:
+    return lambda seen: seen.kind in kinds
+
+
+SIGNS: dict[str, tuple[str, Test]] = {
+    # the GPU
+    "busy": ("utilisation is near 100 %", lambda s: least(s.work.utilization, marks.BUSY)),
+    "partly": ("utilisation is below that", lambda s: below(s.work.utilization, marks.BUSY)),
+    "mostly waits": ("it works less than half", lambda s: below(s.work.utilization, marks.LOW)),
+    "spins": ("utilisation as of a waiting collective",
+              lambda s: least(s.work.utilization, marks.SPINS)),
+    "gaps": ("it is quiet again and again", _gaps),
+    "light": ("the kernels draw little power while they run", _light),
+    "heavy": ("the kernels draw much power while they run",
+              lambda s: s.weight is not None and not _light(s)),
+    "no memory traffic": ("its memory is hardly touched",
+                          lambda s: below(s.work.memory_busy, marks.QUIET)),
+    "memory bus full": ("its memory is busy",
+                        lambda s: least(s.work.memory_busy, marks.MEMORY_BUS)),
+    "pauses rule": ("pauses take more than a third of the run",
+                    lambda s: s.gpu.pause_share > marks.WAITS.value),
+    # its memory
+    "memory full": ("nearly all of its memory is in use",
+                    lambda s: least(s.gpu.memory_p95_share, marks.MEMORY_TIGHT)),
+    "full at the end": ("memory was full when it ended with an error",
+                        lambda s: least(s.gpu.memory_last_share, marks.MEMORY_FULL)),
+    "memory grew": ("memory grew all the time", lambda s: s.gpu.memory_grew),
+    "memory high": ("memory leaves no room for more work",
+                    lambda s: least(s.gpu.memory_p95_share, marks.MEMORY_HIGH)),
+    # what holds it down
+    "heat": ("heat holds the clocks down", _brake("heat")),
+    "supply": ("the power supply holds the clocks down", _brake("supply")),
+    "set clocks": ("clocks that somebody set hold it down", _brake("clocks")),
+    "lowered limit": ("a power limit below the rated one holds it down", _brake("lowered")),
+    "limit with room": ("a power limit that may be raised holds it down", _brake("room")),
+    "rated limit": ("the card's own power limit holds it far down", _brake("fixed")),
+    "unknown limit": ("a power limit holds it down", _brake("power")),
+    "only now and then": ("that is on less than half of the time", _braked_little),
+    # the command's processes
+    "watched": ("the command's processes were watched", lambda s: s.work.busiest_cpu is not None),
+    "core full": ("its main process fills a core",
+                  lambda s: least(s.work.busiest_cpu, marks.CORE_FULL)),
+    "main waits": ("its main process waits", lambda s: below(s.work.busiest_cpu, marks.CORE_FULL)),
+    "many threads": ("its main process fills several cores",
+                     lambda s: least(s.work.busiest_cpu, marks.MANY)),
+    "workers": ("there are loader workers", lambda s: s.work.workers >= 0.5),
+    "workers full": ("loader workers compute without rest",
+                     lambda s: least(s.work.worker_cpu, marks.WORKER_FULL)),
+    "helpers": ("other processes of the command compute",
+                lambda s: least(s.work.helpers_cpu, marks.HELPERS)),
+    "cores used up": ("the command uses all the CPU that it may", _used_up),
+    "others full": ("others use the machine's CPU, and none is left", _others_full),
+    "reads": ("it reads from the disk", lambda s: least(s.work.read_rate, marks.READS)),
+    "blocked": ("processes wait for a disk", lambda s: least(s.work.blocked, marks.BLOCKED)),
+    "reads files": ("it reads files, cached or not", _reads_cached),
+    "receives": ("data come over the network", lambda s: least(s.work.network_rate, marks.NETWORK)),
+    "computes in pauses": ("the CPU computes in the pauses",
+                           _pauses(lambda w: least(w.busiest_cpu, marks.CORE_FULL))),
+    "writes in pauses": ("much is written in the pauses",
+                         _pauses(lambda w: least(w.write_rate, marks.WRITES))),
+    # several GPUs and what lies between
+    "several": ("several GPUs work on one job", lambda s: s.together > 1),
+    "links told": ("link counters were read", _links_told),
+    "links carry": ("the links carry much", _links_carry),
+    "collectives": ("threads of NCCL, or ranks", lambda s: bool(s.run.collective_threads)
+                    or (s.run.ranks or 0) > 1 or is_launched(s.run.command)),
+    # what kind of program it is
+    "server": ("it is a server", _kind("server")),
+    "notebook": ("it is a notebook", _kind("notebook")),
+    "simulation": ("it simulates", _kind("simulation")),
+    "physics": ("it computes physics or pictures", _kind("physics")),
+    "no training": ("it is no training", _kind("server", "notebook", "physics", "inference")),
+    "launched": ("a launcher started its ranks", lambda s: is_launched(s.run.command)
+                 or (s.run.ranks or 0) > 1),
+    "failed": ("the command ended with an error", lambda s: bool(s.run.exit)),
+}  # fmt: skip
+"""Name -> what it means, and how it is seen."""
+
+
+def shows(seen: Seen, names: tuple[str, ...]) -> bool:
+    return all(SIGNS[name][1](seen) for name in names)
+
+
+def shows_any(seen: Seen, names: tuple[str, ...]) -> bool:
+    return any(SIGNS[name][1](seen) for name in names)

@@ -1,0 +1,63 @@
+"""The page of monitor's verdicts: what proves each, what excludes it, and its next steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+HEAD = """# Verdicts of monitor
+
+One GPU that works is judged by the first row that holds: all signs that prove it are seen, and none
+that excludes it. What no source told is not seen. Of several GPUs the worst verdict is the run's:
+{order}. `uneven`, `idle` and a verdict of `null` concern the run as a whole. Of the steps the first
+that fits the run is given. How to read a verdict:
+[See what holds your GPU back](../how-to/monitor.md).
+
+"""
+
+
+def page(generated: str) -> str:
+    from gpusetup.monitor.cases import ORDER
+
+    head = HEAD.format(order=", ".join(f"`{name}`" for name in ORDER))
+    return "".join((generated, head, *_cases(), *_whole(), *_signs(), *_steps()))
+
+
+def _cases() -> Iterator[str]:
+    from gpusetup.monitor.cases import CASES
+
+    yield "| verdict | cause | proved by | excluded by | next steps |\n"
+    yield "| --- | --- | --- | --- | --- |\n"
+    for case in CASES:
+        cells = (_code((case.verdict,)), case.cause, ", ".join(case.proves),
+                 ", ".join(case.excludes), _code(case.steps))  # fmt: skip
+        yield f"| {' | '.join(cells)} |\n"
+
+
+def _whole() -> Iterator[str]:
+    yield "\n| of the run as a whole | cause | next steps |\n| --- | --- | --- |\n"
+    yield "| `uneven` | none, less | `one-process-each`, `balance-the-work` where ranks run |\n"
+    yield "| `idle` | held | `see-where-it-waits` |\n| `idle` | prepares | `prepare-once` |\n"
+    yield "| `idle` | unused, beside a command | `see-whether-torch-can` |\n"
+    yield "| `idle` | unused | `watch-the-command` |\n"
+
+
+def _signs() -> Iterator[str]:
+    from gpusetup.monitor.signs import SIGNS
+
+    yield "\n## Signs\n\n| sign | means |\n| --- | --- |\n"
+    for name, (words, _) in SIGNS.items():
+        yield f"| {name} | {words} |\n"
+
+
+def _steps() -> Iterator[str]:
+    from gpusetup.monitor.steps import STEPS
+
+    yield "\n## Next steps\n\n| id | what | needs one of | not where |\n| --- | --- | --- | --- |\n"
+    for name, step in STEPS.items():
+        command = f": `{step.command}`" if step.command else ""
+        cells = (f"`{name}`", step.text + command, ", ".join(step.needs), ", ".join(step.unless))
+        yield f"| {' | '.join(cells)} |\n"
+
+
+def _code(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

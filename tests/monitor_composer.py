@@ -1,0 +1,233 @@
+"""Composes recordings of the monitor: cards, loops, processes and a host, with noise, by a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from monitoring import Use, clock, value
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.monitor.values import GpuSample, HostSample, ProcessUse, Sample, TreeSample
+
+Reasons = Callable[[float], Sequence[str]] | Sequence[str]
+
+
+class Card(Frozen):
+    """Rated figures as the makers' data sheets have them; what an idle card draws, about."""
+
+    name: str
+    gib: int
+    watts: float
+    idle: float
+    mhz: int
+    slowdown: float = 90.0
+    most_watts: float = 0.0
+
+
+A100 = Card(name="NVIDIA A100-SXM4-80GB", gib=80, watts=400, idle=58, mhz=1410, slowdown=92)
+H100 = Card(name="NVIDIA H100 80GB HBM3", gib=80, watts=700, idle=72, mhz=1980, slowdown=87)
+L40S = Card(name="NVIDIA L40S", gib=48, watts=350, idle=36, mhz=2520, slowdown=96)
+RTX4090 = Card(name="NVIDIA GeForce RTX 4090", gib=24, watts=450, idle=22, mhz=2520, most_watts=600)
+RTX3060 = Card(
+    name="NVIDIA GeForce RTX 3060", gib=12, watts=170, idle=14, mhz=1837, slowdown=93,
+    most_watts=187,
+)  # fmt: skip
+BIG, ALL = (A100, H100, L40S), (A100, H100, L40S, RTX4090, RTX3060)
+
+
+class Gpu(Frozen):
+    """How a GPU behaves. `weight`: how much of its power the kernels draw while they run."""
+
+    use: Any
+    weight: Any = 0.85
+    memory: Any = 80.0
+    bus: float | None = 40.0
+    heat: float = 66.0
+    clock: float = 96.0
+    limit: float = 1.0
+    """The power limit, as a share of the rated one."""
+    reasons: Any = ()
+    holders: tuple[tuple[int, str, str], ...] | None = ((4000, "python", "compute"),)
+    nvlink: float | None = None
+    pcie: float | None = None
+    card: Card | None = None
+    """Where it is another one than the run's."""
+
+
+class Tree(Frozen):
+    main: Any = 40.0
+    workers: int = 0
+    each: Any = 0.0
+    helpers: Any = 0.0
+    """CPU of processes that are neither the busiest nor a loader's workers."""
+    reads: Any = 0.0
+    inputs: Any = None
+    writes: Any = 0.0
+    blocked: Any = 0.0
+    held_back: Any = None
+    ranks: int | None = None
+    collective: int | None = None
+    cores: float = 16
+
+
+class Host(Frozen):
+    others: Any = 20.0
+    """CPU of everything beside the command."""
+    cores: int = 16
+    memory: Any = 40.0
+    network: Any = 2e5
+    writes: Any = 0.0
+
+
+class Run(Frozen):
+    samples: tuple[Sample, ...]
+    command: tuple[str, ...] | None = None
+    exit: int | None = None
+
+
+def compose(
+    dice: random.Random,
+    gpus: Sequence[Gpu],
+    tree: Tree | None = None,
+    host: Host | None = None,
+    *,
+    card: Card = A100,
+    seconds: float = 90,
+    interval: float = 1.0,
+    command: str | None = None,
+    exit: int | None = None,
+    silent: Sequence[str] = (),
+) -> Run:
+    """`silent`: fields of a GPU that this source does not tell."""
+    count = int(seconds / interval)
+    moments = [round(n * interval, 3) for n in range(count)]
+    samples = tuple(
+        Sample(
+            at=clock(at),
+            seconds=at,
+            gpus=tuple(_gpu(gpu, place, at, card, dice, silent) for place, gpu in enumerate(gpus)),
+            tree=_tree(tree, at, dice) if tree else None,
+            host=_host(host, tree, at, dice) if host else None,
+        )
+        for at in moments
+    )
+    return Run(samples=samples, command=tuple(command.split()) if command else None, exit=exit)
+
+
+def _gpu(
+    gpu: Gpu, place: int, at: float, card: Card, dice: random.Random, silent: Sequence[str]
+) -> GpuSample:
+    card = gpu.card or card
+    use = min(100.0, max(0.0, told(gpu.use, at) + (dice.gauss(0, 2) if told(gpu.use, at) else 0)))
+    limit = card.watts * gpu.limit
+    drawn = card.idle + (card.watts - card.idle) * use / 100 * told(gpu.weight, at)
+    mhz = card.mhz * gpu.clock / 100 if use > 0 else card.mhz * 0.2
+    reasons = gpu.reasons(at) if callable(gpu.reasons) else gpu.reasons
+    total = card.gib << 30
+    fields: dict[str, Any] = {
+        "name": card.name,
+        "uuid": f"GPU-{place:04d}",
+        "utilization_percent": round(use),
+        "memory_busy_percent": None if gpu.bus is None else round(near(gpu.bus * use / 100, dice)),
+        "memory_used_bytes": int(total * min(100.0, told(gpu.memory, at)) / 100),
+        "memory_total_bytes": total,
+        "temperature_celsius": round(gpu.heat + dice.gauss(0, 1)),
+        "power_watts": round(min(limit * 1.005, near(drawn, dice)), 1),
+        "power_limit_watts": limit,
+        "power_limit_default_watts": card.watts,
+        "power_limit_max_watts": card.most_watts or card.watts,
+        "temperature_slowdown_celsius": card.slowdown,
+        "clock_sm_mhz": round(mhz + dice.gauss(0, 5)),
+        "clock_sm_max_mhz": card.mhz,
+        "throttle_reasons": tuple(reasons) if use > 0 or reasons else ("gpu_idle",),
+        "processes": None if gpu.holders is None else tuple(
+            ProcessUse(pid=pid, name=name, kind=kind)  # type: ignore[arg-type]
+            for pid, name, kind in gpu.holders
+        ),
+        "nvlink_rx_bytes_per_second": rate(gpu.nvlink, dice),
+        "nvlink_tx_bytes_per_second": rate(gpu.nvlink, dice),
+        "pcie_rx_bytes_per_second": rate(gpu.pcie, dice),
+        "pcie_tx_bytes_per_second": rate(gpu.pcie, dice),
+        "pcie_limit_bytes_per_second": None if gpu.pcie is None else 31.5e9,
+    }  # fmt: skip
+    return GpuSample(index=place, **{k: v for k, v in fields.items() if k not in silent})
+
+
+def _tree(tree: Tree, at: float, dice: random.Random) -> TreeSample:
+    main, each = near(told(tree.main, at), dice), near(told(tree.each, at), dice)
+    helpers = near(told(tree.helpers, at), dice)
+    reads = near(told(tree.reads, at), dice)
+    inputs = reads if tree.inputs is None else near(told(tree.inputs, at), dice)
+    blocked = told(tree.blocked, at)
+    return TreeSample(
+        processes=1 + tree.workers,
+        cpu_percent=round(main + tree.workers * each + helpers, 1),
+        busiest_cpu_percent=round(main, 1),
+        memory_bytes=6 << 30,
+        read_bytes_per_second=round(reads),
+        input_bytes_per_second=round(max(reads, inputs)),
+        loader_workers=tree.workers,
+        loader_cpu_percent=round(tree.workers * each, 1),
+        cores=tree.cores,
+        write_bytes_per_second=round(told(tree.writes, at)),
+        blocked_processes=int(blocked) + (dice.random() < blocked % 1),
+        held_back_percent=None if tree.held_back is None else told(tree.held_back, at),
+        gpu_processes=tree.ranks,
+        collective_threads=tree.collective,
+    )
+
+
+def _host(host: Host, tree: Tree | None, at: float, dice: random.Random) -> HostSample:
+    mine = 0.0
+    if tree:
+        mine = told(tree.main, at) + tree.workers * told(tree.each, at) + told(tree.helpers, at)
+    return HostSample(
+        cpu_percent=min(host.cores * 100.0, near(mine + told(host.others, at), dice)),
+        cores=host.cores,
+        memory_used_bytes=int((128 << 30) * told(host.memory, at) / 100),
+        memory_total_bytes=128 << 30,
+        disk_write_bytes_per_second=told(host.writes, at),
+        network_receive_bytes_per_second=near(told(host.network, at), dice),
+        network_send_bytes_per_second=2e5,
+    )
+
+
+def told(given: Use | float, at: float) -> float:
+    return value(given, at) or 0.0
+
+
+def near(given: float, dice: random.Random) -> float:
+    return max(0.0, given * dice.gauss(1, 0.05))
+
+
+def rate(given: float | None, dice: random.Random) -> float | None:
+    return None if given is None else near(given / 2, dice)
+
+
+# --- shapes over time -----------------------------------------------------------------------------
+
+
+def random_bursts(dice: random.Random, work: float, rest: float, use: float = 95) -> Use:
+    """Work and rest of changing length, as requests come or cells are run."""
+    ends, at, busy = [], 0.0, True
+    while at < 4000:
+        at += dice.uniform(0.4, 1.6) * (work if busy else rest)
+        ends.append((at, busy))
+        busy = not busy
+    return lambda now: use if next(busy for end, busy in ends if now < end) else 0.0
+
+
+def then(*parts: tuple[float, Use | float]) -> Use:
+    """One behaviour after the other: until this second, that."""
+    return lambda at: told(next((use for end, use in parts if at < end), parts[-1][1]), at)
+
+
+def some(share: float, *names: str) -> Reasons:
+    """Throttle reasons in that share of the samples."""
+    return lambda at: names if at * 7 % 10 < share * 10 else ()
+
+
+def ramp(start: float, end: float, seconds: float) -> Use:
+    return lambda at: start + (end - start) * min(1.0, at / seconds)

@@ -1,0 +1,83 @@
+"""Composed runs with noise: the verdict and the next step are right in at least 95 of 100."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from monitor_kinds import KINDS, RUNS, composed
+
+from gpusetup.monitor.cases import CASES, ORDER
+from gpusetup.monitor.signs import SIGNS
+from gpusetup.monitor.steps import OWN, STEPS
+from gpusetup.monitor.summary import summarise, tallied
+from gpusetup.monitor.values import Summary
+
+PART = 0.95
+
+
+def summary(name: str, seed: int) -> Summary:
+    run = composed(name, seed)
+    return summarise(tallied(run.samples), command=run.command, exit_code=run.exit)
+
+
+def wrong() -> Iterator[str]:
+    for name, seed in RUNS:
+        told, kind = summary(name, seed), KINDS[name]
+        step = told.next.id if told.next else ""
+        if told.verdict not in kind.verdicts or step not in kind.steps:
+            yield f"{name}, {seed}: {told.verdict}/{told.cause} {step}: {told.evidence}"
+
+
+def test_verdict_and_next_step_are_right() -> None:
+    assert len(RUNS) >= 150 and len(KINDS) >= 34
+    missed = list(wrong())
+    assert len(missed) <= (1 - PART) * len(RUNS), "\n".join(missed)
+
+
+def test_every_verdict_is_in_the_set() -> None:
+    assert {verdict for kind in KINDS.values() for verdict in kind.verdicts} >= set(ORDER)
+
+
+def test_the_tables_name_only_what_there_is() -> None:
+    signs = {name for case in CASES for name in (*case.proves, *case.excludes)}
+    signs |= {name for step in STEPS.values() for name in (*step.needs, *step.unless)}
+    assert signs - set(SIGNS) - set(OWN) == set()
+    assert {step for case in CASES for step in case.steps} - set(STEPS) == set()
+    assert {case.verdict for case in CASES} == set(ORDER)
+    assert all(case.steps for case in CASES if case.verdict != "good")
+
+
+def test_every_sign_and_every_step_serves() -> None:
+    used = {name for case in CASES for name in (*case.proves, *case.excludes)}
+    used |= {name for step in STEPS.values() for name in (*step.needs, *step.unless)}
+    used |= {"only now and then", "mostly waits"}
+    assert set(SIGNS) - used == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [
+        ("--torch-compile true", "compile"),
+        ("--bf16", "mixed precision"),
+        ("--use_amp", "mixed precision"),
+        ("trainer.precision=bf16-mixed", "mixed precision"),
+    ],
+)
+def test_advice_does_not_repeat_what_the_command_says(words: str, absent: str) -> None:
+    run = composed("tiny kernels, one core is full, workers rest", 1)
+    command = ("python", "train.py", *words.split())
+    told = summarise(tallied(run.samples), command=command)
+    said = " ".join((*told.advice, told.next.text if told.next else ""))
+    assert not re.search(absent, said), said
+
+
+def test_the_same_samples_without_their_processes_get_words_about_the_pattern() -> None:
+    from gpusetup.model.frozen import replace
+
+    run = composed("workers decode without rest, cores are free", 0)
+    blind = [replace(sample, tree=None, host=None) for sample in run.samples]
+    told = summarise(tallied(blind))
+    assert told.verdict == "bursty" and told.next and told.next.id == "watch-the-command"
+    assert "worker" not in told.evidence
