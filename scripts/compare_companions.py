@@ -151,7 +151,7 @@ def run(words: Sequence[str]) -> int:
     parser.add_argument("--machine", nargs="+", default=tuple(MACHINES), choices=MACHINES)
     parser.add_argument("--write", metavar="FILE")
     options = parser.parse_args(words)
-    places = users_places(os.environ, Path.home(), offline=False)
+    places = users_places(os.environ, Path.home())
     asker = Asker(places.uv, places.environment, places.cache)
     found = []
     for one in cells(options.machine, options.only, asker):

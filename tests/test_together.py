@@ -535,7 +535,7 @@ def test_each_cell_of_the_comparison_is_an_answer_or_a_reason(
     compare = importlib.import_module("scripts.compare_companions")
     enter(world, monkeypatch)
     monkeypatch.setenv("GPUSETUP_CACHE", str(world.folder / "kept"))
-    places = users_places(os.environ, Path.home(), offline=False)
+    places = users_places(os.environ, Path.home())
     asker = Asker(places.uv, places.environment, places.cache)
     found = [
         *compare.cells([*compare.MACHINES], ("server",), asker),

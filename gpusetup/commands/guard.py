@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.install.guard import Change
-    from gpusetup.install.guard_answer import GuardAnswer, GuardState
+    from gpusetup.install.guard_answer import GuardAnswer, GuardFile, GuardState
     from gpusetup.install.target.layout import Layout
 
 SUMMARY = """Show the constraints file of the torch that is installed and of what stands on it, and
@@ -43,7 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         nargs="?",
         const="pyproject.toml",
-        help="the constraints of a uv project instead (default: pyproject.toml)",
+        help="the constraints of a uv project instead: of its pyproject.toml, the default, or of "
+        "a uv.toml",
     )
     parser.add_argument(
         "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
@@ -84,13 +84,15 @@ def _guard(layout: Layout, out: Console, *, write: bool) -> int:
     if write:
         _refuse_what_does_not_go_together(pins)
     answer = _answer(prefix, pins, wanted, "shown" if wanted else "unchanged")
+    from gpusetup.render.guard import guard_screen, written
+
     if not write or not wanted:
-        out.answer(answer, _screen(answer, write=write))
+        out.answer(answer, guard_screen(answer, write=write))
         return 0
-    out.talk(plain(_screen(answer, write=write)))
+    out.talk(guard_screen(answer, write=write))
     guard.write(prefix, wanted)
     done = _answer(prefix, pins, wanted, "written")
-    out.answer(done, plain(f"Guarded: {_list(pins)} in {prefix}\n"))
+    out.answer(done, written(done))
     return 0
 
 
@@ -114,6 +116,7 @@ def _project(layout: Layout, path: Path, out: Console, *, write: bool) -> int:
 
     from gpusetup.install import guard
     from gpusetup.install.guard_answer import GuardAnswer, GuardFile
+    from gpusetup.install.guard_notes import hidden_by_uv_toml
     from gpusetup.install.project_file import read_project, write_project
     from gpusetup.install.project_guard import constrained, stronger
     from gpusetup.install.project_undo import remember
@@ -122,7 +125,9 @@ def _project(layout: Layout, path: Path, out: Console, *, write: bool) -> int:
     text, pins = read_project(path), guard.guarded(versions(distributions(layout)))
     if write:
         _refuse_what_does_not_go_together(pins)
-    after, notes = constrained(text, pins), tuple(stronger(text, pins))
+    own = path.name == "uv.toml"
+    after = constrained(text, pins, own=own)
+    notes = (*stronger(text, pins, own=own), *hidden_by_uv_toml(path))
     rows = (text.splitlines(keepends=True), after.splitlines(keepends=True))
     diff = "".join(difflib.unified_diff(*rows, str(path), str(path)))
     if diff and write:
@@ -133,7 +138,10 @@ def _project(layout: Layout, path: Path, out: Console, *, write: bool) -> int:
     answer = GuardAnswer(state=state, target=str(path), pins=pins, files=files, notes=notes)
     tail = "" if write or not diff else "Nothing was changed. To write it: add `--write`\n"
     said = "".join(f"Note     {note}\n" for note in notes)
-    head = {"unchanged": f"{path} says so already", "written": f"Wrote {path}; `uv lock` checks it"}
+    head = {
+        "unchanged": f"{path} says so already",
+        "written": f"Wrote {path}{'' if own else '; `uv lock` checks it'}",
+    }
     out.answer(answer, plain(f"{head.get(state, f'{path} would become:')}\n{diff}{said}{tail}"))
     return 0
 
@@ -157,7 +165,8 @@ def _undo(layout: Layout, out: Console) -> int:
     paths = guard.undo(prefix)
     answer = _answer(prefix, {}, (), "restored" if paths else "unchanged")
     said = f"As before: {', '.join(paths)}" if paths else f"{prefix} has no guard"
-    out.answer(answer, plain(f"{said}\n"))
+    notes = "".join(f"Note     {note}\n" for note in answer.notes)
+    out.answer(answer, plain(f"{said}\n{notes}"))
     return 0
 
 
@@ -167,61 +176,36 @@ def _answer(
     import sys
 
     from gpusetup.install.guard import CONSTRAINTS, named_in_pip
-    from gpusetup.install.guard_answer import GuardAnswer, GuardFile
+    from gpusetup.install.guard_answer import GuardAnswer
+    from gpusetup.install.guard_notes import notes, reach
     from gpusetup.model.shell import setting, shell_for
 
     shell = shell_for("windows" if sys.platform == "win32" else None)
     path = named_in_pip(prefix / CONSTRAINTS)
+    settings = {
+        "pip": setting("PIP_CONSTRAINT", path, shell),
+        "uv": setting("UV_CONSTRAINT", path, shell),
+        "uv project": " ".join(("gpusetup guard --project", *reach(prefix), "--write")),
+        "ComfyUI-Manager": " ".join(f"{name}=={version}" for name, version in pins.items()),
+    }
     return GuardAnswer(
         state=state,
         target=str(prefix),
         pins=pins,
-        files=tuple(
-            GuardFile(path=str(one.path), text=one.after.decode("utf-8", "replace"))
-            for one in wanted
-        ),
-        settings={
-            "pip": setting("PIP_CONSTRAINT", path, shell),
-            "uv": setting("UV_CONSTRAINT", path, shell),
-            "uv project": "gpusetup guard --project --write",
-            "ComfyUI-Manager": " ".join(f"{name}=={version}" for name, version in pins.items()),
-        }
-        if pins
-        else {},
-        notes=tuple(_notes(path)) if pins else (),
+        files=tuple(map(_file, wanted)),
+        settings=settings if pins else {},
+        notes=tuple(notes(prefix, path, state, wanted)),
     )
 
 
-def _notes(path: str) -> Iterator[str]:
-    """What counts more in this shell than the setting of the environment."""
-    import os
+def _file(change: Change) -> GuardFile:
+    from difflib import ndiff
 
-    if (held := os.environ.get("PIP_CONSTRAINT")) and path not in held.split():
-        yield "PIP_CONSTRAINT is set in this shell and counts more: add the file to it"
-    if os.environ.get("PIP_CONFIG_FILE") == os.devnull:
-        yield f"PIP_CONFIG_FILE is {os.devnull}: in this shell pip reads no configuration"
+    from gpusetup.install.guard_answer import GuardFile
 
-
-def _screen(answer: GuardAnswer, *, write: bool) -> str:
-    lines = [f"Target   {answer.target}", f"Guarded  {_list(dict(answer.pins))}", ""]
-    for file in answer.files:
-        lines += [f"{file.path}:", *(f"    {line}" for line in file.text.splitlines()), ""]
-    if not answer.files:
-        lines += ["The constraints file and pip's setting are there already.", ""]
-    lines += [
-        "pip of this environment reads its own configuration. Another pip, for this shell:",
-        f"    {answer.settings['pip']}",
-        "uv reads no setting of an environment; for this shell, and for a uv project:",
-        f"    {answer.settings['uv']}",
-        f"    {answer.settings['uv project']}",
-        "ComfyUI-Manager puts back what its `pip_auto_fix.list` names, one a line:",
-        f"    {answer.settings['ComfyUI-Manager']}",
-    ]
-    lines += [f"Note     {note}" for note in answer.notes]
-    if answer.files and not write:
-        lines += ["", "Nothing was changed. To write these files: gpusetup guard --write"]
-    return plain("\n".join(lines) + "\n")
-
-
-def _list(pins: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in pins.items())
+    before, after = (
+        (raw or b"").decode("utf-8", "replace") for raw in (change.before, change.after)
+    )
+    rows = ndiff(before.splitlines(), after.splitlines())
+    added = tuple(row[2:] for row in rows if row.startswith("+ "))
+    return GuardFile(path=str(change.path), text=after, added=added)

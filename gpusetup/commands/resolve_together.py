@@ -56,7 +56,7 @@ def _asked(
     from gpusetup.install.joint.choose import choose_together
     from gpusetup.install.settings.environment import logins
 
-    places = places_of(options.offline)
+    places = places_of()
     if not options.offline:
         out.talk(f"asked: {', '.join(places.shown)} (`--offline` asks nobody)")
     return choose_together(
@@ -88,11 +88,11 @@ def _is_companion(word: str) -> bool:
     return name_of(word) in ("torchvision", "torchaudio")
 
 
-def places_of(offline: bool) -> Places:
+def places_of() -> Places:
     """uv and the indexes of the user's own settings."""
     from gpusetup.install.joint.places import users_places
 
-    return users_places(os.environ, Path.home(), offline=offline)
+    return users_places(os.environ, Path.home())
 
 
 def _resolution(

@@ -1,5 +1,6 @@
-"""The guard of an environment: a constraints file of torch and what stands on it, and pip's own
-setting that names it. Both lie in the environment, and what was there before is kept beside them.
+"""The guard of an environment: a constraints file of torch and what stands on it, and what makes
+installers read it: pip's own setting, uv's variable in the scripts that activate, and the `uv.toml`
+beside a `.venv`. What was there before is kept in the environment.
 
 A constraint only forbids: with it, an installer that would take another torch fails instead.
 """
@@ -11,15 +12,30 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
 from gpusetup.catalog.companion_table import companion_table, takes_torch
 from gpusetup.errors import BadInput, Blocked, Unsatisfiable
+from gpusetup.install.settings.activation import (
+    FOLDERS,
+    SCRIPTS,
+    with_uv_constraint,
+    without_ours,
+)
 from gpusetup.install.settings.conda_pinned import pinned_specs, with_pins
+from gpusetup.install.settings.conda_state import with_variable
 from gpusetup.install.settings.pip_guard import with_constraint
+from gpusetup.install.settings.uv_config import is_guard
+from gpusetup.install.settings.uv_guard import (
+    FILE,
+    UNASKED,
+    is_a_place,
+    settings_above,
+    uv_toml,
+)
 from gpusetup.install.switching.files import no_link, read_json_object
 from gpusetup.model.frozen import Frozen
 
@@ -27,11 +43,19 @@ CONSTRAINTS = "gpusetup-constraints.txt"
 RECORD = "gpusetup-constraints.undo.json"
 PIP = "pip.ini" if sys.platform == "win32" else "pip.conf"
 PINNED = "conda-meta/pinned"
-OURS = (CONSTRAINTS, PIP, PINNED)
-"""What the guard may change, below the environment's folder."""
+STATE = "conda-meta/state"
+UV_TOML = f"../{FILE}"
+"""Beside a `.venv`; the guard makes it and takes it away, and changes none that is there."""
+ACTIVATION = tuple(f"{folder}/{name}" for folder in FOLDERS for name in SCRIPTS)
+OURS = (CONSTRAINTS, PIP, PINNED, STATE, UV_TOML, *ACTIVATION)
+"""What the guard may change, from the environment's folder on."""
 SCHEMA = "gpusetup.guard-undo/1"
 MOST_BYTES = 1 << 18
-"""Of a file that is changed; a record of it has less than `read_json_object` takes."""
+"""Of a file that is changed."""
+MOST_OF_RECORD = 1 << 22
+"""Bytes of a record, which holds several such files."""
+MOST_OF_SCRIPT = 1 << 16
+"""Bytes of a script that activates; a longer one is none that we know."""
 
 
 class Change(Frozen):
@@ -114,7 +138,62 @@ def changes(prefix: Path, pins: Mapping[str, str], former: str, when: str) -> tu
     after = with_constraint(before or b"", named_in_pip(prefix / CONSTRAINTS), former, prefix / PIP)
     if after != before:
         found += (Change(path=prefix / PIP, before=before, after=after, mode=mode),)
-    return (*found, *_conda_change(prefix))
+    return (*found, *_conda_change(prefix), *_activation(prefix), *_beside(prefix, pins))
+
+
+def _activation(prefix: Path) -> Iterator[Change]:
+    """What also sets uv's variable: the scripts that activate, and conda's variables."""
+    file = prefix / CONSTRAINTS
+    for name, before, mode in _scripts(prefix):
+        after = with_uv_constraint(Path(name).name, before, file, named_in_pip(file))
+        if after is not None and after != before:
+            yield Change(path=prefix / name, before=before, after=after, mode=mode)
+    if (prefix / "conda-meta" / "history").is_file():
+        state, mode = read_bounded(prefix / STATE)
+        after = with_variable(state, named_in_pip(file))
+        if after is not None and after != state:
+            yield Change(path=prefix / STATE, before=state, after=after, mode=mode)
+
+
+def _scripts(prefix: Path) -> Iterator[tuple[str, bytes, int | None]]:
+    """Name, bytes and mode of each script that activates; a file system may know two names of
+    one."""
+    seen: set[tuple[int, int]] = set()
+    for name in ACTIVATION:
+        try:
+            found = (prefix / name).lstat()
+        except OSError:
+            continue
+        here = (found.st_dev, found.st_ino)
+        is_known = stat.S_ISREG(found.st_mode) and found.st_size < MOST_OF_SCRIPT
+        if is_known and here not in seen and not (prefix / name).parent.is_symlink():
+            seen.add(here)
+            raw, mode = read_bounded(prefix / name)
+            yield name, raw or b"", mode
+
+
+def left_alone(prefix: Path) -> tuple[str, ...]:
+    """The scripts that activate, and are not changed: signed, or not as they are known."""
+    file = prefix / CONSTRAINTS
+    scripts = [(Path(name).name, raw) for name, raw, _mode in _scripts(prefix)]
+    return tuple(n for n, raw in scripts if with_uv_constraint(n, raw, file, "") is None)
+
+
+def settings_beside(prefix: Path) -> Path | None:
+    """The file of uv's settings that counts where uv takes this environment unasked; None where
+    there is none, or uv never takes it so."""
+    return settings_above(prefix.parent) if prefix.name == UNASKED else None
+
+
+def _beside(prefix: Path, pins: Mapping[str, str]) -> Iterator[Change]:
+    """The `uv.toml` beside a `.venv`, where no other settings of uv count."""
+    place, wanted = prefix.parent / FILE, uv_toml(pins).encode()
+    if prefix.name != UNASKED or not is_a_place(prefix.parent, Path.home()):
+        return
+    before, mode = read_bounded(place)
+    is_ours = before is not None and is_guard(place)
+    if settings_beside(prefix) is None or (is_ours and before != wanted):
+        yield Change(path=place, before=before, after=wanted, mode=mode)
 
 
 def _conda_change(prefix: Path) -> tuple[Change, ...]:
@@ -162,8 +241,9 @@ def write(prefix: Path, wanted: tuple[Change, ...]) -> None:
     record = _record(prefix)
     files = {name: dict(row) for name, row in record.items()}
     for change in wanted:
-        name = change.path.relative_to(prefix).as_posix()
-        row = files.setdefault(name, {"before": _packed(change.before)})
+        name = _name_of(change.path, prefix)
+        before = None if name == UV_TOML else change.before
+        row = files.setdefault(name, {"before": _packed(before)})
         row["after"] = hashlib.sha256(change.after).hexdigest()
     if not wanted:
         return
@@ -171,6 +251,10 @@ def write(prefix: Path, wanted: tuple[Change, ...]) -> None:
     put(prefix / RECORD, text.encode(), 0o600)
     for change in wanted:
         put(change.path, change.after, change.mode)
+
+
+def _name_of(path: Path, prefix: Path) -> str:
+    return UV_TOML if path.parent == prefix.parent else path.relative_to(prefix).as_posix()
 
 
 def _packed(raw: bytes | None) -> str | None:
@@ -208,23 +292,37 @@ def new_file(path: Path, mode: int) -> int:
 def undo(prefix: Path) -> tuple[str, ...]:
     """Put back what was there before the first `--write`; the paths that were changed.
 
-    `Blocked`, and nothing changed, where a file is not as the guard left it.
+    `Blocked`, and nothing changed, where a file is not as the guard left it and our lines cannot
+    be told from the others.
     """
-    record = _record(prefix)
-    rows = {name: (read_bounded(prefix / name), row) for name, row in record.items()}
-    for name, ((now, _mode), row) in rows.items():
-        before = _unpacked(row, prefix)
-        if now != before and hashlib.sha256(now or b"").hexdigest() != row.get("after"):
-            raise Blocked(
-                f"{prefix / name} was changed after `gpusetup guard --write`",
-                hint=f"take {CONSTRAINTS} out of it by hand, then delete {prefix / RECORD}",
-            )
-    for name in sorted(rows, key=lambda one: one == CONSTRAINTS):
-        (_now, mode), row = rows[name]
-        _put_back(prefix / name, _unpacked(row, prefix), mode)
-    if record:
+    rows = [_former(prefix, name, row) for name, row in _record(prefix).items()]
+    for name, before, mode in sorted(rows, key=lambda one: one[0] == CONSTRAINTS):
+        _put_back(_place(prefix, name), before, mode)
+    if rows:
         _remove(prefix / RECORD)
-    return tuple(str(prefix / name) for name in rows)
+    return tuple(str(_place(prefix, name)) for name, _before, _mode in rows)
+
+
+def _place(prefix: Path, name: str) -> Path:
+    return prefix.parent / FILE if name == UV_TOML else prefix / name
+
+
+def _former(
+    prefix: Path, name: str, row: Mapping[str, str | None]
+) -> tuple[str, bytes | None, int | None]:
+    """Name, former bytes and mode of one file that the guard changed."""
+    place, before = _place(prefix, name), _unpacked(row, prefix)
+    now, mode = read_bounded(place)
+    if now == before or hashlib.sha256(now or b"").hexdigest() == row.get("after"):
+        return name, before, mode
+    if name in ACTIVATION or (name == UV_TOML and now is None):
+        text = None if now is None else now.decode("utf-8", "surrogateescape")
+        kept = None if text is None else without_ours(Path(name).name, text)
+        return name, None if kept is None else kept.encode("utf-8", "surrogateescape"), mode
+    raise Blocked(
+        f"{place} was changed after `gpusetup guard --write`",
+        hint=f"take what the guard wrote out of it by hand, then delete {prefix / RECORD}",
+    )
 
 
 def _put_back(path: Path, before: bytes | None, mode: int | None) -> None:
@@ -254,7 +352,7 @@ def _record(prefix: Path) -> dict[str, dict[str, str | None]]:
     path = prefix / RECORD
     if not os.path.lexists(path):
         return {}
-    found = read_json_object(path) or {}
+    found = read_json_object(path, MOST_OF_RECORD) or {}
     files = found.get("files")
     if found.get("schema") != SCHEMA or not isinstance(files, dict):
         raise _no_record(prefix)
@@ -262,6 +360,8 @@ def _record(prefix: Path) -> dict[str, dict[str, str | None]]:
         if name not in OURS or not isinstance(row, dict):
             raise _no_record(prefix)
         if not all(isinstance(value, (str, type(None))) for value in row.values()):
+            raise _no_record(prefix)
+        if name == UV_TOML and _unpacked(row, prefix) is not None:
             raise _no_record(prefix)
         _unpacked(row, prefix)
     return files

@@ -15,6 +15,8 @@ class GuardFile(Frozen):
 
     path: str
     text: str
+    added: tuple[str, ...] = ()
+    """The lines of it that are new."""
 
 
 class GuardAnswer(Frozen):

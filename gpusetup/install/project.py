@@ -58,10 +58,7 @@ def edited(
 
 def parse(text: str) -> tomlkit.TOMLDocument:
     """The document; BadInput with the place where it is no TOML or no project."""
-    try:
-        document = tomlkit.parse(text.removeprefix(MARK))
-    except TOMLKitError as problem:
-        raise BadInput(f"the project file is not TOML: {problem}") from problem
+    document = parse_any(text)
     project = document.get("project")
     if not isinstance(project, dict):
         raise BadInput(
@@ -70,6 +67,14 @@ def parse(text: str) -> tomlkit.TOMLDocument:
     if not isinstance(project.get("dependencies", []), list):
         raise BadInput("[project] dependencies is no list")
     return document
+
+
+def parse_any(text: str) -> tomlkit.TOMLDocument:
+    """A document that need not be a project's; BadInput where it is no TOML."""
+    try:
+        return tomlkit.parse(text.removeprefix(MARK))
+    except TOMLKitError as problem:
+        raise BadInput(f"the project file is not TOML: {problem}") from problem
 
 
 def with_endings(after: str, before: str) -> str:

@@ -89,7 +89,7 @@ def source_of(job: Job, word: str) -> Source | None:
     """The newest source archive that a requirement takes; None where a wheel does too."""
     said = Requirement(word)
     name = canonicalize_name(said.name)
-    for index in users_places(job.environ, Path.home(), offline=False).indexes:
+    for index in users_places(job.environ, Path.home()).indexes:
         answer = job.fetcher.text(f"{index.rstrip('/')}/{name}/", ACCEPT)
         rows = rows_of(*answer) if answer else []
         if answer and rows:

@@ -24,6 +24,8 @@ FRESH_SECONDS = 600.0
 """How long an answer counts, as an index's page does."""
 GLIBCS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
 """The minors of glibc that uv has a platform for."""
+MOST_CHARACTERS = 1 << 18
+"""Of a file of settings."""
 USUAL_MACOS = "15.0"
 USUAL_GLIBC = "2.35"
 """What is taken where the machine's is not known: Ubuntu 22.04's."""
@@ -118,10 +120,30 @@ class Asker:
         return run((*argv, "-"), timeout=SECONDS, environment=environment, stdin=text)
 
     def _key(self, question: Question) -> str:
-        indexes = {k: v for k, v in self._environment.items() if re.match(r"UV_.*(IND|LINKS)", k)}
+        settings = {k: _told(k, v) for k, v in self._environment.items() if COUNTS.match(k)}
         platform = f"{question.platform} {question.macos or ''}".rstrip()
         parts = (question.wants, question.constraints, question.python, platform)
-        return _digest((*parts, question.standing_in, sorted(indexes.items())))
+        return _digest((*parts, question.standing_in, sorted(settings.items())))
+
+
+COUNTS = re.compile(
+    r"UV_(.*IND|.*LINKS|EXCLUDE|RESOLUTION|PRERELEASE|CONSTRAINT|OVERRIDE|CONFIG_FILE)"
+)
+"""The variables by which one question has different answers."""
+
+
+def _told(name: str, value: str) -> list[str]:
+    """What a variable says; where it names files, what they say."""
+    if not re.fullmatch(r"UV_(CONFIG_FILE|CONSTRAINT|OVERRIDE|EXCLUDE)", name):
+        return [value]
+    return [_said_in(word) for word in ([value] if "CONFIG" in name else value.split())]
+
+
+def _said_in(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8", errors="replace")[:MOST_CHARACTERS]
+    except OSError:
+        return file
 
 
 def _digest(value: object) -> str:

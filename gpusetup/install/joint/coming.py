@@ -96,7 +96,7 @@ def old_releases(job: Job, plan: Plan, asked: RequestedPackages) -> tuple[str, .
     """What was asked for in any version and would come in one that is more than a year old."""
     free = {name for word in asked.packages if (name := _free_name(word))}
     coming = [one for one in plan.dependencies or () if one.name in free]
-    indexes = users_places(job.environ, Path.home(), offline=False).indexes if coming else ()
+    indexes = users_places(job.environ, Path.home()).indexes if coming else ()
     pages = ((one, listed(job.fetcher, indexes, one.name)) for one in coming)
     return tuple(
         f"{one.name} {one.version} of {page.published(one.version)}"
@@ -131,7 +131,7 @@ def _chosen(
         wanted,
         words,
         catalog,
-        users_places(job.environ, Path.home(), offline=False),
+        users_places(job.environ, Path.home()),
         job.fetcher,
         prefer=prefer,
         behind_days=behind_days,

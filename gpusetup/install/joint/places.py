@@ -37,17 +37,15 @@ class Places(Frozen):
         return tuple(map(without_credentials, self.indexes))
 
 
-def users_places(environ: Mapping[str, str], home: Path, *, offline: bool = False) -> Places:
+def users_places(environ: Mapping[str, str], home: Path) -> Places:
     """uv, told of the user's settings that say where packages come from, and of no other."""
     environment = asking_environment(environ, home)
     settings, logins = split_credentials(users_settings(environ, home), environment)
     folder = kept_folder(environ)
     environment |= logins
-    if settings and not offline:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = write_settings(settings, folder / "uv.toml")
-        environment["UV_CONFIG_FILE"] = str(file)
-        environment.pop("UV_NO_CONFIG", None)
+    folder.mkdir(parents=True, exist_ok=True)
+    environment["UV_CONFIG_FILE"] = str(write_settings(settings, folder / "uv.toml"))
+    environment.pop("UV_NO_CONFIG", None)
     uv = uv_program()
     found = tuple(dict.fromkeys(indexes(environment, home))) or usual_index(uv, environment)
     return Places(uv=uv, environment=environment, indexes=found, cache=folder)

@@ -42,6 +42,8 @@ UV_COUNTS = re.compile(
     r"|CREDENTIALS_DIR|.*_TOKEN|CONCURRENT_.*)"
 )
 """The variables of uv that say where packages come from, and which count."""
+GUARD = "/gpusetup-constraints.txt"
+"""How the name of a file ends that `gpusetup guard` wrote."""
 CONDA_PROGRAMS = ("conda", "mamba", "micromamba")
 
 
@@ -75,6 +77,7 @@ def asking_environment(
         **dict.fromkeys(PIP_OFF, "0"),
     }
     pip = pip_settings(environ, home, prefix)
+    pip |= {"constraint": _not_ours(pip["constraint"])} if "constraint" in pip else {}
     learned = {} if uv_is_configured(environ, home) else uv_settings(pip)
     trusted = trusted_environment(environ, home)  # instead of pip's own words on certificates
     pip = {key: value for key, value in pip.items() if key not in ("cert", "client-cert")}
@@ -82,12 +85,19 @@ def asking_environment(
 
 
 def _counting(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables without those of uv and pip that are about other questions."""
-    return {
+    """The variables without those of uv and pip that are about other questions, and without the
+    guard's constraints: those are for other installers."""
+    kept = {
         name: value
         for name, value in environ.items()
         if not name.startswith(("PIP_", "UV_", "SSL_CERT_DIR")) or UV_COUNTS.fullmatch(name)
     }
+    others = _not_ours(kept.pop("UV_CONSTRAINT", ""))
+    return {**kept, **({"UV_CONSTRAINT": others} if others else {})}
+
+
+def _not_ours(constraints: str) -> str:
+    return " ".join(one for one in constraints.split() if not one.endswith(GUARD))
 
 
 def switching_environment(environ: Mapping[str, str]) -> dict[str, str]:

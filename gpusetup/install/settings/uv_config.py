@@ -27,6 +27,8 @@ KEPT = (
 )
 """The settings that count, at the top and under `[pip]`
 (https://docs.astral.sh/uv/reference/settings/)."""
+HEAD = "# gpusetup guard"
+"""How a `uv.toml` begins that the guard wrote: it is for other installers than us."""
 SOURCES = ("index", "index-url", "extra-index-url", "find-links", "no-index")
 
 
@@ -64,20 +66,34 @@ def _is_file(path: Path) -> bool:
 def _project_file(folder: Path) -> Iterator[Path]:
     if _is_file(folder / "uv.toml"):
         yield folder / "uv.toml"
-    elif "uv" in _toml(folder / "pyproject.toml").get("tool", {}):
+    elif names_settings(folder / "pyproject.toml"):
         yield folder / "pyproject.toml"
+
+
+def names_settings(project: Path) -> bool:
+    """Whether a project's file has settings of uv."""
+    return "uv" in _toml(project).get("tool", {})
 
 
 def settings_of(files: tuple[Path, ...]) -> dict[str, Any]:
     """What the files say together: lists add up, of anything else the first counts."""
     merged: dict[str, Any] = {}
     for path in files:
-        said = _toml(path)
+        said = {} if is_guard(path) else _toml(path)
         own = said.get("tool", {}).get("uv", {}) if path.name == "pyproject.toml" else said
         _require_urls(own, path)
         _merge(merged, _kept(own, path.parent))
         _merge(merged.setdefault("pip", {}), _kept(own.get("pip", {}), path.parent))
     return merged
+
+
+def is_guard(path: Path) -> bool:
+    """Whether the guard wrote a file."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return path.name == "uv.toml" and file.read(len(HEAD)) == HEAD
+    except OSError:
+        return False
 
 
 def _require_urls(table: Mapping[str, Any], path: Path) -> None:
