@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.render.console import plain
+from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.install.guard_answer import GuardAnswer, GuardFile
