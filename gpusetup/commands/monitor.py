@@ -48,7 +48,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--csv", metavar="FILE", help="also write one row a GPU and sample there")
     add("--html", metavar="FILE", help="also write one page with charts there, at the end")
     add_timeout(parser)
-    add("--replay", metavar="FILE", help="judge what `--json` recorded, instead of watching")
+    add("--replay", metavar="FILE",
+        help="judge a recording instead of watching: what `--json` or `--csv` wrote, or a log of "
+        "nvidia-smi (--query-gpu csv, dmon, pmon), dcgmi dmon or W&B; a command after `--` is not "
+        "run then, it says what ran")  # fmt: skip
 
 
 def length(text: str) -> float:
@@ -93,10 +96,11 @@ def checked(options: argparse.Namespace) -> None:
     if options.once and (options.after or options.html):
         problem = "`--once` takes one sample: a command or a page with charts needs more"
         raise UsageError(problem, hint="leave `--once` out")
-    if options.replay and (options.after or options.once or options.gpu or options.seconds):
+    if options.replay and (options.once or options.gpu or options.seconds):
         raise UsageError(
             "`--replay` judges a recording: nothing is watched",
-            hint="only `--json`, `--output`, `--csv` and `--html` go with it",
+            hint="only `--json`, `--output`, `--csv`, `--html`, `--interval` and, after `--`, the "
+            "command that ran go with it",
         )
 
 
@@ -198,14 +202,21 @@ def _replay(options: argparse.Namespace, out: Console) -> int:
 
     with _recording(options, out) as recording:
         told = None
-        for document in recorded(options.replay):
+        read = recorded(options.replay, options.interval)
+        if not read.timed:
+            said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
+            out.talk(plain(f"{said} are assumed (`--interval`)"))
+        for document in read.documents:
             if isinstance(document, Sample):
                 recording.take([document])
             else:
                 told = document
         if not recording.samples:
             raise UsageError(f"{options.replay} holds no sample")
-        source, command, code = (told.source, told.command, told.exit) if told else (None,) * 3
+        source, command, code = (
+            (told.source, told.command, told.exit) if told else (read.source, None, None)
+        )
+        command = tuple(options.after or ()) or command
         recording.finish(source=source, command=command, exit_code=code, aside=False)
     return 0
 

@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Iterator
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -13,6 +14,7 @@ from gpusetup import named_file
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.model.codec import from_plain, to_json
 from gpusetup.model.frozen import Frozen
+from gpusetup.monitor import logs
 from gpusetup.monitor.values import GpuSample, Sample, Summary
 
 CSV_COLUMNS = (
@@ -25,8 +27,33 @@ CSV_COLUMNS = (
     "power_limit_watts",
     "clock_sm_mhz",
     "clock_memory_mhz",
+    "clock_sm_max_mhz",
+    "power_limit_default_watts",
+    "power_limit_max_watts",
+    "temperature_slowdown_celsius",
+    "pcie_rx_bytes_per_second",
+    "pcie_tx_bytes_per_second",
+    "pcie_limit_bytes_per_second",
+    "nvlink_rx_bytes_per_second",
+    "nvlink_tx_bytes_per_second",
 )
-TREE_COLUMNS = ("cpu_percent", "memory_bytes", "read_bytes_per_second", "loader_workers")
+TREE_COLUMNS = (
+    *("cpu_percent", "memory_bytes", "read_bytes_per_second", "loader_workers", "processes"),
+    *("busiest_cpu_percent", "input_bytes_per_second", "loader_cpu_percent", "cores"),
+    *("write_bytes_per_second", "blocked_processes", "held_back_percent", "gpu_processes"),
+    "collective_threads",
+)
+HOST_COLUMNS = {
+    "host_cpu_percent": "cpu_percent",
+    "host_cores": "cores",
+    "host_memory_used_bytes": "memory_used_bytes",
+    "host_memory_total_bytes": "memory_total_bytes",
+    "disk_read_bytes_per_second": "disk_read_bytes_per_second",
+    "disk_write_bytes_per_second": "disk_write_bytes_per_second",
+    "network_receive_bytes_per_second": "network_receive_bytes_per_second",
+    "network_send_bytes_per_second": "network_send_bytes_per_second",
+}
+"""Heading -> field of the host's sample."""
 
 
 class Sink(Protocol):
@@ -65,15 +92,16 @@ class Csv:
         self._file = file
         self._rows = csv.writer(file)
         head = ("at", "seconds", "gpu", "uuid", "name", *CSV_COLUMNS, "throttle_reasons")
-        self._rows.writerow((*head, "lost", *TREE_COLUMNS))
+        self._rows.writerow((*head, "lost", *TREE_COLUMNS, *HOST_COLUMNS))
 
     def sample(self, sample: Sample) -> None:
         tree = [getattr(sample.tree, name, None) for name in TREE_COLUMNS]
+        host = [getattr(sample.host, name, None) for name in HOST_COLUMNS.values()]
         for gpu in sample.gpus:
             told = [getattr(gpu, name) for name in CSV_COLUMNS]
             reasons = " ".join(gpu.throttle_reasons or ())
             who = (sample.at, sample.seconds, gpu.label, gpu.uuid, safe_cell(gpu.name))
-            self._rows.writerow((*who, *told, reasons, int(gpu.lost), *tree))
+            self._rows.writerow((*who, *told, reasons, int(gpu.lost), *tree, *host))
         self._file.flush()
 
 
@@ -164,18 +192,55 @@ def _charted(gpu: GpuSample, name: str) -> float | None:
     return gpu.memory_used_bytes / gpu.memory_total_bytes * 100
 
 
-def recorded(path: str) -> Iterator[Sample | Summary]:
-    """The documents of a recording, in order; a last line that is cut off is left out."""
+class Recorded(Frozen):
+    """A recording: where it comes from, whether its times are assumed, and its documents."""
+
+    source: str | None = None
+    timed: bool = True
+    documents: Iterator[Any]
+
+
+def recorded(path: str, interval: float = 1.0) -> Recorded:
+    """A recording of ours, or another monitor's log (`logs.py`), read while it is asked for.
+
+    `interval`: seconds between the samples of a log that tells no time. A last line that is cut
+    off is left out.
+    """
+    lines = _lines(path)
+    first, lines = logs.told_first(lines)
+    log = logs.log_of(first)
+    if log is None:
+        return Recorded(documents=_documents(path, lines))
+    told = log.read(lines)
+    begun = next(told, None)
+    if begun is None:
+        return Recorded(source=log.source, documents=iter(()))
+    whole = chain([begun], told)
+    timed = begun.at is not None
+    return Recorded(source=log.source, timed=timed, documents=logs.samples(whole, interval))
+
+
+def _lines(path: str) -> Iterator[str]:
     try:
-        with TextIOWrapper(named_file.opened(path), encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):
-                document = _document(line, f"{path}, line {number}") if line.strip() else None
-                if document is not None:
-                    yield document
+        with TextIOWrapper(named_file.opened(path), encoding=_encoding(path)) as file:
+            yield from file
     except OSError as problem:
         raise BadInput(f"Cannot read {path}: {problem.strerror}") from problem
-    except UnicodeDecodeError as problem:
-        raise BadInput(f"{path} is not UTF-8 text: {problem.reason}") from problem
+    except UnicodeError as problem:
+        raise BadInput(f"{path} is not UTF-8 text: {problem}") from problem
+
+
+def _encoding(path: str) -> str:
+    """PowerShell's `>` writes UTF-16."""
+    with named_file.opened(path) as file:
+        return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+
+
+def _documents(path: str, lines: Iterator[str]) -> Iterator[Sample | Summary]:
+    for number, line in enumerate(lines, 1):
+        document = _document(line, f"{path}, line {number}") if line.strip() else None
+        if document is not None:
+            yield document
 
 
 def _document(line: str, where: str) -> Sample | Summary | None:

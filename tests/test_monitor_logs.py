@@ -1,0 +1,229 @@
+"""Logs of other monitors replayed: each form as its program writes it, from the same runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from each_row import each
+from hypothesis import given
+from hypothesis import strategies as st
+from monitor_composer import Run
+from monitor_kinds import composed
+
+from gpusetup import cli
+from gpusetup.monitor.logs import log_of, samples
+from gpusetup.monitor.summary import summarise, tallied
+from gpusetup.monitor.values import GpuSample, Sample, Summary
+
+Writer = Callable[[Run], Iterator[str]]
+
+
+def rows(run: Run) -> Iterator[tuple[int, Sample, GpuSample]]:
+    for number, sample in enumerate(run.samples):
+        for gpu in sample.gpus:
+            yield number, sample, gpu
+
+
+def mib(count: int | None) -> int:
+    return (count or 0) >> 20
+
+
+def smi_csv(run: Run, *, units: bool = True) -> Iterator[str]:
+    names = ("timestamp", "name", "index", "utilization.gpu [%]", "utilization.memory [%]",
+             "memory.used [MiB]", "memory.total [MiB]", "temperature.gpu", "power.draw [W]",
+             "power.limit [W]", "power.default_limit [W]", "clocks.current.sm [MHz]",
+             "clocks.max.sm [MHz]", "clocks_event_reasons.sw_power_cap",
+             "clocks_event_reasons.hw_thermal_slowdown")  # fmt: skip
+    yield ", ".join(names)
+    p, w, m, z = (" %", " W", " MiB", " MHz") if units else ("", "", "", "")
+    for number, sample, g in rows(run):
+        stamp = f"2026/11/20 06:{int(sample.seconds) // 60:02d}:{int(sample.seconds) % 60:02d}.{number % 10}00"
+        on = ("Active" if r in (g.throttle_reasons or ()) else "Not Active"
+              for r in ("sw_power_cap", "hw_thermal_slowdown"))  # fmt: skip
+        yield ", ".join((
+            stamp, g.name or "", str(g.index), f"{g.utilization_percent:.0f}{p}",
+            f"{g.memory_busy_percent:.0f}{p}", f"{mib(g.memory_used_bytes)}{m}",
+            f"{mib(g.memory_total_bytes)}{m}", f"{g.temperature_celsius:.0f}",
+            f"{g.power_watts:.2f}{w}", f"{g.power_limit_watts:.2f}{w}",
+            f"{g.power_limit_default_watts:.2f}{w}", f"{g.clock_sm_mhz}{z}",
+            f"{g.clock_sm_max_mhz}{z}", *on))  # fmt: skip
+
+
+def smi_csv_bare(run: Run) -> Iterator[str]:
+    return smi_csv(run, units=False)
+
+
+def dmon(run: Run, *, dated: bool = False) -> Iterator[str]:
+    head, unit = ("#Date       Time        gpu", "#YYYYMMDD   HH:MM:SS    Idx") if dated else (
+        "# gpu", "# Idx")  # fmt: skip
+    for number, _, g in rows(run):
+        if number % 30 == 0 and g.index == 0:
+            yield f"{head}    pwr  gtemp  mtemp     sm    mem    enc    dec   mclk   pclk   pviol  tviol     fb   bar1"
+            yield f"{unit}      W      C      C      %      %      %      %    MHz    MHz       %   bool     MB     MB"
+        when = f" 20261120   06:{number // 60:02d}:{number % 60:02d}  " if dated else ""
+        hot = int("hw_thermal_slowdown" in (g.throttle_reasons or ()))
+        yield (f"{when}    {g.index}    {g.power_watts:.0f}     {g.temperature_celsius:.0f}      -"
+               f"     {g.utilization_percent:.0f}     {g.memory_busy_percent:.0f}      0      0"
+               f"   1593   {g.clock_sm_mhz}       0      {hot}  {mib(g.memory_used_bytes)}      5")  # fmt: skip
+
+
+def dmon_dated(run: Run) -> Iterator[str]:
+    return dmon(run, dated=True)
+
+
+def pmon(run: Run) -> Iterator[str]:
+    yield "# gpu         pid   type     sm    mem    enc    dec    jpg    ofa    command "
+    yield "# Idx           #    C/G      %      %      %      %      %      %    name "
+    for _, _, g in rows(run):
+        use = f"{g.utilization_percent:.0f}" if g.utilization_percent else "-"
+        held = g.processes or ()
+        for one in held:
+            kind = "G" if one.kind == "graphics" else "C"
+            yield f"    {g.index}      {one.pid}     {kind}     {use}     30      -      -      -      -    {one.name}"
+        if not held:
+            yield f"    {g.index}          -     -      -      -      -      -      -      -    -"
+
+
+def dcgm(run: Run) -> Iterator[str]:
+    for number, _, g in rows(run):
+        if number % 20 == 0 and g.index == 0:
+            yield "#Entity   GPUTL  MCUTL  FBFRE   FBUSD   POWER    PMLMT   TMPTR  SMCLK  NVLTX  NVLRX"
+            yield "ID                                  W        W       C"
+        free = mib(g.memory_total_bytes) - mib(g.memory_used_bytes)
+        yield (f"GPU {g.index}     {g.utilization_percent:.0f}    {g.memory_busy_percent:.0f}    {free}"
+               f"   {mib(g.memory_used_bytes)}   {g.power_watts:.3f}   {g.power_limit_watts:.3f}"
+               f"   {g.temperature_celsius:.0f}    {g.clock_sm_mhz}   N/A    N/A")  # fmt: skip
+
+
+def wandb_jsonl(run: Run) -> Iterator[str]:
+    for sample in run.samples:
+        row: dict[str, float] = {
+            "_runtime": sample.seconds * 15,
+            "_timestamp": 1.7e9,
+            "system.cpu": 12.0,
+        }
+        for g in sample.gpus:
+            base = f"system.gpu.{g.index}"
+            share = (g.memory_used_bytes or 0) / (g.memory_total_bytes or 1) * 100
+            row |= {f"{base}.gpu": g.utilization_percent or 0, f"{base}.memoryAllocated": share,
+                    f"{base}.memory": g.memory_busy_percent or 0, f"{base}.temp": 66.0,
+                    f"{base}.memoryAllocatedBytes": g.memory_used_bytes or 0,
+                    f"{base}.powerWatts": g.power_watts or 0,
+                    f"{base}.enforcedPowerLimitWatts": g.power_limit_watts or 0}  # fmt: skip
+        yield json.dumps(row)
+
+
+def wandb_csv(run: Run) -> Iterator[str]:
+    for number, line in enumerate(wandb_jsonl(run)):
+        row = json.loads(line)
+        if number == 0:
+            yield ",".join(row)
+        yield ",".join(str(value) for value in row.values())
+
+
+WRITERS: dict[str, tuple[str, Writer]] = {
+    "smi csv": ("nvidia-smi csv", smi_csv),
+    "smi csv, nounits": ("nvidia-smi csv", smi_csv_bare),
+    "dmon": ("nvidia-smi dmon", dmon),
+    "dmon -o DT": ("nvidia-smi dmon", dmon_dated),
+    "pmon": ("nvidia-smi pmon", pmon),
+    "dcgmi dmon": ("dcgmi dmon", dcgm),
+    "W&B jsonl": ("wandb", wandb_jsonl),
+    "W&B csv": ("wandb", wandb_csv),
+}
+FULL = "a steady training, nobody watched its processes"
+BURSTS = "bursts that nobody watched the cause of"
+NOTHING = "nothing runs and nobody holds the card"
+HOT = "one hot card of eight makes all ranks wait"
+
+
+def judged(lines: Iterator[str]) -> Summary:
+    told = list(lines)
+    log = log_of(told[0])
+    assert log is not None
+    return summarise(tallied(samples(log.read(told), 1.0)), source=log.source)
+
+
+@each("name", WRITERS)
+def test_a_log_is_known_and_judged_as_its_run(name: str) -> None:
+    source, write = WRITERS[name]
+    for kind, verdict in ((FULL, "good"), (BURSTS, "bursty"), (NOTHING, "idle")):
+        told = judged(write(composed(kind, 1)))
+        assert (told.source, told.verdict) == (source, verdict), f"{kind}: {told.evidence}"
+        assert told.samples == len(composed(kind, 1).samples)
+
+
+@each("name", ["smi csv", "dmon", "dmon -o DT"])
+def test_a_log_of_eight_gpus_names_the_hot_one(name: str) -> None:
+    told = judged(WRITERS[name][1](composed(HOT, 0)))
+    assert len(told.gpus) == 8
+    if name == "smi csv":
+        assert told.verdict == "throttled" and told.evidence.startswith("GPU 0")
+
+
+def test_what_a_log_tells_is_read_in_its_units() -> None:
+    run = composed(FULL, 1)
+    first = run.samples[0].gpus[0]
+    for name in ("smi csv", "dcgmi dmon", "W&B csv"):
+        told = list(WRITERS[name][1](run))
+        log = log_of(told[0])
+        assert log is not None
+        gpu = next(samples(log.read(told), 1.0)).gpus[0]
+        assert abs((gpu.memory_used_bytes or 0) - (first.memory_used_bytes or 0)) < 1 << 20
+        assert gpu.memory_total_bytes == pytest.approx(first.memory_total_bytes, rel=0.01)
+        assert gpu.power_limit_watts == first.power_limit_watts
+
+
+def test_our_own_csv_gives_the_same_answer_as_our_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gpusetup.model.codec import to_json
+
+    for kind in (
+        "neighbours take the CPU from the workers",
+        "a disk of slow seeks holds the workers",
+    ):
+        run = composed(kind, 0)
+        file, table = tmp_path / "run.jsonl", tmp_path / "run.csv"
+        file.write_text("".join(to_json(s) + "\n" for s in run.samples), encoding="utf-8")
+        command = ["--", *(run.command or ())]
+        assert (
+            cli.main(["monitor", "--replay", str(file), "--csv", str(table), "--json", *command])
+            == 0
+        )
+        told = json.loads(capsys.readouterr().out)
+        assert cli.main(["monitor", "--replay", str(table), "--json", *command]) == 0
+        again = json.loads(capsys.readouterr().out)
+        assert [again[k] for k in ("verdict", "cause", "evidence", "next", "samples")] == [
+            told[k] for k in ("verdict", "cause", "evidence", "next", "samples")]  # fmt: skip
+        assert told["command"] == list(run.command or ())
+
+
+def test_a_log_without_times_says_what_is_assumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "dmon.txt"
+    file.write_bytes("\r\n".join(dmon(composed(FULL, 1))).encode("utf-16"))
+    assert cli.main(["monitor", "--replay", str(file), "--interval", "5"]) == 0
+    told = capsys.readouterr()
+    assert "5 s between its samples are assumed" in told.err
+    assert "by nvidia-smi dmon" in told.out
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from([*dmon(composed(FULL, 1)), *list(smi_csv(composed(HOT, 0)))[:9],
+                             *list(pmon(composed(FULL, 1)))[:5], "#Entity GPUTL\n", "GPU x 3"]),
+            st.text(max_size=60),
+        ),
+        min_size=1, max_size=12,
+    )
+)  # fmt: skip
+def test_any_text_is_read_without_a_traceback(lines: list[str]) -> None:
+    log = log_of(lines[0])
+    if log is not None:
+        summarise(tallied(samples(log.read(lines), 1.0)))
