@@ -28,6 +28,9 @@ from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 LIMIT_SECONDS = 3.5
 """For all sources. A child that cannot be killed is given up a second later, and five seconds are
 promised from the first word of the command to its last."""
+START_SECONDS, LEAST_SECONDS = 0.2, 1.0
+"""A busy node starts a program slowly: what that takes beyond the first is taken off the limit,
+which is never less than the second."""
 LOG_SECONDS = 1.5
 """For each of the commands that may read the kernel's log."""
 CLOCK_SECONDS = 2.0
@@ -45,6 +48,15 @@ class NodeRecord(Frozen):
     snapshot: Snapshot
     facts: Mapping[str, str] = {}
     """What a snapshot has no place for: links, clock, free disk, IMEX."""
+
+
+def limit_from(age: float) -> float:
+    """The limit of all sources in a command that began so many seconds ago.
+
+    >>> limit_from(0.1), limit_from(0.7), limit_from(30.0)
+    (3.5, 3.0, 1.0)
+    """
+    return max(LEAST_SECONDS, LIMIT_SECONDS - max(0.0, age - START_SECONDS))
 
 
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
