@@ -276,7 +276,7 @@ def _found(index: IndexServer, path: str, accept: str) -> tuple[int, str, bytes]
         return 200, "application/octet-stream", here.read_bytes()
     if not here.is_dir():
         return 404, "text/plain", b"not here"
-    wheels = sorted(p for p in here.iterdir() if p.name.endswith((".whl", ".tar.gz")))
+    wheels = sorted(p for p in here.iterdir() if p.name.endswith((".whl", ".tar.gz", ".json")))
     if not wheels and any(here.iterdir()):
         links = "".join(f'<a href="{p.name}/">{p.name}</a>\n' for p in sorted(here.iterdir()))
         return 200, "text/html", links.encode()

@@ -30,6 +30,7 @@ from gpusetup.resolver.spelled import (
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
+    from gpusetup.model.documents import OfferedVariant
     from gpusetup.model.resolution import Keeps
     from gpusetup.resolver.described import Description
 
@@ -121,6 +122,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="ask the live index for builds newer than the catalog",
     )
     wish.add_argument(
+        "--variants",
+        action="store_true",
+        help="ask the indexes for wheel variants of torch (PEP 817), too, and judge each",
+    )
+    wish.add_argument(
         "--index-root",
         metavar="URL",
         help="a mirror of https://download.pytorch.org/whl to ask and to print "
@@ -171,7 +177,8 @@ def run(options: argparse.Namespace, out: Console) -> int:
         ),
     )
     if options.format == "text":
-        _screen(resolution, snapshot, options, out, request, catalog, shown)
+        variants = _variants(options, root, snapshot, out)
+        _screen(resolution, snapshot, options, out, request, catalog, shown, variants)
     else:
         _file(resolution, snapshot, options, out)
     return 0 if resolution.build else Unsatisfiable.exit_code
@@ -214,6 +221,7 @@ def _screen(
     request: Request,
     catalog: Catalog,
     root: str,
+    variants: tuple[OfferedVariant, ...] | None,
 ) -> None:
     from gpusetup.render.resolution import resolution_text
     from gpusetup.resolver import to_answer
@@ -222,12 +230,29 @@ def _screen(
     packages, said = _beside(resolution, snapshot)
     resolution = replace(resolution, notes=(*resolution.notes, *said))
     answer = to_answer(resolution, snapshot, packages, keeps=keeps)
+    answer = replace(answer, variants=variants or ())
     installer = options.installer or "uv"
 
     def text() -> str:
-        return resolution_text(answer, snapshot, installer=installer, explain=options.explain)
+        said = resolution_text(answer, snapshot, installer=installer, explain=options.explain)
+        if variants is None:
+            return said
+        from gpusetup.commands.resolve_variants import variants_text
+
+        return said + variants_text(variants)
 
     out.answer(answer, text)
+
+
+def _variants(
+    options: argparse.Namespace, root: str, snapshot: Snapshot, out: Console
+) -> tuple[OfferedVariant, ...] | None:
+    """None where nobody asked."""
+    if not options.variants:
+        return None
+    from gpusetup.commands.resolve_variants import offered_variants
+
+    return offered_variants(root, ("torch",), snapshot, out)
 
 
 def _beside(resolution: Resolution, snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -267,6 +292,11 @@ def _description(options: argparse.Namespace) -> Description:
 
 
 def _check_format(options: argparse.Namespace) -> None:
+    if options.variants and (options.packages or options.offline or options.format != "text"):
+        raise UsageError(
+            "`--variants` asks the indexes for torch's, and is for reading",
+            hint="`gpusetup resolve --variants`, without PACKAGE, `--offline` and `--format`",
+        )
     if options.format == "text":
         return
     if options.json:

@@ -32,6 +32,22 @@ class ErrorAnswer(Frozen):
     exit: int
 
 
+class OfferedVariant(Frozen):
+    """A wheel variant (PEP 817, 825) that an index offers; it is never the answer itself."""
+
+    name: str
+    version: str
+    label: str
+    index_url: str
+    file: str
+    url: str
+    sha256: str | None = None
+    properties: tuple[str, ...] = ()
+    """`nvidia :: cuda_version_lower_bound :: 12.8`."""
+    reason: str | None = None
+    """Why it does not fit; null where it does."""
+
+
 class ResolveAnswer(Frozen):
     """Also the `resolution` of doctor. `torch` is null when nothing fits."""
 
@@ -56,6 +72,8 @@ class ResolveAnswer(Frozen):
     held_back: tuple[HeldBack, ...] = ()
     matrix: tuple[Cell, ...] = ()
     """With PACKAGE and `--explain`."""
+    variants: tuple[OfferedVariant, ...] = ()
+    """With `--variants`: those that fit first, in the order that the index gives."""
     catalog_as_of: str = ""
 
 

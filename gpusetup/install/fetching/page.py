@@ -43,26 +43,31 @@ def rows_of(url: str, media_type: str, text: str) -> list[dict[str, Any]]:
     return _json_rows(text) if "json" in media_type.lower() else _html_rows(url, text)
 
 
-def _wheel(page_url: str, row: Mapping[str, Any]) -> Wheel | None:
+def file_row(page_url: str, row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Name, address and digest of a file, whatever it is; None where it leads to none, or is
+    withdrawn."""
     named = row.get("filename")
     link = _link(page_url, row.get("url"))
     if link is None or row.get("yanked"):
         return None
     url, _, mark = link.partition("#")
     name = named if isinstance(named, str) and named else file_name(url)
-    parsed = parsed_name(name)
-    if parsed is None:
+    return {"filename": name, "url": url, "sha256": _sha256(row.get("hashes"), mark)}
+
+
+def _wheel(page_url: str, row: Mapping[str, Any]) -> Wheel | None:
+    file = file_row(page_url, row)
+    parsed = parsed_name(file["filename"]) if file else None
+    if file is None or parsed is None:
         return None
     metadata = row.get("core-metadata", row.get("data-dist-info-metadata"))
     return Wheel(
         name=parsed[0],
         version=parsed[1],
-        filename=name,
-        url=url,
-        sha256=_sha256(row.get("hashes"), mark),
+        **file,
         size_bytes=_size(row.get("size")),
         source=TORCH_INDEX,
-        metadata_url=f"{urldefrag(url).url}.metadata" if metadata else None,
+        metadata_url=f"{urldefrag(file['url']).url}.metadata" if metadata else None,
     )
 
 
