@@ -82,12 +82,48 @@ def test_once_prints_one_sample_that_the_schema_accepts(
         "uuid": standin.uuid(0), "utilization_percent": 97, "memory_busy_percent": 40,
         "memory_used_bytes": 30 << 30, "memory_total_bytes": 40 << 30, "temperature_celsius": 33,
         "power_watts": 320, "power_limit_watts": 400, "clock_sm_mhz": 1400,
-        "clock_sm_max_mhz": 1410, "throttle_reasons": [],
+        "clock_sm_max_mhz": 1410, "throttle_reasons": [], "pcie_limit_bytes_per_second": 31.504e9,
         "processes": [{"pid": 4711, "name": "/usr/bin/python3", "memory_bytes": 32212254720,
-                       "kind": None, "sm_percent": None}],
+                       "kind": "compute", "sm_percent": None}],
         "lost": False}  # fmt: skip
     assert laptop["power_watts"] is None, "what a GPU does not tell is null"
     assert laptop["throttle_reasons"] == ["sw_power_cap"]
+
+
+def test_links_limits_and_the_use_of_each_process_are_told(machine: Machine) -> None:
+    links = {
+        "pcie_rx_bytes": 10**9,
+        "pcie_tx_bytes": 5 * 10**8,
+        "nvlink_rx_kib": 7,
+        "nvlink_tx_kib": 9,
+    }
+    more = {"temperature_slowdown": 92, "power_limit_default_mw": 400000, "pcie_gen": 4,
+            "power_limit_max_mw": 500000, "process_use": "4711:96", "pcie_width": 16}  # fmt: skip
+    state = machine({**BUSY, **links, **more})
+    child = subprocess.Popen((*OURS, "--json", "--interval", "0.2"), stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    first = json.loads(child.stdout.readline())["gpus"][0]
+    links["pcie_rx_bytes"] += 3 * 10**9
+    state.with_suffix(".half").write_text(standin.state(({**BUSY, **links, **more},)), "utf-8")
+    state.with_suffix(".half").replace(state)
+    rates = [json.loads(child.stdout.readline())["gpus"][0] for _ in range(5)]
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=30)
+    assert first["pcie_rx_bytes_per_second"] is None, "a rate needs two readings"
+    assert (first["temperature_slowdown_celsius"], first["power_limit_max_watts"]) == (92, 500)
+    assert first["pcie_limit_bytes_per_second"] == pytest.approx(31.5e9, rel=0.01)
+    assert first["processes"][0]["sm_percent"] == 96
+    seen = [gpu["pcie_rx_bytes_per_second"] for gpu in rates]
+    assert max(seen) > 5e9 and min(seen) == 0
+    assert {gpu["nvlink_tx_bytes_per_second"] for gpu in rates} == {0}
+
+
+def test_the_machine_beside_the_gpus_is_told_too(machine: Machine) -> None:
+    machine()
+    told = documents(run("0.6", "--interval", "0.2", "--json").stdout)
+    host = told[1]["host"]
+    assert host["cores"] >= 1 and host["cpu_percent"] is not None
+    assert 0 < host["memory_used_bytes"] < host["memory_total_bytes"]
 
 
 def test_hidden_process_names_are_null_and_said_so(

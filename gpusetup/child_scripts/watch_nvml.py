@@ -19,14 +19,17 @@ Then one line is read from stdin: the places in `gpus` to watch, as a JSON list.
         "memory_total_bytes": 48305799168, "temperature_celsius": 71, "power_watts": 342.8,
         "power_limit_watts": 350.0, "clock_sm_mhz": 2490, "clock_sm_max_mhz": 2520,
         "clock_memory_mhz": 9001, "throttle_reasons": ["sw_power_cap"],
-        "processes": [{"pid": 4711, "name": "python", "memory_bytes": 31000000000}],
+        "processes": [{"pid": 4711, "name": "python", "memory_bytes": 31000000000,
+                       "kind": "compute", "sm_percent": 96}],
         "lost": false, "problem": null}]}
+
+and the limits and rates of `SELDOM` and of `nvml_links`.
 
 Where there is time for it, a line for each call stands before a sample too.
 
 What NVML does not tell is null. NVML's memory counts for a MIG instance; its utilisation, clocks,
 power and temperature are only told for the whole GPU. Python 3.8 syntax; imports pynvml and the
-neighbour `read_nvml`.
+neighbours `read_nvml` and `nvml_links`.
 """
 
 from __future__ import annotations
@@ -43,23 +46,23 @@ Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 
 SLOW_SECONDS = 30.0
 """How often what hardly changes (limits) is read anew."""
-ABSENT = (3, 13)
-"""NVML: not supported, function not found: a gap, not a trouble."""
+ABSENT = (3, 6, 13)
+"""NVML: not supported, nothing found, function not found: a gap, not a trouble."""
 LOST = 15
 HEAVIER_THAN_ALL = 1 << 62
 """NVML's "not available" for a process's memory is all bits set (Windows with WDDM)."""
 
 
-def neighbour() -> Any:
-    """`read_nvml` beside this file, also under `-I`."""
+def neighbour(name: str) -> Any:
+    """A script beside this file, also under `-I`."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     try:
-        return importlib.import_module("read_nvml")
+        return importlib.import_module(name)
     finally:
         del sys.path[0]
 
 
-READ = neighbour()
+READ, LINKS = neighbour("read_nvml"), neighbour("nvml_links")
 
 
 def memory(nvml: Any, handle: Any) -> Answer:
@@ -93,6 +96,10 @@ OFTEN: Fields = (
 SELDOM: Fields = (
     ("power_limit_watts", READ.power_limit),
     ("clock_sm_max_mhz", clock("NVML_CLOCK_SM", "nvmlDeviceGetMaxClockInfo")),
+    ("power_limit_default_watts", LINKS.default_limit),
+    ("power_limit_max_watts", LINKS.highest_limit),
+    ("temperature_slowdown_celsius", LINKS.slowdown),
+    ("pcie_limit_bytes_per_second", LINKS.pcie_limit),
 )
 
 
@@ -106,6 +113,7 @@ class Watched:
         self.is_instance = identity["mig_of"] is not None
         self.seldom: Answer = {}
         self.seldom_at = -SLOW_SECONDS
+        self.links = LINKS.Links(0.0)
         self.problem: str | None = identity["problem"]
         self.lost: bool = identity["lost"]
 
@@ -118,6 +126,7 @@ class Watched:
             for name, read in OFTEN:
                 answer[name] = self.ask(nvml, read)
             answer.update(self.limits(nvml, now))
+            answer.update(self.links.rates(nvml, self.handle, now, self.ask))
         answer["processes"] = self.processes(nvml)
         answer.update(lost=self.lost, problem=self.problem)
         return answer
@@ -147,7 +156,10 @@ class Watched:
         lists = (self.ask(nvml, compute_processes), self.ask(nvml, graphics_processes))
         if lists == (None, None):
             return None
-        found = {row["pid"]: row for rows in lists for row in rows or ()}
+        found = {row["pid"]: row for rows in reversed(lists) for row in rows or ()}
+        use = self.ask(nvml, self.links.process_use) if found and not self.is_instance else None
+        for pid, row in found.items():
+            row["sm_percent"] = (use or {}).get(pid)
         return sorted(found.values(), key=lambda row: -(row["memory_bytes"] or 0))
 
 
@@ -167,12 +179,13 @@ def process_name(nvml: Any, pid: int) -> str | None:
     return NAMES[pid]
 
 
-def rows_of(nvml: Any, processes: Any) -> list[Answer]:
+def rows_of(nvml: Any, processes: Any, kind: str) -> list[Answer]:
     return [
         {
             "pid": int(one.pid),
             "name": process_name(nvml, int(one.pid)),
             "memory_bytes": used_memory(one.usedGpuMemory),
+            "kind": kind,
         }
         for one in processes
     ]
@@ -183,11 +196,11 @@ def used_memory(count: int | None) -> int | None:
 
 
 def compute_processes(nvml: Any, handle: Any) -> list[Answer]:
-    return rows_of(nvml, nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+    return rows_of(nvml, nvml.nvmlDeviceGetComputeRunningProcesses(handle), "compute")
 
 
 def graphics_processes(nvml: Any, handle: Any) -> list[Answer]:
-    return rows_of(nvml, nvml.nvmlDeviceGetGraphicsRunningProcesses(handle))
+    return rows_of(nvml, nvml.nvmlDeviceGetGraphicsRunningProcesses(handle), "graphics")
 
 
 def identity(nvml: Any, index: int, handle: Any, **more: Any) -> Answer:
@@ -267,6 +280,8 @@ def watch(nvml: Any, watched: list[Watched], every: float, count: int) -> None:
     """Samples at multiples of the interval; one that came too late is left out, not caught up."""
     began = time.monotonic()
     done = 0
+    for gpu in watched:
+        gpu.links = LINKS.Links(every)
     while True:
         seconds = time.monotonic() - began
         gpus = [sampled(nvml, gpu, seconds) for gpu in watched]

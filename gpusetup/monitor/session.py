@@ -94,11 +94,14 @@ def watching(
     source: Source, *, seconds: float = 0.0, say: Say, patience: float = PATIENCE_SECONDS
 ) -> Iterator[Sample]:
     """Samples until the time is over, the source ends, or Ctrl-C; one may be `patience` late."""
+    from gpusetup.monitor.host import Host
+
+    host = Host()
     until = time.monotonic() + seconds if seconds else None
     while until is None or time.monotonic() < until:
         left = patience if until is None else until - time.monotonic()
         try:
-            yield source.next(max(0.0, min(patience, left)))
+            yield replace(source.next(max(0.0, min(patience, left))), host=host.sample())
         except TimeoutError as problem:
             if until is None or time.monotonic() < until:
                 place = str(problem).partition(", ")[2]
@@ -114,7 +117,10 @@ def beside(
     command: Command, source: Source | None, *, seconds: float = 0.0, interval: float, say: Say
 ) -> Iterator[Sample]:
     """Samples while the command runs; its processes alone where no GPU can be watched."""
+    from gpusetup.monitor.host import Host
+
     command.watch_tree()
+    host = Host()
     began = time.monotonic()
     late_since = began
     while not command.ended:
@@ -135,7 +141,7 @@ def beside(
                 say(f"{problem}; watching the processes alone")
                 source = None
         if sample is not None:
-            yield replace(sample, tree=_tree(command, sample))
+            yield replace(sample, tree=_tree(command, sample), host=host.sample())
 
 
 def _tick(began: float, interval: float, command: Command) -> Sample | None:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import psutil
 
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.monitor.quota import Quota, collective_threads
 from gpusetup.monitor.values import TreeSample
 from gpusetup.probe.host import read_quota
 from gpusetup.system.system import LiveSystem
@@ -31,6 +32,10 @@ class Process(Frozen):
     memory_bytes: int
     read_bytes: int | None = None
     input_bytes: int | None = None
+    write_bytes: int | None = None
+    blocked: bool = False
+    """Asleep without interruption: it waits for a disk."""
+    collective_threads: int = 0
 
     @property
     def key(self) -> tuple[int, float]:
@@ -60,6 +65,10 @@ def tree_sample(
         loader_workers=len(workers),
         loader_cpu_percent=round(sum(spent[pid] for pid in workers), 1),
         cores=cores,
+        write_bytes_per_second=_rate(before, now, "write_bytes", seconds),
+        blocked_processes=sum(p.blocked for p in now),
+        gpu_processes=len(on_gpu & {p.pid for p in now}) or None,
+        collective_threads=sum(p.collective_threads for p in now),
     )
 
 
@@ -100,6 +109,7 @@ def _old(before: Mapping[tuple[int, float], Process], process: Process) -> Proce
         memory_bytes=0,
         read_bytes=0,
         input_bytes=0,
+        write_bytes=0,
     )
     return before.get(process.key, fresh)
 
@@ -129,30 +139,33 @@ class Tree:
         self._known: dict[tuple[int, float], tuple[str, ...]] = {}
         self._at = time.monotonic()
         self._cores = _cores()
+        self._quota = Quota()
 
     def sample(self, on_gpu: frozenset[int] = frozenset()) -> TreeSample | None:
         """None when nothing of it is left."""
-        now = self._processes()
+        now = self._processes(on_gpu)
         at = time.monotonic()
         if not now:
             return None
         told = tree_sample(self._before, now, at - self._at, cores=self._cores, on_gpu=on_gpu)
         self._before, self._at = {p.key: p for p in now}, at
         self._known = {p.key: p.command for p in now}
-        return told
+        return replace(told, held_back_percent=self._quota.held_back())
 
-    def _processes(self) -> list[Process]:
+    def _processes(self, on_gpu: frozenset[int]) -> list[Process]:
         try:
             all_of_it = [self._root, *self._root.children(recursive=True)]
         except psutil.Error:
             return []
-        return [found for one in all_of_it if (found := self._read(one)) is not None]
+        read = (self._read(one, one.pid in on_gpu) for one in all_of_it)
+        return [found for found in read if found is not None]
 
-    def _read(self, one: psutil.Process) -> Process | None:
+    def _read(self, one: psutil.Process, on_gpu: bool) -> Process | None:
         """One process; None where it has just ended or is a zombie."""
         try:
             with one.oneshot():
-                if one.status() == psutil.STATUS_ZOMBIE:
+                status = one.status()
+                if status == psutil.STATUS_ZOMBIE:
                     return None
                 times, io = one.cpu_times(), _io(one)
                 key = (one.pid, one.create_time())
@@ -166,6 +179,9 @@ class Tree:
                     memory_bytes=one.memory_info().rss,
                     read_bytes=getattr(io, "read_bytes", None),
                     input_bytes=getattr(io, "read_chars", None),
+                    write_bytes=getattr(io, "write_bytes", None),
+                    blocked=status == psutil.STATUS_DISK_SLEEP,
+                    collective_threads=collective_threads(one.pid) if on_gpu else 0,
                 )
         except psutil.Error:
             return None

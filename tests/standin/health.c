@@ -13,7 +13,8 @@ static const struct {
     const char *name;
 } FIELD_NAMES[] = {
     {38, "nvlink_crc_flit"}, {45, "nvlink_crc_data"}, {52, "nvlink_replay"},
-    {59, "nvlink_recovery"}, {230, "recovery_action"},
+    {59, "nvlink_recovery"}, {230, "recovery_action"}, {138, "nvlink_tx_kib"},
+    {139, "nvlink_rx_kib"},   {197, "pcie_tx_bytes"},   {198, "pcie_rx_bytes"},
 };
 EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, field_value_t *out) {
     int place;
@@ -59,6 +60,12 @@ EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, int cause, un
     return OK;
 }
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, "power_limit_default_mw")
+EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device,
+                                                                 unsigned int *least,
+                                                                 unsigned int *most) {
+    number(device, "power_limit_min_mw", least);
+    return number(device, "power_limit_max_mw", most);
+}
 EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, int kind,
                                                    unsigned int *mhz) {
     return number(device, kind == 2 ? "clock_memory_set" : "clock_sm_set", mhz);

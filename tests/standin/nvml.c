@@ -392,10 +392,27 @@ EXPORT nvmlReturn_t nvmlEventSetWait_v2(void *events, event_t *event, unsigned i
 PAIR(nvmlDeviceGetEncoderUtilization, "encoder")
 PAIR(nvmlDeviceGetDecoderUtilization, "decoder")
 PAIR(nvmlDeviceGetDriverModel, "driver_model")
-EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, void *out,
+/* `0.process_use=4711:96,900:3`: pid and percent of the multiprocessors. */
+typedef struct {
+    unsigned int pid;
+    unsigned long long stamp;
+    unsigned int sm, memory, encoder, decoder;
+} process_use_t;
+EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, process_use_t *out,
                                                     unsigned int *count,
                                                     unsigned long long since) {
-    (void)device, (void)out, (void)since;
+    char text[TEXT], *part, *rest;
+    unsigned int room = *count, found = 0;
     *count = 0;
-    return NOT_FOUND;
+    if (field(device, "process_use", text) != OK) return NOT_FOUND;
+    for (part = strtok_r(text, ",", &rest); part; part = strtok_r(NULL, ",", &rest), found++) {
+        char *use = strchr(part, ':');
+        if (!out || found >= room) continue;
+        memset(&out[found], 0, sizeof *out);
+        out[found].pid = (unsigned int)strtoul(part, NULL, 10);
+        out[found].stamp = since + 1;
+        out[found].sm = use ? (unsigned int)strtoul(use + 1, NULL, 10) : 0;
+    }
+    *count = found;
+    return found > room || (found && !out) ? TOO_SMALL : OK;
 }
