@@ -17,6 +17,7 @@ from gpusetup.render.language import plain
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.source import Source, SourceEnded
+    from gpusetup.monitor.tree import Tree
 
 SUMMARY = """Watch utilisation, memory, temperature, power and clocks of the NVIDIA GPUs; end with
 the figures and one verdict: good, input-starved, launch-bound, communication-bound, memory-bound,
@@ -45,7 +46,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--interval", type=interval, default=1.0, metavar="SECONDS", help="between samples (1)")
     add("--gpu", action="append", default=[], metavar="INDEX|UUID",
         help="only this GPU, may be repeated; else CUDA_VISIBLE_DEVICES counts")  # fmt: skip
+    add("--pid", type=int, metavar="PID",
+        help="watch this running process and its children too, until it ends")  # fmt: skip
     add("--csv", metavar="FILE", help="also write one row a GPU and sample there")
+    add("--prom", metavar="FILE", help="also keep the last sample there, as OpenMetrics for the "
+        "textfile collector of node_exporter")  # fmt: skip
     add("--html", metavar="FILE", help="also write one page with charts there, at the end")
     add_timeout(parser)
     add("--replay", metavar="FILE",
@@ -96,6 +101,8 @@ def checked(options: argparse.Namespace) -> None:
     if options.once and (options.after or options.html):
         problem = "`--once` takes one sample: a command or a page with charts needs more"
         raise UsageError(problem, hint="leave `--once` out")
+    if options.pid is not None and (options.after or options.replay or options.once):
+        raise UsageError("`--pid` watches what runs already", hint="leave the command out")
     if options.replay and (options.once or options.gpu or options.seconds):
         raise UsageError(
             "`--replay` judges a recording: nothing is watched",
@@ -137,22 +144,37 @@ def _watch(source: Source, options: argparse.Namespace, out: Console) -> int:
     from gpusetup.monitor.source import PATIENCE_SECONDS
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    tree, command = _running(options.pid) if options.pid is not None else (None, None)
 
     with _recording(options, out) as recording:
         with recording.live(), suppress(KeyboardInterrupt):
             patience = options.timeout or PATIENCE_SECONDS
             samples = watching(
-                source, seconds=options.seconds, say=recording.say, patience=patience
+                source,
+                seconds=options.seconds,
+                say=recording.say,
+                patience=patience,
+                tree=tree,
             )
             recording.take(samples)
-        recording.finish(source=source.name)
+        recording.finish(source=source.name, command=command, aside=False)
     return 0
+
+
+def _running(pid: int) -> tuple[Tree, tuple[str, ...] | None]:
+    """The processes of somebody's program that runs already, and what it was started as."""
+    from gpusetup.monitor.tree import running
+
+    found = running(pid)
+    if found is None:
+        raise UsageError(f"No process {pid} can be seen", hint="`--pid` names one")
+    return found
 
 
 def _recording(options: argparse.Namespace, out: Console) -> Recording:
     from gpusetup.commands.monitor_recording import Recording
 
-    return Recording(out, csv=options.csv, html=options.html)
+    return Recording(out, csv=options.csv, html=options.html, prom=options.prom)
 
 
 def _once(source: Source, options: argparse.Namespace, out: Console) -> int:
@@ -162,7 +184,7 @@ def _once(source: Source, options: argparse.Namespace, out: Console) -> int:
         sample = source.next(patience_of(options))
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
-    if options.csv:
+    if options.csv or options.prom:
         with _recording(options, out) as recording:
             recording.see(sample)
     if out.json:

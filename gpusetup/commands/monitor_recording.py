@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from gpusetup.errors import Blocked
 from gpusetup.monitor import record
 from gpusetup.monitor.session import Losses
 from gpusetup.monitor.summary import summarise
@@ -27,13 +29,41 @@ class Lines:
         sys.stdout.flush()
 
 
+class Prom:
+    """The last sample as OpenMetrics, in a file that is whole at any moment."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._half = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        record.opened(str(self._half)).close()
+        self._half.unlink()
+
+    def sample(self, sample: Sample) -> None:
+        from gpusetup.render.monitor_metrics import monitor_metrics
+
+        try:
+            self._half.write_text(monitor_metrics(sample), encoding="utf-8")
+            self._half.replace(self._path)
+        except OSError as problem:
+            raise Blocked(
+                f"Cannot write {self._path}: {problem.strerror}", hint="name another file"
+            ) from problem
+
+
 class Recording:
     """Takes the samples of one run and answers at its end.
 
     The files are opened first: one that cannot be written ends the job before it begins.
     """
 
-    def __init__(self, out: Console, *, csv: str | None = None, html: str | None = None) -> None:
+    def __init__(
+        self,
+        out: Console,
+        *,
+        csv: str | None = None,
+        html: str | None = None,
+        prom: str | None = None,
+    ) -> None:
         self._out, self._html = out, html
         self._stack = ExitStack()
         self._tally = Tally()
@@ -42,6 +72,8 @@ class Recording:
         self._history = record.History()
         if csv:
             self._sinks.append(record.Csv(self._stack.enter_context(record.opened(csv))))
+        if prom:
+            self._sinks.append(Prom(prom))
         if html:
             record.opened(html).close()
             self._sinks.append(self._history)

@@ -91,9 +91,17 @@ def _has_terminal() -> bool:
 
 
 def watching(
-    source: Source, *, seconds: float = 0.0, say: Say, patience: float = PATIENCE_SECONDS
+    source: Source,
+    *,
+    seconds: float = 0.0,
+    say: Say,
+    patience: float = PATIENCE_SECONDS,
+    tree: Tree | None = None,
 ) -> Iterator[Sample]:
-    """Samples until the time is over, the source ends, or Ctrl-C; one may be `patience` late."""
+    """Samples until the time is over, the source ends, or Ctrl-C; one may be `patience` late.
+
+    `tree`: processes that are watched beside them; when they are gone the watching ends.
+    """
     from gpusetup.monitor.host import Host
 
     host = Host()
@@ -101,7 +109,11 @@ def watching(
     while until is None or time.monotonic() < until:
         left = patience if until is None else until - time.monotonic()
         try:
-            yield replace(source.next(max(0.0, min(patience, left))), host=host.sample())
+            sample = source.next(max(0.0, min(patience, left)))
+            beside = _tree(tree, sample)
+            if tree is not None and beside is None:
+                return
+            yield replace(sample, tree=beside, host=host.sample())
         except TimeoutError as problem:
             if until is None or time.monotonic() < until:
                 place = str(problem).partition(", ")[2]
@@ -141,7 +153,7 @@ def beside(
                 say(f"{problem}; watching the processes alone")
                 source = None
         if sample is not None:
-            yield replace(sample, tree=_tree(command, sample), host=host.sample())
+            yield replace(sample, tree=_tree(command.tree, sample), host=host.sample())
 
 
 def _tick(began: float, interval: float, command: Command) -> Sample | None:
@@ -156,11 +168,11 @@ def _tick(began: float, interval: float, command: Command) -> Sample | None:
     return Sample(at=in_words(time.time()), seconds=round(time.monotonic() - began, 3))
 
 
-def _tree(command: Command, sample: Sample) -> Any:
-    if command.tree is None:
+def _tree(tree: Tree | None, sample: Sample) -> Any:
+    if tree is None:
         return None
     pids = (p.pid for gpu in sample.gpus for p in gpu.processes or ())
-    return command.tree.sample(frozenset(pids))
+    return tree.sample(frozenset(pids))
 
 
 class Losses:

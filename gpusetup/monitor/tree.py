@@ -203,3 +203,11 @@ def _cores() -> float | None:
         usable = psutil.cpu_count()
     quota = read_quota(LiveSystem())
     return min(usable, quota) if usable and quota else usable
+
+
+def running(pid: int) -> tuple[Tree, tuple[str, ...] | None] | None:
+    """A process that runs already, with its command; None where it cannot be seen."""
+    try:
+        return Tree(pid), tuple(psutil.Process(pid).cmdline()) or None
+    except (psutil.Error, ValueError, OverflowError):
+        return None

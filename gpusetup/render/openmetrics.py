@@ -71,7 +71,7 @@ def _metric(metric: Metric) -> str:
 
 def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
     inside = ",".join(f'{label}="{escaped(text)}"' for label, text in labels.items())
-    return f"{name}{{{inside}}} {value:g}\n"
+    return f"{name}{{{inside}}} {value:.12g}\n"
 
 
 def escaped(text: str) -> str:

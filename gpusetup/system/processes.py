@@ -297,6 +297,15 @@ def foreground(argv: Sequence[str], *, stdout: int | None = None) -> subprocess.
     return subprocess.Popen(tuple(argv), stdout=stdout)
 
 
+def beside(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a child of our own beside us, in a session of its own, so that a Ctrl-C that is meant
+    for us does not reach it; only what it says to stderr is kept. Raises OSError."""
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(
+        tuple(argv), stdin=quiet, stdout=quiet, stderr=subprocess.PIPE, start_new_session=True
+    )
+
+
 def interrupt_children(seconds: float) -> None:
     """Tell every child of a Ctrl-C, so that it cleans up, and wait so long for all of them.
 

@@ -1,0 +1,186 @@
+"""The monitor from inside a training, beside one that runs, and for Prometheus."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import standin
+from monitor_kinds import composed
+from standin import A100
+
+from gpusetup import cli
+from gpusetup.model.codec import to_json
+from gpusetup.render.monitor_metrics import monitor_metrics
+
+HERE = Path(__file__).resolve().parent
+BUSY = {**A100, "utilization": 97, "memory_used": 30 << 30, "throttle": 0, "power_mw": 320000,
+        "utilization_memory": 40, "clock_sm": 1400, "clock_sm_max": 1410}  # fmt: skip
+Training = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Training:
+    """Run a script beside a stand-in driver."""
+
+    def at(script: str, *, gpus: Any = (BUSY,), **environment: str) -> Any:
+        monkeypatch.setenv("PYTHONPATH", str(HERE.parent))
+        standin.install(monkeypatch, tmp_path, standin.state(gpus))
+        text = textwrap.dedent(script)
+        return subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, cwd=tmp_path,
+            env={**os.environ, **environment}, timeout=300, check=False,
+        )  # fmt: skip
+
+    return at
+
+
+LOOP = """
+    import time
+    from gpusetup.monitor import TrainingMonitor
+    with TrainingMonitor("run.jsonl", interval=0.1) as monitor:
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            sum(range(1000))
+        {end}
+    print(monitor.summary and monitor.summary.verdict, monitor.problem)
+"""
+
+
+def test_a_plain_loop_has_its_record_and_its_verdict(training: Training, tmp_path: Path) -> None:
+    done = training(LOOP.format(end="pass"))
+    assert done.stdout == "good None\n", done.stderr
+    told = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text("utf-8").splitlines()]
+    assert told[-1]["kind"] == "summary" and told[-1]["command"][1] == "-c"
+    assert max(one["tree"]["busiest_cpu_percent"] for one in told[:-1]) > 20
+
+
+def test_a_training_that_dies_leaves_a_whole_record(training: Training, tmp_path: Path) -> None:
+    done = training(LOOP.format(end="import os; os._exit(7)"))
+    assert done.returncode == 7
+    record = tmp_path / "run.jsonl"
+    for _ in range(100):
+        if record.read_text("utf-8").rstrip().endswith("}") and '"kind":"summary"' in (
+            record.read_text("utf-8").replace(": ", ":")
+        ):
+            break
+        subprocess.run(["sleep", "0.1"], check=True)
+    assert json.loads(record.read_text("utf-8").splitlines()[-1])["kind"] == "summary"
+
+
+def test_memory_that_was_full_when_the_training_failed_is_the_verdict(training: Training) -> None:
+    script = """
+        import time
+        from gpusetup.monitor import TrainingMonitor
+        monitor = TrainingMonitor("run.jsonl", interval=0.1)
+        try:
+            with monitor:
+                time.sleep(2.5)
+                raise RuntimeError("CUDA out of memory")
+        except RuntimeError:
+            print(monitor.summary.verdict, monitor.summary.exit)
+    """
+    full = {**BUSY, "memory_used": int((40 << 30) * 0.993)}
+    assert training(script, gpus=(full,)).stdout == "memory-tight 1\n"
+
+
+def test_a_training_goes_on_where_nothing_can_be_watched(training: Training) -> None:
+    done = training(LOOP.format(end="print('trained')"), gpus=())
+    assert done.stdout.startswith("trained\nNone ") and done.returncode == 0
+    assert "gpusetup does not watch this training" in done.stderr
+
+
+def test_the_second_rank_starts_nothing(training: Training, tmp_path: Path) -> None:
+    done = training(LOOP.format(end="pass"), LOCAL_RANK="1")
+    assert done.stdout == "None None\n"
+    assert not (tmp_path / "run.jsonl").exists()
+
+
+def test_a_callback_of_transformers_keeps_the_verdict(training: Training) -> None:
+    pytest.importorskip("transformers")
+    script = """
+        import time
+        from transformers import TrainerCallback, TrainerControl, TrainerState
+        from transformers.trainer_callback import CallbackHandler
+        from gpusetup.monitor import transformers_callback
+        monitor = transformers_callback("run.jsonl", interval=0.1)
+        assert isinstance(monitor, TrainerCallback)
+        handler = CallbackHandler([monitor], None, None, None, None)
+        state, control = TrainerState(), TrainerControl()
+        handler.on_train_begin(None, state, control)
+        time.sleep(3)
+        handler.on_train_end(None, state, control)
+        print(monitor.summary.verdict)
+    """
+    done = training(script, HF_HUB_OFFLINE="1")
+    assert done.stdout.endswith("good\n"), done.stderr
+
+
+def test_a_callback_of_lightning_has_its_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a `Callback` as Lightning has it; the library itself is no dependency of the tests."""
+    from types import ModuleType
+
+    from gpusetup.monitor import lightning_callback
+
+    module = ModuleType("pytorch_lightning")
+    vars(module)["Callback"] = type("Callback", (), {"setup": None})
+    monkeypatch.setitem(sys.modules, "pytorch_lightning", module)
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    made = lightning_callback("x.jsonl")
+    assert isinstance(made, vars(module)["Callback"])
+    made.setup(None, None, "fit")
+    made.teardown(None, None, "fit")
+    assert made.summary is None
+
+
+def test_a_process_that_is_not_there_is_a_wrong_question(
+    training: Training, capsys: pytest.CaptureFixture[str]
+) -> None:
+    training("pass")
+    assert cli.main(["monitor", "--pid", "999999999"]) == 2
+    assert "No process 999999999 can be seen" in capsys.readouterr().err
+
+
+# --- OpenMetrics ----------------------------------------------------------------------------------
+
+
+def families(text: str) -> dict[str, Any]:
+    return {family.name: family for family in parsed(text, "prometheus_client.openmetrics.parser")}
+
+
+def parsed(text: str, module: str) -> list[Any]:
+    """By prometheus_client's reader of OpenMetrics, or of the older form."""
+    return list(import_module(module).text_string_to_metric_families(text))
+
+
+def test_every_composed_run_gives_metrics_that_prometheus_reads() -> None:
+    for name in ("one hot card of eight makes all ranks wait", "only a display draws"):
+        for sample in composed(name, 0).samples[:5]:
+            text = monitor_metrics(sample)
+            found = families(text)
+            assert {row.labels["gpu"] for row in found["gpusetup_gpu_power_watts"].samples} == {
+                gpu.label for gpu in sample.gpus}  # fmt: skip
+            first = found["gpusetup_gpu_memory_used_bytes"].samples[0].value
+            assert first == pytest.approx(sample.gpus[0].memory_used_bytes, rel=1e-9)
+            assert len(parsed(text, "prometheus_client.parser")) >= 8
+
+
+def test_the_metrics_file_is_replaced_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record, file = tmp_path / "run.jsonl", tmp_path / "gpus.prom"
+    samples = composed("too hot", 0).samples[:10]
+    record.write_text("".join(to_json(one) + "\n" for one in samples), encoding="utf-8")
+    assert cli.main(["monitor", "--replay", str(record), "--prom", str(file)]) == 0
+    assert families(file.read_text("utf-8"))["gpusetup_gpu_temperature_celsius"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gpus.prom", "run.jsonl"]
+    assert cli.main(["monitor", "--replay", str(record), "--prom", "/nowhere/x.prom"]) == 3
