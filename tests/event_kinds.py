@@ -19,6 +19,8 @@ READERS = ("probe", "readings", "report", "commands", "resolver")
 OWN_NAME: Mapping[str, str] = {
     # --- one message, several findings
     "program-lib-missing": "cuda-lib-missing, of the program that the text is about",
+    "program-lib-unfound": "cuda-lib-missing, where nothing else ended the program",
+    "libcuda-unlinked": "libcuda-missing, asked for by its plain name",
     "child-failed": "which of our questions died decides",
     "conda-not-found": "wrong-index, or no-wheel-for-platform where conda has none of this machine",
     "cuda-error": "each code has its finding",

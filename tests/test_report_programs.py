@@ -59,7 +59,7 @@ def test_a_failure_outside_the_gpus_stack_is_named_first() -> None:
          "Warp CUDA error: Failed to get driver entry point 'cuInit' (CUDA error 34)"),
         ("program-sees-no-gpu",
          SMI + "msg=\"no compatible GPUs were discovered\"",
-         "msg=\"no compatible GPUs were discovered\""),
+         "foreign: AMD Radeon RX 6600\nRuntimeError: No HIP GPUs are available\nmsg=\"no compatible GPUs were discovered\""),
     ],
 )  # fmt: skip
 def test_a_finding_about_a_program_has_its_text_and_a_neighbour_without(

@@ -103,13 +103,46 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
         lambda name: tokens(name) - {"geforce", "tesla"} == asked - {"geforce", "tesla"},
         lambda name: asked - SERIES_WORDS <= tokens(name),
         lambda name: _begun(asked - SERIES_WORDS, tokens(name)),
+        lambda name: asked - SERIES_WORDS - BOARD_WORDS <= tokens(name),
     )
-    for way in ways if asked - SERIES_WORDS else ():
+    for way in ways if asked - SERIES_WORDS - BOARD_WORDS else ():
         hits = tuple(row for row in rows if any(map(way, (*row.smi_names, row.name))))
         if hits:
             return hits
     return ()
 
+
+BOARD_WORDS = frozenset(
+    (
+        *(
+            "fe",
+            "founders",
+            "founder",
+            "edition",
+            "oc",
+            "asus",
+            "msi",
+            "gigabyte",
+            "zotac",
+            "palit",
+        ),
+        *(
+            "evga",
+            "pny",
+            "gainward",
+            "inno3d",
+            "galax",
+            "colorful",
+            "tuf",
+            "rog",
+            "strix",
+            "gaming",
+        ),
+        *("ventus", "suprim", "vision", "windforce", "eagle", "aorus", "trio", "dual", "desktop"),
+        *("card", "graphics"),
+    )
+)
+"""Words of those who make the boards: `RTX 5090 FE`, `ASUS TUF RTX 4070 OC`."""
 
 FORMS = ("sxm", "pcie", "nvl")
 """Words for the board's form, which names have with a number or leave out: `H100 SXM5`."""

@@ -106,6 +106,13 @@ LACKING = (
     ),
     row(
         "program-requirement-missing",
+        "libtorchcodec_core",
+        r"(?:Could not (?:find module|load this library)\W{0,4}|Could not load library:? ?)[^'\"\n]{0,200}?libtorchcodec_core\d\.(?:dll|dylib|so)",
+        program="torchcodec",
+        lacks="FFmpeg's shared libraries (4 to 8), or a torchcodec of this torch's release",
+    ),
+    row(
+        "program-requirement-missing",
         ".so",
         rf"(?P<library>{FFMPEG}\.so[.\d]*): cannot open shared",
         lacks="FFmpeg's shared libraries",
@@ -150,12 +157,33 @@ LACKING = (
     ),
 )
 
+NEWER_IN_TORCH = r"(?:compiler?|export|uint(?:16|32|64)|float8_\w+|xpu|mps|[gs]et_default_device|accelerator|_dynamo|_inductor|_higher_order_ops|inference_mode)"
+"""Names that torch got in its later releases: a program that asks for one is newer than the torch."""
+
 TOO_OLD = (
     row(
         "program-release-too-old",
-        "outdated cudnn installation",
-        r"Outdated (?P<beside>cuDNN) installation found",
-        program="JAX",
+        "from 'torch.",
+        r"cannot import name '(?!_C\b|_ext\b)\w+' from 'torch\.(?!_C\b)\w+(?:\.\w+)*'(?! \()",
+        beside="installed torch",
+    ),
+    row(
+        "program-release-too-old",
+        "has no attribute",
+        rf"module 'torch' has no attribute '{NEWER_IN_TORCH}'",
+        beside="installed torch",
+    ),
+    row(
+        "program-release-too-old",
+        "has no attribute",
+        r"module 'torch\.(?!_C\b|version\b|hub\b)\w+(?:\.\w+)*' has no attribute '\w{3,60}'",
+        beside="installed torch",
+    ),
+    row(
+        "program-release-too-old",
+        "has no attribute",
+        r"module 'torchaudio(?:\.\w+){0,3}' has no attribute '\w{3,60}'",
+        beside="installed torchaudio",
     ),
     row(
         "program-release-too-old",
@@ -186,6 +214,7 @@ TOO_OLD = (
 IN_WORDS = (
     ("ollama", "ollama"),
     ("lm studio", "LM Studio"),
+    ("llm studio", "LM Studio"),
     ("llama.cpp", "llama.cpp"),
     ("isaac sim", "Isaac Sim"),
     ("tensorflow", "TensorFlow"),
@@ -193,13 +222,13 @@ IN_WORDS = (
 """Programs of which people say that they find no GPU, and their names."""
 NO_USE = (
     r"(?:(?:does ?n['o]?t|is not|isn't|do not|don't|cannot|can't|not) (?:\w+ ){0,3}?(?:us(?:e|ing)|detect|see|find|recogni[sz]e)(?:ing)?"
-    r"|(?:fails|failed) to (?:use|detect|see|find|recogni[sz]e)) (?:\w+ ){0,3}?(?:GPUs?|CUDA devices?)\b"
+    r"|(?:fails|failed) to (?:use|detect|see|find|recogni[sz]e)) (?:\w+ ){0,3}?(?:GPUs?|CUDA devices?|(?:RTX|GTX|G[Ff]orce|GeForce) [\w ]{0,12}\d{3,4}|graphics card)\b"
 )
 
 
 def _in_words(needle: str, name: str) -> Row:
     """`Ollama does not use the GPU`, `GPU not detected by LM Studio`."""
-    said = name.replace(".", r"\.")
+    said = needle.replace(".", r"\.")
     by = rf"GPU\b[^.\n]{{0,60}} (?:is )?not (?:detected|used|recogni[sz]ed|found|seen) (?:by|in) {said}\b"
     return row("program-sees-no-gpu", needle, rf"\b{said} {NO_USE}|{by}", program=name)
 
@@ -220,6 +249,23 @@ SEES_NO_GPU = (
         program="TensorFlow",
     ),
     row("program-sees-no-gpu", "no compatible gpus were discovered", program="ollama"),
+    row("program-sees-no-gpu", "trying to query cuda gpus", program="LM Studio"),
+    row(
+        "program-sees-no-gpu",
+        "unable to detect any compatible gpu",
+        program="LM Studio",
+    ),
+    row(
+        "program-sees-no-gpu",
+        "0 gpu",
+        r"\b0 GPUs? detected",
+    ),
+    row(
+        "program-sees-no-gpu",
+        "tauri_plugin_llamacpp",
+        r"\[tauri_plugin_llamacpp::device\].{0,20}No devices found in output",
+        program="llama.cpp",
+    ),
     row("program-sees-no-gpu", "no usable gpu found", program="llama.cpp"),
     row("program-sees-no-gpu", "cuda backend failed to initialize", program="JAX"),
     row("program-sees-no-gpu", "no gpu/tpu found, falling back to cpu", program="JAX"),

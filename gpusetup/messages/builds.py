@@ -254,6 +254,12 @@ ROWS = (
     row("triton-build-failed", "libcuda.so cannot found", lacks="libcuda.so"),
     row(
         "triton-build-failed",
+        "failed with error code",
+        r"`?ptxas`? failed with error code (?!\d{0,9}:? ?.{0,300}?(?:is not defined for option|Unsupported \.version))-?\d{1,10}",
+        lacks="a ptxas that runs",
+    ),
+    row(
+        "triton-build-failed",
         "returned non-zero exit status",
         r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.c(?:pp)?\b.{0,900}returned non-zero exit status",
         lacks="headers",

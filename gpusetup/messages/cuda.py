@@ -83,6 +83,16 @@ ROWS = (
     row("cuda-unavailable", "no nvidia gpu found?"),
     row("cuda-unavailable", "cannot find any torch accelerator"),
     row(
+        "cuda-unavailable",
+        "machine only has",
+        r"requested gpus?: .{1,60}?But your machine only has: \[\]",
+    ),
+    row(
+        "invalid-device-ordinal",
+        "machine only has",
+        r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
+    ),
+    row(
         "out-of-memory",
         "out of memory",
         r"(?:CUDA|HIP) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"

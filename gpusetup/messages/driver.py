@@ -48,7 +48,12 @@ DRIVER = (
         "no-nvidia-driver",
         "libcuda.so",
         r"(?<![\w.])(?P<library>libcuda\.so(?:\.1)?): (?!undefined|version|file too short)(?=\S)",
-        unless=r"dlerror",
+        unless=r"dlerror|Could not load library libcudnn",
+    ),
+    row(
+        "libcuda-unlinked",
+        "error: libcuda.so",
+        r"Could not load library (?P<asker>libcudnn\w+\.so[.\d]*)\W{1,2} ?Error: (?P<library>libcuda\.so): cannot open",
     ),
     row(
         "no-nvidia-driver",
@@ -103,7 +108,7 @@ DRIVER = (
     row(
         "driver-too-old",
         "is too old",
-        r"driver on your system is too old(?: \(found version (?P<found>\d{4,6})\))?",
+        r"driver on your system is too old(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
     ),
     row(
         "driver-too-old",
@@ -111,6 +116,16 @@ DRIVER = (
         r"CUDA driver version is insufficient for CUDA runtime version",
     ),
     row("driver-too-old", "cudaerrorinsufficientdriver"),
+    row(
+        "driver-too-old",
+        "undefined symbol: cu",
+        r"undefined symbol: (?P<symbol>cu(?:GreenCtx|DevSm|DeviceGetDevResource|TensorMap|Multicast|MemcpyBatch|LaunchKernelEx|KernelGet|Library|StreamGetGreenCtx|StreamBatchMemOp|CtxFromGreenCtx|Coredump|Logs)\w{0,40})",
+    ),
+    row(
+        "driver-too-old",
+        "graphics driver is unsupported",
+        r"installed NVIDIA graphics driver is unsupported.{0,200}?unsupported driver range: \[0\.0,",
+    ),
     row(
         "driver-too-old",
         "older than the ptx compiler",

@@ -74,6 +74,11 @@ WHEELS = (
     ),
     row(
         "no-wheel-for-platform",
+        "with neither wheels nor source distribution",
+        r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution",
+    ),
+    row(
+        "no-wheel-for-platform",
         "matching platform tag",
         rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
     ),

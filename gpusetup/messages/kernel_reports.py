@@ -41,7 +41,22 @@ MODULE_BUILDS = (
     row(
         "driver-build-failed",
         "building dkms module",
-        r"Building DKMS module: nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)\.{0,3} ?FAILED",
+        r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED",
+    ),
+    row(
+        "driver-build-failed",
+        "dkms module",
+        r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build",
+    ),
+    row(
+        "driver-build-failed",
+        "make[",
+        r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d",
+    ),
+    row(
+        "driver-build-failed",
+        ": error: ",
+        r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ",
     ),
     row("driver-build-failed", "building kernel modules", r'the step: "Building kernel modules"'),
     row(

@@ -82,6 +82,17 @@ LOADER = (
     ),
     row(
         "cuda-lib-missing",
+        "is in your library path",
+        r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path",
+    ),
+    row(
+        "cuda-lib-missing",
+        ".so",
+        rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)",
+        unless="dlerror|Ignore above|CUDA_SETUP|did not contain",
+    ),
+    row(
+        "cuda-lib-missing",
         "could not locate",
         r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
     ),
@@ -231,7 +242,7 @@ LOADER = (
     row(
         "windows-dll-missing",
         "dll load failed",
-        r"DLL load failed(?: while importing (?P<module>[\w.]+))?:",
+        r"DLL load failed(?:(?: while importing (?P<module>[\w.]+))?:| while importing (?P<module2>[a-z]\w*_\w+)(?=[\s`'\"*.]|$))",
         unless=r"while importing \w{2,40}_plugin",
     ),
     row(

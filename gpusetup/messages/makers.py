@@ -46,7 +46,20 @@ AMD = (
         what="kernel",
     ),
     row("hip-kernel-missing", "hiperrornobinaryforgpu", by="what", what="kernel"),
+    row("hip-kernel-missing", "hiperrorinvaliddevicefunction", by="what", what="kernel"),
+    row("hip-kernel-missing", "hsa_status_error_invalid_isa", by="what", what="kernel"),
 )
+
+ZLUDA = (
+    row(
+        "foreign-gpu",
+        "zluda",
+        r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ZLUDA (?:load|support|version|\d\.\d)|(?:via|with|using|on) ZLUDA\b|ComfyUI-Zluda|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
+        vendor="amd",
+    ),
+    row("foreign-gpu", "found version 2147483647", vendor="amd"),
+)
+"""CUDA's calls translated for AMD's GPUs; its driver answers with the largest number there is."""
 
 INTEL = (
     row(
@@ -91,4 +104,4 @@ APPLE = (
 )
 """What torch's Metal backend says of itself; CUDA's MPS is a server."""
 
-ROWS = (*AMD, *INTEL, *APPLE)
+ROWS = (*AMD, *ZLUDA, *INTEL, *APPLE)

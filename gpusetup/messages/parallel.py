@@ -74,6 +74,11 @@ ROWS = (
     ),
     row(
         "nccl-error",
+        "nccl error: ",
+        r"NCCL error: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+    ),
+    row(
+        "nccl-error",
         "ncclutils",
         r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
     ),

@@ -161,7 +161,8 @@ COMPUTING: tuple[Program, ...] = (
             "tensorflow/",
             "external/local_xla",
             "external/local_tsl",
-        ),
+        )
+        + named("tf.config.", "import tensorflow", "tensorflow[and-cuda]"),
     ),
     Program(
         name="JAX",

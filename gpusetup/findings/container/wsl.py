@@ -55,6 +55,7 @@ def wsl_driver(context: RuleContext) -> Iterator[Finding]:
         or (silent and not driver_answers(context))
         or (no_bridge and not answering(context))
         or _wsl_text_without_driver(context)
+        or _only_windows_answers(context)
     ):
         yield WSL_DRIVER.found(
             "WSL does not reach the Windows driver",
@@ -95,6 +96,12 @@ def _wsl_1(context: RuleContext) -> Finding:
 
 
 NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "cuda-unavailable")
+
+
+def _only_windows_answers(context: RuleContext) -> bool:
+    """A text in which nvidia-smi fails inside WSL beside the table that Windows prints."""
+    failed = events(context, "driver-not-loaded")
+    return is_report(context) and bool(context.snapshot.os.wsl and failed)
 
 
 def _wsl_text_without_driver(context: RuleContext) -> bool:

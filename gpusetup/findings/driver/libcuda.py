@@ -50,6 +50,24 @@ def libcuda_not_loaded(context: RuleContext) -> Iterator[Finding]:
     )
 
 
+def libcuda_not_linked(context: RuleContext) -> Iterator[Finding]:
+    """cuDNN opens libcuda.so by its plain name, and only libcuda.so.1 is on the loader's way."""
+    messages = events(context, "libcuda-unlinked")
+    if messages:
+        folder = "/usr/lib/wsl/lib" if context.snapshot.os.wsl else "/usr/lib/x86_64-linux-gnu"
+        asker = messages[0].values.get("asker", "cuDNN")
+        yield LIBCUDA_MISSING.found(
+            f"{asker} does not find libcuda.so by its plain name",
+            detail="The driver's library is there as libcuda.so.1; the name without a number is a "
+            "link to it.",
+            evidence=event_evidence(messages),
+            fix=Fix(
+                text=f"Let the loader look where the driver's libcuda.so is (usually {folder})",
+                commands=lines(f"export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH"),
+            ),
+        )
+
+
 def _libcuda_fix(context: RuleContext) -> Fix:
     if not in_container(context):
         return compute_libraries(context)
@@ -139,6 +157,7 @@ def _unlisted(event: Event) -> str:
 RULES = (
     gpu_not_listed,
     libcuda_not_loaded,
+    libcuda_not_linked,
     cuda_call_failed,
     cuda_misses_gpu,
 )

@@ -225,7 +225,7 @@ def _other_maker(context: RuleContext, vendors: set[str]) -> Iterator[Finding]:
             evidence=listed,
             fix=_amd_fix(context),
         )
-    elif maker == "intel" or events(context, "no-xpu"):
+    elif maker == "intel" or events(context, "no-xpu") or _has_arc(context):
         yield _as_grave(context, INTEL_GPU, in_passing=quiet)(
             "The GPU is Intel's: CUDA builds of torch do not use it",
             evidence=listed,
@@ -241,6 +241,12 @@ def _other_maker(context: RuleContext, vendors: set[str]) -> Iterator[Finding]:
                 commands=_cpu_commands(context),
             ),
         )
+
+
+def _has_arc(context: RuleContext) -> bool:
+    """A card of Intel's, and not the graphics that most of its processors have."""
+    names = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
+    return any(" Arc" in f" {name}" for name in names)
 
 
 def _amd_fix(context: RuleContext) -> Fix:

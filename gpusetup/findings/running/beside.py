@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.evidence.context import RuleContext, driver_answers, event_evidence, events, is_report
+from gpusetup.evidence.context import (
+    RuleContext,
+    driver_answers,
+    event_evidence,
+    events,
+    has_nvidia,
+    is_report,
+)
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.findings.libraries.loading import CUDA_LIB_MISSING
+from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import packages, paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.machine import Event
-from gpusetup.model.shell import Line
+from gpusetup.model.shell import Line, lines
 
 PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
     id="program-without-gpu-support",
@@ -142,7 +150,7 @@ def _beside(event: Event) -> str:
 PROGRAM_SEES_NO_GPU = Cause(
     id="program-sees-no-gpu",
     severity=Severity.WARNING,
-    title="a program beside torch finds no GPU where the driver lists one",
+    title="a program beside torch finds no GPU, and nothing shows that the driver lacks it",
     means="Its own build, its libraries or its settings keep it from the GPU.",
     proven_by="The program's own word, beside a driver that answers",
     not_when="The driver, the container or a variable is what hides the GPU: their own findings",
@@ -153,15 +161,26 @@ PROGRAM_SEES_NO_GPU = Cause(
 
 def sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
     """A program that finds no GPU though the driver answers."""
-    heard = _about_it(context, "program-sees-no-gpu")
-    if not heard or events(context, *MORE_TELLING) or not driver_answers(context):
+    heard = _about_it(context, "program-sees-no-gpu") or _said_by_it(context)
+    if not heard or events(context, *MORE_TELLING) or has_nvidia(context) is False:
         return
     name = _name(context, heard[0])
+    beside = ", though the driver lists one" if driver_answers(context) else ""
     yield PROGRAM_SEES_NO_GPU.found(
-        f"{name} finds no GPU, though the driver lists one",
+        f"{name} finds no GPU{beside}",
         evidence=event_evidence(heard),
-        fix=Fix(text=_way(name)),
+        fix=Fix(
+            text=_way(name),
+            looks=()
+            if driver_answers(context)
+            else paste.look("see first whether the driver lists the GPU", *lines("nvidia-smi -L")),
+        ),
     )
+
+
+def _said_by_it(context: RuleContext) -> tuple[Event, ...]:
+    """That no GPU is found, in a text about a program that does not stand on torch."""
+    return events(context, "cuda-unavailable") if is_beside_torch(context) else ()
 
 
 PROGRAM_FAILED = Cause(
@@ -190,12 +209,18 @@ def failed_by_itself(context: RuleContext) -> Iterator[Finding]:
 
 def library_missing(context: RuleContext) -> Iterator[Finding]:
     """A program whose GPU part is there, and a CUDA library that it loads is not."""
-    heard = _about_it(context, "program-lib-missing")
+    heard = _about_it(context, "program-lib-missing") or _not_found(context)
     without = () if driver_answers(context) else ("no-nvidia-driver",)
     stops = events(context, "cuda-lib-missing", "driver-too-old", *without)
     if heard and not stops and context.snapshot.cuda_api.init_code in (None, 0):
         name = _name(context, heard[0])
         yield _lacks_library(name, heard[0].values.get("library", "a CUDA library"), heard)
+
+
+def _not_found(context: RuleContext) -> tuple[Event, ...]:
+    """Libraries that a program only logs as not found, where nothing else ended it."""
+    elsewhere = events(context, "program-failed", "no-nvidia-driver", "gpu-computes")
+    return () if elsewhere else _about_it(context, "program-lib-unfound")
 
 
 def _lacks_library(name: str, library: str, heard: tuple[Event, ...]) -> Finding:

@@ -19,6 +19,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.container.boundary import CUDA_VISIBLE_DEVICES_HIDDEN
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, Layer
+from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import Cause
 from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes import paste, which
@@ -185,6 +186,8 @@ def torch_sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
     """torch itself says that CUDA is not available."""
     torch = context.snapshot.torch
     messages = events(context, "cuda-unavailable")
+    if torch.cuda_available is None and not torch.version and is_beside_torch(context):
+        return
     if (torch.cuda_available is False or messages) and has_nvidia(context) is not False:
         asked = torch.cuda_available is False
         if torch.cuda_available and messages and all(e.values.get("asked") for e in messages):

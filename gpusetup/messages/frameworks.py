@@ -1,0 +1,71 @@
+"""Messages of TensorFlow, JAX, onnxruntime and CuPy about CUDA libraries that they do not find.
+
+Sources: TensorFlow's dso_loader.cc and its issue tracker, jax_plugins/xla_cuda12/__init__.py,
+onnxruntime_pybind_state.cc, CuPy's compiler and softlink, NVRTC's own error, libgpuarray.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.row import row
+
+TENSORFLOWS = (
+    row(
+        "program-lib-unfound",
+        "could not load dynamic library",
+        r"Could not load dynamic library '(?P<library>(?!lib(?:nvinfer|cuda\.)|nvinfer|nvcuda)[\w.-]{3,60})'; dlerror",
+        program="TensorFlow",
+    ),
+    row(
+        "program-sees-no-gpu",
+        "list_physical_devices",
+        r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?(?:empty (?:list|array)|(?:returns?|returned|gives?|got|get|prints?|shows?|shown|->|=|:)\W{0,6}\[ ?\](?!\w))",
+        program="TensorFlow",
+    ),
+)
+
+JAXS = (
+    row(
+        "program-release-too-old",
+        "installation found",
+        r"Outdated (?P<beside>cu[A-Z]\w{2,10}|CUDA\w*) installation found",
+        program="JAX",
+    ),
+)
+
+ONNXRUNTIMES = (
+    row(
+        "program-lib-missing",
+        "but cuda was",
+        r"CUDA_PATH is set but CUDA was ?n['o]?t able to be loaded",
+        program="onnxruntime",
+        library="CUDA or cuDNN, in the release that onnxruntime was built for,",
+    ),
+)
+
+NVRTCS = (
+    row(
+        "cuda-lib-missing",
+        "nvrtc-builtins",
+        r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))",
+    ),
+    row(
+        "cuda-lib-missing",
+        "nvrtc64_",
+        r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)",
+    ),
+)
+
+PADDLES = (
+    row(
+        "cuda-lib-missing",
+        "cannot load cudnn shared library",
+        library="cuDNN",
+    ),
+    row(
+        "cuda-lib-missing",
+        "that paddle depends on is not configured",
+        r"third-party dynamic library \((?P<library>[\w.;-]{3,60}?)\) that Paddle depends on is not configured",
+    ),
+)
+
+ROWS = (*PADDLES, *TENSORFLOWS, *JAXS, *ONNXRUNTIMES, *NVRTCS)
