@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +80,8 @@ class World:
     def venv(self, name: str = "env") -> Path:
         """An environment by uv, with nothing in it."""
         path = self.folder / name
+        for kept in read_interpreter():
+            shutil.copytree(kept, self.folder / "uv-cache" / kept.name, dirs_exist_ok=True)
         run_uv(self, "venv", "--quiet", "--python", sys.executable, str(path))
         return path
 
@@ -92,6 +98,22 @@ class World:
         """Put wheels into an environment, by uv."""
         words = ("pip", "install", "--quiet", "--offline", "--no-deps", "--no-index")
         run_uv(self, *words, "--python", str(venv / "bin/python"), *map(str, wheels))
+
+
+@cache
+def read_interpreter() -> tuple[Path, ...]:
+    """What uv keeps of the Python that runs us: a new cache asks it anew, which takes uv longer
+    than to make an environment."""
+    folder = Path(tempfile.mkdtemp(prefix="gpusetup-uv-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    words = ("python", "find", "--quiet", "--no-project", "--no-config", sys.executable)
+    said = subprocess.run(
+        [str(uv.find_uv_bin()), *words, "--cache-dir", str(folder)],
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )
+    assert said.returncode == 0
+    return tuple(folder.glob("interpreter-*"))
 
 
 def run_uv(world: World, *words: str) -> None:

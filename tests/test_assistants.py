@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,51 @@ def answers(calls: Calls, *words: str) -> list[tuple[dict[str, Any], bool]]:
     return found
 
 
-def test_the_tools_say_what_they_take_and_that_they_change_nothing() -> None:
+@dataclass(frozen=True)
+class Said:
+    """What one server answered: its tools, each call of a list, its resources."""
+
+    tools: Any
+    answers: dict[str, tuple[dict[str, Any], bool]]
+    resources: dict[str, dict[str, Any]]
+    refused: str
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    """One server answers what several tests judge: to start one takes a second."""
+    calls = {row: (name, values) for row, (name, values, _) in WRONG.items()}
+    calls["a stranger's text"] = ("read_report", {"text": HOSTILE})
+    calls["here"] = ("diagnose", {})
+    calls["afterwards"] = ("explain", {"id": "out-of-memory"})
+
+    async def talk(client: Any) -> Said:
+        results = {row: await client.call_tool(*call) for row, call in calls.items()}
+        uris = [one.uri for one in (await client.list_resources()).resources]
+        uris.append(f"{tools.FINDINGS}/out-of-memory")
+        texts = {uri: (await client.read_resource(uri)).contents[0].text for uri in uris}
+        with pytest.raises(Exception, match="nothing stands at") as refused:
+            await client.read_resource("gpusetup://passwords")
+        return Said(
+            tools=(await client.list_tools()).tools,
+            answers={
+                row: (json.loads(one.content[0].text), one.is_error) for row, one in results.items()
+            },
+            resources={uri: json.loads(text) for uri, text in texts.items()},
+            refused=str(refused.value),
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        answered: Said = conversation(talk)
+    return answered
+
+
+def test_the_tools_say_what_they_take_and_that_they_change_nothing(said: Said) -> None:
     async def talk(client: Any) -> Any:
         return await client.list_tools()
 
-    listed = conversation(talk).tools
+    listed = said.tools
     assert [tool.name for tool in listed] == [tool.name for tool in tools.TOOLS]
     assert all(tool.annotations.read_only_hint for tool in listed)
     assert not any(tool.annotations.destructive_hint for tool in listed)
@@ -163,8 +204,8 @@ def test_answers_are_those_of_the_command_line() -> None:
         assert document == expected, words
 
 
-def test_what_a_stranger_wrote_is_quoted_and_nothing_else() -> None:
-    [(document, _), (here, _)] = answers([("read_report", {"text": HOSTILE}), ("diagnose", {})])
+def test_what_a_stranger_wrote_is_quoted_and_nothing_else(said: Said) -> None:
+    document, here = said.answers["a stranger's text"][0], said.answers["here"][0]
     assert document["cause"] == "out-of-memory"
     assert "snapshot" not in document and "snapshot" not in here
     assert "IGNORE" not in json.dumps([finding["fix"] for finding in document["findings"]])
@@ -191,29 +232,20 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-def test_a_wrong_question_is_an_error_document_and_the_server_goes_on() -> None:
-    calls: Calls = [(name, values) for name, values, _ in WRONG.values()]
-    found = answers([*calls, ("explain", {"id": "out-of-memory"})])
-    for (document, is_error), (row, (_, _, text)) in zip(found, WRONG.items(), strict=False):
+def test_a_wrong_question_is_an_error_document_and_the_server_goes_on(said: Said) -> None:
+    for row, (_, _, text) in WRONG.items():
+        document, is_error = said.answers[row]
         assert is_error, row
         assert document["schema"] == "gpusetup.error/1", row
         assert text in document["message"], (row, document)
         assert len(json.dumps(document)) < 3000, row
-    assert found[-1][0]["finding"]["id"] == "out-of-memory"
+    assert said.answers["afterwards"][0]["finding"]["id"] == "out-of-memory"
 
 
-def test_resources_are_this_machine_and_the_findings() -> None:
-    async def talk(client: Any) -> Any:
-        read = client.read_resource
-        uris = [one.uri for one in (await client.list_resources()).resources]
-        uris.append(f"{tools.FINDINGS}/out-of-memory")
-        texts = [json.loads((await read(uri)).contents[0].text) for uri in uris]
-        with pytest.raises(Exception, match="nothing stands at gpusetup://passwords"):
-            await read("gpusetup://passwords")
-        return uris, texts
-
-    uris, (snapshot, findings, one) = conversation(talk)
-    assert uris[:2] == [tools.SNAPSHOT, tools.FINDINGS]
+def test_resources_are_this_machine_and_the_findings(said: Said) -> None:
+    snapshot, findings, one = said.resources.values()
+    assert list(said.resources)[:2] == [tools.SNAPSHOT, tools.FINDINGS]
+    assert "nothing stands at gpusetup://passwords" in said.refused
     assert snapshot["schema"] == "gpusetup.snapshot/1"
     assert len(findings["titles"]) > 150
     assert one["finding"]["id"] == "out-of-memory"
@@ -285,6 +317,7 @@ def test_stdout_is_the_protocol_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.one_in(2)
 def test_a_signal_ends_the_server_while_it_waits_for_the_client(ending: signal.Signals) -> None:
     server = started()
     ask(server, HELLO)

@@ -60,16 +60,36 @@ def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return document
 
 
-def test_two_ranks_prove_themselves_and_each_other_in_one_report() -> None:
-    """What takes long on one device is proven there (test_verify_standard.py, ..._census.py)."""
-    census = [each.name for each in LEVELS["standard"] if each.name.startswith("census")]
-    long = (*census, "compile", "whole-products", "memory")
-    done = under_torchrun("--device", "cpu", "--json", "--skip", *long)
+FEW = ("meet", "all_reduce", "broadcast", "barrier", "ddp_step")
+LONG = ("compile", "whole-products", "memory")
+
+
+def all_but(*wanted: str) -> tuple[str, ...]:
+    names = (each.name for each in LEVELS["standard"])
+    return tuple(name for name in names if name not in {"import", "properties", "matmul", *wanted})
+
+
+def long_ones() -> tuple[str, ...]:
+    """What is proven on one device (test_verify_standard.py, ..._census.py)."""
+    return tuple(name for name in all_but() if name.startswith("census") or name in LONG)
+
+
+@pytest.mark.parametrize(
+    ("together", "left_out"),
+    [
+        pytest.param(FEW, all_but(*FEW), id="few"),
+        pytest.param(TOGETHER, long_ones(), id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_two_ranks_prove_themselves_and_each_other_in_one_report(
+    together: tuple[str, ...], left_out: tuple[str, ...]
+) -> None:
+    done = under_torchrun("--device", "cpu", "--json", "--skip", *left_out)
     document = report_of(done)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count('"schema"') == 1
     found = states(document)
-    assert {found[f"{name}@2 ranks"] for name in TOGETHER} == {"passed"}
+    assert {found[f"{name}@2 ranks"] for name in together} == {"passed"}
     assert found["matmul@rank 0 cpu"] == found["matmul@rank 1 cpu"] == "passed"
     assert [row["device"] for row in document["devices"]] == ["rank 0 cpu", "rank 1 cpu"]
 
@@ -179,7 +199,7 @@ def test_an_error_on_one_rank_ends_the_others_and_names_it(warm: Warm) -> None:
 
 def test_a_rank_that_hangs_is_named_with_its_call(warm: Warm) -> None:
     broken = fault("scatter", "hang", 1, from_call=2)
-    found = warm.ask("scatter", "gather", fault=broken, seconds=50)
+    found = warm.ask("scatter", "gather", fault=broken, seconds=36)
     (status, detail, seconds), silent = found["scatter"]
     assert (status, silent) == ("failed", None)
     assert "rank 1 hangs in scatter (scatter/plain-" in detail

@@ -32,6 +32,7 @@ VARIABLES = (
 )
 LARGEST_BUNDLE = 16 << 20
 MOST_FILES = 2000
+MOST_FOLDERS = 8
 CERTIFICATE = re.compile(
     rb"-----BEGIN (?:TRUSTED )?CERTIFICATE-----[A-Za-z0-9+/=\s]{1,200000}"
     rb"-----END (?:TRUSTED )?CERTIFICATE-----"
@@ -97,8 +98,13 @@ def _why(problem: Exception) -> str:
 
 def _usable(place: Path) -> tuple[str, ...]:
     """The certificates of a file or a folder that OpenSSL takes."""
-    if not place.is_dir():
-        return _taken(place, place.stat().st_mtime_ns)
+    read = _of_folder if place.is_dir() else _taken
+    return read(place, place.stat().st_mtime_ns)
+
+
+@lru_cache(MOST_FOLDERS)
+def _of_folder(place: Path, _changed: int) -> tuple[str, ...]:
+    """The certificates of a folder, which is read once as long as no file comes or goes."""
     found: dict[str, None] = {}
     seen = set()
     for one in sorted(place.iterdir())[:MOST_FILES]:
@@ -167,15 +173,22 @@ def _context(trusted: Trust) -> ssl.SSLContext:
     """On Linux the system's store is a file: what uv and pip are given counts for us. OpenSSL is
     not asked for its defaults, which go by variables that may name a pipe."""
     if sys.platform == "linux":
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(cadata="\n".join(_everything(trusted)))
-        return context
+        return _context_of(_everything(trusted), trusted.client)
     import truststore
 
     system: ssl.SSLContext = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if trusted.certificates:
         system.load_verify_locations(cadata="\n".join(trusted.certificates))
     return system
+
+
+@lru_cache(1)
+def _context_of(certificates: tuple[str, ...], _client: str | None) -> ssl.SSLContext:
+    """OpenSSL takes hundreds of certificates in a tenth of a second: sessions that trust the same
+    and show the same certificate of their own share a context."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata="\n".join(certificates))
+    return context
 
 
 def _adapter(context: ssl.SSLContext) -> Any:
