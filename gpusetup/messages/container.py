@@ -48,6 +48,7 @@ ROWS = (
     ),
     row("gpu-image", "-workspace/", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
     row("container-nvml-lost", "nvml: unknown error", r"(?:initialize )?NVML: Unknown Error"),
+    row("container-nvml-lost", "nvml unknown error", r"initiali[sz]e NVML unknown error"),
     row(
         "container-toolkit-missing",
         "could not select device driver",
