@@ -218,3 +218,28 @@ def test_a_slow_rank_is_told_by_its_share_of_each_round_though_the_rounds_differ
     slow = seed % 8
     assert compute_scores(halving(slow, seed), range(8), 0.2).slow == (slow,)
     assert compute_scores(halving(None, seed), range(8), 0.2).slow == ()
+
+
+def sinking(slow: int | None, rounds: int, seed: int) -> list[Result]:
+    """Rounds of 64 hosts, three in ten of which have a clock that has sunk just then."""
+    draw, ranks = random.Random(seed), tuple(range(64))
+    return [
+        Result(
+            round=Round(number=number, kind="compute", turn=number, ranks=ranks),
+            computed={
+                rank: draw.choices((1.0, 0.62), (7, 3))[0]
+                * (0.5 if rank == slow else 1.0)
+                * draw.uniform(0.98, 1.02)
+                for rank in ranks
+            },
+        )
+        for number in range(rounds)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_clocks_that_sink_for_moments_here_and_there_make_no_rank_slow(seed: int) -> None:
+    for rounds in (COMPUTES, COMPUTES * MOST_PASSES):
+        assert compute_scores(sinking(None, rounds, seed), range(64), 0.2).slow == ()
+    many = sinking(seed, COMPUTES * MOST_PASSES, seed)
+    assert compute_scores(many, range(64), 0.2).slow == (seed,)

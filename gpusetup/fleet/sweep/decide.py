@@ -197,7 +197,8 @@ def _compute_passes(seen: Seen) -> int:
 
 def _undecided(scores: Scores, loss: float) -> bool:
     """Whether a rank is slow enough to be named, and its scatter leaves open whether it is."""
-    return any(scores.limit <= each < scores.middle * (1 - loss) for each in scores.of.values())
+    slow = (rank for rank, each in scores.of.items() if each < scores.middle * (1 - loss))
+    return any(rank not in scores.slow for rank in slow)
 
 
 def _more(whole: int, rest: bool, scores: Scores | None, undecided: bool = False) -> int:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import pi, sqrt
+from functools import lru_cache
+from math import comb, pi, sqrt
 from statistics import median, median_high
 
-from gpusetup.fleet.rates import LEAST_SPREAD, LEAST_VALUES, TO_SIGMA, spreads
+from gpusetup.fleet.rates import FALSE_ALARMS, LEAST_SPREAD, LEAST_VALUES, TO_SIGMA, spreads
 from gpusetup.fleet.sweep.values import Result, Stage
 from gpusetup.model.frozen import Frozen, replace
 
@@ -33,6 +34,8 @@ class Scores(Frozen):
     pairs: Mapping[Pair, float] = {}
     once: frozenset[int] = frozenset()
     """Ranks with one partner: of a slow pair no end can be blamed."""
+    unsure: frozenset[int] = frozenset()
+    """Ranks that were slow in no more rounds than the others' rounds let expect by chance."""
     middle: float = 0.0
     limit: float = 0.0
     """A healthy one reaches it; 0 where too few are compared."""
@@ -44,7 +47,8 @@ class Scores(Frozen):
 
     @property
     def slow(self) -> tuple[int, ...]:
-        return tuple(r for r, score in self.of.items() if score < self.limit and r not in self.once)
+        out = self.once | self.unsure
+        return tuple(r for r, score in self.of.items() if score < self.limit and r not in out)
 
     @property
     def paths(self) -> tuple[Pair, ...]:
@@ -101,7 +105,36 @@ def compute_scores(results: Iterable[Result], ranks: Iterable[int], loss: float)
         for rank, shares in by_rank.items()
         for share in shares
     ]
-    return _judged({rank: share * middle for rank, share in usual.items()}, noise or [0.0], loss)
+    of = {rank: share * middle for rank, share in usual.items()}
+    found = _judged(of, noise or [0.0], loss)
+    slow_in = {r: sum(s < found.sees for s in shares) for r, shares in by_rank.items()}
+    return replace(found, unsure=_unsure(slow_in, {r: len(s) for r, s in by_rank.items()}))
+
+
+def _unsure(slow_in: Mapping[int, int], rounds: Mapping[int, int]) -> frozenset[int]:
+    """Ranks whose slow rounds may be chance, at the rate at which the other ranks have such.
+
+    Clocks that sink for moments make some rounds of any rank slow; a rank that is slow is so in
+    nearly all of its own. Binomial, over as many ranks as there are.
+    """
+    every, slow = sum(rounds.values()), sum(slow_in.values())
+    chances = {
+        rank: chance(count, slow_in[rank], (slow - slow_in[rank] + 1) / (every - count + 1))
+        for rank, count in rounds.items()
+        if slow_in[rank]
+    }
+    return frozenset(r for r, each in chances.items() if each * len(rounds) > FALSE_ALARMS)
+
+
+@lru_cache(maxsize=4096)
+def chance(count: int, least: int, each: float) -> float:
+    """How likely at least so many of `count` rounds are slow, where each is with that chance.
+
+    >>> chance(5, 5, 0.5), round(chance(3, 2, 0.1), 3), chance(4, 0, 0.2)
+    (0.03125, 0.028, 1.0)
+    """
+    wanted = range(least, count + 1)
+    return min(1.0, sum(comb(count, n) * each**n * (1 - each) ** (count - n) for n in wanted))
 
 
 def shared_rounds(
