@@ -5,21 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from monitoring import Gpu, samples, tree
+from monitoring import Gpu, samples
 
 from gpusetup.monitor import memory_report
 from gpusetup.monitor.histogram import Histogram
 from gpusetup.monitor.stretch import MOST_SLICES
 from gpusetup.monitor.tree import Process, Tree, loader_workers, tree_sample
 from gpusetup.monitor.values import GpuSample, ProcessUse, Sample
-from gpusetup.render.live import View, process_lines, sparkline
+from gpusetup.render.live import process_lines, sparkline
 
 
 def process(pid: int, parent: int = 0, **more: object) -> Process:
@@ -109,20 +108,6 @@ def test_a_sparkline_has_a_sign_for_each_value_and_never_more_than_its_width(
         (value is None) == (sign == " ")
         for value, sign in zip(values[::-1], shown[::-1], strict=False)
     )
-
-
-@pytest.mark.parametrize("width", [1, 20, 50, 80, 132, 250])
-def test_the_screen_fits_any_width(width: int) -> None:
-    from rich.console import Console
-
-    view = View()
-    for sample in samples([Gpu(97)] * 8, tree(busiest=50, workers=4, each=90)):
-        view.sample(sample)
-    shown = StringIO()
-    Console(width=width, file=shown, markup=False).print(view.screen(width))
-    lines = shown.getvalue().splitlines()
-    assert max(map(len, lines)) <= width
-    assert width < 50 or any("█" in line for line in lines)
 
 
 def test_foreign_process_names_cannot_steer_the_terminal() -> None:

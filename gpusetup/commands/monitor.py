@@ -147,7 +147,10 @@ def _watch(source: Source, options: argparse.Namespace, out: Console) -> int:
     tree, command = _running(options.pid) if options.pid is not None else (None, None)
 
     with _recording(options, out) as recording:
-        with recording.live(), suppress(KeyboardInterrupt):
+        shown = recording.live(
+            interval=options.interval, command=command, changed=source.sample_every
+        )
+        with shown, suppress(KeyboardInterrupt):
             patience = options.timeout or PATIENCE_SECONDS
             samples = watching(
                 source,

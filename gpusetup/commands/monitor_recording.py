@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -100,18 +101,32 @@ class Recording:
         return self._stack.enter_context(record.opened(self._out.output))
 
     @contextmanager
-    def live(self) -> Iterator[None]:
+    def live(
+        self,
+        *,
+        interval: float = 1.0,
+        command: tuple[str, ...] | None = None,
+        changed: Callable[[float], bool] = lambda every: False,
+    ) -> Iterator[None]:
         """Show every sample: JSON lines, a screen on a terminal, plain lines elsewhere."""
         self.stream()
         if self._json is not None:
             yield
-        elif not sys.stdout.isatty():
+        elif not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
             self._sinks.append(Lines())
             yield
         else:
-            from gpusetup.render.live import LiveScreen
+            from gpusetup.render.live_screen import LiveScreen
 
-            with LiveScreen(color=self._out.color) as screen:
+            screen = LiveScreen(
+                self._tally,
+                color=self._out.color,
+                interval=interval,
+                command=command,
+                changed=changed,
+                quit=lambda: os.kill(os.getpid(), signal.SIGINT),
+            )
+            with screen:
                 self._sinks.append(screen)
                 yield
                 self._sinks.remove(screen)

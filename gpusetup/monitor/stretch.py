@@ -138,6 +138,8 @@ class Stretches:
 
     def __init__(self) -> None:
         self.slices: list[Slice] = []
+        self.work, self.pauses = WorkTally(), WorkTally()
+        """Of all slices together."""
         self.every = 1
         self.start = WorkTally()
         self.pending = WorkTally()
@@ -157,6 +159,7 @@ class Stretches:
         if self.first_work is None:
             self.first_work = sample.seconds
         self._open(sample.seconds).work.add(gpu, sample)
+        self.work.add(gpu, sample)
 
     def _settle(self, now: float) -> None:
         """Work came after quiet: it was the start-up, a stutter or a pause."""
@@ -167,8 +170,10 @@ class Stretches:
             self.start.merge(self.pending)
         elif length < PAUSE.value:
             self._open(self.pending_since).work.merge(self.pending)
+            self.work.merge(self.pending)
         else:
             self._open(self.pending_since).pause.merge(self.pending)
+            self.pauses.merge(self.pending)
             self.pause_count += 1
             self.longest_pause = max(self.longest_pause, length)
         self.pending, self.pending_since = WorkTally(), None
@@ -200,15 +205,18 @@ class Stretches:
         mean = sum(one.level * one.samples for one in first) / count
         return full if mean < usual * WARM_LESS.value else 0
 
-    def parts(self) -> tuple[WorkTally, WorkTally, WorkTally, float]:
+    def parts(self) -> Parts:
         """Work, pauses, everything, and how long the warm-up took, which is in neither."""
         warm = self.warm_up()
+        whole = merged([self.start, self.work, self.pauses, self.pending])
+        if not warm:
+            return self.work, self.pauses, whole, 0.0
         kept = self.slices[warm:]
-        work, pause = merged([s.work for s in kept]), merged([s.pause for s in kept])
-        early = [t for s in self.slices[:warm] for t in (s.work, s.pause)]
-        whole = merged([self.start, *early, work, pause, self.pending])
-        seconds = kept[0].at - self.slices[0].at if warm else 0.0
-        return work, pause, whole, seconds
+        work, pause = merged([one.work for one in kept]), merged([one.pause for one in kept])
+        return work, pause, whole, kept[0].at - self.slices[0].at
+
+
+Parts = tuple[WorkTally, WorkTally, WorkTally, float]
 
 
 def pairs_of(levels: Sequence[float]) -> list[tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""The live view: a table of the GPUs with sparklines, redrawn in place as samples come."""
+"""One sample as a table; sparklines."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import shutil
 import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import TextIO
 
-from rich.console import Console as Rich
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH
 from gpusetup.monitor.values import GpuSample, Sample
 from gpusetup.render.language import plain
-from gpusetup.render.monitor import brakes, duration, measured, memory, tree_line
+from gpusetup.render.monitor import brakes, measured, memory
 
 BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.-:=+*#"
@@ -57,17 +54,6 @@ class View:
         for gpu in sample.gpus:
             past = self._past.setdefault(gpu.label, deque(maxlen=KEPT))
             past.append(gpu.utilization_percent)
-
-    def screen(self, width: int) -> RenderableType:
-        """For a terminal of that width: on a narrow one the less important columns go first."""
-        if self.last is None:
-            return Text("waiting for the first sample")
-        foot = Text(f"{duration(self.last.seconds)}   Ctrl-C ends and judges", style="dim")
-        parts: list[RenderableType] = [self._table(self.last, width)]
-        if self.last.tree is not None:
-            parts.append(Text(tree_line(self.last.tree)))
-        parts += [Text(line) for line in process_lines(self.last.gpus, width)]
-        return Group(*parts, foot)
 
     def _table(self, sample: Sample, width: int) -> Table:
         past = any(len(values) > 1 for values in self._past.values())
@@ -138,32 +124,7 @@ def once(sample: Sample, width: int) -> RenderableType:
     return Group(table, *(Text(line) for line in process_lines(sample.gpus, width)))
 
 
-class LiveScreen:
-    """A view on stdout that is redrawn at each sample, at the terminal's width of that moment."""
-
-    def __init__(self, *, color: bool) -> None:
-        self._rich = Rich(highlight=False, markup=False, emoji=False, no_color=not color)
-        self._view = View(bars=BARS if _shows(BARS) else ASCII_BARS)
-        self._live = Live(console=self._rich, auto_refresh=False, transient=True)
-
-    def __enter__(self) -> LiveScreen:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._live.stop()
-
-    def sample(self, sample: Sample) -> None:
-        self._view.sample(sample)
-        self._live.update(self._view.screen(self._rich.width), refresh=True)
-
-
-def _shows(text: str) -> bool:
+def can_show(text: str) -> bool:
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
