@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """The batch search beside accelerate's and Lightning's finders, on simulated devices.
 
-python scripts/compare_search.py [--seed N] [--devices N]
+python scripts/compare_search.py [--seed N] [--devices N] [--hard]
 
 A device has a capacity and a model: every phase (forward, backward, optimizer) needs a fixed part
 and a part for each sample, the highest phase counts, and from some batch on a library takes a
 larger workspace (a step). What is needed is rounded up to 2 MiB; what is *read* is off by up to
 1.5 %, another value at every step. A step that needs more than the capacity raises the CUDA
 allocator's error. The devices are drawn from a seed, which is printed; their true maxima run from
-7 to 7,192. Peers (accelerate 1.15, Lightning 2.6) run for real where they are installed.
+7 to 7,192. With `--hard` (maxima from 1 on) a device also has one of: several workspaces, a line
+that bends, rounding to large blocks, memory that is lost between blocks (another part at every
+size), readings of the whole process only (as on a host: most of it stands before any batch, the
+peak is never reset), or a maximum below 13. Peers (accelerate 1.15, Lightning 2.6) run for real
+where they are installed.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from gpusetup.model.frozen import Frozen  # noqa: E402
+from gpusetup.model.frozen import Frozen, replace  # noqa: E402
 from gpusetup.tune.search import Goal, Trial, answer, search  # noqa: E402
 
 MIB = 1 << 20
@@ -57,16 +61,34 @@ class Device(Frozen):
     each: dict[str, float]
     workspaces: tuple[tuple[int, int], ...]
     """From this batch on, so many bytes more."""
+    bends: tuple[tuple[int, float], ...] = ()
+    """From this batch on, a sample takes so many times as much."""
+    block_bytes: int = 2 * MIB
+    lost: float = 0.0
+    """Between blocks, at most this part of the capacity; each size loses another one of it."""
+    by_process: bool = False
+    """Only the peak of the whole process is read, and never reset: a host's address space."""
 
     def need(self, batch: int) -> dict[str, int]:
         extra = sum(size for start, size in self.workspaces if batch >= start)
+        samples = self.samples(batch)
         return {
-            phase: _rounded(self.fixed[phase] + self.each[phase] * batch + extra)
+            phase: self._rounded(self.fixed[phase] + self.each[phase] * samples + extra)
             for phase in PHASES
         }
 
+    def samples(self, batch: int) -> float:
+        return batch + sum((more - 1) * max(0, batch - start) for start, more in self.bends)
+
+    def _rounded(self, size: float) -> int:
+        return math.ceil(size / self.block_bytes) * self.block_bytes
+
     def peak(self, batch: int) -> int:
         return max(self.need(batch).values())
+
+    def runs(self, batch: int) -> bool:
+        part = random.Random(batch * 7919 + self.static_bytes).uniform(0.5, 1.0) * self.lost
+        return self.peak(batch) <= self.capacity_bytes * (1 - part)
 
     def maximum(self) -> int:
         low, high = 0, 1 << 20
@@ -75,11 +97,7 @@ class Device(Frozen):
             low, high = (
                 (middle, high) if self.peak(middle) <= self.capacity_bytes else (low, middle)
             )
-        return low
-
-
-def _rounded(size: float) -> int:
-    return math.ceil(size / (2 * MIB)) * 2 * MIB
+        return next((batch for batch in range(low, 0, -1) if self.runs(batch)), 0)
 
 
 def devices(seed: int, count: int) -> Iterator[Device]:
@@ -119,6 +137,80 @@ def _device(draw: random.Random, goal: int) -> Device:
             return device
 
 
+KINDS = ("workspaces", "bends", "blocks", "lost", "process", "tiny")
+
+
+def hard_devices(seed: int, count: int) -> Iterator[Device]:
+    """One kind of trouble after the other; a device has room for one sample at least."""
+    draw = random.Random(seed)
+    for index in range(count):
+        kind = KINDS[index % len(KINDS)]
+        device = None
+        while device is None or not 1 <= device.maximum() <= LARGEST:
+            goal = draw.randint(1, 12) if kind == "tiny" else round(math.exp(draw.uniform(2, 8.8)))
+            device = TROUBLES[kind](draw, _straight(draw, goal), goal)
+        yield device
+
+
+def _straight(draw: random.Random, goal: int) -> Device:
+    capacity = draw.choice((4, 6, 8, 11, 12, 16, 24, 32, 40, 48, 80, 96, 141)) * 1024 * MIB
+    static = round(draw.uniform(0.02, 0.5) * capacity)
+    fixed = {phase: round(static * draw.uniform(1.0, 1.25)) for phase in PHASES}
+    steepest = (capacity - max(fixed.values())) / (goal + draw.random())
+    each = {phase: steepest * draw.uniform(0.3, 1.0) for phase in PHASES}
+    each[draw.choice(("forward", "backward"))] = steepest
+    each["optimizer"] = 0.0
+    return Device(
+        capacity_bytes=capacity, static_bytes=static, fixed=fixed, each=each, workspaces=()
+    )
+
+
+def _with_workspaces(draw: random.Random, device: Device, goal: int) -> Device:
+    found = tuple(
+        (draw.randint(2, goal + 1), round(draw.uniform(0.002, 0.03) * device.capacity_bytes))
+        for _ in range(draw.randint(1, 3))
+    )
+    return replace(device, workspaces=found)
+
+
+def _with_bends(draw: random.Random, device: Device, goal: int) -> Device:
+    return replace(device, bends=((draw.randint(2, goal + 1), draw.uniform(0.7, 1.5)),))
+
+
+def _with_blocks(draw: random.Random, device: Device, goal: int) -> Device:
+    part = draw.uniform(0.001, 0.01)
+    return replace(device, block_bytes=round(part * device.capacity_bytes / MIB) * MIB or MIB)
+
+
+def _with_losses(draw: random.Random, device: Device, goal: int) -> Device:
+    return replace(device, lost=draw.uniform(0.002, 0.03))
+
+
+def _of_a_process(draw: random.Random, device: Device, goal: int) -> Device:
+    static = round(draw.uniform(0.5, 0.9) * device.capacity_bytes)
+    steepest = (device.capacity_bytes - static) / (goal + draw.random())
+    return replace(
+        device,
+        static_bytes=static,
+        fixed=dict.fromkeys(PHASES, static),
+        each={"forward": 0.9 * steepest, "backward": steepest, "optimizer": 0.0},
+        by_process=True,
+    )
+
+
+def _tiny(draw: random.Random, device: Device, goal: int) -> Device:
+    return device
+
+
+TROUBLES: dict[str, Callable[[random.Random, Device, int], Device]] = dict(
+    zip(
+        KINDS,
+        (_with_workspaces, _with_bends, _with_blocks, _with_losses, _of_a_process, _tiny),
+        strict=True,
+    )
+)
+
+
 class Run(Frozen):
     """What one finder did on one device."""
 
@@ -138,7 +230,7 @@ class Counted:
 
     def step(self, batch: int) -> None:
         """One training step, for the peers."""
-        if self.device.peak(batch) > self.device.capacity_bytes:
+        if not self.device.runs(batch):
             raise OutOfMemory
 
     def trial(self, batch: int) -> None:
@@ -156,10 +248,7 @@ class Counted:
             self.trial(batch)
         except OutOfMemory:
             return Trial(batch=batch, status="oom")
-        readings = [
-            {phase: self._read(size) for phase, size in self.device.need(batch).items()}
-            for _ in range(STEPS)
-        ]
+        readings = [self._phases(batch) for _ in range(STEPS)]
         phases = {p: round(statistics.mean(row[p] for row in readings)) for p in PHASES}
         highest = max(phases, key=lambda phase: phases[phase])
         values = [row[highest] for row in readings]
@@ -167,11 +256,19 @@ class Counted:
             batch=batch,
             status="ok",
             peak_bytes=min(max(phases.values()), self.device.capacity_bytes),
-            static_bytes=self._read(self.device.static_bytes),
+            static_bytes=self.device.static_bytes
+            if self.device.by_process
+            else self._read(self.device.static_bytes),
             phases=phases,
             readings=STEPS,
             noise=(max(values) - min(values)) / 2 / statistics.mean(values),
         )
+
+    def _phases(self, batch: int) -> dict[str, int]:
+        need = self.device.need(batch)
+        if self.device.by_process:  # to the byte, and the highest so far
+            return dict.fromkeys(PHASES, max(need.values()))
+        return {phase: self._read(size) for phase, size in need.items()}
 
     def _read(self, size: int) -> int:
         return round(size * (1 + self.draw.uniform(-JITTER, JITTER)))
@@ -267,13 +364,14 @@ def row(name: str, runs: list[Run], maxima: list[int]) -> str:
     untested = sum(not run.tested for run in runs)
     return (
         f"{name:20} {statistics.mean(trials):6.2f} {min(trials):4}-{max(trials):<4}"
-        f" {max(run.failures for run in runs):4} {min(parts):9.4f} {statistics.mean(parts):8.4f}"
-        f" {untested:8} {unsafe:6}"
+        f" {max(run.failures for run in runs):4}"
+        f" {sum(run.failures > 1 for run in runs) / len(runs):8.2%}"
+        f" {min(parts):9.4f} {statistics.mean(parts):8.4f} {untested:8} {unsafe:6}"
     )
 
 
 HEAD = (
-    f"{'finder':20} {'trials':>6} {'range':>9} {'OOMs':>4} {'least':>9} {'mean':>8}"
+    f"{'finder':20} {'trials':>6} {'range':>9} {'OOMs':>4} {'over one':>8} {'least':>9} {'mean':>8}"
     f" {'untested':>8} {'unsafe':>6}"
 )
 
@@ -282,10 +380,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--devices", type=int, default=26)
+    parser.add_argument("--hard", action="store_true")
     parser.add_argument("--only", choices=tuple(FINDERS), action="append")
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
-    drawn = list(devices(seed, options.devices))
+    drawn = list((hard_devices if options.hard else devices)(seed, options.devices))
     maxima = [device.maximum() for device in drawn]
     print(f"seed {seed}, {len(drawn)} devices, largest batches {min(maxima)} to {max(maxima)}")
     print(

@@ -397,7 +397,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_a_trial_may_not_spill_into_the_memory_of_the_host(played: dict[str, Any]) -> None:
-    from gpusetup.child_scripts import bench
+    from gpusetup.child_scripts import bench_memory as bench
 
     assert bench.Cuda(None).limit == 3 << 30
     assert played["part"] == 0.75
@@ -417,8 +417,8 @@ def test_the_scaler_of_a_torch_before_2_3() -> None:
 
     from gpusetup.child_scripts import bench
 
-    old = types.SimpleNamespace(GradScaler=lambda: "old")
-    new = types.SimpleNamespace(GradScaler=lambda kind: f"new for {kind}")
+    old = types.SimpleNamespace(GradScaler=lambda **_: "old")
+    new = types.SimpleNamespace(GradScaler=lambda kind, **_: f"new for {kind}")
     cuda = types.SimpleNamespace(amp=old)
     assert bench.scaler_of(types.SimpleNamespace(amp=types.SimpleNamespace(), cuda=cuda)) == "old"
     assert bench.scaler_of(types.SimpleNamespace(amp=new, cuda=cuda)) == "new for cuda"

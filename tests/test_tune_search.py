@@ -27,23 +27,48 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 import compare_search
 
 
-def runs(seed: int, count: int) -> list[tuple[compare_search.Run, int]]:
-    drawn = list(compare_search.devices(seed, count))
+def runs(seed: int, count: int, hard: bool) -> list[tuple[compare_search.Run, int]]:
+    drawn = list((compare_search.hard_devices if hard else compare_search.devices)(seed, count))
     return [(compare_search.ours(one, seed + i), one.maximum()) for i, one in enumerate(drawn)]
 
 
-@pytest.mark.parametrize("seed", [11, 12, 13])
-def test_on_simulated_devices_five_trials_find_nearly_the_largest_and_nothing_unsafe(
-    seed: int,
-) -> None:
-    done = runs(seed, 200)
+def check(seed: int, count: int, hard: bool) -> None:
+    """The promise: few trials, nearly the largest size, next to never a second failure."""
+    done = runs(seed, count, hard)
     parts = [(run.batch or 0) / true for run, true in done]
-    assert {true for _, true in done} >= {7, 7192}
-    assert statistics.mean(run.trials for run, _ in done) <= 5
+    assert statistics.mean(run.trials for run, _ in done) <= 4.5
+    assert max(run.trials for run, _ in done) <= 14
     assert all(run.tested for run, _ in done)
     assert max(parts) <= 1
-    assert sum(part >= 0.985 for part in parts) >= 199
-    assert sum(run.failures <= 1 for run, _ in done) >= 198
+    assert statistics.mean(parts) >= 0.99
+    assert sum(part >= 0.95 for part in parts) >= (0.99 if hard else 0.999) * count
+    assert sum(run.failures <= 1 for run, _ in done) >= (0.98 if hard else 0.99) * count
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_on_simulated_devices_few_trials_find_nearly_the_largest_and_nothing_unsafe(
+    seed: int, hard: bool
+) -> None:
+    check(seed, 208, hard)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hard", [False, True])
+def test_on_1700_simulated_devices_too(hard: bool) -> None:
+    check(14, 1700, hard)
+
+
+def test_lines_that_do_not_rise_name_a_size_all_the_same() -> None:
+    """Memory in large blocks: two sizes that take the same say nothing of the third."""
+    sizes = [(8, 900), (11, 900), (12, 901)]
+    done = [
+        Trial(batch=batch, status="ok", peak_bytes=peak, phases={"forward": peak}, readings=12,
+              noise=0.0, static_bytes=899)
+        for batch, peak in sizes
+    ]  # fmt: skip
+    for count in (1, 2, 3):
+        assert (next_batch(done[:count], Goal(limit_bytes=910)) or 99) > done[count - 1].batch
 
 
 def straight(static: int, each: int, limit: int, batch: int) -> Trial:
@@ -91,7 +116,7 @@ def test_where_memory_is_a_straight_line_the_largest_is_found_exactly(
 def test_nothing_fits_where_one_sample_is_too_much() -> None:
     goal = Goal(limit_bytes=GIB)
     trials = search(lambda batch: Trial(batch=batch, status="oom"), goal)
-    assert [trial.batch for trial in trials] == [8, 2, 1]
+    assert [trial.batch for trial in trials] == [8, 1]
     assert answer(trials, goal) is None
 
 

@@ -1,23 +1,22 @@
 """Runs real training steps of one setting and says what they took: one trial of `gpusetup tune`.
 
-Run by the target interpreter by path, the request as JSON on standard input, the answer as one line
-of JSON on standard output (what the user's code prints goes to standard error). One process for one
-trial, so that an allocator or a driver in a bad state ends with it. Python 3.8 syntax.
+Run by the target interpreter by path; each line of standard input is a request in JSON, each line
+of standard output its answer (what the user's code prints goes to standard error). `bench_serve.py`
+says which requests share a process. Python 3.8 syntax.
 
     {"code": "module:function" | null, "reference": "conv" | null, "pickle": path | null,
-     "wish": {"base_channels": 64}, "batch": 32, "steps": 12, "warm": 2, "device": "auto|cpu|cuda",
+     "wish": {"base_channels": 64}, "batch": 32, "steps": 12, "warm": 1, "device": "auto|cpu|cuda",
      "amp": "bf16|fp16" | null, "compile": false, "optimizer": "adamw", "workers": null | 4,
-     "memory_limit_bytes": null, "mode": "steps|loader|devices", "seconds": 60}
+     "memory_limit_bytes": null, "mode": "steps|losses|loader|devices", "seconds": 60,
+     "timed": true}
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import time
-import traceback
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -29,6 +28,9 @@ def sibling(name: str) -> Any:
     """A file of this folder as a module, without this folder on the search path."""
     import importlib.util
 
+    known = sys.modules.get("gpusetup_" + name)
+    if known is not None:
+        return known
     path = os.path.join(HERE, name + ".py")
     spec = importlib.util.spec_from_file_location("gpusetup_" + name, path)
     if spec is None or spec.loader is None:
@@ -47,10 +49,11 @@ def function_named(code: str) -> Callable[..., Any]:
     import importlib
 
     place, _, name = code.rpartition(":")
-    sys.path.insert(0, os.getcwd())
+    folders = [os.getcwd()]
     if place.endswith(".py"):
-        sys.path.insert(0, os.path.dirname(os.path.abspath(place)))
+        folders.insert(0, os.path.dirname(os.path.abspath(place)))
         place = os.path.splitext(os.path.basename(place))[0]
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     found: Any = importlib.import_module(place)
     for part in name.split("."):
         found = getattr(found, part)
@@ -116,68 +119,7 @@ def moved(value: Any, device: str) -> Any:
     return mapped(value, lambda one: moved(one, device))
 
 
-# --- memory ------------------------------------------------------------------------------------
-
-
-class Cuda:
-    """What torch's CUDA allocator counts."""
-
-    def __init__(self, limit: Optional[int]) -> None:
-        import torch
-
-        self.cuda = torch.cuda
-        free, total = self.cuda.mem_get_info()
-        self.limit = free + self.cuda.memory_reserved()
-        self.limit = min(self.limit, limit or self.limit)
-        # Always: the drivers of Windows and WSL give the host's memory instead of saying no, and a
-        # batch that spills into it would seem to fit.
-        self.cuda.set_per_process_memory_fraction(min(1.0, self.limit / total))
-
-    def begin(self) -> None:
-        self.cuda.synchronize()
-        self.cuda.reset_peak_memory_stats()
-
-    def peak(self) -> Optional[int]:
-        self.cuda.synchronize()
-        return int(self.cuda.max_memory_allocated())
-
-    def now(self) -> Optional[int]:
-        return int(self.cuda.memory_allocated())
-
-    def busy(self) -> Optional[float]:
-        """What NVML says of the last moments; None without its binding."""
-        with contextlib.suppress(Exception):
-            return float(self.cuda.utilization())
-        return None
-
-
-class Host:
-    """The process's memory: its address space under a limit, else what is resident."""
-
-    def __init__(self, limit: Optional[int]) -> None:
-        host = sibling("bench_memory")
-        self.status: Callable[[str], Optional[int]] = host.status
-        wished, limit = limit, host.least(limit, host.address_limit())
-        self.by_space = limit is not None
-        if wished is not None and limit == wished:
-            import resource
-
-            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        self.limit = limit if limit is not None else host.available()
-
-    def begin(self) -> None:
-        if not self.by_space:
-            with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-                file.write("5")
-
-    def peak(self) -> Optional[int]:
-        return self.status("VmPeak" if self.by_space else "VmHWM")
-
-    def now(self) -> Optional[int]:
-        return self.status("VmSize" if self.by_space else "VmRSS")
-
-    def busy(self) -> Optional[float]:
-        return None
+# --- where it runs ------------------------------------------------------------------------------
 
 
 def device_of(request: Answer) -> str:
@@ -189,11 +131,17 @@ def device_of(request: Answer) -> str:
     return ("cuda" if torch.cuda.is_available() else "cpu") if wished == "auto" else wished
 
 
-def scaler_of(torch: Any) -> Any:
+def memory_of(device: str, request: Answer) -> Any:
+    memory = sibling("bench_memory")
+    kind = memory.Cuda if device.startswith("cuda") else memory.Host
+    return kind(request.get("memory_limit_bytes"))
+
+
+def scaler_of(torch: Any, scale: float = 65536.0) -> Any:
     """`torch.amp.GradScaler` came with torch 2.3."""
     if hasattr(torch.amp, "GradScaler"):
-        return torch.amp.GradScaler("cuda")
-    return torch.cuda.amp.GradScaler()
+        return torch.amp.GradScaler("cuda", init_scale=scale)
+    return torch.cuda.amp.GradScaler(init_scale=scale)
 
 
 # --- the steps ---------------------------------------------------------------------------------
@@ -220,8 +168,7 @@ class Trial:
         self.torch, self.request = torch, request
         self.device = device_of(request)
         self.steps, self.job, self.samples = made(request)
-        kind = Cuda if self.device.startswith("cuda") else Host
-        self.memory = kind(request.get("memory_limit_bytes"))
+        self.memory = memory_of(self.device, request)
         self.job.model.to(self.device)
         self.job.model.train()
         self.optimizer = optimizer_of(self.job, request.get("optimizer") or "adamw", self.steps)
@@ -229,7 +176,10 @@ class Trial:
         if request.get("compile"):
             self.job.model = torch.compile(self.job.model)
         scaled = request.get("amp") == "fp16" and self.device.startswith("cuda")
-        self.scaler = scaler_of(torch) if scaled else None
+        # Where memory is read no step may be skipped for an overflow: the optimizer's states would
+        # not be there yet.
+        scale = 65536.0 if request.get("mode") == "losses" else 1.0
+        self.scaler = scaler_of(torch, scale) if scaled else None
 
     def batches(self) -> Iterator[Any]:
         """From the loader where workers are asked for, else the same batch again."""
@@ -240,33 +190,38 @@ class Trial:
         for batch in loader(self.samples, self.request["batch"], workers, self.device):
             yield moved(batch, self.device)
 
-    def step(self, batch: Any) -> Dict[str, Optional[int]]:
-        """One training step; phase -> its peak, where the device tells them apart."""
-        peaks: Dict[str, Optional[int]] = {}
+    def step(self, batch: Any, phase: Callable[[str], None] = lambda _: None) -> Any:
+        """One training step, as training does it; its loss. `phase` is told the end of each."""
         cast: Any = contextlib.nullcontext()
         if self.request.get("amp"):
             kind = self.device.partition(":")[0]
             cast = self.torch.autocast(kind, self.steps.DTYPES[self.request["amp"]])
-        self.memory.begin()
         with cast:
             _, loss = self.steps.loss_of(self.job.model, batch, self.job.loss)
-        peaks["forward"] = self._next()
+        phase("forward")
         (self.scaler.scale(loss) if self.scaler else loss).backward()
-        peaks["backward"] = self._next()
+        phase("backward")
         if self.scaler:
             self.scaler.step(self.optimizer)
             self.scaler.update()
         else:
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        del loss
-        peaks["optimizer"] = self.memory.peak()
-        return peaks
+        loss = loss.detach()
+        phase("optimizer")
+        return loss
 
-    def _next(self) -> Optional[int]:
-        peak = self.memory.peak()
+    def read(self, batch: Any) -> Dict[str, Optional[int]]:
+        """One step, synchronised after each phase: phase -> its peak, where the device tells."""
+        peaks: Dict[str, Optional[int]] = {}
+
+        def ended(phase: str) -> None:
+            peaks[phase] = self.memory.peak()
+            self.memory.begin()
+
         self.memory.begin()
-        return peak
+        self.step(batch, ended)
+        return peaks
 
 
 def loader(samples: Any, batch: int, workers: int, device: str) -> Any:
@@ -281,28 +236,35 @@ def loader(samples: Any, batch: int, workers: int, device: str) -> Any:
 
 
 def run_steps(request: Answer) -> Answer:
-    """Warm-up, then timed steps; peaks by phase, what stands, samples a second and their spread."""
+    """Warm-up, steps whose memory is read until it is steady, and then steps that are timed.
+
+    Without `timed` the speed is that of the steps that were read, which wait after each phase.
+    """
     trial = Trial(request)
     batches = trial.batches()
-    for _ in range(request.get("warm") or 2):
+    for _ in range(request.get("warm") or 1):
         trial.step(next(batches))
-    static = trial.memory.now()
+    memory, ends = trial.memory, time.monotonic() + float(request.get("seconds") or 60)
     rows: List[Dict[str, Optional[int]]] = []
     seconds: List[float] = []
-    busy: List[float] = []
-    stands = [static]
-    ends = time.monotonic() + float(request.get("seconds") or 60)
+    stands = [memory.now()]
     while len(rows) < (request.get("steps") or 12) and (not rows or time.monotonic() < ends):
         began = time.perf_counter()
-        rows.append(trial.step(next(batches)))
+        rows.append(trial.read(next(batches)))
         seconds.append(time.perf_counter() - began)
-        stands.append(trial.memory.now())
-        told = trial.memory.busy()
-        busy += [] if told is None else [told]
-    return {**summary(rows, seconds, request["batch"]), "static_bytes": static,
+        stands.append(memory.now())
+        if sibling("bench_memory").steady(rows, stands):
+            break
+    busy = None
+    if request.get("timed", True):
+        count = int(min(request.get("steps") or 12, 1 + (ends - time.monotonic()) / min(seconds)))
+        seconds, busy = timed(trial, batches, max(1, count))
+    batches.close()  # type: ignore[attr-defined]
+    return {**summary(rows, seconds, request["batch"]), "static_bytes": stands[0],
             "leak_bytes": sibling("bench_memory").leaked(stands),
-            "limit_bytes": trial.memory.limit, "device": trial.device,
-            "utilization_percent": sum(busy) / len(busy) if busy else None,
+            "limit_bytes": memory.limit, "device": trial.device,
+            "reserved_bytes": memory.reserved(), "utilization_percent": busy,
+            "samples": length_of(trial.samples, request),
             "has_dataset": trial.samples is not None}  # fmt: skip
 
 
@@ -327,6 +289,51 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     }
 
 
+def timed(trial: Trial, batches: Iterator[Any], count: int) -> Tuple[List[float], Optional[float]]:
+    """The seconds of each step and what NVML said; nothing waits for the device in between."""
+    stamps = [stamp(trial)]
+    for _ in range(count):
+        trial.step(next(batches))
+        stamps.append(stamp(trial))
+    busy = trial.memory.busy()
+    if trial.device.startswith("cuda"):
+        trial.torch.cuda.synchronize()
+        return [stamps[i].elapsed_time(stamps[i + 1]) / 1000 for i in range(count)], busy
+    return [stamps[i + 1] - stamps[i] for i in range(count)], busy
+
+
+def stamp(trial: Trial) -> Any:
+    """Now: on a GPU an event among its work, else the clock."""
+    if not trial.device.startswith("cuda"):
+        return time.perf_counter()
+    event = trial.torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def length_of(samples: Any, request: Answer) -> Optional[int]:
+    """How many samples an epoch has; None of a built-in data set, whose length means nothing."""
+    with contextlib.suppress(Exception):
+        return None if request.get("reference") else len(samples)
+    return None
+
+
+def run_losses(request: Answer) -> Answer:
+    """The loss at each of the first steps, from the same weights on the same samples."""
+    import random
+
+    import torch
+
+    random.seed(0)
+    torch.manual_seed(0)
+    trial = Trial(request)
+    torch.manual_seed(1)
+    batches = trial.batches()
+    found = [trial.step(next(batches)) for _ in range(request.get("steps") or 12)]
+    batches.close()  # type: ignore[attr-defined]
+    return {"status": "ok", "losses": [float(one) for one in found]}
+
+
 def run_loader(request: Answer) -> Answer:
     """The loader alone: samples a second with so many workers, after the first batches."""
     _, _, samples = made(request)
@@ -349,7 +356,7 @@ def run_devices(request: Answer) -> Answer:
 
     device = device_of(request)
     cuda = device.startswith("cuda")
-    memory = (Cuda if cuda else Host)(request.get("memory_limit_bytes"))
+    memory = memory_of(device, request)
     name = torch.cuda.get_device_name(device) if cuda else "the CPU"
     where = {"status": "ok", "device": device, "name": name}
     old = cuda and torch.cuda.get_device_capability(device) < (8, 0)
@@ -359,28 +366,16 @@ def run_devices(request: Answer) -> Answer:
 
 MODES: Dict[str, Callable[[Answer], Answer]] = {
     "steps": run_steps,
+    "losses": run_losses,
     "loader": run_loader,
     "devices": run_devices,
 }
 
 
-def main() -> int:
-    request = json.loads(sys.stdin.read())
-    answers, sys.stdout = sys.stdout, sys.stderr
-    try:
-        answer = MODES[request.get("mode") or "steps"](request)
-    except BaseException as problem:
-        answer = {
-            "status": "error",
-            "kind": type(problem).__name__,
-            "kinds": [one.__name__ for one in type(problem).__mro__],
-            "detail": str(problem)[:2000],
-            "trace": traceback.format_exc()[-6000:],
-        }
-    answers.write(json.dumps(answer) + "\n")
-    answers.flush()
-    return 0
+def run(request: Answer) -> Answer:
+    return MODES[request.get("mode") or "steps"](request)
 
 
 if __name__ == "__main__":
-    os._exit(main())  # at once: a driver in a bad state must not be asked to tidy up
+    code = sibling("bench_serve").serve(run, function_of)
+    os._exit(code)  # at once: a driver in a bad state must not be asked to tidy up

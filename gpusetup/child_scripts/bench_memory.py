@@ -1,10 +1,13 @@
-"""What a process takes of the host and may still take: beside `bench.py`. Python 3.8 syntax."""
+"""What a trial takes of a GPU or of the host, and what it may take: beside `bench.py`.
+
+Python 3.8 syntax.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from typing import Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 KIB = 1024
 
@@ -38,17 +41,31 @@ def address_limit() -> Optional[int]:
 
 
 def cgroup_limits() -> Iterator[int]:
-    """Of the process's own cgroup and those around it, of both versions."""
-    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
-        for line in file:
+    """What this process may hold in its own cgroup and those around it, of both versions."""
+    with contextlib.suppress(OSError), open("/proc/self/cgroup") as groups:
+        for line in groups:
             _, kinds, path = line.strip().split(":", 2)
             base = "/sys/fs/cgroup" if not kinds else "/sys/fs/cgroup/memory"
             name = "memory.max" if not kinds else "memory.limit_in_bytes"
             parts = path.strip("/").split("/") if not kinds or "memory" in kinds else []
             for depth in range(len(parts) + 1):
-                place = os.path.join(base, *parts[:depth], name)
-                with contextlib.suppress(OSError, ValueError), open(place) as limit:
-                    yield int(limit.read())
+                place = os.path.join(base, *parts[:depth])
+                file_name = os.path.join(place, name)
+                with contextlib.suppress(OSError, ValueError), open(file_name) as limit:
+                    yield int(limit.read()) - taken(place) + (status("RssAnon") or 0)
+
+
+def taken(place: str) -> int:
+    """What the processes of a cgroup hold, without the files that the kernel may drop."""
+    names = ("memory.current", "memory.usage_in_bytes")
+    used = 0
+    for name in names:
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(place, name)) as file:
+            used = int(file.read())
+    with contextlib.suppress(OSError, ValueError), open(os.path.join(place, "memory.stat")) as file:
+        rows = dict(line.split() for line in file)
+        used -= int(rows.get("inactive_file", 0)) + int(rows.get("active_file", 0))
+    return max(0, used)
 
 
 def available() -> Optional[int]:
@@ -58,6 +75,28 @@ def available() -> Optional[int]:
         found += [int(line.split()[1]) * KIB for line in file if line.startswith("MemAvailable:")]
     found += cgroup_limits()
     return min(found) if found else None
+
+
+def utilization(cuda: Any) -> Optional[float]:
+    """Percent of the time that the current GPU was busy, by NVML; None where it does not tell.
+
+    The GPU is asked for by its UUID: NVML counts others than CUDA does (CUDA_VISIBLE_DEVICES,
+    CUDA's order), and torch before 2.2 asks by CUDA's number.
+    """
+    with contextlib.suppress(Exception):
+        import pynvml as nvml
+
+        uuid = str(getattr(cuda.get_device_properties(cuda.current_device()), "uuid", ""))
+        nvml.nvmlInit()
+        if uuid:
+            name = uuid if uuid.startswith(("GPU-", "MIG-")) else "GPU-" + uuid
+            handle = nvml.nvmlDeviceGetHandleByUUID(name)
+        elif nvml.nvmlDeviceGetCount() == 1:
+            handle = nvml.nvmlDeviceGetHandleByIndex(0)
+        else:
+            return None
+        return float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+    return None
 
 
 LEAK_LEAST = 1 << 20
@@ -75,3 +114,88 @@ def leaked(stands: List[Optional[int]]) -> Optional[int]:
         return None
     middle = sorted(grown)[len(grown) // 2]
     return middle if middle >= LEAK_LEAST else None
+
+
+STEADY = 0.002
+"""Two readings that lie no further apart, as a part of them, are one."""
+GROWS = 1 << 20
+"""What stands after a step has grown where it is this much more."""
+
+
+def steady(rows: List[Dict[str, Optional[int]]], stands: List[Optional[int]]) -> bool:
+    """Whether one more step would tell nothing new.
+
+    >>> steady([{"forward": 1000}, {"forward": 1001}], [5, 5, 5])
+    True
+    >>> steady([{"forward": 9 << 20}, {"forward": 9 << 20}], [0, 2 << 20, 4 << 20])
+    False
+    """
+    if len(rows) < 2:
+        return False
+    grows = all((stands[i] or 0) - (stands[i - 1] or 0) >= GROWS for i in (-2, -1))
+    last, before = (max((one or 0 for one in row.values()), default=0) for row in rows[:-3:-1])
+    return not grows and abs(last - before) <= STEADY * last
+
+
+class Cuda:
+    """What torch's CUDA allocator counts."""
+
+    def __init__(self, limit: Optional[int]) -> None:
+        import torch
+
+        self.cuda = torch.cuda
+        free, total = self.cuda.mem_get_info()
+        self.limit = free + self.cuda.memory_reserved()
+        self.limit = min(self.limit, limit or self.limit)
+        # Always: the drivers of Windows and WSL give the host's memory instead of saying no, and a
+        # batch that spills into it would seem to fit.
+        self.cuda.set_per_process_memory_fraction(min(1.0, self.limit / total))
+
+    def begin(self) -> None:
+        self.cuda.synchronize()
+        self.cuda.reset_peak_memory_stats()
+
+    def peak(self) -> Optional[int]:
+        self.cuda.synchronize()
+        return int(self.cuda.max_memory_allocated())
+
+    def now(self) -> Optional[int]:
+        return int(self.cuda.memory_allocated())
+
+    def reserved(self) -> Optional[int]:
+        """What the allocator held at most, the fragments that serve nothing included."""
+        return int(self.cuda.max_memory_reserved())
+
+    def busy(self) -> Optional[float]:
+        """What NVML says of the last moments; None without its binding."""
+        return utilization(self.cuda)
+
+
+class Host:
+    """The process's memory: its address space under a limit, else what is resident."""
+
+    def __init__(self, limit: Optional[int]) -> None:
+        wished, limit = limit, least(limit, address_limit())
+        self.by_space = limit is not None
+        if wished is not None and limit == wished:
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        self.limit = limit if limit is not None else available()
+
+    def begin(self) -> None:
+        if not self.by_space:
+            with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+                file.write("5")
+
+    def peak(self) -> Optional[int]:
+        return status("VmPeak" if self.by_space else "VmHWM")
+
+    def now(self) -> Optional[int]:
+        return status("VmSize" if self.by_space else "VmRSS")
+
+    def reserved(self) -> Optional[int]:
+        return None
+
+    def busy(self) -> Optional[float]:
+        return None

@@ -33,9 +33,11 @@ def function_of(path: str) -> Callable[[], Dict[str, Any]]:
 
 
 def as_main(path: str) -> None:
-    """Run the user's script as `__mp_main__` and let it stand for `__main__`."""
+    """Run the user's script as `__mp_main__`, once, and let it stand for `__main__`."""
     import runpy
 
+    if "__mp_main__" in sys.modules:
+        return
     os.environ["GPUSETUP_PROBE"] = "1"
     module = types.ModuleType("__mp_main__")
     module.__dict__.update(runpy.run_path(path, run_name="__mp_main__"))

@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from gpusetup.model.frozen import Frozen
 
@@ -221,10 +222,18 @@ def _interrupt(child: subprocess.Popen[bytes], seconds: float) -> None:
 class Lines:
     """A child that goes on telling lines, until it ends or is ended; it is never waited for.
 
-    Raises OSError where it cannot start.
+    What it says on standard error comes among the lines, or goes into the file `errors`. Raises
+    OSError where it cannot start.
     """
 
-    def __init__(self, argv: Sequence[str]) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        errors: IO[bytes] | None = None,
+    ) -> None:
         import queue
         import threading
 
@@ -232,7 +241,9 @@ class Lines:
             tuple(argv),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT if errors is None else errors,
+            env=None if environment is None else dict(environment),
+            cwd=_there(cwd),
             start_new_session=os.name == "posix",
         )
         RUNNING.add(self._child)
@@ -267,10 +278,14 @@ class Lines:
             self._child.stdin.flush()
 
     def how_it_ended(self) -> str:
+        code = self.exit()
+        return "closed its output" if code is None else how_it_ended(code)
+
+    def exit(self) -> int | None:
+        """Its exit code; None where it has only closed its output."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._child.wait(GIVE_UP_SECONDS)
-            return how_it_ended(code)
-        return "closed its output"
+            return self._child.wait(GIVE_UP_SECONDS)
+        return None
 
     def end(self) -> None:
         """Kill it; one that cannot be killed is given up."""

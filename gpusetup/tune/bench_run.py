@@ -16,6 +16,7 @@ from gpusetup.configs import keys
 from gpusetup.configs.settings import truth, whole
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.tune.bench_child import shared
 from gpusetup.tune.benchmark import (
     Row,
     Runner,
@@ -32,6 +33,7 @@ from gpusetup.tune.measure import (
     check_code,
     device_of,
     find_batch,
+    limit_of,
     loader_rate,
     refuse_errors,
     trial,
@@ -108,11 +110,12 @@ def measure(options: argparse.Namespace, showing: Showing, start: Start = UNTOLD
     """Everything that the options ask to be measured."""
     check_code(options.code)
     job = _job(options, start.wish)
-    device = device_of(job)
     kind = "benchmark" if options.benchmark else "batch"
-    with showing(EXPECTED[kind]) as say:
-        session = Session(options, job, device, start, say)
-        return session.benchmark() if options.benchmark else session.batch_size()
+    with shared():
+        device = device_of(job)
+        with showing(EXPECTED[kind]) as say:
+            session = Session(options, job, device, start, say)
+            return session.benchmark() if options.benchmark else session.batch_size()
 
 
 def _job(options: argparse.Namespace, wish: Mapping[str, int]) -> Job:
@@ -170,6 +173,7 @@ class Session:
     ) -> None:
         self.options, self.job, self.device, self.say = options, job, device, say
         self.start = start
+        self.limit_bytes = limit_of(device, options.margin / 100)
         self.most = None if options.grow_batch else start.effective
         self.trials: list[Trial] = []
         self.rows: list[Row] = []
@@ -180,7 +184,7 @@ class Session:
         options = self.options
         largest = [size for size in (options.max, self.most) if size]
         return Goal(
-            limit_bytes=int(self.device.limit_bytes * (1 - options.margin / 100)),
+            limit_bytes=self.limit_bytes,
             start=start,
             largest=min(largest, default=None),
             multiple=options.multiple_of,
@@ -252,7 +256,7 @@ class Session:
     def result(self, batch: int | None) -> Measured:
         return Measured(
             device=self.device.name,
-            limit_bytes=int(self.device.limit_bytes * (1 - self.options.margin / 100)),
+            limit_bytes=self.limit_bytes,
             trials=tuple(self.trials),
             batch=batch,
             rows=tuple(self.rows),

@@ -1,7 +1,7 @@
-"""Trials on the real device: each in a child of the target interpreter (`child_scripts/bench.py`).
+"""Trials on the real device, in a child of the target interpreter (`bench_child.py`).
 
-A child that runs out of memory, crashes or hangs ends alone. What it said is judged here: out of
-memory in any spelling is a trial that failed, anything else is an error that ends the search.
+A trial that runs out of memory, crashes or hangs ends alone. What it said is judged here: out of
+memory in any spelling is a trial that failed, anything else an error.
 """
 
 from __future__ import annotations
@@ -16,25 +16,22 @@ from typing import Any, Literal
 
 from gpusetup.errors import BadInput, Blocked, ToolFailed, UsageError
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.system.processes import Output, run
+from gpusetup.system.processes import Output
+from gpusetup.tune.bench_child import answered
 from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
 from gpusetup.tune.search import Goal, Trial, hopeless, next_batch, next_for_speed
 
-SCRIPT = Path(__file__).resolve().parent.parent / "child_scripts" / "bench.py"
 SECONDS = 20.0
 """How long the timed steps of one trial go on at most."""
 STARTING_SECONDS = 280.0
-"""What a child may take besides: importing torch, building the model, compiling."""
+"""What a trial may take besides: importing torch, building the model."""
+COMPILING_SECONDS = 900.0
+"""What torch.compile may take besides."""
 MARGIN = 0.02
 """This part of the memory is left free, for fragments and for other programs."""
-
-CHILD = {
-    "PYTHONIOENCODING": "utf-8",
-    "GPUSETUP_PROBE": "1",
-    "MALLOC_ARENA_MAX": "2",
-}
-"""Variable -> its value in the child. Every further arena of glibc reserves 64 MiB of addresses,
-in some runs and in others not."""
+LEAST_MARGIN_BYTES = 300 << 20
+"""At least so much of a GPU: kernels that are loaded later and NCCL take 0.1 to 0.5 GB outside of
+the allocator, and 2 % of a card of 4 GB are 80 MB."""
 
 Say = Callable[[str], None]
 
@@ -56,7 +53,9 @@ class Job(Frozen):
     device: str = "auto"
     memory_limit_bytes: int | None = None
     steps: int = 12
-    warm: int = 2
+    warm: int = 1
+    timed: bool = True
+    """Whether the speed is wanted: more steps, whose memory is not read."""
     seconds: float = SECONDS
     python: str | None = None
     folder: str = "."
@@ -74,17 +73,23 @@ class Device(Frozen):
 
 
 def ask(job: Job, mode: str, batch: int = 1) -> Output:
-    """Run one child to its end."""
-    from gpusetup.model.codec import to_json, to_plain
+    """One request of the child that is shared, or of one of its own."""
+    from gpusetup.model.codec import to_plain
 
     request = to_plain(job) | {"mode": mode, "batch": batch}
-    return run(
-        (job.python or sys.executable, str(SCRIPT)),
-        timeout=job.seconds + STARTING_SECONDS,
-        cwd=job.folder,
-        stdin=to_json(request),
-        environment={**os.environ, **CHILD},
-    )
+    limit = job.seconds + STARTING_SECONDS + (COMPILING_SECONDS if job.compile else 0.0)
+    return answered(job.python, job.folder, request, limit)
+
+
+def limit_of(device: Device, margin: float, beside_bytes: int = 0) -> int:
+    """The bytes that a trial may take: without the margin, and without what training adds to it.
+
+    >>> limit_of(Device(device="cuda", name="", limit_bytes=4000 << 20), 0.02) >> 20
+    3700
+    """
+    least = LEAST_MARGIN_BYTES if device.device.startswith("cuda") and margin > 0 else 0
+    free = max(int(device.limit_bytes * margin), least)
+    return max(1, device.limit_bytes - free - beside_bytes)
 
 
 def answer_in(said: Output) -> dict[str, Any] | None:
@@ -162,6 +167,8 @@ def _ran(batch: int, answer: Mapping[str, Any]) -> Trial:
         spread_percent=answer["spread_percent"],
         utilization_percent=answer["utilization_percent"],
         leak_bytes=answer.get("leak_bytes"),
+        reserved_bytes=answer.get("reserved_bytes"),
+        samples=answer.get("samples"),
     )
 
 
@@ -181,6 +188,7 @@ def find_batch(
     Every trial is put into `keep` as soon as it ran, so that a Ctrl-C loses nothing.
     """
     done: list[Trial] = [] if keep is None else keep
+    job = job if objective == "speed" else replace(job, timed=False)
     for chooser in (next_batch, next_for_speed)[: 2 if objective == "speed" else 1]:
         while not hopeless(done) and (batch := chooser(done, goal)) is not None:
             if say:

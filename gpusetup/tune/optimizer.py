@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.tune.bench_child import shared
 from gpusetup.tune.measure import (
     MARGIN,
     ROUNDS,
@@ -15,6 +16,7 @@ from gpusetup.tune.measure import (
     agreed,
     device_of,
     find_batch,
+    limit_of,
     own_device,
     refuse_errors,
     saved,
@@ -62,7 +64,7 @@ class BatchSizeOptimizer:
         loss = wish.get("loss")
         if loss is None and hasattr(sample_data, "shape"):
             loss = mean_of
-        with saved(self.model, sample_data, loss, made) as path:
+        with saved(self.model, sample_data, loss, made) as path, shared():
             job = Job(
                 pickle=path,
                 amp=wish.get("amp"),
@@ -73,9 +75,12 @@ class BatchSizeOptimizer:
                 steps=int(wish.get("steps") or 12),
                 seconds=float(wish.get("seconds") or 20.0),
             )
-            limit = device_of(job).limit_bytes
+            device = device_of(job)
+            limit = device.limit_bytes
             goal = Goal(
-                limit_bytes=int(limit * (1 - float(wish.get("margin", MARGIN)))),
+                limit_bytes=limit_of(
+                    device, float(wish.get("margin", MARGIN)), self._buckets_bytes()
+                ),
                 largest=wish.get("max_batch_size"),
                 multiple=int(wish.get("multiple_of") or 1),
                 power_of_two=bool(wish.get("power_of_two")),
@@ -89,6 +94,13 @@ class BatchSizeOptimizer:
         if not smallest:
             raise Unsatisfiable("Another rank found no batch that runs")
         return smallest, statistics(trials, goal, smallest, limit)
+
+    def _buckets_bytes(self) -> int:
+        """Among several ranks DDP holds every gradient a second time, in its buckets."""
+        if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+            return 0
+        trained = (one for one in self.model.parameters() if one.requires_grad)
+        return sum(one.numel() * one.element_size() for one in trained)
 
     def _agreed(self, size: int) -> int:
         """The smallest size of all ranks, where torchrun started several; 0 where one has none."""

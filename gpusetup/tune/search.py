@@ -24,8 +24,15 @@ AIM = 0.965
 """Where the jump lands at most: workspaces and kinks between phases have room above it."""
 CLOSE = 0.012
 """Steps smaller than this part of a size are not worth a trial of their own."""
-AFTER_FAILURE = 0.75
-"""Right after a failure only this part of the way to what should be safe is gone."""
+AFTER_FAILURE = 0.55
+"""Right after a failure only this part of the way to the size that failed is gone."""
+SETTLED = 0.042
+"""The answer may lie this far below a size that failed: a second failure costs more than it can
+bring."""
+NEAR = 0.12
+"""Not further above a size that ran, the smallest one that settles the search is tried."""
+LEAST_STEP = 0.002
+"""Steps smaller than this part of a size bring nothing."""
 FURTHEST = 32
 """No size is tried that is more than this many times one that ran."""
 KNEE = 0.95
@@ -53,6 +60,10 @@ class Trial(Frozen):
     """What NVML said while it ran; None where it is not there."""
     leak_bytes: int | None = None
     """By how much what stands after a step grows with every step; None where it does not."""
+    reserved_bytes: int | None = None
+    """What a GPU's allocator held at most, the fragments that serve nothing included."""
+    samples: int | None = None
+    """How long the data set is, where the code returns one."""
     detail: str | None = None
 
 
@@ -157,9 +168,12 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     if not good:
         return _first(bad, goal)
     best = good[-1].batch
-    room = room_above(good, goal, over)
+    room = room_above(good, goal, over, wary=bad is not None and not over)
     top = ceiling(room, bad, goal)
-    if top <= best or best >= (1 - goal.tolerance) * top:
+    least_step = LEAST_STEP if bad is None or over else CLOSE
+    if top <= best or best * (1 + least_step) >= (1 - goal.tolerance) * top:
+        return None
+    if not over and bad is not None and (best >= _safest(bad) or _no_more(best, room)):
         return None
     wanted = _jump(good[-1], room, None if over else bad, goal)
     if bad is None and room.low >= top:  # memory is no limit: `largest` is
@@ -193,26 +207,37 @@ def _first(bad: int | None, goal: Goal) -> int | None:
     least, largest = next_on_grid(0, goal), goal.largest or 1 << 40
     if least > largest or bad == least:
         return None
-    return max(least, on_grid(min(goal.start, largest) if bad is None else bad // 4, goal))
+    return max(least, on_grid(min(goal.start, largest) if bad is None else bad // 8, goal))
 
 
 def _jump(best: Trial, room: Room, bad: int | None, goal: Goal) -> int | None:
     """From far below, to where even the steepest line that the readings allow stays below `AIM`."""
-    if (best.peak_bytes or 0) >= FAR * goal.limit_bytes:
+    if math.isfinite(room.high) and best.batch >= FAR * room.middle:
         return None
     reach = room.low
     if math.isinf(room.high):  # one trial: its line starts too low, which already shortens it
         reach = min(math.sqrt(room.low * room.middle), 4 * room.low)
-    furthest = best.batch * FURTHEST if bad is None else (best.batch + bad) / 2
-    reach = min(reach, furthest)
+    reach = min(reach, best.batch * FURTHEST)
     aimed = best.batch + (reach - best.batch) * AIM
+    if bad is not None:
+        aimed = min(aimed, best.batch + (bad - best.batch) * AFTER_FAILURE)
     return math.floor(aimed) if aimed >= best.batch + 1 else None
+
+
+def _no_more(best: int, room: Room) -> bool:
+    """Whether one more sample is too much by the line, which one trial alone draws too low."""
+    return room.middle < best + (0.66 if math.isinf(room.high) else 0.985)
+
+
+def _safest(bad: int) -> int:
+    """The smallest size that settles the search below one that failed."""
+    return math.ceil((1 - SETTLED) * (bad - 1))
 
 
 def _approach(best: int, top: int, room: Room, bad: int | None, fresh: bool, goal: Goal) -> int:
     """Near the limit: the size that settles it if it runs, unless it would likely not run."""
     settles = math.ceil((1 - goal.tolerance) * top)
-    low, middle = min(math.floor(room.low), settles), math.floor(room.middle)
+    low, middle = math.floor(min(room.low, settles)), math.floor(min(room.middle, top))
     if math.isinf(room.high):
         return max(low, best + 1)
     if bad is None:
@@ -220,6 +245,8 @@ def _approach(best: int, top: int, room: Room, bad: int | None, fresh: bool, goa
         return settles if either_way else max(low, min(settles, middle))
     if settles - best <= CLOSE * best:
         return settles
+    if best < _safest(bad) <= min((1 + NEAR) * best, room.middle):
+        return _safest(bad)
     if room.low >= bad:  # the lines missed a step: climb from below, since one failure is enough
         return best + max(1, (settles - best) // 3)
     part = AFTER_FAILURE if fresh else 1.0
@@ -229,13 +256,16 @@ def _approach(best: int, top: int, room: Room, bad: int | None, fresh: bool, goa
 # --- the lines of memory ------------------------------------------------------------------------
 
 
-def room_above(good: Sequence[Trial], goal: Goal, over: Sequence[Trial] = ()) -> Room:
+def room_above(
+    good: Sequence[Trial], goal: Goal, over: Sequence[Trial] = (), *, wary: bool = False
+) -> Room:
     """Where the lines through the trials that ran cross the limit: the first one counts.
 
     `over`: trials that ran as well, above the limit; between both nothing has to be guessed.
+    `wary`: a size has failed that the lines may have promised; the steepest is believed.
     """
     points = phase_points((*over, *good))
-    rooms = [crossing(one, error(good), goal.limit_bytes) for one in points]
+    rooms = [crossing(one, error(good), goal.limit_bytes, wary) for one in points]
     return Room(
         low=min(room.low for room in rooms),
         middle=min(room.middle for room in rooms),
@@ -258,7 +288,9 @@ def _grounded(good: Sequence[Trial], points: list[tuple[int, int]]) -> list[tupl
     return [(0, static or 0), *points] if len(points) == 1 else points
 
 
-def crossing(points: Sequence[tuple[int, int]], error: float, limit: int) -> Room:
+def crossing(
+    points: Sequence[tuple[int, int]], error: float, limit: int, wary: bool = False
+) -> Room:
     """Where the line through the last point and the best other one crosses the limit.
 
     >>> crossing([(0, 100), (10, 200)], 0.0, 1000)
@@ -269,6 +301,9 @@ def crossing(points: Sequence[tuple[int, int]], error: float, limit: int) -> Roo
     best = min(rooms, key=lambda room: room.high - room.low)
     if points[0][0] == 0:  # grounded: what a phase holds without a batch may be more than static
         return replace(best, high=math.inf)
+    if wary:
+        low, middle = min(room.low for room in rooms), min(room.middle for room in rooms)
+        return Room(low=low, middle=middle, high=max(low, min(room.high for room in rooms)))
     low, high = max(room.low for room in rooms), min(room.high for room in rooms)
     if low > high:  # no one line goes through them all: a step lies between
         return best
@@ -298,7 +333,7 @@ def error(trials: Sequence[Trial]) -> float:
 
     2.5 standard deviations of the mean of `readings` values spread evenly over +-noise.
     """
-    seen = [trial.noise for trial in trials if trial.noise is not None and trial.readings > 2]
+    seen = [trial.noise for trial in trials if trial.noise is not None and trial.readings > 1]
     noise = max((NOISE_FLOOR, *(one * 1.25 for one in seen))) if seen else NOISE
     readings = min(trial.readings for trial in trials)
     return min(noise, noise * 2.5 / math.sqrt(3 * readings))
