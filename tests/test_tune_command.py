@@ -9,13 +9,19 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from each_row import each
+from ruamel.yaml import YAML
 
 from gpusetup import named_file
 from gpusetup.cli import main
 from gpusetup.commands.documents import ANSWERS
+from gpusetup.commands.tune import PRESETS
+from gpusetup.configs.config import read_config
 from gpusetup.errors import Blocked
 from gpusetup.model.codec import json_schema
 from gpusetup.tune import auto_optimize_config
+from gpusetup.tune.propose import Facts, propose
+from gpusetup.tune.starts import NAMES, start_file
 
 HERE = Path(__file__).resolve().parent
 SCREENS = HERE / "rendered" / "tune"
@@ -192,7 +198,54 @@ def test_auto_optimize_config_writes_the_other_file(config: Path) -> None:
     proposal = auto_optimize_config("train.yaml", target, machine="rtx3050-laptop")
     assert b"batch_size: 16      # per GPU\n" in target.read_bytes()
     assert {one.key for one in proposal.changes} >= {"training.batch_size", "data.num_workers"}
+    plain = YAML(typ="safe").load(target)
+    plain["training"]["use_mixed_precision"] = True  # `yes` of YAML 1.1, as PyYAML reads it
+    assert proposal == plain
     assert config.read_bytes() == GUIDE
+
+
+def test_what_auto_optimize_config_gives_back_is_the_config_in_every_format(tmp_path: Path) -> None:
+    texts = {
+        "a.json": '{"train": {"batch_size": 8, "lr": 1e-3, "steps": [1, {"a": null}]}}',
+        "a.toml": "[train]\nbatch_size = 8\nlr = 0.001\nsteps = [1, 2]\n",
+        "a.py": 'batch_size = 8\nmodel = dict(type="x", sizes=[1, 2])\n',
+        "a.yaml": "train:\n- batch_size: 8\n  amp: 'no'\n- [1, 2.5]\n",
+    }
+    found = {}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        found[name] = auto_optimize_config(
+            tmp_path / name, tmp_path / f"out-{name}", machine="no-driver"
+        )
+    assert found["a.json"] == {"train": {"batch_size": 8, "lr": 1e-3, "steps": [1, {"a": None}]}}
+    assert found["a.toml"] == {"train": {"batch_size": 8, "lr": 1e-3, "steps": [1, 2]}}
+    assert found["a.py"] == {"batch_size": 8, "model": {"type": "x", "sizes": [1, 2]}}
+    assert found["a.yaml"] == {"train": [{"batch_size": 8, "amp": "no"}, [1, 2.5]]}
+
+
+@each("name", NAMES)
+def test_a_preset_is_a_file_that_tune_reads_and_only_lowers_the_batch_of(name: str) -> None:
+    text = start_file(name)
+    tree = YAML(typ="safe").load(text)
+    assert tree["training"]["batch_size"] >= 16 and tree["training"]["epochs"]
+    assert tree["model"]["type"] in ("lstm", "transformer", "conv") and len(tree["model"]) == 3
+    for card in (4, 8, 24, 80):
+        facts = Facts(gpu="x", gpus=1, memory_bytes=card << 30, capability=(8, 6), family="linux")
+        proposal = propose(read_config(text.encode(), "a.yaml"), facts)
+        batches = [one for one in proposal.changes if one.key.endswith("batch_size")]
+        assert all(int(one.after or 0) < int(one.before or 0) for one in batches)
+
+
+def test_a_preset_is_shown_or_written_where_no_file_stands(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = ran(capsys, "--preset", "balanced")
+    assert (code, out) == (0, start_file("balanced"))
+    assert ran(capsys, "--preset", "saving", "-o", "new.yaml")[0] == 0
+    assert (config.parent / "new.yaml").read_text() == start_file("saving")
+    assert ran(capsys, "--preset", "saving", "-o", "new.yaml")[0] == 2
+    assert ran(capsys, "train.yaml", "--preset", "saving")[0] == 2
+    assert set(PRESETS) == set(NAMES)
 
 
 def test_without_a_gpu_the_loader_is_tuned_and_that_is_said(

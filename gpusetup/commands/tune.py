@@ -26,10 +26,12 @@ SUMMARY = (
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
+    "gpusetup tune --preset balanced -o train.yaml",
     "gpusetup tune --batch-size --code train:build --objective speed",
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
 REFERENCES = ("conv", "lstm", "transformer", "gpt2")
+PRESETS = ("top", "balanced", "saving", "rtx-4090", "rtx-4080", "rtx-4070", "gtx-1080")
 INTERRUPTED = 130
 
 
@@ -46,6 +48,9 @@ def _write_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the config")
     group.add_argument("-o", dest="target", metavar="OUT", help="write the tuned config there")
     group.add_argument("--in-place", action="store_true", help="write it there, and keep an undo")
+    group.add_argument(
+        "--preset", choices=PRESETS, help="a config to start from, by the guides (no CONFIG)"
+    )
     group.add_argument("--undo", action="store_true", help="put back what --in-place replaced")
     group.add_argument(
         "--grow-batch", action="store_true", help="allow a larger effective batch (not the same)"
@@ -95,6 +100,8 @@ def run(options: argparse.Namespace, out: Console) -> int:
     _check(options)
     if options.undo:
         return _undo(options, out)
+    if options.preset:
+        return _preset(options, out)
     if options.config is None:
         return _batch_only(options, out)
     return _config(options, out)
@@ -105,9 +112,19 @@ def _check(options: argparse.Namespace) -> None:
     measuring = options.benchmark or options.batch_size
     rules = (
         (options.undo and not options.config, "`--undo` needs the CONFIG"),
-        (not options.config and not measuring, "there is nothing to tune: name a CONFIG"),
+        (
+            options.preset and (options.config or measuring or options.in_place),
+            "`--preset` starts a new file: write it with `-o FILE`, then tune that one",
+        ),
+        (
+            not options.config and not measuring and not options.preset,
+            "there is nothing to tune: name a CONFIG",
+        ),
         (options.target and options.in_place, "`-o` and `--in-place` exclude each other"),
-        (bool(options.target or options.in_place) and not options.config, "there is no CONFIG"),
+        (
+            bool(options.target or options.in_place) and not (options.config or options.preset),
+            "there is no CONFIG",
+        ),
         (options.code and options.reference, "`--code` and `--reference` exclude each other"),
         (measuring and options.machine_from, "another machine cannot be measured: leave `--from`"),
         (
@@ -133,6 +150,22 @@ def _undo(options: argparse.Namespace, out: Console) -> int:
 
     put_back(options.config)
     out.answer(TuneAnswer(written=options.config), f"{options.config} is as it was\n")
+    return 0
+
+
+def _preset(options: argparse.Namespace, out: Console) -> int:
+    """A file to start from: shown, or written where no file stands yet."""
+    from gpusetup.tune.answer import TuneAnswer
+    from gpusetup.tune.files import write_bytes
+    from gpusetup.tune.starts import start_file
+
+    text = start_file(options.preset)
+    if options.target:
+        if Path(options.target).exists():
+            raise BadInput(f"{options.target} is there already", hint="name another `-o FILE`")
+        write_bytes(options.target, text.encode())
+    told = f"Written to {options.target}\n" if options.target else text
+    out.answer(TuneAnswer(preset=text, written=options.target), told)
     return 0
 
 

@@ -138,19 +138,31 @@ def statistics(trials: tuple[Trial, ...], goal: Goal, size: int, limit: int) -> 
     }
 
 
+class TunedConfig(dict[str, Any]):
+    """The tuned config as the nested mapping that it is, with what was changed and why."""
+
+    def __init__(self, tree: Mapping[str, Any], proposal: Proposal) -> None:
+        super().__init__(tree)
+        self.proposal = proposal
+        self.changes, self.words = proposal.changes, proposal.words
+        self.found, self.cannot_fit = proposal.found, proposal.cannot_fit
+
+
 def auto_optimize_config(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
     machine: str | None = None,
     grow_batch: bool = False,
-) -> Proposal:
+) -> TunedConfig:
     """Write the config at `source`, made to fit this machine (or the one named), to `target`.
 
-    Only what cannot change the experiment is changed; the proposal says what and why, and the rest
-    in words. `source` and `target` may be the same file. Raises `BadInput` for what is no config.
+    Gives the tuned config back as a dict. Only what cannot change the experiment is changed: its
+    `changes` say what and why, its `words` the rest. `source` and `target` may be the same file.
+    Raises `BadInput` for what is no config.
     """
     from gpusetup.configs.config import read_config, written
+    from gpusetup.configs.tree import tree_of
     from gpusetup.tune.beside import fixed_beside
     from gpusetup.tune.files import change_in_place, read_bytes, write_bytes
 
@@ -163,7 +175,7 @@ def auto_optimize_config(
             change_in_place(str(source), raw, tuned)
     else:
         write_bytes(str(target), tuned)
-    return proposal
+    return TunedConfig(tree_of(read_config(tuned, Path(source).name)), proposal)
 
 
 def _machine(name: str | None) -> Any:
