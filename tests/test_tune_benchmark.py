@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from each_row import each
 
 from gpusetup import cli
 from gpusetup.model.frozen import replace
@@ -16,6 +18,7 @@ from gpusetup.render.tune import tune_screen
 from gpusetup.tune import bench_run, measure
 from gpusetup.tune.answer import TuneAnswer, rows_of
 from gpusetup.tune.benchmark import Row, Runner, Setup, best_setup, table
+from gpusetup.tune.causes import cause, marks
 from gpusetup.tune.measure import Device
 from gpusetup.tune.search import Trial
 
@@ -56,6 +59,74 @@ def test_each_step_is_added_to_what_stayed_and_the_last_row_is_all_of_it(
     assert rows[-1].speed_up == pytest.approx(3.2)
     answer = TuneAnswer(benchmark=rows_of(rows), device="NVIDIA L4")
     same_as_file(Console().rendered(tune_screen(answer)), SCREENS / "benchmark.screen.txt")
+
+
+def test_what_mixed_precision_does_to_the_loss_is_shown_and_a_broken_loss_leaves_it_out() -> None:
+    def losses(setup: Setup) -> tuple[float, ...]:
+        return (2.3, 1.52) if setup.amp else (2.3, 1.5)
+
+    row = table(Setup(batch=32, workers=0), runner(losses=losses))[1]
+    assert (row.name, row.kept, row.loss, row.loss_fp32, row.loss_steps) == (
+        "+AMP",
+        True,
+        1.52,
+        1.5,
+        2,
+    )
+    screen = Console().rendered(tune_screen(TuneAnswer(benchmark=rows_of((row,)))))
+    assert "bf16, kept, loss after 2 steps 1.52, in float32 1.5" in " ".join(screen.split())
+
+    def broken(setup: Setup) -> tuple[float, ...]:
+        return (2.3, math.nan) if setup.amp else (2.3, 1.5)
+
+    rows = table(Setup(batch=32, workers=0), runner(losses=broken))
+    assert (rows[1].kept, rows[1].detail, rows[1].loss) == (False, "the loss is nan in bf16", None)
+    assert best_setup(rows).amp is None
+
+
+def test_seconds_an_epoch_follow_from_the_length_of_the_data() -> None:
+    def run(setup: Setup) -> Trial:
+        return replace(trial_of(setup), samples=50_000)
+
+    rows = table(Setup(batch=32, workers=0), runner(run=run))
+    assert rows[0].epoch_seconds == 500
+    screen = Console().rendered(tune_screen(TuneAnswer(benchmark=rows_of(rows))))
+    assert "s / epoch" in screen and "500" in screen
+
+
+def base(**more: object) -> Row:
+    known: dict[str, object] = {"name": "base", "setup": Setup(batch=64, workers=4), "status": "ok",
+                                "samples_per_second": 1000.0, "peak_bytes": 8 * GIB}  # fmt: skip
+    return Row(**known | more)  # type: ignore[arg-type]
+
+
+CAUSES: tuple[tuple[Row, list[tuple[int, float]], bool, str], ...] = (
+    (base(), [(0, 300.0), (4, 1050.0)], True, "the loader gives 1050 samples a second at most"),
+    (base(spread_percent=60.0), [], True, "the steps differ by 60 %"),
+    (base(samples_per_second=64_000.0), [], True, "a step takes 1.0 ms"),
+    (base(utilization_percent=97.0), [(4, 9000.0)], True, "busy 97 % of the time already"),
+    (base(utilization_percent=20.0), [(4, 9000.0)], True, "gpusetup monitor"),
+    (base(), [], False, "this is a CPU"),
+    (base(utilization_percent=75.0), [(4, 9000.0)], True, "limited by computing"),
+)
+
+
+@each("row, rates, gpu, said", CAUSES)
+def test_where_nothing_got_faster_the_cause_is_said(
+    row: Row, rates: list[tuple[int, float]], gpu: bool, said: str
+) -> None:
+    slower = Row(name="+compile", setup=row.setup, status="ok", samples_per_second=1.0)
+    told = cause((row, slower), rates, gpu=gpu) or ""
+    assert told.startswith("Nothing made it faster: ") and said in told
+    assert cause((row, replace(slower, kept=True)), rates, gpu=gpu) is None
+
+
+def test_memory_and_utilisation_stand_beside_the_marks_of_the_guide() -> None:
+    row = base(utilization_percent=62.0)
+    assert marks((row,), 16 * GIB, gpu=True) == (
+        "memory 50 % (mark: 70 to 90 %), GPU busy 62 % (mark: near 100 %)"
+    )
+    assert marks((row,), 16 * GIB, gpu=False) is None
 
 
 def test_a_step_that_fails_or_does_not_apply_is_shown_and_left_out(same_as_file: Same) -> None:
@@ -125,6 +196,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Setup]:
     for module in (measure, bench_run):
         monkeypatch.setattr(module, "trial", trial)
         monkeypatch.setattr(module, "device_of", lambda _: device)
+    monkeypatch.setattr(bench_run, "losses_of", lambda job, batch: (2.3, 1.6 if job.amp else 1.5))
     monkeypatch.setattr(bench_run, "loader_rate", lambda job, batch, count: 100.0 * (count + 1))
     monkeypatch.setattr(bench_run, "usable_cores", lambda: 4)
     monkeypatch.setattr(bench_run, "_python", lambda _: None)

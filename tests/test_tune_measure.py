@@ -15,7 +15,16 @@ from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 from gpusetup.system.processes import Output, run
 from gpusetup.tune import measure
-from gpusetup.tune.measure import Job, agreed, device_of, find_batch, judged, loader_rate, trial
+from gpusetup.tune.measure import (
+    Job,
+    agreed,
+    device_of,
+    find_batch,
+    judged,
+    loader_rate,
+    losses_of,
+    trial,
+)
 from gpusetup.tune.search import Goal, answer
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
@@ -48,6 +57,9 @@ class Wide(nn.Module):
 
 def wide(batch):
     return Wide(), torch.ones(batch, WIDE)
+
+def drawn(batch):
+    return nn.Linear(8, 3), (torch.randn(batch, 8), torch.randint(0, 3, (batch,)))
 
 def example():
     return nn.Linear(8, 3), (torch.randn(4, 8), torch.randint(0, 3, (4,)))
@@ -150,6 +162,14 @@ def test_a_trial_counts_steps_memory_and_speed(folder: str) -> None:
     assert (said.peak_bytes or 0) > 50 << 20
     assert set(said.phases) == {"forward", "backward", "optimizer"}
     assert (said.samples_per_second or 0) > 0
+
+
+def test_losses_start_from_the_same_weights_and_see_the_same_samples(folder: str) -> None:
+    plain = losses_of(job(folder, "drawn"), 16)
+    assert plain is not None and len(plain) == 2 and plain == losses_of(job(folder, "drawn"), 16)
+    mixed = losses_of(job(folder, "drawn", amp="bf16"), 16)
+    assert mixed is not None and mixed != plain
+    assert mixed[0] == pytest.approx(plain[0], rel=0.05)
 
 
 def test_an_example_batch_is_made_as_long_as_the_trial_wants(folder: str) -> None:

@@ -231,11 +231,12 @@ def _answer(
     from gpusetup.tune.propose import edits
 
     tuned = written(config, edits(proposal.changes))
+    known = _with_measured(measured)
     answer = replace(
-        _with_measured(measured),
+        known,
         changes=changes_of(proposal),
         cannot_fit=proposal.cannot_fit,
-        recommendations=proposal.words,
+        recommendations=(*known.recommendations, *proposal.words),
         diff=difference(config.name, config.text, tuned.decode().removeprefix("\ufeff")),
         written=_write(options, raw, tuned),
     )
@@ -271,6 +272,9 @@ def _with_measured(measured: Measured | None) -> TuneAnswer:
         limit_bytes=measured.limit_bytes,
         stopped=measured.stopped,
         benchmark=rows_of(measured.rows),
+        cause=measured.cause,
+        marks=measured.marks,
+        recommendations=measured.words,
         workers=measured.workers,
         device=measured.device,
         interrupted=measured.interrupted,

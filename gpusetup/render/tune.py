@@ -31,8 +31,11 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> RenderableT
     if answer.benchmark:
         parts += [heading(f"Measured on {plain(answer.device or 'this device')}")]
         parts += [comparison(answer.benchmark)]
+        parts += [indented(word) for word in (answer.marks, answer.cause) if word]
     if config is not None:
         parts += _config(answer, config)
+    else:
+        parts += [indented(word) for word in answer.recommendations]
     if answer.interrupted:
         done = answer.batch_size is not None or answer.benchmark or answer.changes
         best = "this is the best so far" if done else "no trial had ended, so nothing is known"
@@ -128,24 +131,35 @@ def comparison(rows: tuple[TuneRow, ...]) -> Padding:
     """The table of the acceleration guide, with measured figures."""
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
-    for name in ("batch", "s / 1000", "peak", "samples/s", "speed-up"):
+    epochs = any(row.seconds_per_epoch for row in rows)
+    names = (
+        "batch",
+        "s / 1000",
+        *(["s / epoch"] if epochs else []),
+        "peak",
+        "samples/s",
+        "speed-up",
+    )
+    for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
     for row in rows:
-        table.add_row(*comparison_cells(row))
+        table.add_row(*comparison_cells(row, epochs))
     return Padding(table, (0, 0, 0, 2))
 
 
-def comparison_cells(row: TuneRow) -> tuple[str, ...]:
+def comparison_cells(row: TuneRow, epochs: bool) -> tuple[str, ...]:
     name = NAMES.get(row.name, row.name)
+    empty = ("",) * (6 if epochs else 5)
     if row.status != "ok":
         said = {"oom": "out of memory", "error": "failed: "}.get(row.status, "")
         detail = row.detail if row.status != "oom" else ""
-        return (name, "", "", "", "", "", plain(f"{said}{detail or ''}").splitlines()[0][:70])
+        return (name, *empty, plain(f"{said}{detail or ''}").splitlines()[0][:70])
     return (
         name,
         str(row.batch),
         f"{row.seconds_per_1000:.3g}" if row.seconds_per_1000 is not None else "",
+        *([f"{row.seconds_per_epoch:.4g}" if row.seconds_per_epoch else ""] if epochs else []),
         gib(row.peak_bytes),
         speed(row.samples_per_second, row.spread_percent),
         f"{row.speed_up:.2f} x" if row.speed_up is not None else "",
@@ -157,8 +171,22 @@ def note(row: TuneRow) -> str:
     workers = "" if row.workers is None else f"{row.workers} workers"
     said = {"+AMP": row.amp or "", "+workers": workers}.get(row.name, "")
     if row.name in NAMES:
-        return ", ".join(filter(None, (said, "kept" if row.kept else "no gain: left out")))
+        left_out = plain(row.detail) if row.detail else "no gain"
+        kept = "kept" if row.kept else f"{left_out}: left out"
+        return ", ".join(filter(None, (said, kept, losses(row))))
     return said or plain(row.detail or "")
+
+
+def losses(row: TuneRow) -> str:
+    """What mixed precision does to the loss.
+
+    >>> losses(TuneRow(name="+AMP", status="ok", batch=8, amp="bf16", workers=None, compile=False,
+    ...     loss=2.3021, loss_fp32=2.301, loss_steps=12))
+    'loss after 12 steps 2.3021, in float32 2.301'
+    """
+    if row.loss is None or row.loss_fp32 is None:
+        return ""
+    return f"loss after {row.loss_steps} steps {row.loss:.5g}, in float32 {row.loss_fp32:.5g}"
 
 
 @contextmanager

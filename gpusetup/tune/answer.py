@@ -38,6 +38,8 @@ class TuneTrial(Frozen):
     samples_per_second: float | None = None
     spread_percent: float | None = None
     utilization_percent: float | None = None
+    reserved_bytes: int | None = None
+    """What a GPU's allocator held at most, the fragments that serve nothing included."""
     detail: str | None = None
 
 
@@ -56,6 +58,12 @@ class TuneRow(Frozen):
     spread_percent: float | None = None
     speed_up: float | None = None
     kept: bool = False
+    loss: float | None = None
+    loss_fp32: float | None = None
+    """Of +AMP: the loss after `loss_steps`, and after as many steps in float32."""
+    loss_steps: int = 0
+    seconds_per_epoch: float | None = None
+    """Where the code returns a data set that has a length."""
     detail: str | None = None
 
 
@@ -76,6 +84,10 @@ class TuneAnswer(Frozen):
     leak: str | None = None
     """What is said of a training whose memory grows with every step."""
     benchmark: tuple[TuneRow, ...] = ()
+    cause: str | None = None
+    """Why nothing made it faster, where nothing did."""
+    marks: str | None = None
+    """How full and how busy the GPU is, beside the acceleration guide's marks."""
     workers: int | None = None
     """The best number of loader workers, where that was measured."""
     device: str | None = None
@@ -111,6 +123,7 @@ def trials_of(trials: Sequence[Trial]) -> tuple[TuneTrial, ...]:
             samples_per_second=one.samples_per_second,
             spread_percent=one.spread_percent,
             utilization_percent=one.utilization_percent,
+            reserved_bytes=one.reserved_bytes,
             detail=one.detail,
         )
         for one in trials
@@ -132,6 +145,10 @@ def rows_of(rows: Sequence[Row]) -> tuple[TuneRow, ...]:
             spread_percent=row.spread_percent,
             speed_up=row.speed_up,
             kept=row.kept,
+            loss=row.loss,
+            loss_fp32=row.loss_fp32,
+            loss_steps=row.loss_steps,
+            seconds_per_epoch=row.epoch_seconds,
             detail=row.detail,
         )
         for row in rows

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from gpusetup.tune.benchmark import (
     table,
     worker_counts,
 )
+from gpusetup.tune.causes import cause, marks
 from gpusetup.tune.measure import (
     Device,
     Job,
@@ -35,6 +36,7 @@ from gpusetup.tune.measure import (
     find_batch,
     limit_of,
     loader_rate,
+    losses_of,
     refuse_errors,
     trial,
 )
@@ -63,6 +65,9 @@ class Measured(Frozen):
     stopped: str | None = None
     rows: tuple[Row, ...] = ()
     workers: int | None = None
+    cause: str | None = None
+    marks: str | None = None
+    words: tuple[str, ...] = ()
     interrupted: bool = False
     option: Mapping[str, Any] = {}
 
@@ -173,11 +178,13 @@ class Session:
     ) -> None:
         self.options, self.job, self.device, self.say = options, job, device, say
         self.start = start
+        self.cuda = device.device.startswith("cuda")
         self.limit_bytes = limit_of(device, options.margin / 100)
         self.most = None if options.grow_batch else start.effective
         self.trials: list[Trial] = []
         self.rows: list[Row] = []
         self.workers: int | None = None
+        self.rates: list[tuple[int, float]] = []
         self.interrupted = False
 
     def goal(self, start: int) -> Goal:
@@ -220,13 +227,18 @@ class Session:
         return self.result(best_setup(self.rows).batch if self.rows else None)
 
     def runner(self) -> Runner:
-        cuda = self.device.device.startswith("cuda")
+        cuda = self.cuda
         return Runner(
             run=self.run,
             batch=self.better_batch,
             workers=self.better_workers,
             amp=self.device.half if cuda or not self.options.device.startswith("cuda") else None,
+            losses=self.losses,
         )
+
+    def losses(self, setup: Setup) -> tuple[float, ...] | None:
+        self.say(f"the loss, {setup.amp or 'float32'}")
+        return losses_of(replace(self.job, amp=setup.amp, compile=setup.compile), setup.batch)
 
     def run(self, setup: Setup) -> Trial:
         self.say(in_words(setup))
@@ -243,14 +255,13 @@ class Session:
 
     def better_workers(self, setup: Setup) -> int | None:
         """The loader alone, with more and more workers."""
-        rates: list[tuple[int, float]] = []
         for count in worker_counts(usable_cores()):
             self.say(f"the loader with {count} workers")
             rate = loader_rate(self.job, setup.batch, count)
             if rate is None:
                 return None
-            rates.append((count, rate))
-        self.workers = best_workers(rates)
+            self.rates.append((count, rate))
+        self.workers = best_workers(self.rates)
         return self.workers
 
     def result(self, batch: int | None) -> Measured:
@@ -261,6 +272,9 @@ class Session:
             batch=batch,
             rows=tuple(self.rows),
             workers=self.workers,
+            cause=None if self.interrupted else cause(self.rows, self.rates, gpu=self.cuda),
+            marks=marks(self.rows, self.device.limit_bytes, gpu=self.cuda),
+            words=tuple(tensor_cores(batch, self.options.multiple_of, gpu=self.cuda)),
             interrupted=self.interrupted,
             option=self.option(batch),
         )
@@ -275,6 +289,19 @@ class Session:
             found["workers"] = self.workers
         found |= {name: True for name in ("amp", "compile") if kept.get(ROWS[name])}
         return found
+
+
+def tensor_cores(batch: int | None, multiple: int, *, gpu: bool) -> Iterator[str]:
+    """
+    >>> list(tensor_cores(252, 1, gpu=True))[0][:40]
+    'A multiple of 8 (`--multiple-of 8`: 248)'
+    """
+    if gpu and batch and batch > 8 and batch % 8 and multiple == 1:
+        yield (
+            f"A multiple of 8 (`--multiple-of 8`: {batch - batch % 8}) fills the tiles of tensor"
+            " cores where the batch is a side of 16-bit products (linear layers on single vectors);"
+            " with sequences or pictures the other sides count"
+        )
 
 
 def in_words(setup: Setup) -> str:

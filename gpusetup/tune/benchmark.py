@@ -6,6 +6,7 @@ that stayed together. What runs a setting, finds its batch and tries its workers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
@@ -43,6 +44,13 @@ class Row(Frozen):
     spread_percent: float | None = None
     speed_up: float | None = None
     kept: bool = False
+    loss: float | None = None
+    loss_fp32: float | None = None
+    """Of +AMP: the loss after `loss_steps`, and that of as many steps in float32."""
+    loss_steps: int = 0
+    epoch_seconds: float | None = None
+    """Where the code returns a data set that has a length."""
+    utilization_percent: float | None = None
     detail: str | None = None
 
 
@@ -56,6 +64,8 @@ class Runner(Frozen):
     """The best number of workers, or None where there is no data set."""
     amp: Literal["bf16", "fp16"] | None = "bf16"
     """The kind of mixed precision that this device gains by; None: none."""
+    losses: Callable[[Setup], tuple[float, ...] | None] = lambda _: None
+    """The loss at each of the first steps, the same ones for every setup."""
     samples: int = 1000
 
 
@@ -86,7 +96,24 @@ def _measured(name: Name, setup: Setup | str, rows: Sequence[Row], runner: Runne
     if isinstance(setup, str):
         return Row(name=name, setup=before.setup, status="skipped", detail=setup)
     row = _row(name, setup, runner.run(setup), rows[0], runner.samples)
-    return replace(row, kept=gains(row, before))
+    row = replace(row, kept=gains(row, before))
+    return _with_losses(row, before, runner) if name == "+AMP" and row.status == "ok" else row
+
+
+def _with_losses(row: Row, before: Row, runner: Runner) -> Row:
+    """What mixed precision does to the loss; where it breaks it, the step is left out."""
+    plain, mixed = runner.losses(before.setup), runner.losses(row.setup)
+    if not plain or not mixed:
+        return row
+    broken = math.isfinite(plain[-1]) and not math.isfinite(mixed[-1])
+    return replace(
+        row,
+        loss=mixed[-1] if math.isfinite(mixed[-1]) else None,
+        loss_fp32=plain[-1] if math.isfinite(plain[-1]) else None,
+        loss_steps=min(len(plain), len(mixed)),
+        kept=row.kept and not broken,
+        detail=f"the loss is {mixed[-1]} in {row.setup.amp}" if broken else row.detail,
+    )
 
 
 def gains(row: Row, before: Row) -> bool:
@@ -129,6 +156,8 @@ def _row(name: Name, setup: Setup, trial: Trial, base: Row | None, samples: int)
         samples_per_second=speed,
         spread_percent=trial.spread_percent,
         speed_up=speed / first if speed and first else None,
+        epoch_seconds=trial.samples / speed if speed and trial.samples else None,
+        utilization_percent=trial.utilization_percent,
         detail=trial.detail,
     )
 

@@ -226,6 +226,12 @@ def loader_rate(job: Job, batch: int, workers: int) -> float | None:
     return answer["samples_per_second"] if answer and answer.get("status") == "ok" else None
 
 
+def losses_of(job: Job, batch: int) -> tuple[float, ...] | None:
+    """The loss at each of the first steps from the same weights; None where they do not run."""
+    answer = answer_in(ask(job, "losses", batch))
+    return tuple(answer["losses"]) if answer and answer.get("status") == "ok" else None
+
+
 ROUNDS = itertools.count()
 """Every agreement of a process has keys of its own; all ranks ask in the same order."""
 STORES: list[Any] = []

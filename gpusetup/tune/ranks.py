@@ -120,7 +120,7 @@ class Together:
     """How many times ranks have agreed in this process; every rank counts alike."""
 
     def __init__(self, model: torch.nn.parallel.DistributedDataParallel) -> None:
-        if model._comm_hooks:
+        if getattr(model, "_comm_hooks", ()):  # an older torch keeps no list
             raise UsageError(
                 "A communication hook changes how DDP averages gradients",
                 hint="leave it out, or keep the batch small enough",
