@@ -167,11 +167,20 @@ def program(
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
                    "MALLOC_ARENA_MAX": "2"}  # fmt: skip
     began, before = time.monotonic(), _cpu()
-    done = subprocess.run(
+    try:
+        done = _run(words, folder, environment, limited)
+    except subprocess.TimeoutExpired:
+        done = subprocess.CompletedProcess(words, -1, "", f"no answer in {SECONDS:g} s")
+    return done, (time.monotonic() - began, _cpu() - before)
+
+
+def _run(
+    words: tuple[str, ...], folder: str, environment: dict[str, str], limited: Callable[[], None]
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         words, cwd=folder, env=environment, text=True, capture_output=True, timeout=SECONDS,
         preexec_fn=limited, check=False,
     )  # fmt: skip
-    return done, (time.monotonic() - began, _cpu() - before)
 
 
 def _cpu() -> float:
