@@ -152,7 +152,7 @@ def run(words: Sequence[str]) -> int:
     parser.add_argument("--write", metavar="FILE")
     options = parser.parse_args(words)
     places = users_places(os.environ, Path.home())
-    asker = Asker(places.uv, places.environment, places.cache)
+    asker = Asker(places.uv, places.environment, places.cache, places.trusted)
     found = []
     for one in cells(options.machine, options.only, asker):
         found.append(one)

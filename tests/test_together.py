@@ -536,7 +536,7 @@ def test_each_cell_of_the_comparison_is_an_answer_or_a_reason(
     enter(world, monkeypatch)
     monkeypatch.setenv("GPUSETUP_CACHE", str(world.folder / "kept"))
     places = users_places(os.environ, Path.home())
-    asker = Asker(places.uv, places.environment, places.cache)
+    asker = Asker(places.uv, places.environment, places.cache, places.trusted)
     found = [
         *compare.cells([*compare.MACHINES], ("server",), asker),
         *compare.cells(("rtx3050-windows", "cpu"), ("vllm",), asker),

@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from gpusetup.errors import GpuSetupError, Unsatisfiable
@@ -70,10 +71,16 @@ class Asker:
     """Asks uv in one environment of settings, and keeps what it says."""
 
     def __init__(
-        self, uv: str, environment: Mapping[str, str], folder: Path, *, offline: bool = False
+        self,
+        uv: str,
+        environment: Mapping[str, str],
+        folder: Path,
+        trusted: Callable[[], Mapping[str, str]] = dict,
+        *,
+        offline: bool = False,
     ) -> None:
         self._uv, self._environment, self._folder = uv, dict(environment), folder
-        self._offline = offline
+        self._trusted, self._offline = cache(trusted), offline
         self.asked = 0
         """How often uv was run."""
 
@@ -89,15 +96,16 @@ class Asker:
             _keep(place, kept)
         return _answer(kept, question.wants)
 
-    def remembered(self, question: str, ask: Callable[[], bool]) -> bool:
-        """Whether something is so: asked until it is, and then once in a while."""
+    def remembered(self, question: str, ask: Callable[[], str]) -> str:
+        """What was said to a question of ours: asked until something is, then once in a while."""
         place = self._folder / f"{_digest(question)}.json"
-        if _kept(place, FRESH_SECONDS) is not None:
-            return True
-        if not ask():
-            return False
-        _keep(place, Output(argv=("",), exit=0, stdout="", stderr=""))
-        return True
+        kept = _kept(place, FRESH_SECONDS)
+        if kept is not None and kept.stdout:
+            return kept.stdout
+        said = ask()
+        if said:
+            _keep(place, Output(argv=("",), exit=0, stdout=said, stderr=""))
+        return said
 
     def _run(self, question: Question) -> Output:
         self.asked += 1
@@ -110,7 +118,7 @@ class Asker:
             *(("--find-links", question.links) if question.links else ()),
         )
         text = "\n".join((*question.wants, "")) + "\n"
-        environment = dict(self._environment)
+        environment = {**self._environment, **self._trusted()}
         if question.macos:
             environment["MACOSX_DEPLOYMENT_TARGET"] = question.macos
         if question.constraints and question.links:

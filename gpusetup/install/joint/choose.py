@@ -14,6 +14,7 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import (
     companion_table,
 )
+from gpusetup.errors import BadInput
 from gpusetup.install.fetching.fetch import Fetcher
 from gpusetup.install.joint.ask import Answer, Asker
 from gpusetup.install.joint.links import page_file
@@ -25,6 +26,7 @@ from gpusetup.install.joint.table import Joint, candidates_of, from_table
 from gpusetup.install.joint.words import by_name, extras_of, name_of, projects_of
 from gpusetup.install.joint.work import Work, hashes_of
 from gpusetup.installers.options import FAMILY
+from gpusetup.model.codec import from_json, to_json
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Cell, HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.model.versions import parsed
@@ -66,7 +68,7 @@ def choose_together(
     projects = projects_of([name_of(word) for word in words], companion_table())
     asked = Asked(words=tuple(words), projects=projects)
     builds = candidates_of(machine, request, catalog, asked, prefer)
-    asker = Asker(places.uv, places.environment, places.cache, offline=offline)
+    asker = Asker(places.uv, places.environment, places.cache, places.trusted, offline=offline)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
         work = Work(machine, words, builds, asker, Path(folder), catalog, places.indexes)
         indexes = () if offline else places.indexes
@@ -77,7 +79,7 @@ def choose_together(
             first = work.free(work.words)
         if first is None:
             return from_table(work.words, builds)
-        pages = pool.map(lambda name: listed(fetcher, indexes, name), work.names)
+        pages = pool.map(lambda name: _listed(asker, fetcher, indexes, name), work.names)
         found = dict(zip(work.names, pages, strict=True))
         build, answer = _preferred(work, prefer, found, behind_days) or best_of(
             work, first, found, pool
@@ -112,9 +114,23 @@ def _has_torch(asker: Asker, fetcher: Fetcher, indexes: Sequence[str]) -> bool:
     """Whether the user's indexes list torch at all: a mirror of other packages need not."""
     if not indexes:
         return True
-    return asker.remembered(
-        f"torch {indexes}", lambda: bool(listed(fetcher, indexes, "torch").releases)
-    )
+    return bool(_listed(asker, fetcher, indexes, "torch").releases)
+
+
+def _listed(asker: Asker, fetcher: Fetcher, indexes: Sequence[str], name: str) -> Listed:
+    """A package's page, which is kept as long as an answer; an empty one is not."""
+
+    def ask() -> str:
+        found = listed(fetcher, indexes, name)
+        return to_json(found) if found.releases else ""
+
+    if not indexes:
+        return Listed(name=name)
+    said = asker.remembered(f"page {name} {[*indexes]}", ask)
+    try:
+        return from_json(said, Listed, what="the kept page") if said else Listed(name=name)
+    except BadInput:
+        return listed(fetcher, indexes, name)
 
 
 def _is_old(held: HeldBack, found: Mapping[str, Listed], words: Sequence[str]) -> bool:

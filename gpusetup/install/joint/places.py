@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.fetching.missing_package import indexes
 from gpusetup.install.joint.kept import kept_folder
 from gpusetup.install.settings.environment import asking_environment, uv_program
+from gpusetup.install.settings.trust import trusted_environment
 from gpusetup.install.settings.uv_config import (
     split_credentials,
     users_settings,
@@ -27,6 +28,9 @@ class Places(Frozen):
 
     uv: str
     environment: Mapping[str, str]
+    """Without the certificates: an answer that is kept needs none."""
+    trusted: Callable[[], Mapping[str, str]]
+    """The variables by which uv trusts what the user does; asked where uv is run."""
     indexes: tuple[str, ...]
     """Those that settings name, else uv's own default."""
     cache: Path
@@ -39,7 +43,7 @@ class Places(Frozen):
 
 def users_places(environ: Mapping[str, str], home: Path) -> Places:
     """uv, told of the user's settings that say where packages come from, and of no other."""
-    environment = asking_environment(environ, home)
+    environment = asking_environment(environ, home, trusting=False)
     settings, logins = split_credentials(users_settings(environ, home), environment)
     folder = kept_folder(environ)
     environment |= logins
@@ -48,7 +52,13 @@ def users_places(environ: Mapping[str, str], home: Path) -> Places:
     environment.pop("UV_NO_CONFIG", None)
     uv = uv_program()
     found = tuple(dict.fromkeys(indexes(environment, home))) or usual_index(uv, environment)
-    return Places(uv=uv, environment=environment, indexes=found, cache=folder)
+    return Places(
+        uv=uv,
+        environment=environment,
+        trusted=lambda: trusted_environment(environ, home),
+        indexes=found,
+        cache=folder,
+    )
 
 
 def usual_index(uv: str, environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -61,9 +61,11 @@ def uv_program() -> str:
 
 
 def asking_environment(
-    environ: Mapping[str, str], home: Path, prefix: str | None = None
+    environ: Mapping[str, str], home: Path, prefix: str | None = None, *, trusting: bool = True
 ) -> dict[str, str]:
     """The environment in which uv and pip are asked: the user's own settings, short time limits.
+
+    `trusting`: with the certificates that are trusted, which take a while to be read.
 
     Where only pip is told which index to use, uv is told the same. Settings of another target, or
     of another question, are left out: only where packages come from is theirs to say. `prefix` is
@@ -79,7 +81,9 @@ def asking_environment(
     pip = pip_settings(environ, home, prefix)
     pip |= {"constraint": _not_ours(pip["constraint"])} if "constraint" in pip else {}
     learned = {} if uv_is_configured(environ, home) else uv_settings(pip)
-    trusted = trusted_environment(environ, home)  # instead of pip's own words on certificates
+    trusted = (
+        trusted_environment(environ, home) if trusting else {}
+    )  # instead of pip's own words on certificates
     pip = {key: value for key, value in pip.items() if key not in ("cert", "client-cert")}
     return {**learned, **_counting(environ), **as_variables(pip), **trusted, **LIMITS, **always}
 
