@@ -22,9 +22,10 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.install.joint.ask import Answer, Asker, Locked, macos_of
-from gpusetup.install.joint.choose import best_of
+from gpusetup.install.joint.choose import best_of, matrix_of
 from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.releases import Listed, Release
+from gpusetup.install.joint.words import by_name
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Os, Python, Snapshot
 from gpusetup.model.resolution import Request, TorchBuild
@@ -437,6 +438,81 @@ def test_a_gpu_is_never_left_for_the_cpu(
     builds = candidates(machine, Request(), CATALOG, Asked(projects=tuple(projects)))
     assert [b for b in builds if b.cuda is None] == []
     assert [b.torch for b in builds] == sorted((b.torch for b in builds), key=parsed, reverse=True)
+
+
+@given(
+    st.lists(
+        st.builds(
+            "{}{}".format,
+            st.sampled_from([p.name for p in companion_table().projects]),
+            st.sampled_from(("", ">=1", "<9", "==2.0", "[all]", ">=1,<9")),
+        ),
+        max_size=6,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_the_order_and_the_number_of_requests_does_not_matter(
+    words: list[str], random: Any
+) -> None:
+    again = [*words, *words]
+    random.shuffle(again)
+    assert by_name(again) == by_name(words) == by_name(by_name(words))
+
+
+VERSIONS = st.sampled_from(("1.0", "2.0", "3.0"))
+ANSWERS = st.one_of(
+    st.none(),
+    st.builds(lambda v: Answer(packages=(Locked(name="x", version=v),)), VERSIONS),
+    st.builds(lambda text: Answer(reason=text), st.text("abc", min_size=1, max_size=9)),
+)
+PAGES = st.lists(
+    st.builds(
+        Release,
+        version=VERSIONS,
+        published=st.sampled_from((None, "2023-01-01", "2026-11-01")),
+        has_wheel=st.booleans(),
+    ),
+    max_size=3,
+    unique_by=lambda one: one.version,
+)
+
+
+@given(
+    st.lists(ANSWERS, min_size=3, max_size=3), PAGES, st.sampled_from(("x", "flash-attn", "vllm"))
+)
+def test_every_cell_of_the_matrix_has_a_version_or_a_reason(
+    answers: list[Answer | None], releases: list[Release], name: str
+) -> None:
+    builds = tuple(
+        build
+        for torch in ("2.15.0", "2.13.0", "2.9.1")
+        if (build := CATALOG.row_of(torch, "cu130", "linux", "x86_64"))
+    )
+    rows = dict(zip((one.torch for one in builds), answers, strict=False))
+    rows = {torch: _named(one, name) for torch, one in rows.items()}
+    machine = Snapshot(os=Os(family="linux", machine="x86_64"), python=Python(version="3.12.1"))
+    work = SimpleNamespace(
+        words=(name,),
+        builds=builds,
+        machine=machine,
+        table=companion_table(),
+        standing_in=(),
+        listed=True,
+        beside=lambda build, _words: rows[build.torch],
+    )
+    page = {name: Listed(name=name, index="http://i", releases=tuple(releases))}
+    with ThreadPoolExecutor(1) as pool:
+        cells = matrix_of(work, builds[0], page, pool)  # type: ignore[arg-type]
+    assert len(cells) == len(builds)
+    for cell in cells:
+        assert (cell.version is None) != (not (cell.reason or "").strip()), cell
+
+
+def _named(answer: Answer | None, name: str) -> Answer | None:
+    if answer is None:
+        return None
+    rows = tuple(replace(one, name=name) for one in answer.packages)
+    return replace(answer, packages=rows)
 
 
 def test_a_post_release_is_the_same_release() -> None:

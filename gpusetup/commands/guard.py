@@ -194,7 +194,7 @@ def _answer(
         pins=pins,
         files=tuple(map(_file, wanted)),
         settings=settings if pins else {},
-        notes=tuple(notes(prefix, path, state, wanted)),
+        notes=tuple(notes(prefix, path, state, wanted, pins)),
     )
 
 

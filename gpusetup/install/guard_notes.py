@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gpusetup.install.guard import (
@@ -17,6 +18,7 @@ from gpusetup.install.guard import (
 )
 from gpusetup.install.guard_answer import GuardState
 from gpusetup.install.settings.uv_config import is_guard
+from gpusetup.install.tool_environment import tool_note
 
 
 def reach(prefix: Path) -> tuple[str, ...]:
@@ -27,13 +29,20 @@ def reach(prefix: Path) -> tuple[str, ...]:
     return (str(found),)
 
 
-def notes(prefix: Path, named: str, state: GuardState, wanted: Sequence[Change]) -> Iterator[str]:
+def notes(
+    prefix: Path,
+    named: str,
+    state: GuardState,
+    wanted: Sequence[Change],
+    pins: Mapping[str, str],
+) -> Iterator[str]:
     """`named`: how pip's and uv's lists name the constraints file."""
     if state == "restored" or not (prefix / CONSTRAINTS).exists():
         yield from _after(named)
     if state == "restored":
         return
     yield from _stronger(named)
+    yield from tool_note(prefix, pins, "windows" if sys.platform == "win32" else None)
     if alone := left_alone(prefix):
         yield (
             f"{', '.join(alone)} is signed or not as venv, virtualenv, uv write it, and is left "

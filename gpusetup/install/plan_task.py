@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from gpusetup.errors import GpuSetupError, ToolFailed, Unsatisfiable, UsageError
 from gpusetup.install.credentials import without_logins
@@ -14,6 +15,7 @@ from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.plan import Plan
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.target.find import Target
+from gpusetup.install.tool_environment import tool_note
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request
@@ -54,7 +56,16 @@ def plan_task(request: InstallRequest, job: Job, target: Target, task: Task) -> 
             "backend",
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
-    return replace(plan, why=task.why, notes=task.all_notes)
+    return replace(plan, why=task.why, notes=(*task.all_notes, *_of_tool(target, task)))
+
+
+def _of_tool(target: Target, task: Task) -> tuple[str, ...]:
+    """Of the environment of a tool: what keeps the torch that comes."""
+    build = task.resolution.build
+    if target.venv is not None or build is None or not task.decision.moves:
+        return ()
+    pins = {"torch": f"{build.torch}+{build.backend}" if build.labelled else build.torch}
+    return tool_note(Path(target.layout.prefix), pins, task.machine.os.family)
 
 
 def _moved_by_package(

@@ -91,7 +91,7 @@ def choose_together(
             build, answer = work.instead(build, served, answer)
         older = held_by_cuda(machine, request, catalog, asked, build)
         held = (*(newer or older), *_behind(work, build, answer, found, pool))
-        matrix = _matrix(work, build, found, pool) if explain else ()
+        matrix = matrix_of(work, build, found, pool) if explain else ()
     refused = tuple(h for h in held if _is_old(h, found, words))
     notes = (*glibc_note(machine), *page_notes(found), *other_cuda(work, build, answer))
     if served is None:
@@ -272,7 +272,7 @@ def _held_by(work: Work, build: TorchBuild, name: str, at: str, page: Listed) ->
     return other.reason if other and other.reason else f"torch {build.torch} beside the others"
 
 
-def _matrix(
+def matrix_of(
     work: Work, chosen: TorchBuild, found: Mapping[str, Listed], pool: ThreadPoolExecutor
 ) -> tuple[Cell, ...]:
     """Each package alone with the newest torch of each minor, the chosen one among them."""
