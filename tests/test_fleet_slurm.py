@@ -93,15 +93,19 @@ def test_the_same_from_a_shared_folder(slurm: Cluster) -> None:
 def test_a_node_that_hangs_is_named_in_time_and_the_others_shown(
     slurm: Cluster, how: tuple[str, ...]
 ) -> None:
+    began = time.monotonic()
+    fleet(slurm, f"before{len(how)}", *how)
+    limit = max(15, round(time.monotonic() - began))  # a busy machine needs more
     hang = slurm.folder.parent / "hang-n2"
     hang.write_text("")
     began = time.monotonic()
-    code, answer, _ = fleet(slurm, f"hung{len(how)}", "--limit", "15", *how)
+    code, answer, _ = fleet(slurm, f"hung{len(how)}", "--limit", str(limit), *how)
     took = time.monotonic() - began
     hang.unlink()
     assert (code, states(answer)) == (1, {"n1": "ok", "n2": "failed", "n3": "ok"})
-    assert answer["nodes"][0]["problem"] == "no answer in 30 s (no verify)"
-    assert took < 60
+    waited = min(2 * limit, limit + 60)
+    assert answer["nodes"][0]["problem"] == f"no answer in {waited} s (no verify)"
+    assert took < 2 * waited
     slurm.until(lambda: slurm.run("squeue", "--noheader").stdout == "", "a job is left")
     slurm.until(lambda: "idle" in slurm.run("sinfo", "-hN", "-n", "n2").stdout, "n2 not idle")
 
