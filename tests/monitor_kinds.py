@@ -488,7 +488,6 @@ def _(d: random.Random) -> Run:
 
 
 SEEDS = range(4)
-RUNS = [(name, seed) for name in KINDS for seed in SEEDS]
 
 
 def composed(name: str, seed: int) -> Run:

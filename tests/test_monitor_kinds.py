@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import monitor_kinds_more
 import pytest
-from monitor_kinds import KINDS, RUNS, composed
+from monitor_kinds import KINDS, SEEDS, composed
 
 from gpusetup.monitor.cases import CASES, ORDER
 from gpusetup.monitor.signs import SIGNS
@@ -15,6 +16,8 @@ from gpusetup.monitor.summary import summarise, tallied
 from gpusetup.monitor.values import Summary
 
 PART = 0.95
+RUNS = [(name, seed) for name in KINDS for seed in SEEDS]
+assert monitor_kinds_more.__doc__, "its kinds stand in KINDS too"
 
 
 def summary(name: str, seed: int) -> Summary:

@@ -60,6 +60,8 @@ CASES: tuple[Case, ...] = (
          evidence.memory_grew, "find-the-leak"),
     case("memory-tight/before-the-end", "failed, full at the end", evidence.memory,
          "leave-a-margin", excludes="server"),
+    case("memory-tight/before-the-end", "memory fell, full at the end", evidence.memory,
+         "leave-a-margin", excludes="server"),
     # held down: unless the GPU mostly waits, which costs more
     *(
         case(f"throttled/{sign}", sign, evidence.braked, step, *more)
@@ -78,6 +80,8 @@ CASES: tuple[Case, ...] = (
          "fewer-bytes-between-gpus"),
     case("communication-bound/links", "several, links carry, partly", evidence.links,
          "fewer-bytes-between-gpus", excludes="workers full, gaps"),
+    case("communication-bound/network", "several, network carries, spins, light", evidence.links,
+         "fewer-bytes-between-gpus"),
     case("communication-bound/collectives", "several, spins, light, collectives",
          evidence.collectives, "fewer-bytes-between-gpus", excludes="links told"),
     case("communication-bound/host", "links carry, light", evidence.links,
@@ -91,6 +95,8 @@ CASES: tuple[Case, ...] = (
     case("bursty/saves", "pauses rule, writes in pauses", evidence.pauses, "shorter-pauses"),
     case("bursty/cpu", "pauses rule, computes in pauses", evidence.pauses, "shorter-pauses",
          excludes="workers full, helpers"),
+    case("bursty/sleeps", "pauses rule, watched", evidence.pauses, "see-where-it-waits",
+         excludes="workers full, helpers, core full, blocked, reads, receives"),
     # the input, as the processes show it
     case("input-starved/neighbours", "watched, partly, others full", evidence.others_full,
          "free-the-cpu", excludes=NO_LOADER),

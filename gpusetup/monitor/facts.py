@@ -79,6 +79,8 @@ class GpuFacts(Frozen):
     memory_peak_share: float | None = None
     memory_last_share: float | None = None
     """The highest of the last seconds, or of those before it fell to nothing."""
+    memory_fell: bool = False
+    """From full to nothing, as where a process ends by it."""
     memory_grew: bool = False
     """It grew all the time, by much."""
     temperature_p95: float | None = None

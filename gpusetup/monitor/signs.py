@@ -136,6 +136,7 @@ SIGNS: dict[str, tuple[str, Test]] = {
                     lambda s: least(s.gpu.memory_p95_share, marks.MEMORY_TIGHT)),
     "full at the end": ("memory was full when it ended with an error",
                         lambda s: least(s.gpu.memory_last_share, marks.MEMORY_FULL)),
+    "memory fell": ("memory fell from full to nothing", lambda s: s.gpu.memory_fell),
     "memory grew": ("memory grew all the time", lambda s: s.gpu.memory_grew),
     "memory high": ("memory leaves no room for more work",
                     lambda s: least(s.gpu.memory_p95_share, marks.MEMORY_HIGH)),
@@ -172,6 +173,10 @@ SIGNS: dict[str, tuple[str, Test]] = {
                          _pauses(lambda w: least(w.write_rate, marks.WRITES))),
     # several GPUs and what lies between
     "several": ("several GPUs work on one job", lambda s: s.together > 1),
+    "network carries": (
+        "much comes over the network",
+        lambda s: least(s.work.network_rate, marks.NETWORK_FULL),
+    ),
     "links told": ("link counters were read", _links_told),
     "links carry": ("the links carry much", _links_carry),
     "collectives": ("threads of NCCL, or ranks", lambda s: bool(s.run.collective_threads)

@@ -73,6 +73,9 @@ class MemoryTally:
     def last(self) -> float | None:
         return self._fell_from or (max(self._last) if self._last else None)
 
+    def fell(self) -> bool:
+        return self._fell_from is not None
+
     def grew(self) -> bool:
         """By much, and in each quarter of the time."""
         count = len(self._marks)
@@ -172,6 +175,7 @@ class GpuTally:
             "memory_p95_share": share.percentile(95) if share.count else None,
             "memory_peak_share": share.peak if share.count else None,
             "memory_last_share": self.memory.last(),
+            "memory_fell": self.memory.fell(),
             "memory_grew": self.memory.grew(),
         }
 
