@@ -19,9 +19,10 @@ from monitor_composer import (
     some,
     then,
 )
-from monitor_kinds import BIG, HOST, RANKS, TRAIN, card, kind, ranks, steady, workers
+from monitor_kinds import HOST, RANKS, TRAIN, card, kind, ranks, steady, workers
 from monitoring import loop, pausing
 
+BIG = (A100, H100, L40S)
 LAUNCHER = "accelerate launch --num_processes 4 train.py"
 
 

@@ -645,7 +645,12 @@ def test_the_page_holds_everything_and_fetches_nothing(
     file = tmp_path / "run.html"
     cli.main(["monitor", "--replay", str(recording), "--html", str(file)])
     page = file.read_text(encoding="utf-8")
-    assert page.count('<path class="line"') == 10 and page.count("<script>") == 1
+    assert page.count('<path class="line"') == 12 and page.count("<script>") == 1
+    assert page.count('<use class="behind"') == 10, "each GPU before the other, five charts"
+    assert {f'href="#line-{n}-1"' in page and f'id="line-{n}-1"' in page for n in range(5)} == {
+        True
+    }
+    assert "SM clock, MHz" in page
     assert "&lt;script&gt;alert(1)" in page and "input-starved" in page
     assert not re.search(r"https?:|src=|<link|@import|url\(", page)
 

@@ -164,7 +164,7 @@ def _mean(values: list[float]) -> float | None:
 class History:
     """The series of every GPU and of the command, for the charts."""
 
-    GPU = ("utilization_percent", "memory", "temperature_celsius", "power_watts")
+    GPU = ("utilization_percent", "memory", "temperature_celsius", "power_watts", "clock_sm_mhz")
     TREE = ("cpu_percent", "loader_cpu_percent")
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from gpusetup.model.frozen import Frozen
@@ -13,8 +13,24 @@ from gpusetup.monitor.values import GpuSummary, Summary
 from gpusetup.render.language import plain
 from gpusetup.render.monitor import HEAD, duration, gpu_rows, label, tree_rows
 
-WIDTH, HEIGHT = 560, 170
 LEFT, RIGHT, TOP, BOTTOM = 44, 8, 12, 24
+
+
+class Box(Frozen):
+    """A chart's size in its own units, which are pixels where there is room."""
+
+    width: float
+    height: float
+
+    def x(self, seconds: float, end: float) -> float:
+        return LEFT + seconds / end * (self.width - LEFT - RIGHT)
+
+    def y(self, value: float, top: float) -> float:
+        return TOP + (1 - value / top) * (self.height - TOP - BOTTOM)
+
+
+LARGE, SMALL = Box(width=560, height=170), Box(width=280, height=120)
+"""One GPU by itself; one of several beside each other."""
 
 
 class Chart(Frozen):
@@ -35,6 +51,7 @@ GPU_CHARTS = (
     ),
     Chart(title="Temperature", place=2, unit="°C", least_top=90, band=(70, HOT.value)),
     Chart(title="Power", place=3, unit="W", least_top=50),
+    Chart(title="SM clock", place=4, unit="MHz", least_top=500),
 )
 TREE_CHARTS = (
     Chart(title="CPU of the command (a core is 100 %)", place=0, unit="%", least_top=100),
@@ -87,12 +104,33 @@ def _head(summary: Summary) -> Iterator[str]:
 
 
 def _gpus(summary: Summary, history: History) -> Iterator[str]:
+    """One GPU: its charts and figures. Several: each chart for all of them, then their figures."""
+    known = {label(gpu): series for gpu in summary.gpus if (series := history.gpus.get(label(gpu)))}
+    points = {name: series.all() for name, series in known.items()}
+    if len(points) > 1:
+        yield from _multiples(points)
     for gpu in summary.gpus:
-        series = history.gpus.get(label(gpu))
         yield f"<section><h2>GPU {_text(label(gpu))} {_text(gpu.name or '')}</h2>\n"
-        yield from _charts(GPU_CHARTS, series.all() if series else ())
+        if len(points) == 1:
+            yield from _charts(GPU_CHARTS, points.get(label(gpu), ()))
         yield _table(gpu_rows(gpu))
         yield f"{_lost(gpu)}</section>\n"
+
+
+def _multiples(points: Mapping[str, Sequence[Point]]) -> Iterator[str]:
+    """A small chart for each GPU with the others faint behind it, all on one scale."""
+    for chart in GPU_CHARTS:
+        told = {name: rows for name, rows in points.items() if _values(chart, rows)}
+        if told:
+            yield f"<section><h2>{_text(chart.title)}, {chart.unit}</h2>\n"
+            yield '<div class="charts small">\n'
+            scale = _scale(chart, [point for rows in told.values() for point in rows])
+            for name, rows in told.items():
+                others = [f"{chart.place}-{other}" for other in told if other != name]
+                yield _chart(
+                    chart, rows, SMALL, scale, f"GPU {name}", f"{chart.place}-{name}", others
+                )
+            yield "</div></section>\n"
 
 
 def _lost(gpu: GpuSummary) -> str:
@@ -111,15 +149,30 @@ def _command(summary: Summary, history: History) -> Iterator[str]:
 def _charts(charts: Sequence[Chart], points: Sequence[Point]) -> Iterator[str]:
     yield '<div class="charts">\n'
     for chart in charts:
-        if any(point.values[chart.place] is not None for point in points):
-            yield _chart(chart, points)
+        if _values(chart, points):
+            title = f"{chart.title}, {chart.unit}"
+            yield _chart(chart, points, LARGE, _scale(chart, points), title)
     yield "</div>\n"
+
+
+def _values(chart: Chart, points: Sequence[Point]) -> list[float]:
+    return [value for point in points if (value := point.values[chart.place]) is not None]
+
+
+def _scale(chart: Chart, points: Sequence[Point]) -> tuple[float, float]:
+    """The top of the axis, and the end of the time."""
+    top = nice_top(max((chart.least_top, *_values(chart, points))))
+    return top, max(*(point.seconds for point in points), 1.0)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{name}</th>" for name in HEAD)
     body = "".join(_row(row) for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>\n"
+    return f'<div class="wide">{_plain_table(head, body)}</div>\n'
+
+
+def _plain_table(head: str, body: str) -> str:
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _row(row: Sequence[str]) -> str:
@@ -131,42 +184,54 @@ def _row(row: Sequence[str]) -> str:
 # --- charts ---------------------------------------------------------------------------------------
 
 
-def _chart(chart: Chart, points: Sequence[Point]) -> str:
-    known = [value for point in points if (value := point.values[chart.place]) is not None]
-    top = nice_top(max((chart.least_top, *known)))
-    end = max(points[-1].seconds, 1.0)
+def _chart(
+    chart: Chart,
+    points: Sequence[Point],
+    box: Box,
+    scale: tuple[float, float],
+    title: str,
+    id: str = "",
+    behind: Sequence[str] = (),
+) -> str:
+    """A figure; `behind`: the lines of other charts by their ids, shown faint."""
+    top, end = scale
+    named = f' id="line-{_text(id)}"' if id else ""
+    base = box.height - BOTTOM
     parts = [
-        f"<figure><figcaption>{_text(chart.title)}, {chart.unit}</figcaption>"
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" '
-        f'role="img" aria-label="{_text(chart.title)}" data-unit="{chart.unit}" data-top="{top:g}" '
-        f'data-end="{end:g}">',
-        *_band(chart, top),
-        *_grid(chart, top, end),
-        f'<path class="line" d="{path(points, chart.place, top, end)}"/>',
-        '<line class="cross" y1="12" y2="146"/><text class="read" y="10"></text></svg></figure>\n',
+        f"<figure><figcaption>{_text(title)}</figcaption>"
+        f'<svg viewBox="0 0 {box.width:g} {box.height:g}" '
+        f'role="img" aria-label="{_text(f"{chart.title}, {title}")}" data-unit="{chart.unit}" '
+        f'data-top="{top:g}" data-end="{end:g}">',
+        *_band(chart, top, box),
+        *_grid(top, end, box),
+        *(f'<use class="behind" href="#line-{_text(other)}"/>' for other in behind),
+        f'<path class="line"{named} d="{path(points, chart.place, top, end, box)}"/>',
+        f'<line class="cross" y1="{TOP}" y2="{base:g}"/><text class="read" y="10"></text></svg>'
+        "</figure>\n",
     ]
     return "".join(parts)
 
 
-def _band(chart: Chart, top: float) -> Iterator[str]:
+def _band(chart: Chart, top: float, box: Box) -> Iterator[str]:
     if chart.band is not None:
-        low, high = (y_of(value, top) for value in chart.band)
-        yield f'<rect class="band" x="{LEFT}" y="{high:.1f}" width="{WIDTH - LEFT - RIGHT}" '
+        low, high = (box.y(value, top) for value in chart.band)
+        yield f'<rect class="band" x="{LEFT}" y="{high:.1f}" width="{box.width - LEFT - RIGHT:g}" '
         yield f'height="{low - high:.1f}"/>'
 
 
-def _grid(chart: Chart, top: float, end: float) -> Iterator[str]:
+def _grid(top: float, end: float, box: Box) -> Iterator[str]:
+    right = box.width - RIGHT
     for part in (0, 0.5, 1):
-        y = y_of(top * part, top)
-        yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        y = box.y(top * part, top)
+        yield f'<line class="grid" x1="{LEFT}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{top * part:g}</text>'
     for part, anchor in ((0, "start"), (0.5, "middle"), (1, "end")):
-        x = x_of(end * part, end)
-        words = duration(end * part)
-        yield f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{words}</text>'
+        x, words = box.x(end * part, end), duration(end * part)
+        where = f'x="{x:.1f}" y="{box.height - 6:g}" text-anchor="{anchor}"'
+        yield f'<text class="{anchor}" {where}>{words}</text>'
 
 
-def path(points: Sequence[Point], place: int, top: float, end: float) -> str:
+def path(points: Sequence[Point], place: int, top: float, end: float, box: Box = LARGE) -> str:
     """An SVG path; where nothing was told it is broken.
 
     >>> some = [Point(seconds=s, values=(v,)) for s, v in ((0, 0), (1, None), (2, 100))]
@@ -179,19 +244,10 @@ def path(points: Sequence[Point], place: int, top: float, end: float) -> str:
         if value is None:
             broken = True
             continue
-        parts.append(
-            f"{'M' if broken else 'L'}{x_of(point.seconds, end):.1f} {y_of(value, top):.1f}"
-        )
+        letter = "M" if broken else "L"
+        parts.append(f"{letter}{box.x(point.seconds, end):.1f} {box.y(value, top):.1f}")
         broken = False
     return "".join(parts)
-
-
-def x_of(seconds: float, end: float) -> float:
-    return LEFT + seconds / end * (WIDTH - LEFT - RIGHT)
-
-
-def y_of(value: float, top: float) -> float:
-    return TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM)
 
 
 def nice_top(value: float) -> float:
@@ -220,6 +276,8 @@ font-weight:600}
 code{background:var(--rule);padding:1px 6px;border-radius:4px;overflow-wrap:anywhere}
 .charts{display:grid;gap:16px 28px;
 grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr))}
+.small{grid-template-columns:repeat(auto-fill,minmax(min(250px,100%),1fr));gap:12px 18px}
+.behind{opacity:.22;stroke-width:1}.behind,.line{pointer-events:none}.wide{overflow-x:auto}
 figure{margin:0}figcaption{font-size:13px;margin-bottom:2px}svg{width:100%;height:auto;display:block}
 svg text{font-size:11px}.line{fill:none;stroke:var(--line);stroke-width:1.8;stroke-linejoin:round;
 stroke-linecap:round}.grid{stroke:var(--rule)}.band{fill:var(--band)}
@@ -227,6 +285,9 @@ stroke-linecap:round}.grid{stroke:var(--rule)}.band{fill:var(--band)}
 table{border-collapse:collapse;margin-top:14px;font-variant-numeric:tabular-nums}
 th,td{padding:3px 18px 3px 0;text-align:right;white-space:nowrap}tbody th{font-weight:400;
 text-align:left;color:var(--faint)}thead th{font-weight:600;font-size:13px}
+@media(max-width:520px){main{padding:16px 14px 32px}h1{font-size:18px}th,td{padding:3px 10px 3px 0;
+font-size:13px}.small{grid-template-columns:1fr 1fr;gap:8px 10px}svg text{font-size:13px}
+.small svg text{font-size:17px}.small .middle{display:none}}
 """
 
 SCRIPT = f"""
@@ -235,18 +296,19 @@ for (const svg of document.querySelectorAll("svg")) {{
   const points = [...d.matchAll(/[ML]([\\d.]+) ([\\d.]+)/g)].map(m => [+m[1], +m[2]]);
   const cross = svg.querySelector(".cross"), read = svg.querySelector(".read");
   const top = +svg.dataset.top, end = +svg.dataset.end;
+  const wide = svg.viewBox.baseVal.width, high = svg.viewBox.baseVal.height;
   svg.addEventListener("pointermove", event => {{
     const box = svg.getBoundingClientRect();
-    const x = (event.clientX - box.left) / box.width * {WIDTH};
+    const x = (event.clientX - box.left) / box.width * wide;
     let best = points[0];
     for (const p of points) if (Math.abs(p[0] - x) < Math.abs(best[0] - x)) best = p;
-    const value = (1 - (best[1] - {TOP}) / {HEIGHT - TOP - BOTTOM}) * top;
-    const second = (best[0] - {LEFT}) / {WIDTH - LEFT - RIGHT} * end;
+    const value = (1 - (best[1] - {TOP}) / (high - {TOP + BOTTOM})) * top;
+    const second = (best[0] - {LEFT}) / (wide - {LEFT + RIGHT}) * end;
     cross.setAttribute("x1", best[0]); cross.setAttribute("x2", best[0]);
     cross.style.visibility = "visible";
     read.textContent = value.toFixed(value < 10 ? 1 : 0) + " " + svg.dataset.unit +
       " at " + second.toFixed(0) + " s";
-    const right = best[0] > {WIDTH} / 2;
+    const right = best[0] > wide / 2;
     read.setAttribute("x", best[0] + (right ? -6 : 6));
     read.setAttribute("text-anchor", right ? "end" : "start");
   }});
