@@ -58,6 +58,13 @@ class Wide(nn.Module):
 def wide(batch):
     return Wide(), torch.ones(batch, WIDE)
 
+class Few(Numbers):
+    def __len__(self):
+        return 20
+
+def few(batch):
+    return {**small(batch), "dataset": Few()}
+
 def drawn(batch):
     return nn.Linear(8, 3), (torch.randn(batch, 8), torch.randint(0, 3, (batch,)))
 
@@ -180,6 +187,14 @@ def test_a_loader_alone_is_timed_and_code_without_a_data_set_is_not(folder: str)
     quick = job(folder, "small", seconds=0.2)
     assert (loader_rate(quick, 8, 0) or 0) > 0
     assert loader_rate(job(folder, "example", seconds=0.2), 8, 0) is None
+
+
+def test_a_data_set_of_few_batches_is_gone_through_again(folder: str) -> None:
+    few = job(folder, "few", seconds=0.5)
+    assert (loader_rate(few, 8, 0) or 0) > 0
+    assert trial(replace(few, workers=0, steps=6), 8).status == "ok"
+    assert loader_rate(few, 64, 0) is None
+    assert "fewer than 64 samples" in (trial(replace(few, workers=0), 64).detail or "")
 
 
 @pytest.mark.parametrize(

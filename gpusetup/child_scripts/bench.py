@@ -14,6 +14,7 @@ says which requests share a process. Python 3.8 syntax.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import time
@@ -187,8 +188,10 @@ class Trial:
         if workers is None or self.samples is None:
             while True:
                 yield self.batch
-        for batch in loader(self.samples, self.request["batch"], workers, self.device):
-            yield moved(batch, self.device)
+        feed = loader(self.samples, self.request["batch"], workers, self.device)
+        while True:
+            for batch in started(feed, self.request):
+                yield moved(batch, self.device)
 
     def step(self, batch: Any, phase: Callable[[str], None] = lambda _: None) -> Any:
         """One training step, as training does it; its loss. `phase` is told the end of each."""
@@ -233,6 +236,14 @@ def loader(samples: Any, batch: int, workers: int, device: str) -> Any:
         samples, batch_size=batch, num_workers=workers, pin_memory=device.startswith("cuda"),
         drop_last=True, **more,
     )  # fmt: skip
+
+
+def started(feed: Any, request: Answer) -> Iterator[Any]:
+    """An epoch of a loader, where it holds one whole batch."""
+    with contextlib.suppress(TypeError):  # a stream of samples has no length
+        if not len(feed):
+            raise ValueError("the data set holds fewer than %d samples" % request["batch"])
+    return iter(feed)
 
 
 def run_steps(request: Answer) -> Answer:
@@ -341,7 +352,8 @@ def run_loader(request: Answer) -> Answer:
     _, _, samples = made(request)
     if samples is None:
         return {"status": "error", "detail": "the function returned no `dataset`"}
-    batches = iter(loader(samples, request["batch"], request.get("workers") or 0, "cpu"))
+    feed = loader(samples, request["batch"], request.get("workers") or 0, "cpu")
+    batches = (batch for _ in itertools.repeat(None) for batch in started(feed, request))
     for _ in range(max(2, request.get("workers") or 0)):
         next(batches)
     began, count = time.perf_counter(), 0

@@ -66,7 +66,7 @@ class Server:
         self, run: Callable[[Answer], Answer], import_code: Callable[[Answer], Any]
     ) -> None:
         self.run, self.import_code = run, import_code
-        self.imported = False
+        self.imported = self.warm = False
         self.forks: Optional[bool] = None
 
     def answer(self, request: Answer) -> Answer:
@@ -74,6 +74,10 @@ class Server:
             self.forks = hasattr(os, "fork") and on_cpu(request)
         if not self.forks:
             return self.here(request)
+        if request.get("mode") == "steps" and not self.warm:
+            self.warm, before = True, threads()
+            tried(import_optimizers, request)
+            self.forks = threads() == before
         alone = not self.imported
         answer = in_fork(lambda: self.in_child(request))
         if answer["status"] in ("error", "died") and not alone:  # it may be the fork's own
@@ -99,6 +103,16 @@ class Server:
             return answer
         kept = bool(request.get("compile")) or request.get("workers") is not None
         return {**answer, "spent": kept or on_cpu(request) or spoiled(answer) or not emptied()}
+
+
+def import_optimizers(_: Answer) -> Answer:
+    """Have what torch imports at an optimizer's first step, seconds of it, before the forks."""
+    import torch
+
+    one = torch.zeros(1, requires_grad=True)
+    one.grad = torch.zeros(1)
+    torch.optim.AdamW([one]).step()
+    return {}
 
 
 def on_cpu(request: Answer) -> bool:
