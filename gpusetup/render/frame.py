@@ -200,7 +200,7 @@ def bar(
         (f" {name} {edges[0]}", DIM),
         (drawn, role),
         (rest + edges[1], DIM),
-        (f" {text.strip():>4}", ""),
+        (f" {text.strip():>5}", ""),
     ]
 
 

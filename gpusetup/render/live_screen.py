@@ -96,9 +96,9 @@ class LiveScreen:
             size = self._rich.size
             lines = frame(self._view, size.width, size.height)
             old = self._drawn if self._size == size else []
-            for row, line in enumerate(lines):
-                if row >= len(old) or old[row] != line:
-                    self._rich.update_screen_lines([self._segments(line, size.width)], 0, row)
+            for start, end in changed_rows(old, lines):
+                rows = [self._segments(line, size.width) for line in lines[start:end]]
+                self._rich.update_screen_lines(rows, 0, start)
             self._drawn, self._size = lines, size
 
     def _segments(self, line: Line, width: int) -> list[Segment]:
@@ -109,6 +109,23 @@ class LiveScreen:
         if role not in self._styles:
             self._styles[role] = Style.parse(role) if role else Style.null()
         return self._styles[role]
+
+
+def changed_rows(old: list[Line], new: list[Line]) -> list[tuple[int, int]]:
+    """The stretches of lines that are not as before.
+
+    >>> changed_rows([[("a", "")], [("b", "")]], [[("a", "")], [("c", "")], []])
+    [(1, 3)]
+    """
+    found: list[tuple[int, int]] = []
+    for row, line in enumerate(new):
+        if row < len(old) and old[row] == line:
+            continue
+        if found and found[-1][1] == row:
+            found[-1] = (found[-1][0], row + 1)
+        else:
+            found.append((row, row + 1))
+    return found
 
 
 def pressed(view: View, key: str) -> View:
