@@ -25,7 +25,7 @@ BLOCKS = re.findall(r"```sh\n(python3 -c .*\n)```\n\n```powershell\n(.*\n)```", 
 
 def test_both_commands_are_one_line_with_a_powershell_form_beside_it() -> None:
     assert len(BLOCKS) == 2
-    for (shell, power), last in zip(BLOCKS, ("gpusetup doctor", "pytest -n 4"), strict=True):
+    for (shell, power), last in zip(BLOCKS, ("gpusetup doctor", "pytest -n 3"), strict=True):
         assert shell.rstrip().endswith(last)
         assert power.replace(".exe", "").replace("python -m ", "").rstrip(" }\n").endswith(last)
         assert "&&" not in power, "Windows PowerShell 5.1 has no `&&`"
@@ -75,7 +75,7 @@ def run_on(folder: Path, command: str, *there: str, without: str = "") -> tuple[
 def test_a_command_ends_in_its_program_with_or_without_venv(
     which: int, bare: bool, without: str, tmp_path: Path
 ) -> None:
-    last = ("gpusetup doctor", "pytest -n 4")[which]
+    last = ("gpusetup doctor", "pytest -n 3")[which]
     code, ran = run_on(tmp_path, BLOCKS[which][0], *([] if bare else ["has-venv"]), without=without)
     assert (code, ran[-1]) == (0, last)
     assert ran[-2] == f"pip install {('.', '.[test]')[which]}"

@@ -65,13 +65,14 @@ LONG = ("compile", "whole-products", "memory")
 
 
 def all_but(*wanted: str) -> tuple[str, ...]:
-    names = (each.name for each in LEVELS["standard"])
-    return tuple(name for name in names if name not in {"import", "properties", "matmul", *wanted})
+    names = (*(each.name for each in LEVELS["standard"]), *TOGETHER)
+    kept = {"import", "properties", "matmul", *wanted}
+    return tuple(name for name in dict.fromkeys(names) if name not in kept)
 
 
 def long_ones() -> tuple[str, ...]:
     """What is proven on one device (test_verify_standard.py, ..._census.py)."""
-    return tuple(name for name in all_but() if name.startswith("census") or name in LONG)
+    return tuple(name for name in all_but(*TOGETHER) if name.startswith("census") or name in LONG)
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def constraints_for(project: Project, torch: str) -> tuple[str, ...]:
     and what the table does not know.
 
     >>> constraints_for(companion_table().project("torchcodec"), "2.10.0")[:3]
-    ('torchcodec<0.12', 'torchcodec!=0.11.*', 'torchcodec!=0.9.*')
+    ('torchcodec<0.12', 'torchcodec!=0.11.1', 'torchcodec!=0.11.0')
     """
     public = torch.partition("+")[0]
     wrong = (row for row in project.rows if row.torch and not _admits(row, public))

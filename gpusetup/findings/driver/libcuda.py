@@ -50,11 +50,16 @@ def libcuda_not_loaded(context: RuleContext) -> Iterator[Finding]:
     )
 
 
+LOOK_IN_WSLS = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH"
+LOOK_IN_DEBIANS = "export LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu:$LD_LIBRARY_PATH"
+
+
 def libcuda_not_linked(context: RuleContext) -> Iterator[Finding]:
     """cuDNN opens libcuda.so by its plain name, and only libcuda.so.1 is on the loader's way."""
     messages = events(context, "libcuda-unlinked")
     if messages:
-        folder = "/usr/lib/wsl/lib" if context.snapshot.os.wsl else "/usr/lib/x86_64-linux-gnu"
+        wsl = context.snapshot.os.wsl
+        folder = "/usr/lib/wsl/lib" if wsl else "/usr/lib/x86_64-linux-gnu"
         asker = messages[0].values.get("asker", "cuDNN")
         yield LIBCUDA_MISSING.found(
             f"{asker} does not find libcuda.so by its plain name",
@@ -63,7 +68,7 @@ def libcuda_not_linked(context: RuleContext) -> Iterator[Finding]:
             evidence=event_evidence(messages),
             fix=Fix(
                 text=f"Let the loader look where the driver's libcuda.so is (usually {folder})",
-                commands=lines(f"export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH"),
+                commands=lines(LOOK_IN_WSLS if wsl else LOOK_IN_DEBIANS),
             ),
         )
 
