@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Draw the pictures of the documentation: what a terminal shows, as SVG.
+
+python scripts/pictures.py                 draw docs/pictures/*.svg
+python scripts/pictures.py --check         exit 1 where a picture shows what no command prints now
+
+Each command runs in a terminal of its own, on an example machine and with the catalog of the tests.
+The SVGs name no font that a browser would fetch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import select
+import shlex
+import subprocess
+import sys
+import time
+from html import unescape
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
+OUT = ROOT / "docs" / "pictures"
+LONGEST = 60_000
+"""Bytes of a picture."""
+SECONDS = 60
+
+
+class Picture(NamedTuple):
+    """A command as it is typed, and the columns of the terminal that it is typed in."""
+
+    name: str
+    command: str
+    columns: int = 100
+    lines: int | None = None
+    """How many are shown, from the first."""
+
+
+PICTURES = (
+    Picture("doctor", "gpusetup doctor --from rtx3050-laptop"),
+    Picture("plan-grid", 'gpusetup plan --table --model qwen3-8b --gpu "A100 80GB"', 112),
+    Picture("monitor", "gpusetup monitor", 112),
+)
+
+
+# --- in a terminal --------------------------------------------------------------------------------
+
+
+def shown(picture: Picture) -> str:
+    """What the command prints into a terminal of that many columns, with its colours."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 60, picture.columns, 0, 0))
+    kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES", "CI")}
+    child = subprocess.Popen(
+        [sys.executable, __file__, "--type", picture.name],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env={**kept, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"},
+    )
+    os.close(theirs)
+    try:
+        text = read_all(ours, child)
+    finally:
+        child.kill()
+        child.wait()
+        os.close(ours)
+    if not text.strip():
+        raise ValueError(f"`{picture.command}` printed nothing")
+    return text.replace("\r\n", "\n")
+
+
+def read_all(terminal: int, child: subprocess.Popen[bytes]) -> str:
+    parts, until = [], time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        ready, _, _ = select.select([terminal], [], [], 0.2)
+        try:
+            part = os.read(terminal, 65536) if ready else b""
+        except OSError:  # the child closed its end
+            part = b""
+        parts.append(part)
+        if not part and child.poll() is not None:
+            return b"".join(parts).decode("utf-8")
+    raise TimeoutError(f"no end after {SECONDS} s")
+
+
+def typed(name: str) -> int:
+    """Run a picture's command here, where the terminal is."""
+    if name == "monitor":
+        return watched()
+    from write_reference import _frozen_catalog
+
+    from gpusetup.cli import main as gpusetup
+
+    picture = next(one for one in PICTURES if one.name == name)
+    with _frozen_catalog():
+        gpusetup(shlex.split(picture.command)[1:])
+    return 0
+
+
+def watched() -> int:
+    """The live screen at the end of a composed run of eight GPUs, one of which is too hot."""
+    from monitor_kinds import composed
+    from rich.console import Console as Rich
+    from rich.segment import Segment, Segments
+    from rich.style import Style
+
+    from gpusetup.monitor.summary import summarise, tallied
+    from gpusetup.render.frame import Past, View, frame
+
+    run, past = composed("one hot card of eight makes all ranks wait", 0), Past()
+    for sample in run.samples:
+        past.add(sample)
+    view = View(
+        sample=run.samples[-1],
+        past={label: tuple(values) for label, values in past.values.items()},
+        so_far=summarise(tallied(run.samples), command=run.command),
+    )
+    screen = Rich()
+    for line in frame(view, screen.width, 30):
+        screen.print(Segments([Segment(text, Style.parse(role)) for text, role in line]), end="")
+        screen.line()
+    return 0
+
+
+# --- the picture ----------------------------------------------------------------------------------
+
+
+def svg(picture: Picture, ansi: str) -> str:
+    from rich._export_format import CONSOLE_SVG_FORMAT
+    from rich.console import Console
+    from rich.text import Text
+
+    text = Text.from_ansi(ansi.rstrip("\n"))
+    lines = text.split("\n")[: picture.lines]
+    console = Console(
+        file=StringIO(), record=True, width=picture.columns, color_system="truecolor",
+        force_terminal=True, legacy_windows=False,
+    )  # fmt: skip
+    console.print(Text(f"$ {picture.command}", style="dim"))
+    for line in lines:
+        console.print(line, soft_wrap=True)
+    form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    form = form.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, monospace")
+    drawn = console.export_svg(title="gpusetup", code_format=form)
+    return re.sub(r"[ \t]+$", "", drawn, flags=re.MULTILINE).strip() + "\n"
+
+
+def words(drawn: str) -> str:
+    """The text of a picture, without its colours and places."""
+    found = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
+    return " ".join(unescape(" ".join(found)).split())
+
+
+def faults() -> list[str]:
+    """Each picture that is missing, too large, fetches, or shows what is not printed now."""
+    found = []
+    for picture in PICTURES:
+        place = OUT / f"{picture.name}.svg"
+        if not place.is_file():
+            found.append(f"{place.name}: missing")
+            continue
+        kept = place.read_text(encoding="utf-8")
+        if words(kept) != words(svg(picture, shown(picture))):
+            found.append(f"{place.name}: shows what `{picture.command}` does not print now")
+        if len(kept.encode()) > LONGEST:
+            found.append(f"{place.name}: {len(kept.encode())} bytes, more than {LONGEST}")
+        if re.search(r"url\(\s*['\"]?(?!#)|href=", kept):
+            found.append(f"{place.name}: fetches something")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="draw nothing, name what is stale")
+    parser.add_argument("--type", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.type:
+        return typed(options.type)
+    if not options.check:
+        OUT.mkdir(exist_ok=True)
+        for picture in PICTURES:
+            drawn = svg(picture, shown(picture))
+            (OUT / f"{picture.name}.svg").write_text(drawn, encoding="utf-8")
+    found = faults()
+    print("\n".join(found) or f"{len(PICTURES)} pictures show what is printed now")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
