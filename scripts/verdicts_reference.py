@@ -36,6 +36,10 @@ def _cases() -> Iterator[str]:
 def _whole() -> Iterator[str]:
     yield "\n| of the run as a whole | cause | next steps |\n| --- | --- | --- |\n"
     yield "| `uneven` | none, less | `one-process-each`, `balance-the-work` where ranks run |\n"
+    yield "| `uneven`, `null` where it was the only one | lost | `see-why-it-was-lost` |\n"
+    yield "| `communication-bound` | hang: ranks spin to the end | `see-where-it-waits` |\n"
+    yield "| `bursty` | hang: nothing happens to the end | `see-where-it-waits` |\n"
+    yield "| `idle` | computes | `move-to-the-gpu` |\n"
     yield "| `idle` | held | `see-where-it-waits` |\n| `idle` | prepares | `prepare-once` |\n"
     yield "| `idle` | unused, beside a command | `see-whether-torch-can` |\n"
     yield "| `idle` | unused | `watch-the-command` |\n"

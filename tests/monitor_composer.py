@@ -50,8 +50,10 @@ class Gpu(Frozen):
     """The power limit, as a share of the rated one."""
     reasons: Any = ()
     holders: tuple[tuple[int, str, str], ...] | None = ((4000, "python", "compute"),)
-    nvlink: float | None = None
+    nvlink: Any = None
     pcie: float | None = None
+    lost_after: float = 1e9
+    sm_active: float | None = None
     card: Card | None = None
     """Where it is another one than the run's."""
 
@@ -79,6 +81,7 @@ class Host(Frozen):
     memory: Any = 40.0
     network: Any = 2e5
     writes: Any = 0.0
+    reads: Any = None
 
 
 class Run(Frozen):
@@ -120,6 +123,8 @@ def _gpu(
     gpu: Gpu, place: int, at: float, card: Card, dice: random.Random, silent: Sequence[str]
 ) -> GpuSample:
     card = gpu.card or card
+    if at > gpu.lost_after:
+        return GpuSample(index=place, name=card.name, lost=True, problem="GPU is lost")
     use = min(100.0, max(0.0, told(gpu.use, at) + (dice.gauss(0, 2) if told(gpu.use, at) else 0)))
     limit = card.watts * gpu.limit
     drawn = card.idle + (card.watts - card.idle) * use / 100 * told(gpu.weight, at)
@@ -142,12 +147,13 @@ def _gpu(
         "clock_sm_mhz": round(mhz + dice.gauss(0, 5)),
         "clock_sm_max_mhz": card.mhz,
         "throttle_reasons": tuple(reasons) if use > 0 or reasons else ("gpu_idle",),
+        "sm_active_percent": gpu.sm_active,
         "processes": None if gpu.holders is None else tuple(
             ProcessUse(pid=pid, name=name, kind=kind)  # type: ignore[arg-type]
             for pid, name, kind in gpu.holders
         ),
-        "nvlink_rx_bytes_per_second": rate(gpu.nvlink, dice),
-        "nvlink_tx_bytes_per_second": rate(gpu.nvlink, dice),
+        "nvlink_rx_bytes_per_second": rate(value(gpu.nvlink, at), dice),
+        "nvlink_tx_bytes_per_second": rate(value(gpu.nvlink, at), dice),
         "pcie_rx_bytes_per_second": rate(gpu.pcie, dice),
         "pcie_tx_bytes_per_second": rate(gpu.pcie, dice),
         "pcie_limit_bytes_per_second": None if gpu.pcie is None else 31.5e9,
@@ -188,6 +194,7 @@ def _host(host: Host, tree: Tree | None, at: float, dice: random.Random) -> Host
         cores=host.cores,
         memory_used_bytes=int((128 << 30) * told(host.memory, at) / 100),
         memory_total_bytes=128 << 30,
+        disk_read_bytes_per_second=None if host.reads is None else near(told(host.reads, at), dice),
         disk_write_bytes_per_second=told(host.writes, at),
         network_receive_bytes_per_second=near(told(host.network, at), dice),
         network_send_bytes_per_second=2e5,

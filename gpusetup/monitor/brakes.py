@@ -69,7 +69,8 @@ def _untold(work: Work, gpu: GpuFacts, slow: bool) -> Brake | None:
 
 
 def power_cause(work: Work, gpu: GpuFacts) -> str:
-    """Which power limit it is; `""` where the card gives what it is rated for.
+    """Which power limit it is; `""` where the card gives what it is rated for, and where nobody
+    told what that is: a limit alone says nothing.
 
     >>> work = Work(samples=9, utilization=99, utilization_p5=99, utilization_p95=99,
     ...             quiet_share=0, clock_share=70)
@@ -81,7 +82,9 @@ def power_cause(work: Work, gpu: GpuFacts) -> str:
     if limit and rated and limit < rated * marks.RATED.value / 100:
         return "lowered"
     if limit is None or (rated is None and most is None):
-        return "power"
+        return ""
+    if gpu.power_rated and not (most and most > limit * marks.ROOM.value / 100):
+        return ""
     if (work.clock_share or 0.0) >= marks.FAST_ENOUGH.value:
         return ""
     return "room" if most and most > limit * marks.ROOM.value / 100 else "fixed"

@@ -79,6 +79,7 @@ DMON = {
 DCGM = {
     "gputl": column("utilization_percent"),
     "gract": column("utilization_percent", factor=100),
+    "smact": column("sm_active_percent", factor=100),
     "mcutl": column("memory_busy_percent"),
     "drama": column("memory_busy_percent", factor=100),
     "fbttl": column("memory_total_bytes", "mib"),

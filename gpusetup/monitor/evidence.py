@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from gpusetup.monitor.brakes import active_brake
 from gpusetup.monitor.facts import Work
+from gpusetup.monitor.marks import NETWORK_FULL
+from gpusetup.monitor.programs import nodes_of
 from gpusetup.monitor.signs import Seen
 
 
@@ -118,14 +120,36 @@ def links(seen: Seen) -> str:
     told = f"kernels ran {seen.work.utilization:.0f} % of the time"
     if seen.work.power_share is not None:
         told += f" at {seen.work.power_share:.0f} % of the power limit"
-    for rate, name in ((seen.work.link_rate, "NVLink"), (seen.work.pcie_rate, "PCIe")):
+    rates = (
+        (seen.work.link_rate, "NVLink"),
+        (seen.work.pcie_rate, "PCIe"),
+        (_if_full(seen.work.network_rate), "the network"),
+    )
+    for rate, name in rates:
         if rate:
             told += f", {rate / 1e9:.1f} GB/s over {name}"
     return told
 
 
+def _if_full(rate: float | None) -> float | None:
+    return rate if rate and rate >= NETWORK_FULL.value else None
+
+
 def collectives(seen: Seen) -> str:
-    return f"{links(seen)}, on {seen.together} GPUs of one job: they wait in collectives"
+    nodes = nodes_of(seen.run.command)
+    where = f"on {nodes} machines" if nodes > 1 else f"on {seen.together} GPUs"
+    return f"{links(seen)}, {where} of one job: they wait in collectives"
+
+
+def swaps(seen: Seen) -> str:
+    told = f"{worked(seen)} while the machine's memory was {seen.run.host_memory_share:.0f} % full"
+    rates = ((seen.work.disk_read_rate or 0) / 1e6, (seen.work.disk_write_rate or 0) / 1e6)
+    return f"{told} and {rates[0]:.0f} MB/s were read and {rates[1]:.0f} MB/s written: it swaps"
+
+
+def few_multiprocessors(seen: Seen) -> str:
+    told = f"kernels ran {seen.work.utilization:.0f} % of the time, but only"
+    return f"{told} {seen.work.sm_active or 0:.0f} % of the multiprocessors had work"
 
 
 def hangs(seen: Seen) -> str:

@@ -20,6 +20,8 @@ class Work(Frozen):
     quiet_share: float
     """Of the samples in which nothing ran."""
     memory_busy: float | None = None
+    sm_active: float | None = None
+    """Of the multiprocessors, while something ran."""
     power_share: float | None = None
     """Of the power limit."""
     clock_share: float | None = None
@@ -45,6 +47,9 @@ class Work(Frozen):
     host_cpu: float | None = None
     network_rate: float | None = None
     """Received by the machine, bytes a second."""
+    disk_read_rate: float | None = None
+    disk_write_rate: float | None = None
+    """By the machine, bytes a second."""
     link_rate: float | None = None
     """NVLink, both ways, bytes a second."""
     pcie_rate: float | None = None
@@ -75,6 +80,14 @@ class GpuFacts(Frozen):
     startup_seconds: float = 0.0
     warmup_seconds: float = 0.0
     """Of the first work that was much less than what came later; it is not judged."""
+    tail: Work | None = None
+    """The last stretch, where it looked busy and drew little power; None where it did not."""
+    before_tail: Work | None = None
+    tail_since: float = 0.0
+    tail_seconds: float = 0.0
+    rest: Work | None = None
+    """What came after its last work."""
+    rest_since: float | None = None
     memory_p95_share: float | None = None
     memory_peak_share: float | None = None
     memory_last_share: float | None = None
@@ -87,6 +100,9 @@ class GpuFacts(Frozen):
     slowdown_celsius: float | None = None
     power_limit: float | None = None
     power_default: float | None = None
+    """What the maker rated it at, as the card tells it, else by the catalog."""
+    power_rated: float | None = None
+    """By the catalog alone."""
     power_max: float | None = None
     has_process: bool | None = None
     """Whether a process that computes was ever seen on it; None where processes are not told."""
@@ -96,6 +112,8 @@ class GpuFacts(Frozen):
     """The pids that were seen on it."""
     names: tuple[str, ...] = ()
     lost_at: str | None = None
+    lost_since: float = 0.0
+    """Seconds after the start."""
 
 
 class RunFacts(Frozen):

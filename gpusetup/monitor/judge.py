@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.monitor import marks
 from gpusetup.monitor.cases import CASES, ORDER, WAITING_COSTS_MORE, Case
+from gpusetup.monitor.ends import hung, lost, stood_still
 from gpusetup.monitor.evidence import workers_in_words
 from gpusetup.monitor.facts import GpuFacts, RunFacts, Work
 from gpusetup.monitor.notes import notes
@@ -35,17 +36,17 @@ class Judged(Frozen):
 def judge(facts: RunFacts) -> Judged:
     """The verdict with its evidence, one next step, the ordered advice, and the notes."""
     judged, seen = _verdict(facts)
-    low = judged.verdict not in (None, "idle") and _lowest(facts) < marks.LOW.value
+    low = _lowest(facts) < marks.LOW.value
     return replace(
         judged,
         next=next_step(judged.steps, seen, facts),
-        advice=ordered_advice(facts) if low else (),
-        notes=tuple(notes(facts)),
+        advice=ordered_advice(facts, judged.verdict, judged.cause) if low else (),
+        notes=tuple(notes(facts, judged.verdict)),
     )
 
 
 def _verdict(facts: RunFacts) -> tuple[Judged, Seen | None]:
-    for question in (too_little, starving, idle):
+    for question in (_lost, too_little, starving, idle, _stopped):
         judged = question(facts)
         if judged is not None:
             return judged, None
@@ -56,6 +57,23 @@ def _verdict(facts: RunFacts) -> tuple[Judged, Seen | None]:
         if apart is not None:
             return apart, None
     return _judged(seen, worst, facts), seen
+
+
+def _lost(facts: RunFacts) -> Judged | None:
+    said = lost(facts)
+    if not said:
+        return None
+    verdict: Verdict | None = "uneven" if len(facts.gpus) > 1 else None
+    return Judged(verdict=verdict, cause="lost", evidence=said, steps=("see-why-it-was-lost",))
+
+
+def _stopped(facts: RunFacts) -> Judged | None:
+    """A run that made no progress at its end: what was before says nothing about it."""
+    for verdict, question in (("communication-bound", hung), ("bursty", stood_still)):
+        if said := question(facts):
+            return Judged(verdict=verdict, cause="hang", evidence=said,  # type: ignore[arg-type]
+                          steps=("see-where-it-waits",))  # fmt: skip
+    return None
 
 
 def _rank(case: Case) -> int:
@@ -146,6 +164,8 @@ def _why_idle(facts: RunFacts) -> tuple[str, str]:
     if cpu is None:
         return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
     if held:
+        if cpu >= marks.MANY.value:
+            return "computes", "move-to-the-gpu"
         busy = cpu >= marks.CORE_FULL.value
         return ("prepares", "prepare-once") if busy else ("held", "see-where-it-waits")
     return "unused", "see-whether-torch-can"

@@ -11,13 +11,16 @@ from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.team import at_work, belongs, considered, worked
 
 
-def notes(facts: RunFacts) -> Iterator[str]:
+def notes(facts: RunFacts, verdict: str | None = None) -> Iterator[str]:
+    if marks.SHORT.value <= facts.samples < marks.BRIEF.value:
+        told = f"a short record, {facts.samples} samples in {facts.seconds:.0f} s"
+        yield f"{told}: a minute of them says more"
     for gpu in facts.gpus:
         who = f"GPU {gpu.label}"
         if gpu.lost_at is not None:
             yield f"{who} is lost since {gpu.lost_at}; `gpusetup doctor` says more"
             continue
-        for note in (*memory_notes(gpu, facts), *heat_notes(gpu), *time_notes(gpu)):
+        for note in (*memory_notes(gpu, facts, verdict), *heat_notes(gpu), *time_notes(gpu, facts)):
             yield f"{who}: {note}"
     count, unused = len(at_work(facts)), [g for g in facts.gpus if not belongs(g, facts)]
     drawing = [gpu.label for gpu in unused if gpu.only_display]
@@ -28,7 +31,7 @@ def notes(facts: RunFacts) -> Iterator[str]:
     yield from host_notes(facts)
 
 
-def memory_notes(gpu: GpuFacts, facts: RunFacts) -> Iterator[str]:
+def memory_notes(gpu: GpuFacts, facts: RunFacts, verdict: str | None) -> Iterator[str]:
     share = gpu.memory_p95_share
     if share is None or not worked(gpu):
         return
@@ -37,7 +40,9 @@ def memory_notes(gpu: GpuFacts, facts: RunFacts) -> Iterator[str]:
     elif share > marks.MEMORY_HIGH.value:
         yield f"memory {share:.0f} %, above the mark of {marks.MEMORY_HIGH.value:.0f} %"
     elif share < marks.MEMORY_LOW.value and kind_of(facts.command) in ("training", ""):
-        yield f"memory {share:.0f} %: a larger batch would fit (the mark is 70 to 90 %)"
+        told = "the mark is 70 to 90 %"
+        helps = verdict in ("good", "launch-bound")
+        yield f"memory {share:.0f} %: " + (f"a larger batch would fit ({told})" if helps else told)
 
 
 def heat_notes(gpu: GpuFacts) -> Iterator[str]:
@@ -46,16 +51,19 @@ def heat_notes(gpu: GpuFacts) -> Iterator[str]:
         yield f"{heat:.0f} °C, above the mark of {marks.HOT.value:.0f} °C"
     capped = gpu.work.reasons.get("sw_power_cap", 0.0) if gpu.work else 0.0
     if capped >= marks.CAPPED.value and gpu.work and active_brake(gpu.work, gpu) is None:
-        yield f"at its power limit in {capped:.0f} % of the work, as a busy GPU may be"
+        unknown = "" if gpu.power_default else "; `nvidia-smi -q -d POWER` tells its default"
+        yield f"at its power limit in {capped:.0f} % of the work, as a busy GPU may be{unknown}"
 
 
-def time_notes(gpu: GpuFacts) -> Iterator[str]:
+def time_notes(gpu: GpuFacts, facts: RunFacts) -> Iterator[str]:
     if gpu.warmup_seconds:
         yield f"a warm-up of {gpu.warmup_seconds:.0f} s is left out (compilation, caches?)"
     if gpu.pauses:
         times = "once" if gpu.pauses == 1 else f"{gpu.pauses} times"
         share, longest = f"{gpu.pause_share:.0f} %", f"{gpu.longest_pause_seconds:.0f} s"
-        yield f"paused {times}, {share} of its time, {longest} at most (evaluation, checkpoints?)"
+        training = kind_of(facts.command, gpu.names) in ("training", "")
+        why = " (evaluation, checkpoints?)" if training else ""
+        yield f"paused {times}, {share} of its time, {longest} at most{why}"
 
 
 def host_notes(facts: RunFacts) -> Iterator[str]:

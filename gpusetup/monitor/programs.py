@@ -107,6 +107,19 @@ def is_launched(command: Sequence[str] | None) -> bool:
     return bool(command and LAUNCHERS.search(" ".join(command).lower()))
 
 
+NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d+)")
+
+
+def nodes_of(command: Sequence[str] | None) -> int:
+    """On how many machines a launcher starts it.
+
+    >>> nodes_of(("torchrun", "--nnodes=1:4", "t.py")), nodes_of(("torchrun", "t.py"))
+    (4, 1)
+    """
+    found = NODES.search(" ".join(command or ()))
+    return int(found[1]) if found and len(found[1]) < 7 else 1
+
+
 def is_display(process: ProcessUse) -> bool:
     """Told by its kind on the GPU, where that is told, and by its name.
 

@@ -36,6 +36,7 @@ CSV_COLUMNS = (
     "pcie_limit_bytes_per_second",
     "nvlink_rx_bytes_per_second",
     "nvlink_tx_bytes_per_second",
+    "sm_active_percent",
 )
 TREE_COLUMNS = (
     *("cpu_percent", "memory_bytes", "read_bytes_per_second", "loader_workers", "processes"),
@@ -209,6 +210,11 @@ def recorded(path: str, interval: float = 1.0) -> Recorded:
     lines = _lines(path)
     first, lines = logs.told_first(lines)
     log = logs.log_of(first)
+    if log is None and first.count(",") >= 2 and not first.lstrip().startswith(("{", "[")):
+        raise BadInput(
+            f"{path} has rows without their heading, so that nobody can tell its columns",
+            hint="write it with --format=csv, without noheader, or put the heading in as line 1",
+        )
     if log is None:
         return Recorded(documents=_documents(path, lines))
     told = log.read(lines)

@@ -12,7 +12,7 @@ from functools import cached_property
 from gpusetup.monitor import marks
 from gpusetup.monitor.brakes import active_brake
 from gpusetup.monitor.facts import GpuFacts, RunFacts, Work
-from gpusetup.monitor.programs import is_launched, kind_of
+from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
 
 
 class Seen:
@@ -74,6 +74,33 @@ def _links_told(seen: Seen) -> bool:
     return seen.work.link_rate is not None or seen.work.pcie_rate is not None
 
 
+def _collectives(seen: Seen) -> bool:
+    launched = (seen.run.ranks or 0) > 1 or is_launched(seen.run.command)
+    return bool(seen.run.collective_threads) or launched
+
+
+def _several(seen: Seen) -> bool:
+    """Here, or on other machines, as its launcher or what comes over the network says."""
+    alone = seen.together <= 1 and nodes_of(seen.run.command) <= 1
+    return not alone or (
+        bool(seen.run.collective_threads) and least(seen.work.network_rate, marks.NETWORK_FULL)
+    )
+
+
+def _over_network(seen: Seen) -> bool:
+    """As much comes over the network as reading needs, and less than half of it from a disk."""
+    work = seen.work
+    disk = work.disk_read_rate if work.disk_read_rate is not None else work.read_rate
+    rate = work.network_rate
+    return least(rate, marks.NETWORK) and (disk or 0.0) < (rate or 0.0) / 2
+
+
+def _swaps(seen: Seen) -> bool:
+    full = least(seen.run.host_memory_share, marks.MEMORY_TIGHT)
+    rates = (seen.work.disk_read_rate, seen.work.disk_write_rate)
+    return full and all(least(rate, marks.READS) for rate in rates)
+
+
 def _used_up(seen: Seen) -> bool:
     cores, cpu = seen.cores, seen.work.cpu
     full = cores is not None and cpu is not None and cpu >= cores * marks.USED_UP.value
@@ -121,6 +148,8 @@ SIGNS: dict[str, tuple[str, Test]] = {
     "mostly waits": ("it works less than half", lambda s: below(s.work.utilization, marks.LOW)),
     "spins": ("utilisation as of a waiting collective",
               lambda s: least(s.work.utilization, marks.SPINS)),
+    "few multiprocessors": ("few of its multiprocessors have work",
+                            lambda s: below(s.work.sm_active, marks.FEW_SMS)),
     "gaps": ("it is quiet again and again", _gaps),
     "light": ("the kernels draw little power while they run", _light),
     "heavy": ("the kernels draw much power while they run",
@@ -147,7 +176,6 @@ SIGNS: dict[str, tuple[str, Test]] = {
     "lowered limit": ("a power limit below the rated one holds it down", _brake("lowered")),
     "limit with room": ("a power limit that may be raised holds it down", _brake("room")),
     "rated limit": ("the card's own power limit holds it far down", _brake("fixed")),
-    "unknown limit": ("a power limit holds it down", _brake("power")),
     "only now and then": ("that is on less than half of the time", _braked_little),
     # the command's processes
     "watched": ("the command's processes were watched", lambda s: s.work.busiest_cpu is not None),
@@ -162,25 +190,32 @@ SIGNS: dict[str, tuple[str, Test]] = {
     "helpers": ("other processes of the command compute",
                 lambda s: least(s.work.helpers_cpu, marks.HELPERS)),
     "cores used up": ("the command uses all the CPU that it may", _used_up),
+    "held back": ("its CPU quota holds it back",
+                  lambda s: least(s.work.held_back, marks.HELD_BACK)),
     "others full": ("others use the machine's CPU, and none is left", _others_full),
     "reads": ("it reads from the disk", lambda s: least(s.work.read_rate, marks.READS)),
     "blocked": ("processes wait for a disk", lambda s: least(s.work.blocked, marks.BLOCKED)),
     "reads files": ("it reads files, cached or not", _reads_cached),
     "receives": ("data come over the network", lambda s: least(s.work.network_rate, marks.NETWORK)),
+    "over the network": ("data come over the network, and not from a disk", _over_network),
+    "swaps": ("the machine's memory is full, and it reads from and writes to its disk", _swaps),
     "computes in pauses": ("the CPU computes in the pauses",
                            _pauses(lambda w: least(w.busiest_cpu, marks.CORE_FULL))),
     "writes in pauses": ("much is written in the pauses",
                          _pauses(lambda w: least(w.write_rate, marks.WRITES))),
     # several GPUs and what lies between
-    "several": ("several GPUs work on one job", lambda s: s.together > 1),
+    "several": ("several GPUs work on one job", _several),
+    "several nodes": ("a launcher started it on several machines",
+                      lambda s: nodes_of(s.run.command) > 1),
+    "network quiet": ("little comes over the network",
+                      lambda s: below(s.work.network_rate, marks.NETWORK)),
     "network carries": (
         "much comes over the network",
         lambda s: least(s.work.network_rate, marks.NETWORK_FULL),
     ),
     "links told": ("link counters were read", _links_told),
     "links carry": ("the links carry much", _links_carry),
-    "collectives": ("threads of NCCL, or ranks", lambda s: bool(s.run.collective_threads)
-                    or (s.run.ranks or 0) > 1 or is_launched(s.run.command)),
+    "collectives": ("threads of NCCL, or ranks", _collectives),
     # what kind of program it is
     "server": ("it is a server", _kind("server")),
     "notebook": ("it is a notebook", _kind("notebook")),

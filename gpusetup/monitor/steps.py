@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.facts import RunFacts
 from gpusetup.monitor.marks import IDLE, MEMORY_HIGH
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.signs import Seen, shows_any
+from gpusetup.monitor.team import at_work
 from gpusetup.monitor.values import NextStep
 
 MOST_WORKERS = 16
@@ -60,15 +61,23 @@ STEPS: dict[str, Step] = {
         "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
     "faster-storage": step(
         "Bring the data nearer: a local disk or memory, in fewer and larger files"),
+    "free-host-memory": step(
+        "Free the machine's memory, which swaps: fewer workers, a smaller prefetch_factor, arrays "
+        "rather than lists of objects that each worker copies",
+        "ps -eo pid,user,rss,comm --sort=-rss | head"),
     "run-ahead": step(
         "Let the loader run ahead: persistent_workers=True, a larger prefetch_factor, up to "
         "{workers} workers", TUNE),
     "off-the-loop": step(
         "Take the CPU's work out of the loop: prepare it once, in other processes, or on the GPU"),
     "speed-up-the-producers": step(
-        "Let the CPU side produce more: more environments at once, cheaper ones, or on the GPU"),
+        "Let the CPU side produce more: {more_of_them}cheaper environments, or on the GPU"),
     "see-where-it-waits": step(
-        "See where the process waits", "py-spy dump --pid {pid}"),
+        "See where the process waits{which_rank}", "py-spy dump --pid {pid}"),
+    "see-why-it-was-lost": step(
+        "See why the GPU was lost: the kernel's log names an Xid (79: it fell off the bus); then "
+        "its power, seat and heat, and `gpusetup doctor`",
+        "sudo dmesg -T | grep -iE 'nvrm|xid|aer'"),
     "larger-work": step(
         "Give the GPU more per kernel: a larger batch", BENCHMARK, unless="memory high"),
     "compile-or-graphs": step(
@@ -98,18 +107,19 @@ STEPS: dict[str, Step] = {
     "raise-the-power-limit": step(
         "Raise the power limit from {limit} W to {rated} W, where its cooling allows it",
         "sudo nvidia-smi -i {gpu} -pl {rated}"),
-    "compare-the-limits": step(
-        "Compare the power limit with the card's default; raise it where it was lowered",
-        "nvidia-smi -q -d POWER"),
     "draw-less": step(
         "The card cannot be given more power: a laptop on its charger in performance mode, else "
         "lower precision or fewer bytes per step"),
-    "reset-the-clocks": step("Take back the clocks that were set", "nvidia-smi -rac"),
+    "reset-the-clocks": step("Take back the clocks that were set",
+                             "sudo nvidia-smi -i {gpu} -rac; sudo nvidia-smi -i {gpu} -rgc"),
     "see-whether-torch-can": step(
         "Nothing ran on the GPU: see whether this torch can use it", "gpusetup doctor"),
+    "move-to-the-gpu": step(
+        "The CPU computes while the GPU only holds memory: move the model and each batch there, "
+        'model.to("cuda"); `gpusetup doctor` says whether this torch can'),
     "watch-the-command": step(
-        "See what the process does meanwhile: let the monitor watch it too",
-        "gpusetup monitor -- {command}", unless="watched"),
+        "See what the process does meanwhile: let the monitor watch it too, `gpusetup monitor -- "
+        "COMMAND`", "gpusetup monitor {watch}", unless="watched"),
     "prepare-once": step("Prepare the data once and keep it: so far only the CPU worked"),
     "send-more-requests": step(
         "Nothing to mend if requests are rare: send more at once, or a second service beside it"),
@@ -162,32 +172,66 @@ def _says(name: str, facts: RunFacts) -> bool:
 
 def _filled(name: str, facts: RunFacts, seen: Seen | None) -> NextStep:
     words, row = _words(facts, seen), STEPS[name]
-    command = row.command and row.command.format(**words)
-    return NextStep(id=name, text=row.text.format(**words), command=command)
+    return NextStep(id=name, text=row.text.format(**words), command=_command(row.command, words))
 
 
-def ordered_advice(facts: RunFacts) -> tuple[str, ...]:
-    """The order of the acceleration guide for utilisation below half: batch, loader, AMP; without
-    what is so already, and for a training alone."""
+def _command(row: str | None, words: Mapping[str, str]) -> str | None:
+    """None where a word of it is not known: nothing is made up."""
+    if row is None or any(not word and f"{{{name}}}" in row for name, word in words.items()):
+        return None
+    return row.format(**words)
+
+
+class Advice(Frozen):
+    """One of the acceleration guide's three, and the verdicts, or their causes, that it helps."""
+
+    text: str
+    command: str | None
+    helps: tuple[str, ...]
+    fits: Callable[[RunFacts], bool]
+
+
+STARVED_BY_WORKERS = ("workers", "by-itself", "slow-items")
+ADVICE = (
+    Advice(
+        text="larger batch, the effective one kept by accumulation",
+        command=BATCH_SIZE,
+        helps=("launch-bound", "bursty/unknown"),
+        fits=lambda facts: all(
+            (gpu.memory_p95_share or 0) < MEMORY_HIGH.value for gpu in facts.gpus
+        ),
+    ),
+    Advice(
+        text="DataLoader with num_workers={workers}, pin_memory, persistent_workers",
+        command=TUNE,
+        helps=tuple(f"input-starved/{cause}" for cause in STARVED_BY_WORKERS),
+        fits=lambda facts: (
+            max((gpu.work.workers for gpu in facts.gpus if gpu.work), default=0.0)
+            < useful_workers(facts)
+        ),
+    ),
+    Advice(
+        text="mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 on, "
+        "else float16 with a GradScaler",
+        command=None,
+        helps=("launch-bound", "bursty/unknown"),
+        fits=lambda facts: not _says("mixed", facts),
+    ),
+)
+"""The order of the acceleration guide for utilisation below half: batch, loader, AMP."""
+
+
+def ordered_advice(facts: RunFacts, verdict: str | None, cause: str) -> tuple[str, ...]:
+    """What helps against this cause, without what is so already, and for a training alone."""
     if kind_of(facts.command) not in ("training", ""):
         return ()
-    return tuple(_advice(facts))
-
-
-def _advice(facts: RunFacts) -> list[str]:
-    works = [gpu.work for gpu in facts.gpus if gpu.work]
-    room = all((gpu.memory_p95_share or 0) < MEMORY_HIGH.value for gpu in facts.gpus)
-    now = max((work.workers for work in works), default=0.0)
-    told = []
-    if room:
-        told.append(f"larger batch, the effective one kept by accumulation: `{BATCH_SIZE}`")
-    if now < useful_workers(facts):
-        told.append("DataLoader with num_workers={workers}, pin_memory, persistent_workers: "
-                    f"`{TUNE}`")  # fmt: skip
-    if not _says("mixed", facts):
-        told.append("mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 "
-                    "on, else float16 with a GradScaler")  # fmt: skip
-    return [line.format(**_words(facts, None)) for line in told]
+    about, words = {verdict, f"{verdict}/{cause}"}, _words(facts, None)
+    rows = [row for row in ADVICE if about & {*row.helps} and row.fits(facts)]
+    commands = [_command(row.command, words) for row in rows]
+    return tuple(
+        row.text.format(**words) + (f": `{command}`" if command else "")
+        for row, command in zip(rows, commands, strict=True)
+    )
 
 
 def _words(facts: RunFacts, seen: Seen | None) -> dict[str, str]:
@@ -203,15 +247,33 @@ def _words(facts: RunFacts, seen: Seen | None) -> dict[str, str]:
         "cores": f"{facts.cores or facts.host_cores or 0:g}",
         "host_cores": str(facts.host_cores or "?"),
         "others": f"{others:.1f}",
-        "config": shlex.quote(config_of(facts.command) or "CONFIG.yaml"),
-        "script": shlex.quote(script_of(facts.command) or "train.py"),
-        "command": shlex.join(facts.command or ("python", script_of(facts.command) or "train.py")),
+        "config": shlex.quote(config) if (config := config_of(facts.command)) else "",
+        "script": shlex.quote(script) if (script := script_of(facts.command)) else "",
+        "command": shlex.join(facts.command or ()),
+        "watch": _watch(facts, pids),
+        "which_rank": _which_rank(facts),
+        "more_of_them": "" if seen and shows_any(seen, ("cores used up",)) else MORE_OF_THEM,
         "gpus": str(len([gpu for gpu in facts.gpus if gpu.lost_at is None])),
         "gpu": gpu.label if gpu else "0",
         "limit": f"{gpu.power_limit or 0:.0f}" if gpu else "",
         "rated": f"{rated:.0f}",
         "pid": str(pids[0]) if pids else "PID",
     }
+
+
+MORE_OF_THEM = "more environments at once, "
+
+
+def _watch(facts: RunFacts, pids: Sequence[int]) -> str:
+    if facts.command:
+        return f"-- {shlex.join(facts.command)}"
+    return f"--pid {pids[0]}" if pids else ""
+
+
+def _which_rank(facts: RunFacts) -> str:
+    several = bool(facts.collective_threads) or (facts.ranks or len(at_work(facts))) > 1
+    told = ", of several ranks each: the one that is elsewhere is the cause; NCCL_DEBUG=INFO and "
+    return f"{told}TORCH_NCCL_TRACE_BUFFER_SIZE=2000 name the collective" if several else ""
 
 
 def useful_workers(facts: RunFacts) -> int:

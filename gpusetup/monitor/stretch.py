@@ -34,6 +34,7 @@ class WorkTally:
         self._keep("memory_busy", gpu.memory_busy_percent)
         self._keep("power_share", percent(gpu.power_watts, gpu.power_limit_watts))
         if not quiet:
+            self._keep("sm_active", gpu.sm_active_percent)
             self._keep("clock_share", percent(gpu.clock_sm_mhz, gpu.clock_sm_max_mhz))
             self.reasons.update(gpu.throttle_reasons or ())
         self._add_links(gpu)
@@ -71,6 +72,8 @@ class WorkTally:
     def _add_host(self, host: HostSample) -> None:
         self._keep("host_cpu", host.cpu_percent)
         self._keep("network_rate", host.network_receive_bytes_per_second)
+        self._keep("disk_read_rate", host.disk_read_bytes_per_second)
+        self._keep("disk_write_rate", host.disk_write_bytes_per_second)
 
     def merge(self, other: WorkTally) -> None:
         self.utilization.merge(other.utilization)

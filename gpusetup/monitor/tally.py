@@ -14,7 +14,9 @@ from gpusetup.monitor.facts import GpuFacts, RunFacts
 from gpusetup.monitor.histogram import Histogram, Mean
 from gpusetup.monitor.marks import GROWN, MEMORY_FULL, MEMORY_GONE
 from gpusetup.monitor.programs import is_display
+from gpusetup.monitor.rated import rated_watts
 from gpusetup.monitor.stretch import Stretches, merged, percent
+from gpusetup.monitor.tail import Tail
 from gpusetup.monitor.values import (
     GpuSample,
     GpuSummary,
@@ -120,8 +122,10 @@ class GpuTally:
         self.of = {name: Histogram(QUANTA.get(name, 1.0)) for name in GPU_FIELDS}
         self.memory = MemoryTally()
         self.stretches = Stretches()
+        self.tail = Tail()
         self.holders = Holders()
         self.lost_at: str | None = None
+        self.lost_since = 0.0
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
         self.samples += 1
@@ -129,9 +133,12 @@ class GpuTally:
             histogram.add(getattr(gpu, name))
         self.memory.add(percent(gpu.memory_used_bytes, gpu.memory_total_bytes))
         self.holders.add(gpu.processes)
+        if gpu.lost and self.lost_at is None:
+            self.lost_since = sample.seconds
         self.lost_at = (self.lost_at or sample.at) if gpu.lost else None
         if not gpu.lost:
             self.latest = gpu
+        self.tail.add(gpu, sample)
         if gpu.utilization_percent is not None:
             self.stretches.add(gpu, sample)
 
@@ -146,10 +153,13 @@ class GpuTally:
             temperature_p95=heat.percentile(95) if heat.count else None,
             slowdown_celsius=self.latest.temperature_slowdown_celsius,
             power_limit=self.latest.power_limit_watts,
-            power_default=self.latest.power_limit_default_watts,
+            power_default=self.latest.power_limit_default_watts or rated_watts(self.first.name),
+            power_rated=rated_watts(self.first.name),
             power_max=self.latest.power_limit_max_watts,
             lost_at=self.lost_at,
+            lost_since=self.lost_since,
             **self._work(),
+            **self._end(),
             **self._memory(),
             **self._held(),
         )
@@ -167,6 +177,18 @@ class GpuTally:
             "longest_pause_seconds": self.stretches.longest_pause,
             "startup_seconds": self.stretches.first_work or 0.0,
             "warmup_seconds": warm,
+        }
+
+    def _end(self) -> dict[str, Any]:
+        tail, stretches = self.tail, self.stretches
+        after = stretches.first_work is not None
+        return {
+            "tail": tail.work.work(),
+            "before_tail": tail.before.work(),
+            "tail_since": tail.since or 0.0,
+            "tail_seconds": tail.seconds,
+            "rest": stretches.pending.work() if after else None,
+            "rest_since": stretches.pending_since if after else None,
         }
 
     def _memory(self) -> dict[str, Any]:

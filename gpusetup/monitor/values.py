@@ -48,6 +48,8 @@ class GpuSample(Frozen):
     """The share of the last moment in which some kernel ran."""
     memory_busy_percent: float | None = None
     """The share in which the GPU's memory was read or written (NVML: utilization.memory)."""
+    sm_active_percent: float | None = None
+    """How much of its multiprocessors had work (DCGM: SM activity)."""
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     temperature_celsius: float | None = None

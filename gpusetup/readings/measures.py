@@ -24,6 +24,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "nvlink_tx_bytes_per_second": (0, 1e14),
     "utilization_percent": (0, 100),
     "memory_busy_percent": (0, 100),
+    "sm_active_percent": (0, 100),
     "clock_sm_mhz": (0, 20_000),
     "clock_sm_max_mhz": (0, 20_000),
     "clock_sm_application_mhz": (0, 20_000),
