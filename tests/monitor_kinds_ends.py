@@ -7,9 +7,10 @@ import random
 
 from monitor_composer import A100, H100, L40S, Card, Gpu, Host, Run, Tree, compose, then
 from monitor_kinds import HOST, TRAIN, card, kind, ranks, steady, workers
-from monitoring import loop
+from monitoring import loop, pausing
 
 from gpusetup.model.frozen import replace
+from gpusetup.monitor.values import Sample
 
 NODES = "torchrun --nnodes 4 --nproc_per_node 8 --rdzv_backend c10d train.py"
 RANKS = "torchrun --nproc_per_node=4 train.py"
@@ -188,3 +189,9 @@ def _(d: random.Random) -> Run:
 def _(d: random.Random) -> Run:
     tree = Tree(main=d.uniform(700, 1500), workers=2, each=3)
     return compose(d, [Gpu(use=0, memory=2)], tree, HOST, card=card(d), command=TRAIN)
+
+
+def pausing_server(seed: int) -> tuple[Sample, ...]:
+    """Work with pauses of half a minute, by whatever program."""
+    gpu = Gpu(use=pausing(96, 40, 30))
+    return compose(random.Random(seed), [gpu], Tree(main=30), HOST, seconds=300).samples

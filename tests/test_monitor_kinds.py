@@ -85,3 +85,48 @@ def test_the_same_samples_without_their_processes_get_words_about_the_pattern() 
     told = summarise(tallied(blind))
     assert told.verdict == "bursty" and told.next and told.next.id == "watch-the-command"
     assert "worker" not in told.evidence
+
+
+def test_no_file_is_made_up_where_no_command_is_known() -> None:
+    for name, seed in RUNS:
+        run = composed(name, seed)
+        told = summarise(tallied(run.samples), exit_code=run.exit)
+        said = " ".join((*told.advice, told.next.text if told.next else ""))
+        command = (told.next and told.next.command) or ""
+        assert not re.search(r"CONFIG|train\.py|conf/", f"{said} {command}"), (name, said, command)
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "said"),
+    [
+        ("environments fill all cores, the policy waits", "more environments", False),
+        ("workers wait for a network file system, the disk is quiet", "over the network", True),
+        ("a container's CPU quota holds the command back", "held back by its quota", True),
+        ("the machine swaps: its memory is full, the disk reads and writes", "it swaps", True),
+        ("a collective hangs after healthy work, the run is killed", "stood still since", True),
+        ("one card of eight falls off the bus, the ranks spin, the run ends with an error",
+         "GPU 5 was lost at second", True),
+    ],
+)  # fmt: skip
+def test_a_verdict_says_its_cause(name: str, word: str, said: bool) -> None:
+    for seed in SEEDS:
+        told = summary(name, seed)
+        words = f"{told.evidence} {told.next.text if told.next else ''} {' '.join(told.advice)}"
+        assert (word in words) == said, words
+        assert "num_workers" not in words and "larger batch" not in words
+
+
+def test_a_hang_is_told_from_light_work_to_the_end() -> None:
+    run = composed("a collective hangs after healthy work, the run is killed", 0)
+    tally = tallied(run.samples)
+    assert summarise(tally, command=run.command, exit_code=137).cause == "hang"
+    assert summarise(tally, command=run.command, exit_code=0).cause != "hang"
+
+
+def test_notes_fit_the_program_and_a_short_record_says_so() -> None:
+    run = composed("one sample in ten seconds for half an hour, good", 0)
+    assert "short record, 3 samples" in " ".join(summarise(tallied(run.samples[:3])).notes)
+    pausing = monitor_kinds_ends.pausing_server(0)
+    for command, said in ((("vllm", "serve", "m"), False), (("python", "train.py"), True)):
+        notes = " ".join(summarise(tallied(pausing), command=command).notes)
+        assert "paused" in notes and ("evaluation" in notes) == said

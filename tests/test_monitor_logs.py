@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from monitor_composer import Run
 from monitor_kinds import composed
 
 from gpusetup import cli
+from gpusetup.monitor import columns
 from gpusetup.monitor.logs import log_of, samples
 from gpusetup.monitor.summary import summarise, tallied
 from gpusetup.monitor.values import GpuSample, Sample, Summary
@@ -227,3 +229,33 @@ def test_any_text_is_read_without_a_traceback(lines: list[str]) -> None:
     log = log_of(lines[0])
     if log is not None:
         summarise(tallied(samples(log.read(lines), 1.0)))
+
+
+def test_rows_without_their_heading_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = list(smi_csv(composed(FULL, 1)))
+    bare = tmp_path / "bare.csv"
+    bare.write_text("\n".join(lines[1:]), encoding="utf-8")
+    assert cli.main(["monitor", "--replay", str(bare)]) == 2
+    said = capsys.readouterr().err
+    assert "heading" in said and "JSON" not in said
+
+
+def test_the_multiprocessors_tell_small_kernels_without_a_limit() -> None:
+    head = "#Entity   GPUTL  FBFRE   FBUSD   POWER   SMACT   DRAMA"
+    for active, verdict in ((0.11, "launch-bound"), (0.83, "good")):
+        row = f"GPU 0     99    65228   16331   170.5    {active}   0.06"
+        assert judged(iter((head, "ID", *[row] * 60))).verdict == verdict
+
+
+def test_the_page_s_queries_are_read() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "how-to" / "monitor.md").read_text("utf-8")
+    asked = re.search(r"--query-gpu=(\S+)", page)
+    assert asked
+    known = {*columns.SMI, "timestamp", "index", "name", "clocks_event_reasons.active"}
+    assert set(asked[1].split(",")) <= known
+    told = re.search(r"dcgmi dmon -e \S+`: (.*?);", page)
+    assert told
+    names = {name.strip().lower() for name in re.sub(r"\(.*?\)", "", told[1]).split(",")}
+    assert names - set(columns.DCGM) == {"fbfre"}

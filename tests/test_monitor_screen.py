@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
@@ -9,6 +10,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -147,7 +149,7 @@ class Terminal:
         self.said = ""
 
     def until(self, wanted: str) -> str:
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         start = len(self.said)
         while wanted not in self.said[start:]:
             assert time.monotonic() < end, f"{wanted!r} never came: {self.said[-2000:]!r}"
@@ -158,6 +160,42 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self.file, keys.encode())
 
+    def ends(self) -> int:
+        """Its exit code. It is read to its end: a terminal that nobody reads holds up who writes,
+        and who puts its settings back."""
+        end = time.monotonic() + PATIENCE
+        while self.child.poll() is None:
+            assert time.monotonic() < end, f"it never ended: {self.said[-2000:]!r}"
+            if select.select([self.file], [], [], 0.05)[0]:
+                self.said += os.read(self.file, 65536).decode("utf-8", "replace")
+        return self.child.returncode
+
+    def close(self) -> None:
+        """Nothing of it is left, however the test ended."""
+        if self.child.poll() is None:
+            self.child.kill()
+        self.child.wait(PATIENCE)
+        os.close(self.file)
+        os.close(self.theirs)
+
+
+PATIENCE = 120.0
+"""Seconds; a busy machine is slow."""
+Opened = Callable[..., Terminal]
+
+
+@pytest.fixture
+def opened(machine: None) -> Iterator[Opened]:
+    """Terminals that are closed after the test."""
+    with contextlib.ExitStack() as stack:
+
+        def open_one(columns: int, rows: int, **environment: str) -> Terminal:
+            terminal = Terminal(columns, rows, **environment)
+            stack.callback(terminal.close)
+            return terminal
+
+        yield open_one
+
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -165,10 +203,10 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     standin.install(monkeypatch, tmp_path, standin.state((BUSY, BUSY)))
 
 
-def test_keys_change_the_screen_and_the_terminal_is_as_it_was(machine: None) -> None:
+def test_keys_change_the_screen_and_the_terminal_is_as_it_was(opened: Opened) -> None:
     import termios
 
-    terminal = Terminal(100, 30)
+    terminal = opened(100, 30)
     assert "\x1b[?1049h" in terminal.until("q quit")
     terminal.press("?")
     terminal.until("quit, with the summary")
@@ -182,23 +220,23 @@ def test_keys_change_the_screen_and_the_terminal_is_as_it_was(machine: None) -> 
     end = terminal.until("Verdict: good")
     assert end.index("\x1b[?1049l") < end.index("Watched")
     assert "\x1b[?25h" in end
-    assert terminal.child.wait(30) == 0
+    assert terminal.ends() == 0
     assert termios.tcgetattr(terminal.theirs)[3] == terminal.before[3]
 
 
-def test_without_colours_there_are_none(machine: None) -> None:
-    terminal = Terminal(100, 30, NO_COLOR="1")
+def test_without_colours_there_are_none(opened: Opened) -> None:
+    terminal = opened(100, 30, NO_COLOR="1")
     shown = terminal.until("q quit")
     terminal.press("q")
     terminal.until("Verdict")
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", shown)
-    terminal.child.wait(30)
+    terminal.ends()
 
 
-def test_a_dumb_terminal_gets_lines(machine: None) -> None:
-    terminal = Terminal(100, 30, TERM="dumb")
+def test_a_dumb_terminal_gets_lines(opened: Opened) -> None:
+    terminal = opened(100, 30, TERM="dumb")
     shown = terminal.until("GPU 1")
     os.kill(terminal.child.pid, 2)
     shown += terminal.until("Verdict")
     assert "\x1b" not in shown
-    terminal.child.wait(30)
+    terminal.ends()

@@ -46,23 +46,15 @@ def hung(facts: RunFacts) -> str:
 
 
 def _of_a_job(facts: RunFacts) -> bool:
-    return bool(facts.collective_threads) or is_launched(facts.command) or nodes(facts) > 1
-
-
-def nodes(facts: RunFacts) -> int:
-    return nodes_of(facts.command)
+    launched = is_launched(facts.command) or nodes_of(facts.command) > 1
+    return bool(facts.collective_threads) or launched
 
 
 def _stopped(gpu: GpuFacts, facts: RunFacts) -> bool:
-    tail, before = gpu.tail, gpu.before_tail
+    tail, before = gpu.tail, gpu.power_before_tail
     if tail is None or before is None or gpu.tail_seconds < marks.HUNG.value:
         return False
-    return _fell(before.power_share, tail.power_share) and _nothing_moves(tail)
-
-
-def _fell(before: float | None, after: float | None) -> bool:
-    """By much, above what a card draws without work; True where power is not told."""
-    return before is None or after is None or before >= after * marks.FELL.value
+    return before >= (tail.power_share or 0.0) * marks.FELL.value and _nothing_moves(tail)
 
 
 def _nothing_moves(work: Work) -> bool:

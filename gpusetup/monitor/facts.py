@@ -82,7 +82,8 @@ class GpuFacts(Frozen):
     """Of the first work that was much less than what came later; it is not judged."""
     tail: Work | None = None
     """The last stretch, where it looked busy and drew little power; None where it did not."""
-    before_tail: Work | None = None
+    power_before_tail: float | None = None
+    """Percent of the power limit; None where it did nothing else, or no power is told."""
     tail_since: float = 0.0
     tail_seconds: float = 0.0
     rest: Work | None = None

@@ -6,47 +6,43 @@ more, such as links, is left out of them.
 
 from __future__ import annotations
 
+from gpusetup.monitor.histogram import Mean
 from gpusetup.monitor.marks import IDLE_POWER, LIGHT, QUIET, SPINS
 from gpusetup.monitor.stretch import WorkTally, is_quiet, percent
 from gpusetup.monitor.values import GpuSample, Sample
 
 
 class Tail:
-    """The last stretch in which a GPU looked busy and drew little, and what was before it."""
+    """The last stretch in which a GPU looked busy and drew little, and the power before it."""
 
     STRAYS = 3
     """Samples with work, one behind the other, that end it."""
 
     def __init__(self) -> None:
-        self.before, self.work, self._strays = WorkTally(), WorkTally(), WorkTally()
+        self.work, self.power_before = WorkTally(), Mean()
+        """`power_before`: percent of the power limit."""
         self.since: float | None = None
         self.until = 0.0
+        self._strays = 0
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
         """Quiet neither begins nor ends it: a hang that was killed is quiet after it."""
         if gpu.utilization_percent is None or is_quiet(gpu):
             return
         if spins(gpu):
-            self._go_on(gpu, sample)
+            self.since = sample.seconds if self.since is None else self.since
+            self.until, self._strays = sample.seconds, 0
+            self.work.add(gpu, sample)
             return
-        self._strays.add(gpu, sample)
-        if self._strays.samples >= self.STRAYS:
+        self.power_before.add(percent(gpu.power_watts, gpu.power_limit_watts))
+        self._strays += 1
+        if self.since is not None and self._strays >= self.STRAYS:
             self._end()
-
-    def _go_on(self, gpu: GpuSample, sample: Sample) -> None:
-        if self.since is None:
-            self._end()
-            self.since = sample.seconds
-        self.work.merge(self._strays)
-        self._strays = WorkTally()
-        self.work.add(gpu, sample)
-        self.until = sample.seconds
 
     def _end(self) -> None:
-        self.before.merge(self.work)
-        self.before.merge(self._strays)
-        self.work, self._strays = WorkTally(), WorkTally()
-        self.since = None
+        """It was none: it belongs to what was before."""
+        self.power_before.merge(self.work.of.get("power_share", Mean()))
+        self.work, self.since = WorkTally(), None
 
     @property
     def seconds(self) -> float:

@@ -15,7 +15,7 @@ from gpusetup.monitor.histogram import Histogram, Mean
 from gpusetup.monitor.marks import GROWN, MEMORY_FULL, MEMORY_GONE
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.rated import rated_watts
-from gpusetup.monitor.stretch import Stretches, merged, percent
+from gpusetup.monitor.stretch import Parts, Stretches, merged, percent
 from gpusetup.monitor.tail import Tail
 from gpusetup.monitor.values import (
     GpuSample,
@@ -123,6 +123,7 @@ class GpuTally:
         self.memory = MemoryTally()
         self.stretches = Stretches()
         self.tail = Tail()
+        self._parts: tuple[int, Parts] | None = None
         self.holders = Holders()
         self.lost_at: str | None = None
         self.lost_since = 0.0
@@ -141,6 +142,12 @@ class GpuTally:
         self.tail.add(gpu, sample)
         if gpu.utilization_percent is not None:
             self.stretches.add(gpu, sample)
+
+    def parts(self) -> Parts:
+        """Of the samples so far, merged once."""
+        if self._parts is None or self._parts[0] != self.samples:
+            self._parts = self.samples, self.stretches.parts()
+        return self._parts[1]
 
     def facts(self) -> GpuFacts:
         told, heat = self.of["utilization_percent"], self.of["temperature_celsius"]
@@ -165,7 +172,7 @@ class GpuTally:
         )
 
     def _work(self) -> dict[str, Any]:
-        work, pause, whole, warm = self.stretches.parts()
+        work, pause, whole, warm = self.parts()
         body = merged([work, pause])
         return {
             "work": work.work(),
@@ -184,7 +191,7 @@ class GpuTally:
         after = stretches.first_work is not None
         return {
             "tail": tail.work.work(),
-            "before_tail": tail.before.work(),
+            "power_before_tail": tail.power_before.value(),
             "tail_since": tail.since or 0.0,
             "tail_seconds": tail.seconds,
             "rest": stretches.pending.work() if after else None,
@@ -211,7 +218,7 @@ class GpuTally:
         }
 
     def summary(self) -> GpuSummary:
-        work, *_ = self.stretches.parts()
+        work, *_ = self.parts()
         told = work.work()
         return GpuSummary(
             index=self.first.index,

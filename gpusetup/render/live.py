@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TextIO
 
 from rich.console import Group, RenderableType
@@ -34,6 +35,7 @@ def sparkline(values: Sequence[float | None], width: int, *, bars: str = BARS) -
     return "".join(_bar(value, bars) for value in shown)
 
 
+@lru_cache(maxsize=1024)
 def _bar(value: float | None, bars: str) -> str:
     if value is None:
         return " "
