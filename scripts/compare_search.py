@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import io
 import logging
 import math
@@ -292,6 +293,7 @@ def accelerate_finder(device: Device, seed: int) -> Run:
     """`find_executable_batch_size` from a start above every device's maximum (it only shrinks)."""
     from accelerate.utils import find_executable_batch_size
 
+    gc.freeze()  # it collects after each failure, and every module would be gone through
     counted = Counted(device, seed)
 
     @find_executable_batch_size(starting_batch_size=8192)  # type: ignore[untyped-decorator]

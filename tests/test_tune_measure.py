@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput
@@ -61,6 +63,15 @@ def wide(batch):
 class Few(Numbers):
     def __len__(self):
         return 20
+
+class Slow(Numbers):
+    def __getitem__(self, index):
+        import time
+        time.sleep(0.01)
+        return super().__getitem__(index)
+
+def slow(batch):
+    return {**small(batch), "dataset": Slow()}
 
 def few(batch):
     return {**small(batch), "dataset": Few()}
@@ -195,6 +206,28 @@ def test_a_data_set_of_few_batches_is_gone_through_again(folder: str) -> None:
     assert trial(replace(few, workers=0, steps=6), 8).status == "ok"
     assert loader_rate(few, 64, 0) is None
     assert "fewer than 64 samples" in (trial(replace(few, workers=0), 64).detail or "")
+
+
+def test_steps_are_no_faster_than_the_loader_that_feeds_them(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what was loaded ahead nor what several workers finish at once comes for free."""
+    monkeypatch.setattr(subprocess, "Popen", warm.Popen.__mro__[1])  # a loader forks by itself
+    told = trial(replace(job(folder, "slow"), workers=2, steps=4), 8)
+    assert told.status == "ok", told.detail
+    assert (told.samples_per_second or 0) <= 1.1 * 2 / 0.01
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's counters")
+def test_what_is_in_use_in_the_heap_is_counted_as_it_may_leave_holes() -> None:
+    from gpusetup.child_scripts import bench_memory
+
+    before = bench_memory.in_heap()
+    if not before:
+        pytest.skip("another allocator than glibc's, or one before 2.33")
+    kept = [bytes(100_000) for _ in range(40)]
+    assert 3_900_000 <= bench_memory.in_heap() - before <= 4_500_000
+    del kept
 
 
 @pytest.mark.parametrize(

@@ -227,11 +227,15 @@ class Trial:
         return peaks
 
 
+PREFETCHED = 2
+"""Batches that each worker loads ahead."""
+
+
 def loader(samples: Any, batch: int, workers: int, device: str) -> Any:
     """The user's data set as a training run would load it."""
     from torch.utils.data import DataLoader
 
-    more = {"persistent_workers": True, "prefetch_factor": 2} if workers else {}
+    more = {"persistent_workers": True, "prefetch_factor": PREFETCHED} if workers else {}
     return DataLoader(
         samples, batch_size=batch, num_workers=workers, pin_memory=device.startswith("cuda"),
         drop_last=True, **more,
@@ -264,14 +268,21 @@ def run_steps(request: Answer) -> Answer:
         rows.append(trial.read(next(batches)))
         seconds.append(time.perf_counter() - began)
         stands.append(memory.now())
-        if sibling("bench_memory").steady(rows, stands):
+        if sibling("bench_memory").steady(rows, stands, memory.least_rows):
             break
     busy = None
     if request.get("timed", True):
+        speed = sibling("bench_speed")
+        workers = (request.get("workers") or 0) if trial.samples is not None else 0
+        for _ in range(PREFETCHED * workers):  # what was loaded while memory was read came for free
+            next(batches)
         count = int(min(request.get("steps") or 12, 1 + (ends - time.monotonic()) / min(seconds)))
-        seconds, busy = timed(trial, batches, max(1, count))
+        seconds, busy = speed.timed(trial, batches, max(1, count, speed.ROUNDS * workers))
+        seconds = speed.in_rounds(seconds, workers)
     batches.close()  # type: ignore[attr-defined]
-    return {**summary(rows, seconds, request["batch"]), "static_bytes": stands[0],
+    found = summary(rows, seconds, request["batch"])
+    doubt = memory.holes() / 3 / max(1, found["peak_bytes"] or 1)
+    return {**found, "noise": max(found["noise"], doubt), "static_bytes": stands[0],
             "leak_bytes": sibling("bench_memory").leaked(stands),
             "limit_bytes": memory.limit, "device": trial.device,
             "reserved_bytes": memory.reserved(), "utilization_percent": busy,
@@ -298,28 +309,6 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
         "samples_per_second": batch / middle,
         "spread_percent": 100 * (max(seconds) - min(seconds)) / middle,
     }
-
-
-def timed(trial: Trial, batches: Iterator[Any], count: int) -> Tuple[List[float], Optional[float]]:
-    """The seconds of each step and what NVML said; nothing waits for the device in between."""
-    stamps = [stamp(trial)]
-    for _ in range(count):
-        trial.step(next(batches))
-        stamps.append(stamp(trial))
-    busy = trial.memory.busy()
-    if trial.device.startswith("cuda"):
-        trial.torch.cuda.synchronize()
-        return [stamps[i].elapsed_time(stamps[i + 1]) / 1000 for i in range(count)], busy
-    return [stamps[i + 1] - stamps[i] for i in range(count)], busy
-
-
-def stamp(trial: Trial) -> Any:
-    """Now: on a GPU an event among its work, else the clock."""
-    if not trial.device.startswith("cuda"):
-        return time.perf_counter()
-    event = trial.torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
 
 
 def length_of(samples: Any, request: Answer) -> Optional[int]:

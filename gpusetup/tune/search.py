@@ -26,7 +26,7 @@ CLOSE = 0.012
 """Steps smaller than this part of a size are not worth a trial of their own."""
 AFTER_FAILURE = 0.55
 """Right after a failure only this part of the way to the size that failed is gone."""
-SETTLED = 0.042
+SETTLED = 0.036
 """The answer may lie this far below a size that failed: a second failure costs more than it can
 bring."""
 NEAR = 0.12
@@ -293,11 +293,14 @@ def crossing(
 ) -> Room:
     """Where the line through the last point and the best other one crosses the limit.
 
+    Where another ran above the limit the crossing lies between, whatever smaller ones promise.
+
     >>> crossing([(0, 100), (10, 200)], 0.0, 1000)
     Room(low=90.0, middle=90.0, high=inf)
     """
     batch, peak = points[-1]
-    rooms = [_through(one, (batch, peak), error, limit) for one in points[:-1]]
+    above = [one for one in points[:-1] if one[0] > batch]
+    rooms = [_through(one, (batch, peak), error, limit) for one in above or points[:-1]]
     best = min(rooms, key=lambda room: room.high - room.low)
     if points[0][0] == 0:  # grounded: what a phase holds without a batch may be more than static
         return replace(best, high=math.inf)
