@@ -143,9 +143,8 @@ def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
     one = min(above, key=lambda trial: trial.batch)
     if one.status == "error":
         return f"batch {one.batch} failed: {' '.join((one.detail or '').split())[:160]}"
-    return (
-        f"batch {one.batch} {'ran out of memory' if one.status == 'oom' else 'is above the limit'}"
-    )
+    how = "ran out of memory" if one.status == "oom" else "is above the limit"
+    return f"batch {one.batch} {how}"
 
 
 def answer(trials: Sequence[Trial], goal: Goal) -> int | None:
@@ -291,16 +290,13 @@ def _grounded(good: Sequence[Trial], points: list[tuple[int, int]]) -> list[tupl
 def crossing(
     points: Sequence[tuple[int, int]], error: float, limit: int, wary: bool = False
 ) -> Room:
-    """Where the line through the last point and the best other one crosses the limit.
-
-    Where another ran above the limit the crossing lies between, whatever smaller ones promise.
+    """Where the line through the last point and the best other one, above it if any, crosses.
 
     >>> crossing([(0, 100), (10, 200)], 0.0, 1000)
     Room(low=90.0, middle=90.0, high=inf)
     """
-    batch, peak = points[-1]
-    above = [one for one in points[:-1] if one[0] > batch]
-    rooms = [_through(one, (batch, peak), error, limit) for one in above or points[:-1]]
+    others = [one for one in points[:-1] if one[0] > points[-1][0]] or points[:-1]
+    rooms = [_through(one, points[-1], error, limit) for one in others]
     best = min(rooms, key=lambda room: room.high - room.low)
     if points[0][0] == 0:  # grounded: what a phase holds without a batch may be more than static
         return replace(best, high=math.inf)
