@@ -10,6 +10,7 @@ from itertools import islice
 import pytest
 from damage import HARMLESS
 from report_classes import CLASSES, SMI_ONE, Class
+from report_classes_failures import FAILURES
 from report_classes_further import FURTHER
 from report_classes_later import LATER
 
@@ -17,7 +18,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.report.read import read_bytes
 
-ALL: dict[str, Class] = {**CLASSES, **LATER, **FURTHER}
+ALL: dict[str, Class] = {**CLASSES, **LATER, **FURTHER, **FAILURES}
 
 
 @cache

@@ -329,3 +329,8 @@ def test_versions_that_need_not_agree_are_told_apart_in_one_note() -> None:
     )
     ids = [finding.id for finding in answer(text).findings]
     assert "cuda-versions-differ" in ids and "cuda-toolkit-differs" not in ids
+
+
+def test_no_answer_says_that_it_computed_above_a_failure_that_the_text_reports() -> None:
+    told = doctor_markdown(answer("RuntimeError: CUDA error: device-side assert triggered"))
+    assert told.startswith("**ok**: the GPU stack looks sound; torch failed")

@@ -22,6 +22,7 @@ from gpusetup.report.cleaning.decode import decode, is_binary
 from gpusetup.report.facts import GUESS, HINT, SURE, Gpus
 from gpusetup.report.merge import choose_gpus
 from gpusetup.report.read import read_bytes, read_report
+from gpusetup.report.text import text_of
 
 TEXTS = tuple(text for _, text in MESSAGES)
 
@@ -188,3 +189,15 @@ def test_two_reports_of_one_line_each_keep_their_lines() -> None:
 )
 def test_what_programs_print_is_not_taken_for_a_prefix(line: str) -> None:
     assert cleaned(line) == [line]
+
+
+def test_three_full_lines_are_a_terminals_wrap_and_a_ruled_line_is_none() -> None:
+    words = (
+        "[W:onnxruntime] "
+        + "of the provider " * 13
+        + "Failed to create CUDAExecutionProvider. Require cuDNN 9"
+    )
+    wrapped = "\n".join(words[at : at + 80] for at in range(0, len(words), 80))
+    assert text_of(wrapped).flat == words
+    ruled = f"{'=' * 80}\nfirst\n{'=' * 80}\nsecond\n{'=' * 80}\nthird"
+    assert "= first =" in text_of(ruled).flat

@@ -93,7 +93,9 @@ def diagnose(
     others = other_causes(root, findings, doubt)
     return Diagnosis(
         cause=cause,
-        proof=(elsewhere or at_fault(context, proof(context))) if healthy and not root else None,
+        proof=(elsewhere or at_fault(context, findings, proof(context)))
+        if healthy and not root
+        else None,
         program=context.snapshot.failing.program,
         stage=stage_of(context, root),
         findings=tuple(sorted(marked, key=_reading_order)),

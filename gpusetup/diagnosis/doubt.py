@@ -84,6 +84,11 @@ def _kernel_says_it(context: RuleContext) -> bool:
     return bool(events(context, "gpu-init-failed"))
 
 
+def _driver_says_it(context: RuleContext) -> bool:
+    said = events(context, "gpu-not-supported-by-driver")
+    return any(not event.values.get("said") for event in said)
+
+
 def _is_a_notebooks(context: RuleContext) -> bool:
     return bool(events(context, "gpu-not-chosen"))
 
@@ -216,6 +221,12 @@ DOUBTS: dict[str, Doubt] = {
         next_reading=ON_THE_BUS,
         settled_by=("gpus", "bus"),
         unless=_is_a_notebooks,
+    ),
+    "gpu-not-supported-by-driver": Doubt(
+        others=("driver-not-loaded", "nouveau-in-the-way", "gpu-init-failed"),
+        next_reading=KERNEL_LOG,
+        settled_by=(),
+        unless=_driver_says_it,
     ),
     "gpu-init-failed": Doubt(
         others=("gpu-fell-off-bus", "gpu-not-supported-by-driver", "device-permission"),

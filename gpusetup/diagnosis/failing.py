@@ -186,9 +186,25 @@ OUTSIDE = (
 """Findings about a program under which GPU, driver and torch may be whole."""
 
 
-def at_fault(context: RuleContext, proof: str) -> str:
-    """What `ok` rests on; before it the program that failed, where that does not stand on torch."""
+REPORTED = (
+    "gpu-too-old-for-triton",
+    "gpu-too-old-for-flash-attention",
+    "cuda-program-error",
+    "cuda-library-error",
+    "cuda-call-not-supported",
+    "torch-internal-error",
+)
+"""Failures that a text reports of a program on a sound GPU: its answer begins with them."""
+
+
+def at_fault(context: RuleContext, findings: tuple[Finding, ...], proof: str) -> str:
+    """What `ok` rests on; before it what the text reports, or the program that failed."""
     program, failing = program_of(context), context.snapshot.failing
+    told = {finding.id: finding.title for finding in findings}
+    said = next((told[id] for id in REPORTED if id in told), None)
+    if said and context.snapshot.origin == "report":
+        at = f" at {failing.stage}" if failing.stage else ""
+        return f"the GPU stack looks sound; {failing.program or 'the program'} failed{at}: {said}"
     if program is None or program.on_torch or not failing.stage:
         return proof
     return (

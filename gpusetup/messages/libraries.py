@@ -21,6 +21,9 @@ FFMPEG = r"lib(?:av(?:util|codec|format|device|filter)|sw(?:scale|resample))\b"
 WHISPER = r"(?:whisper|ctranslate2)"
 CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
 
+OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\.so\b"
+"""Linux' library of bitsandbytes in a folder of Windows."""
+
 LOADER = (
     row(
         "cuda-library-error",
@@ -56,6 +59,7 @@ LOADER = (
         "cuda-lib-missing",
         "cuda_setup: warning!",
         r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found",
+        unless=OF_LINUX,
         module="bitsandbytes",
     ),
     row(

@@ -56,6 +56,8 @@ COMPUTING: tuple[Program, ...] = (
             "start",
             "no available memory for the cache blocks",
             "failed to infer device type",
+            "vllm is running on unspecifiedplatform",
+            "current node has no gpu available",
             "engine core initialization failed",
             "engine process failed to start",
         )
@@ -194,6 +196,7 @@ COMPUTING: tuple[Program, ...] = (
             "unable to load nvcuda",
             "gpu vram usage didn't recover",
             "/ollama/cuda_v",
+            "failure during gpu discovery",
         )
         + named("ollama serve", "ollama run", "llama runner process", "ollama_"),
     ),
@@ -218,6 +221,7 @@ COMPUTING: tuple[Program, ...] = (
         )
         + told("first-kernel", "ggml_cuda_compute_forward")
         + told("build", "ggml-cuda/cmakelists.txt")
+        + named("llama_cpp", "llama-cpp-python")
         + named("ggml_cuda", "ggml-cuda", "llama-server", "llama-cli", "llama_model_load"),
     ),
     Program(

@@ -32,7 +32,7 @@ AROUND: tuple[Program, ...] = (
         on_torch=False,
         way="Ask the scheduler for a GPU of a partition that has one (`sinfo -o '%P %G %t'` lists "
         "them): `--gres=gpu:1`",
-        marks=told("start", "sbatch: error", "srun: error", "salloc: error")
+        marks=told("start", "gres=(null)", "sbatch: error", "srun: error", "salloc: error")
         + told("running", "slurmstepd: error"),
     ),
     Program(
@@ -56,6 +56,7 @@ AROUND: tuple[Program, ...] = (
             "hint: you're on ",
             "hint: you require cpython",
             "error: failed to fetch: `",
+            "`uv sync",
         ),
     ),
     Program(

@@ -8,6 +8,7 @@ src/llama-model.cpp.
 
 from __future__ import annotations
 
+from gpusetup.messages.libraries import OF_LINUX
 from gpusetup.messages.row import row
 
 ROWS = (
@@ -73,7 +74,12 @@ ROWS = (
         r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing',
         module="onnxruntime",
     ),
-    row("cuda-lib-missing", "cuda setup failed despite gpu being available", module="bitsandbytes"),
+    row(
+        "cuda-lib-missing",
+        "cuda setup failed despite gpu being available",
+        unless=OF_LINUX,
+        module="bitsandbytes",
+    ),
     row(
         "cuda-lib-missing",
         "configured cuda binary not found",

@@ -8,6 +8,7 @@ from gpusetup.messages import (
     container,
     cuda,
     driver,
+    failures,
     frameworks,
     imports,
     installing,
@@ -32,5 +33,6 @@ ROWS = (
     *makers.ROWS,
     *results.ROWS,
     *stack.ROWS,
+    *failures.ROWS,
 )
 """Every message that is known."""

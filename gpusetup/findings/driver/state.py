@@ -244,7 +244,7 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Iterator[Finding]:
     messages = events(context, "gpu-not-supported-by-driver")
     # No order: that no GPU is listed is proven live only; a text may leave the list out.
     flavour = None if is_report(context) or not absent_here(context) else _wrong_flavour(context)
-    if (messages or flavour) and not answering(context):
+    if (messages or flavour) and not _is_listed(context, messages):
         version = context.snapshot.driver.version or context.snapshot.driver.module_version
         spoken = next((e.values["name"] for e in messages if e.values.get("name")), None)
         yield GPU_NOT_SUPPORTED_BY_DRIVER.found(
@@ -257,6 +257,14 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Iterator[Finding]:
             if _branch(messages)
             else drivers.driver(context, _which_driver(messages, flavour or "")),
         )
+
+
+def _is_listed(context: RuleContext, messages: tuple[Event, ...]) -> bool:
+    """Whether the driver lists the GPU; beside mere words its name is not enough."""
+    listed = answering(context)
+    if messages and all(event.values.get("said") for event in messages):
+        return any(gpu.nvml_index is not None or gpu.uuid or gpu.pci_bus_id for gpu in listed)
+    return bool(listed)
 
 
 def _wrong_flavour(context: RuleContext) -> str | None:

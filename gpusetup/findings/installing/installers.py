@@ -205,7 +205,7 @@ def requirement_broken(context: RuleContext) -> Iterator[Finding]:
     if messages:
         v = messages[0].values
         yield REQUIREMENT_BROKEN.found(
-            f"{v.get('package', 'A package')} {v.get('version', '')} requires "
+            f"{' '.join(filter(None, (v.get('package', 'A package'), v.get('version'))))} requires "
             f"{v.get('needs', 'another version')}, {v.get('have') or 'another'} is installed",
             evidence=event_evidence(messages),
             fix=Fix(

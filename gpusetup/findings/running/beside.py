@@ -199,12 +199,26 @@ def failed_by_itself(context: RuleContext) -> Iterator[Finding]:
     """The exception with which a program ended has nothing to do with a GPU."""
     heard = events(context, "program-failed")
     if heard and is_report(context):
-        who = context.snapshot.failing.program or "The program"
-        said = heard[-1].text or heard[-1].values.get("exception", "an error")
+        told = next((e for e in heard if e.values.keys() & {"says", "module"}), heard[-1])
+        way = told.values.get("way")
         yield PROGRAM_FAILED.found(
-            f"{who} failed by itself ({said[:120]}), not by the GPU's stack",
+            _how_it_failed(context, told),
             evidence=event_evidence(heard),
+            fix=Fix(text=way) if way else None,
         )
+
+
+def _how_it_failed(context: RuleContext, event: Event) -> str:
+    """Program and failure: in a row's own words, as a crash, or by the exception that is shown."""
+    values = event.values
+    if says := values.get("says"):
+        return says
+    if module := values.get("module"):
+        code = values.get("code", "not shown")
+        return f"{values.get('program')} crashed in {module} (exception {code}); why is not shown"
+    who = context.snapshot.failing.program or "The program"
+    said = event.text or values.get("exception", "an error")
+    return f"{who} failed by itself ({said[:120]}), not by the GPU's stack"
 
 
 def library_missing(context: RuleContext) -> Iterator[Finding]:

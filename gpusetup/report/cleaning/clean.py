@@ -74,8 +74,10 @@ JSON_LOG = re.compile(r'^\{"log":\s?"(.*?)(?:\\n)?",\s?"(?:stream|time)"')
 FENCE = re.compile(r"^\s*(?:`{3,}|~{3,})[\w+-]*\s*$")
 FRAMED = ("|", "+")
 WRAP_MOST = 200
-WRAPPED_LINES = 5
+WRAPPED_LINES = 3
 NEARLY = 8
+LETTERS = 3
+"""Different characters that a line of text has at least; a ruled line has fewer."""
 
 
 def cleaned(text: str) -> list[str]:
@@ -204,7 +206,8 @@ def hard_width(lines: list[str]) -> int | None:
     """
     lengths = [len(line) for line in lines if not line.startswith(FRAMED)]
     longest = max(lengths, default=0)
-    if longest not in TERMINALS or lengths.count(longest) < WRAPPED_LINES:
+    ruled = sum(len(line) == longest and len(set(line)) < LETTERS for line in lines)
+    if longest not in TERMINALS or lengths.count(longest) - ruled < WRAPPED_LINES:
         return None
     # Where words are kept whole, many lines are a little shorter.
     nearly = sum(longest - NEARLY <= length < longest for length in lengths)

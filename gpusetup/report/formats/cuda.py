@@ -21,6 +21,7 @@ NUMBERED = (
     ("cuda error", re.compile(r"CUDA error (?:code )?[=(]?(\d{1,3})\b")),
     ("init failure", re.compile(r"(?:library|nvcuda) init failure: (\d{1,3})\b")),
     ("initialization failure", re.compile(r"initiali[sz]ation (?:failure|error)\W{1,3}(\d{1,3})\b")),
+    ("cuda", re.compile(r"(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}([1-9]\d{2})(?!\.?\d|%|\w)")),
     ("cudart init failure", re.compile(r"cudart init failure: (\d{1,3})\b")),
     (" returned ", re.compile(r"\bcuda[A-Z]\w{3,40} returned (\d{1,3})\b")),
     ("cudasetdevice err", re.compile(r"cudaSetDevice err: (\d{1,3})\b")),
@@ -133,7 +134,7 @@ def meaning(text: Text, code: int, first: int, last: int) -> Iterator[Fact]:
 
 MODULE_PATH = re.compile(r"(?:site|dist)-packages[/\\]([A-Za-z]\w+)(?:-[\w.+-]{1,60}\.egg)?[/\\.]")
 COMPILED = re.compile(r"(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(")
-SOURCE_PATH = re.compile(r"[/\\](bitsandbytes|flash[-_]attn|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b", re.I)  # fmt: skip
+SOURCE_PATH = re.compile(r"[/\\](bitsandbytes|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b", re.I)  # fmt: skip
 OWN = ("torch", "torchvision", "torchaudio", "functorch")
 CALLERS = (
     "transformers", "accelerate", "lightning", "pytorch_lightning", "diffusers", "fastai", "ultralytics",

@@ -104,7 +104,7 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
     counted = [one for pattern in COUNTED for one in pattern.finditer(flat)][:50]
     called = CALLED.finditer(flat) if _is_foreign(flat, text.low) else ()
     found = [*counted, *SPOKEN.finditer(flat), *called][:100]
-    if not found and (one := _called_so(flat, text.low)):
+    if not found and (one := _called_so(flat, text.low) or _of_a_missing_kernel(flat, text.low)):
         found = [one] if len(_names(MENTIONED.finditer(flat))) == 1 else []
     if len(_names(found)) == 1:
         one = found[0]
@@ -112,6 +112,14 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
         if 0 < count <= MOST:
             gpus = (Gpu(name=one.group("name")),) * count
             yield Gpus(gpus=gpus, source=text.source(one.start()), trust=GUESS)
+
+
+NO_KERNEL = "no kernel image"
+
+
+def _of_a_missing_kernel(flat: str, low: str) -> re.Match[str] | None:
+    """A GPU that is named wherever: who reports that a kernel is missing speaks of their own."""
+    return MENTIONED.search(flat) if NO_KERNEL in low else None
 
 
 def _called_so(flat: str, low: str) -> re.Match[str] | None:

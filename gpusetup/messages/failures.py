@@ -1,0 +1,169 @@
+"""How programs, and people in a title, say that something failed: engines at their start, a crash as
+Windows logs it, the status numbers of NVIDIA's kernel modules, a library in words.
+
+Sources, as of November 2026: vLLM's platforms/__init__.py and executor/ray_utils.py, SGLang's
+utils.py, importlib.metadata, ollama's discover/runner.go, CTranslate2's ops, Windows Error
+Reporting, the open kernel modules' nvstatuscodes.h, torch's distributed/rendezvous.py, scontrol's
+manual page, uv's cache.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.row import Row, row
+
+STATUSES = (
+    ("0f", "gpu-fell-off-bus", "NV_ERR_GPU_IS_LOST"),
+    ("62", "hardware-fault", "NV_ERR_RESET_REQUIRED"),
+    ("65", "gsp-timeout", "NV_ERR_TIMEOUT"),
+)
+"""Last digits of a status with which a call to the GPU's firmware failed, its cause, its name."""
+CALLS = r"(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{0,30}|GspRm\w{2,20}|rpcRm\w{2,30})"
+
+
+def _status(number: str, kind: str, name: str) -> Row:
+    pattern = rf"NVRM: .{{0,40}}{CALLS}.{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
+    return row(kind, "nvrm: ", pattern, status=name, by="status")
+
+
+KERNEL = tuple(_status(*one) for one in STATUSES)
+
+NEW = r"(?:RTX 50[5-9]0|RTX PRO \d{4} Blackwell)"
+INSTALLED = r"(?:install(?:ed|ing|er|ation)?|reboot|driver)\b"
+NO_PICTURE = (
+    row(
+        "gpu-not-supported-by-driver",
+        "black screen",
+        rf"{NEW}\b.{{0,900}}?\b{INSTALLED}.{{0,300}}?black screen|black screen.{{0,300}}?\b{INSTALLED}.{{0,900}}?\b{NEW}\b",
+        unless=r"open(?:-source)? (?:kernel )?modules?|nvidia-open|-open\b|Windows 1[01]",
+        driver="closed",
+        said="in words",
+    ),
+)
+
+NOT_FOUND = (
+    r"(?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)"
+)
+FAILS_TO = r"(?:(?:does ?n['o]?t|is not|isn't|don't|cannot|can't|not|neither|unable to|fails? to|failed to)\b[^.\n]{0,60}?\b(?:find|us(?:e|ing)|see|detect|recogni[sz]e)(?:s|ing)?)"
+NO_USE = (
+    r"(?:\bnot|n't|\bnever|\bwithout) (?:\w+ ){0,2}?us(?:e|ed|ing) (?:\w+ ){0,2}?(?:gpu|cuda)\b"
+)
+ARC = r"(?:Arc (?:Pro )?[AB]\d{2,3}[MV]?|(?<![\w-])B5[78]0)\b"
+
+IN_WORDS = (
+    *(
+        row(
+            "cuda-lib-missing",
+            needle,
+            rf"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) {NOT_FOUND}",
+        )
+        for needle in ("be found", "be loaded", "be located", "not found")
+    ),
+    *(
+        row(
+            "no-xpu",
+            needle,
+            rf"{FAILS_TO} (?:\w+ ){{0,4}}?{ARC}|{ARC} (?:GPU |card )?(?:is )?(?:not|n't) (?:being )?(?:found|detected|recogni[sz]ed|used)",
+            why="driver",
+            unless=r"(?:llama\w*|it|now) (?:does|can) (?:detect|find|see)\w* (?:the |my )?(?:Intel )?(?:Arc )?[AB]\d{3} fine",
+        )
+        for needle in ("arc a", "arc b", "arc pro", "b580", "b570")
+    ),
+    row(
+        "program-sees-no-gpu",
+        "n_gpu_layers",
+        rf"n_gpu_layers.{{0,1100}}?{NO_USE}|{NO_USE}.{{0,500}}?n_gpu_layers",
+        program="llama.cpp",
+        unless=r"BLAS ?= ?1|offloaded [1-9]\d*/\d+ layers",
+    ),
+)  # fmt: skip
+
+ENGINES = (
+    row("cuda-unavailable", "unspecifiedplatform", r"vLLM is running on UnspecifiedPlatform"),
+    row(
+        "container-no-gpu",
+        "file too short",
+        r"(?P<library>libcuda\.so[.\d]*): file too short",
+    ),
+    row("program-sees-no-gpu", "current node has no gpu available", program="vLLM"),
+    row("program-sees-no-gpu", "failed to finish discovery before timeout", program="ollama"),
+    row(
+        "program-without-gpu-support",
+        "not integrated in this build",
+        r"requires the cuDNN library which is not integrated in this build",
+        program="CTranslate2",
+    ),
+    row(
+        "program-requirement-missing",
+        "packagenotfounderror",
+        r"(?<!conda\.exceptions\.)\bPackageNotFoundError:? (?:No package metadata was found for )?['\"]?(?P<lacks>(?!torch\b|No\b)[A-Za-z][\w.-]{1,40}\w)",
+    ),
+    row(
+        "program-requirement-missing",
+        "minimum required version",
+        r"(?P<lacks>[A-Za-z][\w-]{1,40}) with minimum required version \S{1,20} is not installed",
+    ),
+    row(
+        "requirement-broken",
+        "numba needs numpy",
+        r"Numba needs (?P<needs>NumPy \d\.\d{1,2} or (?:less|greater))",
+        package="numba",
+    ),
+)
+
+OUTDATED = (
+    row(
+        "program-lib-missing",
+        "jax was built against version",
+        r"Found (?P<library>cu\w{3,10}) version \d{4,6}, but JAX was built against version \d{4,6}, which is newer",
+        program="JAX",
+    ),
+    row(
+        "program-release-too-old",
+        "libbitsandbytes_",
+        r"bin [A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\.so\b",
+        program="bitsandbytes",
+        beside="system: it brings Linux' libraries to Windows (releases from 0.43 on have both)",
+    ),
+    row("no-xpu", "ur error", r"RuntimeError: UR error\b", why="driver"),
+    row("container-nvml-lost", "init failure: 999", r"\bnvml\b[\w ]{0,12} init failure: 999\b"),
+    row(
+        "download-network-error",
+        "remote end closed connection",
+        r"\berror: Remote end closed connection without response",
+    ),
+)
+
+CRASHES = (
+    row(
+        "program-failed",
+        "faulting module name",
+        r"Faulting application name: (?P<program>[^,]{2,60}),.{0,200}?Faulting module name: (?P<module>(?:c10|torch|cu|nv|ggml)[\w.-]{2,40}\.dll).{0,160}?Exception code: (?P<code>0x[0-9a-f]{8})",
+    ),
+    row(
+        "program-failed",
+        "libuv",
+        r"use_libuv was requested but PyTorch was buil[dt] without libuv",
+        says="This torch was built without libuv, which its rendezvous asks for",
+        way="Set USE_LIBUV=0 before the start: torch's wheels for Windows have no libuv (and no "
+        "NCCL: the backend there is gloo)",
+    ),
+    row(
+        "program-failed",
+        "gres=(null)",
+        r"(?:gres\.conf|gpu|[abhv]\d{2,3}\b).{0,1100}?\bGres=\(null\)",
+        says="Slurm lists no GPU of this node (Gres=(null))",
+        way="Name the GPUs in gres.conf, `GresTypes=gpu` in slurm.conf and `Gres=gpu:COUNT` in the "
+        "node's own line (a dynamic node's in `slurmd --conf`), then restart slurmctld and slurmd; "
+        "`slurmd -G` prints what the node finds",
+    ),
+    row(
+        "program-failed",
+        "(os error 5)",
+        r"(?:rename|persist|remove|uv).{0,200}?Access is denied\.? \(os error 5\)",
+        says="uv may not rename a file of its cache: another program, mostly the antivirus, holds it",
+        way="Run it again, except uv's cache folder (`uv cache dir`) from the scan, or set "
+        "UV_LINK_MODE=copy",
+    ),
+)
+
+ROWS = (*KERNEL, *NO_PICTURE, *IN_WORDS, *ENGINES, *OUTDATED, *CRASHES)
