@@ -145,6 +145,7 @@ def test_a_report_is_read_as_the_file_would_be(
     assert api.read_report("\ud800 a lone surrogate").cause == "unknown"
 
 
+@pytest.mark.slow
 def test_verify_gives_the_document_of_the_child(capfd: pytest.CaptureFixture[str]) -> None:
     answer = api.verify(python=sys.executable, device="cpu", only=["matmul"])
     assert capfd.readouterr() == ("", "")

@@ -612,6 +612,7 @@ def _unproven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_linux
+@pytest.mark.slow
 def test_a_plan_is_installed_as_it_was_shown_or_not_at_all(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,7 @@ def test_without_the_guard_both_replace_it(world: World, venv: Path, guard: Guar
         b"[global]\nconstraint = c.txt\n",
     ],
 )
+@pytest.mark.one_in(2)
 def test_every_byte_of_a_former_configuration_stays_and_comes_back(
     venv: Path, guard: Guard, former: bytes
 ) -> None:

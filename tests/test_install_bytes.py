@@ -117,6 +117,7 @@ def test_other_files_of_the_same_version_are_not_taken(
 
 
 @pytest.mark.parametrize("hashes", [True, False])
+@pytest.mark.one_in(2)
 def test_a_damaged_wheel_of_our_cache_is_fetched_again(
     world: World, install: Install, hashes: bool
 ) -> None:

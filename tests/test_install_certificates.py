@@ -156,7 +156,7 @@ CA_SETTINGS: dict[str, Setting] = {
 
 @pytest.mark.parametrize("program", ["uv", "pip"])
 @pytest.mark.parametrize("setting", CA_SETTINGS.values(), ids=CA_SETTINGS.keys())
-@pytest.mark.one_in(16)
+@pytest.mark.one_in(32)
 def test_one_setting_is_enough(
     world: World,
     own: Path,

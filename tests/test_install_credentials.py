@@ -290,7 +290,7 @@ FAILS = {
 
 
 @pytest.mark.parametrize("name", WAYS)
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_a_password_is_used_and_told_to_nobody(
     world: World,
     monkeypatch: pytest.MonkeyPatch,

@@ -125,7 +125,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("pattern", "fault", "cause"), FAULTS.values(), ids=FAULTS.keys())
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_a_faulty_index_changes_nothing(
     world: World, venv: Path, install: Install, pattern: str, fault: Fault, cause: str
 ) -> None:
@@ -152,6 +152,7 @@ NOISE = {"torch/lib/libtorch.so": random.Random(7).randbytes(300_000)}
 
 @pytest.mark.parametrize("cut_at", [None, 100_000])
 @pytest.mark.parametrize("hashes", [True, False])
+@pytest.mark.one_in(2)
 def test_a_server_that_packs_what_is_packed_already(
     world: World,
     install: Install,
@@ -233,6 +234,7 @@ def test_what_changed_on_the_server_is_not_taken_up(world: World, install: Insta
         (WHEEL, Fault(cut_at=0, times=1)),
     ],
 )
+@pytest.mark.one_in(2)
 def test_what_passes_is_waited_out(
     world: World, install: Install, pattern: str, fault: Fault
 ) -> None:
@@ -250,6 +252,7 @@ EVIL = {
 
 
 @pytest.mark.parametrize("files", EVIL.values(), ids=EVIL.keys())
+@pytest.mark.one_in(2)
 def test_a_wheel_with_a_bad_name_in_it(
     world: World, venv: Path, install: Install, files: dict[str, str]
 ) -> None:
@@ -394,6 +397,7 @@ def test_an_environment_that_cannot_be_changed(
 
 
 @pytest.mark.parametrize("moved", range(4))
+@pytest.mark.one_in(2)
 def test_a_move_that_fails_in_the_middle(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:

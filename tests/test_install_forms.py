@@ -263,7 +263,7 @@ def test_it_is_replaced_and_comes_back_as_it_was(
 
 @pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying"])
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-@pytest.mark.one_in(16)
+@pytest.mark.one_in(32)
 def test_killed_in_any_phase_it_is_as_it_was(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, form: Form, phase: str
 ) -> None:

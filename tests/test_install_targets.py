@@ -234,6 +234,7 @@ def test_the_environment_of_a_download_is_not_touched(world: World, cache: Path)
 
 
 @pytest.mark.parametrize("there", ["new", "an older torch"])
+@pytest.mark.one_in(2)
 def test_a_folder_serves_a_machine_without_a_network(
     world: World, install: Install, cache: Path, there: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,6 +375,7 @@ def test_nothing_is_installed_that_was_not_shown(world: World, install: Install)
 
 
 @pytest.mark.parametrize("program", ["uv", "pip"])
+@pytest.mark.one_in(2)
 def test_wheels_do_not_pass_through_a_small_temporary_folder(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
@@ -413,6 +415,7 @@ def test_what_nobody_used_for_a_month_leaves_the_cache(world: World, install: In
     assert len(names) == 3, "what was used today stays"
 
 
+@pytest.mark.slow
 def test_two_at_once_fetch_a_wheel_once(world: World) -> None:
     """Two environments, one cache: the second waits for the first one's download."""
     wheel = world.add_torch("cpu", files={"torch/lib/x.so": random.Random(6).randbytes(2_000_000)})
@@ -484,6 +487,7 @@ def test_the_question_is_asked_once(world: World, program: str, there: bool, tol
 
 
 @pytest.mark.parametrize("has_pip", [True, False])
+@pytest.mark.one_in(2)
 def test_what_pip_will_fetch_into_a_new_environment_stands_before_the_question(
     world: World, has_pip: bool
 ) -> None:
@@ -517,6 +521,7 @@ def test_every_version_that_moves_stands_before_the_question(world: World) -> No
 
 
 @pytest.mark.parametrize("answer", ["y", "n", ""])
+@pytest.mark.one_in(3)
 def test_at_a_terminal_it_asks_and_shows_what_comes_in(world: World, answer: str) -> None:
     world.add_torch("cpu", files={"torch/lib/x.so": random.Random(5).randbytes(3_000_000)})
     world.index.faults["/whl/cpu/torch/*.whl"] = Fault(drip_seconds=0.01)

@@ -104,6 +104,7 @@ def test_the_second_rank_starts_nothing(training: Training, tmp_path: Path) -> N
     assert not (tmp_path / "run.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_a_callback_of_transformers_keeps_the_verdict(training: Training) -> None:
     pytest.importorskip("transformers")
     script = """

@@ -167,6 +167,7 @@ def test_tensor_and_pipeline_parallelism_divide_the_states() -> None:
 @pytest.mark.parametrize("strategy", ["ddp", "zero1", "fsdp"])
 @pytest.mark.parametrize("context", [2048, 200_000])
 @pytest.mark.parametrize("batch", [None, 24])
+@pytest.mark.one_in(2)
 def test_the_fewest_gpus_are_those_of_asking_for_every_number(
     strategy: str, context: int, batch: int | None
 ) -> None:

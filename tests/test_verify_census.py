@@ -30,6 +30,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.one_in(2)
 def test_every_operator_agrees_with_its_definition(family: str) -> None:
     for row in FAMILIES[family]:
         for size in row.sizes[:2]:
@@ -94,6 +95,7 @@ def of_floats(found: Any, _: Any) -> bool:
 
 
 @pytest.mark.parametrize(("family", "name", "kernel", "change", "size"), FAULTS)
+@pytest.mark.one_in(2)
 def test_a_fault_that_every_caller_gets_is_seen(
     family: str, name: str, kernel: str, change: Any, size: str
 ) -> None:

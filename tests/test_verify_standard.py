@@ -47,7 +47,7 @@ def quick_enough(mutant: Mutant) -> bool:
 
 @pytest.mark.parametrize("mutant", [*filter(quick_enough, MUTANTS)], ids=lambda each: each.name)
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_a_mutant_is_seen_by_the_check_that_is_named_for_it(mutant: Mutant) -> None:
     assert bad(run_all(mutant, [mutant.catcher])), f"{mutant.catcher} passed"
 
@@ -86,6 +86,7 @@ def test_a_failure_says_how_many_elements_which_first_and_what_it_should_be() ->
     assert found.value is not None and found.limit == 1.0 and found.value > 1
 
 
+@pytest.mark.slow
 def test_a_stuck_bit_is_named_with_its_address() -> None:
     with next(m for m in MUTANTS if m.name == "one bit of the memory is stuck").make():
         found = memory.memory("cpu")
@@ -252,6 +253,7 @@ def test_a_check_with_variables_of_its_own_has_them_before_torch_starts() -> Non
     assert dict(named("determinism").environment) == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
+@pytest.mark.slow
 def test_a_crash_in_the_middle_is_named_and_the_rest_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
