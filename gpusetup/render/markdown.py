@@ -21,16 +21,24 @@ SPECIAL = re.compile(r"[\\`*\[\]<>#|~@&$]|(?<![^\W_])_|_(?![^\W_])|^[-+=]")
 """What acts as Markdown inside a line (an underscore only at the edge of a word), or begins one."""
 
 
-def escaped(text: str) -> str:
-    """Foreign text in one line that Markdown shows as it is.
+NAMING = re.compile(r"(?<=[@#])(?=\w)|(?<=\bGH)(?=-\d)", re.IGNORECASE)
+"""Where GitHub reads a person or a thread, backslash or not, and tells them: github/markup#1168."""
+APART = "\u2060"
+"""The word joiner: nothing is seen of it."""
 
-    >>> escaped("<b>[x](y)</b>\\n# @you")
-    '\\\\<b\\\\>\\\\[x\\\\](y)\\\\</b\\\\> \\\\# \\\\@you'
+
+def escaped(text: str) -> str:
+    """Foreign text in one line that Markdown shows as it is, and that names nobody and no thread.
+
+    >>> escaped("<b>[x](y)</b>\\n# me")
+    '\\\\<b\\\\>\\\\[x\\\\](y)\\\\</b\\\\> \\\\# me'
+    >>> escaped("@you #2 GH-3")
+    '\\\\@\\u2060you \\\\#\\u20602 GH\\u2060-3'
     >>> escaped("CUDA_HOME (error 2) __init__")
     'CUDA_HOME (error 2) \\\\_\\\\_init\\\\_\\\\_'
     """
     line = " ".join(plain(text).split())[:LONGEST]
-    return SPECIAL.sub(lambda found: f"\\{found.group()}", line)
+    return SPECIAL.sub(lambda found: f"\\{found.group()}", NAMING.sub(APART, line))
 
 
 def prose(text: str) -> str:
