@@ -347,10 +347,16 @@ class Announced:
         if not name.startswith("nvml") or not callable(found):
             return found
 
+        said: Dict[Any, bytes] = {}
+
         def call(*arguments: Any) -> Any:
-            known = {"step": name, "gpu": self.gpu, "bus": self.bus}
             if not self.quiet:
-                say({key: value for key, value in known.items() if value is not None})
+                about = self.gpu, self.bus
+                if about not in said:
+                    known = {"step": name, "gpu": self.gpu, "bus": self.bus}
+                    told = {key: value for key, value in known.items() if value is not None}
+                    said[about] = ANSWERS.encoded(told)
+                ANSWERS.say_again(said[about])
             return found(*arguments)
 
         setattr(self, name, call)

@@ -52,7 +52,8 @@ def _of_a_job(facts: RunFacts) -> bool:
 
 def _stopped(gpu: GpuFacts, facts: RunFacts) -> bool:
     tail, before = gpu.tail, gpu.power_before_tail
-    if tail is None or before is None or gpu.tail_seconds < marks.HUNG.value:
+    least = marks.HUNG_UNTOLD if facts.exit is None else marks.HUNG
+    if tail is None or before is None or gpu.tail_seconds < least.value:
         return False
     return before >= (tail.power_share or 0.0) * marks.FELL.value and _nothing_moves(tail)
 

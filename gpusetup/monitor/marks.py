@@ -60,6 +60,7 @@ WRITES = Mark(value=5e7, unit="bytes/s", means="written: a checkpoint, not a log
 LINK = Mark(value=2e10, unit="bytes/s", means="over NVLink: much of what GPUs exchange")
 PCIE = Mark(value=4e9, unit="bytes/s", means="over PCIe: more than batches of data")
 HUNG = Mark(value=40, unit="s", means="a stretch without progress of this length is a hang")
+HUNG_UNTOLD = Mark(value=120, unit="s", means="the same, where nobody told how the run ended")
 RESTS = Mark(value=20, unit="%", means="of a core, all processes together: they wait")
 FELL = Mark(value=1.5, unit="times", means="the power before it, where work stopped")
 FEW_SMS = Mark(value=30, unit="%", means="of the multiprocessors have work: kernels are small")

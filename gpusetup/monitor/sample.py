@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen, fields, replace
@@ -41,7 +41,8 @@ class Nvml:
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
-        self._step: dict[str, Any] | None = None
+        self._step: str | None = None
+        """The last line that names a call, until it is answered."""
         self.gpus: tuple[GpuSample, ...] = ()
 
     def open(self, patience: Patience) -> None:
@@ -56,6 +57,7 @@ class Nvml:
         self.gpus = hello.gpus
 
     def choose(self, places: Sequence[int]) -> None:
+        self._lines.aside = self._noted
         self._lines.tell(json.dumps(list(places)))
 
     def next(self, timeout: float) -> Sample:
@@ -85,15 +87,25 @@ class Nvml:
                 ended = ": ".join((str(problem), *said[-1:]))
                 raise SourceEnded("NVML", self._where(ended)) from problem
             if line.startswith(STEP):
-                self._step = json.loads(line)
+                self._step = line
             elif line.startswith(ANSWERS):
-                self._step = None
+                self._step = None if first else self._step
                 return line
             else:
                 said.append(line)
 
+    def _noted(self, line: str) -> bool:
+        """A line that names a call, of which there are dozens a sample, is kept until the next."""
+        if line.startswith(STEP):
+            self._step = line
+            return True
+        if line.startswith(ANSWERS):
+            self._step = None
+        return False
+
     def _where(self, problem: str) -> str:
-        return ", ".join((problem, *filter(None, (place_of(self._step),))))
+        step = json.loads(self._step) if self._step else None
+        return ", ".join((problem, *filter(None, (place_of(step),))))
 
 
 STEP = '{"step"'
