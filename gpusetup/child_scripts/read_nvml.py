@@ -353,9 +353,8 @@ class Announced:
             if not self.quiet:
                 about = self.gpu, self.bus
                 if about not in said:
-                    known = {"step": name, "gpu": self.gpu, "bus": self.bus}
-                    told = {key: value for key, value in known.items() if value is not None}
-                    said[about] = ANSWERS.encoded(told)
+                    known = (("step", name), ("gpu", self.gpu), ("bus", self.bus))
+                    said[about] = ANSWERS.encoded({k: v for k, v in known if v is not None})
                 ANSWERS.say_again(said[about])
             return found(*arguments)
 
