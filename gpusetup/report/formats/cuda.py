@@ -11,6 +11,8 @@ from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
 NAMES = {code: name for code, name, _ in ERRORS}
+SAID = re.compile(r"(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}([1-9]\d{2})(?!\.?\d|%|\w)")  # fmt: skip
+"""A number in a sentence that names CUDA, or a function of it."""
 NUMBERED = (
     ("error", re.compile(r"\b[Ee]rror (\d{1,3}): (?=[a-zA-Z])")),
     ("runtime error (", re.compile(r"cuda runtime error \((\d{1,3})\)")),
@@ -21,7 +23,9 @@ NUMBERED = (
     ("cuda error", re.compile(r"CUDA error (?:code )?[=(]?(\d{1,3})\b")),
     ("init failure", re.compile(r"(?:library|nvcuda) init failure: (\d{1,3})\b")),
     ("initialization failure", re.compile(r"initiali[sz]ation (?:failure|error)\W{1,3}(\d{1,3})\b")),
-    ("cuda", re.compile(r"(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}([1-9]\d{2})(?!\.?\d|%|\w)")),
+    ("with error", SAID),
+    ("status", SAID),
+    (" code", SAID),
     ("cudart init failure", re.compile(r"cudart init failure: (\d{1,3})\b")),
     (" returned ", re.compile(r"\bcuda[A-Z]\w{3,40} returned (\d{1,3})\b")),
     ("cudasetdevice err", re.compile(r"cudaSetDevice err: (\d{1,3})\b")),
