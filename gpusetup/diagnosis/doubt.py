@@ -223,7 +223,7 @@ DOUBTS: dict[str, Doubt] = {
         unless=_is_a_notebooks,
     ),
     "gpu-not-supported-by-driver": Doubt(
-        others=("driver-not-loaded", "nouveau-in-the-way", "gpu-init-failed"),
+        others=("driver-not-loaded", "gpu-init-failed"),
         next_reading=KERNEL_LOG,
         settled_by=(),
         unless=_driver_says_it,

@@ -201,7 +201,7 @@ TERMINALS = (72, 76, 78, 79, 80, 100, 120, 132, 160)
 def hard_width(lines: list[str]) -> int | None:
     """The width at which a terminal cut the lines; None where the text was not cut so.
 
-    >>> hard_width([*("x" * 80,) * 5, "end"]), hard_width(["short", "lines"])
+    >>> hard_width([*("0123456789" * 8,) * 5, "end"]), hard_width(["short", "lines"])
     (80, None)
     """
     lengths = [len(line) for line in lines if not line.startswith(FRAMED)]
