@@ -122,6 +122,7 @@ def broken(path: Path, facts: Facts) -> tuple[Proposal, list[str]]:
     before, after = tree_of(path, raw), tree_of(path, new)
     again = propose(read_config(new, path.name), facts, option)
     found = [*_batch(path, facts, before, after, new), *_beside(before, after)]
+    found += _unmeasured(before, after)
     found += [f"refused by its trainer: {one}" for one in _refused(before, after)]
     if again.changes:
         found.append("a second run changes more")
@@ -153,6 +154,17 @@ def _beside(before: Tree, after: Tree) -> Iterator[str]:
         parents = name.rpartition(".")[0]
         if OTHER_LOADERS.search(parents) and "train" not in parents and after.get(name) != value:
             yield f"{name} is no setting of the training"
+
+
+def _unmeasured(before: Tree, after: Tree) -> Iterator[str]:
+    """What only a measurement may switch on, and keys that this trainer's parser does not know."""
+    for name, value in after.items():
+        if "compile" in name and value != before.get(name):
+            yield f"{name} is {value}, which nobody measured"
+    hugging = any(last(name) == "per_device_train_batch_size" for name in before)
+    for name in sorted(after.keys() - before.keys()):
+        if last(name).startswith("dataloader_") and not hugging:
+            yield f"{name} is added, and this is not transformers' trainer"
 
 
 def _refused(before: Tree, after: Tree) -> Iterator[str]:

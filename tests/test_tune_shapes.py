@@ -29,11 +29,34 @@ def test_the_rules_see_what_they_are_for() -> None:
     assert list(compare_configs._refused({"bf16": "true"}, {"bf16": "true", "fp16": "true"}))
     assert list(compare_configs._refused({}, bad))
     assert list(compare_configs._beside(before, before | {"val.batch_size": "2"}))
+    assert list(compare_configs._unmeasured({"compile": "no"}, {"compile": "true"}))
+    assert list(compare_configs._unmeasured({}, {"dataloader_persistent_workers": "true"}))
     after = before | {"batch_size": "4", "eval_iters": "3"}
     before = before | {"eval_iters": "3"}
     facts = compare_configs.MACHINES["T4 16 GB"]
     found = list(compare_configs._batch(SHAPES / "lstm.yaml", facts, before, after, b"a: 1\n"))
     assert len(found) == 2 and "effective batch" in found[0] and "carried along" in found[1]
+
+
+def words_for(name: str, machine: str) -> tuple[str, ...]:
+    return compare_configs.broken(SHAPES / name, compare_configs.MACHINES[machine])[0].words
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nanogpt_finetune.py", "compile stays off: torch.compile makes some models faster"),
+        ("espnet_numel.yaml", "batch_type (line 1) is numel"),
+        ("fairseq_tokens.yaml", "dataset.max_tokens (line 17) rules"),
+        ("nemo_gpt.yaml", "trainer.precision (line 6) asks for bf16"),
+    ],
+)
+def test_what_is_left_is_said(name: str, said: str) -> None:
+    assert any(said in word for word in words_for(name, "T4 16 GB"))
+
+
+def test_marks_of_small_models_are_not_said_of_a_wide_one() -> None:
+    assert not any("the mark" in word for word in words_for("nemo_gpt.yaml", "T4 16 GB"))
 
 
 def test_there_are_configs_of_at_least_25_kinds_and_plan_raised_some() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpusetup.configs.config import Config, Edit, addition, change
-from gpusetup.configs.keys import ADDED, AXOLOTL, Key
-from gpusetup.configs.settings import Setting, in_words, said
+from gpusetup.configs.keys import ADDED, AXOLOTL, HUGGING_FACE, Key
+from gpusetup.configs.settings import Setting, in_words, said, whole
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot, visible_gpus
-from gpusetup.tune.presets import Preset, preset_for
+from gpusetup.tune.presets import SMALL, SMALL_MOST, Preset, preset_for
 from gpusetup.tune.trainers import trainer_in
 
 
@@ -73,6 +73,8 @@ Found = tuple[Setting, Key]
 CALLED = ("model", "model_type", "type", "arch", "architecture", "cell", "rnn_type", "name")
 """Keys whose value says what kind of model it is."""
 Part = Proposed | str
+HF_BATCH = "per_device_train_batch_size"
+"""TrainingArguments have it; diffusers' scripts and veRL share only names of the loader with them."""
 
 
 def facts_of(snapshot: Snapshot) -> Facts:
@@ -120,7 +122,13 @@ class Case(Frozen):
         return frozenset(str(one.path[-1]) for one in settings) | called
 
     def preset(self) -> Preset | None:
-        return preset_for(self.facts.memory_bytes, self.names())
+        wide = {
+            str(one.path[-1])
+            for one in self.config.settings
+            if one.path and one.path[-1] in SMALL and (whole(one) or 0) > SMALL_MOST
+        }
+        names = self.names()
+        return preset_for(self.facts.memory_bytes, names - set(SMALL) if wide else names)
 
 
 def written_over(
@@ -157,6 +165,8 @@ def added_key(case: Case, role: str, value: str, reason: str) -> Iterator[Part]:
     trainer = trainer_in(case.config)
     for beside, missing, name, source in ADDED:
         if source == AXOLOTL and (trainer is None or trainer.name != "axolotl"):
+            continue
+        if source == HUGGING_FACE and HF_BATCH not in case.names():
             continue
         for setting, _ in case.found:
             if missing == role and setting.path and setting.path[-1] == beside:

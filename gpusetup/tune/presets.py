@@ -15,8 +15,10 @@ LANGUAGE = (
 )  # fmt: skip
 RECURRENT = ("lstm", "gru", "rnn", "lookback", "window_size", "bidirectional")
 """Names, or values of `type`, `model` and the like."""
-CONV = ("base_channels", "num_blocks", "use_perceptual")
+CONV = ("base_channels", "use_perceptual")
 SMALL = ("hidden_size", "hidden_dim", "d_model", "n_embd")
+SMALL_MOST = 512
+"""The widest model that the marks for small ones are said of: the guide's are 64 to 256 wide."""
 EMBEDDINGS = ("num_users", "num_items", "n_users", "n_items", "user_num", "item_num")
 NOMINAL_SLACK_GIB = 0.7
 """A card of 24 GB answers with 23.99, 23.7 or, with ECC on, 22.5 GiB."""

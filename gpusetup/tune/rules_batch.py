@@ -18,7 +18,7 @@ from gpusetup.tune.case import Case, Part, Proposed, added_key, no_number, writt
 from gpusetup.tune.fitting import BY_PLAN, elsewhere, fits_now, largest_clear
 from gpusetup.tune.fitting import cannot_fit as not_even_one
 from gpusetup.tune.limits import carried
-from gpusetup.tune.vetoes import batchnorm, veto
+from gpusetup.tune.vetoes import batchnorm, other_unit, veto
 
 MEASURED = "measured on this machine"
 MEASURE_IT = "`gpusetup tune --batch-size --code MODULE:FUNCTION` measures it"
@@ -50,7 +50,9 @@ def batch(case: Case) -> Iterator[Part]:
     rows = list(case.having(keys.BATCH))
     for setting, key in rows:
         size = whole(setting)
-        if size is None:
+        if said := other_unit(case, setting):
+            yield f"{in_words(setting.path)} (line {setting.line}) is left as it is: {said}"
+        elif size is None:
             yield no_number(setting)
         elif size < 1:
             yield f"{in_words(setting.path)} (line {setting.line}) is {size}: that is no batch size"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.configs import keys
-from gpusetup.configs.settings import NOTHING, Setting, in_words, truth, whole
+from gpusetup.configs.settings import NOTHING, Setting, in_words, truth, unquoted, whole
 from gpusetup.model.units import GIB
 from gpusetup.tune.case import Case, Facts, Part, added_key, no_number, written_over
 from gpusetup.tune.trainers import trainer_in
@@ -160,6 +160,21 @@ def precision(case: Case) -> Iterator[Part]:
             for one, _ in case.having(keys.FP16)
             if truth(one)
         )
+    elif (7, 0) <= capability:
+        yield from _half_it_lacks(case)
+
+
+def _half_it_lacks(case: Case) -> Iterator[Part]:
+    """bf16 on a GPU before Ampere: computed by detours, or refused by the trainer."""
+    for setting, key in case.found:
+        kind = unquoted(setting.text).lower()
+        named = key.role in (keys.AMP, keys.PRECISION, keys.BF16) and kind.startswith("bf16")
+        if named or (key.role == keys.BF16 and truth(setting)):
+            yield (
+                f"{in_words(setting.path)} (line {setting.line}) asks for bf16, for which this GPU"
+                " has no tensor cores (they came with capability 8.0): fp16 with loss scaling is"
+                " its 16-bit type, where the trainer takes it; the loss may differ, so it is left"
+            )
 
 
 def _switched(case: Case, setting: Setting, kind: str) -> str:
@@ -171,6 +186,13 @@ def _switched(case: Case, setting: Setting, kind: str) -> str:
     return kind if in_types else "true"
 
 
+NO_TRITON = "torch.compile needs Triton (Linux, sm_70)"
+TRY_COMPILE = (
+    "torch.compile makes some models faster, others slower (sizes that change), and fails with"
+    " some; `--benchmark` measures it"
+)
+
+
 def compiling(case: Case) -> Iterator[Part]:
     """`torch.compile` where Triton is: Linux, from Volta on."""
     facts = case.facts
@@ -179,12 +201,11 @@ def compiling(case: Case) -> Iterator[Part]:
     for setting, _ in case.having(keys.COMPILE):
         if truth(setting) is not False or "compile" in case.option.no_gain:
             continue
-        if measured or (able and measured is None):
+        if measured:
             why = "fused kernels: fewer passes over memory; the first step takes minutes"
-            who = "measured on this machine" if measured else "optimisation guide; torch.compile"
-            yield from written_over(case, setting, "true", why, who)
+            yield from written_over(case, setting, "true", why, "measured on this machine")
         elif measured is None:
-            yield f"{in_words(setting.path)} stays off: torch.compile needs Triton (Linux, sm_70)"
+            yield f"{in_words(setting.path)} stays off: {TRY_COMPILE if able else NO_TRITON}"
 
 
 def allocator(case: Case) -> Iterator[Part]:

@@ -116,6 +116,28 @@ def _together(case: Case, steps: int) -> str | None:
     return case.option.fixed_beside
 
 
+COUNTED_BY = re.compile(r"(?i)^(?:numel|length|folded|dynamic|tokens?|frames?|bins)$")
+BUDGETS = ("batch_bins", "max_tokens", "batch_tokens", "tokens_per_batch", "batch_frames")
+"""Names of a batch that is counted in tokens, frames or elements."""
+
+
+def other_unit(case: Case, batch: Setting) -> str | None:
+    """Why the loader does not read this batch: it counts another unit (espnet, fairseq)."""
+    for one in _named(case, "batch_type"):
+        if COUNTED_BY.match(unquoted(one.text)):
+            return f"batch_type (line {one.line}) is {unquoted(one.text)}: {_not_samples(case)}"
+    budget = next((one for one in _named(case, *BUDGETS) if (whole(one) or 0) > 0), None)
+    if budget and budget.path[:-1] == batch.path[:-1] and whole(batch) is None:
+        return f"{in_words(budget.path)} (line {budget.line}) rules: {_not_samples(case)}"
+    return None
+
+
+def _not_samples(case: Case) -> str:
+    budget = next(_named(case, *BUDGETS), None)
+    by = f", by {in_words(budget.path)}" if budget else ""
+    return f"the loader counts its batch in another unit than samples{by}"
+
+
 def _named(case: Case, *names: str) -> Iterator[Setting]:
     return (one for one in case.config.settings if one.path and one.path[-1] in names)
 

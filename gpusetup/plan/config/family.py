@@ -31,6 +31,13 @@ FAMILIES = (
         names=frozenset(("tensor_model_parallel_size", "pipeline_model_parallel_size")),
     ),
     Family(
+        trainer="hf",  # transformers' example scripts name their data as trl's scripts do
+        names=frozenset((
+            "do_train", "mlm_probability", "preprocessing_num_workers", "dataset_config_name",
+            "max_train_samples", "max_source_length", "validation_split_percentage",
+        )),
+    ),
+    Family(
         trainer="trl",
         names=frozenset(("use_peft", "dataset_name", "max_length", "packing", "lora_r")),
     ),
