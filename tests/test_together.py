@@ -6,6 +6,8 @@ import importlib
 import itertools
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -332,6 +334,28 @@ def test_the_same_question_again_runs_no_uv(ask: Ask, world: World) -> None:
     before = world.index.asked_for("GET /simple/torch/*")
     ask("kernels", "--json")
     assert world.index.asked_for("GET /simple/torch/*") == before
+
+
+LATE = ("requests", "http.client", "gpusetup.redaction", "gpusetup.install.complaints")
+KEPT = """
+import sys
+from gpusetup.cli import main
+from gpusetup.install.joint import ask, places
+ask.run = places.run = None
+code = main(["resolve", *sys.argv[1:], "--json"])
+print(code, *sys.modules, file=sys.stderr)
+"""
+
+
+def test_a_kept_answer_starts_no_uv_and_loads_nothing_that_asks(ask: Ask) -> None:
+    del ask  # another process has the catalog of the package
+    words = (*THERE, "kernels")
+    subprocess.run([sys.executable, "-m", "gpusetup", "resolve", *words], check=True)
+    argv = [sys.executable, "-c", KEPT, *words]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True)
+    code, *loaded = said.stderr.splitlines()[-1].split()
+    assert code == "0", (said.stdout, said.stderr[:300])
+    assert set(LATE).isdisjoint(loaded)
 
 
 FORMATS = {

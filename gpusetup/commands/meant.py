@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 
 from gpusetup.accelerators.makers import LABEL
 
@@ -142,7 +141,13 @@ def command_meant(word: str) -> str | None:
     if way := next((way for way, words in WAYS.items() if plain in words.split()), None):
         return way
     by_meaning = (name for name, words in COMMANDS.items() if plain in words.split())
-    return next(by_meaning, None) or next(iter(get_close_matches(plain, COMMANDS, 1)), None)
+    return next(by_meaning, None) or next(iter(_close(plain, COMMANDS, 0.6)), None)
+
+
+def _close(text: str, known: Iterable[str], cutoff: float) -> list[str]:
+    from difflib import get_close_matches
+
+    return get_close_matches(text, [*known], 1, cutoff)
 
 
 def options_meant(word: str, actions: Iterable[argparse.Action]) -> list[argparse.Action]:
@@ -169,7 +174,7 @@ def _called(plain: str, action: argparse.Action) -> bool:
 def _by_spelling(plain: str, own: Sequence[argparse.Action]) -> list[argparse.Action]:
     by_name = {name.lstrip("-"): action for action in own for name in action.option_strings}
     long = [name for name in by_name if len(name) > 1]
-    return [by_name[name] for name in get_close_matches(plain, long, 1, 0.7)]
+    return [by_name[name] for name in _close(plain, long, 0.7)]
 
 
 def _by_parts(plain: str, own: Sequence[argparse.Action]) -> list[argparse.Action]:

@@ -337,12 +337,17 @@ def _catalog(options: argparse.Namespace, root: str, out: Console) -> Catalog:
     from datetime import date
 
     from gpusetup.catalog.file import load_catalog
+    from gpusetup.install.refresh.saved_file import is_saved
+
+    catalog = load_catalog()
+    if not options.refresh and (options.machine_from or not is_saved()):
+        return catalog
+
     from gpusetup.install.refresh.live_catalog import ask_root, merged
     from gpusetup.install.refresh.saved import keep, with_saved
 
-    catalog = load_catalog()
     if not options.refresh:
-        return catalog if options.machine_from else with_saved(catalog, root, out.talk)
+        return with_saved(catalog, root, out.talk)
     asked, today = ask_root(catalog, root, out.talk), date.today().isoformat()
     if keep(asked, today):
         out.talk("kept for `gpusetup install`, until the catalog is newer")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
+    from gpusetup.install.fetching.fetch import Fetcher
     from gpusetup.install.joint.places import Places
     from gpusetup.install.joint.table import Joint
     from gpusetup.model.machine import Snapshot
@@ -52,9 +54,7 @@ def _asked(
     out: Console,
 ) -> Joint:
     """The set by the user's own indexes, or offline by what they said before."""
-    from gpusetup.install.fetching.fetch import Fetcher
     from gpusetup.install.joint.choose import choose_together
-    from gpusetup.install.settings.environment import logins
 
     places = places_of()
     if not options.offline:
@@ -65,10 +65,18 @@ def _asked(
         words,
         catalog,
         places,
-        Fetcher(lambda _: None, logins(os.environ, Path.home())),
+        cache(_fetcher),
         explain=options.explain,
         offline=options.offline,
     )
+
+
+def _fetcher() -> Fetcher:
+    """What asks for pages: made where one is asked for."""
+    from gpusetup.install.fetching.fetch import Fetcher
+    from gpusetup.install.settings.environment import logins
+
+    return Fetcher(lambda _: None, logins(os.environ, Path.home()))
 
 
 def requirements_of(words: list[str], snapshot: Snapshot) -> tuple[tuple[str, ...], str]:

@@ -6,9 +6,6 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from gpusetup.redaction.places import hide_homes
-from gpusetup.redaction.secrets import hide_secrets
-
 
 def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
     """A URL without its user name and password, and these, decoded; None where it has none.
@@ -52,6 +49,9 @@ def redacted(text: str) -> str:
     >>> redacted("GET https://me:secret@mirror.example/whl token=abc /home/alice/x")
     'GET https://mirror.example/whl token=<secret> ~/x'
     """
+    from gpusetup.redaction.places import hide_homes
+    from gpusetup.redaction.secrets import hide_secrets
+
     home = str(Path.home())
     text = text.replace(home, "~") if len(home) > 1 else text
     return hide_homes(hide_secrets(without_logins(text)))

@@ -7,22 +7,21 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.fetching.wheels import Wheel
-from gpusetup.install.target.layout import Distribution
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
+
+    from gpusetup.install.target.layout import Distribution
 
 OWN_CUDA = "torch's wheels bring their own CUDA and cuDNN: "
 NO_PACKAGES = (
@@ -97,6 +96,8 @@ def refuse_what_is_no_package(word: str) -> None:
     for pattern, what, way in NO_PACKAGES:
         if found := re.fullmatch(pattern, word, re.IGNORECASE):
             raise UsageError(f"{word!r} is no package: it is {what}", hint=found.expand(way))
+    from difflib import get_close_matches
+
     _refuse_a_place(word)
     name = re.split(r"[\s<>=!~\[;@]", word)[0]
     plain = re.sub(r"[-_.]", "", name.lower())
@@ -241,10 +242,16 @@ def requested_packages(
     )
 
 
+def _as_path(text: str) -> str:
+    from urllib.request import url2pathname
+
+    return url2pathname(text)
+
+
 def _refuse_a_file_that_is_gone(asked: Requirement) -> None:
     """`name @ file:///x.whl`: uv's own words for it do not say whose fault it is."""
     place = urlsplit(asked.url or "")
-    if place.scheme == "file" and not os.path.isfile(url2pathname(place.path)):
+    if place.scheme == "file" and not os.path.isfile(_as_path(place.path)):
         raise UsageError(
             f"{asked.name} is asked for from a file that is not there: {asked.url}",
             hint="name the wheel's whole path, or the package alone",

@@ -6,18 +6,20 @@ uv and pip take a log-in page, or any other web page, for an index page that lis
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.install.credentials import without_credentials
-from gpusetup.install.fetching.fetch import Fetcher
 from gpusetup.install.fetching.page import ACCEPT, parse_page
 from gpusetup.install.fetching.wheel_cache import blocked
-from gpusetup.install.settings.environment import UV_INDEX_VARIABLES
-from gpusetup.install.settings.uv_config import index_urls, url_of_index, users_settings
+from gpusetup.install.settings.environment import indexes
+
+if TYPE_CHECKING:
+    from gpusetup.install.fetching.fetch import Fetcher
 
 NOT_FOUND = re.compile(
     r"(?:no versions of|distribution found for|satisfies the requirement|because) "
@@ -51,10 +53,3 @@ def _check_page(fetcher: Fetcher, url: str) -> None:
     except ValueError as problem:
         cause = f"what came is no index page: {problem} (is there a log-in page or a proxy?)"
         raise blocked(without_credentials(url), cause) from problem
-
-
-def indexes(environ: Mapping[str, str], home: Path) -> Iterator[str]:
-    named = " ".join(environ.get(name, "") for name in (*UV_INDEX_VARIABLES, "PIP_INDEX_URL"))
-    words = [url_of_index(word) for word in named.split()]
-    words += [url for _, url in index_urls(users_settings(environ, home))]
-    yield from (word for word in words if word.startswith(("http://", "https://")))

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import re
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from gpusetup.errors import GpuSetupError, Unsatisfiable
-from gpusetup.install.complaints import complaint, plain_lines
-from gpusetup.install.credentials import without_logins
-from gpusetup.install.settings.uv_config import parse_toml
+from gpusetup.errors import BadInput, GpuSetupError, Unsatisfiable
+from gpusetup.install.joint.kept import counting, digest, keep_text, kept_text
+from gpusetup.model.codec import from_json, to_json
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
 from gpusetup.system.processes import Output, run
@@ -25,8 +20,8 @@ FRESH_SECONDS = 600.0
 """How long an answer counts, as an index's page does."""
 GLIBCS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
 """The minors of glibc that uv has a platform for."""
-MOST_CHARACTERS = 1 << 18
-"""Of a file of settings."""
+FORM = 2
+"""Of a kept answer: one of another form is asked anew."""
 USUAL_MACOS = "15.0"
 USUAL_GLIBC = "2.35"
 """What is taken where the machine's is not known: Ubuntu 22.04's."""
@@ -67,6 +62,10 @@ class Answer(Frozen):
         return next((one.version for one in self.packages if one.name == name), None)
 
 
+def _nothing() -> None:
+    pass
+
+
 class Asker:
     """Asks uv in one environment of settings, and keeps what it says."""
 
@@ -84,27 +83,28 @@ class Asker:
         self.asked = 0
         """How often uv was run."""
 
-    def ask(self, question: Question) -> Answer | None:
-        """The answer; None where we are offline and it is not kept. Raises what `complaint` makes
-        of an index that does not answer."""
+    def ask(self, question: Question, prepare: Callable[[], None] = _nothing) -> Answer | None:
+        """The answer; None where we are offline and it is not kept. `prepare` comes before uv is
+        run. Raises what `complaint` makes of an index that does not answer."""
         place = self._folder / f"{self._key(question)}.json"
         kept = _kept(place, None if self._offline else FRESH_SECONDS)
-        if kept is None:
-            if self._offline:
-                return None
-            kept = self._run(question)
-            _keep(place, kept)
-        return _answer(kept, question.wants)
+        if kept is not None or self._offline:
+            return kept
+        prepare()
+        said = self._run(question)
+        answer = _answer(said, question.wants)
+        if said.ok or "No solution found" in said.stderr:
+            keep_text(place, to_json(answer))
+        return answer
 
     def remembered(self, question: str, ask: Callable[[], str]) -> str:
         """What was said to a question of ours: asked until something is, then once in a while."""
-        place = self._folder / f"{_digest(question)}.json"
-        kept = _kept(place, FRESH_SECONDS)
-        if kept is not None and kept.stdout:
-            return kept.stdout
+        place = self._folder / f"{digest((FORM, question))}.json"
+        if kept := kept_text(place, FRESH_SECONDS):
+            return kept
         said = ask()
         if said:
-            _keep(place, Output(argv=("",), exit=0, stdout=said, stderr=""))
+            keep_text(place, said)
         return said
 
     def _run(self, question: Question) -> Output:
@@ -122,68 +122,29 @@ class Asker:
         if question.macos:
             environment["MACOSX_DEPLOYMENT_TARGET"] = question.macos
         if question.constraints and question.links:
-            file = Path(question.links) / f"constraints-{_digest(question.constraints)}.txt"
+            file = Path(question.links) / f"constraints-{digest(question.constraints)}.txt"
             file.write_text("\n".join(question.constraints) + "\n", encoding="utf-8")
             argv += ("--constraints", str(file))
         return run((*argv, "-"), timeout=SECONDS, environment=environment, stdin=text)
 
     def _key(self, question: Question) -> str:
-        settings = {k: _told(k, v) for k, v in self._environment.items() if COUNTS.match(k)}
         platform = f"{question.platform} {question.macos or ''}".rstrip()
         parts = (question.wants, question.constraints, question.python, platform)
-        return _digest((*parts, question.standing_in, sorted(settings.items())))
+        return digest((FORM, *parts, question.standing_in, counting(self._environment)))
 
 
-COUNTS = re.compile(
-    r"UV_(.*IND|.*LINKS|EXCLUDE|RESOLUTION|PRERELEASE|CONSTRAINT|OVERRIDE|CONFIG_FILE)"
-)
-"""The variables by which one question has different answers."""
-
-
-def _told(name: str, value: str) -> list[str]:
-    """What a variable says; where it names files, what they say."""
-    if not re.fullmatch(r"UV_(CONFIG_FILE|CONSTRAINT|OVERRIDE|EXCLUDE)", name):
-        return [value]
-    return [_said_in(word) for word in ([value] if "CONFIG" in name else value.split())]
-
-
-def _said_in(file: str) -> str:
+def _kept(place: Path, seconds: float | None) -> Answer | None:
+    said = kept_text(place, seconds)
     try:
-        return Path(file).read_text(encoding="utf-8", errors="replace")[:MOST_CHARACTERS]
-    except OSError:
-        return file
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]
-
-
-def _kept(place: Path, seconds: float | None) -> Output | None:
-    """What was said before; None where it is too old, or is not what we keep."""
-    try:
-        if seconds is not None and time.time() - place.stat().st_mtime > seconds:
-            return None
-        said = json.loads(place.read_text(encoding="utf-8"))
-        return Output(argv=("uv",), exit=said["exit"], stdout=said["out"], stderr=said["err"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return from_json(said, Answer, what="a kept answer") if said else None
+    except BadInput:
         return None
 
 
-def _keep(place: Path, said: Output) -> None:
-    """Keep an answer, or a "no solution"; a failure is asked again."""
-    if not said.ok and "No solution found" not in said.stderr:
-        return
-    text = json.dumps({"exit": said.exit, "out": said.stdout, "err": without_logins(said.stderr)})
-    part = place.with_suffix(f".{os.getpid()}.part")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(place)
-    except OSError:
-        part.unlink(missing_ok=True)
-
-
 def _answer(said: Output, wants: Sequence[str]) -> Answer:
+    from gpusetup.install.complaints import complaint
+    from gpusetup.install.settings.uv_config import parse_toml
+
     if said.ok:
         return Answer(packages=tuple(map(_locked, parse_toml(said.stdout).get("packages", ()))))
     problem: GpuSetupError = complaint("uv finds no set", said, wants)
@@ -222,12 +183,15 @@ def reason_in(text: str) -> str:
     ...           "certifi>=2026.10.19, we can conclude")
     'vllm>=0.33.0 requires certifi>=2026.10.19, and the index has only certifi<=2026.10.18'
     """
-    plain = " ".join(plain_lines(text).split())
+    from gpusetup.install.complaints import plain_lines
+    from gpusetup.install.credentials import without_logins
+
+    plain = " ".join(plain_lines(without_logins(text)).split())
     because = plain.partition("Because ")[2].partition(", we can conclude")[0] or plain
     only = re.search(r"only (\S+) is available", because)
     needs = re.search(r"([A-Za-z][\w.-]*\S*) depends on ([A-Za-z][^\s,]*)", because)
     if needs is None:
-        return without_logins(re.sub(r"\s+(hint|help):.*", "", because))[:LONGEST]
+        return re.sub(r"\s+(hint|help):.*", "", because)[:LONGEST]
     who = re.sub(r"^([\w.-]+)==(\S+)$", r"\1 \2", needs[1])
     there = f", and the index has only {only[1]}" if only else ""
     return f"{who} requires {needs[2]}{there}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
@@ -15,13 +16,11 @@ from gpusetup.catalog.companion_table import (
     companion_table,
 )
 from gpusetup.errors import BadInput
-from gpusetup.install.fetching.fetch import Fetcher
 from gpusetup.install.joint.ask import Answer, Asker
 from gpusetup.install.joint.links import page_file
-from gpusetup.install.joint.no_set import no_set
 from gpusetup.install.joint.notes import glibc_note, other_cuda, page_notes
 from gpusetup.install.joint.places import Places
-from gpusetup.install.joint.releases import Listed, listed
+from gpusetup.install.joint.releases import Listed, is_listed, listed
 from gpusetup.install.joint.table import Joint, candidates_of, from_table
 from gpusetup.install.joint.words import by_name, extras_of, name_of, projects_of
 from gpusetup.install.joint.work import Work, hashes_of
@@ -40,7 +39,12 @@ from gpusetup.resolver.joint import (
     with_companions,
 )
 
+if TYPE_CHECKING:
+    from gpusetup.install.fetching.fetch import Fetcher
+
 WORKERS = 4
+LIST_TORCH = frozenset({"https://pypi.org/simple"})
+"""Indexes that are not asked whether they have torch: that page is the longest of all."""
 MINORS_SHOWN = 6
 """The torches of the matrix: of each minor the newest that fits."""
 
@@ -51,7 +55,7 @@ def choose_together(
     words: Sequence[str],
     catalog: Catalog,
     places: Places,
-    fetcher: Fetcher,
+    fetcher: Callable[[], Fetcher],
     *,
     explain: bool = False,
     offline: bool = False,
@@ -73,13 +77,13 @@ def choose_together(
         work = Work(machine, words, builds, asker, Path(folder), catalog, places.indexes)
         indexes = () if offline else places.indexes
         has_torch = pool.submit(_has_torch, asker, fetcher, indexes)
+        pages = pool.map(lambda name: _listed(asker, fetcher, indexes, name), work.names)
         first = work.free(work.words)
         if first is not None and not has_torch.result():
             work.stand_in(listed=False)
             first = work.free(work.words)
         if first is None:
             return from_table(work.words, builds)
-        pages = pool.map(lambda name: _listed(asker, fetcher, indexes, name), work.names)
         found = dict(zip(work.names, pages, strict=True))
         build, answer = _preferred(work, prefer, found, behind_days) or best_of(
             work, first, found, pool
@@ -110,18 +114,23 @@ def choose_together(
 _NONE = Listed(name="")
 
 
-def _has_torch(asker: Asker, fetcher: Fetcher, indexes: Sequence[str]) -> bool:
+def _has_torch(asker: Asker, fetcher: Callable[[], Fetcher], indexes: Sequence[str]) -> bool:
     """Whether the user's indexes list torch at all: a mirror of other packages need not."""
-    if not indexes:
-        return True
-    return bool(_listed(asker, fetcher, indexes, "torch").releases)
+
+    def ask() -> str:
+        return "it is" if is_listed(fetcher(), indexes, "torch") else ""
+
+    known = not indexes or not LIST_TORCH.isdisjoint(one.rstrip("/") for one in indexes)
+    return known or bool(asker.remembered(f"is torch there {[*indexes]}", ask))
 
 
-def _listed(asker: Asker, fetcher: Fetcher, indexes: Sequence[str], name: str) -> Listed:
+def _listed(
+    asker: Asker, fetcher: Callable[[], Fetcher], indexes: Sequence[str], name: str
+) -> Listed:
     """A package's page, which is kept as long as an answer; an empty one is not."""
 
     def ask() -> str:
-        found = listed(fetcher, indexes, name)
+        found = listed(fetcher(), indexes, name)
         return to_json(found) if found.releases else ""
 
     if not indexes:
@@ -130,7 +139,7 @@ def _listed(asker: Asker, fetcher: Fetcher, indexes: Sequence[str], name: str) -
     try:
         return from_json(said, Listed, what="the kept page") if said else Listed(name=name)
     except BadInput:
-        return listed(fetcher, indexes, name)
+        return listed(fetcher(), indexes, name)
 
 
 def _is_old(held: HeldBack, found: Mapping[str, Listed], words: Sequence[str]) -> bool:
@@ -170,6 +179,8 @@ def best_of(
     }
     taken = best([_solved(work, one, answer, found) for one, answer in solved.values()])
     if taken is None:
+        from gpusetup.install.joint.no_set import no_set
+
         raise no_set(work, first, found, answers)
     return solved[taken.build.torch]
 

@@ -132,7 +132,7 @@ def _chosen(
         words,
         catalog,
         users_places(job.environ, Path.home()),
-        job.fetcher,
+        lambda: job.fetcher,
         prefer=prefer,
         behind_days=behind_days,
     )

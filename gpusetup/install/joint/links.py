@@ -14,7 +14,6 @@ from gpusetup.catalog.companion_table import (
     row_of,
 )
 from gpusetup.catalog.default_wheels import default_backend
-from gpusetup.install.fetching.stand_ins import stand_in
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import TorchBuild
@@ -97,6 +96,8 @@ def _of_page(project: Project, wheel: ReleaseWheel) -> StandIn:
 
 def write_links(folder: Path, rows: Sequence[StandIn]) -> None:
     """The files, for `--find-links`."""
+    from gpusetup.install.fetching.stand_ins import stand_in
+
     for one in rows:
         wheel = Wheel(name=one.name, version=one.version, filename=one.filename, url="")
         stand_in(wheel, one.metadata, folder)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from gpusetup.install.credentials import without_credentials
-from gpusetup.install.fetching.missing_package import indexes
-from gpusetup.install.joint.kept import kept_folder
-from gpusetup.install.settings.environment import asking_environment, uv_program
-from gpusetup.install.settings.trust import trusted_environment
+from gpusetup.install.joint.kept import counting, digest, keep_text, kept_folder, kept_text
+from gpusetup.install.settings.environment import asking_environment, indexes, uv_program
 from gpusetup.install.settings.uv_config import (
     split_credentials,
     users_settings,
@@ -51,18 +51,42 @@ def users_places(environ: Mapping[str, str], home: Path) -> Places:
     environment["UV_CONFIG_FILE"] = str(write_settings(settings, folder / "uv.toml"))
     environment.pop("UV_NO_CONFIG", None)
     uv = uv_program()
-    found = tuple(dict.fromkeys(indexes(environment, home))) or usual_index(uv, environment)
+    found = tuple(dict.fromkeys(indexes(environment, home)))
+    found = found or usual_index(uv, environment, folder)
     return Places(
         uv=uv,
         environment=environment,
-        trusted=lambda: trusted_environment(environ, home),
+        trusted=partial(_trusted, environ, home),
         indexes=found,
         cache=folder,
     )
 
 
-def usual_index(uv: str, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The index that uv takes by itself, where no setting names one: it is asked which."""
+def _trusted(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:
+    from gpusetup.install.settings.trust import trusted_environment
+
+    return trusted_environment(environ, home)
+
+
+def usual_index(uv: str, environment: Mapping[str, str], folder: Path) -> tuple[str, ...]:
+    """The index that uv takes by itself, where no setting names one: each uv is asked once."""
+    place = folder / f"index-{digest((uv, _age_of(uv), counting(environment)))}.txt"
+    found = kept_text(place, None)
+    if found is None:
+        found = " ".join(_usual_index(uv, environment))
+        keep_text(place, found)
+    return tuple(word for word in found.split() if re.fullmatch(r"https?://\S+", word))
+
+
+def _age_of(program: str) -> int:
+    """When it came there: another uv may have another index."""
+    try:
+        return os.stat(program).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _usual_index(uv: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     argv: tuple[str, ...] = (uv, "pip", "compile", "--emit-index-url", "--no-header", "--quiet")
     argv += ("--offline", "--python", sys.executable, "-")
     said = run(argv, timeout=SECONDS, environment=environment, stdin="\n")

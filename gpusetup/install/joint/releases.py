@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion
 
 from gpusetup.errors import GpuSetupError
-from gpusetup.install.fetching.fetch import Fetcher
-from gpusetup.install.fetching.page import ACCEPT, rows_of
 from gpusetup.install.fetching.wheels import file_name, parsed_name
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.versions import parsed
+
+if TYPE_CHECKING:
+    from gpusetup.install.fetching.fetch import Fetcher
 
 
 class Release(Frozen):
@@ -74,6 +75,8 @@ def listed(fetcher: Fetcher, indexes: Iterable[str], name: str) -> Listed:
 
     An index that does not answer is passed over: uv has its own word on that.
     """
+    from gpusetup.install.fetching.page import ACCEPT, rows_of
+
     for index in indexes:
         try:
             answer = fetcher.text(f"{index.rstrip('/')}/{name}/", ACCEPT)
@@ -83,6 +86,21 @@ def listed(fetcher: Fetcher, indexes: Iterable[str], name: str) -> Listed:
         if rows:
             return Listed(name=name, index=index, releases=_releases(name, rows))
     return Listed(name=name)
+
+
+def is_listed(fetcher: Fetcher, indexes: Iterable[str], name: str) -> bool:
+    """Whether an index names a wheel of a package: its page is long, and only looked through."""
+    from gpusetup.install.fetching.page import ACCEPT
+
+    wheel = re.compile(rf"\b{re.escape(name)}-\d[^\s\"<>]{{0,200}}\.whl", re.IGNORECASE)
+    for index in indexes:
+        try:
+            answer = fetcher.text(f"{index.rstrip('/')}/{name}/", ACCEPT)
+        except (GpuSetupError, ValueError):
+            continue
+        if answer and wheel.search(answer[2]):
+            return True
+    return False
 
 
 def _releases(name: str, rows: Iterable[Mapping[str, Any]]) -> tuple[Release, ...]:

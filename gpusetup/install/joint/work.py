@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import (
@@ -15,7 +16,7 @@ from gpusetup.catalog.companion_table import (
 )
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.joint.ask import Answer, Asker, Question, macos_of, platform_of
-from gpusetup.install.joint.links import stand_ins_of, write_links
+from gpusetup.install.joint.links import StandIn, stand_ins_of, write_links
 from gpusetup.install.joint.words import by_name, name_of, projects_of
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import TorchBuild
@@ -43,19 +44,31 @@ class Work:
         self.names = tuple(map(name_of, self.words))
         self.projects = projects_of(self.names, self.table)
         self.python = (python_tag(machine) or "3.12").rstrip("t")
-        self._catalog, self.links = catalog, str(links)
-        self.standing_in: tuple[str, ...] = ()
-        self.listed = True
+        self._catalog, self._links, self._lock = catalog, links, Lock()
+        self._unwritten: tuple[StandIn, ...] | None = ()
+        self._sets = 0
         self.stand_in(listed=True)
         known = [row.torch for row in catalog.releases]
         self.holes = tuple(f"torch!={t}" for t in known if t not in {b.torch for b in self.builds})
 
     def stand_in(self, *, listed: bool) -> None:
-        """Fill the folder of stand-ins; every torch has one where no index lists torch."""
+        """What stands in, in a folder of its own; every torch where no index lists torch."""
         self.listed = listed
         rows = stand_ins_of(self.builds, self.projects, self._catalog, self.python, listed=listed)
-        write_links(Path(self.links), rows)
+        self._sets += 1
+        self.links, self._unwritten = self._links / str(self._sets), rows
         self.standing_in = tuple(sorted(row.filename for row in rows))
+
+    def _write(self) -> None:
+        """The stand-ins, where uv is run at all."""
+        with self._lock:
+            if self._unwritten is not None:
+                self.links.mkdir(exist_ok=True)
+                write_links(self.links, self._unwritten)
+                self._unwritten = None
+
+    def _ask(self, wants: Sequence[str], constraints: Sequence[str]) -> Answer | None:
+        return self.asker.ask(self.question(wants, constraints), self._write)
 
     def question(self, wants: Sequence[str], constraints: Sequence[str]) -> Question:
         return Question(
@@ -64,7 +77,7 @@ class Work:
             python=self.python,
             platform=platform_of(self.machine),
             macos=macos_of(self.machine),
-            links=self.links,
+            links=str(self.links),
             standing_in=self.standing_in,
         )
 
@@ -72,7 +85,7 @@ class Work:
         """With any torch that fits."""
         newest, oldest = self.builds[0].torch, self.builds[-1].torch
         span = (f"torch>={oldest},<={newest}", *self.holes)
-        return self.asker.ask(self.question((*wants, "torch"), span))
+        return self._ask((*wants, "torch"), span)
 
     def beside(self, build: TorchBuild, wants: Sequence[str]) -> Answer | None:
         """With one torch; what our table says of it is added."""
@@ -82,7 +95,7 @@ class Work:
             if not project.declares
             for text in constraints_for(project, build.torch)
         )
-        return self.asker.ask(self.question((*wants, "torch"), (f"torch=={build.torch}", *rows)))
+        return self._ask((*wants, "torch"), (f"torch=={build.torch}", *rows))
 
     def instead(
         self, build: TorchBuild, other: TorchBuild, answer: Answer

@@ -6,14 +6,13 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpusetup.errors import Blocked
 from gpusetup.install.credentials import split_login
 from gpusetup.install.settings.pip_config import as_variables, pip_settings
-from gpusetup.install.settings.trust import trusted_environment
 from gpusetup.install.settings.uv_config import (
     index_urls,
     index_variable,
@@ -81,11 +80,15 @@ def asking_environment(
     pip = pip_settings(environ, home, prefix)
     pip |= {"constraint": _not_ours(pip["constraint"])} if "constraint" in pip else {}
     learned = {} if uv_is_configured(environ, home) else uv_settings(pip)
-    trusted = (
-        trusted_environment(environ, home) if trusting else {}
-    )  # instead of pip's own words on certificates
+    trusted = _trusted(environ, home) if trusting else {}  # instead of pip's own on certificates
     pip = {key: value for key, value in pip.items() if key not in ("cert", "client-cert")}
     return {**learned, **_counting(environ), **as_variables(pip), **trusted, **LIMITS, **always}
+
+
+def _trusted(environ: Mapping[str, str], home: Path) -> dict[str, str]:
+    from gpusetup.install.settings.trust import trusted_environment
+
+    return trusted_environment(environ, home)
 
 
 def _counting(environ: Mapping[str, str]) -> dict[str, str]:
@@ -184,6 +187,14 @@ UV_INDEX_VARIABLES = (
     "UV_EXTRA_INDEX_URL",
     "UV_FIND_LINKS",
 )
+
+
+def indexes(environ: Mapping[str, str], home: Path) -> Iterator[str]:
+    """The indexes that variables and files of uv and pip name."""
+    named = " ".join(environ.get(name, "") for name in (*UV_INDEX_VARIABLES, "PIP_INDEX_URL"))
+    words = [url_of_index(word) for word in named.split()]
+    words += [url for _, url in index_urls(users_settings(environ, home))]
+    yield from (word for word in words if word.startswith(("http://", "https://")))
 
 
 def uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.install.settings.pip_config import pip_settings
@@ -235,8 +236,17 @@ _WRITTEN: dict[tuple[str, ...], str] = {}
 """The user's certificates -> the file with these and all others, which goes when we end."""
 
 
+_READING = Lock()
+"""Two that ask at once read the stores once."""
+
+
 def _everything(trusted: Trust) -> tuple[str, ...]:
     """The user's certificates, the public ones and the system's."""
+    with _READING:
+        return _read_stores(trusted)
+
+
+def _read_stores(trusted: Trust) -> tuple[str, ...]:
     from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
     own = ssl.get_default_verify_paths().openssl_cafile
