@@ -24,6 +24,9 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.knowledge import record, records
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event
+from gpusetup.model.marks import APART, HIDDEN
 from gpusetup.probe.saved import dump_snapshot, machine_named, parse_snapshot, redact
 from gpusetup.report.read import read_bytes
 
@@ -126,13 +129,13 @@ def test_a_link_carries_the_redacted_machine(name: str) -> None:
     shared = redact(machine_named(name))
     fragment = page_answers.packed(dump_snapshot(shared))
     assert re.fullmatch(r"1\.[\w-]+", fragment) and len(fragment) < 8000
-    assert parse_snapshot(page_answers.unpacked(fragment), "a link") == shared
+    assert parse_snapshot(page_answers.unpacked(fragment)[0], "a link") == shared
 
 
 def test_a_link_to_a_report_names_no_home_and_has_the_same_findings() -> None:
     first = json.loads(asked("report", raw=REPORT.encode())["json"])
     fragment = asked("link")["out"]
-    assert b"somebody" not in page_answers.unpacked(fragment)
+    assert b"somebody" not in page_answers.unpacked(fragment)[0]
     again = json.loads(asked("linked", fragment)["json"])
     assert [f["id"] for f in again["findings"]] == [f["id"] for f in first["findings"]]
     assert again["cause"] == first["cause"] == "arch-too-new-for-wheel"
@@ -142,10 +145,49 @@ def bomb() -> str:
     return page_answers.packed(json.dumps({"schema": "gpusetup.snapshot/1", "x": "0" * (9 << 20)}))
 
 
-@each("fragment", ["", "1.", "2.abcd", "1.!!!!", "1.AAAA", "1." + "A" * 2_000_000, "1.é", bomb()])
-def test_a_fragment_from_anybody_is_an_answer_or_a_refusal(fragment: str) -> None:
-    told = json.loads(asked("linked", fragment)["json"])
-    assert told["schema"] == "gpusetup.error/1" and told["exit"] == 2
+@each(
+    "fragment, said",
+    [
+        ("", "none of this page"),
+        ("abc", "none of this page"),
+        ("1.", "carries no machine"),
+        ("2.abcd", "another version of this page"),
+        ("1.!!!!", "is damaged"),
+        ("1.AAAA", "is damaged"),
+        ("1.é", "is damaged"),
+        (page_answers.packed(dump_snapshot(machine_named("wsl2")))[:-9], "is damaged"),
+        (page_answers.packed('{"schema":"x"}'), "is no snapshot"),
+        (page_answers.packed("[1]"), "cannot be read"),
+        ("1." + "A" * 2_000_000, "more than 1 MiB"),
+        (bomb(), "larger than 8 MiB"),
+    ],
+)
+def test_a_fragment_from_anybody_is_an_answer_or_a_refusal(fragment: str, said: str) -> None:
+    answer = asked("linked", fragment)
+    told = json.loads(answer["json"])
+    assert told["schema"] == "gpusetup.error/1" and told["exit"] == answer["exit"] == 2
+    assert said in told["message"] and "link" in told["message"] and told["hint"]
+    assert told["message"] in answer["text"]
+
+
+SLY = "GeForce \u202e0905 XTR\u200f\u2066\x1b[2J\u061c\U000e0041"
+
+
+def test_hidden_marks_of_a_link_reach_no_answer() -> None:
+    machine = machine_named("rtx3050-laptop")
+    gpus = tuple(replace(gpu, name=SLY) for gpu in machine.gpus or ())
+    event = Event(kind="cuda-error", values={"code": SLY}, text=SLY, source=SLY)
+    sly = replace(machine, gpus=gpus, events=(event,), driver=replace(machine.driver, version=SLY))
+    answer = asked("linked", page_answers.packed(dump_snapshot(sly)))
+    said = [*json.loads(answer["json"])["findings"], json.loads(answer["json"])["snapshot"]]
+    for text in (json.dumps(said, ensure_ascii=False), answer["text"], asked("markdown")["out"]):
+        assert not HIDDEN.search(text.replace(APART, "")), text
+
+
+def test_hidden_marks_of_a_report_reach_no_answer() -> None:
+    raw = f'NVIDIA driver version: 570.1{SLY}\nGPU 0: {SLY}&#8238;x\n{{"log":"GPU \\u202e0"}}\n'
+    told = json.loads(asked("report", raw=raw.encode())["json"])
+    assert not HIDDEN.search(json.dumps(told, ensure_ascii=False))
 
 
 # --- what is built --------------------------------------------------------------------------------

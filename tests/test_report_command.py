@@ -13,7 +13,7 @@ import pytest
 from writers import collect_env, smi_table
 
 from gpusetup.cli import main
-from gpusetup.commands.reports import KEPT, WHOLE, sifted
+from gpusetup.commands.reports import END, HEAD, KEPT, WHOLE, sifted
 from gpusetup.probe.saved import machine_named
 
 TEXT = collect_env(machine_named("rtx3050-laptop"))
@@ -121,21 +121,32 @@ def test_a_folder_that_is_none_is_a_wrong_question(
 
 
 def test_a_short_text_is_read_whole() -> None:
-    assert sifted(io.BytesIO(b"x" * 1000)) == b"x" * 1000
+    assert sifted(io.BytesIO(b"x" * WHOLE)) == (b"x" * WHOLE, WHOLE)
 
 
 def test_of_a_long_text_the_telling_lines_are_kept() -> None:
     dull = b"epoch 1 step 2 loss 0.3\n" * (WHOLE // 12)
     raw = dull + b"RuntimeError: CUDA error: uncorrectable ECC error encountered\n" + dull
-    kept = sifted(io.BytesIO(raw))
+    kept = sifted(io.BytesIO(raw)).raw
     assert b"uncorrectable ECC error" in kept
-    assert len(kept) < WHOLE + KEPT + 2 * (1 << 20)
+    assert len(kept) < HEAD + KEPT + 2 * END
 
 
 def test_a_line_that_repeats_with_other_numbers_is_kept_a_few_times() -> None:
     noise = b"".join(b"WARNING: step %d failed\n" % n for n in range(200_000))
-    kept = sifted(io.BytesIO(b"start\n" + noise + b"end\n"))
-    assert len(kept) < WHOLE + 3 * (1 << 20)
+    kept = sifted(io.BytesIO(b"start\n" + noise + b"end\n")).raw
+    assert len(kept) < HEAD + 2 * END + 1000
+
+
+def test_a_long_text_says_what_was_read_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = b"RuntimeError: CUDA error: out of memory %d\n" * (WHOLE // 30)
+    kept = sifted(io.BytesIO(raw))
+    assert kept.size == len(raw) and not kept.is_whole and len(kept.raw) <= WHOLE
+    (tmp_path / "long.txt").write_bytes(b"no word\n" * (WHOLE // 6))
+    said = run(capsys, "--report", str(tmp_path / "long.txt"))[1]
+    assert "report-cut" in said and "The text has 1.3 MiB" in said
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ $("report-example").addEventListener("click", () => { $("report-text").value = E
 const WHOLE = 64 * 1024 * 1024;
 async function readFile(file) {
   if (!file) return;
-  if (file.size > WHOLE) { state("The file is larger than 64 MiB: read it with `gpusetup doctor --report FILE`"); return; }
+  if (file.size > WHOLE) { state("The file is larger than 64 MiB: read it with gpusetup doctor --report FILE"); return; }
   await readReport(new Uint8Array(await file.arrayBuffer()));
 }
 $("report-file").addEventListener("change", (event) => readFile(event.target.files[0]));
@@ -164,10 +164,19 @@ function fill(answer) {
   $("about").textContent = `gpusetup ${answer.version}, catalog of ${answer.catalog_as_of}. No upload, no cookies, no counting; the page works without a network once it has loaded.`;
 }
 
+function wordOf(value) {
+  try {
+    return decodeURIComponent(value);
+  } catch {
+    return value;
+  }
+}
+
 function follow() {
   const [name, value] = location.hash.slice(1).split("=");
   if (name === "snapshot" && value) { choose("report"); readLink(value); }
-  else if (name === "finding" && value) { choose("finding"); open(decodeURIComponent(value)); }
+  else if (name === "snapshot") { choose("report"); readLink("1."); }
+  else if (name === "finding" && value) { choose("finding"); open(wordOf(value)); }
   else if (TABS.includes(name)) choose(name);
 }
 

@@ -85,9 +85,35 @@ def report(raw: bytes) -> dict[str, Any]:
 
 def linked(fragment: str) -> dict[str, Any]:
     """The machine of a link, as `gpusetup doctor --from FILE` reads it."""
+    raw, problem = unpacked(fragment)
+    if problem:
+        return refused(problem, COPY_AGAIN)
+    from gpusetup.errors import BadInput
+    from gpusetup.probe.saved import parse_snapshot
+
+    try:
+        parse_snapshot(raw, "The machine in this link")
+    except BadInput as wrong:
+        return refused(wrong.message, COPY_AGAIN)
     file = folder() / "linked.json"
-    file.write_bytes(unpacked(fragment))
+    file.write_bytes(raw)
     return _asked("--from", str(file))
+
+
+COPY_AGAIN = "Ask whoever sent the link to copy it again, or to send the report itself."
+
+
+def refused(message: str, hint: str) -> dict[str, Any]:
+    """A question that cannot be asked, as the command line says it."""
+    from gpusetup.errors import BadInput
+    from gpusetup.render.console import Console
+
+    out = io.StringIO(newline="")
+    problem = BadInput(message, hint=hint)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        code = Console(json=True).fail(problem)
+    text = f"error: {message}\nhint: {hint}\n"
+    return {"exit": code, "json": out.getvalue(), "text": text, "command": "doctor"}
 
 
 def _asked(*machine: str) -> dict[str, Any]:
@@ -111,7 +137,7 @@ def link() -> dict[str, Any]:
 def packed(snapshot: str) -> str:
     """
     >>> unpacked(packed('{"schema": "gpusetup.snapshot/1", "taken_at": null}'))
-    b'{"schema":"gpusetup.snapshot/1"}'
+    (b'{"schema":"gpusetup.snapshot/1"}', '')
     """
     slim = json.dumps(_known(json.loads(snapshot)), separators=(",", ":"))
     press = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -126,16 +152,37 @@ def _known(value: Any) -> Any:
     return [_known(inner) for inner in value] if isinstance(value, list) else value
 
 
-def unpacked(fragment: str) -> bytes:
-    """The snapshot of a fragment; what is none becomes text that `--from` refuses in words."""
-    if not fragment.startswith(FRAGMENT) or len(fragment) > MOST_FRAGMENT:
-        return b""
-    body = fragment.removeprefix(FRAGMENT).encode("ascii", "replace")
+def unpacked(fragment: str) -> tuple[bytes, str]:
+    """The snapshot of a fragment, or what is wrong with the link.
+
+    >>> unpacked("2.abcd")[1], unpacked("1.")[1]
+    ('This link was made by another version of this page', 'This link carries no machine')
+    """
+    form, dot, body = fragment.partition(".")
+    if not dot or f"{form}." != FRAGMENT:
+        known = dot and form.isascii() and form.isdigit()
+        other = "was made by another version of this page"
+        return b"", f"This link {other if known else 'is none of this page'}"
+    if not body:
+        return b"", "This link carries no machine"
+    if len(fragment) > MOST_FRAGMENT:
+        return b"", f"This link is too long: more than {MOST_FRAGMENT >> 20} MiB"
+    return _inflated(body)
+
+
+DAMAGED = "This link is damaged: a part of it is missing or was changed"
+
+
+def _inflated(body: str) -> tuple[bytes, str]:
+    press = zlib.decompressobj(wbits=-15)
     try:
-        pressed = base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4))
-        return zlib.decompressobj(wbits=-15).decompress(pressed, MOST_BYTES + 1)
+        pressed = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+        raw = press.decompress(pressed, MOST_BYTES + 1)
     except (ValueError, zlib.error):
-        return b""
+        return b"", DAMAGED
+    if len(raw) > MOST_BYTES:
+        return b"", f"The machine in this link is larger than {MOST_BYTES >> 20} MiB"
+    return (raw, "") if press.eof and raw else (b"", DAMAGED)
 
 
 # --- a described machine, and what is known -------------------------------------------------------

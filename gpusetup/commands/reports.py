@@ -8,25 +8,29 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TextIO
 
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.model.codec import to_json
 from gpusetup.model.documents import DoctorAnswer, ErrorAnswer
-from gpusetup.model.frozen import fields
-from gpusetup.model.machine import Snapshot
+from gpusetup.model.frozen import fields, replace
+from gpusetup.model.machine import Event, Snapshot
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
     from gpusetup.render.console import Console
 
 MIB = 1 << 20
-WHOLE = 2 * MIB
+WHOLE = MIB
 """Bytes of a text that are read in full; of a longer one its beginning, end, and what matters."""
-BLOCK = MIB
-KEPT = 2 * MIB
+HEAD = MIB // 2
+END = MIB // 4
+"""Least of the end that is read: from there on to twice as much."""
+KEPT = MIB // 4
 """How much of the middle of a long log is kept."""
+BLOCK = MIB // 4
 SAME_KEPT = 3
 NAMES_AT_ONCE = 5000
 TELLING = re.compile(
@@ -36,8 +40,24 @@ DIGITS = re.compile(rb"[0-9]+")
 STDIN = "-"
 
 
+class Sifted(NamedTuple):
+    """What is read of a text, and how long it is."""
+
+    raw: bytes
+    size: int
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.raw) == self.size
+
+
 def read_text(name: str | bytes) -> bytes:
-    """The bytes of a report: itself, a file, or `-` for standard input; a long one is sifted."""
+    """The bytes of a report that are read: all of a short one, of a long one what tells most."""
+    return read_sifted(name).raw
+
+
+def read_sifted(name: str | bytes) -> Sifted:
+    """A report: itself, a file, or `-` for standard input."""
     if isinstance(name, bytes):
         return sifted(io.BytesIO(name))
     if name == STDIN:
@@ -64,31 +84,48 @@ def _text_meant(name: str) -> str | None:
     return None
 
 
-def sifted(stream: BinaryIO) -> bytes:
+def sifted(stream: BinaryIO) -> Sifted:
     """All of a short text; of a long one the first part, the telling lines, and the last part."""
     from gpusetup.report.cleaning.decode import is_wide
 
-    head = stream.read(WHOLE)
-    if len(head) < WHOLE:
-        return head
+    head = stream.read(WHOLE + 1)
+    if len(head) <= WHOLE:
+        return Sifted(head, len(head))
+    counted = Counted(stream, len(head))
     if is_wide(head):
-        return head
-    cut = head.rfind(b"\n") + 1 or len(head)
-    head, rest = head[:cut], head[cut:]
-    return b"".join((head, *_middle_and_end(stream, rest)))
+        while counted.read(BLOCK):
+            pass
+        return Sifted(head[:WHOLE], counted.size)
+    cut = head.rfind(b"\n", 0, HEAD) + 1 or HEAD
+    parts = (head[:cut], *_middle_and_end(counted, head[cut:]))
+    return Sifted(b"".join(parts), counted.size)
 
 
-def _middle_and_end(stream: BinaryIO, rest: bytes) -> Iterator[bytes]:
-    """The telling lines up to `KEPT` bytes, then the last block whole."""
-    kept = 0
+class Counted:
+    """A stream that knows how much was read of it."""
+
+    def __init__(self, stream: BinaryIO, size: int) -> None:
+        self.stream, self.size = stream, size
+
+    def read(self, most: int) -> bytes:
+        block = self.stream.read(most)
+        self.size += len(block)
+        return block
+
+
+def _middle_and_end(stream: Counted, rest: bytes) -> Iterator[bytes]:
+    """The telling lines up to `KEPT` bytes, then the last part whole."""
+    room = KEPT
     seen: dict[bytes, int] = {}
     while block := stream.read(BLOCK):
         rest += block
-        if len(rest) < 2 * BLOCK:
+        if len(rest) < END + BLOCK:
             continue
-        cut = rest.rfind(b"\n", 0, len(rest) - BLOCK) + 1 or len(rest) - BLOCK
-        for line in telling(rest[:cut], seen) if kept < KEPT else ():
-            kept += len(line) + 1
+        cut = rest.rfind(b"\n", 0, len(rest) - END) + 1 or len(rest) - END
+        for line in telling(rest[:cut], seen) if room > 0 else ():
+            room -= len(line) + 1
+            if room < 0:
+                break
             yield line + b"\n"
         rest = rest[cut:]
     yield rest
@@ -111,9 +148,32 @@ def telling(text: bytes, seen: dict[bytes, int]) -> list[bytes]:
 
 def snapshot_of(name: str | bytes) -> Snapshot:
     """The machine that a report shows."""
+    text = read_sifted(name)
+    if text.is_whole:
+        return _read(text.raw)
+    snapshot = _read(text.raw)
+    return replace(snapshot, events=(*snapshot.events, _cut(text)))
+
+
+@lru_cache(maxsize=1)
+def _read(raw: bytes) -> Snapshot:
+    """The machine of a text; the page asks for one several times, as JSON, as text, as a reply."""
     from gpusetup.report.read import read_bytes
 
-    return read_bytes(read_text(name))
+    return read_bytes(raw)
+
+
+def _cut(text: Sifted) -> Event:
+    values = {"size": in_mib(text.size), "read": in_mib(len(text.raw))}
+    return Event(kind="report-cut", values=values, source="report")
+
+
+def in_mib(size: int) -> str:
+    """
+    >>> in_mib(10_000_000), in_mib((1 << 20) + 1)
+    ('9.5 MiB', '1.0 MiB')
+    """
+    return f"{size / MIB:.1f} MiB"
 
 
 # --- a folder -------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.accelerators.makers import judged_on
 from gpusetup.errors import BadInput, UsageError
-from gpusetup.model.codec import from_json, to_json
+from gpusetup.model.codec import from_json, from_plain, to_json, to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
+from gpusetup.model.marks import all_seen
 from gpusetup.probe.former_events import with_names_of_today
 from gpusetup.redaction import Private, redact
 
@@ -50,14 +51,25 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
         schema = from_json(text, _Head, what=what).schema
         _check_schema(schema, what)
         if schema and schema.startswith("gpusetup.doctor/"):
-            return with_names_of_today(from_json(text, _Doctor, what=what).snapshot)
-        return with_names_of_today(from_json(text, Snapshot, what=what))
+            return _as_seen(from_json(text, _Doctor, what=what).snapshot, text)
+        return _as_seen(from_json(text, Snapshot, what=what), text)
     except RecursionError as problem:
         raise BadInput(f"{what} cannot be read: it is nested too deeply") from problem
     except BadInput as problem:
         if "truncated" in problem.message:
             raise BadInput(f"{what} is cut off after {len(raw)} bytes", hint=_AGAIN) from problem
         raise
+
+
+def _as_seen(snapshot: Snapshot, text: str) -> Snapshot:
+    """The snapshot that a text holds, by the names of today and without hidden marks.
+
+    It may come from anybody: a link carries one.
+    """
+    named = with_names_of_today(snapshot)
+    if text.isascii() and "\\u" not in text:
+        return named
+    return from_plain(all_seen(to_plain(named)), Snapshot, what="the snapshot")
 
 
 _AGAIN = "write it again with `gpusetup snapshot --output FILE`"
@@ -89,7 +101,7 @@ def read_bytes(path: Path) -> bytes:
         raise BadInput(f"{path} cannot be read: {problem.strerror or problem}") from problem
 
 
-def _decoded(raw: bytes, what: str) -> bytes | str:
+def _decoded(raw: bytes, what: str) -> str:
     """The text; PowerShell's `>` writes UTF-16, some editors put a mark before UTF-8."""
     encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:

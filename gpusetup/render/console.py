@@ -7,6 +7,7 @@ text (a path, a process name, a report's line) goes through `plain` on its way, 
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from gpusetup.errors import Blocked, GpuSetupError, UsageError
+from gpusetup.model.marks import APART, TURNING
 from gpusetup.render.language import WIDEST, Screen, plain, remark
 from gpusetup.render.terminal import COLUMNS, terminal_of
 
@@ -29,7 +31,7 @@ ASCII = {
 
 
 _OBEYED = (
-    r"(?m)(?P<colour>\x1b\[[\d;]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
+    rf"(?m)(?P<colour>\x1b\[[\d;]*m)|(?!{APART})[\x00-\x08\x0b-\x1f\x7f-\x9f{TURNING}]"
     r"|^[^\S\n]*::|##\["
 )
 """What a terminal obeys (colours apart), and how a CI runner's commands begin on a line."""
@@ -57,7 +59,12 @@ def harmless_json(text: str) -> str:
     '"\\\\u009b2J #\\\\u0023[a]"'
     """
     text = text.replace("##[", "#\\u0023[")
-    return re.sub(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]", lambda c: f"\\u{ord(c[0]):04x}", text)
+    return re.sub(rf"[\x7f-\x9f{TURNING}]", _by_number, text)
+
+
+def _by_number(found: re.Match[str]) -> str:
+    """A character as JSON writes it in ASCII: one beyond the first plane is two."""
+    return json.dumps(found[0])[1:-1]
 
 
 def sentence(title: str) -> str:

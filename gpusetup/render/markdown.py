@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import judged_on
 from gpusetup.model.finding import Alternative, Finding, Fix, typed
+from gpusetup.model.marks import APART
 from gpusetup.render.console import sentence
 from gpusetup.render.language import plain
 
@@ -23,8 +24,6 @@ SPECIAL = re.compile(r"[\\`*\[\]<>#|~@&$]|(?<![^\W_])_|_(?![^\W_])|^[-+=]")
 
 NAMING = re.compile(r"(?<=[@#])(?=\w)|(?<=\bGH)(?=-\d)", re.IGNORECASE)
 """Where GitHub reads a person or a thread, backslash or not, and tells them: github/markup#1168."""
-APART = "\u2060"
-"""The word joiner: nothing is seen of it."""
 
 
 def escaped(text: str) -> str:

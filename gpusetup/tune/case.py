@@ -74,7 +74,7 @@ CALLED = ("model", "model_type", "type", "arch", "architecture", "cell", "rnn_ty
 """Keys whose value says what kind of model it is."""
 Part = Proposed | str
 HF_BATCH = "per_device_train_batch_size"
-"""TrainingArguments have it; diffusers' scripts and veRL share only names of the loader with them."""
+"""TrainingArguments have it; diffusers' scripts and veRL share only the names of its loader."""
 
 
 def facts_of(snapshot: Snapshot) -> Facts:

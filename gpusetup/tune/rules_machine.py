@@ -160,7 +160,7 @@ def precision(case: Case) -> Iterator[Part]:
             for one, _ in case.having(keys.FP16)
             if truth(one)
         )
-    elif (7, 0) <= capability:
+    elif capability >= (7, 0):
         yield from _half_it_lacks(case)
 
 

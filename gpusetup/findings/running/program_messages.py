@@ -227,6 +227,23 @@ MESSAGES: tuple[Cause, ...] = (
         ),
     ),
     Cause(
+        id="report-cut",
+        severity=Severity.NOTE,
+        title="a text is too long to be read whole",
+        means="Of a text over 1 MiB only a part is read, so that an answer takes seconds: the "
+        "first 512 KiB, the last 256 KiB at least, and 256 KiB of the lines between that name an "
+        "error, a version, CUDA or a GPU.",
+        proven_by="The length of the text",
+        way_out="Give the part around the first error, and the versions",
+        source="`WHOLE`, `HEAD`, `END` and `KEPT` of gpusetup/commands/reports.py",
+        message=Message(
+            title="The text has {size}; {read} of it were read: its beginning, its end, and the "
+            "telling lines between",
+            plain="Only a part of the text was read",
+            text="Where the answer is not yours, give the part around the first error alone",
+        ),
+    ),
+    Cause(
         id="compiler-missing",
         place=(Layer.INSTALL, 190),
         title="no C++ compiler for a package",

@@ -10,6 +10,7 @@ import html
 import json
 import re
 
+from gpusetup.model.marks import TURNING
 from gpusetup.report.cleaning.decode import without_mojibake
 
 LINE_KEPT = 4000
@@ -20,7 +21,7 @@ ESCAPES = re.compile(
     r"\x1b\[[0-9;?]{0,40}[ -/]?[@-~]|\x1b\][^\x07\x1b\n]{0,300}(?:\x07|\x1b\\)|\x1b[@-_=>()][0-9A-B]?"
     r"|\^\[\[[0-9;]{0,40}[A-Za-z]|\\(?:x1b|033|u001b)\[[0-9;]{0,40}[A-Za-z]|\[[0-9]{1,3}(?:;[0-9]{1,3}){0,6}m"
 )
-CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
+CONTROLS = re.compile(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f{TURNING}]")
 TAGS = re.compile(
     r"</?(?:pre|code|details|summary|span|b|i|em|strong|blockquote|tt|samp|kbd|font|td|th|tbody|thead"
     r"|table|ul|ol|h[1-6]|sub|sup|a|img)(?:\s[^<>]{0,300})?/?>",
@@ -125,7 +126,7 @@ def _entities(text: str) -> str:
     """Twice where a text was escaped twice."""
     for _ in range(2):
         text = ENTITY.sub(_entity, text)
-    return TAGS.sub("", text)
+    return CONTROLS.sub("", TAGS.sub("", text))
 
 
 def _entity(found: re.Match[str]) -> str:
@@ -153,7 +154,7 @@ def _unpacked(text: str) -> str:
     ('D:\\tmp', 'cut \\')
     """
     try:
-        return str(json.loads(f'"{text}"'))
+        return CONTROLS.sub("", json.loads(f'"{text}"'))
     except ValueError:
         return text
 

@@ -1,0 +1,37 @@
+"""Marks that are not seen: controls of a terminal, and characters that turn or hide what is read.
+
+No name of a GPU, a package or a program has one. A stranger's text may: in a right-to-left mark a
+name reads as another, in the tags of plane 14 a sentence stands that only a program reads.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+TURNING = (
+    "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e01ef"
+)
+"""Format characters, for a class of a pattern: they print nothing, or turn what stands beside."""
+APART = "\u2060"
+"""The word joiner, which we set ourselves where a word must not act: nothing is seen of it."""
+HIDDEN = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{TURNING}]")
+
+
+def seen(text: str) -> str:
+    """A text with a question mark for each hidden mark; newline and tab stay.
+
+    >>> seen("GeForce \\u202eXTR\\x1b[2J")
+    'GeForce ?XTR?[2J'
+    """
+    return text if text.isascii() and text.isprintable() else HIDDEN.sub("?", text)
+
+
+def all_seen(value: Any) -> Any:
+    """The same for all texts of a plain value, names of fields too."""
+    if isinstance(value, str):
+        return seen(value)
+    if isinstance(value, dict):
+        return {seen(key): all_seen(inner) for key, inner in value.items()}
+    return [all_seen(inner) for inner in value] if isinstance(value, list | tuple) else value
