@@ -47,16 +47,19 @@ LOOP = """
     import time
     from gpusetup.monitor import TrainingMonitor
     with TrainingMonitor("run.jsonl", interval=0.1) as monitor:
-        until = time.monotonic() + 3
+        until = time.monotonic() + {seconds}
         while time.monotonic() < until:
-            sum(range(1000))
+            {work}
         {end}
     print(monitor.summary and monitor.summary.verdict, monitor.problem)
 """
+COMPUTES = {"work": "sum(range(1000))", "seconds": 3}
+RESTS = {"work": "time.sleep(0.05)", "seconds": 3}
+ENDS_AT_ONCE = {"work": "time.sleep(0.05)", "seconds": 0.2}
 
 
 def test_a_plain_loop_has_its_record_and_its_verdict(training: Training, tmp_path: Path) -> None:
-    done = training(LOOP.format(end="pass"))
+    done = training(LOOP.format(end="pass", **COMPUTES))
     assert done.stdout == "good None\n", done.stderr
     told = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text("utf-8").splitlines()]
     assert told[-1]["kind"] == "summary" and told[-1]["command"][1] == "-c"
@@ -64,7 +67,7 @@ def test_a_plain_loop_has_its_record_and_its_verdict(training: Training, tmp_pat
 
 
 def test_a_training_that_dies_leaves_a_whole_record(training: Training, tmp_path: Path) -> None:
-    done = training(LOOP.format(end="import os; os._exit(7)"))
+    done = training(LOOP.format(end="import os; os._exit(7)", **RESTS))
     assert done.returncode == 7
     record = tmp_path / "run.jsonl"
     for _ in range(100):
@@ -93,13 +96,13 @@ def test_memory_that_was_full_when_the_training_failed_is_the_verdict(training: 
 
 
 def test_a_training_goes_on_where_nothing_can_be_watched(training: Training) -> None:
-    done = training(LOOP.format(end="print('trained')"), gpus=())
+    done = training(LOOP.format(end="print('trained')", **ENDS_AT_ONCE), gpus=())
     assert done.stdout.startswith("trained\nNone ") and done.returncode == 0
     assert "gpusetup does not watch this training" in done.stderr
 
 
 def test_the_second_rank_starts_nothing(training: Training, tmp_path: Path) -> None:
-    done = training(LOOP.format(end="pass"), LOCAL_RANK="1")
+    done = training(LOOP.format(end="pass", **ENDS_AT_ONCE), LOCAL_RANK="1")
     assert done.stdout == "None None\n"
     assert not (tmp_path / "run.jsonl").exists()
 

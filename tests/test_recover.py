@@ -321,6 +321,7 @@ print(done.split, 1 <= done.micro_batch_size < 64, model.weight.grad is not None
     assert done.stdout == "True True True\n", done.stderr[-2000:]
 
 
+@pytest.mark.usefixtures("warm_torch")
 def test_ranks_recover_alone_agree_and_end_with_ddps_gradient(tmp_path: Path) -> None:
     script = (sys.executable, str(HERE / "oom_ranks.py"))
     alike = {"PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}

@@ -38,7 +38,11 @@ IN_ADVANCE = [
 COMPILES_ALONE = "TORCHINDUCTOR_COMPILE_THREADS"
 """The compiler reads it at its import: else it starts a process for each core."""
 PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
-SCRIPTS = tuple(str(PACKAGE / name) for name in ("verify", "child_scripts/"))
+TESTS = Path(__file__).resolve().parent
+SCRIPTS = (
+    *(str(PACKAGE / name) for name in ("verify", "child_scripts/")),
+    *map(str, (TESTS / "oom_ranks.py", PACKAGE.parent / "scripts" / "compare_plan_code.py")),
+)
 FLAGS = ("-B", "-u")
 
 
