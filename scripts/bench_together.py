@@ -2,12 +2,13 @@
 
     python scripts/bench_together.py                       warm caches, 10 pairs for each package
     python scripts/bench_together.py --only vllm -n 20
-    python scripts/bench_together.py --cold                caches of neither, once for each package
+    python scripts/bench_together.py --cold -n 3           no cache at all
 
 Each row times the two in turn (A B A B ...) as whole processes and prints the median of the
 pairwise ratios, which a noisy machine disturbs less than either time. `kept`: both caches are warm,
 as at the second question. `asked`: only uv's cache is, and ours asks uv anew. `cold`: neither is;
-uv's own time for the questions that ours puts is beside it. The default index of uv is asked.
+beside it stands the sum of uv's own times for the questions that ours puts, which were written down
+in a run before. The default index of uv is asked.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -93,7 +95,7 @@ def rows(packages: Sequence[str], runs: int, folder: Path, *, cold: bool) -> Ite
             continue
         words = gpusetup("resolve", package, *HERE, "--json")
         if cold:
-            yield _cold(package, words, argv, ours, folder)
+            yield _cold(package, words, ours, folder, runs)
             continue
         uv = Side(argv, os.environ)
         yield _row(f"{package}, kept", Side(words, ours), uv, runs)
@@ -109,17 +111,83 @@ def _row(name: str, ours: Side, uv: Side, runs: int, most: float = MOST) -> Row:
     return Row(name=name, measured=measured, promise=f"at most {most:g} times", kept=ratio <= most)
 
 
+RECORDING = """
+import json, shutil, sys
+from pathlib import Path
+from gpusetup.cli import main
+from gpusetup.install.joint import ask
+place, run = Path(sys.argv.pop(1)), ask.run
+def recorded(argv, *, timeout, environment, stdin):
+    kept = place / str(len(list(place.iterdir())))
+    shutil.copytree(argv[argv.index("--find-links") + 1], kept)
+    moved = [word.replace(argv[argv.index("--find-links") + 1], str(kept)) for word in argv]
+    (kept / "question.json").write_text(json.dumps([moved, dict(environment), stdin]))
+    return run(argv, timeout=timeout, environment=environment, stdin=stdin)
+ask.run = recorded
+main(sys.argv[1:])
+"""
+"""Ours, with every question to uv written down and its folder of stand-ins kept."""
+
+
+def _questions(words: Sequence[str], ours: Mapping[str, str], place: Path) -> list[Path]:
+    """Each question that ours puts to uv, as a file."""
+    place.mkdir()
+    argv = (PYTHON, "-c", RECORDING, str(place), *words[words.index("resolve") :])
+    subprocess.run(argv, env=dict(ours), capture_output=True, check=False)
+    return sorted(place.glob("*/question.json"), key=lambda one: int(one.parent.name))
+
+
+def _alone(file: Path, cache: Path) -> float:
+    """The seconds of uv for one question, with a cache."""
+    argv, environment, asked = json.loads(file.read_text(encoding="utf-8"))
+    bare = {k: v for k, v in environment.items() if k not in TRUST}
+    own = {k: os.environ[k] for k in TRUST if k in os.environ}
+    began = time.monotonic()
+    said = subprocess.run(
+        argv,
+        env={**bare, **own, "UV_CACHE_DIR": str(cache)},
+        input=asked,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    took = time.monotonic() - began
+    if said.returncode and "No solution found" not in said.stderr:
+        raise SystemExit(f"uv alone failed: {said.stderr}")
+    return took
+
+
+TRUST = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""They name a file that was ours and is gone."""
+
+
 def _cold(
-    package: str, words: Sequence[str], argv: Sequence[str], ours: Mapping[str, str], folder: Path
+    package: str, words: Sequence[str], ours: Mapping[str, str], folder: Path, runs: int
 ) -> Row:
-    """Ours with no cache at all, against uv's own time for the same questions, one by one."""
-    caches = (folder / "uv", folder / "ours/together")
-    fresh = {"UV_CACHE_DIR": str(caches[0])}
-    alone = {**ours, **fresh}
-    mine = Side(words, alone, caches).seconds()
-    theirs = Side(argv, {**os.environ, **fresh}, caches).seconds()
-    measured = f"{mine:.1f} s; bare uv with the answer {theirs:.1f} s: {mine / theirs:.2f} times"
-    return Row(name=f"{package}, cold", measured=measured, promise="told", kept=True)
+    """Ours with no cache at all, against uv's own time for the same questions, one by one: with one
+    cache that is empty before the first, and with an empty one for each."""
+    cache, place = folder / "uv", folder / f"questions-{package}"
+    emptied, fresh = (cache, folder / "ours/together"), {**ours, "UV_CACHE_DIR": str(cache)}
+    shutil.rmtree(folder / "ours/together", ignore_errors=True)
+    asked = _questions(words, fresh, place)
+    pairs = []
+    for _ in range(runs):
+        mine = Side(words, fresh, emptied).seconds()
+        shutil.rmtree(cache, ignore_errors=True)
+        one_cache = sum(_alone(file, cache) for file in asked)
+        pairs.append((mine, one_cache, sum(_emptied(file, cache) for file in asked)))
+    mine, shared, apart = (median(column) for column in zip(*pairs, strict=True))
+    ratio = median(a / b for a, b, _ in pairs)
+    measured = (
+        f"{mine:.1f} s; uv's {len(asked)} questions {shared:.1f} s with one cache, {apart:.1f} s "
+        f"with an empty one each: {ratio:.2f} times the first"
+    )
+    return Row(name=f"{package}, cold", measured=measured, promise="at most 1", kept=ratio <= 1)
+
+
+def _emptied(file: Path, cache: Path) -> float:
+    shutil.rmtree(cache, ignore_errors=True)
+    return _alone(file, cache)
 
 
 def main(words: Sequence[str]) -> int:

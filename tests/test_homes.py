@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 
 RECOVERY = tuple(f"tune/{name}.py" for name in ("recover", "ranks", "undo", "counts", "exact"))
 HOMES: dict[str, tuple[str, ...]] = {
+    "certifi": ("install/settings/trust.py",),
     "torch": ("verify/", "child_scripts/", "tune/measure.py", *RECOVERY),
     "numpy": ("verify/companions/numbers_of.py",),
     "triton": ("verify/companions/triton_kernel.py",),

@@ -590,7 +590,7 @@ def test_what_no_torch_makes_newer_is_asked_of_no_other_torch() -> None:
         builds=(newer, older),
         build_of=lambda _: newer,
         agrees=lambda *_: True,
-        free=lambda words: Answer(reason="no") if words == ["x", "x>1"] else Answer(),
+        free=lambda words: Answer(reason="no") if words == ["x==2"] else Answer(),
     )
     dates = {"1": "2026-10-01", "2": "2026-11-01"}
     releases = tuple(Release(version=v, published=d, has_wheel=True) for v, d in dates.items())

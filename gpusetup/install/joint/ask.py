@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 from gpusetup.errors import BadInput, GpuSetupError, Unsatisfiable
 from gpusetup.install.joint.kept import counting, digest, keep_text, kept_text
@@ -80,16 +82,23 @@ class Asker:
     ) -> None:
         self._uv, self._environment, self._folder = uv, dict(environment), folder
         self._trusted, self._offline = cache(trusted), offline
+        self._asking: defaultdict[str, Lock] = defaultdict(Lock)
+        """By question: two that put the same one run uv once."""
         self.asked = 0
         """How often uv was run."""
 
     def ask(self, question: Question, prepare: Callable[[], None] = _nothing) -> Answer | None:
         """The answer; None where we are offline and it is not kept. `prepare` comes before uv is
         run. Raises what `complaint` makes of an index that does not answer."""
-        place = self._folder / f"{self._key(question)}.json"
-        kept = _kept(place, None if self._offline else FRESH_SECONDS)
-        if kept is not None or self._offline:
-            return kept
+        key = self._key(question)
+        place = self._folder / f"{key}.json"
+        with self._asking[key]:
+            kept = _kept(place, None if self._offline else FRESH_SECONDS)
+            if kept is not None or self._offline:
+                return kept
+            return self._asked(question, place, prepare)
+
+    def _asked(self, question: Question, place: Path, prepare: Callable[[], None]) -> Answer:
         prepare()
         said = self._run(question)
         answer = _answer(said, question.wants)

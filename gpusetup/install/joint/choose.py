@@ -195,7 +195,9 @@ def _newest_of_uv(
         if build is None or not work.agrees(answer, build):
             return None
         late = [n for n in work.names if found[n].days_behind(answer.version(n) or "0")]
-        newer = [*filter(None, pool.map(partial(_newer_than, work, answer), late))]
+        if len(late) == len(work.names) == 1:
+            pool.submit(_look_ahead, work, found[late[0]])
+        newer = [*filter(None, pool.map(partial(_newer_than, work, answer, found), late))]
         if not newer:
             return build, answer
         if len(work.names) > 1 or newer[0].version(work.names[0]) is None:
@@ -207,12 +209,34 @@ def _newest_of_uv(
 MOST_ROUNDS = 8
 
 
-def _newer_than(work: Work, answer: Answer, name: str) -> Answer | None:
+def _newer_than(
+    work: Work, answer: Answer, found: Mapping[str, Listed], name: str
+) -> Answer | None:
     """A set with any torch in which a package is newer than in an answer; None where none is."""
-    asked = work.words[work.names.index(name)]
+    asked, page = work.words[work.names.index(name)], found[name]
     release = (answer.version(name) or "").partition("+")[0]
-    other = work.free([asked, f"{name}>{release}"])
+    is_next = page.newest is not None and page.newer_than(release) == (page.newest.version,)
+    if is_next and not _is_limited(work, name):
+        other = _why_no_newer(work, name, page)
+    else:
+        other = work.free([asked, f"{name}>{release}"])
     return None if other is None or other.reason else other
+
+
+def _look_ahead(work: Work, page: Listed) -> None:
+    """Ask beside the others what will be asked where nothing newer goes: `_held_by`."""
+    if page.newest is not None and page.newest.has_wheel and not _is_limited(work, page.name):
+        _why_no_newer(work, page.name, page)
+
+
+def _is_limited(work: Work, name: str) -> bool:
+    return bool(Requirement(work.words[work.names.index(name)]).specifier)
+
+
+def _why_no_newer(work: Work, name: str, page: Listed) -> Answer | None:
+    """A package alone at its newest release, with any torch."""
+    assert page.newest is not None
+    return work.free([f"{word_of(name, work)}=={page.newest.version}"])
 
 
 def _solved(work: Work, build: TorchBuild, answer: Answer, found: Mapping[str, Listed]) -> Solved:
@@ -279,7 +303,7 @@ def _held_by(work: Work, build: TorchBuild, name: str, at: str, page: Listed) ->
         return f"{why}, and the others go with torch {build.torch}"
     if not newest.has_wheel:
         return f"{newest.version} has no wheel, only its source"
-    other = work.free([f"{word}=={newest.version}"])
+    other = _why_no_newer(work, name, page)
     return other.reason if other and other.reason else f"torch {build.torch} beside the others"
 
 

@@ -41,6 +41,12 @@ class Listed(Frozen):
         final = [one for one in self.releases if not parsed(one.version).is_prerelease]
         return max(final or self.releases, key=lambda one: parsed(one.version), default=None)
 
+    def newer_than(self, version: str) -> tuple[str, ...]:
+        """The releases after one, as an installer takes them: no trial of a release."""
+        own = _base(version)
+        later = (one.version for one in self.releases if _base(one.version) > own)
+        return tuple(one for one in later if not parsed(one).is_prerelease)
+
     def published(self, version: str) -> str:
         """When a version came; "an unknown day" where the index gives no dates."""
         own = next((one for one in self.releases if _same(one.version, version)), None)

@@ -247,10 +247,10 @@ def _everything(trusted: Trust) -> tuple[str, ...]:
 
 
 def _read_stores(trusted: Trust) -> tuple[str, ...]:
-    from requests.utils import DEFAULT_CA_BUNDLE_PATH
+    import certifi  # requests' own; requests itself takes ten times as long to load
 
     own = ssl.get_default_verify_paths().openssl_cafile
-    stores = map(os.path.realpath, (DEFAULT_CA_BUNDLE_PATH, *SYSTEM_STORES, own))
+    stores = map(os.path.realpath, (certifi.where(), *SYSTEM_STORES, own))
     found = dict.fromkeys(trusted.certificates)
     for store in dict.fromkeys(stores):
         with contextlib.suppress(OSError, ValueError):
