@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--torch",
         type=torch_named,
         metavar="SPEC",
-        help="a version or specifier: 2.5.1, '>=2.6,<2.9'",
+        help="a version or specifier: 2.5.1, '>=2.6,<2.9'; or nightly: the newest of its index",
     )
     add_backend_options(parser)
     parser.add_argument(

@@ -32,6 +32,7 @@ def run_channel(
 ) -> int:
     """The backend is that of the newest release that fits; the version is what its index has."""
     from gpusetup.install.credentials import without_credentials
+    from gpusetup.install.fetching.channel import notes
     from gpusetup.resolver import resolve
 
     channel = options.torch
@@ -72,13 +73,13 @@ def _refuse_more(options: argparse.Namespace, channel: str) -> None:
 
 
 def _newest(index: str, shown: str, snapshot: Snapshot, out: Console) -> str:
-    from gpusetup.install.fetching.channel import newest
+    from gpusetup.install.fetching.channel import newest, tags_of
     from gpusetup.install.fetching.fetch import Fetcher
     from gpusetup.install.settings.environment import logins
 
     out.talk(f"asked: {shown} (`--offline` asks nobody)")
     fetcher = Fetcher(lambda _: None, logins(os.environ, Path.home()))
-    return newest(fetcher.text, index, snapshot).version
+    return newest(fetcher.text, index, tags_of(snapshot)).version
 
 
 def commands(index: str, version: str | None) -> dict[str, tuple[tuple[str, ...], ...]]:
@@ -91,15 +92,6 @@ def commands(index: str, version: str | None) -> dict[str, tuple[tuple[str, ...]
     pip = ("python", "-m", "pip", "install", "--pre", *words, "--index-url", index)
     uv = ("uv", "pip", "install", "--prerelease", "allow", *words, "--index-url", index)
     return {"uv": (uv,), "pip": (pip,)}
-
-
-def notes(channel: str, version: str | None) -> tuple[str, ...]:
-    when = "each day" if channel == "nightly" else "soon"
-    found = "" if version else "; offline: the newest that its index has when the command runs"
-    return (
-        f"unproven: a {channel} build has no row in the catalog, and another takes its place "
-        f"{when}{found}; `gpusetup verify` proves it here",
-    )
 
 
 def _text(answer: ResolveAnswer, channel: str, snapshot: Snapshot, installer: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from gpusetup.install.fetching.channel import CHANNELS
 from gpusetup.install.fetching.choose import at_root, choices_of, first_that_has, versions_of
 from gpusetup.install.fetching.dependencies import ask_dependencies
 from gpusetup.install.fetching.stand_ins import stand_ins
@@ -78,6 +79,7 @@ def _with_family(
         choice=replace(choice, index_url=at_root(choice, root)),
         passed_over=passed,
         fallbacks=choices[choices.index(choice) + 1 :],
+        channel=at_root(choice, root) if request.torch in CHANNELS else None,
         family=_sized(job, (*family, *asked.files)),
         packages=(*asked.packages, *asked.followers),
         pinned=asked.pinned,

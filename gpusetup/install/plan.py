@@ -25,6 +25,8 @@ class Plan(Frozen):
     """Backends whose index has no such wheel, and what it says."""
     fallbacks: tuple[Choice, ...] = ()
     """What is left to fall back to."""
+    channel: str | None = None
+    """The index of a nightly or test build: what it requires is sought there too."""
     family: tuple[Wheel, ...]
     dependencies: tuple[Wheel, ...] | None = None
     packages: tuple[str, ...] = ()

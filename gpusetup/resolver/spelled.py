@@ -170,9 +170,9 @@ def check_torch(text: str | None, catalog: Catalog) -> None:
     plain = (text or "").strip().lower().removeprefix("==").partition("+")[0]
     if re.search(r"nightly|\bdev\b|preview|master|\bmain\b", plain):
         raise UsageError(
-            f"`--torch {text}`: a nightly build is another each day, and is not installed here",
-            hint="`--torch latest` is the newest release; `gpusetup resolve --torch nightly` "
-            "prints the command for the newest nightly that fits",
+            f"`--torch {text}`: a nightly build is another each day, and cannot be named here",
+            hint="`--torch latest` is the newest release; `gpusetup install --torch nightly` takes "
+            "the newest nightly that fits, unproven",
         )
     cuda = re.fullmatch(r"(?:cuda|cu)?[\s_-]*(\d{2})\.?(\d)(?:\.\d+)?", plain)
     if cuda and f"cu{cuda[1]}{cuda[2]}" in catalog.backends:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from packaging.tags import compatible_tags, cpython_tags, mac_platforms
 
 from gpusetup.errors import Blocked
+from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.fetching.choose import Page
 from gpusetup.install.fetching.page import ACCEPT, parse_page
@@ -14,14 +17,25 @@ from gpusetup.install.fetching.wheels import Wheel, best
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.situation import python_tag
+from gpusetup.system.processes import run
 
 CHANNELS = ("nightly", "test")
 USUAL_GLIBC, USUAL_MACOS = 28, (15, 0)
 """Where the machine's is not told."""
 
 
-def newest(page: Page, index: str, machine: Snapshot) -> Wheel:
-    """torch's newest wheel on the index of a channel that this machine's Python takes.
+def notes(channel: str, version: str | None) -> tuple[str, ...]:
+    """What is to be known of a build that no row of the catalog knows."""
+    when = "each day" if channel == "nightly" else "soon"
+    found = "" if version else "; offline: the newest that its index has when the command runs"
+    return (
+        f"unproven: a {channel} build has no row in the catalog, and another takes its place "
+        f"{when}{found}; `gpusetup verify` proves it here",
+    )
+
+
+def newest(page: Page, index: str, tags: Sequence[str]) -> Wheel:
+    """torch's newest wheel on the index of a channel that a Python of these tags takes.
 
     Blocked where the index has none, or is none.
     """
@@ -34,12 +48,36 @@ def newest(page: Page, index: str, machine: Snapshot) -> Wheel:
         listed = parse_page(*answer)
     except ValueError as problem:
         raise Blocked(f"{shown}: what came is no index page: {problem}", hint=hint) from problem
-    tags = tags_of(machine)
     fitting = (one for one in listed if best((one,), None, tags))
     found = max(fitting, key=lambda one: parsed(one.version), default=None)
     if found is None:
         raise Blocked(f"{shown}: has no wheel for {tags[0]}", hint=hint)
     return found
+
+
+ASK_SECONDS = 120.0
+
+
+def together_on(
+    uv: str, python: str, family: Sequence[str], torch: str, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """The newest builds of the family that require each other: one of them may be a day late.
+
+    `torch` is the newest of the channel; Unsatisfiable where none of its version go together.
+    """
+    least = {"torch": f"torch>={parsed(torch).base_version}.dev0"}
+    words = [least.get(name, f"{name}>=0.dev0") for name in family]
+    argv = (uv, "pip", "compile", "--python", python, "--no-build", "--no-header", "--no-annotate")
+    said = run(
+        (*argv, "--quiet", "-"),
+        timeout=ASK_SECONDS,
+        environment=environment,
+        stdin="\n".join(words) + "\n",
+    )
+    if not said.ok:
+        raise complaint(f"{', '.join(family)} of this channel do not go together", said)
+    found = dict(re.findall(r"(?m)^([\w.-]+)==([^\s;]+)", said.stdout))
+    return {name: found[name] for name in family}
 
 
 def tags_of(machine: Snapshot) -> tuple[str, ...]:

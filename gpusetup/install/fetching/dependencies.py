@@ -23,7 +23,11 @@ from gpusetup.install.fetching.wheelhouse import link_others, located
 from gpusetup.install.fetching.wheels import Wheel, locked, reported, target_tags
 from gpusetup.install.job import Job, temporary
 from gpusetup.install.plan import Plan
-from gpusetup.install.settings.environment import asking_environment, switching_environment
+from gpusetup.install.settings.environment import (
+    asking_environment,
+    beside_channel,
+    switching_environment,
+)
 from gpusetup.install.settings.uv_config import (
     parse_toml,
     split_credentials,
@@ -232,6 +236,8 @@ def ask_dependencies(job: Job, target: Target, plan: Plan, links: Path) -> tuple
     settings, logins = split_credentials(users_settings(job.environ, Path.home()), environment)
     environment |= {**logins, "UV_CONFIG_FILE": str(write_settings(settings, links / "uv.toml"))}
     environment.pop("UV_NO_CONFIG", None)
+    if plan.channel:
+        environment |= beside_channel(environment, plan.channel)
     sources: tuple[str, ...] = ("--find-links", as_links(str(links)))
     if job.wheels:
         link_others(job.wheels, plan.family, links)

@@ -197,6 +197,16 @@ def indexes(environ: Mapping[str, str], home: Path) -> Iterator[str]:
     yield from (word for word in words if word.startswith(("http://", "https://")))
 
 
+def beside_channel(environment: Mapping[str, str], index: str) -> dict[str, str]:
+    """The variables by which uv and pip ask a channel's index beside the user's own: what a nightly
+    torch requires exactly (its triton) lies there under a name that the others have too."""
+    more = {
+        name: " ".join(filter(None, (environment.get(name), index)))
+        for name in ("UV_INDEX", "PIP_EXTRA_INDEX_URL")
+    }
+    return {**more, "UV_INDEX_STRATEGY": "unsafe-best-match"}
+
+
 def uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:
     """Whether anything tells uv which indexes to use."""
     if any(environ.get(name) for name in UV_INDEX_VARIABLES):
