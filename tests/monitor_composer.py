@@ -54,6 +54,10 @@ class Gpu(Frozen):
     pcie: float | None = None
     lost_after: float = 1e9
     sm_active: float | None = None
+    encoder: float | None = None
+    link: float = 31.5e9
+    """What its PCIe link carries one way, where `pcie` is told."""
+    ecc: int | None = None
     card: Card | None = None
     """Where it is another one than the run's."""
 
@@ -148,6 +152,8 @@ def _gpu(
         "clock_sm_max_mhz": card.mhz,
         "throttle_reasons": tuple(reasons) if use > 0 or reasons else ("gpu_idle",),
         "sm_active_percent": gpu.sm_active,
+        "encoder_percent": gpu.encoder,
+        "ecc_uncorrected": gpu.ecc,
         "processes": None if gpu.holders is None else tuple(
             ProcessUse(pid=pid, name=name, kind=kind)  # type: ignore[arg-type]
             for pid, name, kind in gpu.holders
@@ -156,7 +162,7 @@ def _gpu(
         "nvlink_tx_bytes_per_second": rate(value(gpu.nvlink, at), dice),
         "pcie_rx_bytes_per_second": rate(gpu.pcie, dice),
         "pcie_tx_bytes_per_second": rate(gpu.pcie, dice),
-        "pcie_limit_bytes_per_second": None if gpu.pcie is None else 31.5e9,
+        "pcie_limit_bytes_per_second": None if gpu.pcie is None else gpu.link,
     }  # fmt: skip
     return GpuSample(index=place, **{k: v for k, v in fields.items() if k not in silent})
 

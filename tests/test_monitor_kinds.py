@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import monitor_kinds_ends
 import monitor_kinds_more
+import monitor_kinds_told
 import pytest
 from monitor_kinds import KINDS, SEEDS, composed
 
@@ -18,7 +19,8 @@ from gpusetup.monitor.values import Summary
 
 PART = 0.95
 RUNS = [(name, seed) for name in KINDS for seed in SEEDS]
-assert monitor_kinds_more.__doc__ and monitor_kinds_ends.__doc__, "their kinds stand in KINDS too"
+for portion in (monitor_kinds_more, monitor_kinds_ends, monitor_kinds_told):
+    assert portion.__doc__, "its kinds stand in KINDS too"
 
 
 def summary(name: str, seed: int) -> Summary:

@@ -158,6 +158,9 @@ class Watched:
         if lists == (None, None):
             return None
         found = {row["pid"]: row for rows in reversed(lists) for row in rows or ()}
+        drawing = {row["pid"] for row in lists[1] or ()}
+        for row in lists[0] or ():
+            row["kind"] = "both" if row["pid"] in drawing else row["kind"]
         use = self.ask(nvml, self.links.process_use) if found and not self.is_instance else None
         for pid, row in found.items():
             row["sm_percent"] = (use or {}).get(pid)

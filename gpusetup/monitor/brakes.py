@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor import marks
 from gpusetup.monitor.facts import GpuFacts, Work
@@ -78,6 +80,34 @@ def power_cause(work: Work, gpu: GpuFacts) -> str:
     >>> power_cause(work, card)
     ''
     """
+    if withheld(work, gpu):
+        return "withheld"
+    cause = _limit_cause(work, gpu)
+    return "fixed" if cause and is_laptop(gpu.name) else cause
+
+
+def withheld(work: Work, gpu: GpuFacts) -> bool:
+    """Clocks far down under a power cap, while the limit that is told leaves power unused; or where
+    none is told, far down alone. What caps it is outside of the card's own limit."""
+    if (work.clock_share or 0.0) >= marks.CLOCKS.value:
+        return False
+    if work.power_share is None or not work.utilization:
+        told = gpu.power_limit or gpu.power_rated
+        return told is None and (work.clock_share or 100.0) < marks.FAST_ENOUGH.value
+    idle = marks.IDLE_POWER.value
+    return (work.power_share - idle) / work.utilization * 100 + idle < marks.UNUSED.value
+
+
+def is_laptop(name: str | None) -> bool:
+    """By the words that NVIDIA's names of them have.
+
+    >>> is_laptop("NVIDIA GeForce RTX 3060 Laptop GPU"), is_laptop("NVIDIA A100-SXM4-80GB")
+    (True, False)
+    """
+    return bool(re.search(r"\b(laptop|max-q|mobile)\b", (name or "").lower()))
+
+
+def _limit_cause(work: Work, gpu: GpuFacts) -> str:
     limit, rated, most = gpu.power_limit, gpu.power_default, gpu.power_max
     if limit and rated and limit < rated * marks.RATED.value / 100:
         return "lowered"

@@ -70,9 +70,11 @@ CASES: tuple[Case, ...] = (
             ("lowered limit", "raise-the-power-limit", ()),
             ("limit with room", "raise-the-power-limit", ()),
             ("rated limit", "draw-less", ()),
+            ("withheld power", "plug-it-in", ("look-outside",)),
             ("set clocks", "reset-the-clocks", ()),
         )
     ),
+    case("throttled/slower", "busy, slower than its twins", evidence.slower, "unlock-the-clocks"),
     # between GPUs, and between a GPU and its host
     case("communication-bound/hang", "several, spins, light, no memory traffic", evidence.hangs,
          "see-where-it-waits", excludes="links carry"),
@@ -80,6 +82,8 @@ CASES: tuple[Case, ...] = (
          "fewer-bytes-between-gpus"),
     case("communication-bound/links", "several, links carry, partly", evidence.links,
          "fewer-bytes-between-gpus", excludes="workers full, gaps"),
+    case("communication-bound/links", "several, busy, links rule", evidence.links,
+         "fewer-bytes-between-gpus", excludes="memory bus full"),
     case("communication-bound/network", "several, network carries, spins, light", evidence.links,
          "fewer-bytes-between-gpus"),
     case("communication-bound/collectives", "several, spins, light, collectives",
@@ -87,17 +91,20 @@ CASES: tuple[Case, ...] = (
     case("communication-bound/nodes", "several nodes, spins, light, collectives",
          evidence.collectives, "fewer-bytes-between-gpus", excludes="network quiet"),
     case("communication-bound/host", "links carry, light", evidence.links,
-         "stay-on-the-gpu", excludes="several"),
+         "look-at-the-link", "stay-on-the-gpu", excludes="several"),
     case("communication-bound/host", "links carry, partly", evidence.links,
-         "stay-on-the-gpu", excludes="several, workers full, reads"),
+         "look-at-the-link", "stay-on-the-gpu", excludes="several, workers full, reads"),
     # pauses
     case("bursty/requests", "server, partly", evidence.bursts, "send-more-requests",
          excludes="core full"),
     case("bursty/cells", "notebook, partly", evidence.bursts, "release-between-cells"),
-    case("bursty/saves", "pauses rule, writes in pauses", evidence.pauses, "shorter-pauses"),
-    case("bursty/cpu", "pauses rule, computes in pauses", evidence.pauses, "shorter-pauses",
+    case("bursty/saves", "pauses rule, writes in pauses", evidence.pauses, "overlap-the-pauses",
+         "shorter-pauses"),
+    case("bursty/cpu", "pauses rule, computes in pauses", evidence.pauses, "overlap-the-pauses",
+         "shorter-pauses",
          excludes="workers full, helpers"),
-    case("bursty/sleeps", "pauses rule, watched", evidence.pauses, "see-where-it-waits",
+    case("bursty/sleeps", "pauses rule, long pauses, watched", evidence.pauses,
+         "see-where-it-waits",
          excludes="workers full, helpers, core full, blocked, reads, receives"),
     # the input, as the processes show it
     case("input-starved/neighbours", "watched, partly, others full", evidence.others_full,
@@ -132,6 +139,8 @@ CASES: tuple[Case, ...] = (
          "run-ahead", "see-where-it-waits", excludes=NO_LOADER),
     case("input-starved/unknown", "watched, partly, main waits", evidence.waits,
          "see-where-it-waits", excludes=NO_LOADER),
+    case("input-starved/machine", "partly, machine full", evidence.machine_full,
+         "see-who-uses-the-cpu", excludes=f"watched, {NO_LOADER}"),
     # the launches
     case("launch-bound/core", "watched, partly, core full", evidence.core_full,
          "more-in-parallel", "larger-work", "compile-or-graphs"),
@@ -151,6 +160,7 @@ CASES: tuple[Case, ...] = (
          excludes="server"),
     case("memory-bound/bus", "memory bus full", evidence.memory_bus, "more-in-parallel",
          "fewer-bytes"),
+    case("good/pauses", "some pauses", evidence.good_between_pauses),
     case("good/", "", evidence.good),
 )  # fmt: skip
 

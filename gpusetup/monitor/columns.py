@@ -61,6 +61,9 @@ SMI = {
     "clocks.current.graphics": column("clock_sm_mhz"),
     "clocks.max.sm": column("clock_sm_max_mhz"),
     "clocks.max.gr": column("clock_sm_max_mhz"),
+    "utilization.encoder": column("encoder_percent"),
+    "utilization.decoder": column("decoder_percent"),
+    "ecc.errors.uncorrected.volatile.total": column("ecc_uncorrected"),
     "clocks.mem": column("clock_memory_mhz"),
     "clocks.current.memory": column("clock_memory_mhz"),
 }
@@ -70,6 +73,9 @@ DMON = {
     "temp": column("temperature_celsius"),
     "sm": column("utilization_percent"),
     "mem": column("memory_busy_percent"),
+    "enc": column("encoder_percent"),
+    "dec": column("decoder_percent"),
+    "dbecc": column("ecc_uncorrected"),
     "fb": column("memory_used_bytes", "mib"),
     "mclk": column("clock_memory_mhz"),
     "pclk": column("clock_sm_mhz"),
@@ -112,7 +118,8 @@ WANDB_NAME = re.compile(r"(?:system\.)?gpu\.(\d+)\.(\w+)(?:/.*)?$")
 
 INTEGERS = {"clock_sm_mhz", "clock_sm_max_mhz", "clock_memory_mhz", "memory_used_bytes",
             "memory_total_bytes", "cores", "processes", "loader_workers", "gpu_processes",
-            "collective_threads", "blocked_processes", "memory_bytes"}  # fmt: skip
+            "collective_threads", "blocked_processes", "memory_bytes",
+            "ecc_uncorrected"}  # fmt: skip
 REASON = re.compile(r"clocks_(?:throttle|event)_reasons\.(\w+)$")
 REASONS = {
     "sw_power_cap": "sw_power_cap", "hw_slowdown": "hw_slowdown", "sync_boost": "sync_boost",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpusetup.monitor import marks
 from gpusetup.monitor.facts import GpuFacts, RunFacts, Work
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
@@ -31,18 +33,26 @@ def _waits_since(gpu: GpuFacts, gone: GpuFacts) -> bool:
 def hung(facts: RunFacts) -> str:
     """Ranks that spin to the end after they worked, in a run that did not end well."""
     working = [gpu for gpu in at_work(facts) if gpu.lost_at is None]
-    spinning = [gpu for gpu in working if _stopped(gpu, facts)]
+    least = _least(working, facts)
+    spinning = [gpu for gpu in working if _stopped(gpu, least)]
     if facts.exit == 0 or not spinning or len(spinning) * 2 < len(working):
         return ""
     if len(working) < 2 and not (_of_a_job(facts) and facts.exit):
         return ""
     first = min(spinning, key=lambda gpu: gpu.tail_since)
     told = f"the job stood still since second {first.tail_since:.0f} of {facts.seconds:.0f}:"
-    told += f" {len(spinning)} GPU{'s' if len(spinning) > 1 else ''} looked busy"
-    share = first.tail.power_share if first.tail else None
-    if share is not None:
-        told += f" at {share:.0f} % of the power limit"
+    told += f" {len(spinning)} GPU{'s' if len(spinning) > 1 else ''} looked busy{_at(first.tail)}"
+    resting = [gpu.label for gpu in working if gpu not in spinning and gpu.rest is not None]
+    if resting:
+        told += f", GPU {', '.join(resting)} did nothing"
     return f"{told}, and nothing moved: a rank waits in a collective that another never reached"
+
+
+def _at(work: Work | None) -> str:
+    if work is None or work.power_watts is None:
+        return ""
+    share = "" if work.power_share is None else f" ({work.power_share:.0f} % of the power limit)"
+    return f" at {work.power_watts:.0f} W{share}"
 
 
 def _of_a_job(facts: RunFacts) -> bool:
@@ -50,12 +60,25 @@ def _of_a_job(facts: RunFacts) -> bool:
     return bool(facts.collective_threads) or launched
 
 
-def _stopped(gpu: GpuFacts, facts: RunFacts) -> bool:
-    tail, before = gpu.tail, gpu.power_before_tail
-    least = marks.HUNG_UNTOLD if facts.exit is None else marks.HUNG
-    if tail is None or before is None or gpu.tail_seconds < least.value:
+def _least(working: Sequence[GpuFacts], facts: RunFacts) -> marks.Mark:
+    """How long it must last. Where nobody told how the run ended, one rank may do something while
+    the others wait; where all spin and none touches its memory, none does."""
+    if facts.exit is not None:
+        return marks.HUNG
+    none_works = len(working) > 1 and all(
+        gpu.tail is not None and (gpu.tail.memory_busy or 0.0) <= marks.QUIET.value
+        and (gpu.traffic_before_tail or 0.0) > marks.QUIET.value * 2 for gpu in working
+    )  # fmt: skip
+    return marks.HUNG if none_works else marks.HUNG_UNTOLD
+
+
+def _stopped(gpu: GpuFacts, least: marks.Mark) -> bool:
+    tail = gpu.tail
+    if tail is None or gpu.tail_seconds < least.value or not _nothing_moves(tail):
         return False
-    return before >= (tail.power_share or 0.0) * marks.FELL.value and _nothing_moves(tail)
+    if gpu.watts_before_tail is None or tail.power_watts is None:
+        return (gpu.traffic_before_tail or 0.0) > (tail.memory_busy or 0.0) + marks.BLIP.value
+    return gpu.watts_before_tail >= tail.power_watts * marks.FELL.value
 
 
 def _nothing_moves(work: Work) -> bool:

@@ -6,7 +6,7 @@ from gpusetup.monitor.brakes import active_brake
 from gpusetup.monitor.facts import Work
 from gpusetup.monitor.marks import NETWORK_FULL
 from gpusetup.monitor.programs import nodes_of
-from gpusetup.monitor.signs import Seen
+from gpusetup.monitor.signs import Seen, twins
 
 
 def worked(seen: Seen) -> str:
@@ -22,6 +22,9 @@ def braked(seen: Seen) -> str:
         told += f" in {share:.0f} % of the working samples"
     if seen.gpu.temperature_p95 is not None and brake.cause == "heat":
         told += f", at {seen.gpu.temperature_p95:.0f} °C"
+    if brake.cause == "withheld" and seen.work.power_watts is not None:
+        of = f" of the {seen.gpu.power_limit:.0f} W that it may" if seen.gpu.power_limit else ""
+        told += f", at {seen.work.power_watts:.0f} W{of}"
     if brake.cause == "lowered":
         told += f": {seen.gpu.power_limit:.0f} W of the rated {seen.gpu.power_default:.0f} W"
     if seen.work.clock_share is not None:
@@ -87,7 +90,9 @@ def small_kernels(seen: Seen) -> str:
 
 
 def core_full(seen: Seen) -> str:
-    told = f"{worked(seen)} while one process filled a core ({seen.work.busiest_cpu:.0f} %)"
+    cpu = seen.work.busiest_cpu or 0.0
+    filled = f"a core ({cpu:.0f} %)" if cpu < 150 else f"{cpu / 100:.1f} cores"
+    told = f"{worked(seen)} while one process filled {filled}"
     return f"{told} and no loader was behind"
 
 
@@ -170,6 +175,22 @@ def memory_grew(seen: Seen) -> str:
 def memory_bus(seen: Seen) -> str:
     told = f"the GPU's memory was busy {seen.work.memory_busy:.0f} % of the time"
     return f"{told} while kernels ran {seen.work.utilization:.0f} %"
+
+
+def slower(seen: Seen) -> str:
+    told = f"GPU {seen.gpu.label} ran at {seen.work.clock_mhz or 0:.0f} MHz"
+    rates = [one.work.clock_mhz or 0 for one in twins(seen.gpu, seen.run) if one.work]
+    return f"{told}, its twins at {max(rates):.0f} MHz; no reason was told"
+
+
+def machine_full(seen: Seen) -> str:
+    return f"{worked(seen)} while the machine's CPU was {seen.work.host_share or 0:.0f} % busy"
+
+
+def good_between_pauses(seen: Seen) -> str:
+    share, longest = seen.gpu.pause_share, seen.gpu.longest_pause_seconds
+    told = f"utilisation {seen.work.utilization:.0f} % between pauses that take {share:.0f} % of"
+    return f"{told} its time ({longest:.0f} s at most): nothing else holds it back"
 
 
 def good(seen: Seen) -> str:

@@ -23,9 +23,11 @@ class Work(Frozen):
     sm_active: float | None = None
     """Of the multiprocessors, while something ran."""
     power_share: float | None = None
-    """Of the power limit."""
+    """Of the power limit; where none is told, of what the card is rated at."""
+    power_watts: float | None = None
     clock_share: float | None = None
     """Of the highest SM clock, while something ran."""
+    clock_mhz: float | None = None
     reasons: Mapping[str, float] = {}
     """Throttle reason -> the share of the samples with work in which it was on."""
     busiest_cpu: float | None = None
@@ -45,6 +47,10 @@ class Work(Frozen):
     held_back: float | None = None
     """Percent of the periods in which the cgroup's CPU quota was used up."""
     host_cpu: float | None = None
+    host_share: float | None = None
+    """Of all cores of the machine."""
+    encoder: float | None = None
+    decoder: float | None = None
     network_rate: float | None = None
     """Received by the machine, bytes a second."""
     disk_read_rate: float | None = None
@@ -77,13 +83,16 @@ class GpuFacts(Frozen):
     pause_share: float = 0.0
     """Percent of the samples between the first and the last work."""
     longest_pause_seconds: float = 0.0
+    mean_pause_seconds: float = 0.0
     startup_seconds: float = 0.0
     warmup_seconds: float = 0.0
     """Of the first work that was much less than what came later; it is not judged."""
     tail: Work | None = None
     """The last stretch, where it looked busy and drew little power; None where it did not."""
-    power_before_tail: float | None = None
-    """Percent of the power limit; None where it did nothing else, or no power is told."""
+    watts_before_tail: float | None = None
+    """None where it did nothing else, or no power is told."""
+    traffic_before_tail: float | None = None
+    """Of its memory, in percent of the time."""
     tail_since: float = 0.0
     tail_seconds: float = 0.0
     rest: Work | None = None
@@ -93,6 +102,9 @@ class GpuFacts(Frozen):
     memory_peak_share: float | None = None
     memory_last_share: float | None = None
     """The highest of the last seconds, or of those before it fell to nothing."""
+    memory_first_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    """At the first and at the last sample."""
     memory_fell: bool = False
     """From full to nothing, as where a process ends by it."""
     memory_grew: bool = False
@@ -112,6 +124,13 @@ class GpuFacts(Frozen):
     holders: tuple[int, ...] = ()
     """The pids that were seen on it."""
     names: tuple[str, ...] = ()
+    drawing: tuple[str, ...] = ()
+    """Names of programs that draw."""
+    sharing: tuple[tuple[str, float], ...] = ()
+    """Processes that compute: name and pid, and the mean share of the multiprocessors."""
+    link_limit: float | None = None
+    """The most that its PCIe link could carry one way, bytes a second."""
+    ecc_uncorrected: int = 0
     lost_at: str | None = None
     lost_since: float = 0.0
     """Seconds after the start."""

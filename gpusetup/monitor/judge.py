@@ -13,10 +13,10 @@ from gpusetup.monitor.ends import hung, lost, stood_still
 from gpusetup.monitor.evidence import workers_in_words
 from gpusetup.monitor.facts import GpuFacts, RunFacts, Work
 from gpusetup.monitor.notes import notes
-from gpusetup.monitor.programs import is_launched
+from gpusetup.monitor.programs import is_launched, kind_of
 from gpusetup.monitor.signs import Seen, shows, shows_any
-from gpusetup.monitor.steps import next_step, ordered_advice
-from gpusetup.monitor.team import at_work, belongs, considered, team, worked
+from gpusetup.monitor.steps import memory_rose, next_step, ordered_advice
+from gpusetup.monitor.team import at_work, belongs, considered, drawn, team, worked
 from gpusetup.monitor.values import NextStep, Verdict
 
 __all__ = ["Judged", "judge", "worked"]
@@ -46,7 +46,7 @@ def judge(facts: RunFacts) -> Judged:
 
 
 def _verdict(facts: RunFacts) -> tuple[Judged, Seen | None]:
-    for question in (_lost, too_little, starving, idle, _stopped):
+    for question in (_lost, too_little, engines, starving, idle, _stopped):
         judged = question(facts)
         if judged is not None:
             return judged, None
@@ -126,7 +126,27 @@ def _without_utilization(facts: RunFacts) -> Judged:
             return Judged(
                 verdict="memory-tight", cause="margin", evidence=said, steps=("leave-a-margin",)
             )
-    return Judged(verdict=None, evidence="no GPU told its utilisation (a MIG instance does not)")
+    said = "no GPU told its utilisation (with MIG the driver does not)"
+    return Judged(verdict=None, evidence=said, steps=("ask-dcgm",))
+
+
+def engines(facts: RunFacts) -> Judged | None:
+    """A GPU that encodes or decodes video all the time does its work there."""
+    for gpu in facts.gpus:
+        whole = gpu.whole
+        if whole is None or whole.utilization >= marks.BUSY.value:
+            continue
+        engine, share = max(
+            (("encoder", whole.encoder or 0.0), ("decoder", whole.decoder or 0.0)),
+            key=lambda pair: pair[1],
+        )
+        if share >= marks.ENGINE.value:
+            told = f"GPU {gpu.label}: its video {engine} worked {share:.0f} % of the time, kernels"
+            said = f"{told} {whole.utilization:.0f} %"
+            return Judged(
+                verdict="good", cause=engine, evidence=said, steps=("spread-the-streams",)
+            )
+    return None
 
 
 def starving(facts: RunFacts) -> Judged | None:
@@ -153,14 +173,21 @@ def idle(facts: RunFacts) -> Judged | None:
     evidence = f"utilisation {used:.0f} % over {facts.samples} samples"
     if facts.cpu is not None:
         evidence += f" while the command used {facts.cpu:.0f} % of a core"
+    if used and all(drawn(gpu) for gpu in facts.gpus if gpu.utilization):
+        evidence += ", as a desktop draws"
     cause, step = _why_idle(facts)
     return Judged(verdict="idle", evidence=evidence, cause=cause, steps=(step,))
 
 
 def _why_idle(facts: RunFacts) -> tuple[str, str]:
     """Its cause, and the step that follows."""
-    held = any(gpu.has_process for gpu in facts.gpus)
+    held = any(_held(gpu, facts) for gpu in facts.gpus)
     cpu = facts.busiest_cpu
+    names = tuple(name for gpu in facts.gpus for name in gpu.names)
+    if held and kind_of(facts.command, names) == "server":
+        return "requests", "send-more-requests"
+    if facts.exit is None and _begins(facts):
+        return "starting", "watch-longer"
     if cpu is None:
         return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
     if held:
@@ -169,6 +196,25 @@ def _why_idle(facts: RunFacts) -> tuple[str, str]:
         busy = cpu >= marks.CORE_FULL.value
         return ("prepares", "prepare-once") if busy else ("held", "see-where-it-waits")
     return "unused", "see-whether-torch-can"
+
+
+def _begins(facts: RunFacts) -> bool:
+    """Too young to be judged, or still loading."""
+    if facts.command is None and facts.busiest_cpu is None:
+        return False
+    rose = max(map(memory_rose, facts.gpus), default=0) >= marks.CONTEXT.value
+    return facts.seconds < (marks.STARTS if rose else marks.BEGINS).value
+
+
+def _held(gpu: GpuFacts, facts: RunFacts) -> bool:
+    """A process that computes sits on it: told, or else by its memory."""
+    if gpu.has_process is not None:
+        return gpu.has_process
+    share, used = gpu.memory_p95_share or 0.0, gpu.memory_used_bytes or 0
+    if facts.busiest_cpu is None:
+        return share >= marks.FAINT_MEMORY.value
+    known = bool(facts.ranks) or share > marks.HELD.value
+    return used >= marks.CONTEXT.value and (known or memory_rose(gpu) >= marks.CONTEXT.value)
 
 
 def uneven(facts: RunFacts) -> Judged | None:

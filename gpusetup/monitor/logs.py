@@ -7,15 +7,14 @@ dmon`, W&B's system events as CSV or JSON lines. What a log does not tell is Non
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.monitor import columns
+from gpusetup.monitor import columns, wandb_log
 from gpusetup.monitor.values import GpuSample, HostSample, ProcessUse, Sample, TreeSample
 
 Row = Mapping[str, tuple[str, str]]
@@ -23,9 +22,10 @@ Row = Mapping[str, tuple[str, str]]
 
 
 class Line(Frozen):
-    """What one line of a log says of one GPU."""
+    """What one line of a log says of one GPU, or of a MIG instance."""
 
     index: int
+    mig: int | None = None
     at: float | None = None
     """Seconds; the first is the start."""
     gpu: Mapping[str, Any] = {}
@@ -62,12 +62,20 @@ def samples(lines: Iterator[Line], interval: float) -> Iterator[Sample]:
 def _moments(lines: Iterator[Line]) -> Iterator[list[Line]]:
     group: list[Line] = []
     for line in lines:
-        if any(one.index == line.index and not _same_process(one, line) for one in group):
+        if any(_place(one) == _place(line) and not _same_process(one, line) for one in group):
             yield group
             group = []
         group.append(line)
     if group:
         yield group
+
+
+def _place(line: Line) -> tuple[int, int]:
+    """
+    >>> _place(Line(index=2)), _place(Line(index=0, mig=3))
+    ((2, -1), (0, 3))
+    """
+    return line.index, -1 if line.mig is None else line.mig
 
 
 def _same_process(one: Line, other: Line) -> bool:
@@ -77,12 +85,17 @@ def _same_process(one: Line, other: Line) -> bool:
 
 
 def _sample(group: list[Line], seconds: float, at: float | None) -> Sample:
-    gpus = {line.index: GpuSample(index=line.index, **_merged(group, line.index)) for line in group}
+    gpus = {
+        _place(line): GpuSample(
+            index=line.index, mig_index=line.mig, **_merged(group, _place(line))
+        )
+        for line in group
+    }
     tree, host = group[0].tree, group[0].host
     return Sample(
         at=in_words(at if at is not None and at > 1e8 else seconds),
         seconds=round(seconds, 3),
-        gpus=tuple(gpus[index] for index in sorted(gpus)),
+        gpus=tuple(gpus[place] for place in sorted(gpus)),
         tree=TreeSample(**{**TREE_LEAST, **tree}) if "cpu_percent" in tree else None,
         host=HostSample(**host) if host else None,
     )
@@ -91,11 +104,11 @@ def _sample(group: list[Line], seconds: float, at: float | None) -> Sample:
 TREE_LEAST = {"processes": 1, "busiest_cpu_percent": 0.0, "memory_bytes": 0}
 
 
-def _merged(group: list[Line], index: int) -> dict[str, Any]:
+def _merged(group: list[Line], place: tuple[int, int]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     processes = []
     for line in group:
-        if line.index == index:
+        if _place(line) == place:
             told.update(line.gpu)
             processes += [line.gpu["process"]] if line.gpu.get("process") else []
     if "process" in told:
@@ -252,8 +265,9 @@ def read_columns(lines: Iterable[str]) -> Iterator[Line]:
 
 
 def _columns_line(names: list[str], units: list[str], words: list[str]) -> Line | None:
+    instance = words[0].upper() == "GPU-I"
     if names[0] == "entity":
-        if words[0].upper() != "GPU":
+        if words[0].upper() != "GPU" and not instance:
             return None
         names, words, units = ["gpu", *names[1:]], words[1:], []
         names = [name for name in names if name != "id"]
@@ -271,7 +285,15 @@ def _columns_line(names: list[str], units: list[str], words: list[str]) -> Line 
         told["memory_total_bytes"] = told["memory_used_bytes"] + round(free)
     if "pid" in row:
         told = {"process": _process(row)}
-    return Line(index=int(row["gpu"][0]), at=_column_time(row), gpu=told)
+    number = int(row["gpu"][0])
+    if instance:
+        return Line(index=0, mig=number, at=_column_time(row), gpu=told)
+    return Line(index=number, at=_column_time(row), gpu=told)
+
+
+KINDS: Mapping[str, Literal["compute", "graphics", "both"]] = {
+    "G": "graphics", "C": "compute", "C+G": "both", "M+C": "compute",
+}  # fmt: skip
 
 
 def _process(row: Row) -> ProcessUse | None:
@@ -282,7 +304,7 @@ def _process(row: Row) -> ProcessUse | None:
     return ProcessUse(
         pid=int(row["pid"][0]),
         name=row.get("command", ("", ""))[0] or None,
-        kind="graphics" if kind == "G" else "compute" if "C" in kind else None,
+        kind=KINDS.get(kind),
         sm_percent=columns.quantity(row.get("sm", ("", ""))[0]),
         memory_bytes=None if used is None else round(used),
     )
@@ -298,34 +320,18 @@ def _column_time(row: Row) -> float | None:
 # --- W&B ------------------------------------------------------------------------------------------
 
 
-def read_wandb_json(lines: Iterable[str]) -> Iterator[Line]:
-    """`wandb-events.jsonl`, or rows of `run.history(stream='events')`, one a line."""
-    for line in lines:
-        try:
-            plain = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(plain, dict):
-            told = {k: v for k, v in plain.items() if isinstance(v, int | float)}
-            yield from _wandb({name.lower(): str(value) for name, value in told.items()})
+def read_wandb(
+    rows: Callable[[Iterable[str]], Iterator[Mapping[str, str]]],
+) -> Callable[[Iterable[str]], Iterator[Line]]:
+    def read(lines: Iterable[str]) -> Iterator[Line]:
+        host = wandb_log.Host()
+        for row in rows(lines):
+            at = wandb_log.moment(row)
+            machine = host.fields(row, at)
+            for index, fields in wandb_log.gpus(row):
+                yield Line(index=index, at=at, gpu=fields, host=machine)
 
-
-def read_wandb_csv(lines: Iterable[str]) -> Iterator[Line]:
-    names: list[str] = []
-    for cells in _cells(lines):
-        if names:
-            yield from _wandb(dict(zip(names, cells, strict=False)))
-        names = names or [cell.strip().lower() for cell in cells]
-
-
-def _wandb(row: Mapping[str, str]) -> Iterator[Line]:
-    found: dict[int, dict[str, tuple[str, str]]] = {}
-    for name, cell in row.items():
-        if match := columns.WANDB_NAME.match(name):
-            found.setdefault(int(match[1][:MOST_DIGITS]), {})[match[2]] = (cell, "")
-    at = next((columns.quantity(row[n]) for n in ("_runtime", "_timestamp") if n in row), None)
-    for index, cells in sorted(found.items()):
-        yield Line(index=index, at=at, gpu=columns.gpu_fields(cells, columns.WANDB))
+    return read
 
 
 def told_first(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
@@ -350,8 +356,11 @@ def _is_wandb(low: str) -> bool:
 
 LOGS: tuple[tuple[Callable[[str], bool], Log], ...] = (
     (lambda low: low.startswith("at,seconds,gpu,"), Log(source="csv", read=read_csv)),
-    (_is_wandb, Log(source="wandb", read=read_wandb_json)),
-    (lambda low: "," in low and "gpu.0." in low, Log(source="wandb", read=read_wandb_csv)),
+    (_is_wandb, Log(source="wandb", read=read_wandb(wandb_log.json_rows))),
+    (
+        lambda low: "," in low and "gpu.0." in low,
+        Log(source="wandb", read=read_wandb(wandb_log.csv_rows)),
+    ),
     (_begins("entity"), Log(source="dcgmi dmon", read=read_columns)),
     (_begins("gpu", " pid "), Log(source="nvidia-smi pmon", read=read_columns)),
     (_begins("gpu"), Log(source="nvidia-smi dmon", read=read_columns)),

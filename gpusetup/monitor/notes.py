@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.brakes import active_brake
-from gpusetup.monitor.facts import GpuFacts, RunFacts
+from gpusetup.monitor.brakes import active_brake, below_clocks
+from gpusetup.monitor.facts import GpuFacts, RunFacts, Work
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.team import at_work, belongs, considered, worked
 
@@ -20,7 +21,12 @@ def notes(facts: RunFacts, verdict: str | None = None) -> Iterator[str]:
         if gpu.lost_at is not None:
             yield f"{who} is lost since {gpu.lost_at}; `gpusetup doctor` says more"
             continue
-        for note in (*memory_notes(gpu, facts, verdict), *heat_notes(gpu), *time_notes(gpu, facts)):
+        for note in chain(
+            memory_notes(gpu, facts, verdict),
+            heat_notes(gpu),
+            time_notes(gpu, facts),
+            card_notes(gpu, verdict),
+        ):
             yield f"{who}: {note}"
     count, unused = len(at_work(facts)), [g for g in facts.gpus if not belongs(g, facts)]
     drawing = [gpu.label for gpu in unused if gpu.only_display]
@@ -37,7 +43,7 @@ def memory_notes(gpu: GpuFacts, facts: RunFacts, verdict: str | None) -> Iterato
         return
     if gpu.memory_grew:
         yield f"memory grew all the time, to {gpu.memory_peak_share or share:.0f} %: a leak?"
-    elif share > marks.MEMORY_HIGH.value:
+    elif share > marks.MEMORY_HIGH.value and kind_of(facts.command, gpu.names) != "server":
         yield f"memory {share:.0f} %, above the mark of {marks.MEMORY_HIGH.value:.0f} %"
     elif share < marks.MEMORY_LOW.value and kind_of(facts.command) in ("training", ""):
         told = "the mark is 70 to 90 %"
@@ -55,6 +61,37 @@ def heat_notes(gpu: GpuFacts) -> Iterator[str]:
         yield f"at its power limit in {capped:.0f} % of the work, as a busy GPU may be{unknown}"
 
 
+def card_notes(gpu: GpuFacts, verdict: str | None) -> Iterator[str]:
+    """Its errors, its link, its clocks, and who else is on it."""
+    if gpu.ecc_uncorrected:
+        told = f"{gpu.ecc_uncorrected} errors of its memory that could not be corrected"
+        yield f"{told}; `nvidia-smi -q -d ECC,ROW_REMAPPER`, then a reset or a replacement"
+    if gpu.only_display and worked(gpu):
+        yield f"only programs that draw use it: {', '.join(gpu.drawing[:3]) or 'no name was told'}"
+    work = considered(gpu) if worked(gpu) else None
+    if work is None:
+        return
+    many = [(who, use) for who, use in gpu.sharing if use >= marks.SHARED.value]
+    if len(many) > 1:
+        told = ", ".join(f"{who} with {use:.0f} %" for who, use in many[:4])
+        yield f"{len(many)} processes share its multiprocessors: {told}"
+    yield from _link_notes(gpu, work, verdict)
+    low = below_clocks(work) and work.utilization >= marks.BUSY.value
+    if low and verdict == "good" and not set(work.reasons) - {"gpu_idle"}:
+        told = f"SM clock at {work.clock_share:.0f} % of its maximum, and no reason was told"
+        yield f"{told}; `nvidia-smi -q -d CLOCK` shows clocks that were locked (-lgc)"
+
+
+def _link_notes(gpu: GpuFacts, work: Work, verdict: str | None) -> Iterator[str]:
+    if gpu.link_limit is not None and gpu.link_limit < marks.SLOW_LINK.value:
+        told = (
+            f"its PCIe link carries {gpu.link_limit / 1e9:.1f} GB/s one way, as one to four lanes"
+        )
+        yield f"{told} do: the slot, a riser?"
+    if verdict == "good" and (work.pcie_share or 0.0) >= marks.LOW.value:
+        yield f"{(work.pcie_rate or 0.0) / 1e9:.1f} GB/s over PCIe: part of its time goes there"
+
+
 def time_notes(gpu: GpuFacts, facts: RunFacts) -> Iterator[str]:
     if gpu.warmup_seconds:
         yield f"a warm-up of {gpu.warmup_seconds:.0f} s is left out (compilation, caches?)"
@@ -62,6 +99,7 @@ def time_notes(gpu: GpuFacts, facts: RunFacts) -> Iterator[str]:
         times = "once" if gpu.pauses == 1 else f"{gpu.pauses} times"
         share, longest = f"{gpu.pause_share:.0f} %", f"{gpu.longest_pause_seconds:.0f} s"
         training = kind_of(facts.command, gpu.names) in ("training", "")
+        training = training and gpu.pause_share <= marks.WAITS.value
         why = " (evaluation, checkpoints?)" if training else ""
         yield f"paused {times}, {share} of its time, {longest} at most{why}"
 

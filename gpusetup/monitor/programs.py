@@ -120,13 +120,21 @@ def nodes_of(command: Sequence[str] | None) -> int:
     return int(found[1]) if found and len(found[1]) < 7 else 1
 
 
+COMPUTES = re.compile(r"python|(^|/)(java|julia|matlab|rscript|pt_main_thread)")
+
+
 def is_display(process: ProcessUse) -> bool:
-    """Told by its kind on the GPU, where that is told, and by its name.
+    """Told by its kind on the GPU, where that is told, and by its name. On Windows whatever draws
+    a window is of both kinds, and so are desktop programs elsewhere.
 
     >>> is_display(ProcessUse(pid=1, name="/usr/lib/xorg/Xorg")), is_display(ProcessUse(pid=1))
     (True, False)
+    >>> is_display(ProcessUse(pid=1, name="msedge.exe", kind="both"))
+    True
     """
-    if process.kind == "compute":
-        return False
     name = (process.name or "").lower().replace("\\", "/")
-    return process.kind == "graphics" or bool(DISPLAYS.search(name))
+    if process.kind in (None, "both") and DISPLAYS.search(name):
+        return True
+    if process.kind == "both":
+        return not (COMPUTES.search(name) or kind_of(None, (name,)))
+    return process.kind == "graphics"

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from functools import cached_property
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.brakes import active_brake
+from gpusetup.monitor.brakes import active_brake, is_laptop
 from gpusetup.monitor.facts import GpuFacts, RunFacts, Work
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
+from gpusetup.monitor.team import team
 
 
 class Seen:
@@ -68,6 +69,35 @@ def _light(seen: Seen) -> bool:
 def _links_carry(seen: Seen) -> bool:
     share = (seen.work.pcie_share or 0.0) >= 30
     return least(seen.work.link_rate, marks.LINK) or least(seen.work.pcie_rate, marks.PCIE) or share
+
+
+def _links_rule(seen: Seen) -> bool:
+    """The fuller the PCIe link, the more power may be drawn beside it: while a link moves data in
+    every step, kernels that wait for them still draw."""
+    share = seen.work.pcie_share
+    if share is None:
+        share = (seen.work.pcie_rate or 0.0) / marks.PCIE_USUAL.value * 100
+    weight = seen.weight
+    most = min(marks.LIGHT_MOST.value, marks.LIGHT.value + (share - 30) * 0.4)
+    return share >= 30 and weight is not None and weight < most
+
+
+def _slow_link(seen: Seen) -> bool:
+    return seen.gpu.link_limit is not None and below(seen.gpu.link_limit, marks.SLOW_LINK)
+
+
+def _slower(seen: Seen) -> bool:
+    """Its clock is far below that of its twins, and no reason tells why."""
+    mine, others = seen.work.clock_mhz, twins(seen.gpu, seen.run)
+    clocks = [one.work.clock_mhz or 0.0 for one in others if one.work]
+    if mine is None or not clocks or active_brake(seen.work, seen.gpu) is not None:
+        return False
+    return mine < max(clocks) * marks.SLOWER.value / 100
+
+
+def twins(gpu: GpuFacts, run: RunFacts) -> tuple[GpuFacts, ...]:
+    """The other GPUs of the same name that work on the same job."""
+    return tuple(one for one in team(gpu, run) if one is not gpu and one.name == gpu.name)
 
 
 def _links_told(seen: Seen) -> bool:
@@ -158,8 +188,12 @@ SIGNS: dict[str, tuple[str, Test]] = {
                           lambda s: below(s.work.memory_busy, marks.QUIET)),
     "memory bus full": ("its memory is busy",
                         lambda s: least(s.work.memory_busy, marks.MEMORY_BUS)),
-    "pauses rule": ("pauses take more than a third of the run",
+    "pauses rule": ("pauses take more than a quarter of the run",
                     lambda s: s.gpu.pause_share > marks.WAITS.value),
+    "some pauses": ("pauses take part of the run",
+                    lambda s: s.gpu.pause_share >= marks.PAUSES_TOLD.value),
+    "long pauses": ("pauses are too long for a stutter",
+                    lambda s: s.gpu.mean_pause_seconds >= marks.LONG_PAUSE.value),
     # its memory
     "memory full": ("nearly all of its memory is in use",
                     lambda s: least(s.gpu.memory_p95_share, marks.MEMORY_TIGHT)),
@@ -176,6 +210,9 @@ SIGNS: dict[str, tuple[str, Test]] = {
     "lowered limit": ("a power limit below the rated one holds it down", _brake("lowered")),
     "limit with room": ("a power limit that may be raised holds it down", _brake("room")),
     "rated limit": ("the card's own power limit holds it far down", _brake("fixed")),
+    "withheld power": ("it is capped below its power limit", _brake("withheld")),
+    "laptop": ("it is a laptop's", lambda s: is_laptop(s.gpu.name)),
+    "slower than its twins": ("its clock is far below that of its twins", _slower),
     "only now and then": ("that is on less than half of the time", _braked_little),
     # the command's processes
     "watched": ("the command's processes were watched", lambda s: s.work.busiest_cpu is not None),
@@ -192,6 +229,8 @@ SIGNS: dict[str, tuple[str, Test]] = {
     "cores used up": ("the command uses all the CPU that it may", _used_up),
     "held back": ("its CPU quota holds it back",
                   lambda s: least(s.work.held_back, marks.HELD_BACK)),
+    "machine full": ("the machine's CPU is used up",
+                     lambda s: least(s.work.host_share, marks.USED_UP)),
     "others full": ("others use the machine's CPU, and none is left", _others_full),
     "reads": ("it reads from the disk", lambda s: least(s.work.read_rate, marks.READS)),
     "blocked": ("processes wait for a disk", lambda s: least(s.work.blocked, marks.BLOCKED)),
@@ -213,6 +252,9 @@ SIGNS: dict[str, tuple[str, Test]] = {
         "much comes over the network",
         lambda s: least(s.work.network_rate, marks.NETWORK_FULL),
     ),
+    "links rule": ("much of its PCIe link is in use, and it draws less than full power",
+                   _links_rule),
+    "slow link": ("its PCIe link carries little", _slow_link),
     "links told": ("link counters were read", _links_told),
     "links carry": ("the links carry much", _links_carry),
     "collectives": ("threads of NCCL, or ranks", _collectives),

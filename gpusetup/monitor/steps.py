@@ -11,8 +11,9 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.monitor.facts import RunFacts
-from gpusetup.monitor.marks import IDLE, MEMORY_HIGH
+from gpusetup.monitor.brakes import active_brake
+from gpusetup.monitor.facts import GpuFacts, RunFacts
+from gpusetup.monitor.marks import CONTEXT, IDLE, MEMORY_HIGH
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.signs import Seen, shows_any
 from gpusetup.monitor.team import at_work
@@ -110,8 +111,35 @@ STEPS: dict[str, Step] = {
     "draw-less": step(
         "The card cannot be given more power: a laptop on its charger in performance mode, else "
         "lower precision or fewer bytes per step"),
+    "plug-it-in": step(
+        "Put the laptop on its charger and in its performance mode: less power reaches the card "
+        "than it may draw", "nvidia-smi -q -d POWER,PERFORMANCE", needs="laptop"),
+    "look-outside": step(
+        "Look outside the card, which may draw more than it gets: the power budget of the chassis "
+        "(BMC) or of a module, the supply, a limit that the firmware enforces",
+        "nvidia-smi -q -d POWER,PERFORMANCE"),
+    "unlock-the-clocks": step(
+        "See what holds its clocks: locked with `nvidia-smi -lgc`? Then take it back; else compare "
+        "`nvidia-smi -q -d CLOCK,PERFORMANCE` with its twin's", "sudo nvidia-smi -i {gpu} -rgc"),
     "reset-the-clocks": step("Take back the clocks that were set",
                              "sudo nvidia-smi -i {gpu} -rac; sudo nvidia-smi -i {gpu} -rgc"),
+    "see-who-uses-the-cpu": step(
+        "See who uses the CPU, {machine} % of which is busy: loaders of this job (then less work "
+        "per item, or more cores) or others", "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
+    "watch-longer": step(
+        "Watch longer: nothing ran on the GPU in the first {seconds} s{rose}; it may still be "
+        "loading"),
+    "ask-dcgm": step(
+        "Ask DCGM, which tells what each MIG instance does (`dcgmi discovery -c` names them for "
+        "`-i`); keep it as a file and `gpusetup monitor --replay FILE` judges it",
+        "dcgmi dmon -e 1001,1002,1004,1005"),
+    "spread-the-streams": step(
+        "Its video engine is the limit: fewer or smaller streams, a faster preset, a second card"),
+    "look-at-the-link": step(
+        "Look at the link: {link} GB/s one way is that of one to four lanes; its slot, a riser, "
+        "the firmware's lanes; and keep on the GPU what travels each step",
+        "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
+        "pcie.link.width.current,pcie.link.width.max --format=csv", needs="slow link"),
     "see-whether-torch-can": step(
         "Nothing ran on the GPU: see whether this torch can use it", "gpusetup doctor"),
     "move-to-the-gpu": step(
@@ -124,8 +152,11 @@ STEPS: dict[str, Step] = {
     "send-more-requests": step(
         "Nothing to mend if requests are rare: send more at once, or a second service beside it"),
     "release-between-cells": step(
-        "Watch the one slow cell as a script; shut the kernel down when the card is not needed",
-        "gpusetup monitor -- {command}"),
+        "Nothing to mend between cells; write a slow one to a script and watch that alone "
+        "(`gpusetup monitor -- python SCRIPT`); shut the kernel down when the card is not needed"),
+    "overlap-the-pauses": step(
+        "Shorten what stands between: keep scenes and data loaded, prepare the next piece while "
+        "the GPU works, or run a second instance beside it", needs="no training"),
     "shorter-pauses": step(
         "Shorten what stands between: evaluate on the GPU or less often, save beside the training "
         "(torch.distributed.checkpoint.async_save)"),
@@ -196,7 +227,7 @@ ADVICE = (
     Advice(
         text="larger batch, the effective one kept by accumulation",
         command=BATCH_SIZE,
-        helps=("launch-bound", "bursty/unknown"),
+        helps=("launch-bound",),
         fits=lambda facts: all(
             (gpu.memory_p95_share or 0) < MEMORY_HIGH.value for gpu in facts.gpus
         ),
@@ -214,7 +245,7 @@ ADVICE = (
         text="mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 on, "
         "else float16 with a GradScaler",
         command=None,
-        helps=("launch-bound", "bursty/unknown"),
+        helps=("launch-bound",),
         fits=lambda facts: not _says("mixed", facts),
     ),
 )
@@ -249,16 +280,40 @@ def _words(facts: RunFacts, seen: Seen | None) -> dict[str, str]:
         "others": f"{others:.1f}",
         "config": shlex.quote(config) if (config := config_of(facts.command)) else "",
         "script": shlex.quote(script) if (script := script_of(facts.command)) else "",
-        "command": shlex.join(facts.command or ()),
+        "machine": f"{work.host_share or 0:.0f}" if work else "",
+        "seconds": f"{facts.seconds:.0f}",
+        "rose": _rose(facts),
+        "link": f"{(gpu.link_limit or 0) / 1e9:.1f}" if gpu else "",
         "watch": _watch(facts, pids),
         "which_rank": _which_rank(facts),
         "more_of_them": "" if seen and shows_any(seen, ("cores used up",)) else MORE_OF_THEM,
         "gpus": str(len([gpu for gpu in facts.gpus if gpu.lost_at is None])),
-        "gpu": gpu.label if gpu else "0",
+        "gpu": ",".join(_alike(gpu, facts)) if gpu else "0",
         "limit": f"{gpu.power_limit or 0:.0f}" if gpu else "",
         "rated": f"{rated:.0f}",
         "pid": str(pids[0]) if pids else "PID",
     }
+
+
+def _alike(gpu: GpuFacts, facts: RunFacts) -> list[str]:
+    """The GPUs that the same holds down: what is done for one is done for all."""
+    brakes = [
+        (one.label, active_brake(one.work, one)) for one in facts.gpus
+        if one.work and one.power_limit == gpu.power_limit
+    ]  # fmt: skip
+    mine = dict(brakes).get(gpu.label)
+    same = [label for label, brake in brakes if mine and brake and brake.cause == mine.cause]
+    return same or [gpu.label]
+
+
+def _rose(facts: RunFacts) -> str:
+    most = max(map(memory_rose, facts.gpus), default=0)
+    return f", and its memory rose by {most / 2**30:.1f} GiB" if most >= CONTEXT.value else ""
+
+
+def memory_rose(gpu: GpuFacts) -> int:
+    """Bytes, from the first sample to the last."""
+    return (gpu.memory_used_bytes or 0) - (gpu.memory_first_bytes or 0)
 
 
 MORE_OF_THEM = "more environments at once, "
@@ -291,9 +346,13 @@ def config_of(command: tuple[str, ...] | None) -> str | None:
 
     >>> config_of(("python", "train.py", "--config=conf/a.yaml"))
     'conf/a.yaml'
+    >>> config_of(("deepspeed", "train.py", "--deepspeed_config", "zero3.json"))
     """
-    words = [word.rpartition("=")[2] for word in command or ()]
-    return next((word for word in words if word.endswith((".yaml", ".yml", ".json"))), None)
+    pairs = zip(command or (), ("", *(command or ())), strict=False)
+    words = [(word.rpartition("=")[2], f"{last} {word}") for word, last in pairs]
+    return next(
+        (word for word, told in words if word.endswith((".yaml", ".yml", ".json"))
+         and "deepspeed" not in told.partition(".")[0]), None)  # fmt: skip
 
 
 def script_of(command: tuple[str, ...] | None) -> str | None:

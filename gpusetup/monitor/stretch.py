@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gpusetup.monitor.facts import Work
 from gpusetup.monitor.histogram import Histogram, Mean
-from gpusetup.monitor.marks import PAUSE, QUIET, WARM_FULL, WARM_LESS, WARM_MOST
+from gpusetup.monitor.marks import BLIP, LOW, PAUSE, QUIET, WARM_FULL, WARM_LESS, WARM_MOST
+from gpusetup.monitor.rated import rated_watts
 from gpusetup.monitor.values import GpuSample, HostSample, Sample, TreeSample
 
 MOST_SLICES = 64
@@ -32,10 +34,14 @@ class WorkTally:
         self.utilization.add(gpu.utilization_percent)
         self.quiet += quiet
         self._keep("memory_busy", gpu.memory_busy_percent)
-        self._keep("power_share", percent(gpu.power_watts, gpu.power_limit_watts))
+        self._keep("power_watts", gpu.power_watts)
+        self._keep("power_share", power_share(gpu))
+        self._keep("encoder", gpu.encoder_percent)
+        self._keep("decoder", gpu.decoder_percent)
         if not quiet:
             self._keep("sm_active", gpu.sm_active_percent)
             self._keep("clock_share", percent(gpu.clock_sm_mhz, gpu.clock_sm_max_mhz))
+            self._keep("clock_mhz", gpu.clock_sm_mhz)
             self.reasons.update(gpu.throttle_reasons or ())
         self._add_links(gpu)
         if sample.tree is not None:
@@ -71,6 +77,10 @@ class WorkTally:
 
     def _add_host(self, host: HostSample) -> None:
         self._keep("host_cpu", host.cpu_percent)
+        share = host.busy_percent
+        if share is None and host.cpu_percent is not None and host.cores:
+            share = host.cpu_percent / host.cores
+        self._keep("host_share", share)
         self._keep("network_rate", host.network_receive_bytes_per_second)
         self._keep("disk_read_rate", host.disk_read_bytes_per_second)
         self._keep("disk_write_rate", host.disk_write_bytes_per_second)
@@ -112,6 +122,24 @@ def merged(tallies: Sequence[WorkTally]) -> WorkTally:
     return whole
 
 
+class Pauses:
+    """How many there were, and how long."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = self.longest = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.count += 1
+        self.seconds += seconds
+        self.longest = max(self.longest, seconds)
+
+    def merge(self, other: Pauses) -> None:
+        self.count += other.count
+        self.seconds += other.seconds
+        self.longest = max(self.longest, other.longest)
+
+
 class Slice:
     """A part of the run, from a second on."""
 
@@ -119,6 +147,7 @@ class Slice:
         self.at = at
         self.work = WorkTally()
         self.pause = WorkTally()
+        self.pauses = Pauses()
 
     @property
     def samples(self) -> int:
@@ -133,6 +162,7 @@ class Slice:
     def merge(self, later: Slice) -> Slice:
         self.work.merge(later.work)
         self.pause.merge(later.pause)
+        self.pauses.merge(later.pauses)
         return self
 
 
@@ -141,28 +171,55 @@ class Stretches:
 
     def __init__(self) -> None:
         self.slices: list[Slice] = []
-        self.work, self.pauses = WorkTally(), WorkTally()
+        self.work, self.paused, self.pauses = WorkTally(), WorkTally(), Pauses()
         """Of all slices together."""
         self.every = 1
         self.start = WorkTally()
         self.pending = WorkTally()
         self.pending_since: float | None = None
-        self.pause_count = 0
-        self.longest_pause = 0.0
+        self.stray: tuple[GpuSample, Sample] | None = None
+        """A little work in a pause: what comes next tells whether the pause is over."""
         self.first_work: float | None = None
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
         """Work, or quiet that waits to be told a stutter, a pause or the end."""
-        if is_quiet(gpu):
+        if is_quiet(gpu) or self._is_blip(gpu):
             if self.pending_since is None:
                 self.pending_since = sample.seconds
+            if self.stray is not None:
+                self.pending.add(*self.stray)
+                self.stray = None
             self.pending.add(gpu, sample)
-            return
-        self._settle(sample.seconds)
+        elif self._is_stray(gpu, sample):
+            self.stray = gpu, sample
+        else:
+            self._work(gpu, sample)
+
+    def _is_blip(self, gpu: GpuSample) -> bool:
+        """Within quiet, next to nothing on a GPU that otherwise works."""
+        works = self.pending_since is not None and self._usual() >= LOW.value
+        return works and (gpu.utilization_percent or 0.0) < BLIP.value
+
+    def _is_stray(self, gpu: GpuSample, sample: Sample) -> bool:
+        """One sample of little work in what is a pause already."""
+        if self.stray is not None or self.pending_since is None or self.first_work is None:
+            return False
+        paused = sample.seconds - self.pending_since >= PAUSE.value
+        return paused and (gpu.utilization_percent or 0.0) < self._usual() / 2
+
+    def _usual(self) -> float:
+        return self.work.utilization.mean if self.work.samples else 0.0
+
+    def _work(self, gpu: GpuSample, sample: Sample) -> None:
+        begun = self.stray or (gpu, sample)
+        self._settle(begun[1].seconds)
         if self.first_work is None:
             self.first_work = sample.seconds
-        self._open(sample.seconds).work.add(gpu, sample)
-        self.work.add(gpu, sample)
+        for one in (self.stray, (gpu, sample)):
+            if one is not None:
+                self._open(one[1].seconds).work.add(*one)
+                self.work.add(*one)
+        self.stray = None
 
     def _settle(self, now: float) -> None:
         """Work came after quiet: it was the start-up, a stutter or a pause."""
@@ -175,10 +232,11 @@ class Stretches:
             self._open(self.pending_since).work.merge(self.pending)
             self.work.merge(self.pending)
         else:
-            self._open(self.pending_since).pause.merge(self.pending)
-            self.pauses.merge(self.pending)
-            self.pause_count += 1
-            self.longest_pause = max(self.longest_pause, length)
+            place = self._open(self.pending_since)
+            place.pause.merge(self.pending)
+            self.paused.merge(self.pending)
+            for pauses in (place.pauses, self.pauses):
+                pauses.add(length)
         self.pending, self.pending_since = WorkTally(), None
 
     def _open(self, at: float) -> Slice:
@@ -206,20 +264,34 @@ class Stretches:
         if not 3 <= count <= most:
             return 0
         mean = sum(one.level * one.samples for one in first) / count
-        return full if mean < usual * WARM_LESS.value else 0
+        return full if mean < usual * WARM_LESS.value and _steady(levels[full:], usual) else 0
 
     def parts(self) -> Parts:
-        """Work, pauses, everything, and how long the warm-up took, which is in neither."""
+        """The warm-up is in neither the work nor the pauses."""
         warm = self.warm_up()
-        whole = merged([self.start, self.work, self.pauses, self.pending])
+        whole = merged([self.start, self.work, self.paused, self.pending])
         if not warm:
-            return self.work, self.pauses, whole, 0.0
-        kept = self.slices[warm:]
-        work, pause = merged([one.work for one in kept]), merged([one.pause for one in kept])
-        return work, pause, whole, kept[0].at - self.slices[0].at
+            return Parts(self.work, self.paused, whole, self.pauses, 0.0)
+        kept, pauses = self.slices[warm:], Pauses()
+        for one in kept:
+            pauses.merge(one.pauses)
+        work, paused = merged([one.work for one in kept]), merged([one.pause for one in kept])
+        return Parts(work, paused, whole, pauses, kept[0].at - self.slices[0].at)
 
 
-Parts = tuple[WorkTally, WorkTally, WorkTally, float]
+class Parts(NamedTuple):
+    work: WorkTally
+    paused: WorkTally
+    whole: WorkTally
+    pauses: Pauses
+    warm: float
+    """Seconds."""
+
+
+def _steady(levels: Sequence[float], usual: float) -> bool:
+    """What comes and goes is no work after a warm-up: most of it is as usual."""
+    low = sum(level < usual * WARM_LESS.value for level in levels)
+    return low * 4 <= len(levels)
 
 
 def pairs_of(levels: Sequence[float]) -> list[tuple[float, float]]:
@@ -238,6 +310,10 @@ def both(first: float | None, second: float | None) -> float | None:
     (1.0, None)
     """
     return None if first is None and second is None else (first or 0.0) + (second or 0.0)
+
+
+def power_share(gpu: GpuSample) -> float | None:
+    return percent(gpu.power_watts, gpu.power_limit_watts or rated_watts(gpu.name))
 
 
 def is_quiet(gpu: GpuSample) -> bool:

@@ -7,8 +7,8 @@ more, such as links, is left out of them.
 from __future__ import annotations
 
 from gpusetup.monitor.histogram import Mean
-from gpusetup.monitor.marks import IDLE_POWER, LIGHT, QUIET, SPINS
-from gpusetup.monitor.stretch import WorkTally, is_quiet, percent
+from gpusetup.monitor.marks import FELL, IDLE_POWER, LIGHT, QUIET, SPINS
+from gpusetup.monitor.stretch import WorkTally, is_quiet, power_share
 from gpusetup.monitor.values import GpuSample, Sample
 
 
@@ -19,8 +19,8 @@ class Tail:
     """Samples with work, one behind the other, that end it."""
 
     def __init__(self) -> None:
-        self.work, self.power_before = WorkTally(), Mean()
-        """`power_before`: percent of the power limit."""
+        self.work, self.watts_before, self.traffic_before = WorkTally(), Mean(), Mean()
+        """`traffic_before`: of its memory, percent."""
         self.since: float | None = None
         self.until = 0.0
         self._strays = 0
@@ -29,32 +29,37 @@ class Tail:
         """Quiet neither begins nor ends it: a hang that was killed is quiet after it."""
         if gpu.utilization_percent is None or is_quiet(gpu):
             return
-        if spins(gpu):
+        if self.spins(gpu):
             self.since = sample.seconds if self.since is None else self.since
             self.until, self._strays = sample.seconds, 0
             self.work.add(gpu, sample)
             return
-        self.power_before.add(percent(gpu.power_watts, gpu.power_limit_watts))
+        self.watts_before.add(gpu.power_watts)
+        self.traffic_before.add(gpu.memory_busy_percent)
         self._strays += 1
         if self.since is not None and self._strays >= self.STRAYS:
             self._end()
 
     def _end(self) -> None:
         """It was none: it belongs to what was before."""
-        self.power_before.merge(self.work.of.get("power_share", Mean()))
+        self.watts_before.merge(self.work.of.get("power_watts", Mean()))
+        self.traffic_before.merge(self.work.of.get("memory_busy", Mean()))
         self.work, self.since = WorkTally(), None
 
     @property
     def seconds(self) -> float:
         return 0.0 if self.since is None else self.until - self.since
 
-
-def spins(gpu: GpuSample) -> bool:
-    """It looks busy and hardly draws power, or where power is not told touches no memory."""
-    if (gpu.utilization_percent or 0.0) < SPINS.value:
-        return False
-    share = percent(gpu.power_watts, gpu.power_limit_watts)
-    if share is not None:
-        return share < IDLE_POWER.value + LIGHT.value
-    busy = gpu.memory_busy_percent
-    return busy is not None and busy <= QUIET.value
+    def spins(self, gpu: GpuSample) -> bool:
+        """It looks busy and hardly draws power, or where that is not told touches no memory, or
+        draws much less than before."""
+        if (gpu.utilization_percent or 0.0) < SPINS.value:
+            return False
+        share = power_share(gpu)
+        if share is not None:
+            return share < IDLE_POWER.value + LIGHT.value
+        busy = gpu.memory_busy_percent
+        if busy is not None:
+            return busy <= QUIET.value
+        before = self.watts_before.value()
+        return bool(before and gpu.power_watts and gpu.power_watts * FELL.value <= before)

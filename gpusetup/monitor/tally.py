@@ -12,7 +12,7 @@ from typing import Any
 
 from gpusetup.monitor.facts import GpuFacts, RunFacts
 from gpusetup.monitor.histogram import Histogram, Mean
-from gpusetup.monitor.marks import GROWN, MEMORY_FULL, MEMORY_GONE
+from gpusetup.monitor.marks import GROWN, MEMORY_FULL, MEMORY_GONE, QUIET
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.rated import rated_watts
 from gpusetup.monitor.stretch import Parts, Stretches, merged, percent
@@ -97,6 +97,8 @@ class Holders:
     def __init__(self) -> None:
         self.told = False
         self.pids: dict[int, str] = {}
+        self.use: dict[int, Mean] = {}
+        self.drawing: set[str] = set()
         self.computes = False
         self.draws = False
 
@@ -108,8 +110,20 @@ class Holders:
             drawing = is_display(one)
             self.draws |= drawing
             self.computes |= not drawing
-            if not drawing and len(self.pids) < self.MOST:
+            if drawing and len(self.drawing) < self.MOST:
+                self.drawing |= {one.name} if one.name else set()
+            elif not drawing and (one.pid in self.pids or len(self.pids) < self.MOST):
                 self.pids[one.pid] = one.name or ""
+                self.use.setdefault(one.pid, Mean()).add(one.sm_percent)
+
+    def sharing(self) -> tuple[tuple[str, float], ...]:
+        """Those whose share of the GPU was told."""
+        told = ((pid, self.use[pid].value()) for pid in sorted(self.pids))
+        return tuple(
+            (f"{self.pids[pid] or 'a process'} ({pid})", use)
+            for pid, use in told
+            if use is not None
+        )
 
 
 class GpuTally:
@@ -127,6 +141,7 @@ class GpuTally:
         self.holders = Holders()
         self.lost_at: str | None = None
         self.lost_since = 0.0
+        self.link_limit, self.ecc = 0.0, 0
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
         self.samples += 1
@@ -140,6 +155,9 @@ class GpuTally:
         if not gpu.lost:
             self.latest = gpu
         self.tail.add(gpu, sample)
+        if (gpu.utilization_percent or 0.0) > QUIET.value:  # a card at rest has a slower link
+            self.link_limit = max(self.link_limit, gpu.pcie_limit_bytes_per_second or 0.0)
+        self.ecc = max(self.ecc, gpu.ecc_uncorrected or 0)
         if gpu.utilization_percent is not None:
             self.stretches.add(gpu, sample)
 
@@ -165,6 +183,8 @@ class GpuTally:
             power_max=self.latest.power_limit_max_watts,
             lost_at=self.lost_at,
             lost_since=self.lost_since,
+            link_limit=self.link_limit or None,
+            ecc_uncorrected=self.ecc,
             **self._work(),
             **self._end(),
             **self._memory(),
@@ -172,16 +192,17 @@ class GpuTally:
         )
 
     def _work(self) -> dict[str, Any]:
-        work, pause, whole, warm = self.parts()
+        work, pause, whole, pauses, warm = self.parts()
         body = merged([work, pause])
         return {
             "work": work.work(),
             "body": body.work(),
             "paused": pause.work(),
             "whole": whole.work(),
-            "pauses": self.stretches.pause_count,
+            "pauses": pauses.count,
             "pause_share": pause.samples / max(1, body.samples) * 100,
-            "longest_pause_seconds": self.stretches.longest_pause,
+            "longest_pause_seconds": pauses.longest,
+            "mean_pause_seconds": pauses.seconds / max(1, pauses.count),
             "startup_seconds": self.stretches.first_work or 0.0,
             "warmup_seconds": warm,
         }
@@ -191,7 +212,8 @@ class GpuTally:
         after = stretches.first_work is not None
         return {
             "tail": tail.work.work(),
-            "power_before_tail": tail.power_before.value(),
+            "watts_before_tail": tail.watts_before.value(),
+            "traffic_before_tail": tail.traffic_before.value(),
             "tail_since": tail.since or 0.0,
             "tail_seconds": tail.seconds,
             "rest": stretches.pending.work() if after else None,
@@ -204,6 +226,8 @@ class GpuTally:
             "memory_p95_share": share.percentile(95) if share.count else None,
             "memory_peak_share": share.peak if share.count else None,
             "memory_last_share": self.memory.last(),
+            "memory_first_bytes": self.first.memory_used_bytes,
+            "memory_used_bytes": self.latest.memory_used_bytes,
             "memory_fell": self.memory.fell(),
             "memory_grew": self.memory.grew(),
         }
@@ -215,6 +239,8 @@ class GpuTally:
             "only_display": holders.draws and not holders.computes,
             "holders": tuple(sorted(holders.pids)),
             "names": tuple(sorted({name for name in holders.pids.values() if name})),
+            "drawing": tuple(sorted(holders.drawing)),
+            "sharing": holders.sharing(),
         }
 
     def summary(self) -> GpuSummary:

@@ -14,12 +14,19 @@ def worked(gpu: GpuFacts) -> bool:
     """Not idle: neither stray kernels over a whole run nor a display count as work."""
     stray = (gpu.utilization or 0.0) < marks.IDLE.value
     calm = (gpu.utilization_p95 or 0.0) < marks.GAPS.value
-    return considered(gpu) is not None and not (stray and calm) and not _draws(gpu)
+    return considered(gpu) is not None and not (stray and calm) and not drawn(gpu)
 
 
-def _draws(gpu: GpuFacts) -> bool:
-    """Only programs that draw are on it, and they do not work it hard."""
-    return gpu.only_display and (gpu.utilization or 0.0) < marks.LOW.value
+def drawn(gpu: GpuFacts) -> bool:
+    """Only programs that draw are on it, and they do not work it hard; or nobody told who is, and
+    it does what a desktop does."""
+    used = gpu.utilization or 0.0
+    if gpu.has_process is not None:
+        return gpu.only_display and used < marks.LOW.value
+    watched = gpu.whole is not None and gpu.whole.busiest_cpu is not None
+    faint = used < marks.FAINT.value and (gpu.utilization_p95 or 0.0) < marks.FAINT_MOST.value
+    share = gpu.memory_p95_share
+    return faint and not watched and share is not None and share < marks.FAINT_MEMORY.value
 
 
 def considered(gpu: GpuFacts) -> Work | None:

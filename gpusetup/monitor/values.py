@@ -31,7 +31,7 @@ class ProcessUse(Frozen):
     pid: int
     name: str | None = None
     memory_bytes: int | None = None
-    kind: Literal["compute", "graphics"] | None = None
+    kind: Literal["compute", "graphics", "both"] | None = None
     sm_percent: float | None = None
     """Of the GPU's multiprocessors, in the last moments (NVML: process utilisation)."""
 
@@ -50,6 +50,9 @@ class GpuSample(Frozen):
     """The share in which the GPU's memory was read or written (NVML: utilization.memory)."""
     sm_active_percent: float | None = None
     """How much of its multiprocessors had work (DCGM: SM activity)."""
+    encoder_percent: float | None = None
+    decoder_percent: float | None = None
+    """The video engines, where a log tells them."""
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     temperature_celsius: float | None = None
@@ -71,6 +74,8 @@ class GpuSample(Frozen):
     clock_sm_max_mhz: int | None = None
     clock_memory_mhz: int | None = None
     throttle_reasons: tuple[str, ...] | None = None
+    ecc_uncorrected: int | None = None
+    """Errors of its memory that could not be corrected, where a log tells them."""
     processes: tuple[ProcessUse, ...] | None = None
     lost: bool = False
     problem: str | None = None
@@ -114,6 +119,8 @@ class HostSample(Frozen):
 
     cpu_percent: float | None = None
     """100 is one core."""
+    busy_percent: float | None = None
+    """Of all cores together, where a log does not tell how many they are."""
     cores: int | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None

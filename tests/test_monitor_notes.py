@@ -1,0 +1,147 @@
+"""What a record shows beside its verdict, and logs that tell of the machine and of instances."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import monitor_kinds_told
+import pytest
+from each_row import each
+from monitor_composer import A100, RTX4090, Gpu, Host, Run, Tree, compose
+from monitor_kinds import TRAIN, composed
+from monitoring import loop, pausing
+
+from gpusetup.model.frozen import replace
+from gpusetup.monitor.logs import log_of, samples
+from gpusetup.monitor.programs import is_display
+from gpusetup.monitor.summary import summarise, tallied
+from gpusetup.monitor.values import ProcessUse, Sample, Summary
+
+assert monitor_kinds_told.__doc__, "its kinds are composed here"
+TREE = Tree(main=70, workers=4, each=20)
+
+
+def run(gpu: Gpu, seconds: float = 90) -> Run:
+    return compose(random.Random(5), [gpu], TREE, card=RTX4090, command=TRAIN, seconds=seconds)
+
+
+def judged(run: Run) -> Summary:
+    return summarise(tallied(run.samples), command=run.command, exit_code=run.exit)
+
+
+def shared(run: Run) -> Run:
+    """Another process takes half of the multiprocessors."""
+    both = tuple(ProcessUse(pid=pid, name="python", kind="compute", sm_percent=48)
+                 for pid in (4100, 9177))  # fmt: skip
+    return replace(run, samples=tuple(
+        replace(one, gpus=(replace(one.gpus[0], processes=both),)) for one in run.samples))  # fmt: skip
+
+
+SAID: dict[str, tuple[Callable[[], Run], str]] = {
+    "memory errors": (lambda: run(Gpu(use=95, ecc=3)), "3 errors of its memory"),
+    "a slow link": (lambda: run(Gpu(use=95, pcie=2e8, link=1.97e9)), "PCIe link carries 2.0 GB/s"),
+    "two processes": (lambda: shared(run(Gpu(use=97))), "2 processes share its"),
+    "a game": (
+        lambda: run(Gpu(use=95, holders=((7, "Game.exe", "graphics"),))), "only programs that draw"),
+    "locked clocks": (lambda: run(Gpu(use=97, clock=45, weight=0.6)), "SM clock at 45 %"),
+    "pauses": (lambda: run(Gpu(use=pausing(96, 60, 12)), seconds=300), "paused 4 times, 1"),
+}  # fmt: skip
+"""What a good run has beside it, and the note of it."""
+
+
+@each("name", SAID)
+def test_what_stands_beside_a_good_run_is_a_note(name: str) -> None:
+    make, said = SAID[name]
+    told = judged(make())
+    assert told.verdict == "good", told.evidence
+    assert said in " ".join((*told.notes, told.evidence)), told.notes
+
+
+def test_a_good_run_has_none_of_them() -> None:
+    assert judged(run(Gpu(use=96, pcie=2e8))).notes == ()
+
+
+def test_pauses_of_a_warm_up_that_is_left_out_are_not_told() -> None:
+    compiling = Gpu(use=lambda at: (40 if at % 9 < 2 else 0) if at < 60 else 97)
+    notes = " ".join(judged(run(compiling, seconds=200)).notes)
+    assert "warm-up" in notes and "paused" not in notes
+
+
+def test_one_command_raises_the_limit_of_all_cards_that_it_holds_down() -> None:
+    gpu = Gpu(use=98, weight=1.0, limit=0.6, clock=65, reasons=("sw_power_cap",))
+    told = judged(compose(random.Random(1), [gpu, gpu, Gpu(use=96)], card=A100))
+    assert told.next is not None
+    assert told.next.command == "sudo nvidia-smi -i 0,1 -pl 400"
+
+
+def test_the_pattern_alone_brings_no_advice_on_batches() -> None:
+    told = judged(compose(random.Random(1), [Gpu(use=loop(2, 3))], card=A100))
+    assert told.verdict == "bursty" and told.advice == ()
+
+
+def test_a_hang_names_the_rank_that_did_nothing() -> None:
+    told = judged(composed("dmon: one of four ranks falls silent, the others spin to the end", 0))
+    assert "did nothing" in told.evidence
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "draws"),
+    [
+        ("explorer.exe", "both", True),
+        ("Unknown.exe", "both", True),
+        ("C:\\envs\\a\\python.exe", "both", False),
+        ("blender.exe", "compute", False),
+        ("nautilus", "both", True),
+    ],
+)
+def test_programs_of_a_desktop_are_no_workers(name: str, kind: Any, draws: bool) -> None:
+    assert is_display(ProcessUse(pid=1, name=name, kind=kind)) is draws
+
+
+def read(lines: list[str]) -> list[Sample]:
+    log = log_of(lines[0])
+    assert log is not None
+    return list(samples(log.read(lines), 1.0))
+
+
+def event(number: int) -> str:
+    told = {"system.gpu.0.gpu": 40, "system.gpu.0.powerWatts": 120, "system.cpu": 96.0,
+            "system.memory_percent": 75.0, "system.proc.memory.availableMB": 8192.0,
+            "system.network.recv": 3e6 * number, "_runtime": 15.0 * number}  # fmt: skip
+    return json.dumps(told)
+
+
+def test_the_machine_is_read_from_wandb() -> None:
+    taken = read([event(number) for number in range(20)])
+    host = taken[-1].host
+    assert host is not None and host.busy_percent == 96.0
+    assert host.memory_total_bytes == 32 << 30
+    assert host.network_receive_bytes_per_second == pytest.approx(2e5)
+    assert summarise(tallied(taken)).cause == "machine"
+
+
+def test_instances_are_read_from_dcgm() -> None:
+    lines = ["#Entity   GRACT  SMACT  DRAMA", "ID"]
+    lines += ["GPU-I 0   0.970  0.820  0.400", "GPU-I 3   0.960  0.810  0.410"] * 20
+    taken = read(lines)
+    assert [gpu.label for gpu in taken[0].gpus] == ["0:0", "0:3"] and len(taken) == 20
+    assert summarise(tallied(taken)).verdict == "good"
+
+
+def test_the_kind_of_a_desktop_s_program_is_read_from_pmon() -> None:
+    lines = ["# gpu         pid   type     sm    mem    command", "# Idx           #    C/G      %"]
+    lines += ["    0       5120   C+G      6      1    nautilus"] * 30
+    taken = read(lines)
+    processes = taken[0].gpus[0].processes
+    assert processes and processes[0].kind == "both"
+    assert summarise(tallied(taken)).verdict == "idle"
+
+
+def test_a_full_machine_is_no_input_of_a_server() -> None:
+    gpu = Gpu(use=loop(1, 4), memory=80, holders=((5, "VLLM::EngineCore", "compute"),))
+    host = Host(cores=16, others=1560)
+    told = judged(compose(random.Random(2), [gpu], None, host, card=A100))
+    assert (told.verdict, told.cause) == ("bursty", "requests")
