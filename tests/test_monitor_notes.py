@@ -34,18 +34,19 @@ def judged(run: Run) -> Summary:
 
 def shared(run: Run) -> Run:
     """Another process takes half of the multiprocessors."""
-    both = tuple(ProcessUse(pid=pid, name="python", kind="compute", sm_percent=48)
-                 for pid in (4100, 9177))  # fmt: skip
-    return replace(run, samples=tuple(
-        replace(one, gpus=(replace(one.gpus[0], processes=both),)) for one in run.samples))  # fmt: skip
+    both = tuple(
+        ProcessUse(pid=pid, name="python", kind="compute", sm_percent=48) for pid in (4100, 9177)
+    )
+    samples = (replace(one, gpus=(replace(one.gpus[0], processes=both),)) for one in run.samples)
+    return replace(run, samples=tuple(samples))
 
 
 SAID: dict[str, tuple[Callable[[], Run], str]] = {
     "memory errors": (lambda: run(Gpu(use=95, ecc=3)), "3 errors of its memory"),
     "a slow link": (lambda: run(Gpu(use=95, pcie=2e8, link=1.97e9)), "PCIe link carries 2.0 GB/s"),
-    "two processes": (lambda: shared(run(Gpu(use=97))), "2 processes share its"),
+    "two processes": (lambda: shared(run(Gpu(use=97))), "2 processes share"),
     "a game": (
-        lambda: run(Gpu(use=95, holders=((7, "Game.exe", "graphics"),))), "only programs that draw"),
+        lambda: run(Gpu(use=95, holders=((7, "Game.exe", "graphics"),))), "only programs that"),
     "locked clocks": (lambda: run(Gpu(use=97, clock=45, weight=0.6)), "SM clock at 45 %"),
     "pauses": (lambda: run(Gpu(use=pausing(96, 60, 12)), seconds=300), "paused 4 times, 1"),
 }  # fmt: skip

@@ -98,9 +98,9 @@ def time_notes(gpu: GpuFacts, facts: RunFacts) -> Iterator[str]:
     if gpu.pauses:
         times = "once" if gpu.pauses == 1 else f"{gpu.pauses} times"
         share, longest = f"{gpu.pause_share:.0f} %", f"{gpu.longest_pause_seconds:.0f} s"
-        training = kind_of(facts.command, gpu.names) in ("training", "")
-        training = training and gpu.pause_share <= marks.WAITS.value
-        why = " (evaluation, checkpoints?)" if training else ""
+        kind = kind_of(facts.command, gpu.names)
+        likely = kind == "training" or (not kind and gpu.pause_share <= marks.WAITS.value)
+        why = " (evaluation, checkpoints?)" if likely else ""
         yield f"paused {times}, {share} of its time, {longest} at most{why}"
 
 
