@@ -5,7 +5,7 @@ python scripts/fit_published.py          the table of errors, by half, kind and 
 python scripts/fit_published.py --rows   each figure with its prediction
 python scripts/fit_published.py --blind first   the figures whose conditions were written down
                                          before any was predicted; the other half: last;
-                                         later sets of that kind: second, third
+                                         later sets of that kind: second, third, fourth
 python scripts/fit_published.py --tables the tables of docs/explanation/memory-model.md
 """
 
@@ -27,7 +27,8 @@ from gpusetup.model.frozen import Frozen, fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan.memory.constants import Constants, shipped_constants  # noqa: E402
 from gpusetup.plan.memory.parts import Parts, parts  # noqa: E402
-from gpusetup.plan.model.named import model_named  # noqa: E402
+from gpusetup.plan.model.named import model_in, model_named  # noqa: E402
+from gpusetup.plan.model.shape import Shape  # noqa: E402
 from gpusetup.plan.model.trainers import trainer_settings  # noqa: E402
 from gpusetup.plan.model.workload import Recipe, Workload  # noqa: E402
 
@@ -40,8 +41,11 @@ SECOND = ROOT / "tests" / "plan_published_blind2.csv"
 """A second set, written down in the same way after what the first one taught."""
 THIRD = ROOT / "tests" / "plan_published_blind3.csv"
 """A third set; `asked` says why plan cannot be asked for a run whose conditions are complete."""
+FOURTH = ROOT / "tests" / "plan_published_blind4.csv"
+"""A fourth set, of projects that no other table has."""
 PAIRS = ROOT / "tests" / "plan_pairs.csv"
 PAGE = ROOT / "docs" / "explanation" / "memory-model.md"
+HALVES = ("first", "last", "all", "second", "third", "fourth")
 SEED = 17
 
 
@@ -75,16 +79,16 @@ def later() -> list[Figure]:
 
 
 def blind_rows(half: str) -> list[dict[str, str]]:
-    """The rows of one half, `first` or `last`; `all`: of both; `second`, `third`: a later set."""
-    path = {"second": SECOND, "third": THIRD}.get(half, BLIND)
+    """The rows of one half, `first` or `last`; `all`: of both; `second` to `fourth`: a later set."""
+    path = {"second": SECOND, "third": THIRD, "fourth": FOURTH}.get(half, BLIND)
     with path.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if half in ("all", row["half"])]
     return [row for row in rows if not row.get("asked")]
 
 
-def coverage() -> tuple[int, int]:
-    """Of the complete runs of the third set: those that plan can be asked for, and all."""
-    with THIRD.open(encoding="utf-8", newline="") as file:
+def coverage(path: Path = THIRD) -> tuple[int, int]:
+    """Of the complete runs of a set: those that plan can be asked for, and all."""
+    with path.open(encoding="utf-8", newline="") as file:
         reasons = [row["asked"] for row in csv.DictReader(file)]
     return reasons.count(""), len(reasons)
 
@@ -130,7 +134,9 @@ def _figure(row: dict[str, str], fitted: bool) -> Figure:
 
 
 def _recipe(row: dict[str, str]) -> Recipe:
-    return Recipe(env=row["env"] == "yes", sp=int(_said(row).get("sp", 1)))
+    said = _said(row)
+    offload = said.get("offload") == "yes"
+    return Recipe(env=row["env"] == "yes", sp=int(said.get("sp", 1)), offload=offload)
 
 
 def _said(row: dict[str, str]) -> dict[str, str]:
@@ -143,12 +149,17 @@ def _workload(row: dict[str, str]) -> Workload:
     settings["amp"] = settings.get("amp") or None
     known = {field.name for field in fields(Workload)}
     return Workload(
-        shape=model_named(row["model"]),
+        shape=_shape(row["model"]),
         gpus=int(row["gpus"]),
         context=int(row["context"]),
         batch=int(row["batch"]),
         **{name: value for name, value in settings.items() if name in known},
     )
+
+
+def _shape(name: str) -> Shape:
+    """A model by its name; one without a name by its `config.json` in this repository."""
+    return model_in(ROOT / name) if name.endswith(".json") else model_named(name)
 
 
 def map_values(said: dict[str, str]) -> dict[str, Any]:
@@ -315,6 +326,7 @@ def by_project(rows: Sequence[Figure]) -> dict[str, list[Figure]]:
 def tables(c: Constants) -> dict[str, str]:
     """The page's tables by the name of their place."""
     rows, unseen, second, third = figures(), blind("all"), blind("second"), blind("third")
+    fourth = blind("fourth")
     known = {"half that was fitted to": [f for f in rows if f.fitted]}
     known["half that was not"] = [f for f in rows if not f.fitted]
     known["looked at only afterwards"] = later()
@@ -323,6 +335,7 @@ def tables(c: Constants) -> dict[str, str]:
         "blind figures": table({"all": unseen} | grouped(unseen) | by_project(unseen), c),
         "second figures": table({"all": second} | grouped(second) | by_project(second), c),
         "third figures": table({"all": third} | grouped(third) | by_project(third), c),
+        "fourth figures": table({"all": fourth} | grouped(fourth) | by_project(fourth), c),
     }
 
 
@@ -343,7 +356,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rows", action="store_true", help="each figure with its prediction")
-    parser.add_argument("--blind", choices=("first", "last", "all", "second", "third"))
+    parser.add_argument("--blind", choices=HALVES)
     parser.add_argument("--tables", action="store_true", help="write the page's table")
     options = parser.parse_args()
     rows, start = figures(), shipped_constants()
