@@ -21,6 +21,7 @@ from gpusetup.plan.memory.loss import logit_amount, loss_bytes, shifts
 from gpusetup.plan.memory.states import (
     SHARDED,
     alone_amount,
+    cast_bytes,
     copied_bytes,
     gradient_state_bytes,
     host_bytes,
@@ -82,7 +83,7 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
     logits = loss_bytes(w, r, c)
     layer = layer_bytes(w, r) + held_bytes(w, r)
     checkpoint = c.checkpoint if w.batch is None else max(c.checkpoint, 2.0)
-    kept = checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r)
+    kept = checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r) + cast_bytes(w)
     gradients = gradient_state_bytes(w, r)
     step = step_bytes(w, r)
     after = max(layer, step)

@@ -61,14 +61,23 @@ def weight_bytes(w: Workload) -> float:
     """Bytes a parameter that the weights take where they are not quantised.
 
     In `dtype`. ZeRO with mixed precision keeps 16-bit weights (the 32-bit copy counts among the
-    optimizer's states). Autocast without sharding makes a 16-bit copy of each weight, trained or
-    frozen, and the backward pass needs it; under checkpointing it is made anew layer by layer
-    (`copied_bytes`).
+    optimizer's states).
     """
-    if w.amp and w.strategy in ZERO:
-        return BYTES[w.amp]
-    cast = BYTES[w.amp] if w.amp and casts(w) and not w.checkpointing else 0
-    return BYTES[w.dtype] + cast
+    return BYTES[w.amp if w.amp and w.strategy in ZERO else w.dtype]
+
+
+def cast_bytes(w: Workload) -> float:
+    """Autocast's 16-bit copies of the weights, trained or frozen, that the backward pass needs.
+
+    They go as it uses them, as activations do: at the optimizer's step there are none. Looking up
+    an embedding casts nothing. Under checkpointing they are made anew (`copied_bytes`).
+    """
+    if w.checkpointing or not casts(w) or w.amp is None:
+        return 0.0
+    s = w.shape
+    looked_up = 0 if s.tied else s.vocabulary * s.hidden
+    quantized = s.parameters - s.outside if w.quantize in QUANTIZED else 0
+    return present(w, max(s.parameters - quantized - looked_up, 0), 1) * BYTES[w.amp]
 
 
 def copied_bytes(w: Workload) -> float:
