@@ -25,6 +25,7 @@ from gpusetup.plan.memory.states import (
     copied_bytes,
     gradient_state_bytes,
     host_bytes,
+    live_bytes,
     standing_bytes,
     step_bytes,
     unit_amount,
@@ -95,9 +96,8 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
     by_copies = forward and early == passing > 0
     by_logits = forward and logits == passing
     other = layer if forward else after
-    standing = standing_bytes(w, r) + unit_amount(w) * unit_bytes(
-        w, c.unit_offloaded if r.offload else c.unit
-    )
+    unit = unit_amount(w) * unit_bytes(w, c.unit_offloaded if r.offload else c.unit)
+    standing = standing_bytes(w, r) + max(unit, live_bytes(w))
     runtime = runtime_bytes(w, c)
     moving = kept + passing + (0.0 if w.gradients_stay else gradients)
     held = gaps(w, r, c, moving, passing)

@@ -232,6 +232,18 @@ def unit_amount(w: Workload) -> float:
     return w.shape.largest_unit / w.tensor_parallel * (w.compute_bytes / 2)
 
 
+LIVE = 1e9
+"""Parameters that DeepSpeed's ZeRO 3 may keep gathered at once: `stage3_max_live_parameters`, whose
+default this is in DeepSpeed's and in transformers' documentation (2 GB in 16 bits)."""
+
+
+def live_bytes(w: Workload) -> float:
+    """What ZeRO 3 keeps gathered beside its shards: all up to `LIVE` parameters."""
+    if w.strategy != "zero3" or w.gpus < 2:
+        return 0.0
+    return min(LIVE, local(w, w.shape.parameters)) * w.compute_bytes
+
+
 FROZEN_UNIT = 4.0
 """Bytes a parameter of a frozen unit: 16-bit weights of it and of the one fetched ahead."""
 
