@@ -147,12 +147,16 @@ def score_bytes(w: Workload) -> float:
 
 
 def mlp_bytes(w: Workload) -> float:
-    """The MLP's own tensors, and for experts each token's copy on the way in and out."""
+    """The MLP's own tensors, and for experts each token's copy on the way in and out.
+
+    `torch.compile` computes anew what is pointwise and no matrix product reads (the min-cut
+    partitioner of AOTAutograd): of a gated MLP's four tensors the activation.
+    """
     s, compute = w.shape, w.compute_bytes
     usual = (4 if s.gated else 2, 0)
     tensors, wide = usual if s.gated else MLP_KEPT.get(s.activation, usual)
     wide = wide if casts(w) else 0
-    tensors -= 1 if s.gated and w.fused_kernels else 0
+    tensors -= 1 if s.gated and (w.fused_kernels or w.compile) else 0
     tensors -= 1 if frozen(w) and w.lora_targets != "all" else 0
     width = s.intermediate * ((tensors - wide) * compute + wide * 4)
     return width + 3 * s.experts * s.hidden * compute
