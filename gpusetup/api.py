@@ -134,6 +134,7 @@ class PlanQuestion(TypedDict, total=False):
     users: int
     items: int
     embedding_dim: int
+    mlm: bool
     context: int | str
     batch: int
     max_tokens: int

@@ -3,8 +3,9 @@
 
     python scripts/compare_code_published.py [NAME]...
 
-The models are those of transformers, as this file's functions build them; the figures were chosen
-before any was traced. Needs torch and transformers; no GPU. Prints the error of each, its CPU
+The models are those of transformers, as this file's functions build them, and one written out as a
+course has it written; the figures were chosen before any was traced, the last three after the
+others. Needs torch and transformers; no GPU. Prints the error of each, its CPU
 seconds, and the median.
 """
 
@@ -24,7 +25,12 @@ ROWS: dict[str, tuple[int, tuple[str, ...], float, str]] = {
     "llama_2_7b": (1, (), 67.0 * GB, "torchtune PR 389: foreach AdamW, 512 tokens, bf16, GB"),
     "llama_3_2_3b": (2, (), 60.0, "torchtune README, packed baseline: 4096 tokens, bf16, GiB"),
     "mistral_7b": (4, ("--checkpointing",), 67.96, "fms-acceleration refs/a100_80gb.csv, full"),
-    "tiny_llama": (4, (), 14.10 * GB, "litgpt config_hub/finetune, tiny-llama/full.yaml"),
+    "tiny_llama": (
+        4,
+        ("--accumulate", "32"),
+        14.10 * GB,
+        "litgpt config_hub/finetune, tiny-llama/full.yaml",
+    ),
     "vit_h": (
         8,
         ("--amp", "bf16"),
@@ -36,6 +42,24 @@ ROWS: dict[str, tuple[int, tuple[str, ...], float, str]] = {
         ("--checkpointing",),
         9.82 * GB,
         "torchao low_bit_optim README, no offload",
+    ),
+    "qwen_2_5_half": (
+        1,
+        (),
+        9782.74 / 1024,
+        "llm-algo-leetcode 76, baseline: 768 tokens, fp32, MiB",
+    ),
+    "vit_large": (
+        1,
+        ("--optimizer", "adam"),
+        6.0 * GB,
+        "PyTorch tutorial optimizer_step_in_backward: ViT-L/16, one image, fp32",
+    ),
+    "written_out": (
+        4,
+        (),
+        65.52,
+        "CS336 assignment 2, a write-up: the 2.7b model, 512 tokens, fp32, GiB",
     ),
 }
 """Function -> batch, options, GiB, source."""
@@ -93,7 +117,15 @@ def vit_h(batch: int) -> Any:
     config.num_labels = 45
     labels = torch.zeros(batch, dtype=torch.long)
     images = torch.zeros(batch, 3, 224, 224)
-    return ViTForImageClassification(config), {"pixel_values": images, "labels": labels}
+    model = ViTForImageClassification(config)
+    return model, {"pixel_values": images, "labels": labels}, None, fused(model)
+
+
+def fused(model: Any) -> Any:
+    """The optimizer of torchao's benchmark (benchmarks/benchmark_low_bit_adam.py)."""
+    import torch
+
+    return torch.optim.AdamW(model.parameters(), fused=True)
 
 
 def dinov2_giant(batch: int) -> Any:
@@ -102,14 +134,120 @@ def dinov2_giant(batch: int) -> Any:
 
     config = Dinov2Config(
         hidden_size=1536, num_hidden_layers=40, num_attention_heads=24, use_swiglu_ffn=True,
-        image_size=518,
+        image_size=224,
     )  # fmt: skip
-    images = torch.zeros(batch, 3, 518, 518, dtype=torch.bfloat16)
+    images = torch.zeros(batch, 3, 224, 224, dtype=torch.bfloat16)
 
     def loss(output: Any, _: Any) -> Any:
         return output.last_hidden_state.float().mean()
 
-    return Dinov2Model(config).to(torch.bfloat16), {"pixel_values": images}, loss
+    model = Dinov2Model(config).to(torch.bfloat16)
+    return model, {"pixel_values": images}, loss, fused(model)
+
+
+def qwen_2_5_half(batch: int) -> Any:
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(
+        hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
+        num_key_value_heads=2, vocab_size=151936, tie_word_embeddings=True,
+    )  # fmt: skip
+    return text(config, Qwen2ForCausalLM, batch, 768, "float32")
+
+
+def vit_large(batch: int) -> Any:
+    import torch
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+    )
+    config.num_labels = 1000
+    images = torch.zeros(batch, 3, 224, 224)
+
+    def loss(output: Any, _: Any) -> Any:
+        return output.logits.sum()
+
+    return ViTForImageClassification(config), {"pixel_values": images}, loss
+
+
+def written_out(batch: int) -> Any:
+    """The course's transformer: RMSNorm, RoPE, softmax, SiLU and cross entropy by hand, a causal
+    mask, matrices by einsum; its AdamW works on one parameter after another.
+    """
+    import torch
+    from torch import nn
+
+    width, inner, heads, tokens, words, layers = 2560, 10240, 32, 512, 10000, 32
+    causal = torch.ones(tokens, tokens, dtype=torch.bool).tril()
+
+    class Norm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(width))
+
+        def forward(self, x: Any) -> Any:
+            return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5))
+
+    class Rotary(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            angles = torch.ones(tokens, width // heads // 2)
+            self.register_buffer("cos", angles.cos(), persistent=False)
+            self.register_buffer("sin", angles.sin(), persistent=False)
+
+        def forward(self, x: Any) -> Any:
+            even, odd = x[..., 0::2], x[..., 1::2]
+            turned = self.cos * even - self.sin * odd, self.sin * even + self.cos * odd
+            return torch.stack(turned, dim=-1).flatten(-2)
+
+    class Block(nn.Module):
+        def __init__(self, rotary: Any) -> None:
+            super().__init__()
+            self.norms = nn.ModuleList([Norm(), Norm()])
+            self.attention = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(4))
+            self.up, self.gate = (nn.Linear(width, inner, bias=False) for _ in range(2))
+            self.down = nn.Linear(inner, width, bias=False)
+            self.rotary = rotary
+
+        def forward(self, x: Any) -> Any:
+            y = self.norms[0](x)
+            q, k, v = (
+                one(y).unflatten(-1, (heads, -1)).transpose(1, 2) for one in self.attention[:3]
+            )
+            q, k = self.rotary(q), self.rotary(k)
+            scores = torch.einsum("...qd,...kd->...qk", q, k) / q.shape[-1] ** 0.5
+            scores = torch.where(causal, scores, float("-inf"))
+            powers = torch.exp(scores - scores.max(-1, keepdim=True)[0])
+            weights = powers / powers.sum(-1, keepdim=True)
+            found = torch.einsum("...qk,...kd->...qd", weights, v)
+            x = x + self.attention[3](found.transpose(1, 2).flatten(-2))
+            y = self.norms[1](x)
+            gate = self.gate(y)
+            return x + self.down(gate * torch.sigmoid(gate) * self.up(y))
+
+    class Whole(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            rotary = Rotary()
+            self.tokens = nn.Embedding(words, width)
+            self.layers = nn.ModuleList(Block(rotary) for _ in range(layers))
+            self.norm, self.head = Norm(), nn.Linear(width, words, bias=False)
+
+        def forward(self, tokens: Any) -> Any:
+            x = self.tokens(tokens)
+            for layer in self.layers:
+                x = layer(x)
+            return self.head(self.norm(x))
+
+    def loss(logits: Any, target: Any) -> Any:
+        logits = logits - logits.max(-1, keepdim=True)[0]
+        right = logits.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+        return (torch.log(torch.exp(logits).sum(-1)) - right).mean()
+
+    model = Whole()
+    numbers = torch.ones(batch, tokens, dtype=torch.long)
+    return model, (numbers, numbers), loss, torch.optim.AdamW(model.parameters(), foreach=False)
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ from gpusetup.model.frozen import Frozen, fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan.memory.constants import Constants, shipped_constants  # noqa: E402
 from gpusetup.plan.memory.parts import Parts, parts  # noqa: E402
-from gpusetup.plan.model.named import model_in, model_named  # noqa: E402
+from gpusetup.plan.model.named import model_in, model_named, with_masked_head  # noqa: E402
 from gpusetup.plan.model.shape import Shape  # noqa: E402
 from gpusetup.plan.model.trainers import trainer_settings  # noqa: E402
 from gpusetup.plan.model.workload import Recipe, Workload  # noqa: E402
@@ -79,7 +79,7 @@ def later() -> list[Figure]:
 
 
 def blind_rows(half: str) -> list[dict[str, str]]:
-    """The rows of one half, `first` or `last`; `all`: of both; `second` to `fourth`: a later set."""
+    """The rows of one half, `first`, `last` or `all`; `second` to `fourth`: a later set."""
     path = {"second": SECOND, "third": THIRD, "fourth": FOURTH}.get(half, BLIND)
     with path.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if half in ("all", row["half"])]
@@ -148,8 +148,9 @@ def _workload(row: dict[str, str]) -> Workload:
     settings: dict[str, Any] = {**trainer_settings(row["trainer"]), **map_values(said)}
     settings["amp"] = settings.get("amp") or None
     known = {field.name for field in fields(Workload)}
+    shape = _shape(row["model"])
     return Workload(
-        shape=_shape(row["model"]),
+        shape=with_masked_head(shape) if said.get("mlm") == "yes" else shape,
         gpus=int(row["gpus"]),
         context=int(row["context"]),
         batch=int(row["batch"]),

@@ -173,6 +173,8 @@ class Tracer:
 
     def run(self, job: Any, ledger: Any) -> None:
         self.name_what_stands(job, ledger)
+        if self.request["accumulate"] > 1:
+            self.gradients_of_earlier_batches(job.model, ledger)
         amp = None if self.mesh is not None else self.request["amp"]
         with self.storages.following(job.model, ledger):
             self.steps.step(job, self.optimizer, amp, ledger.begin, self.hand_over)
@@ -186,6 +188,13 @@ class Tracer:
         for name, parameter in self.now.items():
             ledger.label(parameter, "parameters", name)
             ledger.label(self.optimizer.state.get(parameter, {}), "optimizer", name)
+
+    def gradients_of_earlier_batches(self, model: Any, ledger: Any) -> None:
+        """The last micro-batch of a step adds to gradients that stand since the first."""
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                parameter.grad = self.torch.zeros_like(parameter)
+                ledger.label(parameter.grad, "gradients", name)
 
     def hand_over(self) -> None:
         """The gradients stand: name them, and give those of the shards to the optimizer."""

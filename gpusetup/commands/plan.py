@@ -81,6 +81,9 @@ def _what_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--items", type=int, metavar="N", help="rows of an item embedding beside it")
     group.add_argument("--embedding-dim", type=int, metavar="N", help="the width of these tables")
     group.add_argument(
+        "--mlm", action="store_const", const=True, help="an encoder with its masked-language head"
+    )
+    group.add_argument(
         "--context", type=tokens, metavar="N", help="tokens of the longest sequence: 32768, 32k"
     )
     group.add_argument(

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 FIRST_BATCH = 8
 """The batch of a GPU that is traced first where `--max-batch` leaves it open."""
 IGNORED = (
-    "users", "items", "embedding_dim", "context", "max_tokens", "lora", "sp", "shard", "loss",
-    "trainer", "step", "accumulate", "quantize", "selective", "attention", "offload", "cp", "ep",
+    "users", "items", "embedding_dim", "mlm", "context", "max_tokens", "lora", "sp", "shard",
+    "loss", "trainer", "step", "quantize", "selective", "attention", "offload", "cp", "ep",
     "lora_targets", "dora", "train_embeddings", "fused_kernels", "compile", "tp_sp",
 )  # fmt: skip
 """Flags that describe a workload; the code is one."""
@@ -79,6 +79,7 @@ def request_of(options: argparse.Namespace, place: Place) -> CodeRequest:
         strategy=strategy,
         gpus=gpus,
         optimizer=options.optimizer or "adamw",
+        accumulate=1 if options.accumulate is None else options.accumulate,
     )
 
 
@@ -102,5 +103,5 @@ def check(options: argparse.Namespace) -> None:
         raise UsageError(
             f"`--{said[0].replace('_', '-')}` says nothing to `--code`",
             hint="the function itself says what is trained; `--batch`, `--amp`, `--checkpointing`, "
-            "`--strategy`, `--gpus`, `--optimizer` and `--max-batch` go with it",
+            "`--strategy`, `--gpus`, `--optimizer`, `--accumulate` and `--max-batch` go with it",
         )

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 ALONGSIDE = ("model", "params", "context", "batch", "gpu", "gpu_mem", "gpus", "weights", "cache")
 """What goes with `--serve`; all else is about training."""
 TRAINING = (
-    "users", "items", "embedding_dim", "max_tokens", "lora", "trainer", "strategy", "optimizer",
-    "step", "accumulate", "dtype", "amp", "quantize", "checkpointing", "selective", "loss",
-    "attention", "offload", "lora_targets", "dora", "train_embeddings", "fused_kernels", "compile",
-    "sp", "tp_sp", "cp", "ep", "shard", "solve", "code", "cells", "calibrate", "png",
+    "users", "items", "embedding_dim", "mlm", "max_tokens", "lora", "trainer", "strategy",
+    "optimizer", "step", "accumulate", "dtype", "amp", "quantize", "checkpointing", "selective",
+    "loss", "attention", "offload", "lora_targets", "dora", "train_embeddings", "fused_kernels",
+    "compile", "sp", "tp_sp", "cp", "ep", "shard", "solve", "code", "cells", "calibrate", "png",
 )  # fmt: skip
 CONTEXT = 8192
 

@@ -10,7 +10,13 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.plan.memory.loss import LOSSES, SAME_AS
 from gpusetup.plan.memory.optimizers import OPTIMIZERS
 from gpusetup.plan.memory.states import QUANTIZED, SHARDED
-from gpusetup.plan.model.named import count, model_named, model_of_size, with_tables
+from gpusetup.plan.model.named import (
+    count,
+    model_named,
+    model_of_size,
+    with_masked_head,
+    with_tables,
+)
 from gpusetup.plan.model.shape import Shape
 from gpusetup.plan.model.trainers import caution, trainer_settings
 from gpusetup.plan.model.workload import BYTES, Strategy, Workload
@@ -42,6 +48,8 @@ class Question(Frozen):
     users: int | None = None
     items: int | None = None
     embedding_dim: int | None = None
+    mlm: bool | None = None
+    """Whether an encoder has its masked-language head."""
     context: int | None = None
     batch: int | None = None
     tokens: int | None = None
@@ -174,6 +182,7 @@ def shape_of_question(question: Question) -> Shape:
         text = question.context is not None or question.solve == "context" or question.grid
         shape = model_of_size(count(question.params or ""), text=text)
     rows = (question.users or 0) + (question.items or 0)
+    shape = with_masked_head(shape) if question.mlm else shape
     return with_tables(shape, rows, question.embedding_dim) if rows else shape
 
 

@@ -166,6 +166,7 @@ def settings(request: CodeRequest, one: Traced) -> dict[str, object]:
         "batch_per_gpu": one.batch,
         "mixed_precision": request.amp or "none",
         "gradient_checkpointing": request.checkpointing,
+        **({"accumulate": request.accumulate} if request.accumulate > 1 else {}),
     }
 
 

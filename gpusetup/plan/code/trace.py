@@ -41,6 +41,8 @@ class CodeRequest(Frozen):
     strategy: str = "single"
     gpus: int = 1
     optimizer: str = "adamw"
+    accumulate: int = 1
+    """Micro-batches of one step; the last is traced, over the gradients of the others."""
     limit_bytes: int | None = None
     """What one GPU has for tensors; the further traces are made near it."""
     line: bool = True
@@ -146,8 +148,8 @@ def check(request: CodeRequest) -> None:
             raise UsageError(
                 f"{flag} cannot be traced from code", hint=f"a trace knows {', '.join(names)}"
             )
-    if request.batch < 1 or request.gpus < 1:
-        raise UsageError("the batch and the number of GPUs are at least 1")
+    if min(request.batch, request.gpus, request.accumulate) < 1:
+        raise UsageError("the batch, the number of GPUs and `--accumulate` are at least 1")
 
 
 def as_traced(request: CodeRequest) -> CodeRequest:

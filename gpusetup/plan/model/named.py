@@ -170,6 +170,34 @@ def with_tables(shape: Shape, rows: int, width: int | None) -> Shape:
     )
 
 
+ENCODERS = ("bert", "distilbert", "roberta", "xlm-roberta", "modernbert")
+"""Families that are shaped with a classifier; their largest unit is the table of tokens."""
+
+
+def with_masked_head(shape: Shape) -> Shape:
+    """An encoder as it is pretrained: a dense layer, its norm and the table give logits.
+
+    >>> with_masked_head(model_named("bert")).vocabulary
+    30522
+    """
+    if shape.kind not in ENCODERS:
+        raise UsageError(
+            f"{shape.name} has no masked-language head",
+            hint=f"`--mlm` goes with encoders: {', '.join(ENCODERS)}",
+        )
+    vocabulary, hidden = shape.largest_unit // shape.hidden, shape.hidden
+    total = shape.parameters + hidden * (hidden + 3) + vocabulary
+    return replace(
+        shape,
+        name=f"{shape.name} with its masked-language head",
+        parameters=total,
+        active=total,
+        vocabulary=vocabulary,
+        classes=0,
+        tied=True,
+    )
+
+
 class Row(Frozen):
     """A model of the table: its config where the family is known, else its counted shape."""
 
