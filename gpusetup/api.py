@@ -154,7 +154,7 @@ class PlanQuestion(TypedDict, total=False):
     checkpointing: bool
     selective: str
     loss: str
-    attention: Literal["flash", "sdpa", "eager"]
+    attention: Literal["flash", "sdpa", "eager", "written"]
     offload: Sequence[Literal["optimizer", "checkpoints"]]
     lora_targets: Literal["all", "attention", "qv"]
     dora: bool

@@ -94,6 +94,20 @@ def test_the_largest_batch_fits_and_one_more_does_not() -> None:
     assert fits <= limit < over
 
 
+@pytest.mark.parametrize(
+    "how", [{}, pytest.param({"strategy": "fsdp", "gpus": 2}, marks=pytest.mark.slow)]
+)
+def test_gradients_of_earlier_micro_batches_stand_during_the_forward_pass(
+    how: dict[str, Any],
+) -> None:
+    asked = CodeRequest(code="compare_workloads:transformer", batch=2, line=False, **how)
+    once, often = (trace(replace(asked, accumulate=n), folder=str(SCRIPTS)).asked for n in (1, 4))
+    more = {phase: often.phases[phase] - once.phases[phase] for phase in PHASES}
+    assert more["forward"] == pytest.approx(once.trained_bytes, rel=0.01)
+    assert 0 <= more["backward"] <= 1.01 * once.trained_bytes
+    assert more["optimizer"] == 0
+
+
 # --- the child ---------------------------------------------------------------------------------
 
 USER_CODE = """
@@ -467,6 +481,7 @@ def test_modules_that_differ_in_their_number_are_shown_together() -> None:
         {"strategy": "zero2"},
         {"optimizer": "adamw8bit"},
         {"batch": 0},
+        {"accumulate": 0},
     ],
 )
 def test_a_question_that_cannot_be_traced_is_refused(changed: dict[str, Any]) -> None:

@@ -121,7 +121,11 @@ def _how_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--checkpointing", action=argparse.BooleanOptionalAction, default=None)
     group.add_argument("--selective", metavar="op|N", help="selective checkpointing")
     group.add_argument("--loss", metavar="NAME", help="eager, compiled, chunked, liger, cce, ...")
-    group.add_argument("--attention", choices=("flash", "sdpa", "eager"))
+    group.add_argument(
+        "--attention",
+        choices=("flash", "sdpa", "eager", "written"),
+        help="written: a softmax of one's own, by exp and a sum",
+    )
     group.add_argument("--offload", action="append", choices=("optimizer", "checkpoints"))
     group.add_argument("--lora-targets", choices=("all", "attention", "qv"))
     for flag in ("--dora", "--train-embeddings", "--compile", "--fused-kernels"):

@@ -78,7 +78,7 @@ OPTIMIZERS: dict[str, str] = {
 """transformers' `OptimizerNames`, which axolotl, trl, LLaMA-Factory and Unsloth take, too."""
 
 LONG = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-ATTENTION = {"flash": "flash_attention_2", "sdpa": "sdpa", "eager": "eager"}
+ATTENTION = {"flash": "flash_attention_2", "sdpa": "sdpa", "eager": "eager", "written": "eager"}
 TARGETS = {
     "attention": ["q_proj", "k_proj", "v_proj", "o_proj"],
     "qv": ["q_proj", "v_proj"],
@@ -192,9 +192,9 @@ def axolotl(job: Job) -> Settings:
         "optimizer": _optimizer(w),
         **_halves(job),
         "gradient_checkpointing": w.checkpointing,
-        {"flash": "flash_attention", "sdpa": "sdp_attention", "eager": "eager_attention"}[
-            w.attention
-        ]: True,
+        {"flash": "flash_attention", "sdpa": "sdp_attention"}.get(
+            w.attention, "eager_attention"
+        ): True,
         **fused,
         "torch_compile": w.compile or None,
         "tensor_parallel_size": w.tensor_parallel if w.tensor_parallel > 1 else None,
@@ -224,7 +224,7 @@ def llama_factory(job: Job) -> Settings:
         "do_train": True,
         **adapters,
         "cutoff_len": w.context,
-        "flash_attn": {"flash": "fa2", "sdpa": "sdpa", "eager": "disabled"}[w.attention],
+        "flash_attn": {"flash": "fa2", "sdpa": "sdpa"}.get(w.attention, "disabled"),
         **_steps(job),
         "pure_bf16": pure or None,
         "disable_gradient_checkpointing": not w.checkpointing,

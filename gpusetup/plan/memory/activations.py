@@ -137,12 +137,19 @@ def score_bytes(w: Workload) -> float:
     """Bytes for every pair of tokens, of all heads.
 
     A dropout keeps its mask, and gives what is multiplied then: in 16 bits the copy that is kept
-    anyway, in 32 bits one more.
+    anyway, in 32 bits one more. A softmax that is written out, exp(x - max) / sum, keeps its powers
+    for two gradients, and what is multiplied; autocast takes powers in 32 bits.
     """
     narrow = w.compute_bytes < 4
     dropped = (1 if narrow else 1 + w.compute_bytes) * w.shape.dropout
     eager = 4 + w.compute_bytes * narrow + dropped
-    each = {"flash": 0.0, "sdpa": w.compute_bytes / w.shape.heads, "eager": eager}
+    powers = 4 if w.amp else w.compute_bytes
+    each = {
+        "flash": 0.0,
+        "sdpa": w.compute_bytes / w.shape.heads,
+        "eager": eager,
+        "written": powers + w.compute_bytes + dropped,
+    }
     return each[w.attention] * w.shape.heads
 
 
@@ -184,6 +191,8 @@ def kept_bytes(w: Workload, r: Recipe) -> float:
     return stage_layers(w) * layer_bytes_a_token(w) * tokens_per_gpu(w, r)
 
 
+WRITES_SCORES = ("eager", "written")
+"""Attention that has a number for every pair of tokens in memory."""
 EAGER_BACKWARD = 12.0
 """Bytes for every pair of tokens and head while the backward pass of an eager softmax runs: the
 softmax, its gradient and what it gives, each in 32 bits, or two in 16 for the last. A traced step
@@ -198,8 +207,8 @@ def layer_bytes(w: Workload, r: Recipe) -> float:
     tokens = tokens_per_gpu(w, r)
     scores = pair_bytes(w) / w.tensor_parallel * tokens
     rest = layer_bytes_a_token(w) * tokens - scores
-    eager = w.attention == "eager"
-    pairs = EAGER_BACKWARD * w.shape.heads * w.length / w.tensor_parallel * tokens * eager
+    pairs = EAGER_BACKWARD * w.shape.heads * w.length / w.tensor_parallel * tokens
+    pairs *= w.attention in WRITES_SCORES
     peak = max(pairs, 1.5 * scores)
     return rest * (1.5 if w.checkpointing else 0.5) + peak - (0.0 if w.checkpointing else scores)
 

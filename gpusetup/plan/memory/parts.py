@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.memory.activations import (
+    WRITES_SCORES,
     checkpoint_amount,
     exchange_amount,
     held_bytes,
@@ -129,7 +130,7 @@ def gaps(w: Workload, r: Recipe, c: Constants, moving: float, passing: float) ->
     """
     if w.batch is None:
         return 0.0 if r.env else passing * (c.fragmentation / c.logit)
-    alone = c.gaps_eager if w.attention == "eager" else c.gaps
+    alone = c.gaps_eager if w.attention in WRITES_SCORES else c.gaps
     fixed = c.gaps_sharded if gathers(w) else alone
     if r.env:
         return moving * min(c.gaps_expandable, fixed)

@@ -11,7 +11,7 @@ from gpusetup.plan.model.shape import Shape, lora_parameters
 Strategy = Literal["single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
 Dtype = Literal["fp32", "bf16", "fp16"]
 Quantization = Literal["nf4", "nf4-dq", "int8", "fp8"]
-Attention = Literal["flash", "sdpa", "eager"]
+Attention = Literal["flash", "sdpa", "eager", "written"]
 Step = Literal["foreach", "fused", "loop", "backward"]
 
 STRATEGIES: tuple[Strategy, ...] = (
