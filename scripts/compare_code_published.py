@@ -27,7 +27,7 @@ ROWS: dict[str, tuple[int, tuple[str, ...], float, str]] = {
     "mistral_7b": (4, ("--checkpointing",), 67.96, "fms-acceleration refs/a100_80gb.csv, full"),
     "tiny_llama": (
         4,
-        ("--accumulate", "32"),
+        ("--accumulate", "8"),
         14.10 * GB,
         "litgpt config_hub/finetune, tiny-llama/full.yaml",
     ),
