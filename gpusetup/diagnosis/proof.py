@@ -18,8 +18,9 @@ from gpusetup.model.machine import visible_gpus
 
 NO_MATCH = ("cuda-library-error", "cuda-call-not-supported")
 """Events under which nothing that was said before counts as healthy."""
-KERNELS_RAN = 710
-"""An assertion in a program's kernel: it ran, so that the stack under it works."""
+KERNELS_RAN = (700, 701, 710, 716, 718, 719)
+"""What a program's own kernel did wrong (an assertion, a bad address): it ran, so that the stack
+under it works."""
 
 
 def shown_healthy(context: RuleContext) -> bool:
@@ -42,7 +43,9 @@ def _said_healthy(context: RuleContext) -> bool:
 
 def computed(context: RuleContext) -> bool:
     """Whether a program is said to have computed on the GPU."""
-    ran = events(context, "gpu-computes", "capability-warning") or cuda_errors(context, KERNELS_RAN)
+    ran = events(context, "gpu-computes", "capability-warning") or cuda_errors(
+        context, *KERNELS_RAN
+    )
     return bool(ran)
 
 

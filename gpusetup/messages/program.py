@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 
 from gpusetup.model.failing import Stage
 from gpusetup.model.frozen import Frozen
@@ -11,6 +12,8 @@ from gpusetup.model.frozen import Frozen
 class Weight(enum.IntEnum):
     """How much a mark says: the higher wins, of equal ones the later in the text."""
 
+    MENTIONED = enum.auto()
+    """Its bare name: it counts where the text shows nothing else, not even torch."""
     UNDER_ALL = enum.auto()
     """torch: it stands below every other program of a text."""
     NOTICE = enum.auto()
@@ -68,6 +71,15 @@ def named(*needles: str, stage: Stage | None = None, pattern: str = "") -> Marks
     return tuple(
         Mark(needle=each, pattern=pattern, stage=stage, weight=Weight.NAMED) for each in needles
     )
+
+
+def mentioned(*names: str) -> Marks:
+    """Names, lower case, as words of their own."""
+    return tuple(Mark(needle=each, pattern=_alone(each), weight=Weight.MENTIONED) for each in names)
+
+
+def _alone(name: str) -> str:
+    return rf"(?<![\w./-]){re.escape(name)}(?![\w/-])"
 
 
 def under_all(*needles: str) -> Marks:

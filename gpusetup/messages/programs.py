@@ -1,14 +1,24 @@
 """Programs beside torch, and by which of their words a text shows which one failed, and at what.
 
 Sources: the messages and log prefixes of the programs' own sources and issue trackers, 2023 to 2026.
-A new program is a row here, or in `programs_around.py` where it installs or starts others; what its
+A new program is a row here, in `programs_serving.py` where it serves or tunes models, or in
+`programs_around.py` where it installs or starts others; what its
 message means for the GPU is a row in its subject's file.
 """
 
 from __future__ import annotations
 
-from gpusetup.messages.program import Program, named, notice, raised, told, under_all
+from gpusetup.messages.program import (
+    Program,
+    mentioned,
+    named,
+    notice,
+    raised,
+    told,
+    under_all,
+)
 from gpusetup.messages.programs_around import AROUND
+from gpusetup.messages.programs_serving import SERVING
 
 COMPUTING: tuple[Program, ...] = (
     Program(
@@ -26,7 +36,11 @@ COMPUTING: tuple[Program, ...] = (
             "trygetproviderinfo_cuda",
         )
         + named("[e:onnxruntime", "[w:onnxruntime")
-        + named("cpuexecutionprovider", stage="start"),
+        + named("cpuexecutionprovider", stage="start")
+        + named(
+            "bfcarena", "appendexecutionprovider", "microsoft.ml.onnxruntime", "onnxruntimeerror"
+        )
+        + mentioned("onnxruntime", "onnx runtime", "onnxruntime-gpu"),
     ),
     Program(
         name="torchcodec",
@@ -44,7 +58,10 @@ COMPUTING: tuple[Program, ...] = (
         packages=("sglang",),
         marks=named("sglang.launch_server", "python -m sglang", stage="start")
         + named("sglang/srt/")
-        + told("start", "scheduler hit an exception"),
+        + told("start", "scheduler hit an exception", "capture cuda graph failed")
+        + named("lmsysorg/sglang", "--mem-fraction-static", "the memory capacity is unbalanced")
+        + named("scheduler died during init")
+        + mentioned("sglang"),
     ),
     Program(name="flashinfer", packages=("flashinfer",), marks=told("build", "flashinfer/jit")),
     Program(
@@ -61,7 +78,11 @@ COMPUTING: tuple[Program, ...] = (
             "engine core initialization failed",
             "engine process failed to start",
         )
-        + told("import", "failed to import from vllm._c"),
+        + told("import", "failed to import from vllm._c")
+        + told("running", "enginedeaderror", "asyncenginedeaderror", "worker proc vllm")
+        + named("vllm/vllm-openai", "custom_all_reduce.cuh", "desired gpu memory utilization")
+        + named("in memory profiling. initial free")
+        + mentioned("vllm"),
     ),
     Program(
         name="SageAttention",
@@ -198,7 +219,10 @@ COMPUTING: tuple[Program, ...] = (
             "/ollama/cuda_v",
             "failure during gpu discovery",
         )
-        + named("ollama serve", "ollama run", "llama runner process", "ollama_"),
+        + named("ollama serve", "ollama run", "llama runner process", "ollama_", "gpulayers:[")
+        + named('msg="inference compute"', "source=routes.go", "source=sched.go", "source=gpu.go")
+        + named("source=server.go", "source=runner.go", "registry.ollama.ai", "ollama ps")
+        + mentioned("ollama"),
     ),
     Program(
         name="llama.cpp",
@@ -222,7 +246,16 @@ COMPUTING: tuple[Program, ...] = (
         + told("first-kernel", "ggml_cuda_compute_forward")
         + told("build", "ggml-cuda/cmakelists.txt")
         + named("llama_cpp", "llama-cpp-python")
-        + named("ggml_cuda", "ggml-cuda", "llama-server", "llama-cli", "llama_model_load"),
+        + named("ggml_cuda", "ggml-cuda", "llama-server", "llama-cli", "llama_model_load")
+        + named(
+            "ggml_vulkan",
+            "ggml_assert",
+            "ggml_metal",
+            "llm_load_",
+            "llama_init_from",
+            "load_tensors:",
+        )
+        + mentioned("llama.cpp"),
     ),
     Program(
         name="CTranslate2",
@@ -230,7 +263,10 @@ COMPUTING: tuple[Program, ...] = (
         on_torch=False,
         way="Update `ctranslate2`, and let it find cuBLAS and cuDNN 9 "
         "(`pip install nvidia-cublas-cu12 nvidia-cudnn-cu12`, their folders on LD_LIBRARY_PATH)",
-        marks=named("ctranslate2", "faster_whisper", "faster-whisper"),
+        marks=named(
+            "ctranslate2", "faster_whisper", "faster-whisper", "compute type, but the target"
+        )
+        + mentioned("whisperx"),
     ),
     Program(
         name="Isaac Sim",
@@ -240,9 +276,14 @@ COMPUTING: tuple[Program, ...] = (
     Program(
         name="ComfyUI",
         packages=("comfy", "comfyui"),
-        marks=named("comfyui", "comfy\\model_management", "comfy/model_management"),
+        marks=named("comfyui", "comfy\\model_management", "comfy/model_management")
+        + named("!!! exception during processing !!!"),
     ),
-    Program(name="stable-diffusion-webui", marks=named("stable-diffusion-webui", "webui-user")),
+    Program(
+        name="stable-diffusion-webui",
+        marks=named("stable-diffusion-webui", "webui-user", "nansexception", "sd-webui", "sd.next")
+        + named("--skip-torch-cuda-test", "automatic1111"),
+    ),
     Program(
         name="nccl-tests",
         on_torch=False,
@@ -295,12 +336,20 @@ COMPUTING: tuple[Program, ...] = (
     ),
 )
 
-PROGRAMS = (*COMPUTING, *AROUND)
+PROGRAMS = (*COMPUTING, *SERVING, *AROUND)
 BY_NAME: dict[str, Program] = {program.name: program for program in PROGRAMS}
 BY_PACKAGE: dict[str, Program] = {
     package: program for program in PROGRAMS for package in program.packages
 }
-LIBRARIES = ("torch", "torchvision", "torchaudio", "Triton")
+LIBRARIES = (
+    "torch",
+    "torchvision",
+    "torchaudio",
+    "Triton",
+    "transformers",
+    "diffusers",
+    "accelerate",
+)
 """Of a traceback the innermost program counts, but these only where no other one is in it."""
 
 

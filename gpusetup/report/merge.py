@@ -31,6 +31,7 @@ from gpusetup.model.versions import Capability, parsed
 from gpusetup.readings.side import first_known, told_gpus
 from gpusetup.report.facts import Claim, Fact, Gpus
 from gpusetup.report.formats.exceptions import unless_explained
+from gpusetup.report.formats.failing import named_by
 
 READINGS_A_SUBJECT = 4
 EVENTS_KEPT = 80
@@ -70,18 +71,18 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
     parts = {name: make(**_fields(chosen, name)) for name, make in PARTS.items()}
     packages = tuple(dict.fromkeys(kinds[Package]))
     gpus, gpu_readings = choose_gpus(kinds[Gpus])
-    devices = tuple(dict.fromkeys(kinds[DeviceNode]))
     pci = tuple(dict.fromkeys(kinds[PciDevice]))
+    events = unless_explained(_unique(kinds[Event]))
     snapshot = Snapshot(
         origin="report",
         **parts,
         gpus=gpus,
         pci_devices=pci or None,
         packages=packages or None,
-        devices=devices or None,
+        devices=tuple(dict.fromkeys(kinds[DeviceNode])) or None,
         environment=_environment(chosen),
-        failing=next(iter(kinds[Failing]), Failing()),
-        events=unless_explained(_unique(kinds[Event])),
+        failing=next(iter(kinds[Failing]), None) or named_by(events),
+        events=events,
         readings=(*readings, *gpu_readings),
     )
     return completed(snapshot)

@@ -32,7 +32,7 @@ NUMBERED = (
     ("get device context", re.compile(r"failed to get device context (\d{1,3})(?!\d)")),
 )  # fmt: skip
 AT_START = re.compile(
-    r"cudaGetDeviceCount|_cuda_init|_cuda_getDeviceCount|cuInit|CUDA initialization|THCGeneral|cudaInit|_lazy_init|PrimaryCtx|cuCtxCreate|failed to initialize CUDA",
+    r"cudaGetDeviceCount|(?<!ggml)_cuda_init|ggml_cuda_init: failed|_cuda_getDeviceCount|cuInit|CUDA initialization|THCGeneral|cudaInit|_lazy_init|PrimaryCtx|cuCtxCreate|failed to initialize CUDA",
     re.I,
 )
 UNKNOWN = re.compile(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)  # fmt: skip

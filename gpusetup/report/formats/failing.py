@@ -10,6 +10,7 @@ from gpusetup.messages.program import Mark, Program, Weight
 from gpusetup.messages.programs import LIBRARIES, PROGRAMS, of_package
 from gpusetup.messages.row import compiled
 from gpusetup.model.failing import Failing, Stage
+from gpusetup.model.machine import Event
 from gpusetup.report.text import Text
 
 LOOKED_AT = 200_000
@@ -62,6 +63,14 @@ def failing(text: Text) -> Iterator[Failing]:
     end = min(best.place + 200, len(text.flat))
     shown = text.shown(best.place, best.place + 1) or text.flat[best.place : end]
     yield Failing(program=best.name, stage=stage, text=shown, source=text.source(best.place))
+
+
+def named_by(events: tuple[Event, ...]) -> Failing:
+    """The program that a message is known to be of, where no mark shows one."""
+    told = next((event for event in events if event.values.get("program")), None)
+    if told is None:
+        return Failing()
+    return Failing(program=told.values["program"], text=told.text, source=told.source)
 
 
 def _stage_of(name: str, signs: list[Sign]) -> Stage | None:

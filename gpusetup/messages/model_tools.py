@@ -1,0 +1,116 @@
+"""Messages of what loads, quantises and tunes models, and of what draws pictures with them.
+
+Sources, as of November 2026: transformers' quantizers and modeling_utils.py, accelerate, DeepSpeed's
+op_builder, bitsandbytes' cextension.py and functional.py, Unsloth's device_type.py, torch's CPU
+kernels, stable-diffusion-webui's devices.py, ComfyUI's execution.py.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.own import own
+from gpusetup.messages.row import row
+
+LOADING = (
+    row(
+        "program-requirement-missing",
+        "requires the latest version of bitsandbytes",
+        r"Using `bitsandbytes` (?:\S{1,12} quantization|\S{1,12}-bit quantization) requires the latest version of bitsandbytes",
+        program="transformers",
+        lacks="a bitsandbytes that loads",
+    ),
+    row(
+        "program-requirement-missing",
+        "requires accelerate",
+        r"(?:Using|Loading|Quantiz)[^\n]{1,100}? requires [Aa]ccelerate",
+        program="transformers",
+        lacks="accelerate",
+    ),
+    row(
+        "program-requirement-missing",
+        "flash_attn seems to be not installed",
+        r"the package flash_attn seems to be not installed",
+        program="transformers",
+        lacks="flash-attn",
+    ),
+    row(
+        "cuda-unavailable",
+        "gpu is needed for quantization",
+        r"No GPU found\. A GPU is needed for quantization",
+    ),
+    row(
+        "out-of-memory",
+        "dispatched on the cpu or the disk",
+        r"Some modules are dispatched on the CPU or the disk",
+    ),
+    own(
+        "transformers",
+        "is only supported on gpus with compute capability",
+        r"FP8 quantized models is only supported on GPUs with compute capability >= 8\.9",
+        says="has FP8 kernels only for newer GPUs",
+        way="Load the model without FP8 (dequantised, or in another quantisation)",
+    ),
+    row(
+        "extension-not-built",
+        "ds_opt_adam",
+        r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'",
+        module="deepspeed",
+    ),
+)
+
+BITSANDBYTES = (
+    row(
+        "program-without-gpu-support",
+        "has no attribute 'c",
+        r"'NoneType' object has no attribute '(?:cget_managed_ptr|cquantize\w{3,50}|cdequantize\w{3,50}|cadam\w{3,40}|cgemm\w{3,40}|cigemm\w{0,40}|cdequant\w{3,40})'",
+        program="bitsandbytes",
+    ),
+    row(
+        "program-without-gpu-support",
+        "libbitsandbytes_cpu",
+        r"libbitsandbytes_cpu\.(?:so|dll|dylib): undefined symbol: \w{3,60}|function 'c\w{3,50}' not found.{0,200}?libbitsandbytes_cpu",
+        program="bitsandbytes",
+    ),
+    row(
+        "cuda-library-error",
+        "cublaslt ran into an error",
+        library="CUBLAS",
+        status="CUBLAS_STATUS_NOT_SUPPORTED",
+    ),
+)
+
+PICTURES = (
+    own(
+        "stable-diffusion-webui",
+        "a tensor with all nans was produced",
+        r"A tensor with all NaNs was produced in (?:Unet|VAE)",
+        says="computed values that float16 cannot hold",
+        way="Start it with --no-half (for the VAE: --no-half-vae), or take the fixed VAE",
+    ),
+    own(
+        "ComfyUI",
+        "exception during processing",
+        r"Exception during processing !!! (?!.{0,300}?(?:CUDA|HIP|MPS|memory|Allocation|device|dtype|kernel|Triton|triton|not compiled|No module named|cannot import|DLL|\.so\b))(?:[\w. ]{1,60}: )?[^\n]{3,160}",
+        says="failed at a node of the workflow, by itself",
+        way="Look at the node that the lines name: its inputs and its files",
+    ),
+)
+
+ON_THE_CPU = 'Move the model to the GPU (`.to("cuda")`, --device cuda) or load it in float32; where no GPU is seen, `gpusetup doctor` on that machine says why'
+
+HALVES = (
+    own(
+        "torch",
+        "not implemented for 'half'",
+        r'"\w{3,60}" not implemented for \'Half\'',
+        says="computes on the CPU, and has no kernel for half precision there",
+        way=ON_THE_CPU,
+    ),
+    own(
+        "Whisper",
+        "fp16 is not supported on cpu",
+        says="computes on the CPU",
+        way=ON_THE_CPU,
+    ),
+)
+
+ROWS = (*LOADING, *BITSANDBYTES, *PICTURES, *HALVES)

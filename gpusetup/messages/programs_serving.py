@@ -1,0 +1,95 @@
+"""What serves, quantises or tunes models, by its words: part of the table in `programs.py`.
+
+Sources: the messages and log prefixes of the programs' own sources and issue trackers, 2023 to 2026.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.program import Program, mentioned, named
+
+SERVING: tuple[Program, ...] = (
+    Program(
+        name="TensorRT-LLM",
+        packages=("tensorrt_llm",),
+        on_torch=False,
+        way="Run it in NVIDIA's container of one release (nvcr.io/nvidia/tensorrt-llm/release) on a "
+        "driver for the container's CUDA, and build the engine there, on the GPU that serves it",
+        marks=named("[tensorrt-llm]", "[trt-llm]", "tensorrt_llm::", "trtllm-serve", "trtllm-build")
+        + named("tensorrt_llm/")
+        + mentioned("tensorrt-llm", "trt-llm"),
+    ),
+    Program(
+        name="TensorRT",
+        packages=("tensorrt", "tensorrt_bindings", "tensorrt_libs", "torch_tensorrt"),
+        on_torch=False,
+        way="Take the TensorRT release for this CUDA, and build the engine on the GPU that runs it",
+        marks=named("[trt] [e]", "[trt] [w]", "&&&& failed tensorrt", "&&&& running tensorrt")
+        + named("stdarchivereader", "trtexec"),
+    ),
+    Program(
+        name="Triton server",
+        packages=("tritonclient",),
+        on_torch=False,
+        way="Run the server's container on a driver for its CUDA, with `--gpus all`",
+        marks=named(
+            "tritonserver --model-repository",
+            "== triton inference server ==",
+            "model_lifecycle.cc",
+            "model_repository_manager.cc",
+        ),
+    ),
+    Program(
+        name="text-generation-inference",
+        packages=("text_generation_server",),
+        marks=named(
+            "text_generation_launcher",
+            "text-generation-launcher",
+            "text_generation_server",
+            "huggingface/text-generation-inference:",
+        ),
+    ),
+    Program(
+        name="LMDeploy",
+        packages=("lmdeploy",),
+        marks=named("lmdeploy serve", "lmdeploy chat", "[tm][error]", "[tm][fatal]", "turbomind")
+        + mentioned("lmdeploy"),
+    ),
+    Program(
+        name="ExLlama",
+        packages=("exllamav2", "exllama", "exllamav3", "exllamav2_ext", "exllama_ext"),
+        marks=named("exllamav2_ext", "exllamav3_ext", "exllama_ext", "exllamav2\\ext.py")
+        + named("from 'exllamav2'", "exllama module failed to import"),
+    ),
+    Program(
+        name="text-generation-webui",
+        marks=named(
+            "text-generation-webui",
+            "text_generation_webui",
+            "text-gen-webui",
+            "oobabooga",
+            "modules/ui_model_menu.py",
+            "modules\\ui_model_menu.py",
+        ),
+    ),
+    Program(
+        name="KoboldCpp",
+        on_torch=False,
+        way="Take its newest release: the file for CUDA 12, or for a GPU before Maxwell the one for "
+        "old PCs; or choose Vulkan",
+        marks=named("koboldcpp", "koboldai"),
+    ),
+    Program(name="Whisper", packages=("whisper",), marks=named("openai-whisper", "import whisper")),
+    Program(
+        name="InvokeAI",
+        packages=("invokeai",),
+        marks=named("invokeai-web", "[invokeai]::", "invokeai"),
+    ),
+    Program(name="Fooocus", marks=named("fooocus")),
+    Program(name="Unsloth", packages=("unsloth", "unsloth_zoo"), marks=named("unsloth_zoo")),
+    Program(name="axolotl", packages=("axolotl",), marks=named("axolotl.cli", "axolotl train")),
+    Program(name="KTransformers", packages=("ktransformers",), marks=named("ktransformers")),
+    Program(name="AutoGPTQ", packages=("auto_gptq", "gptqmodel", "awq", "autoawq")),
+    Program(name="transformers", packages=("transformers",)),
+    Program(name="diffusers", packages=("diffusers",)),
+    Program(name="accelerate", packages=("accelerate",)),
+)
