@@ -215,7 +215,14 @@ IN_WORDS = (
     ("ollama", "ollama"),
     ("lm studio", "LM Studio"),
     ("llm studio", "LM Studio"),
+    ("lmstudio", "LM Studio"),
     ("llama.cpp", "llama.cpp"),
+    ("llama-cpp-python", "llama.cpp"),
+    ("koboldcpp", "KoboldCpp"),
+    ("gpt4all", "GPT4All"),
+    ("localai", "LocalAI"),
+    ("onnxruntime", "onnxruntime"),
+    ("faster-whisper", "CTranslate2"),
     ("isaac sim", "Isaac Sim"),
     ("tensorflow", "TensorFlow"),
 )
@@ -229,7 +236,7 @@ NO_USE = (
 def _in_words(needle: str, name: str) -> Row:
     """`Ollama does not use the GPU`, `GPU not detected by LM Studio`."""
     said = needle.replace(".", r"\.")
-    by = rf"GPU\b[^.\n]{{0,60}} (?:is )?not (?:detected|used|recogni[sz]ed|found|seen) (?:by|in) {said}\b"
+    by = rf"GPU\b[^.\n]{{0,60}} (?:is )?not (?:being )?(?:detected|used|recogni[sz]ed|found|seen|loading|working) (?:by|in|with) {said}\b"
     release = r"(?: v?\d[\w.]{0,12})?"
     return row("program-sees-no-gpu", needle, rf"\b{said}{release} {NO_USE}|{by}", program=name)
 

@@ -82,6 +82,12 @@ VLLM = (
 
 SGLANG = (
     row(
+        "extension-not-built",
+        "import sgl_kernel",
+        r"Can ?not import sgl_kernel\. Please check your installation",
+        module="sgl_kernel",
+    ),
+    row(
         "out-of-memory",
         "--mem-fraction-static",
         r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static",
@@ -228,6 +234,18 @@ TGI = (
 TRITON_SERVER = (
     own(
         "Triton server",
+        "failed to load all models",
+        says="could load no model; its table of models above says why for each",
+        way="Start it with --log-verbose=1 and read the lines that begin with E",
+    ),
+    own(
+        "Triton server",
+        "unavailable: ",
+        r"\| UNAVAILABLE: (?:Internal|Invalid argument|Not found|Unsupported): (?!.{0,200}?(?:CUDA|driver|memory|kernel image))",
+        says="could not load a model; its backend says why behind the same line",
+    ),
+    own(
+        "Triton server",
         "modelinstancestate",
         r"unexpected error when creating modelInstanceState",
         says="could not load a model; its backend says why behind the same line",
@@ -240,4 +258,32 @@ TRITON_SERVER = (
     ),
 )
 
-ROWS = (*VLLM, *SGLANG, *TENSORRT, *TGI, *TRITON_SERVER)
+LMDEPLOY = (
+    row(
+        "extension-not-built",
+        "_turbomind",
+        r"No module named ['\"]?_turbomind\b",
+        module="turbomind",
+    ),
+    row(
+        "extension-not-built",
+        "turbomind engine is not installed",
+        r"Fallback to pytorch engine because turbomind engine is not installed correctly",
+        module="turbomind",
+    ),
+    own(
+        "LMDeploy",
+        "[tm][error]",
+        r"\[TM\]\[(?:ERROR|FATAL)\] {1,3}Assertion fail",
+        says="broke an assertion of its own",
+    ),
+    own(
+        "LMDeploy",
+        "have any device set",
+        r"rank\[\d{1,3}\] failed with error: \S{1,80} doesn't have any device set",
+        says="cannot spread this model's weights over the GPUs",
+        way="Take LMDeploy's newest release, or the backend that lists this model",
+    ),
+)
+
+ROWS = (*LMDEPLOY, *VLLM, *SGLANG, *TENSORRT, *TGI, *TRITON_SERVER)

@@ -220,6 +220,11 @@ TRANSFERS = (
         rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file",
     ),
     row(
+        "download-hash-mismatch",
+        "is invalid",
+        r"Wheel '[\w.-]{1,80}' located at [^\n]{3,240}?\.whl is invalid",
+    ),
+    row(
         "download-network-error",
         "certificate",
         r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|invalid peer certificate|CondaSSLError",

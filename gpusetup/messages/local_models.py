@@ -24,7 +24,7 @@ LLAMA_CPP = (
     own(
         "llama.cpp",
         "error loading model",
-        r"error loading model: (?!unable to allocate|failed to allocate|[^\n]{0,60}?(?:CUDA|cudaMalloc|out of memory|vk::))[^\n]{3,160}",
+        r"(?:llama_\w{3,30}|llama\.cpp error): '?error loading model: (?!unable to allocate|failed to allocate|[^\n]{0,60}?(?:CUDA|cudaMalloc|out of memory|vk::))[^\n]{3,160}",
         says="cannot read the model's file: it is incomplete, or of a release that does not fit",
         way="Fetch the file anew and compare its size, and take llama.cpp's newest release",
         unless=r"unknown model architecture|failed to allocate|unable to allocate|no backends|OutOfDeviceMemory",
@@ -68,6 +68,20 @@ LLAMA_CPP = (
         "has no device code compatible with",
         r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch",
         module="ggml-cuda",
+    ),
+    row(
+        "no-kernel-image",
+        "compiled without support for the current gpu",
+        r"ggml-cuda was compiled without support for the current GPU architecture",
+        module="ggml-cuda",
+    ),
+    own(
+        "LM Studio",
+        "(exit code: 18446744",
+        r"\(Exit code: 18446744\d{12}\)",
+        says="lost its engine by an exception of Windows; why is not in this line",
+        way="Take the newest runtime under Settings, Runtime; try fewer layers on the GPU",
+        unless=r"out of memory|cudaMalloc",
     ),
     row(
         "program-without-gpu-support",

@@ -11,25 +11,29 @@ from gpusetup.messages.own import own
 from gpusetup.messages.row import row
 
 LOADING = (
+    own(
+        "torch",
+        "to be on the same device",
+        r"expected all tensor\w{0,2} to be on the same device",
+        says="was given tensors of several devices",
+        way="Put model and inputs on one device, or let accelerate spread the model (device_map)",
+    ),
     row(
         "program-requirement-missing",
         "requires the latest version of bitsandbytes",
         r"Using `bitsandbytes` (?:\S{1,12} quantization|\S{1,12}-bit quantization) requires the latest version of bitsandbytes",
-        program="transformers",
         lacks="a bitsandbytes that loads",
     ),
     row(
         "program-requirement-missing",
         "requires accelerate",
         r"(?:Using|Loading|Quantiz)[^\n]{1,100}? requires [Aa]ccelerate",
-        program="transformers",
         lacks="accelerate",
     ),
     row(
         "program-requirement-missing",
         "flash_attn seems to be not installed",
         r"the package flash_attn seems to be not installed",
-        program="transformers",
         lacks="flash-attn",
     ),
     row(
@@ -59,6 +63,25 @@ LOADING = (
 
 BITSANDBYTES = (
     row(
+        "program-requirement-missing",
+        "requires bitsandbytes",
+        r"quantization requires bitsandbytes ?>= ?\d",
+        lacks="a newer bitsandbytes",
+    ),
+    row(
+        "program-requirement-missing",
+        "not compatible with",
+        r"have a version of `bitsandbytes` that is not compatible with (?:4|8)-?bit",
+        lacks="a newer bitsandbytes",
+    ),
+    own(
+        "transformers",
+        "is not supported for",
+        r"`\.?(?:to|cuda|half|float)(?:\(\))?` is not supported for `4-bit` or `8-bit`",
+        says="does not move a quantised model: it is on its device already",
+        way="Leave out `.to(...)` for it, or update transformers and accelerate together",
+    ),
+    row(
         "program-without-gpu-support",
         "has no attribute 'c",
         r"'NoneType' object has no attribute '(?:cget_managed_ptr|cquantize\w{3,50}|cdequantize\w{3,50}|cadam\w{3,40}|cgemm\w{3,40}|cigemm\w{0,40}|cdequant\w{3,40})'",
@@ -78,7 +101,36 @@ BITSANDBYTES = (
     ),
 )
 
+TRITON = (
+    own(
+        "Triton",
+        "cannot be accessed from triton",
+        r"Pointer argument \(at \d{1,3}\) cannot be accessed from Triton",
+        says="was given a tensor that is on the CPU",
+        way="Keep model and inputs on one GPU (device_map, or CUDA_VISIBLE_DEVICES=0)",
+    ),
+    own(
+        "Triton",
+        "passmanager::run failed",
+        says="could not compile a kernel for this GPU: mostly one with bfloat16 or FP8, which older "
+        "GPUs lack",
+        way="Load and train in float16, and take the newest release of what wrote the kernel",
+    ),
+    own(
+        "Triton",
+        "triton ptx codegen error",
+        says="could not compile a kernel for this GPU: mostly one with bfloat16, which older GPUs lack",
+        way="Load and train in float16 (dtype=torch.float16, bf16=False)",
+        unless=r"ptxas (?:fatal|error) ?: ?(?:Value 'sm_|Unsupported)|PTX \.version",
+    ),
+)
+
 PICTURES = (
+    row(
+        "no-kernel-image",
+        "current version of torch/cuda",
+        r"Your device does not support the current version of Torch/CUDA",
+    ),
     own(
         "stable-diffusion-webui",
         "a tensor with all nans was produced",
@@ -113,4 +165,4 @@ HALVES = (
     ),
 )
 
-ROWS = (*LOADING, *BITSANDBYTES, *PICTURES, *HALVES)
+ROWS = (*LOADING, *BITSANDBYTES, *TRITON, *PICTURES, *HALVES)

@@ -78,6 +78,25 @@ SERVING: tuple[Program, ...] = (
         "old PCs; or choose Vulkan",
         marks=named("koboldcpp", "koboldai"),
     ),
+    Program(
+        name="LM Studio",
+        on_torch=False,
+        way="Choose the CUDA runtime under Settings, Runtime, and see under Settings, Hardware which "
+        "GPUs it lists",
+        marks=named("lm studio", "lmstudio", "lm-studio"),
+    ),
+    Program(
+        name="GPT4All",
+        on_torch=False,
+        way="Choose the GPU under Settings, Application, Device, in its newest release",
+        marks=named("gpt4all"),
+    ),
+    Program(
+        name="LocalAI",
+        on_torch=False,
+        way="Take its image for CUDA (`localai/localai:latest-gpu-nvidia-cuda-12`), with `--gpus all`",
+        marks=named("localai"),
+    ),
     Program(name="Whisper", packages=("whisper",), marks=named("openai-whisper", "import whisper")),
     Program(
         name="InvokeAI",

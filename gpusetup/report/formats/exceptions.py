@@ -7,15 +7,24 @@ nothing of a GPU that fails. What may be the GPU's is left to the messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gpusetup.model.machine import Event
 from gpusetup.report.facts import Fact
 from gpusetup.report.text import Text
 
-RAISED = re.compile(
-    r"^(?:E {2,8})?(?:\[rank\d+\]: ?)?(?P<name>(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{1,40}(?:Error|Exception|NotFound))(?:: ?(?P<message>.{0,300}))?$"
+NAME = r"(?P<name>(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{1,40}(?:Error|Exception|NotFound))"
+RAISED = re.compile(rf"^(?:E {{2,8}})?(?:\[rank\d+\]: ?)?{NAME}(?:: ?(?P<message>.{{0,300}}))?$")
+LOGGED = re.compile(
+    r"^(?:[\w.-]{1,40} {1,4}\| )?(?:\(\w{1,40}(?: pid=\d{1,9})?(?:, ip=[\d.]{7,15})?\) )?"
+    r"(?:\[?(?:\d{4}-)?\d{2}[-/]\d{2}[-\dT:,. ZTP]{0,24}\]? ?)?(?:(?:ERROR|CRITICAL|WARNING|INFO|Error)\b[\]: ]{0,3})"
+    r"(?:[\d:. -]{5,20})?(?:\[[\w.]{1,40}:\d{1,5}\] )?(?:text_generation_launcher: )?"
 )
+"""What a server's log writes before each line of a traceback."""
+IN_A_LINE = re.compile(
+    rf"(?:^|[\s`*:,('\"：，。])(?=[A-Z]|[a-z_][\w.]{{0,60}}\.[A-Z]){NAME}: (?P<message>\S.{{0,300}})$"
+)
+"""An exception in a title, or behind somebody's words; only where no line begins with one."""
 ORDINARY = frozenset(
     [
         "KeyError",
@@ -57,6 +66,13 @@ OF_A_PROGRAM = re.compile(
     r"|PytorchStreamReader|unexpected EOF|[Ii]nvalid magic number|Sizes of tensors"
 )
 """What a `RuntimeError` of a program's own numbers says."""
+WRAPS = re.compile(
+    r"fail(?:ed|ure) to (?:start|load|import|init\w*|launch|run)|initiali[sz]|root cause|stack trace|\bdied\b|\bworkers?\b|process|unknown|unspecified"
+    r"|internal error|assert|thread|timed? ?out|unable to load|could not load|engine|exited|exit code|[Tt]ensor cores?|unhandled|fault|code \d|not (?:available|supported|enabled)",
+    re.I,
+)
+"""What a `RuntimeError` says that only passes another error on, or may be anything."""
+LONG_ENOUGH = 12
 OF_A_HUB = re.compile(
     r"huggingface\.co|is not a local folder|does not appear to have a file named|[Cc]an't load (?:the )?(?:tokenizer|configuration|model|feature extractor|image processor)"
 )
@@ -76,7 +92,7 @@ COMPLAINT = re.compile(
 """A line that complains of the GPU's stack, in whatever words."""
 BUILDS = re.compile(
     r"setuptools|build_meta|build_wheel|builds-v0|build-env|setup\.py|pyproject|cpp_extension|failed to build|build isolation"
-    r"|building wheel|requirements to build|preparing metadata|flash.?attn|xformers|bitsandbytes|torchcodec|sageattention|mmcv|detectron2|deepspeed"
+    r"|building wheel|requirements to build|preparing metadata|flash.?attn|xformers|bitsandbytes|torchcodec|sageattention|mmcv|detectron2|op_builder|deepspeed[/\\.]ops"
     r"|cuda|nvidia|nvcc|\bgpus?\b|nccl|rocm|\bhip\b",
     re.I,
 )
@@ -96,29 +112,36 @@ def exceptions(text: Text) -> Iterator[Fact]:
     """The last exception, where it and the rest of the text are about something else than a GPU."""
     if "error" not in text.low and "notfound" not in text.low and "exception" not in text.low:
         return
-    lines = text.lines[-LAST_LINES:]
-    for number in range(len(lines) - 1, -1, -1):
-        found = RAISED.match(lines[number].strip())
-        if found is None:
-            continue
-        after = lines[number + 1 : number + 3]
-        above = lines[max(number - NEAR, 0) : number]
-        before = tuple(line for line in above if line.strip() != lines[number].strip())
-        if (
-            _is_ordinary(found, after)
-            and not _is_of_a_build(before)
-            and not COMPLAINT.search(text.flat)
-        ):
-            values = {"exception": found["name"].rpartition(".")[2]}
-            first = len(text.lines) - len(lines) + number
-            said = lines[number].strip()[:200]
-            yield Event(
-                kind="program-failed",
-                values=values,
-                source=f"report, line {first + 1}",
-                text=said,
-            )
+    lines = [LOGGED.sub("", line.strip()) for line in text.lines[-LAST_LINES:]]
+    last = _last(lines, RAISED.match) or _last(lines, IN_A_LINE.search)
+    if last is None:
         return
+    number, found = last
+    after = lines[number + 1 : number + 3]
+    above = lines[max(number - NEAR, 0) : number]
+    before = tuple(line for line in above if line != lines[number])
+    if (
+        _is_ordinary(found, after)
+        and not _is_of_a_build(before)
+        and not COMPLAINT.search(text.flat)
+    ):
+        first = len(text.lines) - len(lines) + number
+        yield Event(
+            kind="program-failed",
+            values={"exception": found["name"].rpartition(".")[2]},
+            source=f"report, line {first + 1}",
+            text=found.group().strip()[:200],
+        )
+
+
+def _last(
+    lines: list[str], find: Callable[[str], re.Match[str] | None]
+) -> tuple[int, re.Match[str]] | None:
+    """The last line in which something is found, and what."""
+    for number in range(len(lines) - 1, -1, -1):
+        if (found := find(lines[number])) is not None:
+            return number, found
+    return None
 
 
 SAYS_NO_MORE = frozenset(
@@ -159,7 +182,9 @@ def _is_ordinary(found: re.Match[str], after: tuple[str, ...]) -> bool:
     name, message = found["name"].rpartition(".")[2], found["message"] or ""
     words = " ".join((message, *after))
     if name == "RuntimeError":
-        return OF_A_PROGRAM.search(words) is not None and "CUDA error" not in words
+        said = message if len(message) >= LONG_ENOUGH and not WRAPS.search(words) else ""
+        its_own = OF_A_PROGRAM.search(words) or (said and not OF_THE_STACK.search(words))
+        return bool(its_own) and "CUDA error" not in words
     if name in ("OSError", "EnvironmentError"):
         return OF_A_HUB.search(words) is not None
     return name in ORDINARY and bool(words.strip()) and OF_THE_STACK.search(words) is None
