@@ -117,7 +117,7 @@ def exceptions(text: Text) -> Iterator[Fact]:
     if last is None:
         return
     number, found = last
-    after = lines[number + 1 : number + 3]
+    after = tuple(lines[number + 1 : number + 3])
     above = lines[max(number - NEAR, 0) : number]
     before = tuple(line for line in above if line != lines[number])
     if (
