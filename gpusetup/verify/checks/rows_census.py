@@ -25,6 +25,7 @@ def of(name: str, proves: str, means: str) -> Check:
 
 CENSUS: Tuple[Check, ...] = (
     of("pointwise", "functions and arithmetic element by element", "activations would be wrong"),
+    of("lists", "operators on lists of tensors", "optimizers and clipping would be wrong"),
     of(
         "reductions",
         "sums, extremes, running sums and softmax",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 INFINITE = float("inf")
-WRITTEN_OUT = 2**22
+WRITTEN_OUT = 2**19
 """The most multiplications that are written out one by one."""
 
 

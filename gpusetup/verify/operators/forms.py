@@ -1,53 +1,130 @@
-"""The other forms of a call: the answer written into `out`, or over the first tensor."""
+"""The other forms of a call: the answer written into `out`, or over the first tensor.
+
+Every operator that the call is made of is computed in its other form too, where it has one; what
+that form gave is gone on with.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+import functools
+from typing import Any, List, Optional, Tuple
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+NO_SUCH_FORM = (TypeError, RuntimeError, NotImplementedError)
+"""What an operator raises whose other form takes less than this one."""
+
+ANOTHER_CALL = (
+    "native_batch_norm",
+    "cudnn_batch_norm",
+    "miopen_batch_norm",
+    "binary_cross_entropy",
+)
+"""Those that a second call is not free to: the first three update running values without saying so;
+the last wants room for all losses in `out`, also where it gives their mean."""
 
 
-class IntoOut(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
-    """Each function of torch that has `out` writes its answer there."""
+class IntoOut(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
+    """Each operator that has `out` writes its answer there."""
 
-    def __torch_function__(
+    def __torch_dispatch__(
         self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         options = dict(kwargs or {})
         found = func(*args, **options)
-        run = getattr(torch, getattr(func, "__name__", ""), None)
-        if not _plain(found) or run is None or "out" in options:
+        run, names = into_out(func)
+        made = [found] if len(names) == 1 else list(found) if isinstance(found, tuple) else []
+        if run is None or len(made) != len(names) or not all(map(_plain, made)):
             return found
+        outs = [_empty(each) for each in made]
         try:
-            return run(*args, **options, out=torch.empty_like(found))
-        except (TypeError, RuntimeError):  # it has no such form
+            run(*args, **options, **dict(zip(names, outs)))
+        except NO_SUCH_FORM:
             return found
+        return outs[0] if len(names) == 1 else tuple(outs)
 
 
-class InPlace(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
-    """Each method that has a form with `_` writes over a copy of its first tensor."""
+class InPlace(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
+    """Each operator that has a form with `_` writes over a copy of its first tensor."""
 
-    def __torch_function__(
+    def __torch_dispatch__(
         self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        options: Dict[str, Any] = dict(kwargs or {})
+        options = dict(kwargs or {})
         found = func(*args, **options)
-        method = getattr(torch.Tensor, f"{getattr(func, '__name__', '')}_", None)
-        first: Any = args[0] if args else None
-        if method is None or not (_plain(found) and _plain(first) and _alike(found, first)):
+        run, first = in_place(func), args[0] if args else None
+        if run is None or not (_plain(found) and _plain(first) and _alike(found, first)):
             return found
         try:
-            return method(first.clone(), *args[1:], **options)
-        except (TypeError, RuntimeError):  # it has no such form
+            over = _copied(first)
+            run(over, *args[1:], **options)
+        except NO_SUCH_FORM:
             return found
+        return over
+
+
+@functools.lru_cache(maxsize=None)
+def into_out(func: Any) -> Tuple[Any, List[str]]:
+    """The form of an operator that writes into `out`, and the names of its outs.
+
+    >>> into_out(torch.ops.aten.exp.default)[1], into_out(torch.ops.aten.view.default)[1]
+    (['out'], [])
+    """
+    if _gives_views(func) or func.overloadpacket.__name__ in ANOTHER_CALL:
+        return None, []
+    for name in func.overloadpacket.overloads():
+        other = getattr(func.overloadpacket, name)
+        outs = [each.name for each in other._schema.arguments if each.is_out]
+        if outs and _taken(other) == _taken(func):
+            return other, outs
+    return None, []
+
+
+@functools.lru_cache(maxsize=None)
+def in_place(func: Any) -> Optional[Any]:
+    """The form of an operator that writes over its first tensor.
+
+    >>> in_place(torch.ops.aten.exp.default), in_place(torch.ops.aten.mm.default)
+    (<OpOverload(op='aten.exp_', overload='default')>, None)
+    """
+    name = func._schema.name.rpartition("::")[2]
+    packet = getattr(torch.ops.aten, f"{name}_", None) if not name.endswith("_") else None
+    if packet is None or _gives_views(func):
+        return None
+    for overload in packet.overloads():
+        other = getattr(packet, overload)
+        if _taken(other) == _taken(func):
+            return other
+    return None
+
+
+def _taken(func: Any) -> List[Tuple[str, str]]:
+    return [(each.name, str(each.type)) for each in func._schema.arguments if not each.is_out]
+
+
+def _gives_views(func: Any) -> bool:
+    """Whether what it gives shares memory with what it takes, or it writes over it."""
+    return any(each.alias_info is not None for each in func._schema.returns)
 
 
 def _plain(found: Any) -> bool:
-    return isinstance(found, torch.Tensor) and not found.is_sparse
+    if isinstance(found, list):
+        return bool(found) and all(map(_plain, found))
+    return type(found) is torch.Tensor and found.layout == torch.strided
+
+
+def _empty(found: Any) -> Any:
+    return [*map(_empty, found)] if isinstance(found, list) else torch.empty_like(found)
+
+
+def _copied(first: Any) -> Any:
+    return [each.clone() for each in first] if isinstance(first, list) else first.clone()
 
 
 def _alike(found: Any, first: Any) -> bool:
-    """Whether the answer has room in the first tensor, and is not that tensor itself."""
-    same = found.dtype == first.dtype and found.shape == first.shape
-    return bool(same and found.data_ptr() != first.data_ptr())
+    """Whether the answer has room in the first tensor."""
+    if isinstance(found, list) or isinstance(first, list):
+        both = isinstance(found, list) and isinstance(first, list) and len(found) == len(first)
+        return both and all(map(_alike, found, first))
+    return bool(found.dtype == first.dtype and found.shape == first.shape)

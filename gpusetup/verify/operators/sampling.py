@@ -9,27 +9,39 @@ from . import rows_parameters as with_parameters
 from .comparing import Sample
 from .drawing import LAYOUTS
 from .rows_arithmetic import ARITHMETIC, CASTS, INTEGERS, ODD
+from .rows_complex import COMPLEX_AND_MIXED
 from .rows_convolutions import CONVOLUTIONS
 from .rows_functions import FUNCTIONS
 from .rows_indexing import INDEXING
+from .rows_lists import LISTS
 from .rows_losses import LOSSES
 from .rows_moving import MOVING
 from .rows_norms import NORMS
+from .rows_orders import ORDERS
+from .rows_places import INDEXED
 from .rows_pools import POOLS, RESIZING
 from .rows_products import ALGEBRA, LINEAR
 from .rows_reductions import REDUCTIONS
 from .rows_sequences import SEQUENCES
+from .rows_several import OVER_SEVERAL
 from .rows_sorting import SORTING
+from .rows_special import FURTHER
+from .rows_statistics import STATISTICS
+from .rows_views import VIEWS
 from .table import Operator
 
 FAMILIES: Dict[str, Tuple[Operator, ...]] = {
-    "pointwise": (*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD, *with_parameters.POINTWISE),
-    "reductions": (*REDUCTIONS, *with_parameters.REDUCTIONS),
+    "pointwise": (
+        *(*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD, *with_parameters.POINTWISE),
+        *(*FURTHER, *COMPLEX_AND_MIXED),
+    ),
+    "lists": LISTS,
+    "reductions": (*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS),
     "products": (*LINEAR, *with_parameters.PRODUCTS),
     "algebra": ALGEBRA,
-    "moving": MOVING,
-    "indexing": (*INDEXING, *with_parameters.INDEXING),
-    "sorting": SORTING,
+    "moving": (*MOVING, *VIEWS),
+    "indexing": (*INDEXING, *with_parameters.INDEXING, *INDEXED),
+    "sorting": (*SORTING, *ORDERS),
     "convolutions": CONVOLUTIONS,
     "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES),
     "norms": (*NORMS, *with_parameters.NORMS),
@@ -80,7 +92,7 @@ def drawn(family: str, count: int, seed: int) -> Tuple[Sample, ...]:
     return (*found, *edges(family, decks, chance))
 
 
-EDGES, CENSUS_EDGES = 5, 24
+EDGES, CENSUS_EDGES = 8, 24
 """How many samples of an operator have lengths of the `edges`, at `standard` and at `census`."""
 
 
