@@ -268,6 +268,37 @@ def _(d: Dice) -> Run:
     return compose(d, [gpu], tree, HOST, card=card(d, BIG), seconds=180, command=TRAIN)
 
 
+@kind("a notebook holds the card and nobody runs a cell", "idle", "release-between-cells")
+def _(d: Dice) -> Run:
+    gpu = Gpu(
+        use=0, memory=d.uniform(20, 80), holders=d.choice((None, ((5, "python", "compute"),)))
+    )
+    tree = Tree(main=1, ranks=1)
+    return compose(d, [gpu], tree, HOST, card=card(d), seconds=150, command="jupyter lab")
+
+
+@kind("a program fails before it uses the card", "idle", "read-its-error")
+def _(d: Dice) -> Run:
+    gpu = Gpu(use=0, memory=then((9, 1), (9999, d.choice((1, 12)))), holders=None)
+    tree = Tree(main=100, reads=1e8, ranks=1)
+    return compose(d, [gpu], tree, HOST, card=card(d), seconds=20, command=TRAIN, exit=1)
+
+
+@kind("a game or a viewer has the card to itself", "good")
+def _(d: Dice) -> Run:
+    gpu = Gpu(use=d.uniform(55, 97), holders=((7, "Game.exe", d.choice(("graphics", "both"))),))
+    return compose(d, [gpu], card=card(d, (RTX4090, RTX3060)))
+
+
+@kind("a job stands still, and the record ends before anybody sees it", "bursty",
+      "see-where-it-waits")  # fmt: skip
+def _(d: Dice) -> Run:
+    since = d.uniform(90, 200)
+    gpu = Gpu(use=then((since, steady(d)), (9999, 0)))
+    tree = Tree(main=then((since, 70), (9999, 0.3)), workers=4, each=then((since, 30), (9999, 0)))
+    return compose(d, [gpu], tree, HOST, card=card(d), seconds=since + 150, command=TRAIN)
+
+
 @kind("a program never touches the card", "idle", "see-whether-torch-can")
 def _(d: Dice) -> Run:
     gpu = Gpu(use=0, memory=0.1, holders=None)

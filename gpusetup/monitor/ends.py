@@ -93,9 +93,9 @@ def _nothing_moves(work: Work) -> bool:
 
 
 def stood_still(facts: RunFacts) -> str:
-    """Every GPU quiet and the processes at rest, until somebody ended the run."""
+    """Every GPU quiet and the processes at rest, until somebody ended the run, or long enough."""
     working = at_work(facts)
-    if not facts.exit or not working or kind_of(facts.command) in ("server", "notebook"):
+    if facts.exit == 0 or not working or kind_of(facts.command) in ("server", "notebook"):
         return ""
     if not all(_rests(gpu, facts) for gpu in working):
         return ""
@@ -106,6 +106,7 @@ def stood_still(facts: RunFacts) -> str:
 
 def _rests(gpu: GpuFacts, facts: RunFacts) -> bool:
     rest, since = gpu.rest, gpu.rest_since
-    if rest is None or since is None or facts.seconds - since < marks.HUNG.value:
+    least = marks.HUNG_UNTOLD if facts.exit is None else marks.HUNG
+    if rest is None or since is None or facts.seconds - since < least.value:
         return False
     return rest.cpu is not None and rest.cpu < marks.RESTS.value and _nothing_moves(rest)

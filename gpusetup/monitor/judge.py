@@ -46,7 +46,7 @@ def judge(facts: RunFacts) -> Judged:
 
 
 def _verdict(facts: RunFacts) -> tuple[Judged, Seen | None]:
-    for question in (_lost, too_little, engines, starving, idle, _stopped):
+    for question in (_lost, too_little, engines, graphics, starving, idle, _stopped):
         judged = question(facts)
         if judged is not None:
             return judged, None
@@ -149,6 +149,16 @@ def engines(facts: RunFacts) -> Judged | None:
     return None
 
 
+def graphics(facts: RunFacts) -> Judged | None:
+    """Programs that draw, such as games, work as fast as they show pictures."""
+    working = at_work(facts)
+    if not working or facts.command or not all(gpu.only_display for gpu in working):
+        return None
+    gpu = max(working, key=lambda one: one.utilization or 0.0)
+    said = f"GPU {gpu.label} worked {gpu.utilization or 0.0:.0f} % of the time for programs that"
+    return Judged(verdict="good", cause="graphics", evidence=f"{said} draw, and for no other")
+
+
 def starving(facts: RunFacts) -> Judged | None:
     """A GPU that hardly works because its process waits for loader workers is not idle."""
     if at_work(facts):
@@ -184,8 +194,10 @@ def _why_idle(facts: RunFacts) -> tuple[str, str]:
     held = any(_held(gpu, facts) for gpu in facts.gpus)
     cpu = facts.busiest_cpu
     names = tuple(name for gpu in facts.gpus for name in gpu.names)
-    if held and kind_of(facts.command, names) == "server":
-        return "requests", "send-more-requests"
+    if facts.command and facts.exit and facts.exit not in ENDED_BY_SOMEBODY:
+        return "failed", "read-its-error"
+    if held and (kind := kind_of(facts.command, names)) in WAITS_FOR_SOMEBODY:
+        return WAITS_FOR_SOMEBODY[kind]
     if facts.exit is None and _begins(facts):
         return "starting", "watch-longer"
     if cpu is None:
@@ -196,6 +208,14 @@ def _why_idle(facts: RunFacts) -> tuple[str, str]:
         busy = cpu >= marks.CORE_FULL.value
         return ("prepares", "prepare-once") if busy else ("held", "see-where-it-waits")
     return "unused", "see-whether-torch-can"
+
+
+ENDED_BY_SOMEBODY = (129, 130, 137, 143, -1, -2, -9, -15)
+"""Exit codes of a command that got SIGHUP, SIGINT, SIGKILL or SIGTERM."""
+WAITS_FOR_SOMEBODY = {
+    "server": ("requests", "send-more-requests"),
+    "notebook": ("cells", "release-between-cells"),
+}
 
 
 def _begins(facts: RunFacts) -> bool:

@@ -124,8 +124,10 @@ STEPS: dict[str, Step] = {
     "reset-the-clocks": step("Take back the clocks that were set",
                              "sudo nvidia-smi -i {gpu} -rac; sudo nvidia-smi -i {gpu} -rgc"),
     "see-who-uses-the-cpu": step(
-        "See who uses the CPU, {machine} % of which is busy: loaders of this job (then less work "
-        "per item, or more cores) or others", "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
+        "See who uses the CPU, of which {machine} % is busy: loaders of this job (less work per "
+        "item, or more cores) or others", "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
+    "read-its-error": step(
+        "Read what the command said when it ended with exit {exit}: nothing had run on the GPU"),
     "watch-longer": step(
         "Watch longer: nothing ran on the GPU in the first {seconds} s{rose}; it may still be "
         "loading"),
@@ -283,6 +285,7 @@ def _words(facts: RunFacts, seen: Seen | None) -> dict[str, str]:
         "machine": f"{work.host_share or 0:.0f}" if work else "",
         "seconds": f"{facts.seconds:.0f}",
         "rose": _rose(facts),
+        "exit": str(facts.exit),
         "link": f"{(gpu.link_limit or 0) / 1e9:.1f}" if gpu else "",
         "watch": _watch(facts, pids),
         "which_rank": _which_rank(facts),
