@@ -138,6 +138,16 @@ def _(d: Dice) -> Run:
     return compose(d, gpus, tree, card=A100, command=told)
 
 
+@kind("one rank works at its power limit, the light ones clock higher", "uneven good",
+      "balance-the-work", "")  # fmt: skip
+def _(d: Dice) -> Run:
+    light = Gpu(use=98, weight=d.uniform(0.45, 0.6), clock=99)
+    heavy = Gpu(use=98, weight=1.0, clock=68, reasons=d.choice(((), ("sw_power_cap",))))
+    gpus = ranks(4, heavy, light)
+    tree = Tree(main=100, helpers=300, ranks=4, collective=8, cores=64)
+    return compose(d, gpus, tree, Host(cores=64), card=H100, command=RANKS)
+
+
 @kind("two cards of unlike names beside each other at their own clocks", "good")
 def _(d: Dice) -> Run:
     gpus = [Gpu(use=96, holders=((10, "python", "compute"),)),

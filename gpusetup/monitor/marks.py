@@ -60,7 +60,7 @@ ENGINE = Mark(value=60, unit="%", means="a video engine that is the limit")
 SLOW_LINK = Mark(value=5e9, unit="bytes/s", means="one way over PCIe: one to four lanes")
 PCIE_USUAL = Mark(value=3.15e10, unit="bytes/s", means="16 lanes of PCIe 4, one way",
                   source="PCI Express 4.0: 16 GT/s a lane, 128b/130b")  # fmt: skip
-SHARED = Mark(value=15, unit="%", means="of the multiprocessors: another process takes its part")
+SHARED = Mark(value=5, unit="%", means="of the multiprocessors: another process takes its part")
 LONG_PAUSE = Mark(value=8, unit="s", means="pauses of this mean length are no stutter")
 PAUSES_TOLD = Mark(value=10, unit="%", means="of the time: a good run with pauses says so")
 LIGHT_MOST = Mark(value=58, unit="%", means="the same beside a PCIe link in full use")

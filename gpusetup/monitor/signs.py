@@ -90,7 +90,9 @@ def _slower(seen: Seen) -> bool:
     """Its clock is far below that of its twins, and no reason tells why."""
     mine, others = seen.work.clock_mhz, twins(seen.gpu, seen.run)
     clocks = [one.work.clock_mhz or 0.0 for one in others if one.work]
-    if mine is None or not clocks or active_brake(seen.work, seen.gpu) is not None:
+    told = set(seen.work.reasons) - {"gpu_idle"}
+    at_its_limit = (seen.work.power_share or 0.0) >= marks.RATED.value - marks.SLOWED.value
+    if mine is None or not clocks or told or at_its_limit or active_brake(seen.work, seen.gpu):
         return False
     return mine < max(clocks) * marks.SLOWER.value / 100
 

@@ -90,7 +90,8 @@ def frame(view: View, width: int, height: int) -> list[Line]:
 
 def _body(view: View, sample: Sample, width: int, height: int) -> list[Line]:
     top, host = _head(view), _host(view, sample, width)
-    said = _verdict(view, width, 3 if height >= 30 else 1)
+    used = 2 * len(sample.gpus) + len(host) + len(view.processes)
+    said = _verdict(view, width, 3 if height >= 30 or height - used >= 12 else 1)
     foot = _foot(view)
     room = height - 1 - len(host) - len(said) - 1
     two = 2 * len(sample.gpus) + min(2, len(view.processes) + 1) <= room
@@ -290,13 +291,14 @@ def _verdict(view: View, width: int, most: int) -> list[Line]:
     name = "/".join(filter(None, (told.verdict or "none", told.cause)))
     role = f"{STRONG} {GOOD if told.verdict == 'good' else WARN}"
     step = f"  next: {plain(told.next.text)}" if told.next else ""
+    steps = wrap(step, max(30, width), subsequent_indent="        ") if most > 1 else [step]
     lead = len("so far: ") + len(name) + 2
     rows = wrap(" " * lead + plain(told.evidence), max(30, width), subsequent_indent="        ")
     first, *rest = rows[:most] if len(rows) <= most or most > 1 else [" ".join(rows)]
     return [
         [("so far: ", DIM), (name, role), ("  " + first.strip(), "")],
         *([(row, "")] for row in rest),
-        [(step, DIM)],
+        *([(row, DIM)] for row in steps[:most] or [""]),
     ]
 
 
