@@ -163,3 +163,13 @@ def test_a_setting_or_a_programs_own_file_is_no_cause(text: str) -> None:
 def test_each_doubt_is_between_known_causes(cause: str) -> None:
     known = {row.id for row in records()}
     assert {cause, *DOUBTS[cause].others} <= known
+
+
+def test_a_gpu_of_another_maker_gets_the_programs_own_way_and_not_torchs() -> None:
+    texts = {
+        "OLLAMA_VULKAN": "ollama ps\nlibrary=cpu\nAMD Radeon 860M (gfx1152): amdgpu is not supported",
+        "GGML_VULKAN": "ggml_cuda_init: failed to initialize CUDA\nllama-server\n[ZLUDA] no device",
+    }
+    for word, text in texts.items():
+        root = next(f for f in judged(text).findings if f.root)
+        assert root.id == "amd-gpu" and root.fix and word in root.fix.text, text

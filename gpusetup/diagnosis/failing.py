@@ -132,6 +132,8 @@ TORCHS_WAY = ("gpusetup install", "torch")
 def of_the_program(context: RuleContext, finding: Finding) -> Finding:
     """The finding with the way out of the program that failed, where torch's is not its own."""
     program, fix = program_of(context), finding.fix
+    if program and fix and (other := dict(program.elsewhere).get(finding.id)):
+        return replace(finding, fix=Fix(text=other))
     if program is None or program.on_torch or fix is None or not _is_torchs(fix):
         return finding
     return replace(finding, fix=_its_own(context, program, finding, fix))

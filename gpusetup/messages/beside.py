@@ -223,13 +223,14 @@ IN_WORDS = (
     ("localai", "LocalAI"),
     ("onnxruntime", "onnxruntime"),
     ("faster-whisper", "CTranslate2"),
+    ("whisper", "Whisper"),
     ("isaac sim", "Isaac Sim"),
     ("tensorflow", "TensorFlow"),
 )
 """Programs of which people say that they find no GPU, and their names."""
 NO_USE = (
     r"(?:(?:does ?n['o]?t|is not|isn't|do not|don't|cannot|can't|can not|could not|couldn't|will not|won't|no longer|stopped|never|not) (?:\w+ ){0,3}?(?:us(?:e|ing)|detect|see|find|recogni[sz]e)(?:ing)?"
-    r"|(?:fails|failed) to (?:use|detect|see|find|recogni[sz]e)) (?:\w+ ){0,3}?(?:GPUs?|CUDA devices?|(?:RTX|GTX|G[Ff]orce|GeForce) [\w ]{0,12}\d{3,4}|graphics card)\b"
+    r"|(?:fails|failed) to (?:use|detect|see|find|recogni[sz]e)) (?:\w+ ){0,3}?(?:GPUs?|CUDA(?! ?\d| (?:tool|ver|err|out|lib|run)\w*)(?: devices?)?|(?:RTX|GTX|G[Ff]orce|GeForce) [\w ]{0,12}\d{3,4}|graphics card)\b"
 )
 
 

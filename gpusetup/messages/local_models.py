@@ -135,6 +135,12 @@ LLAMA_CPP = (
 OLLAMA = (
     row(
         "program-sees-no-gpu",
+        "driver lib",
+        r"(?:cuda )?driver lib(?:rary)? init failure",
+        program="ollama",
+    ),
+    row(
+        "program-sees-no-gpu",
         "inference compute",
         r'msg="inference compute" id=\S{1,8} library=cpu\b',
         program="ollama",

@@ -53,6 +53,12 @@ AMD = (
 ZLUDA = (
     row(
         "foreign-gpu",
+        "gpu detected",
+        r"msg=\"(?:Radeon GPU detected|ROCm unsupported integrated GPU detected)",
+        vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
         "zluda",
         r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ZLUDA (?:load|support|version|\d\.\d)|(?:via|with|using|on) ZLUDA\b|ComfyUI-Zluda|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
         vendor="amd",

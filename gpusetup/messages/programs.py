@@ -20,9 +20,44 @@ from gpusetup.messages.program import (
 from gpusetup.messages.programs_around import AROUND
 from gpusetup.messages.programs_serving import SERVING
 
+OLLAMAS = (
+    (
+        "amd-gpu",
+        "ollama uses the AMD GPUs that its documentation lists by ROCm (on Linux with its -rocm "
+        "package beside it, on Windows by itself); for others set OLLAMA_VULKAN=1 for its server",
+    ),
+    ("intel-gpu", "Set OLLAMA_VULKAN=1 for ollama's server, with Intel's newest driver"),
+    ("apple-silicon", "ollama's app for macOS uses Metal by itself; in a container there is none"),
+)
+LLAMA_CPPS = (
+    (
+        "amd-gpu",
+        "Take its release for Vulkan or HIP, or build it so: `cmake -B build -DGGML_VULKAN=ON` (or "
+        "-DGGML_HIP=ON with ROCm)",
+    ),
+    (
+        "intel-gpu",
+        "Take its release for Vulkan or SYCL, or build it so: `cmake -B build -DGGML_VULKAN=ON`",
+    ),
+    ("apple-silicon", "Its release for macOS uses Metal by itself: raise `-ngl`"),
+)
+ONNXRUNTIMES = (
+    (
+        "amd-gpu",
+        "On Windows install `onnxruntime-directml` in its place; on Linux AMD's build of "
+        "onnxruntime (MIGraphX), if ROCm supports the GPU",
+    ),
+    (
+        "intel-gpu",
+        "Install `onnxruntime-openvino` in its place, or on Windows `onnxruntime-directml`",
+    ),
+    ("apple-silicon", "The ordinary `onnxruntime` has the CoreMLExecutionProvider: ask for that"),
+)
+
 COMPUTING: tuple[Program, ...] = (
     Program(
         name="onnxruntime",
+        elsewhere=ONNXRUNTIMES,
         packages=("onnxruntime", "onnxruntime_gpu"),
         on_torch=False,
         way="Keep only one of its packages, `onnxruntime-gpu` (`onnxruntime` beside it hides the CUDA "
@@ -206,6 +241,7 @@ COMPUTING: tuple[Program, ...] = (
     ),
     Program(
         name="ollama",
+        elsewhere=OLLAMAS,
         on_torch=False,
         way="Install the newest ollama, which brings its CUDA libraries, and restart its service; "
         "`OLLAMA_DEBUG=1 ollama serve` says which GPUs it finds",
@@ -226,6 +262,7 @@ COMPUTING: tuple[Program, ...] = (
     ),
     Program(
         name="llama.cpp",
+        elsewhere=LLAMA_CPPS,
         packages=("llama_cpp", "llama_cpp_python"),
         on_torch=False,
         way="Take its release for this CUDA, or build it with the CUDA toolkit: "
