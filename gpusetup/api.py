@@ -168,6 +168,7 @@ class PlanQuestion(TypedDict, total=False):
     cp: int
     ep: int
     shard: int
+    load_whole: bool
     max_context: bool
     max_batch: bool
     gpus_needed: bool

@@ -236,7 +236,10 @@ def pair_shifted() -> float:
 
 
 def pairs() -> list[tuple[tuple[bool, bool], float, float, float]]:
-    """(Sharded, eager attention), gap, what moves, and logits (their number in 2^30) of each."""
+    """(Sharded, eager attention), gap, what moves, and logits (their number in 2^30) of each.
+
+    Without those whose layers keep their scores: their gaps are of both kinds.
+    """
     with PAIRS.open(encoding="utf-8", newline="") as file:
         return [
             (
@@ -246,6 +249,7 @@ def pairs() -> list[tuple[tuple[bool, bool], float, float, float]]:
                 float(row["logits"]),
             )
             for row in csv.DictReader(file)
+            if row["attention"] != "eager-kept"
         ]
 
 

@@ -17,7 +17,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.memory.activations import mlp_bytes, score_bytes
 from gpusetup.plan.memory.constants import shipped_constants
-from gpusetup.plan.memory.parts import parts
+from gpusetup.plan.memory.parts import gaps, parts
 from gpusetup.plan.memory.states import cast_bytes, live_bytes
 from gpusetup.plan.model.named import model_named, with_masked_head
 from gpusetup.plan.model.workload import Recipe, Workload
@@ -71,7 +71,9 @@ def test_the_fourth_set_is_met_as_the_page_says() -> None:
         some = SCRIPT.errors([f for f in rows if f.measure == measure], C)
         assert statistics.median(map(abs, some)) <= most
     runs = SCRIPT.outcomes("fourth", C)
-    assert sum(run.fits == run.said for run in runs) / len(runs) >= 0.92
+    assert sum(run.fits == run.said for run in runs) / len(runs) >= 0.96
+    failed = [run for run in runs if not run.fits]
+    assert sum(run.said for run in failed) <= len(failed) / 20
 
 
 def test_casts_of_autocast_go_with_the_backward_pass() -> None:
@@ -108,6 +110,32 @@ def test_torch_compile_keeps_no_activation_of_a_gated_mlp() -> None:
 )
 def test_a_softmax_of_ones_own_keeps_its_powers(how: dict[str, Any], bytes_a_pair: int) -> None:
     assert score_bytes(a_job(attention="written", **how)) == bytes_a_pair * LLAMA.heads
+
+
+def test_scores_that_layers_keep_leave_gaps_like_anything_else() -> None:
+    def left(**how: object) -> float:
+        return gaps(a_job(**how), VANILLA, C, 1e12, 0.0) / 1e12
+
+    assert left(attention="eager", checkpointing=True) == pytest.approx(C.gaps_eager)
+    assert C.gaps < left(attention="eager") < C.gaps_eager
+    assert left() == left(checkpointing=True) == pytest.approx(C.gaps)
+
+
+def test_fsdp2_leaves_the_gaps_of_one_gpu_and_fsdp1_more() -> None:
+    def left(strategy: str) -> float:
+        w = a_job(strategy=strategy, gpus=4, batch=4, checkpointing=True)
+        return gaps(w, VANILLA, C, 1e9, 0.0) / 1e9
+
+    assert left("fsdp") == pytest.approx(C.gaps)
+    assert left("fsdp1") == left("zero3") == pytest.approx(C.gaps_sharded)
+
+
+def test_a_model_that_is_loaded_whole_must_fit_whole() -> None:
+    w = a_job(strategy="zero3", gpus=64, batch=64, context=16, amp="bf16", checkpointing=True)
+    whole = parts(replace(w, load_whole=True), VANILLA, C)
+    assert whole.allocated == 2 * LLAMA.parameters > parts(w, VANILLA, C).allocated
+    long = replace(w, context=65536, load_whole=True)
+    assert parts(long, VANILLA, C) == parts(replace(long, load_whole=False), VANILLA, C)
 
 
 def test_an_encoder_with_its_masked_head_has_logits_of_every_token() -> None:

@@ -176,7 +176,8 @@ def test_fsdp1_holds_the_gradients_of_checkpoints_beside_frozen_weights() -> Non
     one, two = (parts(replace(lora, strategy=s), VANILLA, C) for s in ("fsdp", "fsdp1"))
     assert two.other - one.other == pytest.approx(one.checkpoints)
     full = a_job(**how)
-    assert parts(full, VANILLA, C) == parts(replace(full, strategy="fsdp"), VANILLA, C)
+    other = parts(replace(full, strategy="fsdp"), VANILLA, C)
+    assert parts(full, VANILLA, C).allocated == pytest.approx(other.allocated)
 
 
 def test_a_dropout_of_eager_attention_keeps_its_copy_and_mask() -> None:

@@ -141,6 +141,12 @@ def _parallel_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--cp", type=int, metavar="N", help="context parallelism")
     group.add_argument("--ep", type=int, metavar="N", help="expert parallelism")
     group.add_argument("--shard", type=int, metavar="N", help="GPUs that share a copy under hsdp")
+    group.add_argument(
+        "--load-whole",
+        action="store_const",
+        const=True,
+        help="every GPU gets the whole model first: DeepSpeed without zero.Init",
+    )
 
 
 def _answer_options(parser: argparse.ArgumentParser) -> None:

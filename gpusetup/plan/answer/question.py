@@ -76,6 +76,7 @@ class Question(Frozen):
     step: str | None = None
     lora_targets: str | None = None
     dora: bool | None = None
+    load_whole: bool | None = None
     trained_embeddings: bool | None = None
     sequence_parallel: bool | None = None
     context_parallel: int | None = None
@@ -97,7 +98,7 @@ class Question(Frozen):
 SAME_NAME = (
     "strategy", "optimizer", "dtype", "quantize", "selective", "attention", "fused_kernels",
     "compile", "step", "lora_targets", "dora", "trained_embeddings", "sequence_parallel",
-    "context_parallel", "expert_parallel", "checkpointing",
+    "context_parallel", "expert_parallel", "checkpointing", "load_whole",
 )  # fmt: skip
 """What a question says about a workload under the workload's own name."""
 

@@ -207,10 +207,16 @@ def layer_bytes(w: Workload, r: Recipe) -> float:
     tokens = tokens_per_gpu(w, r)
     scores = pair_bytes(w) / w.tensor_parallel * tokens
     rest = layer_bytes_a_token(w) * tokens - scores
-    pairs = EAGER_BACKWARD * w.shape.heads * w.length / w.tensor_parallel * tokens
-    pairs *= w.attention in WRITES_SCORES
-    peak = max(pairs, 1.5 * scores)
+    peak = max(scores_in_backward(w, r), 1.5 * scores)
     return rest * (1.5 if w.checkpointing else 0.5) + peak - (0.0 if w.checkpointing else scores)
+
+
+def scores_in_backward(w: Workload, r: Recipe) -> float:
+    """What one layer's scores take at most, where they are written to memory."""
+    if w.attention not in WRITES_SCORES:
+        return 0.0
+    each = EAGER_BACKWARD * w.shape.heads * w.length / w.tensor_parallel
+    return each * tokens_per_gpu(w, r)
 
 
 def held_bytes(w: Workload, r: Recipe) -> float:

@@ -35,7 +35,7 @@ class Constants(Frozen):
     gaps: float = 0.15
     """The share of what comes and goes that segments of fixed size leave unusable in a plain
     loop; the median of published pairs (`scripts/fit_published.py`)."""
-    gaps_eager: float = 0.37
+    gaps_eager: float = 0.39
     """The same with eager attention, whose scores come in segments of two widths."""
     gaps_sharded: float = 0.26
     """The same where units of parameters are gathered and freed between."""

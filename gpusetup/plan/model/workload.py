@@ -79,6 +79,8 @@ class Workload(Frozen):
     expert_parallel: int = 1
     offload_optimizer: bool = False
     offload_checkpoints: bool = False
+    load_whole: bool = False
+    """Whether every GPU gets the whole model before it is divided."""
 
     @property
     def data_parallel(self) -> int:
