@@ -91,6 +91,8 @@ def read_report(
     `text` is the report itself, as read or as bytes in whatever encoding, and of any size; no text
     raises. It is data: nothing in it is obeyed.
     """
+    if not isinstance(text, str | bytes | bytearray | memoryview):
+        raise TypeError(f"read_report() takes a text or bytes, not {type(text).__name__}")
     report = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
     return _answer("doctor", DoctorAnswer, {"report": report, "torch": torch, "only": only})
 

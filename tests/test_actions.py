@@ -326,12 +326,22 @@ def test_github_that_refuses_is_said_in_a_line(
 
 @each(
     "name, value",
-    [("TRIAGE_DRY_RUN", "maybe"), ("GITHUB_EVENT_PATH", ""), ("GITHUB_REPOSITORY", "../../x")],
+    [
+        ("TRIAGE_DRY_RUN", "maybe"),
+        ("TRIAGE_IGNORE", "nosuch"),
+        ("GITHUB_EVENT_PATH", ""),
+        ("GITHUB_EVENT_PATH", "/nowhere/at/all"),
+        ("GITHUB_EVENT_PATH", "deep.json"),
+        ("GITHUB_REPOSITORY", "../../x"),
+    ],
 )
 def test_a_setting_that_is_none_is_refused(
     name: str, value: str, tmp_path: Path, hub: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = hub()
+    if value == "deep.json":
+        (tmp_path / value).write_text("[" * 200_000, encoding="utf-8")
+        value = str(tmp_path / value)
     value = value or str(tmp_path / "event.json")
     (tmp_path / "event.json").write_text("[1]", encoding="utf-8")
     assert triage.main(job(tmp_path, server, "issues.opened", **{name: value})) == 2
@@ -408,6 +418,24 @@ def test_the_report_becomes_a_table_and_the_exit_code_stays(tmp_path: Path) -> N
     assert (tmp_path / "out" / "v.xml").read_text(encoding="utf-8") == REPORT
     environment["VERIFY_PYTHON"] = str(tmp_path / "nothing")
     assert verify_job.main(environment) == 3
+
+
+@each(
+    "inputs, code, said",
+    [
+        ({"VERIFY_STRICT": "maybe"}, 2, "`strict` is true or false"),
+        ({"VERIFY_IMAGE": "--privileged"}, 2, "begins with a dash"),
+        ({"VERIFY_LEVEL": "deep"}, 2, "level"),
+        ({"VERIFY_EXPECT": "nonsense"}, 2, "nonsense"),
+    ],
+)
+def test_a_wrong_input_has_an_annotation(
+    inputs: dict[str, str], code: int, said: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    here = {"VERIFY_PYTHON": sys.executable, "VERIFY_JUNIT": str(tmp_path / "v.xml")}
+    assert verify_job.main({**here, **inputs}) == code
+    annotations = [line for line in capfd.readouterr().out.splitlines() if "::error::" in line]
+    assert len(annotations) == 1 and said in annotations[0]
 
 
 @pytest.mark.slow

@@ -309,6 +309,12 @@ def test_every_keyword_is_an_option_and_every_option_about_the_question_a_keywor
             assert offered & set(action.option_strings), action.option_strings
 
 
+@pytest.mark.parametrize("value", [5, None, ["a"]])
+def test_a_report_that_is_no_text_is_a_type_error(value: Any) -> None:
+    with pytest.raises(TypeError, match=f"a text or bytes, not {type(value).__name__}"):
+        api.read_report(value)
+
+
 def test_every_public_name_is_documented() -> None:
     page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
     told = {*COMMAND, "to_json", "to_plain", "PlanQuestion", "ServeQuestion"}

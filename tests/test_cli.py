@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from gpusetup import __version__
 from gpusetup.cli import main
 from gpusetup.commands.meant import COMMANDS as COMMAND_WORDS
 from gpusetup.commands.meant import OPTIONS, option_line, options_meant
-from gpusetup.commands.parser import COMMANDS, build_parser, child_of
+from gpusetup.commands.parser import COMMANDS, EXAMPLES, build_parser, child_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -284,6 +285,23 @@ def test_what_was_never_built_together_is_said(
     said = capsys.readouterr().err
     assert "it is there for cpu, cu118, cu121, cu124; " in said
     assert "is not the torch" not in said
+
+
+@pytest.mark.parametrize("words", [["agents"], ["help"], ["completion", "bash"]])
+def test_a_text_to_the_letter_is_no_json(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--json"]) == 2
+    assert "has no JSON document" in json.loads(capsys.readouterr().out)["message"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_sixty_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    whole = child_of(build_parser(name), name).format_help().partition("\n\n")[2]
+    told = whole.partition(EXAMPLES)[0]
+    prose = [line for line in told.splitlines() if not line.startswith("  -")]
+    assert [line for line in prose if len(line) > 60 and " " in line.strip()] == []
 
 
 @pytest.mark.parametrize("text", ["30s", "0.5m", "500ms", "1,5 s"])

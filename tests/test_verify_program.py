@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpusetup.verify.answer.render import as_text, plain
+from gpusetup.verify.answer.screen import as_screen
 from gpusetup.verify.checks.table import LEVELS
 from gpusetup.verify.child import Child, Environment, how
 from gpusetup.verify.options import LEVELS as OFFERED
@@ -190,9 +193,30 @@ def test_how_a_process_ended(code: int, words: str) -> None:
     assert how(code) == words
 
 
-def test_a_hint_is_printed_once_and_nothing_drives_the_terminal() -> None:
+def test_a_terminal_gets_colours_and_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    report, _ = run(matmul={"status": "failed", "detail": "no " * 60, "hint": "do this"})
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    shown = as_screen(report, False, stream)
+    assert "\x1b[1;31mfailed\x1b[0m" in shown and "\x1b[1;36mhint\x1b[0m" in shown
+    bare = re.sub(r"\x1b\[[\d;]*m", "", shown)
+    assert max(map(len, bare.splitlines())) <= 60
+    assert bare.split() == as_text(report).split()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert as_screen(report, False, stream) == bare
+
+
+def test_a_hint_is_printed_once_and_nothing_drives_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     report, _ = run(matmul={"status": "failed", "detail": "\x1b[31mno\r\n", "hint": "do\x07 this"})
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     screen = as_text(report)
+    assert as_screen(report, False, io.StringIO()) == screen
     assert screen.count("hint: ") == 1
     assert all(line.isprintable() for line in screen.splitlines())
     assert plain("\u202e") == "\\u202e"

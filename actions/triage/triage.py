@@ -11,11 +11,14 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from triage_decide import Decision, Settings, considered, decide
 from triage_github import GitHub, NoAnswer
+
+from gpusetup.diagnosis.knowledge import records
 
 
 def settings_of(environ: Mapping[str, str]) -> Settings:
@@ -24,8 +27,16 @@ def settings_of(environ: Mapping[str, str]) -> Settings:
         dry_run=_switch(environ, "TRIAGE_DRY_RUN", "false"),
         ask=_switch(environ, "TRIAGE_ASK", "true"),
         label=environ.get("TRIAGE_LABEL", "").strip(),
-        ignore=frozenset(environ.get("TRIAGE_IGNORE", "").replace(",", " ").split()),
+        ignore=_known(frozenset(environ.get("TRIAGE_IGNORE", "").replace(",", " ").split())),
     )
+
+
+def _known(ids: frozenset[str]) -> frozenset[str]:
+    """Raises ValueError for an id that no finding has: it would hold nothing back."""
+    wrong = sorted(ids - {row.id for row in records()})
+    if wrong:
+        raise ValueError(f"`ignore` names no finding: {', '.join(w[:60] for w in wrong[:5])!r}")
+    return ids
 
 
 def _switch(environ: Mapping[str, str], name: str, usual: str) -> bool:
@@ -36,10 +47,25 @@ def _switch(environ: Mapping[str, str], name: str, usual: str) -> bool:
     return text == "true"
 
 
+def event_of(path: str) -> Any:
+    """What happened. Raises ValueError for what is no event."""
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as problem:
+        raise ValueError(f"the event's file cannot be read: {problem.strerror}") from problem
+    try:
+        event = json.loads(raw)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError("the event's file holds no JSON that can be read") from problem
+    if not isinstance(event, dict):
+        raise ValueError("the event's file holds no event")
+    return event
+
+
 def run(environ: Mapping[str, str]) -> Decision:
     """One event: what was decided, and done unless it is a dry run."""
     settings = settings_of(environ)
-    event = json.loads(Path(environ["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
+    event = event_of(environ.get("GITHUB_EVENT_PATH", ""))
     name = environ.get("GITHUB_EVENT_NAME", "")
     if why := considered(name, event):
         return Decision(act="silent", why=why)

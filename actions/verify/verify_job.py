@@ -6,6 +6,7 @@ Only the standard library: nothing is installed, neither on the runner nor in th
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,10 @@ def words(environ: Mapping[str, str], junit: str) -> tuple[str, ...]:
     for name in ("expect", "with"):
         lines = environ.get(f"VERIFY_{name.upper()}", "").splitlines()
         found += [f"--{name}={line.strip()}" for line in lines if line.strip()]
-    if environ.get("VERIFY_STRICT", "").strip().lower() == "true":
+    strict = environ.get("VERIFY_STRICT", "").strip().lower() or "false"
+    if strict not in ("true", "false"):
+        raise ValueError(f"`strict` is true or false, and {strict[:LONGEST]!r} is neither")
+    if strict == "true":
         found.append("--strict")
     return tuple(found)
 
@@ -116,16 +120,47 @@ def append(path: str | None, text: str) -> None:
             file.write(text)
 
 
+WITHOUT = "it ended with exit code {} and wrote no report; its own words stand above"
+
+
+def started(argv: tuple[str, ...]) -> tuple[int, str]:
+    """Run it, its words passed on: the exit code, and the last error that it named."""
+    last = ""
+    streams = {"stderr": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"}
+    with subprocess.Popen(argv, **streams) as process:  # type: ignore[call-overload]
+        for line in process.stderr:
+            sys.stderr.write(line)
+            if ERROR.match(line):
+                last = line
+    return process.returncode, last
+
+
+ERROR = re.compile(r"error: |docker: |[\w./-]+: (?:can't|error|cannot)|exec: ")
+
+
+def in_a_line(text: str) -> str:
+    """A text in an annotation, which holds one line.
+
+    >>> in_a_line("error: 5 %\\n")
+    'error: 5 %25'
+    """
+    return " ".join(text.split())[:LONGEST].replace("%", "%25")
+
+
 def main(environ: Mapping[str, str] = os.environ) -> int:
     junit = Path(environ.get("VERIFY_JUNIT", "").strip() or "gpusetup-verify.xml").resolve()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "verify.xml"
         try:
-            code = subprocess.run(command(environ, report), check=False).returncode
-        except (OSError, ValueError) as problem:
-            said = problem.strerror if isinstance(problem, OSError) else problem
-            print(f"::error::gpusetup verify does not start: {said}")
+            code, said = started(command(environ, report))
+        except ValueError as problem:
+            print(f"::error::gpusetup verify: {in_a_line(str(problem))}")
+            return 2
+        except OSError as problem:
+            print(f"::error::gpusetup verify does not start: {problem.strerror}")
             return 3
+        if not report.is_file() and code != 0:
+            print(f"::error::gpusetup verify: {in_a_line(said) or WITHOUT.format(code)}")
         if report.is_file():
             junit.parent.mkdir(parents=True, exist_ok=True)
             junit.write_bytes(report.read_bytes())

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
+from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
+from gpusetup.model.shell import shell_line
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 
@@ -60,7 +63,7 @@ def _serve(options: argparse.Namespace, out: Console) -> int:
     except ModuleNotFoundError as problem:
         raise Blocked(
             "`gpusetup mcp` needs the package mcp, which is not installed here",
-            hint=f"`{sys.executable} -m pip install '{NEEDS}'`",
+            hint=f"`{way_to_have_it(Path(sys.prefix), sys.executable)}`",
         ) from problem
     if sys.stdin.isatty():
         out.talk("An assistant's program starts this and talks to it; Ctrl-C ends it.")
@@ -73,6 +76,22 @@ def _serve(options: argparse.Namespace, out: Console) -> int:
         )
     )
     return 0
+
+
+def way_to_have_it(prefix: Path, python: str) -> str:
+    """The command that adds the package to where gpusetup is installed, by what made that place.
+
+    >>> way_to_have_it(Path("/home/me/.local/share/pipx/venvs/gpusetup"), "python")
+    "pipx inject gpusetup 'mcp>=2.3'"
+    """
+    if (prefix / "uv-receipt.toml").exists():
+        return f"uv tool install --with '{NEEDS}' gpusetup"
+    if {"pipx", "venvs"} <= set(prefix.parts):
+        return f"pipx inject {prefix.name} '{NEEDS}'"
+    shown = shell_line((python,), "windows" if sys.platform == "win32" else "linux")
+    if importlib.util.find_spec("pip") is None:
+        return f"uv pip install --python {shown} '{NEEDS}'"
+    return f"{shown} -m pip install '{NEEDS}'"
 
 
 def _token(out: Console) -> int:

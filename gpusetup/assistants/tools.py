@@ -161,7 +161,14 @@ def _plan(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
 
     asked = _only_examples(values)
     model = asked.get("model", "")
-    if model[:1] in ("/", "\\", "~", ".") or model.endswith(".json") or Path(model).exists():
+    if not model and not asked.get("params"):
+        raise UsageError(
+            "plan needs to know what is trained or served: `model` or `params`",
+            hint='for example {"model": "qwen3-8b"}, or {"params": "124M"}',
+        )
+    if model and (
+        model[:1] in ("/", "\\", "~", ".") or model.endswith(".json") or Path(model).exists()
+    ):
         raise UsageError(f"{model!r} is a path", hint="name the model: `qwen3-8b`, `Qwen/Qwen3-8B`")
     if not asked.get("gpu") and not asked.get("gpu_mem"):
         asked["machine"] = _machine(asked, setting)
@@ -175,7 +182,14 @@ SOLVERS = {"context": "max_context", "batch": "max_batch", "gpus": "gpus_needed"
 
 
 def _explain(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
-    return _told(answered("doctor", {"explain": values["id"]}))
+    try:
+        return _told(answered("doctor", {"explain": values["id"].strip()}))
+    except UsageError as problem:
+        hint = (problem.hint or "").replace("`gpusetup doctor --list` lists them", LISTS)
+        raise UsageError(problem.message, hint=hint or LISTS) from problem
+
+
+LISTS = "the resource gpusetup://findings lists them"
 
 
 def _install(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
@@ -338,6 +352,8 @@ def _check(tool: Tool, values: Mapping[str, Any]) -> None:
     for name, field in tool.takes.items():
         if field.needed and name not in values:
             raise UsageError(f"{tool.name} needs `{name}`: {field.what}")
+        if field.needed and values[name] == "" and name != "text":
+            raise UsageError(f"`{name}` of {tool.name} is empty: {field.what}")
     for name, value in values.items():
         known = tool.takes.get(name)
         if known is None:
@@ -345,9 +361,19 @@ def _check(tool: Tool, values: Mapping[str, Any]) -> None:
                 f"{tool.name} takes no {name!r}", hint=f"it takes {', '.join(tool.takes)}"
             )
         if not _is(value, known):
-            choices = f", one of {', '.join(known.choices)}" if known.choices else ""
-            kind = TYPES[known.kind][1]
-            raise UsageError(f"`{name}` of {tool.name} is {kind}{choices}: {known.what}")
+            raise UsageError(f"`{name}` of {tool.name} is {_wanted(value, known)}: {known.what}")
+
+
+def _wanted(value: object, field: Field) -> str:
+    """What a value should be, after the word "is"."""
+    if isinstance(value, list) and len(value) > MOST_WORDS:
+        return f"a list of at most {MOST_WORDS} texts, and {len(value)} were given"
+    texts = value if isinstance(value, list) else [value]
+    longest = max((len(one) for one in texts if isinstance(one, str)), default=0)
+    if longest > field.longest:
+        return f"too long: {longest:,} characters, where {field.longest:,} are the most"
+    choices = f", one of {', '.join(field.choices)}" if field.choices else ""
+    return f"{TYPES[field.kind][1]}{choices}"
 
 
 def _is(value: object, field: Field) -> bool:

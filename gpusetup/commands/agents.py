@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from gpusetup.commands.common import no_document
 from gpusetup.render.console import Console
 
 SUMMARY = """Print some forty lines for AGENTS.md, CLAUDE.md or a rules file: what a coding agent
@@ -19,5 +20,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
+    no_document(options)
     out.script(TEXT.read_text(encoding="utf-8"))
     return 0

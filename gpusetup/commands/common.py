@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from gpusetup.system.tape import RecordingSystem
 
 
+def no_document(options: argparse.Namespace) -> None:
+    """For a command whose answer is a text to the letter. Raises UsageError under `--json`."""
+    if options.json:
+        raise UsageError(
+            f"`gpusetup {options.command}` prints a text, and has no JSON document",
+            hint=f"run `gpusetup {options.command}` without `--json`",
+        )
+
+
 class _ListMachines(argparse.Action):
     """`--from list` prints the example machines and ends the command, as `--version` does."""
 

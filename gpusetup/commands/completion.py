@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from gpusetup.commands.common import no_document
 from gpusetup.render.console import Console
 
 SUMMARY = "Print a completion script; put it where your shell looks for one."
@@ -25,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
+    no_document(options)
     import shtab
 
     out.script(shtab.complete(completed(), options.shell))

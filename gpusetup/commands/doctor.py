@@ -247,12 +247,14 @@ def _check_ids(ids: Sequence[str]) -> None:
 
 
 def _tell(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.diagnosis.knowledge import as_known, explained, listed, record, records
+    from gpusetup.diagnosis.knowledge import as_known, record, records
     from gpusetup.model.documents import FindingAnswer, FindingsAnswer
+    from gpusetup.render.knowledge import explained, listed
 
     if options.explain:
         row = record(options.explain)
-        out.answer(FindingAnswer(finding=as_known(row)), explained(row))
+        out.answer(FindingAnswer(finding=as_known(row)), explained(as_known(row)))
     else:
-        out.answer(FindingsAnswer(findings=tuple(map(as_known, records()))), listed())
+        rows = tuple(map(as_known, records()))
+        out.answer(FindingsAnswer(findings=rows), listed(rows))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from gpusetup.commands.common import no_document
 from gpusetup.render.console import Console
 
 SUMMARY = "Print the help of a command, or of gpusetup itself."
@@ -15,6 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
+    no_document(options)
     from gpusetup.commands.parser import COMMANDS, build_parser, child_of, no_such_command
 
     if options.about is not None and options.about not in COMMANDS:

@@ -125,12 +125,25 @@ def command(name: str) -> ModuleType:
     return importlib.import_module(home)
 
 
+EXAMPLES = "examples:\n"
+"""How the examples below a command's help begin."""
+
+
+class Help(argparse.HelpFormatter):
+    """Help whose prose fits the terminal; examples stay as they are, to be copied."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith(EXAMPLES):
+            return "".join(f"{indent}{line}" for line in text.splitlines(keepends=True))
+        return super()._fill_text(text, width, indent)
+
+
 def build_parser(only: str | None = None) -> Parser:
     """The parser of one command, or of all (for help and shell completion)."""
     parser = Parser(
         prog="gpusetup",
         description="From 'PyTorch does not see my GPU' to a stack that is installed and proven.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
         epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
     )
     parser.add_argument("-V", "--version", action="version", version=f"gpusetup {__version__}")
@@ -142,7 +155,7 @@ def build_parser(only: str | None = None) -> Parser:
             help=COMMANDS[name],
             description=module.SUMMARY,
             epilog=_examples(module.EXAMPLES),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=Help,
         )
         module.configure(child)
         _common(child, json=getattr(module, "JSON", "print exactly one JSON document"))
@@ -194,4 +207,4 @@ def _common(parser: argparse.ArgumentParser, *, json: str) -> None:
 
 
 def _examples(lines: Sequence[str]) -> str:
-    return "examples:\n" + "\n".join(f"  {line}" for line in lines)
+    return EXAMPLES + "\n".join(f"  {line}" for line in lines)

@@ -7,6 +7,7 @@ and not about ours.
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
@@ -49,6 +50,8 @@ def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.verify.child import start_by_path
 
     python = _target(options, out)
+    if not out.color:
+        os.environ["NO_COLOR"] = "1"
     try:
         return start_by_path(python, words(options))
     except OSError as problem:

@@ -45,7 +45,9 @@ def plan_text(plan: PlanCell, width: int = WIDTH) -> Screen:
     if plan.ladder and plan.fits:
         lines += ["", heading("If it runs out of memory all the same:")]
         width = max(len(rung.step) for rung in plan.ladder)
-        lines += [row(f"  {r.step:{width}}  saves {r.saves_gib:.1f} GiB") for r in plan.ladder]
+        lines += [
+            Row(f"  {r.step:{width}}  saves {r.saves_gib:.1f} GiB", hang=4) for r in plan.ladder
+        ]
     if plan.config:
         from gpusetup.render.plan_config import config_lines
 

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tu
 from .answer.journal import Journal
 from .answer.junit import as_junit
 from .answer.render import as_error, as_github, as_json, as_text, harmless
+from .answer.screen import as_screen
 from .answer.writing import writable, write
 from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host
 from .child import Child, Environment
@@ -357,8 +358,10 @@ def publish(report: Report, options: Options) -> None:
         text = as_json(report)
     elif options.format == "github":
         text = as_github(report)
-    else:
+    elif options.output:
         text = as_text(report, options.verbose)
+    else:
+        text = as_screen(report, options.verbose, sys.stdout)
     write(text, options.output)
 
 

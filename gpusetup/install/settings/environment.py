@@ -48,11 +48,11 @@ CONDA_PROGRAMS = ("conda", "mamba", "micromamba")
 
 def uv_program() -> str:
     """The uv binary that came with gpusetup, else the one on PATH."""
-    import uv
-
     try:
+        import uv
+
         return str(uv.find_uv_bin())
-    except FileNotFoundError:
+    except (ImportError, FileNotFoundError):
         found = shutil.which("uv")
     if found is None:
         raise Blocked("The program uv is not found.", hint="`pip install uv`, or `--installer pip`")

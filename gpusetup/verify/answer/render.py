@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..device.devices import GIB, NOT_DETECTED
 from ..values import (
@@ -83,12 +83,21 @@ def _finite(value: Optional[float]) -> Optional[float]:
 
 def as_text(report: Report, verbose: bool = False) -> str:
     """The lines people know, then a line per check, then the verdict and the next steps."""
-    lines = [*known_lines(report), ""]
+    return "".join(f"{line}\n" for line, _ in as_lines(report, verbose))
+
+
+def as_lines(report: Report, verbose: bool = False) -> List[Tuple[str, int]]:
+    """Each line, and the column at which it goes on where it is too long for a terminal."""
     width = max(len(result.name) for result in report.results)
     place = max(len(result.device) for result in report.results)
-    lines += [_line(result, width, place, verbose) for result in report.results]
-    lines += ["", f"verdict: {verdict(report)}{_blamed(report)}", *_advice(report)]
-    return "".join(harmless(line) + "\n" for line in lines)
+    checks = [_line(result, width, place, verbose) for result in report.results]
+    after = ["", f"verdict: {verdict(report)}{_blamed(report)}", *_advice(report)]
+    hang = len("skipped") + width + place + 3 * len("  ")
+    return [
+        *((harmless(line), 2) for line in (*known_lines(report), "")),
+        *((harmless(line), hang) for line in checks),
+        *((harmless(line), 2) for line in after),
+    ]
 
 
 def known_lines(report: Report) -> List[str]:
