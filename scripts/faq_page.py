@@ -107,17 +107,21 @@ def free(anchor: str, taken: set[str]) -> str:
 
 INDEX = """# Error messages
 
-What programs print when CUDA does not work, and what it means. The message leads to the answer:
-what to do, and the command. The finding says more: what proves it, what looks alike, the source.
-Search this page for a few words of your message without its numbers; where it is not here, or
-several are, `gpusetup doctor --report FILE` reads the whole text and names the root.
+This page lists what programs print when CUDA does not work, and what each message means.
+
+- Search this page for a few words of your message, without its numbers. [Messages of one
+  program](#by-program) stand together at the end: vLLM, llama.cpp and ollama, docker, Slurm.
+- The first column is a link to the answer: what to do, and the command.
+- The last column is a link to the finding: what proves it, what looks like it, and the source.
+- If your message is not here, or your text has several, save the text in a file and run
+  `gpusetup doctor --report FILE`. It reads all of it and names the root cause.
 
 """
 
 
 def index(generated: str) -> str:
     parts = [generated, INDEX]
-    parts += (f"- [{title}](#{slug(title)})\n" for title in entries())
+    parts += (f"- [{title}](#{slug(title)})\n" for title in (*entries(), "By program"))
     for title, rows in entries().items():
         parts += [
             "\n",
@@ -125,7 +129,44 @@ def index(generated: str) -> str:
             "| message | what it means | finding |\n| --- | --- | --- |\n",
         ]
         parts += map(in_index, rows)
-    return "".join(parts)
+    return "".join((*parts, *by_program()))
+
+
+PROGRAMS = {
+    "vLLM": r"vllm|cache blocks|KV cache|gpu_memory_utilization|infer device type",
+    "llama.cpp and ollama": r"ollama|llama|ggml|gpu-layers|system memory \(|gpu VRAM",
+    "ComfyUI, Stable Diffusion and their nodes": r"xformers|torch is not able to use GPU"
+    r"|not compiled with CUDA|triton|torchvision::nms|numpy",
+    "flash-attn, bitsandbytes and other extensions": r"flash_?attn|flash-attn|FlashAttention"
+    r"|bitsandbytes|undefined symbol|CUDA_HOME|nvcc",
+    "Docker and Kubernetes": r"docker|nvidia-container-cli|OCI|nvidia\.com/gpu|runtime name",
+    "Slurm": r"slurm|srun|sbatch|gres|No CUDA GPUs are available",
+}
+"""A heading -> what its messages have in their words."""
+
+
+FIRST = {
+    "Docker and Kubernetes": "A container must ask for the GPU (`docker run --gpus all IMAGE`), "
+    "and the host needs the driver and nvidia-container-toolkit: "
+    "[Docker](../how-to/docker.md).\n\n",
+    "Slurm": "A job sees only the GPUs that it asked for: `srun --gres=gpu:1 python train.py`, or "
+    "`#SBATCH --gres=gpu:1` in its script. Without that, a program in it says `No CUDA GPUs are "
+    "available`: [Slurm](../how-to/slurm.md).\n\n",
+}
+"""What is to be known first of a program."""
+
+
+def by_program() -> Iterator[str]:
+    """The same messages once more, by the program that prints them."""
+    yield "\n" + heading("By program")
+    gap = ""
+    every = [entry for rows in entries().values() for entry in rows]
+    for title, pattern in PROGRAMS.items():
+        yield f"{gap}### {title}\n\n{FIRST.get(title, '')}"
+        gap = "\n"
+        for entry in every:
+            if re.search(pattern, entry.message, re.IGNORECASE):
+                yield f"- [{code(entry.message)}](../faq.md#{entry.anchor})\n"
 
 
 def heading(title: str) -> str:
@@ -133,9 +174,21 @@ def heading(title: str) -> str:
 
 
 def in_index(entry: Entry) -> str:
-    means = " Or: ".join(plain(told(row)) for row in entry.rows)
+    means = "<br>or: ".join(map(meant, entry.rows))
     ids = ", ".join(f"[`{row.finding}`](findings.md#{row.finding})" for row in entry.rows)
     return f"| [{cell(entry.message)}](../faq.md#{entry.anchor}) | {means} | {ids} |\n"
+
+
+SHOWN = 60
+
+
+def meant(row: Said) -> str:
+    """What a message means, and what else the text must have for it."""
+    if not row.beside:
+        return plain(told(row))
+    line = row.beside.splitlines()[0].strip()
+    line = line if len(line) <= SHOWN else f"{line[:SHOWN]}..."
+    return f"{plain(told(row))} (where the text also has {cell(line)})"
 
 
 def told(row: Said) -> str:
@@ -160,9 +213,9 @@ def plain(text: str) -> str:
 
 FAQ = """# Answers by error message
 
-Each message has the answer that `gpusetup doctor --report FILE` gives to that line alone. A whole
-log says more: the same message can have another cause, and doctor then names that one. Commands are
-for an example of such a machine; `gpusetup doctor` on yours prints them for yours.
+Each message below has the answer that `gpusetup doctor --report FILE` gives to that one line. A
+whole log tells more: if it shows another cause of the same message, doctor names that cause. The
+commands fit an example machine; `gpusetup doctor` on your machine prints the ones that fit yours.
 
 Search this page for a few words of your message, or use [the index](reference/messages.md).
 """
@@ -184,7 +237,7 @@ def answered(entry: Entry) -> Iterator[str]:
             beside = ", ".join(f"`{line.strip()}`" for line in row.beside.splitlines())
             yield f"Where the text also has {beside}:\n\n"
         elif len(entry.rows) > 1:
-            yield "Where nothing else decides:\n\n"
+            yield "Where the text says nothing more:\n\n"
         yield f"**{plain(told(row))}.** "
         yield from way(ways(row))
         yield f"More: [`{row.finding}`](reference/findings.md#{row.finding})\n\n"

@@ -94,6 +94,11 @@ ENGINES = (
     ),
     row(
         "program-requirement-missing",
+        "no module named 'flash_attn'",
+        r"No module named '(?P<lacks>flash_attn)'",
+    ),
+    row(
+        "program-requirement-missing",
         "packagenotfounderror",
         r"(?<!conda\.exceptions\.)\bPackageNotFoundError:? (?:No package metadata was found for )?['\"]?(?P<lacks>(?!torch\b|No\b)[A-Za-z][\w.-]{1,40}\w)",
     ),
@@ -155,6 +160,20 @@ CRASHES = (
         way="Name the GPUs in gres.conf, `GresTypes=gpu` in slurm.conf and `Gres=gpu:COUNT` in the "
         "node's own line (a dynamic node's in `slurmd --conf`), then restart slurmctld and slurmd; "
         "`slurmd -G` prints what the node finds",
+    ),
+    row(
+        "program-failed",
+        "(gres) specification",
+        r"Invalid generic resource \(gres\) specification",
+        says="Slurm knows no GPU of the name or count that the job asks for (Invalid gres)",
+        way="See which GPUs the partitions have (`sinfo -o '%P %G'`), and ask for one of them: "
+        "`--gres=gpu:1`, or with its type `--gres=gpu:a100:1`",
+    ),
+    row(
+        "host-out-of-memory",
+        "requires more system memory",
+        r"model requires more system memory \([\d.]{1,8} GiB\) than is available",
+        who="ollama",
     ),
     row(
         "program-failed",

@@ -52,11 +52,12 @@ ROWS = (
         r"your nvidia driver is too old or missing",
     ),
     row("ninja-missing", "ninja'", r"No such file or directory: '(?:\S{1,160}/)?ninja'"),
-    row("out-of-memory", "no available memory for the cache blocks"),
+    row("out-of-memory", "no available memory for the cache blocks", engine="vLLM"),
     row(
         "out-of-memory",
         "kv cache",
         r"larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",
+        engine="vLLM",
     ),
     row(
         "out-of-memory",
@@ -91,7 +92,12 @@ ROWS = (
         "bytes free,",
         r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total",
     ),
-    row("out-of-memory", "cudamalloc failed", r"cudaMalloc failed: out of memory"),
+    row(
+        "out-of-memory",
+        "cudamalloc failed",
+        r"cudaMalloc failed: out of memory",
+        engine="llama.cpp",
+    ),
     row(
         "no-kernel-image",
         "kernel is not available",

@@ -109,6 +109,14 @@ def _brings(context: RuleContext, lacks: str) -> Fix:
         return Fix(
             text=text if lacks == "Python.h" else compiler, commands=commands, needs_root=True
         )
+    if lacks == "flash_attn":
+        return Fix(
+            text="flash-attn has to be built for the very torch that is here. gpusetup chooses the "
+            "two together; `pip install flash-attn` compiles it where no wheel fits, which needs "
+            "nvcc and an hour. Most programs run without it: transformers by "
+            '`attn_implementation="sdpa"`',
+            commands=(paste.gpusetup(context, "flash-attn"),),
+        )
     if not is_an_identifier(lacks):
         return Fix(text=f"Install {lacks}")
     wanted = FROM_PIP.get(lacks, lacks)

@@ -73,7 +73,8 @@ def out_of_memory(context: RuleContext) -> Iterator[Finding]:
         yield OUT_OF_MEMORY.found(
             f"The GPU's memory does not suffice{_how_much(messages[0])}",
             evidence=(*event_evidence(messages), *_memory_held(context)),
-            fix=Fix(
+            fix=_of_an_engine(messages)
+            or Fix(
                 text="Lower the batch size (with gradient accumulation), the input's size or the "
                 "precision (bfloat16, float16); end other programs on the GPU"
                 + _allocator_hint(context),
@@ -81,6 +82,23 @@ def out_of_memory(context: RuleContext) -> Iterator[Finding]:
                 looks=paste.look("see what else holds memory", *lines("nvidia-smi")),
             ),
         )
+
+
+ENGINES = {
+    "vLLM": "Give vLLM less to hold (a smaller `--max-model-len` or `--max-num-seqs`, a quantized "
+    "model) or more of the GPU (`--gpu-memory-utilization 0.95`); end other programs on the GPU",
+    "llama.cpp": "Put fewer layers on the GPU (`--n-gpu-layers`; ollama: `num_gpu`), or take a "
+    "smaller context (`--ctx-size`; ollama: `num_ctx`) or a smaller quantization; end other "
+    "programs on the GPU",
+}
+"""An engine that keeps its memory by itself -> what makes a model fit."""
+
+
+def _of_an_engine(messages: tuple[Event, ...]) -> Fix | None:
+    """The way out of an engine's own message: torch's allocator is none of its trouble."""
+    text = ENGINES.get(messages[0].values.get("engine", ""))
+    looks = paste.look("see what else holds memory", *lines("nvidia-smi"))
+    return Fix(text=text, looks=looks) if text else None
 
 
 NO_ROOM = ("NOT_INITIALIZED", "INTERNAL_ERROR")
