@@ -13,13 +13,13 @@ from typing import Any
 from gpusetup import api
 from gpusetup.assistants import installing
 from gpusetup.assistants.bounded import bounded
+from gpusetup.assistants.fields import Field, is_value, property_of, wanted
 from gpusetup.commands.calling import answered
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.redaction import redact, redact_document
 
-LONGEST_WORD = 2000
 LONGEST_REPORT = 16 << 20
 INSTRUCTIONS = (
     "gpusetup knows which PyTorch build fits a machine's NVIDIA GPU and driver, and why PyTorch "
@@ -53,26 +53,6 @@ class Setting(Frozen):
 def instructions(setting: Setting) -> str:
     """What the assistant is told of the server."""
     return INSTRUCTIONS if setting.keep_private else INSTRUCTIONS + HIDDEN
-
-
-class Field(Frozen):
-    """One value that a tool takes."""
-
-    kind: str
-    """A key of `TYPES`."""
-    what: str
-    needed: bool = False
-    longest: int = LONGEST_WORD
-    choices: tuple[str, ...] = ()
-
-
-TYPES: Mapping[str, tuple[type, str]] = {
-    "string": (str, "a text"),
-    "integer": (int, "a whole number"),
-    "boolean": (bool, "true or false"),
-    "strings": (list, "a list of texts"),
-}
-"""The kind of a value -> its type, and what it is called."""
 
 
 class Tool(Frozen):
@@ -318,23 +298,10 @@ TOOLS = (
 
 def schema_of(tool: Tool) -> dict[str, Any]:
     """The JSON schema of what a tool takes."""
-    properties = {name: _property(field) for name, field in tool.takes.items()}
+    properties = {name: property_of(field) for name, field in tool.takes.items()}
     needed = [name for name, field in tool.takes.items() if field.needed]
     known = {"type": "object", "properties": properties, "additionalProperties": False}
     return {**known, "required": needed} if needed else known
-
-
-def _property(field: Field) -> dict[str, Any]:
-    if field.kind == "strings":
-        text = {"type": "string", "maxLength": field.longest}
-        return {"type": "array", "items": text, "maxItems": MOST_WORDS, "description": field.what}
-    row: dict[str, Any] = {"type": field.kind, "description": field.what}
-    if field.kind == "string":
-        row["maxLength"] = field.longest
-    return {**row, "enum": list(field.choices)} if field.choices else row
-
-
-MOST_WORDS = 50
 
 
 def call(name: str, values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
@@ -360,33 +327,8 @@ def _check(tool: Tool, values: Mapping[str, Any]) -> None:
             raise UsageError(
                 f"{tool.name} takes no {name!r}", hint=f"it takes {', '.join(tool.takes)}"
             )
-        if not _is(value, known):
-            raise UsageError(f"`{name}` of {tool.name} is {_wanted(value, known)}: {known.what}")
-
-
-def _wanted(value: object, field: Field) -> str:
-    """What a value should be, after the word "is"."""
-    if isinstance(value, list) and len(value) > MOST_WORDS:
-        return f"a list of at most {MOST_WORDS} texts, and {len(value)} were given"
-    texts = value if isinstance(value, list) else [value]
-    longest = max((len(one) for one in texts if isinstance(one, str)), default=0)
-    if longest > field.longest:
-        return f"too long: {longest:,} characters, where {field.longest:,} are the most"
-    choices = f", one of {', '.join(field.choices)}" if field.choices else ""
-    return f"{TYPES[field.kind][1]}{choices}"
-
-
-def _is(value: object, field: Field) -> bool:
-    if not isinstance(value, TYPES[field.kind][0]):
-        return False
-    if isinstance(value, bool) and field.kind != "boolean":
-        return False
-    if isinstance(value, list):
-        texts = all(isinstance(one, str) and len(one) <= field.longest for one in value)
-        return texts and len(value) <= MOST_WORDS
-    if isinstance(value, str):
-        return len(value) <= field.longest and (not field.choices or value in field.choices)
-    return True
+        if not is_value(value, known):
+            raise UsageError(f"`{name}` of {tool.name} is {wanted(value, known)}: {known.what}")
 
 
 # --- resources ----------------------------------------------------------------------------------
