@@ -59,7 +59,7 @@ def sections() -> Iterator[str]:
         yield f"\n## {row.id}\n\n{row.title[0].upper()}{row.title[1:]}. {row.means}\n\n"
         said = {
             "Proven by": row.proven_by,
-            "Not when": row.not_when,
+            "What it is not": row.not_when,
             "Way out": row.way_out,
             "Explains": ", ".join(f"`{id}`" for id in consequences(row)),
             "Source": row.source,

@@ -84,6 +84,15 @@ def completions(shell: str, line: str, folder: Path, text: str) -> list[str]:
     return [word.partition("\t")[0].rstrip("/") for word in done.stdout.splitlines()]
 
 
+def test_fish_offers_the_example_machines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not shutil.which("fish"):
+        pytest.skip("no fish here")
+    offered = completions("fish", "gpusetup doctor --from rtx", tmp_path, script("fish", capsys))
+    assert "rtx3050-laptop" in offered
+
+
 def test_powershell_is_told_by_its_own_command(capsys: pytest.CaptureFixture[str]) -> None:
     said = script("powershell", capsys)
     assert "Register-ArgumentCompleter -Native -CommandName" in said

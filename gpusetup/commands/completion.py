@@ -44,11 +44,24 @@ def completed() -> argparse.ArgumentParser:
     for action in every_action(parser):
         if action.metavar in (*FILES, *FOLDERS):
             kind = shtab.FILE if action.metavar in FILES else shtab.DIRECTORY
+            kind = {**kind, "fish": machines_or(kind["fish"])} if is_machine(action) else kind
             action.complete = kind  # type: ignore[attr-defined]
     for name, words in (("help", COMMANDS), ("schema", ANSWERS)):
         about = next(a for a in child_of(parser, name)._actions if a.dest == "about")
         about.choices = tuple(words)
     return parser
+
+
+def is_machine(action: argparse.Action) -> bool:
+    return action.metavar == "MACHINE"
+
+
+def machines_or(files: str) -> str:
+    """In fish the names of the example machines too; the other shells' words take files only."""
+    from gpusetup.probe.saved import example_machines
+
+    names = " ".join(example_machines())
+    return f"(string split ' ' '{names}'; {files[1:-1]})"
 
 
 def every_action(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
