@@ -148,6 +148,13 @@ def _(d: Dice) -> Run:
     return compose(d, gpus, tree, Host(cores=64), card=H100, command=RANKS)
 
 
+@kind("a card's clocks are locked far down, no reason is told", "throttled", "unlock-the-clocks")
+def _(d: Dice) -> Run:
+    gpu = Gpu(use=98, weight=d.uniform(0.25, 0.6), clock=d.uniform(35, 56))
+    silent = d.choice(((), ("throttle_reasons",), ("processes",)))
+    return compose(d, [gpu], card=card(d, BIG), silent=silent)
+
+
 @kind("two cards of unlike names beside each other at their own clocks", "good")
 def _(d: Dice) -> Run:
     gpus = [Gpu(use=96, holders=((10, "python", "compute"),)),

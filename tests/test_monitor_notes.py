@@ -47,7 +47,7 @@ SAID: dict[str, tuple[Callable[[], Run], str]] = {
     "two processes": (lambda: shared(run(Gpu(use=97))), "2 processes share"),
     "a game": (
         lambda: run(Gpu(use=95, holders=((7, "Game.exe", "graphics"),))), "only programs that"),
-    "locked clocks": (lambda: run(Gpu(use=97, clock=45, weight=0.6)), "SM clock at 45 %"),
+    "locked clocks": (lambda: run(Gpu(use=97, clock=70, weight=0.6)), "SM clock at 70 %"),
     "pauses": (lambda: run(Gpu(use=pausing(96, 60, 12)), seconds=300), "paused 4 times, 1"),
 }  # fmt: skip
 """What a good run has beside it, and the note of it."""

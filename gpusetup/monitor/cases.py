@@ -75,6 +75,7 @@ CASES: tuple[Case, ...] = (
         )
     ),
     case("throttled/slower", "busy, slower than its twins", evidence.slower, "unlock-the-clocks"),
+    case("throttled/low clocks", "busy, clocks far down", evidence.far_down, "unlock-the-clocks"),
     # between GPUs, and between a GPU and its host
     case("communication-bound/hang", "several, spins, light, no memory traffic", evidence.hangs,
          "see-where-it-waits", excludes="links carry"),

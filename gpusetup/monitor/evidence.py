@@ -183,6 +183,12 @@ def slower(seen: Seen) -> str:
     return f"{told}, its twins at {max(rates):.0f} MHz; no reason was told"
 
 
+def far_down(seen: Seen) -> str:
+    told = f"SM clock at {seen.work.clock_share or 0:.0f} % of its maximum while kernels ran"
+    told += f" {seen.work.utilization:.0f} % of the time at {seen.work.power_share or 0:.0f} % of"
+    return f"{told} the power limit; no reason was told"
+
+
 def machine_full(seen: Seen) -> str:
     return f"{worked(seen)} while the machine's CPU was {seen.work.host_share or 0:.0f} % busy"
 

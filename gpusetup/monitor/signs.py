@@ -86,15 +86,26 @@ def _slow_link(seen: Seen) -> bool:
     return seen.gpu.link_limit is not None and below(seen.gpu.link_limit, marks.SLOW_LINK)
 
 
-def _slower(seen: Seen) -> bool:
-    """Its clock is far below that of its twins, and no reason tells why."""
-    mine, others = seen.work.clock_mhz, twins(seen.gpu, seen.run)
-    clocks = [one.work.clock_mhz or 0.0 for one in others if one.work]
+def _unexplained(seen: Seen) -> bool:
+    """No reason was told for its clocks, and it is not at its power limit."""
     told = set(seen.work.reasons) - {"gpu_idle"}
     at_its_limit = (seen.work.power_share or 0.0) >= marks.RATED.value - marks.SLOWED.value
-    if mine is None or not clocks or told or at_its_limit or active_brake(seen.work, seen.gpu):
+    return not (told or at_its_limit or active_brake(seen.work, seen.gpu))
+
+
+def _slower(seen: Seen) -> bool:
+    """Its clock is far below that of its twins, and nothing tells why."""
+    mine, others = seen.work.clock_mhz, twins(seen.gpu, seen.run)
+    clocks = [one.work.clock_mhz or 0.0 for one in others if one.work]
+    if mine is None or not clocks:
         return False
-    return mine < max(clocks) * marks.SLOWER.value / 100
+    return _unexplained(seen) and mine < max(clocks) * marks.SLOWER.value / 100
+
+
+def _far_down(seen: Seen) -> bool:
+    """Its clock is far below its maximum, with power left, and nothing tells why."""
+    low = below(seen.work.clock_share, marks.FAST_ENOUGH)
+    return low and seen.work.power_share is not None and _unexplained(seen)
 
 
 def twins(gpu: GpuFacts, run: RunFacts) -> tuple[GpuFacts, ...]:
@@ -215,6 +226,7 @@ SIGNS: dict[str, tuple[str, Test]] = {
     "withheld power": ("it is capped below its power limit", _brake("withheld")),
     "laptop": ("it is a laptop's", lambda s: is_laptop(s.gpu.name)),
     "slower than its twins": ("its clock is far below that of its twins", _slower),
+    "clocks far down": ("its clock is far below its maximum, with power left", _far_down),
     "only now and then": ("that is on less than half of the time", _braked_little),
     # the command's processes
     "watched": ("the command's processes were watched", lambda s: s.work.busiest_cpu is not None),

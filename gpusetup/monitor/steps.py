@@ -119,8 +119,8 @@ STEPS: dict[str, Step] = {
         "(BMC) or of a module, the supply, a limit that the firmware enforces",
         "nvidia-smi -q -d POWER,PERFORMANCE"),
     "unlock-the-clocks": step(
-        "See what holds its clocks: locked with `nvidia-smi -lgc`? Then take it back; else compare "
-        "`nvidia-smi -q -d CLOCK,PERFORMANCE` with its twin's", "sudo nvidia-smi -i {gpu} -rgc"),
+        "See what holds its clocks: locked with `nvidia-smi -lgc`? Then take it back; else "
+        "`nvidia-smi -q -d CLOCK,PERFORMANCE` tells more", "sudo nvidia-smi -i {gpu} -rgc"),
     "reset-the-clocks": step("Take back the clocks that were set",
                              "sudo nvidia-smi -i {gpu} -rac; sudo nvidia-smi -i {gpu} -rgc"),
     "see-who-uses-the-cpu": step(
