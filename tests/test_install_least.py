@@ -620,6 +620,16 @@ def test_a_companion_that_was_left_behind_is_no_part_of_another_package(
     assert said.exit == 0, said.err
     assert {**versions_in(venv), **before, "einops": "0.8"} == versions_in(venv)
     assert f"torchvision=={wrong} does not belong to torch" in said.out + said.err
+    row = load_catalog().row_of(TORCH, "cpu", "linux", "x86_64")
+    assert row is not None and row.torchvision
+    vision = world.wheel("torchvision", f"{row.torchvision}+cpu", requires=(f"torch=={TORCH}",))
+    world.index.add("whl/cpu", vision)
+    assert "`gpusetup install torchvision` exchanges it" in said.out + said.err
+    (venv / "gpusetup-constraints.txt").write_text(f"torch=={TORCH}+cpu\ntorchvision=={wrong}\n")
+    named = install("torchvision", "--python", str(venv), *YES)
+    assert named.exit == 0, named.err
+    assert versions_in(venv)["torchvision"] == f"{row.torchvision}+cpu"
+    assert f"the guard here holds torchvision {wrong}: afterwards" in named.err
 
 
 def test_a_marker_that_does_not_hold_asks_for_nothing(

@@ -77,6 +77,7 @@ def _fill(world: World) -> None:
     add("stuck", "1.0", "torch==2.13.0", on="2024-01-01")
     add("apart", "1.0", "torch==2.12.1")
     add("xformers", "0.0.35", "torch>=2.10")
+    add("trainer", "1.0", "torch==2.14.1", "xformers")
     add("aged", "1.0", "torch==2.4.0", on="2024-08-01")
     add("speech", "1.0", "torchaudio>=2")
     add("torchcodec", "0.17.0")
@@ -131,6 +132,16 @@ def test_the_order_of_the_words_does_not_matter_and_every_package_stays_current(
     }
     assert found["torch"] == "2.13.0"
     assert [row["package"] for row in found["held_back"]] == ["torch", "kernels"]
+
+
+def test_torch_takes_the_cuda_of_what_comes_along(ask: Ask) -> None:
+    """xformers is built for CUDA 12: beside a torch of 13 it does not load."""
+    assert ask("kernels", "--json").answer["backend"] == "cu130"
+    said = ask("trainer", "--json").answer
+    assert (said["torch"], said["backend"][:4]) == ("2.14.1", "cu12")
+    assert any("xformers 0.0.35 is built for its CUDA" in note for note in said["notes"])
+    named = ask("trainer", "--backend", "cu130", "--json").answer
+    assert named["backend"] == "cu130" and any("may not load" in note for note in named["notes"])
 
 
 NEWEST_DRIVER = ("--driver", "610.10")
@@ -252,6 +263,7 @@ def test_every_empty_cell_has_its_reason(ask: Ask) -> None:
     full = {(c["package"], c["torch"]): c["version"] for c in cells if c["version"]}
     assert full[("server", "2.13.0")] == "3.0"
     assert ("server", "2.15.0") not in full, "0.1 would go with it, and is years old"
+    assert any("; server>=3.0 requires torch==2.13.0" in (cell["reason"] or "") for cell in cells)
 
 
 def test_the_chosen_torch_is_a_column_and_an_empty_cell_speaks_of_todays_release(ask: Ask) -> None:
@@ -526,7 +538,7 @@ def test_every_cell_of_the_matrix_has_a_version_or_a_reason(
     )
     page = {name: Listed(name=name, index="http://i", releases=tuple(releases))}
     with ThreadPoolExecutor(1) as pool:
-        cells = matrix_of(work, builds[0], page, pool)  # type: ignore[arg-type]
+        cells = matrix_of(work, builds[0], Answer(), page, pool)  # type: ignore[arg-type]
     assert len(cells) == len(builds)
     for cell in cells:
         assert (cell.version is None) != (not (cell.reason or "").strip()), cell

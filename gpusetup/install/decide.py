@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from gpusetup.catalog.builds import Catalog, with_catalog
+from gpusetup.catalog.companions import with_companion
 from gpusetup.catalog.file import load_catalog
+from gpusetup.catalog.rows import Name
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.refresh.saved import known_catalog
@@ -19,7 +22,7 @@ from gpusetup.install.request import InstallRequest
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import Offer, Request, Resolution
+from gpusetup.model.resolution import Offer, Request, Resolution, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver import check_request
 from gpusetup.resolver.companions import (
@@ -106,8 +109,8 @@ class Task(Frozen):
             return ()
         names = left_behind(self.machine, build.torch, build.backend, load_catalog())
         return tuple(
-            f"{pin} does not belong to torch {build.torch}, and stays: `gpusetup install "
-            f"{pin.partition('==')[0]}` exchanges it"
+            f"{pin} does not belong to torch {build.torch}, and stays: "
+            + _exchange(cast("Name", pin.partition("==")[0]), build)
             for pin in self.asked.pinned
             if pin.partition("==")[0] in names
         )
@@ -222,7 +225,8 @@ def what_comes(
         family = tuple(name for name in FAMILY if name in there)
         followers = tuple(one.name for one in pinned(machine, build) if one.can_follow)
         return replace(asked, family=family, followers=followers)
-    behind = left_behind(machine, build.torch, build.backend, catalog) if repairs else ()
+    behind = left_behind(machine, build.torch, build.backend, catalog)
+    behind = tuple(name for name in behind if repairs or name in asked.named)
     comes = companions_to_add(machine, asked, decision, behind)
     return replace(asked, family=comes, pinned=pins_of(machine, (*comes, *behind)))
 
@@ -236,14 +240,28 @@ def companions_to_add(
     assert build is not None
     there, known = installed(machine), versions_of(build)
     missing = tuple(n for n in asked.family if n != "torch" and n not in there)
-    for name in missing:
+    for name in (*missing, *(name for name in behind if name in asked.named)):
         if name not in known:
             raise Unsatisfiable(
                 f"No {name} is known for torch {machine.torch.version}",
-                hint="nothing was changed; `gpusetup resolve --explain` says which torch has one",
+                hint=f"nothing was changed; {_exchange(cast('Name', name), build)}",
             )
     wanted = (*behind, *missing)
     return tuple(name for name in FAMILY if name in wanted and name in known)
+
+
+def _exchange(name: Name, build: TorchBuild) -> str:
+    """How a companion that belongs to a torch comes: from its own index, or with the same torch
+    from another."""
+    if name in versions_of(build):
+        return f"`gpusetup install {name}` exchanges it"
+    other = with_companion(load_catalog(), name, build)
+    if other is None:
+        return "`gpusetup resolve --explain` says which torch has one"
+    return (
+        f"`gpusetup install {name} --backend {other.backend}` takes the same torch from "
+        f"{other.backend}, which has one"
+    )
 
 
 def pins_of(machine: Snapshot, comes: Sequence[str] = ()) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from gpusetup.install.tool_environment import tool_note
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request
+from gpusetup.model.shell import shell_line
 from gpusetup.resolver.held import public
 from gpusetup.resolver.least import nearest_version
 
@@ -56,7 +57,11 @@ def plan_task(request: InstallRequest, job: Job, target: Target, task: Task) -> 
             "backend",
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
-    return replace(plan, why=task.why, notes=(*task.all_notes, *_of_tool(target, task)))
+    return replace(
+        plan,
+        why=task.why,
+        notes=(*task.all_notes, *_of_tool(target, task), *_of_guard(target, task, plan)),
+    )
 
 
 def _of_tool(target: Target, task: Task) -> tuple[str, ...]:
@@ -66,6 +71,19 @@ def _of_tool(target: Target, task: Task) -> tuple[str, ...]:
         return ()
     pins = {"torch": f"{build.torch}+{build.backend}" if build.labelled else build.torch}
     return tool_note(Path(target.layout.prefix), pins, task.machine.os.family)
+
+
+def _of_guard(target: Target, task: Task, plan: Plan) -> tuple[str, ...]:
+    """Of a guarded environment: which of the versions that it holds will be others."""
+    events = (one.values for one in task.machine.events if one.kind == "guarded-set")
+    said = next((one for one in events if one.get("how") == "guarded"), {})
+    pins = (pin.partition("==")[::2] for pin in str(said.get("pins", "")).split())
+    moved = [f"{n} {v}" for n, v in pins if plan.after.get(n, v) != v]
+    if not moved or target.venv is not None:
+        return ()
+    argv = ("gpusetup", "guard", "--write", "--python", target.layout.prefix)
+    line = shell_line(argv, task.machine.os.family)
+    return (f"the guard here holds {', '.join(moved)}: afterwards `{line}` holds the new set",)
 
 
 def _moved_by_package(

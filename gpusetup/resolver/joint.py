@@ -7,7 +7,7 @@ their newest release, then the one with the newer torch; the order of the words 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from packaging.requirements import Requirement
 
@@ -121,9 +121,11 @@ def with_companions(
     asked: Asked,
     chosen: TorchBuild,
     names: Sequence[str],
+    majors: Container[str] | None = None,
 ) -> TorchBuild | None:
     """The build of the chosen torch that has these members of its family: torchaudio 2.11 was built
-    for CUDA 13.0 and refuses a torch of 13.2. None where no build for the machine has them."""
+    for CUDA 13.0 and refuses a torch of 13.2. None where no build for the machine has them.
+    `majors`: of one of these CUDA majors only."""
     python = python_tag(machine)
     of_torch = [b for b in _fitting(machine, request, catalog, asked) if b.torch == chosen.torch]
     return next(
@@ -131,6 +133,7 @@ def with_companions(
             build
             for build in sorted(of_torch, key=lambda b: b != chosen)
             if all(beside(catalog, name, build, python) for name in COMPANIONS if name in names)
+            and (majors is None or (build.cuda or "").partition(".")[0] in majors)
         ),
         None,
     )

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.catalog.companions import beside, companion, serves_backend, serves_torch
-from gpusetup.catalog.kernels import release
+from gpusetup.catalog.companions import (
+    beside,
+    companion,
+    serves_backend,
+    serves_torch,
+    with_companion,
+)
 from gpusetup.catalog.rows import Name
 from gpusetup.evidence.context import (
     RuleContext,
@@ -198,18 +203,7 @@ def _torch_goes_to_another(context: RuleContext, backend: str) -> bool:
 def _other_cuda(context: RuleContext, name: Name, torch: str) -> TorchBuild | None:
     """The same torch on the nearest CUDA of the same major that has a companion."""
     here = _build_of(context, torch)
-    if here is None or here.cuda is None:
-        return None
-    fitting = (
-        row
-        for row in context.catalog.builds
-        if (row.torch, row.os, row.machine, row.channel)
-        == (here.torch, here.os, here.machine, here.channel)
-        and row.cuda
-        and release(row.cuda)[0] == release(here.cuda)[0]
-        and beside(context.catalog, name, row)
-    )
-    return max(fitting, key=lambda row: release(row.cuda or "0"), default=None)
+    return with_companion(context.catalog, name, here) if here else None
 
 
 def _whole_family(context: RuleContext, name: Name, backend: str, other: TorchBuild) -> Fix:

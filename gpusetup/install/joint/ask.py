@@ -191,12 +191,15 @@ def reason_in(text: str) -> str:
     >>> reason_in("Because only certifi<=2026.10.18 is available and vllm>=0.33.0 depends on "
     ...           "certifi>=2026.10.19, we can conclude")
     'vllm>=0.33.0 requires certifi>=2026.10.19, and the index has only certifi<=2026.10.18'
+    >>> reason_in("Because a==1 depends on b{sys_platform == 'linux'}==2 and you require b==3")
+    'a 1 requires b==2'
     """
     from gpusetup.install.complaints import plain_lines
     from gpusetup.install.credentials import without_logins
 
     plain = " ".join(plain_lines(without_logins(text)).split())
     because = plain.partition("Because ")[2].partition(", we can conclude")[0] or plain
+    because = re.sub(r"\{[^{}]*\}", "", because)  # the marker of a requirement
     only = re.search(r"only (\S+) is available", because)
     needs = re.search(r"([A-Za-z][\w.-]*\S*) depends on ([A-Za-z][^\s,]*)", because)
     if needs is None:

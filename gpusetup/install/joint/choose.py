@@ -18,7 +18,13 @@ from gpusetup.catalog.companion_table import (
 from gpusetup.errors import BadInput
 from gpusetup.install.joint.ask import Answer, Asker
 from gpusetup.install.joint.links import page_file
-from gpusetup.install.joint.notes import glibc_note, other_cuda, page_notes
+from gpusetup.install.joint.notes import (
+    cuda_of_others,
+    glibc_note,
+    other_cuda,
+    own_cuda,
+    page_notes,
+)
 from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.releases import Listed, is_listed, listed
 from gpusetup.install.joint.table import Joint, candidates_of, from_table
@@ -93,11 +99,19 @@ def choose_together(
         served = with_companions(machine, request, catalog, asked, build, family)
         if served not in (None, build):
             build, answer = work.instead(build, served, answer)
+        others = cuda_of_others(work, build, answer)
+        fitting = others and with_companions(
+            machine, request, catalog, asked, build, family, others
+        )
+        if fitting:
+            build, answer = work.instead(build, fitting, answer)
         older = held_by_cuda(machine, request, catalog, asked, build)
         held = (*(newer or older), *_behind(work, build, answer, found, pool))
-        matrix = matrix_of(work, build, found, pool) if explain else ()
+        matrix = matrix_of(work, build, answer, found, pool) if explain else ()
     refused = tuple(h for h in held if _is_old(h, found, words))
     notes = (*glibc_note(machine), *page_notes(found), *other_cuda(work, build, answer))
+    if fitting:
+        notes = (*notes, *own_cuda(work, build, answer))
     if served is None:
         notes = (*notes, f"no {' and '.join(family[1:])} is known for torch {build.torch} here")
     return Joint(
@@ -308,7 +322,11 @@ def _held_by(work: Work, build: TorchBuild, name: str, at: str, page: Listed) ->
 
 
 def matrix_of(
-    work: Work, chosen: TorchBuild, found: Mapping[str, Listed], pool: ThreadPoolExecutor
+    work: Work,
+    chosen: TorchBuild,
+    taken: Answer,
+    found: Mapping[str, Listed],
+    pool: ThreadPoolExecutor,
 ) -> tuple[Cell, ...]:
     """Each package alone with the newest torch of each minor, the chosen one among them."""
     minors: dict[tuple[int, ...], TorchBuild] = {}
@@ -317,35 +335,49 @@ def matrix_of(
     shown = [*minors.values()][:MINORS_SHOWN]
     columns = shown if chosen in shown else [*shown, chosen]
     rows = [(word, build) for word in work.words for build in columns]
-    return tuple(pool.map(lambda row: _cell(work, found, *row), rows))
+    return tuple(pool.map(lambda row: _cell(work, taken, found, *row), rows))
 
 
-def _cell(work: Work, found: Mapping[str, Listed], word: str, build: TorchBuild) -> Cell:
+def _cell(
+    work: Work, taken: Answer, found: Mapping[str, Listed], word: str, build: TorchBuild
+) -> Cell:
     answer, name = work.beside(build, [word]), name_of(word)
     version = answer.version(name) if answer else None
-    reason = None if version else _empty(work, found[name], build, word, answer)
+    reason = None if version else _empty(work, taken, found[name], build, word, answer)
     if version and (days := found[name].days_behind(version)) > YEAR:
         newest = found[name].newest
         assert newest is not None
+        why = _not_the_taken(work, taken, name, build)
         reason = f"only {version}, {days} days older than {newest.version}"
-        version = None
+        version, reason = None, f"{reason}; {why}" if why else reason
     return Cell(
         package=name, torch=build.torch, backend=build.backend, version=version, reason=reason
     )
 
 
-def _empty(work: Work, page: Listed, build: TorchBuild, word: str, answer: Answer | None) -> str:
-    """Why a package has nothing for a torch, in the words of its newest release."""
+def _not_the_taken(work: Work, taken: Answer, name: str, build: TorchBuild) -> str | None:
+    """Why the release of the set that is taken does not go with a torch."""
+    version = (taken.version(name) or "").partition("+")[0]
+    other = work.beside(build, [f"{word_of(name, work)}=={version}"]) if version else None
+    return other.reason if other is not None else None
+
+
+def _empty(
+    work: Work,
+    taken: Answer,
+    page: Listed,
+    build: TorchBuild,
+    word: str,
+    answer: Answer | None,
+) -> str:
+    """Why a package has nothing for a torch: in the words of the release that is taken."""
     project = work.table.project(page.name)
     if project and project.releases:
         built = sorted({one.torch for one in project.releases}, key=parsed)
         if ".".join(build.torch.split(".")[:2]) not in built:
             return f"its wheels are built for torch {', '.join(built)}"
-    newest = page.newest
-    if newest is not None and newest.has_wheel and not Requirement(word).specifier:
-        other = work.beside(build, [f"{word_of(page.name, work)}=={newest.version}"])
-        if other is not None and other.reason:
-            return other.reason
+    if not Requirement(word).specifier and (why := _not_the_taken(work, taken, page.name, build)):
+        return why
     return (answer.reason if answer else None) or "was not asked: offline"
 
 

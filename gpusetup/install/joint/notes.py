@@ -35,6 +35,30 @@ def other_cuda(work: Work, build: TorchBuild, answer: Answer) -> tuple[str, ...]
     )
 
 
+def cuda_of_others(work: Work, build: TorchBuild, answer: Answer) -> frozenset[str]:
+    """The CUDA majors that all of a set is built for, where torch's is none of them."""
+    known = [frozenset(majors) for _, majors in _built(work, answer)]
+    common = frozenset.intersection(*known) if known else frozenset()
+    own = (build.cuda or "").partition(".")[0]
+    return common if own and own not in common else frozenset()
+
+
+def own_cuda(work: Work, build: TorchBuild, answer: Answer) -> tuple[str, ...]:
+    """Why torch comes from another index than the machine's best."""
+    names = [name for name, majors in _built(work, answer) if len(majors) == 1]
+    return (f"torch comes from {build.backend}, as {' and '.join(names)} is built for its CUDA",)
+
+
+def _built(work: Work, answer: Answer) -> list[tuple[str, tuple[str, ...]]]:
+    """The packages whose CUDA the table knows."""
+    rows = ((one, work.table.project(one.name)) for one in answer.packages)
+    return [
+        (f"{one.name} {one.version}", majors)
+        for one, project in rows
+        if project and (majors := cuda_majors(project, one.version))
+    ]
+
+
 def _row_source(project: Project, version: str) -> str:
     row = row_of(project, version)
     return row.source if row else project.source
