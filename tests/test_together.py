@@ -24,7 +24,8 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.install.joint.ask import Answer, Asker, Locked, macos_of
-from gpusetup.install.joint.choose import best_of, matrix_of
+from gpusetup.install.joint.choose import best_of
+from gpusetup.install.joint.matrix import matrix_of
 from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.releases import Listed, Release
 from gpusetup.install.joint.words import by_name

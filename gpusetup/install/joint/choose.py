@@ -18,6 +18,7 @@ from gpusetup.catalog.companion_table import (
 from gpusetup.errors import BadInput
 from gpusetup.install.joint.ask import Answer, Asker
 from gpusetup.install.joint.links import page_file
+from gpusetup.install.joint.matrix import matrix_of, word_of
 from gpusetup.install.joint.notes import (
     cuda_of_others,
     glibc_note,
@@ -33,8 +34,7 @@ from gpusetup.install.joint.work import Work, hashes_of
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.codec import from_json, to_json
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Cell, HeldBack, JointPackage, Request, TorchBuild
-from gpusetup.model.versions import parsed
+from gpusetup.model.resolution import HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.resolver.joint import (
     YEAR,
     Asked,
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 WORKERS = 4
 LIST_TORCH = frozenset({"https://pypi.org/simple"})
 """Indexes that are not asked whether they have torch: that page is the longest of all."""
-MINORS_SHOWN = 6
-"""The torches of the matrix: of each minor the newest that fits."""
 
 
 def choose_together(
@@ -279,12 +277,6 @@ def _newer_torch(
     return build, answer, ()
 
 
-def word_of(name: str, work: Work) -> str:
-    """The package with its extras, as it was asked for."""
-    extras = extras_of(work.words, name)
-    return f"{name}[{','.join(extras)}]" if extras else name
-
-
 def _behind(
     work: Work,
     build: TorchBuild,
@@ -319,66 +311,6 @@ def _held_by(work: Work, build: TorchBuild, name: str, at: str, page: Listed) ->
         return f"{newest.version} has no wheel, only its source"
     other = _why_no_newer(work, name, page)
     return other.reason if other and other.reason else f"torch {build.torch} beside the others"
-
-
-def matrix_of(
-    work: Work,
-    chosen: TorchBuild,
-    taken: Answer,
-    found: Mapping[str, Listed],
-    pool: ThreadPoolExecutor,
-) -> tuple[Cell, ...]:
-    """Each package alone with the newest torch of each minor, the chosen one among them."""
-    minors: dict[tuple[int, ...], TorchBuild] = {}
-    for build in work.builds:
-        minors.setdefault(parsed(build.torch).release[:2], build)
-    shown = [*minors.values()][:MINORS_SHOWN]
-    columns = shown if chosen in shown else [*shown, chosen]
-    rows = [(word, build) for word in work.words for build in columns]
-    return tuple(pool.map(lambda row: _cell(work, taken, found, *row), rows))
-
-
-def _cell(
-    work: Work, taken: Answer, found: Mapping[str, Listed], word: str, build: TorchBuild
-) -> Cell:
-    answer, name = work.beside(build, [word]), name_of(word)
-    version = answer.version(name) if answer else None
-    reason = None if version else _empty(work, taken, found[name], build, word, answer)
-    if version and (days := found[name].days_behind(version)) > YEAR:
-        newest = found[name].newest
-        assert newest is not None
-        why = _not_the_taken(work, taken, name, build)
-        reason = f"only {version}, {days} days older than {newest.version}"
-        version, reason = None, f"{reason}; {why}" if why else reason
-    return Cell(
-        package=name, torch=build.torch, backend=build.backend, version=version, reason=reason
-    )
-
-
-def _not_the_taken(work: Work, taken: Answer, name: str, build: TorchBuild) -> str | None:
-    """Why the release of the set that is taken does not go with a torch."""
-    version = (taken.version(name) or "").partition("+")[0]
-    other = work.beside(build, [f"{word_of(name, work)}=={version}"]) if version else None
-    return other.reason if other is not None else None
-
-
-def _empty(
-    work: Work,
-    taken: Answer,
-    page: Listed,
-    build: TorchBuild,
-    word: str,
-    answer: Answer | None,
-) -> str:
-    """Why a package has nothing for a torch: in the words of the release that is taken."""
-    project = work.table.project(page.name)
-    if project and project.releases:
-        built = sorted({one.torch for one in project.releases}, key=parsed)
-        if ".".join(build.torch.split(".")[:2]) not in built:
-            return f"its wheels are built for torch {', '.join(built)}"
-    if not Requirement(word).specifier and (why := _not_the_taken(work, taken, page.name, build)):
-        return why
-    return (answer.reason if answer else None) or "was not asked: offline"
 
 
 def _packages(work: Work, build: TorchBuild, answer: Answer) -> tuple[JointPackage, ...]:
