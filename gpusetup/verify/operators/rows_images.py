@@ -254,9 +254,7 @@ RESIZED: Tuple[Operator, ...] = (
     *(
         Operator(
             f"nearest {dims}d by whole times",
-            (lambda dims: lambda d: given(d.normal(*image(dims)(d)), times=d.choice((1, 2, 3))))(
-                dims
-            ),
+            lambda d, dims=dims: given(d.normal(*image(dims)(d)), times=d.choice((1, 2, 3))),
             lambda t, x, times: t.nn.functional.interpolate(x, scale_factor=times),
             lambda t, x, times: NEAREST(t, x, [times * n for n in x.shape[2:]]),
             slack=4,
