@@ -213,6 +213,10 @@ def _corners(t: Any, x: Any, sides: Any) -> Any:
     return x
 
 
+def _by_whole_times(dims: int) -> Callable[[Draw], Given]:
+    return lambda d: given(d.normal(*image(dims)(d)), times=d.choice((1, 2, 3)))
+
+
 def _resized(name: str, dims: int, exact: Any, slack: float, **options: Any) -> Operator:
     more = {"weight": 2.0, **options.pop("row", {})}
     return Operator(
@@ -254,7 +258,7 @@ RESIZED: Tuple[Operator, ...] = (
     *(
         Operator(
             f"nearest {dims}d by whole times",
-            lambda d, dims=dims: given(d.normal(*image(dims)(d)), times=d.choice((1, 2, 3))),
+            _by_whole_times(dims),
             lambda t, x, times: t.nn.functional.interpolate(x, scale_factor=times),
             lambda t, x, times: NEAREST(t, x, [times * n for n in x.shape[2:]]),
             slack=4,
