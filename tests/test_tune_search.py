@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import statistics
 import sys
 from pathlib import Path
@@ -11,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gpusetup.model.units import GIB
+from gpusetup.tune.knee import fastest, next_for_speed
 from gpusetup.tune.search import (
     Goal,
     Trial,
     answer,
-    fastest,
     next_batch,
-    next_for_speed,
     search,
     stopped,
 )
@@ -84,6 +85,26 @@ def test_between_one_that_ran_and_one_above_the_limit_the_size_is_never_walked_d
     ]
     batch = next_batch(done, goal)
     assert batch is not None and 270 <= batch <= 296
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_addresses_that_differ_from_run_to_run_end_the_search_near_the_limit(seed: int) -> None:
+    """The same size reads up to 1 % more or less, and most of it stands before any batch."""
+    draw, limit, true = random.Random(seed), 895 << 20, 2400
+
+    def read(batch: int) -> Trial:
+        taken = (765 << 20) + batch * (130 << 20) // true
+        peak = round(taken * (1 + draw.uniform(-0.008, 0.008)))
+        return Trial(
+            batch=batch, status="ok" if peak <= 1.02 * limit else "oom", peak_bytes=peak,
+            phases={"space": peak}, static_bytes=745 << 20, readings=2, noise=0.01,
+        )  # fmt: skip
+
+    trials = search(read, Goal(limit_bytes=limit))
+    sizes = [one.batch for one in trials]
+    assert len(trials) <= 8
+    assert (answer(trials, Goal(limit_bytes=limit)) or 0) >= 0.85 * true
+    assert all(abs(one - other) > 1 for one, other in itertools.pairwise(sizes))
 
 
 def straight(static: int, each: int, limit: int, batch: int) -> Trial:

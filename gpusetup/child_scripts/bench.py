@@ -224,7 +224,7 @@ class Trial:
 
         self.memory.begin()
         self.step(batch, ended)
-        return peaks
+        return {**peaks, **self.memory.also()}
 
 
 PREFETCHED = 2
@@ -268,7 +268,8 @@ def run_steps(request: Answer) -> Answer:
         rows.append(trial.read(next(batches)))
         seconds.append(time.perf_counter() - began)
         stands.append(memory.now())
-        if sibling("bench_memory").steady(rows, stands, memory.least_rows):
+        enough = sum(seconds) > memory.patience
+        if sibling("bench_memory").steady(rows, stands, memory.least_rows, enough):
             break
     busy = None
     if request.get("timed", True):
@@ -297,6 +298,8 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     """
     known = [name for name in rows[0] if all(row[name] is not None for row in rows)]
     phases = {name: sum(row[name] or 0 for row in rows) // len(rows) for name in known}
+    if "space" in phases:  # the most so far
+        phases["space"] = max(row["space"] or 0 for row in rows)
     peaks = [max((row[name] or 0 for name in known), default=0) for row in rows]
     middle = sorted(seconds)[len(seconds) // 2]
     return {

@@ -123,20 +123,25 @@ GROWS = 1 << 20
 
 
 def steady(
-    rows: List[Dict[str, Optional[int]]], stands: List[Optional[int]], least_rows: int = 2
+    rows: List[Dict[str, Optional[int]]],
+    stands: List[Optional[int]],
+    least_rows: int = 2,
+    enough: bool = False,
 ) -> bool:
-    """Whether one more step would tell nothing new.
+    """Whether one more step would tell nothing new. `enough`: or too little for its time.
 
     >>> steady([{"forward": 1000}, {"forward": 1001}], [5, 5, 5])
     True
     >>> steady([{"forward": 9 << 20}, {"forward": 9 << 20}], [0, 2 << 20, 4 << 20])
     False
     """
-    if len(rows) < least_rows:
+    if len(rows) < (2 if enough else least_rows):
         return False
+    if enough and len(rows) > 2:
+        return True
     grows = all((stands[i] or 0) - (stands[i - 1] or 0) >= GROWS for i in (-2, -1))
     last, before = (max((one or 0 for one in row.values()), default=0) for row in rows[:-3:-1])
-    return not grows and abs(last - before) <= STEADY * last
+    return not grows and (enough or abs(last - before) <= STEADY * last)
 
 
 HOLES = 0.5
@@ -170,10 +175,19 @@ MALLINFO2 = (
 """The fields of glibc's `struct mallinfo2`, see mallinfo(3)."""
 
 
+PATIENCE = 1.5
+"""After so many seconds of steps whose addresses are read two are enough: the kernel keeps the
+most, and a run of more steps differs by less than another run does."""
+
+
 class Cuda:
     """What torch's CUDA allocator counts."""
 
-    least_rows = 2
+    least_rows, patience = 2, float("inf")
+
+    def also(self) -> Dict[str, Optional[int]]:
+        """Of a step that ended, beside its phases."""
+        return {}
 
     def holes(self) -> int:
         """Bytes by which another run may differ from this one, counted already."""
@@ -222,29 +236,43 @@ class Host:
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         self.limit = limit if limit is not None else available()
         self.least_rows = 5 if self.by_space else 2
+        self.patience = PATIENCE if self.by_space else float("inf")
         self.standing = self.scattered = 0
+        self.untouched: Optional[int] = None
 
     def begin(self) -> None:
-        if not self.by_space:
-            with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-                file.write("5")
+        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
 
     def peak(self) -> Optional[int]:
-        """The most so far; of addresses also the holes that another run may have."""
-        if not self.by_space:
-            return status("VmHWM")
+        """The most since `begin`, by what was resident; with the addresses that nobody touched.
+
+        The kernel's own peak of addresses cannot be set back: it shows the highest phase alone, and
+        of a small batch what has nothing to do with its size.
+        """
+        if not self.by_space or self.untouched is None:
+            return status("VmPeak" if self.by_space else "VmHWM")
         self.scattered = max(self.scattered, in_heap() - self.standing)
-        taken = status("VmPeak")
-        return None if taken is None else taken + self.holes()
+        resident = status("VmHWM")
+        return None if resident is None else resident + self.untouched + self.holes()
+
+    def also(self) -> Dict[str, Optional[int]]:
+        """All addresses at most; with the holes that another run may have."""
+        taken = status("VmPeak") if self.by_space else None
+        return {} if taken is None else {"space": taken + self.holes()}
 
     def holes(self) -> int:
         return int(HOLES * self.scattered)
 
     def now(self) -> Optional[int]:
         """What stands between steps."""
-        if self.by_space:
-            self.standing = in_heap()
-        return status("VmSize" if self.by_space else "VmRSS")
+        if not self.by_space:
+            return status("VmRSS")
+        self.standing = in_heap()
+        taken, resident = status("VmSize"), status("VmRSS")
+        if self.untouched is None and taken is not None and resident is not None:
+            self.untouched = taken - resident
+        return taken
 
     def reserved(self) -> Optional[int]:
         return None

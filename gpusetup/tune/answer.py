@@ -35,6 +35,8 @@ class TuneTrial(Frozen):
     batch: int
     status: Literal["ok", "oom", "error"]
     peak_bytes: int | None = None
+    """The most that counted against the limit in any step: on a GPU what torch had allocated, on
+    the CPU what was resident, or under a limit of addresses these with the holes of the heap."""
     samples_per_second: float | None = None
     spread_percent: float | None = None
     utilization_percent: float | None = None

@@ -27,6 +27,7 @@ from gpusetup.tune.benchmark import (
     worker_counts,
 )
 from gpusetup.tune.causes import cause, marks
+from gpusetup.tune.knee import fastest
 from gpusetup.tune.measure import (
     Device,
     Job,
@@ -41,7 +42,7 @@ from gpusetup.tune.measure import (
     trial,
 )
 from gpusetup.tune.rules_batch import largest_divisor
-from gpusetup.tune.search import Goal, Trial, answer, fastest, stopped
+from gpusetup.tune.search import Goal, Trial, answer, stopped
 from gpusetup.tune.trainers import meant
 
 if TYPE_CHECKING:

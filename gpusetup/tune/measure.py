@@ -18,8 +18,9 @@ from gpusetup.errors import BadInput, Blocked, ToolFailed, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output
 from gpusetup.tune.bench_child import answered
+from gpusetup.tune.knee import next_for_speed
 from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
-from gpusetup.tune.search import Goal, Trial, hopeless, next_batch, next_for_speed
+from gpusetup.tune.search import Goal, Trial, hopeless, next_batch
 
 SECONDS = 20.0
 """How long the timed steps of one trial go on at most."""

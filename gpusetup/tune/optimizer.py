@@ -9,6 +9,7 @@ from typing import Any
 
 from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.tune.bench_child import shared
+from gpusetup.tune.knee import fastest
 from gpusetup.tune.measure import (
     MARGIN,
     ROUNDS,
@@ -23,7 +24,7 @@ from gpusetup.tune.measure import (
     store_of_ranks,
 )
 from gpusetup.tune.propose import Option, Proposal, edits, facts_of, propose
-from gpusetup.tune.search import Goal, Trial, answer, fastest, stopped
+from gpusetup.tune.search import Goal, Trial, answer, stopped
 
 BUSY = 85.0
 """Percent of the time; below it the GPU waits for something."""

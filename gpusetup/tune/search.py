@@ -35,8 +35,6 @@ LEAST_STEP = 0.002
 """Steps smaller than this part of a size bring nothing."""
 FURTHEST = 32
 """No size is tried that is more than this many times one that ran."""
-KNEE = 0.95
-"""A size is fast enough when it reaches this part of the most samples a second that was seen."""
 
 
 class Trial(Frozen):
@@ -45,6 +43,7 @@ class Trial(Frozen):
     batch: int
     status: Literal["ok", "oom", "error"]
     peak_bytes: int | None = None
+    """The most that counts against the limit: see `TuneTrial.peak_bytes`."""
     samples_per_second: float | None = None
     spread_percent: float | None = None
     """How far the steps' speeds lie apart: (slowest - fastest) / median."""
@@ -89,6 +88,15 @@ class Room(Frozen):
     middle: float
     high: float
 
+
+SPACE = "space"
+"""The phase of a trial that counted addresses: the most so far; more steps average nothing out."""
+UNSURE = 0.005
+"""Where a second run differs by more than this part, the last few percent are chance."""
+ENOUGH, WITHIN = 0.955, 0.975
+"""There this part of the largest size is enough, and this one is tried."""
+NO_MORE_JUMPS = 0.5
+"""From this part on it is tried at once."""
 
 Probe = Callable[[int], Trial]
 
@@ -172,6 +180,10 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     least_step = LEAST_STEP if bad is None or over else CLOSE
     if top <= best or best * (1 + least_step) >= (1 - goal.tolerance) * top:
         return None
+    unsure = _unsure(good)
+    largest = min(top, room.middle) if unsure else math.inf
+    if best >= ENOUGH * largest or sum(_at(one, unsure, goal) for one in good) > 1:
+        return None
     if not over and bad is not None and (best >= _safest(bad) or _no_more(best, room)):
         return None
     wanted = _jump(good[-1], room, None if over else bad, goal)
@@ -179,6 +191,10 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
         wanted = min(top, best * FURTHEST)
     if wanted is None:
         wanted = _approach(best, top, room, bad, trials[-1].batch == bad, goal)
+    if over and wanted > top:  # its lines promise what an over-trial has refuted
+        wanted = best + math.ceil((top - best) * AFTER_FAILURE)
+    if unsure and (over or best >= NO_MORE_JUMPS * room.middle):
+        wanted = math.floor(WITHIN * largest)
     batch = on_grid(min(wanted, top), goal)
     if batch <= best:
         batch = next_on_grid(best, goal)
@@ -221,6 +237,17 @@ def _jump(best: Trial, room: Room, bad: int | None, goal: Goal) -> int | None:
     if bad is not None:
         aimed = min(aimed, best.batch + (bad - best.batch) * AFTER_FAILURE)
     return math.floor(aimed) if aimed >= best.batch + 1 else None
+
+
+def _unsure(good: Sequence[Trial]) -> float:
+    """By which part a second run may differ, where that is much; else 0."""
+    noise = max((one.noise or 0 for one in good if SPACE in one.phases), default=0)
+    return noise if noise > UNSURE else 0
+
+
+def _at(one: Trial, unsure: float, goal: Goal) -> bool:
+    """Whether another run of this size may reach the limit."""
+    return unsure > 0 and (one.peak_bytes or 0) * (1 + 1.25 * unsure) >= goal.limit_bytes
 
 
 def _no_more(best: int, room: Room) -> bool:
@@ -360,39 +387,3 @@ def next_on_grid(batch: int, goal: Goal) -> int:
     if goal.power_of_two:
         return 1 << batch.bit_length()
     return (batch // goal.multiple + 1) * goal.multiple
-
-
-# --- the fastest size ---------------------------------------------------------------------------
-
-
-def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
-    """Once the largest is known: halves of it, as long as they are still at the knee."""
-    good = sorted(fitting(trials, goal), key=lambda trial: trial.batch)
-    if not good or len(trials) >= goal.trials:
-        return None
-    smallest = fastest(trials, goal)
-    tried = {trial.batch for trial in trials}
-    half = on_grid((smallest or good[-1].batch) // 2, goal)
-    slower = [trial.batch for trial in good if trial.batch < (smallest or 0)]
-    return None if half < 1 or half in tried or max(slower, default=0) >= half else half
-
-
-def fastest(
-    trials: Sequence[Trial], goal: Goal, *, part: float = KNEE, busy: float | None = None
-) -> int | None:
-    """The smallest size at the knee of samples a second, or, where NVML told, the smallest one
-    that keeps the GPU `busy` percent of the time.
-
-    >>> run = lambda batch, speed: Trial(batch=batch, status="ok", samples_per_second=speed)
-    >>> fastest([run(8, 50.0), run(16, 97.0), run(32, 100.0)], Goal(limit_bytes=1))
-    16
-    """
-    timed = [trial for trial in fitting(trials, goal) if trial.samples_per_second]
-    if not timed:
-        return None
-    told = [trial for trial in timed if trial.utilization_percent is not None]
-    if busy is not None and told:
-        enough = [trial.batch for trial in told if (trial.utilization_percent or 0) >= busy]
-        return min(enough) if enough else max(trial.batch for trial in told)
-    most = max(trial.samples_per_second or 0.0 for trial in timed)
-    return min(t.batch for t in timed if (t.samples_per_second or 0.0) >= part * most)

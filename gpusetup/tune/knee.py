@@ -1,0 +1,43 @@
+"""The fastest size: the smallest one at the knee of samples a second. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusetup.tune.search import Goal, Trial, fitting, on_grid
+
+KNEE = 0.95
+"""A size is fast enough when it reaches this part of the most samples a second that was seen."""
+
+
+def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
+    """Once the largest is known: halves of it, as long as they are still at the knee."""
+    good = sorted(fitting(trials, goal), key=lambda trial: trial.batch)
+    if not good or len(trials) >= goal.trials:
+        return None
+    smallest = fastest(trials, goal)
+    tried = {trial.batch for trial in trials}
+    half = on_grid((smallest or good[-1].batch) // 2, goal)
+    slower = [trial.batch for trial in good if trial.batch < (smallest or 0)]
+    return None if half < 1 or half in tried or max(slower, default=0) >= half else half
+
+
+def fastest(
+    trials: Sequence[Trial], goal: Goal, *, part: float = KNEE, busy: float | None = None
+) -> int | None:
+    """The smallest size at the knee of samples a second, or, where NVML told, the smallest one
+    that keeps the GPU `busy` percent of the time.
+
+    >>> run = lambda batch, speed: Trial(batch=batch, status="ok", samples_per_second=speed)
+    >>> fastest([run(8, 50.0), run(16, 97.0), run(32, 100.0)], Goal(limit_bytes=1))
+    16
+    """
+    timed = [trial for trial in fitting(trials, goal) if trial.samples_per_second]
+    if not timed:
+        return None
+    told = [trial for trial in timed if trial.utilization_percent is not None]
+    if busy is not None and told:
+        enough = [trial.batch for trial in told if (trial.utilization_percent or 0) >= busy]
+        return min(enough) if enough else max(trial.batch for trial in told)
+    most = max(trial.samples_per_second or 0.0 for trial in timed)
+    return min(t.batch for t in timed if (t.samples_per_second or 0.0) >= part * most)
