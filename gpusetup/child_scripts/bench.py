@@ -257,8 +257,10 @@ def run_steps(request: Answer) -> Answer:
     """
     trial = Trial(request)
     batches = trial.batches()
+    warming = time.perf_counter()
     for _ in range(request.get("warm") or 1):
         trial.step(next(batches))
+    warming = time.perf_counter() - warming
     memory, ends = trial.memory, time.monotonic() + float(request.get("seconds") or 60)
     rows: List[Dict[str, Optional[int]]] = []
     seconds: List[float] = []
@@ -268,7 +270,7 @@ def run_steps(request: Answer) -> Answer:
         rows.append(trial.read(next(batches)))
         seconds.append(time.perf_counter() - began)
         stands.append(memory.now())
-        enough = sum(seconds) > memory.patience
+        enough = warming + sum(seconds) > memory.patience
         if sibling("bench_memory").steady(rows, stands, memory.least_rows, enough):
             break
     busy = None

@@ -135,10 +135,10 @@ def steady(
     >>> steady([{"forward": 9 << 20}, {"forward": 9 << 20}], [0, 2 << 20, 4 << 20])
     False
     """
+    if enough and len(rows) != 2:
+        return True
     if len(rows) < (2 if enough else least_rows):
         return False
-    if enough and len(rows) > 2:
-        return True
     grows = all((stands[i] or 0) - (stands[i - 1] or 0) >= GROWS for i in (-2, -1))
     last, before = (max((one or 0 for one in row.values()), default=0) for row in rows[:-3:-1])
     return not grows and (enough or abs(last - before) <= STEADY * last)
@@ -176,8 +176,8 @@ MALLINFO2 = (
 
 
 PATIENCE = 1.5
-"""After so many seconds of steps whose addresses are read two are enough: the kernel keeps the
-most, and a run of more steps differs by less than another run does."""
+"""After so many seconds of steps, the warm-up's included, one that was read is enough where
+addresses count: the kernel keeps the most, and more steps add less than the holes allow for."""
 
 
 class Cuda:

@@ -89,6 +89,9 @@ class Room(Frozen):
     high: float
 
 
+FURTHEST_ADDRESSES = 5
+"""And of addresses, once two sizes ran: small ones fit into holes that are there anyway, and the
+line bends upwards."""
 SPACE = "space"
 """The phase of a trial that counted addresses: the most so far; more steps average nothing out."""
 UNSURE = 0.005
@@ -232,7 +235,8 @@ def _jump(best: Trial, room: Room, bad: int | None, goal: Goal) -> int | None:
     reach = room.low
     if math.isinf(room.high):  # one trial: its line starts too low, which already shortens it
         reach = min(math.sqrt(room.low * room.middle), 4 * room.low)
-    reach = min(reach, best.batch * FURTHEST)
+    curved = SPACE in best.phases and best.batch > goal.start
+    reach = min(reach, best.batch * (FURTHEST_ADDRESSES if curved else FURTHEST))
     aimed = best.batch + (reach - best.batch) * AIM
     if bad is not None:
         aimed = min(aimed, best.batch + (bad - best.batch) * AFTER_FAILURE)
