@@ -126,7 +126,7 @@ LACKING = (
     row(
         "program-requirement-missing",
         "no module named",
-        rf"No module named ['\"]?(?P<lacks>{LACKS})['\"].{{0,300}}?(?:error: subprocess|This error originates from a subprocess|Failed building wheel|Failed to build)",
+        rf"No module named ['\"]?(?P<lacks>{LACKS})['\"].{{0,300}}?(?:error: subprocess|Getting requirements to build|This error originates from a subprocess|Failed building wheel|Failed to build)",
         step="build",
     ),
     row(
@@ -277,6 +277,7 @@ SEES_NO_GPU = (
     ),
     row("program-sees-no-gpu", "no usable gpu found", program="llama.cpp"),
     row("program-sees-no-gpu", "cuda backend failed to initialize", program="JAX"),
+    row("program-sees-no-gpu", "no supported devices found for platform cuda", program="JAX"),
     row("program-sees-no-gpu", "no gpu/tpu found, falling back to cpu", program="JAX"),
     row(
         "program-lib-missing",

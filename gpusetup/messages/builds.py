@@ -11,8 +11,8 @@ from gpusetup.messages.row import row
 ROWS = (
     row(
         "cuda-toolkit-mismatch-extension-build",
-        "detected cuda version",
-        r"detected CUDA version \((?P<nvcc>\d+\.\d+)[\d.]*\) mismatches the version that was used to compile PyTorch \((?P<torch>\d+\.\d+)[\d.]*\)",
+        "mismatches the version that was used to",
+        r"(?:detected )?CUDA version \((?P<nvcc>\d+\.\d+)[\d.]*\) mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?",
     ),
     row(
         "cuda-toolkit-mismatch-extension-build",
@@ -203,7 +203,7 @@ ROWS = (
     row(
         "triton-missing-windows",
         "triton",
-        r"No module named ['\"]?triton\b",
+        r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))",
         unless="matching Triton is not available",
     ),
     row("triton-missing-windows", "torch.compile", r"Windows not yet supported for torch\.compile"),

@@ -117,6 +117,31 @@ ROWS = (
         r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: [^\\\"']{3,300})",
     ),
     row(
+        "container-hook-failed",
+        "container runtime hook directly",
+        r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)",
+    ),
+    row(
+        "container-hook-failed",
+        "error executing hook",
+        r"(?P<problem>error executing hook `?\S{0,60}nvidia-container-(?:toolkit|runtime-hook)`? \(exit code: \d{1,3}\))",
+    ),
+    row(
+        "container-hook-failed",
+        "did not terminate s",
+        r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})",
+    ),
+    row(
+        "container-toolkit-missing",
+        "device discovery strategy",
+        r"invalid device discovery strategy",
+        runtime="nvidia",
+    ),
+    row(
+        "k8s-gpu-not-allocatable",
+        "waiting for nvidia-smi",
+    ),
+    row(
         "no-nvidia-driver",
         "load library failed",
         r"load library failed: (?P<library>libnvidia-ml\.so[.\d]*)",

@@ -95,7 +95,7 @@ ROWS = (
     row(
         "out-of-memory",
         "out of memory",
-        r"(?:CUDA|HIP) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
+        r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
         r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
         r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?",
     ),

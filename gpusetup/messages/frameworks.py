@@ -18,8 +18,24 @@ TENSORFLOWS = (
     row(
         "program-sees-no-gpu",
         "list_physical_devices",
-        r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?(?:empty (?:list|array)|(?:returns?|returned|gives?|got|get|prints?|shows?|shown|->|=|:)\W{0,6}\[ ?\](?!\w))",
+        r"list_physical_devices\(['\"]GPU['\"]\)\)?['\"]? \[ ?\](?!\w)|list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?(?:empty (?:list|array)|(?:returns?|returned|gives?|got|get|prints?|shows?|shown|->|=|:)\W{0,6}\[ ?\](?!\w))",
         program="TensorFlow",
+    ),
+    row(
+        "program-sees-no-gpu",
+        "is_gpu_available",
+        r"tf\.test\.is_gpu_available\([^()]{0,60}\)(?: is|:|\)| ==| ->)* ?False",
+        program="TensorFlow",
+    ),
+    *(
+        row(
+            "program-sees-no-gpu",
+            f"unable to register {library} factory",
+            rf"\b(?:can ?not|can't|does(?: not|n't)|is not|isn't|not|unable to) (?:us(?:e|ing)|detect\w*|recogni[sz]\w+|find\w*|see\w*) (?:the |my |any |a )?(?:GPUs?|it).{{0,1000}}?Unable to register {library} factory",
+            program="TensorFlow",
+            unless=r"name='/physical_device:GPU|Created device \S{1,80}GPU:\d",
+        )
+        for library in ("cufft", "cudnn")
     ),
 )
 

@@ -131,6 +131,9 @@ INDEXES = (
 RESOLVERS = (
     row("resolver-conflict", "no solution found when resolving"),
     row("resolver-conflict", "resolutionimpossible"),
+    row("resolver-conflict", "because there are no viable options"),
+    row("resolver-conflict", "for which no candidates were found", unless=r"__cuda"),
+    row("resolver-conflict", "contain conflicting urls for package"),
     row(
         "resolver-conflict",
         "conflicting dependencies",
@@ -208,6 +211,11 @@ TRANSFERS = (
         r"DO NOT MATCH THE HASHES(?:.{0,260}?(?P<file>[\w.%+-]+\.whl))?",
     ),
     row("download-hash-mismatch", "hash mismatch", r"Hash mismatch for `?(?P<file>[\w.=+-]+)"),
+    row(
+        "download-hash-mismatch",
+        "condaverificationerror",
+        r"CondaVerificationError: The package for (?P<file>[\w.-]{2,60}) located at",
+    ),
     row("download-hash-mismatch", "checksummismatch", r"ChecksumMismatchError"),
     row(
         "download-hash-mismatch",

@@ -62,6 +62,11 @@ KERNEL_LOG = (
     ),
     row("gpu-init-failed", "rm_init_adapter", rf"(?:GPU {BUS}: )?rm_init_adapter.{{0,12}} failed"),
     row("gpu-init-failed", "none of the nvidia devices were"),
+    row(
+        "gpu-init-failed",
+        "attempting to boot gsp",
+        r"GSP-\w{3,4} reported an error while attempting to boot GSP",
+    ),
     row("gpu-init-failed", "probe routine failed", r"NVIDIA probe routine failed"),
     row(
         "gpu-init-failed",

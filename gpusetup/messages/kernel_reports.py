@@ -29,6 +29,12 @@ MODULE_BUILDS = (
     ),
     row(
         "driver-build-failed",
+        "autoinstall for kernel",
+        r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia",
+        unless=r"amdgpu/|virtualbox|zfs/",
+    ),
+    row(
+        "driver-build-failed",
         "nvidia-dkms-",
         r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
     ),
@@ -57,6 +63,16 @@ MODULE_BUILDS = (
         "driver-build-failed",
         ": error: ",
         r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ",
+    ),
+    row(
+        "driver-build-failed",
+        "/var/cache/akmods/nvidia",
+        r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log",
+    ),
+    row(
+        "driver-build-failed",
+        "building and installing nvidia-",
+        r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
     ),
     row("driver-build-failed", "building kernel modules", r'the step: "Building kernel modules"'),
     row(

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from gpusetup.messages.row import row
 
+AMDS = r"lib(?:amdhip64|hip(?:blas(?:lt)?|fft|rtc|rand|solver|sparse(?:lt)?)|roc(?:blas|fft|rand|solver|sparse|tracer64|tx64|m_smi64)|rccl|MIOpen|hsa-runtime64)"
+"""ROCm's libraries."""
+INTELS = r"lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})"
+"""The libraries of Intel's GPUs."""
+
 AMD = (
     row(
         "no-hip-gpus",
         "/dev/kfd",
-        r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted)",
+        r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)",
         why="groups",
     ),
     row(
@@ -45,6 +50,35 @@ AMD = (
         by="what",
         what="kernel",
     ),
+    row("foreign-gpu", "miopenstatus", r"\bmiopenStatus\w{3,40}", vendor="amd"),
+    row(
+        "foreign-gpu",
+        "hipblas",
+        r"\bHIPBLAS_STATUS_\w{3,40}|hipBLASLt on an unsupported",
+        vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
+        "dkms",
+        r"/var/lib/dkms/amdgpu/|error processing package amdgpu-dkms",
+        vendor="amd",
+    ),
+    row("foreign-gpu", "runtimeerror: hip error", vendor="amd"),
+    row(
+        "foreign-gpu",
+        "rocm",
+        r"\bROCm\b[^\n]{0,300}?\b(?:Radeon|R[Xx] ?\d{4})\b|\b(?:Radeon|R[Xx] ?\d{4})\b[^\n]{0,300}?\bROCm\b",
+        unless=r"NVIDIA|GeForce|\bRTX|\bGTX|\bCUDA|ROCM used to build",
+        vendor="amd",
+    ),
+    row("foreign-gpu", "hip call failed", r"HIP call failed:? hipError(?!NoDevice)", vendor="amd"),
+    row(
+        "foreign-gpu",
+        "amdgpu",
+        r"\bamdgpu\b[^\n]{0,60}?(?:GPU reset|ring \S{3,20} timeout|GPU fault detected|page fault)",
+        vendor="amd",
+    ),
+    row("no-hip-gpus", ".so", rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot ", why="driver"),
     row("hip-kernel-missing", "hiperrornobinaryforgpu", by="what", what="kernel"),
     row("hip-kernel-missing", "hiperrorinvaliddevicefunction", by="what", what="kernel"),
     row("hip-kernel-missing", "hsa_status_error_invalid_isa", by="what", what="kernel"),
@@ -81,6 +115,19 @@ INTEL = (
         r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN)",
         why="driver",
     ),
+    row("no-xpu", ".so", rf"\b(?P<library>{INTELS}\.so[.\d]*): cannot ", why="driver"),
+    row(
+        "no-xpu",
+        "could not create an engine",
+        r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
+        why="driver",
+    ),
+    row(
+        "no-xpu",
+        "is not supported on the device",
+        r"Required aspect \w{2,20} is not supported on the device",
+        why="driver",
+    ),
     row("no-xpu", "pi_error_", r"\(PI_ERROR_\w{3,40}\)", why="driver"),
     row(
         "no-xpu",
@@ -102,10 +149,11 @@ INTEL = (
 )
 
 APPLE = (
+    row("mps-lacks", "unsupported by mps", r"(?:is|are) unsupported by mps\b"),
     row(
         "mps-lacks",
         "mps",
-        r"for the MPS device|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control))|MPSNDArray|MPSGraph",
+        r"for the MPS device|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control))|MPSNDArray|MPSGraph",
     ),
 )
 """What torch's Metal backend says of itself; CUDA's MPS is a server."""

@@ -87,6 +87,32 @@ ROWS = (
         "nccl warn cuda failure",
         r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
     ),
+    *(
+        row(
+            kind,
+            needle,
+            rf"Call to ibv_\w{{3,30}} failed(?: with error (?P<how>{how}))",
+            unless=r"Cannot allocate memory",
+        )
+        for kind, needle, how in (
+            (
+                "nccl-error",
+                "ibv_modify_qp failed",
+                r"(?:No such device|Invalid argument|Operation not \w+|Permission denied)",
+            ),
+            (
+                "nccl-connect-failed",
+                "failed with error ",
+                r"(?:Network is unreachable|Connection timed out|No route to host)",
+            ),
+        )
+    ),
+    row(
+        "nccl-error",
+        "ibv_",
+        r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)",
+        unless=r"Cannot allocate memory",
+    ),
     row(
         "nccl-duplicate-gpu",
         "duplicate gpu detected",
@@ -156,6 +182,30 @@ ROWS = (
     ),
     row("nccl-connect-failed", "gloo connectfullmesh failed"),
     row("nccl-timeout", "watchdog caught collective operation timeout"),
+    row("nccl-timeout", "watchdog got stuck for", r"watchdog got stuck for \d{1,6} seconds"),
+    row("nccl-timeout", "heartbeat monitor timed out", r"Heartbeat monitor timed out!"),
+    row(
+        "nccl-timeout",
+        "timed out waiting",
+        r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation",
+        unless="Capture cuda graph failed",
+    ),
+    row(
+        "nccl-timeout",
+        "clients joined",
+        r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined",
+    ),
+    row(
+        "nccl-timeout",
+        "socket timeout",
+        r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout",
+    ),
+    row("nccl-timeout", "rendezvoustimeouterror", r"rendezvous\.api\.RendezvousTimeoutError"),
+    row(
+        "nccl-connect-failed",
+        "client socket has timed out",
+        r"client socket has (?P<how>timed out) after \d{1,9}(?:ms|s) while trying to connect to \(?(?P<peer>[\w.:%\[\]-]{3,80}, \d{1,5})",
+    ),
     row("rdma-memlock", "ibv_reg_mr", r"ibv_reg_mr\w* failed"),
     row("rdma-memlock", "ibv_create", r"ibv_create_\w+ failed.{0,40}Cannot allocate memory"),
     row(

@@ -354,6 +354,7 @@ COMPUTING: tuple[Program, ...] = (
             "torch.acceleratorerror",
             "outofmemoryerror",
             "no cuda gpus are available",
+            "no cuda runtime is found",
             "torch not compiled with cuda",
         )
         + under_all(

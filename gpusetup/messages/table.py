@@ -5,6 +5,8 @@ from __future__ import annotations
 from gpusetup.messages import (
     beside,
     builds,
+    compilers,
+    computing_failures,
     container,
     cuda,
     driver,
@@ -17,8 +19,10 @@ from gpusetup.messages import (
     local_models,
     makers,
     model_tools,
+    own_failures,
     parallel,
     results,
+    spoken,
     stack,
 )
 
@@ -29,16 +33,20 @@ ROWS = (
     *libraries.ROWS,
     *imports.ROWS,
     *builds.ROWS,
+    *compilers.ROWS,
     *installing.ROWS,
     *parallel.ROWS,
     *beside.ROWS,
     *frameworks.ROWS,
     *makers.ROWS,
     *results.ROWS,
+    *spoken.ROWS,
     *stack.ROWS,
     *failures.ROWS,
     *engines.ROWS,
     *local_models.ROWS,
     *model_tools.ROWS,
+    *own_failures.ROWS,
+    *computing_failures.ROWS,
 )
 """Every message that is known."""

@@ -31,7 +31,7 @@ from gpusetup.model.versions import Capability, parsed
 from gpusetup.readings.side import first_known, told_gpus
 from gpusetup.report.facts import Claim, Fact, Gpus
 from gpusetup.report.formats.exceptions import unless_explained
-from gpusetup.report.formats.failing import named_by
+from gpusetup.report.formats.failing import told_by
 
 READINGS_A_SUBJECT = 4
 EVENTS_KEPT = 80
@@ -81,7 +81,7 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
         packages=packages or None,
         devices=tuple(dict.fromkeys(kinds[DeviceNode])) or None,
         environment=_environment(chosen),
-        failing=next(iter(kinds[Failing]), None) or named_by(events),
+        failing=told_by(events, next(iter(kinds[Failing]), Failing())),
         events=events,
         readings=(*readings, *gpu_readings),
     )

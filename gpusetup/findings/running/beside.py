@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpusetup.evidence.context import (
@@ -17,6 +18,7 @@ from gpusetup.findings.libraries.loading import CUDA_LIB_MISSING
 from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import packages, paste
+from gpusetup.messages.compilers import BUILT_BY_HAND
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.machine import Event
@@ -117,7 +119,12 @@ def _brings(context: RuleContext, lacks: str) -> Fix:
             '`attn_implementation="sdpa"`',
             commands=(paste.gpusetup(context, "flash-attn"),),
         )
-    if not is_an_identifier(lacks):
+    if re.fullmatch(BUILT_BY_HAND, lacks):
+        return Fix(
+            text=f"Install {lacks.replace('_', '-')} as its own guide says: it is compiled against "
+            "this torch (`--no-build-isolation`), with a CUDA toolkit of torch's major"
+        )
+    if not is_an_identifier(lacks) or "." in lacks:
         return Fix(text=f"Install {lacks}")
     wanted = FROM_PIP.get(lacks, lacks)
     return Fix(

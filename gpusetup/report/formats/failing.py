@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from gpusetup.messages.program import Mark, Program, Weight
 from gpusetup.messages.programs import LIBRARIES, PROGRAMS, of_package
@@ -63,14 +63,6 @@ def failing(text: Text) -> Iterator[Failing]:
     end = min(best.place + 200, len(text.flat))
     shown = text.shown(best.place, best.place + 1) or text.flat[best.place : end]
     yield Failing(program=best.name, stage=stage, text=shown, source=text.source(best.place))
-
-
-def named_by(events: tuple[Event, ...]) -> Failing:
-    """The program that a message is known to be of, where no mark shows one."""
-    told = next((event for event in events if event.values.get("program")), None)
-    if told is None:
-        return Failing()
-    return Failing(program=told.values["program"], text=told.text, source=told.source)
 
 
 def _stage_of(name: str, signs: list[Sign]) -> Stage | None:
@@ -149,3 +141,22 @@ def _built(text: Text) -> Iterator[Sign]:
         if program is None or program.name != "torch":
             called = program.name if program else name.lower()
             yield Sign(Weight.BUILT, found.start(), called, "build")
+
+
+def told_by(events: tuple[Event, ...], failing: Failing) -> Failing:
+    """The program whose own message says that it failed, where none but torch is named else.
+
+    >>> said = Event(kind="program-failed", values={"program": "uv", "stage": "install"})
+    >>> told_by((said,), Failing()).stage
+    'install'
+    """
+    if failing.program not in (None, "torch"):
+        return failing
+    kinds = "program-failed" if failing.program else ""
+    own = (e for e in events if e.kind.startswith(kinds) and e.values.get("program"))
+    event = next(own, None)
+    if event is None:
+        return failing
+    stage = event.values.get("stage") or event.values.get("step") or failing.stage
+    program, known = event.values["program"], cast("Stage | None", stage)
+    return Failing(program=program, stage=known, text=event.text, source=event.source)

@@ -99,7 +99,7 @@ PIN = re.compile(r"(?<![\w.-])(?:py)?torch(?:\[\w+\])? ?(?P<op>==?|~=|<=|>=|<)(?
 CONDA_CUDA = re.compile(r"(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)")
 REQUIREMENT = re.compile(
     r"satisfies the requirement (?P<requirement>torch\w*(?:\[\w+\])?(?:[=<>!~]{1,2}\S{1,60}?)?) ?\(from versions:? (?P<versions>(?:(?! ERROR)[^)]){0,6000})\)?"
-    r"|No matching distribution found for (?P<only>torch\w*(?:[=<>!~]{1,2}[\w.+*,<>=!~]{1,60})?)"
+    r"|No matching distribution found for (?P<only>torch\w*(?:[=<>!~]{1,2}[\w.+*,<>=!~]{1,60})?)(?![\w-])"
 )
 LOCKED = re.compile(r"Distribution `torch==(?P<version>[\d.]+)(?:\+(?P<label>\w+))?")
 LOCKED_INDEX = re.compile(rf"\S{{0,16}} @ registry\+{INDEX.pattern}")

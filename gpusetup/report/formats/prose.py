@@ -43,7 +43,7 @@ NEEDED = (
 """Before a version that is asked for, not had."""
 FAILS = r"\b(?:returns? False|(?:is |are )?not available|unavailable|not (?:found|detected|working)|doesn't work)\b"
 """What a title says of CUDA before it names the torch that does not see it."""
-PRINTED = r"(?:输出|显示|返回|打印|结果是|出力|출력|выводит|выдает|выдаёт)"
+PRINTED = r"(?:is|prints?|gives?|shows?|returns?|says|输出|显示|返回|打印|结果是|出力|출력|выводит|выдает|выдаёт)"
 
 ROWS = (
     saying("torch.version", "torch", rf"(?<![\w./=-]){TORCH_WORD} ?{VERSION_WORD}{BETWEEN}{TORCH}", HINT),

@@ -1,0 +1,163 @@
+"""What C++ compilers, linkers and setup files say when an extension is built, and what is then missing.
+
+Sources, as of November 2026: CUDA's host headers (crt/host_config.h, math_functions.h) against
+glibc 2.41 and gcc 11, MSVC's STL (yvals_core.h), torch/utils/cpp_extension.py, apex' setup.py,
+ATen's removed macros and conversions, the setup files of Gaussian splatting's rasterizers.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.imports import COMPILED_MODULE
+from gpusetup.messages.row import row
+
+BUILT_BY_HAND = (
+    r"(?:flash_attn|flash_attn_interface|xformers|apex|tinycudann|diff_gaussian_rasterization\w{0,12}|simple_knn|nvdiffrast"
+    r"|pytorch3d|gsplat|mamba_ssm|causal_conv1d|torch_scatter|torch_sparse|torch_cluster|torch_spline_conv|spconv"
+    r"|detectron2|MinkowskiEngine|fused_ssim|natten|pointnet2_ops|kaolin|sageattention|custom_rasterizer|cumm|dcnv[34])"
+)
+"""Packages that are compiled against the torch that is there, by their modules."""
+
+HOSTS = (
+    row("compiler-too-new", "unexpected compiler version", r"STL1002: Unexpected compiler version"),
+    row(
+        "compiler-too-new",
+        "exception specification is incompatible",
+        r"mathcalls\.h[^\n]{0,40}?error: exception specification is incompatible with that of previous function",
+    ),
+    row(
+        "compiler-too-new",
+        "parameter packs not expanded",
+        r"(?:std_function|functional)\S{0,12}: error: parameter packs not expanded with",
+    ),
+    row(
+        "compiler-missing",
+        "cannot open include file",
+        r"Cannot open include file: '(?:corecrt|crtdbg|stddef|io|ctype|basetsd|rc)\.h'",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "bare_metal_version",
+        r"name 'bare_metal_version' is not defined",
+    ),
+    row(
+        "compiler-missing",
+        "winerror 2]",
+        r"running build_ext.{0,400}?error: \[WinError 2\]",
+    ),
+    row("cuda-toolkit-missing", "-lcudart", r"cannot find -lcudart(?:_static)?\b"),
+    row(
+        "cuda-toolkit-missing",
+        "cannot open source file",
+        r"catastrophic error: cannot open source file \W?(?P<path>cuda\w*\.h|vector_types\.h|cub/\S{1,40})",
+    ),
+    row("cuda-toolkit-missing", "auto-detect cuda root", r"Failed to auto-detect CUDA root directory"),
+    row(
+        "extension-too-old-for-torch",
+        "deprecatedtypeproperties",
+        r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
+    ),
+    row(
+        "extension-too-old-for-torch",
+        "was not declared in this scope",
+        r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
+    ),
+    row(
+        "extension-too-old-for-torch",
+        "identifier \"",
+        r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
+    ),
+)  # fmt: skip
+
+LEFT_OUT = (
+    row(
+        "extension-not-built",
+        "not compiled with",
+        r"RuntimeError: Not compiled with (?:CUDA|GPU) support",
+    ),
+    row(
+        "extension-not-built",
+        "name '_c' is not defined",
+        r"NameError: (?:global )?name '_C' is not defined",
+        unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino",
+    ),
+    row(
+        "extension-not-built",
+        "not implemented on the cpu",
+        r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU",
+    ),
+    row(
+        "extension-not-built",
+        "'nonetype' object has no attribute '",
+        r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'",
+    ),
+    row(
+        "extension-abi-mismatch",
+        "undefined symbol",
+        rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
+    ),
+    row(
+        "windows-dll-missing",
+        "c10.dll",
+        r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)",
+    ),
+    row(
+        "program-requirement-missing",
+        "no module named",
+        rf"No module named ['\"]?(?P<lacks>{BUILT_BY_HAND})['\"]?(?![.\w])",
+    ),
+    row(
+        "program-requirement-missing",
+        "no module named",
+        r"No module named ['\"]?(?P<lacks>isaacsim|isaaclab|omni\.\w{2,20}(?:\.\w{2,20})?)['\"]?(?!\w)",
+        program="Isaac Sim",
+    ),
+    row(
+        "program-requirement-missing",
+        "appropriate backend to handle uri",
+        r"Couldn't find appropriate backend to handle uri",
+        program="torchaudio",
+        lacks="a library that reads sound (FFmpeg, SoX or the package soundfile)",
+    ),
+    row(
+        "program-without-gpu-support",
+        "has no attribute 'cuda'",
+        r"module 'cv2(?:\.\w{2,12})?' has no attribute 'cuda'",
+        program="OpenCV",
+    ),
+    row(
+        "program-without-gpu-support",
+        "was not built with cuda backend",
+        r"DNN module was not built with CUDA backend",
+        program="OpenCV",
+    ),
+)
+
+OF_ANOTHER_TIME = (
+    row(
+        "program-release-too-old",
+        "no module named",
+        r"No module named ['\"]?triton\.(?:ops|common|compiler\.code_generator)\b",
+        beside="installed Triton",
+    ),
+    row(
+        "program-release-too-old",
+        "cannot import name",
+        r"cannot import name ['\"](?P<name>triton_key|AttrsDescriptor|get_cuda_stream|JITFunction)['\"] from ['\"]triton",
+        beside="installed Triton: each torch brings its own",
+    ),
+    row(
+        "program-release-too-old",
+        "is installed, but it is not compatible with the installed jaxlib",
+        beside="installed jaxlib: plugin, jaxlib and jax are of one release",
+        program="JAX",
+    ),
+    row(
+        "program-release-too-old",
+        "incompatible with jax version",
+        r"jaxlib version \S{3,20} is (?:newer|older) than and incompatible with jax version",
+        beside="installed jaxlib: jax and jaxlib are of one release",
+        program="JAX",
+    ),
+)
+
+ROWS = (*HOSTS, *LEFT_OUT, *OF_ANOTHER_TIME)

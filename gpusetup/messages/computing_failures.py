@@ -1,0 +1,170 @@
+"""Failures of compilers and libraries while a program computes, in their own words.
+
+Sources, as of November 2026: Triton's runtime/errors.py and compiler.py, torch/_dynamo/exc.py,
+jaxlib's solver_handle_pool.cc, CuPy's nvrtc binding, TensorFlow's loader, gloo's pair.cc, CUDA's
+stream capture, the open kernel modules' nv-pmops.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.own_failures import own
+from gpusetup.messages.row import row
+
+COMPILE = (
+    "Run it once without torch.compile (`TORCHDYNAMO_DISABLE=1`); with the newest torch, whose Triton "
+    "belongs to it, where it stays, it is a fault to report there"
+)
+COMPILERS = (
+    own(
+        "Triton",
+        "first-kernel",
+        "passmanager::run failed",
+        says="Triton's compiler failed on a kernel",
+        way=COMPILE,
+    ),
+    own(
+        "Triton",
+        "first-kernel",
+        "out of resource: ",
+        r"out of resources?: (?:shared memory|threads|tensor memory|registers)",
+        says="A Triton kernel needs more of the GPU's shared memory (or threads) than it has",
+        way="Lower the kernel's block sizes or `num_stages`; take the package's newest release, or its "
+        "configuration for this GPU",
+    ),
+    own(
+        "torch",
+        "first-kernel",
+        "torch._inductor.exc.",
+        r"torch\._inductor\.exc\.(?:LoweringException|InductorError|CppCompileError|SubprocException)",
+        says="torch.compile's inductor failed on the model",
+        way=COMPILE,
+    ),
+    own(
+        "torch",
+        "first-kernel",
+        "torch._dynamo.exc.",
+        r"torch\._dynamo\.exc\.(?:BackendCompilerFailed|Unsupported|InternalTorchDynamoError|TorchRuntimeError|FailOnRecompileLimitHit|UserError)",
+        says="torch.compile failed on the model",
+        way=COMPILE,
+    ),
+)
+
+PEERS = (
+    own(
+        "torch",
+        "distributed",
+        "gloo/transport/tcp/pair",
+        r"gloo/transport/tcp/pair\.cc:\d{1,5}\] (?:Connection closed by peer|(?:Read|Write) error)",
+        says="Another rank of the job ended, and its connection with it",
+        way="Read the log of the rank that ended first: its error is the reason",
+    ),
+)
+
+OF_JAX = (
+    'Install it anew with its own CUDA, `pip install -U "jax[cuda12]"` (or `[cuda13]`), with '
+    "LD_LIBRARY_PATH empty; where it stays, leave memory free: XLA_PYTHON_CLIENT_PREALLOCATE=false"
+)
+NUMBERS = (
+    own(
+        "JAX",
+        "first-kernel",
+        "cusolver internal error",
+        says="JAX cannot start cuSOLVER: its CUDA libraries do not fit each other, or the GPU's memory is taken",
+        way=OF_JAX,
+    ),
+    own(
+        "JAX",
+        "first-kernel",
+        "dnn library initialization failed",
+        says="JAX cannot start cuDNN: another cuDNN is loaded, or the GPU's memory is taken",
+        way=OF_JAX,
+    ),
+    own(
+        "JAX",
+        "first-kernel",
+        "suitable version of ptxas",
+        r"Couldn't (?:find|get) a suitable version of ptxas|Couldn't invoke ptxas",
+        says="JAX finds no ptxas that it can use",
+        way='Install it: `pip install -U "nvidia-cuda-nvcc-cu12"` (it comes with `jax[cuda12]`)',
+    ),
+    own(
+        "CuPy",
+        "first-kernel",
+        "nvrtc_error_compilation",
+        r"NVRTC_ERROR_COMPILATION",
+        says="NVRTC cannot compile a kernel of CuPy",
+        way="The lines above it name the place: CUDA's headers of another release are the usual reason "
+        '(`pip install "cupy-cuda12x[ctk]"`, CUDA_PATH unset), else the program\'s own kernel',
+        unless=r"invalid value for --gpu-architecture|cannot open source file",
+    ),
+    own(
+        "TensorFlow",
+        "import",
+        "undefined symbol: _zn10tensorflow",
+        says="A library in TensorFlow's folder is of another release of it",
+        way="Uninstall every TensorFlow (tensorflow, tensorflow-gpu, tf-nightly, plugins such as "
+        "tensorflow-text), delete what is left of its folder, and install one",
+    ),
+    own(
+        "RAPIDS",
+        "start",
+        "or newer architecture is required",
+        r"A GPU with NVIDIA (?P<needs>\w+)\W{0,3} \(Compute Capability (?P<capability>\d+\.\d)\) or newer",
+        says="RAPIDS has no kernels for so old a GPU",
+        way="Take the last release of RAPIDS for this architecture (Pascal: 24.02), or a newer GPU",
+    ),
+)
+
+CAPTURE = (
+    *(
+        row(
+            "program-failed",
+            needle,
+            stage="first-kernel",
+            says="A CUDA graph's capture failed: something in it may not be captured",
+            way="Run the work once before the capture, so that kernels and modules are loaded and memory is "
+            "there; Warp loads modules within a capture only with a driver of CUDA 12.3 or newer",
+        )
+        for needle in (
+            "when stream is capturing",
+            "stream_capture_",
+            "depend on a capturing blocking stream",
+        )
+    ),
+    row(
+        "program-failed",
+        "nv_pmops_",
+        r"can't suspend \(nv_pmops_\w{4,24} \[nvidia\] returned -\d",
+        stage="running",
+        says="NVIDIA's driver could not put the GPU to sleep: after it the driver does not work until a reboot",
+        way="Keep its memory over the sleep (`options nvidia NVreg_PreserveVideoMemoryAllocations=1`, "
+        "`systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate`), end what computes on the GPU "
+        "before, and take the newest driver",
+    ),
+    row(
+        "program-failed",
+        "[nvidia_modeset]",
+        r"\bnvkms_\w{3,40}\+0x[0-9a-f]{1,5}/0x[0-9a-f]{1,5} \[nvidia_modeset\].{0,300}?kernel BUG at|kernel BUG at.{0,300}?\[nvidia_modeset\]",
+        stage="running",
+        says="NVIDIA's module for displays crashed in the kernel",
+        way="Take the newest driver for this kernel, or the kernel before the last update",
+    ),
+    own(
+        "podman",
+        "start",
+        "no read access to runc binary",
+        says="podman may not read its runtime's file",
+        way="Use crun (`--runtime crun`), or give the file of runc read access again",
+    ),
+    own(
+        "docker",
+        "start",
+        "starting container process caused",
+        r"starting container process caused\W{1,4}permission denied",
+        says="The system forbids the container's process to start",
+        way="Under SELinux run it with `--security-opt label=disable` once; if it starts, install the policy "
+        "for NVIDIA's containers (dgx-selinux)",
+    ),
+)
+
+ROWS = (*CAPTURE, *COMPILERS, *PEERS, *NUMBERS)

@@ -1,0 +1,87 @@
+"""What people say of torch, of a driver, of a board in a sentence of their own, in many languages.
+
+Sources, as of November 2026: titles and first lines of threads in issue trackers and forums.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.row import row
+
+SAID = (
+    r"(?:返回值?|为|為|是|总是|總是|一直|始终|还是|還是|显示|顯示|输出|輸出|打印|结果|得到|仍然?|都|却|變成|变成"
+    r"|がいつも|が|は|を|も|常に|いつも|가|이|는|은|값이|항상|계속"
+    r"|возвращает|выда[её]т|показывает|всегда|равно|=|dev[uo]elve|devolve|retorna(?:ndo)?|regresa|siempre|sempre|da|d[aá]|es|me|arroja"
+    r"|renvoie|retourne|est|toujours|gibt|liefert|ist|immer|ergibt|restituisce|è|zwraca|zawsze|döndürüyor|trả về|luôn)"
+)
+"""Verbs and particles between torch's question and its answer."""
+OTHERWISE = r"\b(?:if|when|whether|in case|make sure|unless|once) (?:\w+ ){0,3}?(?:py)?torch\b|如果|when torch"
+NOT = r"(?:can ?not|can't|could not|couldn't|does(?: not|n't|nt)|do(?: not|n't)|is(?: not|n't)|still not|not|fails to|failed to|won't|unable to)"
+SEES = r"(?:recogni[sz](?:e[sd]?|ing)|detect(?:s|ing|ed)?|see(?:s|ing)?|find(?:s|ing)?|us(?:es?|ing)|access(?:ing)?|identify(?:ing)?|utili[sz](?:es?|ing))"
+A_GPU = r"(?:any |the |my |a |an |your |our |this )?(?:\w+ )?(?:CUDA cores?|CUDA|GPUs?|(?:RTX|GTX|[Gg]e[Ff]orce|Tesla|Quadro)[\w -]{0,16}\d{3,4}|graphics? card)\b"
+TORCH = r"(?:(?:(?<![\w-])(?:[Pp]y)?[Tt]orch)(?: [\w.+]{1,20})?)"
+FRONT = (
+    "torch cannot ",
+    "torch can't ",
+    "torch doesn't ",
+    "torch does not ",
+    "torch is not ",
+    "torch not ",
+)
+"""How such a sentence begins."""
+
+TORCHS = (
+    row(
+        "cuda-unavailable",
+        "cuda.is_available",
+        rf"cuda\.is_available(?: ?\(\))?\W{{0,6}}(?:{SAID}[\s`'\"：:（(]{{0,4}}){{1,4}}False",
+        asked="yes",
+        unless=r"(?:如果|若|if|when|falls|wenn|si|se) \S{0,12}torch\.cuda\.is_available",
+    ),
+    *(
+        row(
+            "cuda-unavailable",
+            front,
+            rf"{TORCH} {NOT} (?:\w+ ){{0,2}}?{SEES} {A_GPU}",
+            asked="yes",
+            unless=OTHERWISE,
+        )
+        for front in FRONT
+    ),
+    row(
+        "cuda-unavailable",
+        "torch to ",
+        rf"\b(?:unable|cannot|can't|can not|not able|couldn't|could not|trouble|impossible|struggl\w+)\b[^.\n]{{0,30}}?\b(?:get|getting|make|making|force|forcing) {TORCH} to {SEES} {A_GPU}",
+        asked="yes",
+    ),
+    row(
+        "cuda-unavailable",
+        "by pytorch",
+        r"(?:GPU|CUDA|RTX \d{4}|card)\b[^.\n]{0,40}? (?:is |was )?not (?:being )?(?:detected|recogni[sz]ed|found|seen|used) by PyTorch",
+        asked="yes",
+    ),
+)
+
+CPUS = (
+    row(
+        "torch-not-compiled-with-cuda",
+        " cpu_",
+        r"\b(?:libtorch|pytorch) +\d[\w.]{1,12} +cpu_(?:mkl|generic|accelerate)_\w{3,40}",
+    ),
+    row(
+        "torch-not-compiled-with-cuda",
+        "cpu",
+        r"\b(?:installs?|installed|installing|get|gets|got|downloads?|downloaded|picks?) (?:only |just |always |me )?(?:the |a )?(?:CPU[- ]?(?:only )?(?:version|build|wheel|variant)s? of |CPU[- ]only |PyTorch CPU\b|cpu[- ]only )(?:py)?(?:torch)?",
+        unless=r"(?:want|wants|need|to|for|only) (?:\w+ ){0,3}(?:install|get) (?:the |a )?CPU|no (?:NVIDIA )?GPU",
+    ),
+)
+
+IN_THE_WAY = (
+    row(
+        "module-not-found",
+        "nvidia kernel module",
+        r"NVIDIA kernel module (?:is )?(?:missing|not found)",
+        unless=r"\b(?:if|when)\b[^.\n]{0,40}NVIDIA kernel module",
+    ),
+)
+
+ROWS = (*TORCHS, *CPUS, *IN_THE_WAY)
