@@ -145,6 +145,15 @@ def test_torch_takes_the_cuda_of_what_comes_along(ask: Ask) -> None:
     assert named["backend"] == "cu130" and any("may not load" in note for note in named["notes"])
 
 
+def test_a_wheel_of_the_default_index_is_built_as_torch_is_there(ask: Ask) -> None:
+    """torchcodec's links libcudart.so.13 and libtorch_cuda.so: beside a CPU torch it fails."""
+    assert ask("torchcodec", "--json").answer["notes"] == []
+    for backend, own in (("cpu", "this torch is cpu's"), ("cu126", "torch for CUDA 12.6")):
+        notes = ask("torchcodec", "--backend", backend, "--json").answer["notes"]
+        said = next(note for note in notes if note.startswith("torchcodec 0.17.0 is built for "))
+        assert own in said and f"/whl/{backend}`" in said
+
+
 NEWEST_DRIVER = ("--driver", "610.10")
 
 

@@ -44,7 +44,7 @@ class Work:
         self.names = tuple(map(name_of, self.words))
         self.projects = projects_of(self.names, self.table)
         self.python = (python_tag(machine) or "3.12").rstrip("t")
-        self._catalog, self._links, self._lock = catalog, links, Lock()
+        self.catalog, self._links, self._lock = catalog, links, Lock()
         self._unwritten: tuple[StandIn, ...] | None = ()
         self._sets = 0
         self.stand_in(listed=True)
@@ -54,7 +54,7 @@ class Work:
     def stand_in(self, *, listed: bool) -> None:
         """What stands in, in a folder of its own; every torch where no index lists torch."""
         self.listed = listed
-        rows = stand_ins_of(self.builds, self.projects, self._catalog, self.python, listed=listed)
+        rows = stand_ins_of(self.builds, self.projects, self.catalog, self.python, listed=listed)
         self._sets += 1
         self.links, self._unwritten = self._links / str(self._sets), rows
         self.standing_in = tuple(sorted(row.filename for row in rows))
