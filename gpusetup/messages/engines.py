@@ -15,6 +15,12 @@ ROOT_ABOVE = "its own traceback stands above this line, in the part of the log t
 REBUILD = "Build the engine anew, with the release and on the kind of GPU that runs it"
 
 VLLM = (
+    own(
+        "vLLM",
+        "quantization scheme is not supported for",
+        says="has no kernels for this quantisation on a GPU of this generation",
+        way="Take the model in a quantisation that this GPU's capability allows, or in float16",
+    ),
     row(
         "out-of-memory",
         "desired gpu memory utilization",
@@ -200,6 +206,17 @@ TENSORRT = (
 )
 
 TGI = (
+    own(
+        "text-generation-inference",
+        "signaled to shutdown with signal 4",
+        says="lost a shard to an instruction that this CPU lacks (signal 4, mostly AVX)",
+        way="Give the virtual machine its host's CPU type, or take a machine with AVX2",
+    ),
+    own(
+        "text-generation-inference",
+        "shardcannotstart",
+        says=f"could not start a shard; {ROOT_ABOVE}",
+    ),
     row(
         "out-of-memory",
         "prefill tokens",

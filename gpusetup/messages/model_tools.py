@@ -102,6 +102,19 @@ BITSANDBYTES = (
 )
 
 TRITON = (
+    row(
+        "program-release-too-old",
+        "triton only supports cuda",
+        r"Triton only supports CUDA 10\.0 or higher, but got CUDA version",
+        beside="CUDA of this torch: Triton is older",
+    ),
+    own(
+        "ExLlama",
+        "cudahostregister",
+        r"cudaHostRegister\([^)\n]{3,60}\)\s+failed: invalid argument",
+        says="could not pin memory of the host",
+        way="Take its newest release, or load the model without tensor parallelism",
+    ),
     own(
         "Triton",
         "cannot be accessed from triton",

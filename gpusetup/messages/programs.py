@@ -116,7 +116,7 @@ COMPUTING: tuple[Program, ...] = (
         + told("import", "failed to import from vllm._c")
         + told("running", "enginedeaderror", "asyncenginedeaderror", "worker proc vllm")
         + named("vllm/vllm-openai", "custom_all_reduce.cuh", "desired gpu memory utilization")
-        + named("in memory profiling. initial free")
+        + named("in memory profiling. initial free", "(apiserver pid=", "llm_engine.py:")
         + mentioned("vllm"),
     ),
     Program(
