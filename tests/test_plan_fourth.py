@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import json
 import statistics
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gpusetup import cli
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
@@ -74,6 +76,17 @@ def test_the_fourth_set_is_met_as_the_page_says() -> None:
     assert sum(run.fits == run.said for run in runs) / len(runs) >= 0.96
     failed = [run for run in runs if not run.fits]
     assert sum(run.said for run in failed) <= len(failed) / 20
+
+
+def test_the_four_sets_together_are_met_as_the_page_says() -> None:
+    sets = ("all", "second", "third", "fourth")
+    rows = [figure for name in sets for figure in SCRIPT.blind(name)]
+    found = SCRIPT.errors(rows, C)
+    assert len(rows) >= 220
+    assert statistics.median(map(abs, found)) <= 0.06
+    assert abs(statistics.median(found)) <= 0.03
+    runs = [run for name in sets for run in SCRIPT.outcomes(name, C)]
+    assert sum(run.fits == run.said for run in runs) / len(runs) >= 0.95
 
 
 def test_casts_of_autocast_go_with_the_backward_pass() -> None:
@@ -161,3 +174,23 @@ def test_cuda_takes_half_a_gib_on_one_gpu_beside_what_torch_counts() -> None:
     assert min(map(len, left.values())) >= 10
     assert statistics.median(left[True]) == pytest.approx(C.context_bytes / GIB, abs=0.1)
     assert statistics.median(left[False]) > statistics.median(left[True])
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        ("--model bert --context 512 --batch 8 --gpu-mem 24GiB", "--mlm"),
+        ("--model gpt2 --context 1024 --batch 4 --gpu-mem 80GiB --attention", "eager written"),
+        ("--params 11B --context 64 --batch 64 --gpus 64 --gpu-mem 24GiB --strategy zero3",
+         "--load-whole"),
+    ],
+)  # fmt: skip
+def test_the_conditions_can_be_said(
+    words: str, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, _, more = flag.rpartition(" ")
+    sizes = []
+    for last in (plain, more):
+        cli.main(["plan", *words.split(), *last.split(), "--json"])
+        sizes.append(json.loads(capsys.readouterr().out)["memory_gib"]["allocated"])
+    assert sizes[0] < sizes[1]
