@@ -51,19 +51,22 @@ def _cell(
     if version and (days := found[name].days_behind(version)) > YEAR:
         newest = found[name].newest
         assert newest is not None
-        why = _not_the_taken(work, taken, name, build)
+        # uv may go back in one package to keep another new: the release that is taken is asked.
+        other = _the_taken(work, taken, name, build)
+        if other is not None and other.reason is None and (same := other.version(name)):
+            return Cell(package=name, torch=build.torch, backend=build.backend, version=same)
         reason = f"only {version}, {days} days older than {newest.version}"
-        version, reason = None, f"{reason}; {why}" if why else reason
+        reason += f"; {other.reason}" if other is not None and other.reason else ""
+        version = None
     return Cell(
         package=name, torch=build.torch, backend=build.backend, version=version, reason=reason
     )
 
 
-def _not_the_taken(work: Work, taken: Answer, name: str, build: TorchBuild) -> str | None:
-    """Why the release of the set that is taken does not go with a torch."""
+def _the_taken(work: Work, taken: Answer, name: str, build: TorchBuild) -> Answer | None:
+    """Whether the release of the set that is taken goes with a torch, or why not."""
     version = (taken.version(name) or "").partition("+")[0]
-    other = work.beside(build, [f"{word_of(name, work)}=={version}"]) if version else None
-    return other.reason if other is not None else None
+    return work.beside(build, [f"{word_of(name, work)}=={version}"]) if version else None
 
 
 def _empty(
@@ -80,6 +83,7 @@ def _empty(
         built = sorted({one.torch for one in project.releases}, key=parsed)
         if ".".join(build.torch.split(".")[:2]) not in built:
             return f"its wheels are built for torch {', '.join(built)}"
-    if not Requirement(word).specifier and (why := _not_the_taken(work, taken, page.name, build)):
-        return why
+    other = None if Requirement(word).specifier else _the_taken(work, taken, page.name, build)
+    if other is not None and other.reason:
+        return other.reason
     return (answer.reason if answer else None) or "was not asked: offline"
