@@ -16,19 +16,21 @@ from ..operators.sampling import FAMILIES, drawn, every, layouts_of, row_of
 from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky, working_on
 
 SHARE = {
-    "pointwise": 400,
+    "pointwise": 420,
     "lists": 180,
     "reductions": 360,
     "products": 160,
-    "algebra": 24,
+    "algebra": 48,
+    "spectral": 36,
+    "sparse": 24,
     "moving": 180,
     "indexing": 140,
     "sorting": 80,
     "convolutions": 80,
-    "pools": 70,
-    "norms": 70,
-    "sequences": 140,
-    "losses": 50,
+    "pools": 130,
+    "norms": 100,
+    "sequences": 190,
+    "losses": 90,
 }
 """How many samples of a family `standard` draws, those of `edges` aside: the whole census takes it
 about a minute of one core."""
@@ -137,6 +139,7 @@ def _family(name: str) -> Any:
 
 pointwise, lists = map(_family, ("pointwise", "lists"))
 reductions, products = map(_family, ("reductions", "products"))
+spectral, sparse = map(_family, ("spectral", "sparse"))
 algebra, moving, indexing = map(_family, ("algebra", "moving", "indexing"))
 sorting, convolutions, pools = map(_family, ("sorting", "convolutions", "pools"))
 norms, sequences, losses = map(_family, ("norms", "sequences", "losses"))

@@ -179,9 +179,11 @@ def bound(left: Any, right: Any, name: str, lessened: str) -> Tuple[Any, Any]:
         WHOLLY: RUNNING_SUM * u,
     }[lessened]
     smallest = 2.0**-24 if name == "float16" else 0.0
-    return exact, u * exact.abs() + added * sizes(rows, columns) + smallest
+    return exact, ROUNDED * u * exact.abs() + added * sizes(rows, columns) + smallest
 
 
+ROUNDED = 1.25
+"""In front of the rounding of the result: at 1 a sound result stands at its limit."""
 SPLIT = "partly in the low format"
 WHOLLY = "wholly in the low format"
 

@@ -33,6 +33,8 @@ CENSUS: Tuple[Check, ...] = (
     ),
     of("products", "matrix products of every form", "every model would compute wrong numbers"),
     of("algebra", "factorizations and solvers", "solvers would be wrong"),
+    of("spectral", "Fourier transforms", "signals and some layers would be wrong"),
+    of("sparse", "sparse matrices", "graph networks would be wrong"),
     of("moving", "copies, views, joins and pads keep every bit", "data would land in wrong places"),
     of("indexing", "lookups, scatters and masks", "data would land in wrong places"),
     of("sorting", "sort, topk, unique and search", "sampling and beam search would choose wrongly"),

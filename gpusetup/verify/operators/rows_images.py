@@ -138,7 +138,7 @@ POOLED: Tuple[Operator, ...] = (
             t, _windows(t, _padded(t, x, 1, 3), [2] * 3, stride).flatten(5), -1
         ),
         slack=4,
-        dtypes=("float32", "bfloat16", "float64"),
+        dtypes=FULL,
     ),
     Operator(
         "max_pool3d padded",
@@ -178,6 +178,10 @@ def _sized(dims: int) -> Callable[[Draw], Given]:
     return make
 
 
+def _enlarged(dims: int) -> Callable[[Draw], Given]:
+    return lambda d: given(d.normal(*image(dims)(d)), times=d.choice((1, 2, 3)))
+
+
 def _by_places(places: Callable[..., Any]) -> Callable[..., Any]:
     def exact(t: Any, x: Any, sides: Any) -> Any:
         for dim, length in enumerate(sides, start=2):
@@ -213,10 +217,6 @@ def _corners(t: Any, x: Any, sides: Any) -> Any:
     return x
 
 
-def _by_whole_times(dims: int) -> Callable[[Draw], Given]:
-    return lambda d: given(d.normal(*image(dims)(d)), times=d.choice((1, 2, 3)))
-
-
 def _resized(name: str, dims: int, exact: Any, slack: float, **options: Any) -> Operator:
     more = {"weight": 2.0, **options.pop("row", {})}
     return Operator(
@@ -236,7 +236,17 @@ WAYS = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 RESIZED: Tuple[Operator, ...] = (
     *(
-        _resized("nearest-exact", dims, EXACT, 4, mode="nearest-exact", row={"dtypes": FULL})
+        Operator(
+            f"nearest-exact {dims}d by whole times",
+            _enlarged(dims),
+            lambda t, x, times: t.nn.functional.interpolate(
+                x, [times * n for n in x.shape[2:]], mode="nearest-exact"
+            ),
+            lambda t, x, times: EXACT(t, x, [times * n for n in x.shape[2:]]),
+            slack=4,
+            steady=False,
+            dtypes=FULL,
+        )
         for dims in (1, 2, 3)
     ),
     *(
@@ -258,7 +268,7 @@ RESIZED: Tuple[Operator, ...] = (
     *(
         Operator(
             f"nearest {dims}d by whole times",
-            _by_whole_times(dims),
+            _enlarged(dims),
             lambda t, x, times: t.nn.functional.interpolate(x, scale_factor=times),
             lambda t, x, times: NEAREST(t, x, [times * n for n in x.shape[2:]]),
             slack=4,
@@ -277,12 +287,6 @@ RESIZED: Tuple[Operator, ...] = (
         "bicubic corners", 2, None, 512, mode="bicubic", align_corners=True, row={"dtypes": FULL}
     ),
     _resized("bicubic", 2, None, 512, mode="bicubic", align_corners=False, row={"dtypes": FULL}),
-    _resized(
-        "bilinear smoothed", 2, None, 512, mode="bilinear", antialias=True, row={"dtypes": FULL}
-    ),
-    _resized(
-        "bicubic smoothed", 2, None, 512, mode="bicubic", antialias=True, row={"dtypes": FULL}
-    ),
 )
 
 

@@ -9,12 +9,17 @@ from . import rows_parameters as with_parameters
 from .comparing import Sample
 from .drawing import LAYOUTS
 from .rows_arithmetic import ARITHMETIC, CASTS, INTEGERS, ODD
+from .rows_cells import CELLS
 from .rows_complex import COMPLEX_AND_MIXED
 from .rows_convolutions import CONVOLUTIONS
+from .rows_factors import FACTORS
+from .rows_forms import NORMED, SLOPES, SPARSE
 from .rows_functions import FUNCTIONS
+from .rows_images import IMAGES
 from .rows_indexing import INDEXING
 from .rows_lists import LISTS
 from .rows_losses import LOSSES
+from .rows_margins import FURTHER_LOSSES
 from .rows_moving import MOVING
 from .rows_norms import NORMS
 from .rows_orders import ORDERS
@@ -26,6 +31,7 @@ from .rows_sequences import SEQUENCES
 from .rows_several import OVER_SEVERAL
 from .rows_sorting import SORTING
 from .rows_special import FURTHER
+from .rows_spectral import SPECTRAL
 from .rows_statistics import STATISTICS
 from .rows_views import VIEWS
 from .table import Operator
@@ -33,20 +39,22 @@ from .table import Operator
 FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "pointwise": (
         *(*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD, *with_parameters.POINTWISE),
-        *(*FURTHER, *COMPLEX_AND_MIXED),
+        *(*FURTHER, *COMPLEX_AND_MIXED, *SLOPES),
     ),
     "lists": LISTS,
     "reductions": (*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS),
     "products": (*LINEAR, *with_parameters.PRODUCTS),
-    "algebra": ALGEBRA,
+    "algebra": (*ALGEBRA, *FACTORS),
+    "spectral": SPECTRAL,
+    "sparse": SPARSE,
     "moving": (*MOVING, *VIEWS),
     "indexing": (*INDEXING, *with_parameters.INDEXING, *INDEXED),
     "sorting": (*SORTING, *ORDERS),
     "convolutions": CONVOLUTIONS,
-    "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES),
-    "norms": (*NORMS, *with_parameters.NORMS),
-    "sequences": SEQUENCES,
-    "losses": LOSSES,
+    "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES),
+    "norms": (*NORMS, *with_parameters.NORMS, *NORMED),
+    "sequences": (*SEQUENCES, *CELLS),
+    "losses": (*LOSSES, *FURTHER_LOSSES),
 }
 USED = {"float32": 4, "bfloat16": 3, "float16": 2, "float64": 1}
 """How often a format is drawn: by what training and inference use. Others count 1."""
@@ -97,7 +105,7 @@ EDGES, CENSUS_EDGES = 8, 24
 
 
 def with_edges(family: str, row: Operator) -> bool:
-    return family != "algebra" and "tile" in row.sizes
+    return family not in ("algebra", "spectral", "sparse") and "tile" in row.sizes
 
 
 def edges(
