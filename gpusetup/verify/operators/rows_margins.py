@@ -257,7 +257,8 @@ def _signs(d: Draw) -> Given:
 
 
 def _embedded(t: Any, x: Any, y: Any, s: Any) -> Any:
-    cos = by.added(t, x * y, 1) / (by.added(t, x * x, 1) * by.added(t, y * y, 1)).sqrt()
+    sizes = (by.added(t, x * x, 1) + 1e-12) * (by.added(t, y * y, 1) + 1e-12)
+    cos = by.added(t, x * y, 1) / sizes.sqrt()
     return _mean(t, t.where(s > 0, 1 - cos, (cos - 0.1).clamp(min=0)))
 
 
@@ -312,7 +313,7 @@ MARGINS: Tuple[Operator, ...] = (
         _signs,
         lambda t, x, y, s: t.nn.functional.cosine_embedding_loss(x, y, s, margin=0.1),
         _embedded,
-        slack=32,
+        slack=64,
         learns=False,
         dtypes=FULL,
     ),
