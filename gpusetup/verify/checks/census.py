@@ -66,7 +66,15 @@ def family(name: str, device: str) -> Outcome:
     return _told(parts, tried, sorted(set(left_out)), name, device)
 
 
-UNKNOWN_FORM = ("invalid combination of arguments", "unexpected keyword argument")
+UNKNOWN_FORM = (
+    "invalid combination of arguments",
+    "unexpected keyword argument",
+    "must be tuple of Tensors",
+    "expected Tensor as element",
+    "Expected a value of type 'Tensor' for argument",
+)
+"""What torch says of a call that it does not know; the last is torch 1.13's, of a number in place
+of a tensor under a mode."""
 
 
 def not_in_this_torch(problem: Exception) -> bool:
@@ -75,9 +83,10 @@ def not_in_this_torch(problem: Exception) -> bool:
     >>> not_in_this_torch(AttributeError("module 'torch.special' has no attribute 'airy_ai'"))
     True
     """
-    if isinstance(problem, TypeError):
-        return any(words in str(problem) for words in UNKNOWN_FORM)
-    return isinstance(problem, (NotImplementedError, AttributeError))
+    if isinstance(problem, (NotImplementedError, AttributeError)):
+        return True
+    called = isinstance(problem, (TypeError, RuntimeError))
+    return called and any(words in str(problem) for words in UNKNOWN_FORM)
 
 
 def _compared(torch: Any, device: str, name: str, sample: Sample) -> List[Part]:
