@@ -12,6 +12,7 @@ import pytest
 
 from gpusetup.cli import main
 from gpusetup.model.machine import Event, Reading, Snapshot
+from gpusetup.model.marks import seen
 from gpusetup.probe.saved import dump_snapshot
 
 EVIL = "\x1b]0;owned\x07\x9b2J\u202e\n::error::owned\n  ::set-output name=x::y\n##[command]owned"
@@ -62,12 +63,12 @@ def test_no_command_passes_on_what_is_obeyed(
     assert is_harmless(said.out) and is_harmless(said.err)
 
 
-def test_a_json_document_keeps_its_values(
+def test_a_json_document_keeps_its_values_but_for_hidden_marks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["doctor", "--json", "--from", evil_machine(tmp_path)])
     document = json.loads(capsys.readouterr().out)
-    assert document["snapshot"]["environment"]["LD_LIBRARY_PATH"] == EVIL
+    assert document["snapshot"]["environment"]["LD_LIBRARY_PATH"] == seen(EVIL)
 
 
 def test_an_error_about_a_hostile_option_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
