@@ -16,9 +16,9 @@ from ..operators.sampling import FAMILIES, drawn, every, layouts_of, row_of
 from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky, working_on
 
 SHARE = {
-    "pointwise": 420,
+    "pointwise": 320,
     "lists": 180,
-    "reductions": 360,
+    "reductions": 290,
     "products": 160,
     "algebra": 48,
     "spectral": 36,
@@ -29,7 +29,7 @@ SHARE = {
     "convolutions": 80,
     "pools": 130,
     "norms": 100,
-    "sequences": 190,
+    "sequences": 140,
     "losses": 90,
 }
 """How many samples of a family `standard` draws, those of `edges` aside: the whole census takes it

@@ -100,7 +100,7 @@ def drawn(family: str, count: int, seed: int) -> Tuple[Sample, ...]:
     return (*found, *edges(family, decks, chance))
 
 
-EDGES, CENSUS_EDGES = 8, 24
+EDGES, CENSUS_EDGES = 6, 24
 """How many samples of an operator have lengths of the `edges`, at `standard` and at `census`."""
 
 
