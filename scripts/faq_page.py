@@ -110,7 +110,8 @@ INDEX = """# Error messages
 This page lists what programs print when CUDA does not work, and what each message means.
 
 - Search this page for a few words of your message, without its numbers. [Messages of one
-  program](#by-program) stand together at the end: vLLM, llama.cpp and ollama, docker, Slurm.
+  program](#by-program) stand together at the end: vLLM, ollama, TensorFlow, JAX,
+  ComfyUI, notebooks, Jetson, WSL, docker, Slurm.
 - The first column is a link to the answer: what to do, and the command.
 - The last column is a link to the finding: what proves it, what looks like it, and the source.
 - If your message is not here, or your text has several, save the text in a file and run
@@ -133,19 +134,31 @@ def index(generated: str) -> str:
 
 
 PROGRAMS = {
-    "vLLM": r"vllm|cache blocks|KV cache|gpu_memory_utilization|infer device type",
-    "llama.cpp and ollama": r"ollama|llama|ggml|gpu-layers|system memory \(|gpu VRAM",
+    "vLLM": r"vllm|cache blocks|KV cache|gpu_memory_utilization|infer device type|Bfloat16 is only",
+    "llama.cpp and ollama": r"ollama|llama|ggml|gpu-layers|system memory \(|gpu VRAM|gpu\.go",
+    "TensorFlow": r"cuda drivers on your machine|dlopen some GPU|dlerror|Num GPUs Available"
+    r"|DNN library",
+    "JAX": r"jaxlib|GPU/TPU|backend 'cuda'",
     "ComfyUI, Stable Diffusion and their nodes": r"xformers|torch is not able to use GPU"
     r"|not compiled with CUDA|triton|torchvision::nms|numpy",
     "flash-attn, bitsandbytes and other extensions": r"flash_?attn|flash-attn|FlashAttention"
     r"|bitsandbytes|undefined symbol|CUDA_HOME|nvcc",
-    "Docker and Kubernetes": r"docker|nvidia-container-cli|OCI|nvidia\.com/gpu|runtime name",
+    "Notebooks": r"No CUDA GPUs are available|Found no NVIDIA driver|No module named 'torch'",
+    "Jetson": r"jetson|libcudnn\.so\.8|libcusparseLt",
+    "WSL": r"blocked by the operating system|libcuda\.so|sh: nvidia-smi: command",
+    "Docker and Kubernetes": r"docker|nvidia-container-cli|OCI|nvidia\.com/gpu|runtime name"
+    r"|NVML: Unknown Error",
     "Slurm": r"slurm|srun|sbatch|gres|No CUDA GPUs are available",
 }
 """A heading -> what its messages have in their words."""
 
 
 FIRST = {
+    "Notebooks": "A notebook runs in the Python of its kernel, which may be another than the "
+    "terminal's, and a lent one has a GPU only where you chose one: "
+    "[In a notebook](../how-to/notebooks.md).\n\n",
+    "Jetson": "A Jetson takes torch from its JetPack: [On a Jetson](../how-to/jetson.md).\n\n",
+    "WSL": "WSL uses the driver of Windows: [In WSL](../how-to/windows-and-wsl.md#in-wsl).\n\n",
     "Docker and Kubernetes": "A container must ask for the GPU (`docker run --gpus all IMAGE`), "
     "and the host needs the driver and nvidia-container-toolkit: "
     "[Docker](../how-to/docker.md).\n\n",

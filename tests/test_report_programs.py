@@ -8,7 +8,7 @@ from program_texts import SAID, SMI, Said
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
-from gpusetup.diagnosis.doubt import DOUBTS
+from gpusetup.diagnosis.doubt import BY_ONE_MESSAGE, DOUBTS
 from gpusetup.diagnosis.failing import NAMED
 from gpusetup.diagnosis.knowledge import records
 from gpusetup.messages.program import Weight
@@ -94,6 +94,28 @@ def test_torch_stands_under_every_other_program() -> None:
 
 # --- what a text leaves open ---------------------------------------------------------------------
 
+STUB = "I tsl/cuda/cudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used."
+
+
+@pytest.mark.parametrize(
+    ("said", "cause", "certainty", "others"),
+    [
+        (STUB, "cuda-lib-missing", "likely", ("driver-missing",)),
+        (STUB + "\nCannot dlopen some GPU libraries.", "cuda-lib-missing", "certain", ()),
+        (SMI + STUB, "cuda-lib-missing", "certain", ()),
+        (STUB + "\nbash: nvidia-smi: command not found", "driver-missing", "likely", ("cuda-lib-missing",)),
+        ("bash: nvidia-smi: command not found", "driver-missing", "likely", ("no-nvidia-gpu",)),
+        ("Command 'nvidia-smi' not found, but can be installed with:", "driver-missing", "likely", ("no-nvidia-gpu",)),
+        ("Linux-5.15.153.1-microsoft-standard-WSL2-x86_64\nbash: nvidia-smi: command not found", "wsl-driver", "certain", ()),
+    ],
+)  # fmt: skip
+def test_a_driver_is_missing_for_sure_only_where_the_text_says_so(
+    said: str, cause: str, certainty: str, others: tuple[str, ...]
+) -> None:
+    answer = judged(said)
+    assert (answer.cause, answer.certainty) == (cause, certainty)
+    assert set(others) <= set(answer.other_causes)
+
 
 def test_a_message_that_may_mean_another_cause_names_it_and_what_would_decide() -> None:
     answer = judged("RuntimeError: CUDA error: no kernel image is available for execution")
@@ -159,7 +181,7 @@ def test_a_setting_or_a_programs_own_file_is_no_cause(text: str) -> None:
     assert judged(text).cause in ("unknown", "ok")
 
 
-@each("cause", sorted(DOUBTS))
+@each("cause", sorted({*DOUBTS, *BY_ONE_MESSAGE}))
 def test_each_doubt_is_between_known_causes(cause: str) -> None:
     known = {row.id for row in records()}
     assert {cause, *DOUBTS[cause].others} <= known

@@ -55,6 +55,12 @@ def _is_cudas(context: RuleContext) -> bool:
     return not own and not ("bitsandbytes" in asked_by and not any(named))
 
 
+def _leaves_no_driver_open(context: RuleContext) -> bool:
+    """TensorFlow's "Could not find cuda drivers" is said of libcudart, with a driver or without."""
+    said = events(context, "program-lib-missing")
+    return not said or any("or_else" not in event.values for event in said)
+
+
 def _raised_by_an_extension(context: RuleContext) -> bool:
     """A frame of it raised the error, or its own list of architectures lacks the GPU."""
     raised = events(context, "no-kernel-image", "extension-arch")
@@ -288,6 +294,16 @@ DOUBTS: dict[str, Doubt] = {
     ),
 }
 
+BY_ONE_MESSAGE: dict[str, Doubt] = {
+    "cuda-lib-missing": Doubt(
+        others=("driver-missing",),
+        next_reading="nvidia-smi",
+        settled_by=("gpus", "driver"),
+        unless=_leaves_no_driver_open,
+    ),
+}
+"""What one message leaves open of a cause whose other messages leave something else."""
+
 
 def _shown(snapshot: Snapshot) -> dict[str, bool]:
     return {
@@ -303,11 +319,10 @@ def doubt_about(context: RuleContext, root: Finding | None) -> Doubt | None:
     """What a text leaves open of its root; None where it shows what decides."""
     if root is None or context.snapshot.origin != "report":
         return None
-    row = DOUBTS.get(root.id)
-    if row and row.unless(context):
-        return None
     shown = _shown(context.snapshot)
-    return row if row and not any(shown[name] for name in row.settled_by) else None
+    rows = (table.get(root.id) for table in (DOUBTS, BY_ONE_MESSAGE))
+    open_ = (row for row in rows if row and not any(shown[name] for name in row.settled_by))
+    return next((row for row in open_ if not row.unless(context)), None)
 
 
 def other_causes(

@@ -250,6 +250,7 @@ SEES_NO_GPU = (
         r"Could not find cuda drivers on your machine, GPU will not be used",
         program="TensorFlow",
         library="the CUDA libraries of TensorFlow",
+        or_else="driver-missing",
     ),
     row(
         "program-sees-no-gpu",

@@ -43,7 +43,6 @@ DRIVER = (
         r"NVML.{0,24}ERROR_LIBRARY_NOT_FOUND",
         library="libnvidia-ml",
     ),
-    row("no-nvidia-driver", "find cuda drivers", r"Could not find cuda drivers on your machine"),
     row(
         "no-nvidia-driver",
         "libcuda.so",

@@ -131,13 +131,19 @@ DOCKERS = (
     ),
 )
 
+RESUME = (
+    "`scontrol update nodename=NODE state=resume` (as root) then takes a drained node back into use"
+)
 SLURMS = (
     own(
         "Slurm",
         "start",
         "requested node configuration is not available",
         says="Slurm has no node such as the job asks for",
-        way="Compare the request with what the partitions have: `sinfo -o '%P %G %c %m %t'`",
+        way="Compare the request with what the partitions have (`sinfo -o '%P %G %c %m %t'`) and "
+        "with one node (`scontrol show node NODE`). Where its Gres lacks the GPUs, name them in "
+        "gres.conf (`AutoDetect=nvml`) and in the node's line of slurm.conf (`Gres=gpu:4`), and "
+        f"restart slurmctld and slurmd; {RESUME}",
     ),
     own(
         "Slurm",
@@ -152,8 +158,19 @@ SLURMS = (
         "gres/gpu count",
         r"gres/gpu count reported lower than configured(?: \((?P<found>\d+) < \d+\))?",
         says="slurmd finds fewer GPUs on the node than slurm.conf says",
-        way="Make `nvidia-smi -L` list all of them there, correct gres.conf (`slurmd -G` prints what it "
-        "finds), then `scontrol update nodename=NODE state=resume`",
+        way="Make `nvidia-smi -L` list all of them on the node; write `AutoDetect=nvml` into "
+        "gres.conf, or correct its devices (`slurmd -G` prints what slurmd finds, `scontrol show "
+        f"node NODE` what Slurm expects); {RESUME}",
+    ),
+    own(
+        "Slurm",
+        "start",
+        "gres.conf file /dev/nvidia",
+        r"(?:can't stat|Waiting for) gres\.conf file (?P<device>/dev/nvidia\w{1,12})",
+        says="slurmd starts on a node whose NVIDIA driver is not loaded: its device files are missing",
+        way="On the node, load the driver (`nvidia-smi -L` must list the GPUs) and let slurmd start "
+        "after nvidia-persistenced; write `AutoDetect=nvml` into gres.conf, or the devices that are "
+        f"there (`Name=gpu File=/dev/nvidia[0-3]`); {RESUME}",
     ),
     own(
         "Slurm",

@@ -16,6 +16,7 @@ from gpusetup.evidence.context import (
     problems,
     value_evidence,
 )
+from gpusetup.findings.driver.presence import says_only_no_smi
 from gpusetup.findings.layers import NO_DRIVER, NO_INIT, Layer
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import packages
@@ -113,7 +114,7 @@ def _wsl_text_without_driver(context: RuleContext) -> bool:
         and not answering(context)
         and not driver_answers(context)
     )
-    messages = events(context, *NO_DRIVER_IN_WSL[:2])
+    messages = events(context, *NO_DRIVER_IN_WSL[:2]) or says_only_no_smi(context)
     return blind and bool(messages or (is_cuda_build(machine.torch) and asked_for_cuda(context)))
 
 

@@ -124,9 +124,24 @@ def _looked_in_vain(context: RuleContext) -> tuple[Event, ...]:
         for event in events(context, "library-missing", "cuda-lib-missing")
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
     )
-    needs_it = asked_for_cuda(context) and not events(context, *FAILS_WITHOUT_GPU)
+    asked = asked_for_cuda(context) or says_only_no_smi(context) or _leaves_it_open(context)
+    needs_it = asked and not events(context, *FAILS_WITHOUT_GPU)
     no_smi = events(context, "smi-not-found") if needs_it or _notebook(context) else ()
     return (*libraries, *no_smi)
+
+
+def says_only_no_smi(context: RuleContext) -> bool:
+    """A text that says that nvidia-smi is not found and shows nothing else of the machine's stack:
+    somebody asks for it."""
+    machine = context.snapshot
+    shown = machine.torch.version or machine.driver.version or machine.gpus or machine.packages
+    kinds = {event.kind for event in machine.events}
+    return is_report(context) and kinds == {"smi-not-found"} and not shown
+
+
+def _leaves_it_open(context: RuleContext) -> bool:
+    said = events(context, "program-lib-missing")
+    return any(event.values.get("or_else") == "driver-missing" for event in said)
 
 
 FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
