@@ -42,6 +42,7 @@ def _whole() -> Iterator[str]:
     yield "| `good` | encoder, decoder: a video engine is the limit | `spread-the-streams` |\n"
     yield "| `good` | graphics: only programs that draw | |\n"
     yield "| `null` | no utilisation is told (MIG) | `ask-dcgm` |\n"
+    yield "| `null` | no utilisation is told by a card that has no MIG | `ask-the-driver` |\n"
     yield "| `idle` | requests: a server that nobody asks | `send-more-requests` |\n"
     yield "| `idle` | cells: a notebook holds the card | `release-between-cells` |\n"
     yield "| `idle` | failed: the command ended with an error | `read-its-error` |\n"

@@ -338,6 +338,27 @@ def _(d: Dice) -> Run:
     return compose(d, [Gpu(use=60, memory=40)], card=card(d, (A100, H100)), silent=silent)
 
 
+@kind("an old card tells no utilisation", "none", "ask-the-driver")
+def _(d: Dice) -> Run:
+    silent = ("utilization_percent", "memory_busy_percent", "power_watts", "clock_sm_mhz")
+    return compose(d, [Gpu(use=60, memory=40)], card=card(d, (RTX3060, RTX4090)), silent=silent)
+
+
+@kind("many processes tokenise and the card is not touched", "idle", "prepare-once")
+def _(d: Dice) -> Run:
+    tree = Tree(main=d.uniform(90, 100), helpers=d.uniform(400, 3000), cores=32, writes=1e8)
+    gpu = Gpu(use=0, memory=0.01, holders=())
+    return compose(d, [gpu], tree, Host(cores=32), card=card(d, BIG), seconds=200, command=TRAIN)
+
+
+@kind("the data are fetched over the network and nothing has begun", "idle", "watch-longer")
+def _(d: Dice) -> Run:
+    tree = Tree(main=d.uniform(20, 60), writes=d.uniform(3e7, 1e8))
+    host = Host(network=d.uniform(3e7, 1e8))
+    gpu = Gpu(use=0, memory=0.01, holders=())
+    return compose(d, [gpu], tree, host, card=card(d, BIG), seconds=190, command=TRAIN)
+
+
 @kind("a card behind a riser exchanges with its host in every step", "communication-bound",
       "look-at-the-link")  # fmt: skip
 def _(d: Dice) -> Run:

@@ -6,6 +6,8 @@ run's, with the GPU it is about. What concerns the run as a whole is asked here.
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.monitor import marks
 from gpusetup.monitor.cases import CASES, ORDER, WAITING_COSTS_MORE, Case
@@ -126,8 +128,15 @@ def _without_utilization(facts: RunFacts) -> Judged:
             return Judged(
                 verdict="memory-tight", cause="margin", evidence=said, steps=("leave-a-margin",)
             )
+    if all(gpu.name and NEVER_DIVIDED.search(gpu.name) for gpu in facts.gpus):
+        said = "no GPU told its utilisation: not every card and driver does"
+        return Judged(verdict=None, evidence=said, steps=("ask-the-driver",))
     said = "no GPU told its utilisation (with MIG the driver does not)"
     return Judged(verdict=None, evidence=said, steps=("ask-dcgm",))
+
+
+NEVER_DIVIDED = re.compile(r"\b(?:GeForce|GTX?|NVS|Quadro|TITAN|Tesla [KMPTV]\d)")
+"""Names of cards that have no MIG."""
 
 
 def engines(facts: RunFacts) -> Judged | None:
@@ -207,7 +216,18 @@ def _why_idle(facts: RunFacts) -> tuple[str, str]:
             return "computes", "move-to-the-gpu"
         busy = cpu >= marks.CORE_FULL.value
         return ("prepares", "prepare-once") if busy else ("held", "see-where-it-waits")
+    if facts.cpu and facts.cpu >= marks.HELPERS.value + cpu and cpu < marks.MANY.value:
+        return "prepares", "prepare-once"
+    if facts.exit is None and _downloads(facts):
+        return "starting", "watch-longer"
     return "unused", "see-whether-torch-can"
+
+
+def _downloads(facts: RunFacts) -> bool:
+    """Data come over the network while the command computes less than a core."""
+    rates = [gpu.whole.network_rate or 0 for gpu in facts.gpus if gpu.whole]
+    computes = (facts.busiest_cpu or 0) >= marks.CORE_FULL.value
+    return not computes and max(rates, default=0) >= marks.NETWORK.value
 
 
 ENDED_BY_SOMEBODY = (129, 130, 137, 143, -1, -2, -9, -15)

@@ -130,11 +130,14 @@ STEPS: dict[str, Step] = {
         "Read what the command said when it ended with exit {exit}: nothing had run on the GPU"),
     "watch-longer": step(
         "Watch longer: nothing ran on the GPU in the first {seconds} s{rose}; it may still be "
-        "loading"),
+        "loading or fetching"),
     "ask-dcgm": step(
         "Ask DCGM, which tells what each MIG instance does (`dcgmi discovery -c` names them for "
         "`-i`); keep it as a file and `gpusetup monitor --replay FILE` judges it",
         "dcgmi dmon -e 1001,1002,1004,1005"),
+    "ask-the-driver": step(
+        "See what the driver tells of this card; memory, temperature and power are judged where "
+        "it tells them", "nvidia-smi -q -d UTILIZATION"),
     "spread-the-streams": step(
         "Its video engine is the limit: fewer or smaller streams, a faster preset, a second card"),
     "look-at-the-link": step(
