@@ -80,7 +80,7 @@ NORMED: Tuple[Operator, ...] = (
         lambda t, x, w, b: t.nn.functional.group_norm(x, 2, None, None, 1e-3),
         lambda t, x, w, b: _group_exact(2)(t, x, w * 0 + 1, b * 0),
         serial=True,
-        slack=8,
+        slack=32,
         weight=2,
     ),
     Operator(
@@ -89,7 +89,7 @@ NORMED: Tuple[Operator, ...] = (
         lambda t, x, w, b: t.nn.functional.group_norm(x, x.shape[1], w, b, 1e-3),
         _group_exact(0),
         serial=True,
-        slack=8,
+        slack=32,
     ),
     Operator(
         "batch_norm of lines",

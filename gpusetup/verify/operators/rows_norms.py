@@ -131,7 +131,7 @@ NORMS: Tuple[Operator, ...] = (
         lambda t, x, w, b: t.nn.functional.group_norm(x, 2, w, b, 1e-3),
         _group_exact(2),
         serial=True,
-        slack=4,
+        slack=16,
         weight=3,
     ),
     Operator(
