@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.accelerators.maker import Maker
 
 MAKER = Maker(
@@ -19,3 +21,50 @@ MAKER = Maker(
     masks=("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
     noted="torch's ROCm builds exist",
 )
+
+BUILT_FOR = (
+    *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101"),
+    *("gfx1102", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
+)
+"""What torch's ROCm wheels have kernels for (PYTORCH_ROCM_ARCH in its build scripts, ROCm 7)."""
+
+RELATIVES = {
+    **dict.fromkeys(("gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), ("gfx1030", "10.3.0")),
+    "gfx1103": ("gfx1100", "11.0.0"),
+}
+"""A target without kernels -> one whose kernels it runs, as HSA_OVERRIDE_GFX_VERSION names it."""
+
+BOARDS = (
+    (r"\bRX ?5[67]00|Radeon Pro W5700", "gfx1010"),
+    (r"\bRX ?(?:5300|5500)", "gfx1012"),
+    (r"\bRX ?(?:68|69)\d0|Pro W6800", "gfx1030"),
+    (r"\bRX ?67\d0", "gfx1031"),
+    (r"\bRX ?66\d0", "gfx1032"),
+    (r"\bRX ?6[345]00", "gfx1034"),
+    (r"\bRX ?79\d0|Pro W7[89]00", "gfx1100"),
+    (r"\bRX ?7[78]00|Pro W7700", "gfx1101"),
+    (r"\bRX ?7600", "gfx1102"),
+    (r"\bRX ?90[67]0 ?GRE|\bRX ?9070", "gfx1201"),
+    (r"\bRX ?9060", "gfx1200"),
+    (r"\bRX ?(?:4[678]0|5[789]0)\b", "gfx803"),
+    (r"\bVega ?(?:56|64)\b", "gfx900"),
+    (r"\bRadeon VII\b|\bMI[56]0\b", "gfx906"),
+    (r"\b7[48]0M\b", "gfx1103"),
+    (r"\b8[89]0M\b", "gfx1150"),
+    (r"\b80[56]0S\b", "gfx1151"),
+    (r"\bMI100\b", "gfx908"),
+    (r"\bMI2[15]0X?\b", "gfx90a"),
+    (r"\bMI3(?:00|25)[AX]?\b", "gfx942"),
+)
+"""Boards and their targets: LLVM's User Guide for the AMDGPU Backend, table of processors."""
+
+
+def gfx_of(name: str) -> str | None:
+    """The target that a name says, or that the named board has.
+
+    >>> gfx_of("AMD Radeon RX 5700 XT (gfx1010:xnack-)"), gfx_of("RX 6750 XT"), gfx_of("HIP error")
+    ('gfx1010', 'gfx1031', None)
+    """
+    if said := re.search(r"\bgfx(?:9|1\d)[0-9a-f]{2}\b", name):
+        return said[0]
+    return next((gfx for board, gfx in BOARDS if re.search(board, name, re.I)), None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.diagnosis.doubt import certainty_of, doubt_about, other_causes
+from gpusetup.diagnosis.doubt import certainty_of, doubt_about, other_causes, reading_here
 from gpusetup.diagnosis.failing import (
     at_fault,
     failed_elsewhere,
@@ -106,7 +106,7 @@ def diagnose(
         confidence=confidence_in(root, findings),
         certainty=certainty_of(root, others),
         other_causes=others,
-        next_reading=doubt.next_reading if doubt else None,
+        next_reading=reading_here(context, doubt),
     )
 
 
@@ -223,6 +223,11 @@ def installer_of(machine: Snapshot) -> str:
     installed = (machine.torch.installer or "").lower()
     if installed in ("uv", "pip", "conda"):
         return installed
+    # No order: a text shows who was at work; a wheel's label is of no conda package.
+    if machine.origin == "report" and machine.failing.program == "uv":
+        return "uv"
+    if machine.origin == "report" and "+cu" in (machine.torch.version or ""):
+        return "uv" if machine.python.manager == "uv" else "pip"
     if machine.python.manager in ("uv", "conda"):
         return machine.python.manager
     return "uv" if machine.python.has_pip is False else "pip"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.evidence.context import events
+from gpusetup.evidence.context import events, in_container, on
+from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import Frozen
@@ -81,9 +82,14 @@ def _is_told(context: RuleContext) -> bool:
 
 
 def _says_so(context: RuleContext) -> bool:
-    """Something in the container says it: that nvidia-smi is not in an image says little."""
+    """Something in the container says it: that nvidia-smi is not in an image says little, and an
+    empty libcuda may lie on a host as well."""
     told = events(context, "container-no-gpu", "no-devices-found")
-    return any(event.values.get("lacks") != "nvidia-smi" for event in told)
+    inside = in_container(context)
+    return any(
+        event.values.get("lacks") != "nvidia-smi" and (inside or "library" not in event.values)
+        for event in told
+    )
 
 
 def _kernel_says_it(context: RuleContext) -> bool:
@@ -323,6 +329,29 @@ def doubt_about(context: RuleContext, root: Finding | None) -> Doubt | None:
     rows = (table.get(root.id) for table in (DOUBTS, BY_ONE_MESSAGE))
     open_ = (row for row in rows if row and not any(shown[name] for name in row.settled_by))
     return next((row for row in open_ if not row.unless(context)), None)
+
+
+ON_WINDOWS = {
+    ON_THE_BUS: "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion",
+    "ls -l /dev/nvidia*": LIST_GPUS,
+    KERNEL_LOG: "Get-WinEvent -FilterHashtable @{LogName='System'; ProviderName='nvlddmkm'}",
+    "gcc --version": "where.exe cl gcc clang",
+}
+ON_MACS = {ON_THE_BUS: "system_profiler SPDisplaysDataType"}
+"""What a reading is called where its Linux command is none."""
+
+BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
+
+
+def reading_here(context: RuleContext, doubt: Doubt | None) -> str | None:
+    """The command that decides, as this system and this program have it."""
+    if doubt is None:
+        return None
+    reading = doubt.next_reading
+    if reading == TORCHS_KERNELS and is_beside_torch(context):
+        return BESIDE_TORCH
+    named = ON_WINDOWS if on(context, "windows") else ON_MACS if on(context, "macos") else {}
+    return named.get(reading, reading)
 
 
 def other_causes(

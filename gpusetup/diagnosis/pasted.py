@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.evidence.context import RuleContext, in_container, on
+from gpusetup.evidence.context import RuleContext, in_container, is_report, on
 from gpusetup.fixes.disk_space import first_room
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity
 from gpusetup.model.frozen import replace
@@ -25,13 +25,50 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
         fix,
         commands=_block(context, fix.commands),
         alternatives=_blocks(context, fix.alternatives),
-        looks=_blocks(context, fix.looks),
+        looks=_blocks(context, unseen(context, finding, fix.looks)),
     )
     # What a container's engine says is read on its host, and mended there.
     inside = in_container(context) and not finding.id.startswith("container-")
     placed = _placed(kept) if inside else kept
     shown = replace(placed, text=f"{fix.text}{_holds(context, kept)}")
     return finding if shown == finding.fix else replace(finding, fix=shown)
+
+
+SHOWN_BY = (
+    (r"import torch; print\(torch\.__version__, torch\.version\.cuda\)", "torch"),
+    (r"^nvidia-smi$", "nvidia-smi"),
+    (r"^nvidia-smi -q\b", "nvidia-smi -q"),
+    (r"dmesg \| grep -i nvrm$", "kernel log"),
+)
+"""A command that looks -> what of a text is its answer."""
+
+
+def unseen(
+    context: RuleContext, finding: Finding, looks: tuple[Alternative, ...]
+) -> tuple[Alternative, ...]:
+    """The looks whose answer a text does not show already."""
+    if not is_report(context):
+        return looks
+    shown = _answers(context, finding)
+    forms = "|".join(form for form, answer in SHOWN_BY if answer in shown)
+    return tuple(one for one in looks if not forms or not _only_asks(forms, one.commands))
+
+
+def _only_asks(forms: str, lines: tuple[Line, ...]) -> bool:
+    return bool(lines) and all(re.search(forms, line) for line in lines)
+
+
+def _answers(context: RuleContext, finding: Finding) -> set[str]:
+    """Which programs' answers a text holds."""
+    sources = {reading.source.partition(", line")[0] for reading in context.snapshot.readings}
+    torch = context.snapshot.torch
+    kernel = any("NVRM:" in evidence.text for evidence in finding.evidence)
+    built = torch.version and (torch.cuda or "+" in torch.version)
+    return (
+        (sources & {"nvidia-smi", "nvidia-smi -q"})
+        | ({"torch"} if built else set())
+        | ({"kernel log"} if kernel else set())
+    )
 
 
 def _blocks(context: RuleContext, titled: tuple[Alternative, ...]) -> tuple[Alternative, ...]:

@@ -39,8 +39,8 @@ def too_small(short: tuple[Disk, ...]) -> str:
 def making_room(context: RuleContext, short: tuple[Disk, ...]) -> tuple[Line, ...]:
     """The commands that free what is short: the caches of installers, another temporary folder."""
     subjects = {disk.subject for disk in short}
-    by_uv = subjects & {"uv-cache", "site-packages"} or not subjects
-    by_pip = subjects & {"pip-cache", "site-packages"} or not subjects
+    by_uv = subjects & {"uv-cache", "site-packages"} or (not subjects and _has_uv(context))
+    by_pip = subjects & {"pip-cache", "site-packages"} or (not subjects and not by_uv)
     has_pip = context.snapshot.python.has_pip is not False
     uv = (paste.command(context, "uv", "cache", "clean"),)
     pip = (paste.command(context, paste.python(context), "-m", "pip", "cache", "purge"),)
@@ -49,6 +49,11 @@ def making_room(context: RuleContext, short: tuple[Disk, ...]) -> tuple[Line, ..
         *(pip if by_pip and has_pip else ()),
         *(_temporary(context) if "tmp" in subjects else ()),
     )
+
+
+def _has_uv(context: RuleContext) -> bool:
+    """Whether what a text shows was uv's."""
+    return "uv" in (context.installer, context.snapshot.failing.program)
 
 
 def _temporary(context: RuleContext) -> tuple[Line, ...]:

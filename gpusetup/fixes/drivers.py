@@ -7,7 +7,7 @@ from gpusetup.catalog.gpus import rows_or_none
 from gpusetup.evidence.context import RuleContext, gpus, in_container, nvidia_on_pci, on
 from gpusetup.fixes import which
 from gpusetup.fixes.driver_packages import LEGACY, WAYS, asks_for_a_key, nixos_line
-from gpusetup.fixes.packages import distribution
+from gpusetup.fixes.packages import distribution, is_past
 from gpusetup.fixes.wanted_driver import ONLY_OPEN_FROM, OPEN_FROM, Wanted, at_least, last_closed
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.machine import Gpu, PciDevice
@@ -114,7 +114,7 @@ def driver_commands(
 ) -> tuple[Line, ...]:
     """How this distribution installs a driver; () where only a download page does it, and where
     the driver lives elsewhere: the distribution of a container is not its host's."""
-    if elsewhere(context):
+    if elsewhere(context) or is_past(context):
         return ()
     want = want or wanted_driver(context, floor)
     ways = LEGACY if want.branch < last_closed() else WAYS

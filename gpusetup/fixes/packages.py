@@ -5,6 +5,8 @@ Facts are rows; a system that is not in them gets words in place of commands.
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.evidence.context import RuleContext
 from gpusetup.model.shell import Line, filled
 
@@ -52,10 +54,48 @@ COMPILER = {"arch": "gcc", "alpine": "build-base", "ubuntu": "build-essential"}
 """Who packages a C compiler under another name than `gcc`."""
 
 
+NAMED = (
+    (r"pop!?_os", "pop"),
+    (r"(?:l|k|x)?ubuntu|linux ?mint|zorin|elementary os", "ubuntu"),
+    (r"debian|kali", "debian"),
+    (r"fedora|nobara", "fedora"),
+    (r"red hat|rhel|centos|rocky|alma ?linux|oracle linux", "rhel"),
+    (r"arch linux|manjaro|endeavouros|cachyos", "arch"),
+    (r"opensuse|suse linux", "suse"),
+    (r"nixos", "nixos"),
+    (r"alpine", "alpine"),
+)
+"""How a system's name begins in a text, which need not hold os-release's ID."""
+
+KERNELS = ((r"\.fc\d", "fedora"), (r"\.el\d", "rhel"), (r"-arch\d", "arch"))
+"""What the name of a distribution's kernel holds."""
+
+
 def distribution(context: RuleContext) -> str | None:
     """The family of distributions whose commands this machine takes."""
     name = (context.snapshot.os.id or "").lower()
-    return FAMILY_OF.get(name) or (name if name in INSTALL else None)
+    return FAMILY_OF.get(name) or (name if name in INSTALL else None) or named_family(context)
+
+
+def named_family(context: RuleContext) -> str | None:
+    """The family by the name of the system, else by its kernel's, where its ID is not shown."""
+    os = context.snapshot.os
+    if os.id or os.family not in (None, "linux"):
+        return None
+    by_name = (family for form, family in NAMED if re.match(form, (os.name or "").lower()))
+    by_kernel = (family for form, family in KERNELS if re.search(form, os.kernel or ""))
+    return next(by_name, None) or next(by_kernel, None)
+
+
+STILL_SERVED = {"ubuntu": (22, 4), "debian": (12, 0)}
+"""The first releases whose repositories have today's drivers."""
+
+
+def is_past(context: RuleContext) -> bool:
+    """Whether a text names a release whose repositories have no driver of today."""
+    first = STILL_SERVED.get(named_family(context) or "")
+    named = re.search(r"(\d+)(?:\.(\d+))?", context.snapshot.os.name or "")
+    return bool(first and named and (int(named[1]), int(named[2] or 0)) < first)
 
 
 def system_package(context: RuleContext, name: str) -> tuple[Line, ...]:

@@ -148,6 +148,7 @@ def gpusetup(context: RuleContext, *more: str) -> Line:
         where: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
     else:
         where = ("--python", executable) if executable != "python" else ()
+        where += ("--installer", "conda") if context.installer == "conda" else ()
     return command(context, "gpusetup", "install", *where, *more)
 
 

@@ -198,12 +198,19 @@ def container_toolkit_missing(context: RuleContext) -> Iterator[Finding]:
             fix=Fix(
                 text=WITH_WINDOWS
                 if on(context, "windows")
-                else f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE})",
+                else f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE})"
+                + ("" if on_a_node else FROM_SNAP),
                 commands=toolkit_commands(context),
                 alternatives=_by_dnf(context),
                 needs_root=True,
             ),
         )
+
+
+FROM_SNAP = (
+    ". A docker from snap (`snap list docker` names it) reads its own configuration and not what "
+    "these commands write: take docker's own packages in its place"
+)
 
 
 CGROUPS = ("cgroup", "BPF", "bpf_prog", "device rules")

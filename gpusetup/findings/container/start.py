@@ -23,6 +23,7 @@ from gpusetup.findings.layers import NO_DRIVER, Layer
 from gpusetup.findings.record import Cause
 from gpusetup.fixes import paste, which
 from gpusetup.model.finding import Evidence, Finding, Fix
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.shell import Line, lines
 
@@ -70,7 +71,19 @@ def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
             *container_facts(context),
             *problems(context, "driver"),
         ),
-        fix=WITH_VARIABLES if empty else _start_with_gpu(context),
+        fix=WITH_VARIABLES if empty else _where_it_is_empty(context, messages),
+    )
+
+
+def _where_it_is_empty(context: RuleContext, messages: tuple[Event, ...]) -> Fix:
+    """An empty libcuda is what a container without its GPU leaves; a text need not be of one."""
+    fix = _start_with_gpu(context)
+    if in_container(context) or not any("library" in one.values for one in messages):
+        return fix
+    return replace(
+        fix,
+        text=f"In a container: {fix.text[:1].lower()}{fix.text[1:]}. On a host such an empty file "
+        "is what a container or a broken package left: install the driver's packages anew",
     )
 
 

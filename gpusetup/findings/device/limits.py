@@ -55,6 +55,15 @@ BF16_UNSUPPORTED = Cause(
 )
 
 
+SERVERS = ("vLLM", "SGLang", "TGI")
+
+
+def _in_half(context: RuleContext) -> str:
+    if context.snapshot.failing.program in SERVERS:
+        return "Serve the model in float16: `--dtype half`"
+    return "Use float16 with a GradScaler instead (`--dtype half`, `fp16=True`)"
+
+
 def no_bfloat16(context: RuleContext) -> Iterator[Finding]:
     old = [g for g in visible_gpus(context.snapshot) if _below(g, Capability(8, 0))]
     messages = events(context, "bf16-unsupported")
@@ -62,7 +71,7 @@ def no_bfloat16(context: RuleContext) -> Iterator[Finding]:
         yield BF16_UNSUPPORTED.found(
             f"bfloat16 was asked of {which.names(context)}, which has none (it begins with 8.0)",
             evidence=event_evidence(messages),
-            fix=Fix(text="Use float16 with a GradScaler instead (`--dtype half`, `fp16=True`)"),
+            fix=Fix(text=_in_half(context)),
         )
     elif old and is_cuda_build(context.snapshot.torch):
         yield BF16_UNSUPPORTED.as_note(

@@ -132,6 +132,12 @@ REBUILD_INITRD = {
 }
 
 
+BY_DKMS = "sudo dkms autoinstall"
+REBUILD_MODULE = {"fedora": "sudo akmods --force"}
+WHICHEVER_BUILDS = "if command -v akmods; then sudo akmods --force; else sudo dkms autoinstall; fi"
+"""For a system whose distribution is not shown: Fedora's kin build by akmods, others by dkms."""
+
+
 def _load_fix(context: RuleContext) -> Fix:
     if on(context, "windows"):
         text = "Enable the GPU in the Device Manager, or install its driver again"
@@ -145,7 +151,8 @@ def _load_fix(context: RuleContext) -> Fix:
         text = "Keep nouveau from the GPU, rebuild the initial RAM disk and reboot"
         return Fix(text=text, commands=commands, needs_root=True, needs_reboot=True)
     key = context.snapshot.os.secure_boot and not events(context, "module-not-found")
-    build = lines("sudo akmods --force" if family == "fedora" else "sudo dkms autoinstall")
+    builds = REBUILD_MODULE.get(family, WHICHEVER_BUILDS if not family else BY_DKMS)
+    build = lines(builds)
     if key and (enrolment := mok_command(context)):
         return Fix(
             text="Build the module for this kernel and enroll the key that signed it: the firmware "

@@ -21,6 +21,7 @@ from gpusetup.evidence.context import (
     event_evidence,
     events,
     gpus,
+    in_container,
     is_report,
     package,
     serving,
@@ -29,7 +30,7 @@ from gpusetup.findings.layers import BROKEN_TORCH, Layer
 from gpusetup.findings.record import Cause
 from gpusetup.findings.torch.build import version_evidence
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.finding import Alternative, Finding, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Python
 from gpusetup.model.shell import Line, filled, lines
@@ -70,8 +71,19 @@ def jetson_wrong_wheel(context: RuleContext) -> Iterator[Finding]:
         ),
         detail=_what_serves(jetpack_of(board)),
         evidence=(*event_evidence(lacks), *version_evidence(context)),
-        fix=jetson_fix(context),
+        fix=OF_THE_HOST if lacks and in_container(context) else jetson_fix(context),
     )
+
+
+OF_THE_HOST = Fix(
+    text="An image for a Jetson takes CUDA's libraries from its host until JetPack 4: start it "
+    "with `--runtime nvidia`, and take the image whose L4T tag is the host's own release",
+    looks=(
+        Alternative(
+            title="see the host's release, on the host", commands=lines("cat /etc/nv_tegra_release")
+        ),
+    ),
+)
 
 
 def _capabilities(context: RuleContext) -> tuple[Capability, ...]:

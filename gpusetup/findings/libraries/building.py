@@ -224,11 +224,21 @@ def triton_no_compiler(context: RuleContext) -> Iterator[Finding]:
     yield make(
         "torch.compile needs a C compiler and none is on PATH",
         evidence=event_evidence(messages) or (Evidence(source="PATH", text="no cc, gcc or clang"),),
-        fix=Fix(
-            text="Install one (gcc: build-essential, gcc), or let CC name one that is there",
-            commands=packages.compiler(context),
-            needs_root=True,
-        ),
+        fix=_a_compiler(context),
+    )
+
+
+def _a_compiler(context: RuleContext) -> Fix:
+    if on(context, "windows"):
+        return Fix(
+            text="Install the newest triton-windows, which brings a compiler (TinyCC); older "
+            "releases of it take MSVC: the Build Tools for Visual Studio, with C++",
+            commands=(paste.pip(context, "install", "--upgrade", "triton-windows"),),
+        )
+    return Fix(
+        text="Install one (gcc: build-essential, gcc), or let CC name one that is there",
+        commands=packages.compiler(context),
+        needs_root=True,
     )
 
 

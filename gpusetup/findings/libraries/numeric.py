@@ -17,6 +17,7 @@ from gpusetup.findings.record import Cause
 from gpusetup.findings.torch.companions import public
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.shell import Line
 from gpusetup.model.versions import parsed
 
 NUMPY_ABI_MISMATCH = Cause(
@@ -54,9 +55,15 @@ def numpy_abi_mismatch(context: RuleContext) -> Iterator[Finding]:
         ),
         fix=Fix(
             text=f"Install NumPy 1, or a torch from {first} on",
-            commands=(paste.pip(context, "install", "numpy<2"),),
+            commands=(_older_numpy(context),),
         ),
     )
+
+
+def _older_numpy(context: RuleContext) -> Line:
+    if context.installer == "conda":
+        return paste.command(context, "conda", "install", "-y", *_there(context), "numpy<2")
+    return paste.pip(context, "install", "numpy<2")
 
 
 def _there(context: RuleContext) -> tuple[str, ...]:

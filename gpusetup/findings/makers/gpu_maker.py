@@ -15,8 +15,9 @@ from gpusetup.evidence.context import (
     value_evidence,
 )
 from gpusetup.findings.layers import Layer
+from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import Cause
-from gpusetup.fixes import paste
+from gpusetup.fixes import other_makers, paste
 from gpusetup.model.finding import Evidence, Finding, Fix
 from gpusetup.model.shell import Line
 
@@ -61,13 +62,7 @@ def apple_silicon(context: RuleContext) -> Iterator[Finding]:
                     context, "os.machine", f"macOS on {context.snapshot.os.machine or 'a Mac'}"
                 ),
             ),
-            fix=Fix(
-                text='The ordinary wheel uses an Apple GPU as device "mps"; code that asks for '
-                '"cuda" must ask for "mps" or "cpu"',
-                commands=()
-                if context.snapshot.torch.installed
-                else (paste.pip(context, "install", "torch", "torchvision"),),
-            ),
+            fix=other_makers.apple(context),
         )
 
 
@@ -221,15 +216,15 @@ def _other_maker(context: RuleContext, vendors: set[str]) -> Iterator[Finding]:
     amd = "amd" in (maker, *vendors) or events(context, "no-hip-gpus", "hip-kernel-missing")
     if amd:
         yield _as_grave(context, AMD_GPU, in_passing=quiet)(
-            "The GPU is AMD's: CUDA builds of torch do not use it",
+            _unused(context, "AMD"),
             evidence=listed,
-            fix=_amd_fix(context),
+            fix=other_makers.amd(context),
         )
     elif maker == "intel" or events(context, "no-xpu") or _has_arc(context):
         yield _as_grave(context, INTEL_GPU, in_passing=quiet)(
-            "The GPU is Intel's: CUDA builds of torch do not use it",
+            _unused(context, "Intel"),
             evidence=listed,
-            fix=_xpu_fix(context),
+            fix=other_makers.intel(context),
         )
     else:
         yield _as_grave(context, NO_NVIDIA_GPU, in_passing=quiet)(
@@ -249,56 +244,15 @@ def _has_arc(context: RuleContext) -> bool:
     return any(" Arc" in f" {name}" for name in names)
 
 
-def _amd_fix(context: RuleContext) -> Fix:
-    """By what failed: the nodes' groups, a kernel for this gfx, the driver; else the build."""
-    why = {event.values.get("why") for event in events(context, "no-hip-gpus")}
-    if "groups" in why:
-        return Fix(
-            text="Let your user open AMD's device nodes (/dev/kfd, /dev/dri/render*), then log out "
-            "and in again; a container is given both (`--device /dev/kfd --device /dev/dri`)",
-            commands=paste.posix(context, 'sudo usermod -aG render,video "$USER"'),
-            needs_root=True,
-        )
-    if kernels := events(context, "hip-kernel-missing"):
-        gfx = next((e.values["gfx"] for e in kernels if e.values.get("gfx")), "this GPU's gfx")
-        return Fix(
-            text=f"The installed ROCm build has no kernels for {gfx}: take one that is built for "
-            "it (AMD publishes builds for each gfx). Where a processor's graphics stand before the "
-            "card, HIP_VISIBLE_DEVICES names the card; HSA_OVERRIDE_GFX_VERSION lets a near "
-            "relative's kernels run",
-            looks=paste.look("see which GPUs ROCm lists", *paste.posix(context, "rocminfo")),
-        )
-    if "driver" in why:
-        return Fix(
-            text="Install AMD's newest driver for Windows, which brings HIP, and the ROCm build of "
-            "torch of the same release"
-        )
-    return Fix(
-        text="On Linux install AMD's ROCm build of torch, if ROCm supports the GPU; "
-        "otherwise the CPU build works"
-    )
-
-
-XPU_INDEX = "https://download.pytorch.org/whl/xpu"
-
-
-def _xpu_fix(context: RuleContext) -> Fix:
-    """The driver where torch did not start it, the XPU build where that lacks, else the name."""
-    why = {event.values.get("why") for event in events(context, "no-xpu")}
-    if "build" in why:
-        return Fix(
-            text='Install torch\'s XPU build; code must ask for the device "xpu"',
-            commands=(
-                paste.pip(context, "install", "torch", "torchvision", "--index-url", XPU_INDEX),
-            ),
-        )
-    if "driver" in why:
-        return Fix(
-            text="Install or update Intel's GPU driver (on Linux the Level Zero and compute "
-            'runtime packages too, and the group `render`); torch then finds the device "xpu"',
-            needs_root=True,
-        )
-    return Fix(text='torch uses it as device "xpu"; code that asks for "cuda" must ask for that')
+def _unused(context: RuleContext, maker: str) -> str:
+    """Whose GPU it is, and what that means to the program that a text is about."""
+    own = maker_of(context.snapshot.torch.backend)
+    if is_beside_torch(context):
+        name = context.snapshot.failing.program
+        return f"The GPU is {maker}'s: what {name} has for CUDA does not use it"
+    if own and own == {"AMD": "amd", "Intel": "intel"}[maker]:
+        return f"The GPU is {maker}'s, and torch's build is for it: CUDA has no part in this"
+    return f"The GPU is {maker}'s: CUDA builds of torch do not use it"
 
 
 def _nothing_listed(context: RuleContext) -> Evidence:
@@ -314,7 +268,9 @@ def _nothing_listed(context: RuleContext) -> Evidence:
 
 def _cpu_commands(context: RuleContext) -> tuple[Line, ...]:
     """How to get the CPU build, unless a torch that works on the CPU is there."""
-    if context.snapshot.torch.installed or context.snapshot.torch.version:
+    torch = context.snapshot.torch
+    speaks = is_report(context) and bool(events(context, "cuda-error"))
+    if torch.installed or torch.version or speaks:
         return ()
     return (paste.gpusetup(context, "--backend", "cpu"),)
 

@@ -20,6 +20,7 @@ from gpusetup.evidence.context import (
 from gpusetup.findings.host.settings import TF32_MESSAGE, TF32_PRECISION
 from gpusetup.findings.layers import NCCL_SAYS, Layer
 from gpusetup.findings.message_rules import from_message
+from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import Cause
 from gpusetup.findings.sources import CUDA_RUNTIME
 from gpusetup.fixes import drivers, paste
@@ -199,9 +200,13 @@ def _driver_line(context: RuleContext) -> tuple[Evidence, ...]:
     )
 
 
+ARCH_LIST = "TORCH_CUDA_ARCH_LIST or its wheel's tag"
+
+
 def _newer_driver(context: RuleContext, instead: str) -> Fix:
     way = drivers.driver(context, "Update the driver")
-    text = f"{instead[:1].upper()}{instead[1:]} (TORCH_CUDA_ARCH_LIST or its wheel's tag)"
+    how = "its own release or build" if is_beside_torch(context) else ARCH_LIST
+    text = f"{instead[:1].upper()}{instead[1:]} ({how})"
     if not way.commands:
         return Fix(text=f"{text}. Or u{way.text[1:]}", min_driver=way.min_driver)
     return Fix(
