@@ -13,10 +13,13 @@ from typing import NamedTuple
 
 from finding_pages import Said, cell, found, messages, sentence, ways
 
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.knowledge import record
 from gpusetup.findings.layers import Layer
 from gpusetup.model.finding import Fix
-from gpusetup.render.text import needs, ways_beside
+from gpusetup.render.text import looks_of, needs, ways_beside
+from gpusetup.report.read import read_bytes
 
 
 class Group(NamedTuple):
@@ -109,8 +112,8 @@ INDEX = """# Error messages
 
 This page lists what programs print when CUDA does not work, and what each message means.
 
-- Search this page for a few words of your message, without its numbers. [Messages of one
-  program](#by-program) stand together at the end: vLLM, ollama, TensorFlow, JAX,
+- Search this page for a few words of your message, without its numbers. At the end the messages
+  stand once more, [program by program](#by-program): vLLM, ollama, TensorFlow, JAX,
   ComfyUI, notebooks, Jetson, WSL, docker, Slurm.
 - The first column is a link to the answer: what to do, and the command.
 - The last column is a link to the finding: what proves it, what looks like it, and the source.
@@ -154,6 +157,9 @@ PROGRAMS = {
 
 
 FIRST = {
+    "ComfyUI, Stable Diffusion and their nodes": "ComfyUI's portable version has a Python of its "
+    "own; give its path to every command: "
+    "[On Windows](../how-to/windows-and-wsl.md#comfyui-portable).\n\n",
     "Notebooks": "A notebook runs in the Python of its kernel, which may be another than the "
     "terminal's, and a lent one has a GPU only where you chose one: "
     "[In a notebook](../how-to/notebooks.md).\n\n",
@@ -201,12 +207,13 @@ def meant(row: Said) -> str:
         return plain(told(row))
     line = row.beside.splitlines()[0].strip()
     line = line if len(line) <= SHOWN else f"{line[:SHOWN]}..."
-    return f"{plain(told(row))} (where the text also has {cell(line)})"
+    return f"{plain(told(row))} (if the text also has {cell(line)})"
 
 
 def told(row: Said) -> str:
+    """Doctor's own words: a name at their head stays as it is written."""
     one = found(row.text, row.finding)
-    return sentence((one or record(row.finding)).title)
+    return one.title if one else sentence(record(row.finding).title)
 
 
 def plain(text: str) -> str:
@@ -226,9 +233,10 @@ def plain(text: str) -> str:
 
 FAQ = """# Answers by error message
 
-Each message below has the answer that `gpusetup doctor --report FILE` gives to that one line. A
-whole log tells more: if it shows another cause of the same message, doctor names that cause. The
-commands fit an example machine; `gpusetup doctor` on your machine prints the ones that fit yours.
+Each message below has the answer that `gpusetup doctor --report FILE` gives where FILE has that
+message and nothing else. Give doctor your whole log if you can: one message has several causes, and
+the rest of the log shows which one it is. The versions in the commands are examples. Run `gpusetup
+doctor` on your machine: it prints the commands for it.
 
 Search this page for a few words of your message, or use [the index](reference/messages.md).
 """
@@ -247,13 +255,24 @@ def answered(entry: Entry) -> Iterator[str]:
     yield f'<a id="{entry.anchor}"></a>\n\n### {code(entry.message)}\n\n'
     for row in entry.rows:
         if row.beside:
-            beside = ", ".join(f"`{line.strip()}`" for line in row.beside.splitlines())
-            yield f"Where the text also has {beside}:\n\n"
+            others = [one.strip() for one in row.beside.splitlines() if one not in row.message]
+            beside = " and ".join(f"`{one}`" for one in others if one not in row.message)
+            yield f"If your text also has {beside}:\n\n"
         elif len(entry.rows) > 1:
-            yield "Where the text says nothing more:\n\n"
+            yield "If you have only this message:\n\n"
         yield f"**{plain(told(row))}.** "
         yield from way(ways(row))
+        yield left_open(row)
         yield f"More: [`{row.finding}`](reference/findings.md#{row.finding})\n\n"
+
+
+def left_open(row: Said) -> str:
+    """What else the message may mean, and the command that decides, where doctor says so."""
+    answer = diagnose(read_bytes(row.text.encode()), load_catalog())
+    if answer.cause != row.finding or not answer.next_reading:
+        return ""
+    ids = (f"[`{id}`](reference/findings.md#{id})" for id in answer.other_causes)
+    return f"Or it is {' or '.join(ids)}. What decides: {code(answer.next_reading)}.\n\n"
 
 
 def code(text: str) -> str:
@@ -269,11 +288,9 @@ def way(fixes: Mapping[str, Fix]) -> Iterator[str]:
         yield "\n\n"
     for system, fix in fixes.items():
         yield f"{f'On {system}: ' if system else ''}{plain(fix.text)}{needs(fix)}.\n\n"
-        commands, title = fix.commands, ""
-        if not commands:
-            title, commands = next((w for w in ways_beside(fix) if w[1]), ("", ()))
-        yield f"{plain(title)}\n\n" if title else ""
-        yield block(commands, system)
+        yield block(fix.commands, system)
+        for title, commands in (*looks_of(fix), *ways_beside(fix)):
+            yield f"{plain(title)}\n\n{block(commands, system)}"
 
 
 def block(commands: Sequence[str], system: str) -> str:

@@ -74,10 +74,21 @@ def ways(row: Said) -> dict[str, Fix]:
         return {"": one.fix} if one and one.fix else {}
     rows = {name: found(f"{row.text}\n{line}", row.finding) for name, line in SYSTEMS.items()}
     fixes = {name: one.fix for name, one in rows.items() if one and one.fix}
+    if "Linux" in fixes and (LINUXS.search(row.text) or of_linux(fixes.get("Windows"))):
+        return {"": fixes["Linux"]}
     typed = {fix.text for fix in fixes.values() if fix.commands}
     kept = {n: fix for n, fix in fixes.items() if fix.commands or fix.text not in typed}
     alike = len(kept) == len(SYSTEMS) and len(set(map(repr, kept.values()))) == 1
     return {"": next(iter(kept.values()))} if alike else kept
+
+
+LINUXS = re.compile(r"\b(?:bash|zsh|sh): |\bsudo\b|\.so\b|/dev/|/usr/|modprobe|NVRM|\bsrun:|slurmd")
+"""What only a text from Linux has."""
+
+
+def of_linux(fix: Fix | None) -> bool:
+    """Whether a way out is one of Linux alone: Windows finds its libraries by PATH."""
+    return fix is not None and "LD_LIBRARY_PATH" in fix.text
 
 
 @cache

@@ -42,6 +42,17 @@ def test_a_finding_belongs_to_the_group_that_names_it_before_that_of_its_layer()
     assert group_of("cuda-lib-missing").title == "Libraries beside torch"
 
 
+def test_an_entry_says_what_else_it_may_be_and_the_same_by_pip() -> None:
+    stub = SECTIONS["could-not-find-cuda-drivers-on-your-machine-gpu-will-not-be"]
+    assert "Or it is [`driver-missing`]" in stub and "What decides: `nvidia-smi`" in stub
+    assert "Or the same by pip:" in SECTIONS["assertionerror-torch-not-compiled-with-cuda-enabled"]
+
+
+def test_no_entry_has_windows_look_for_libraries_as_linux_does() -> None:
+    assert "Env:LD_LIBRARY_PATH" not in FAQ
+    assert "On Windows" not in SECTIONS["bash-nvidia-smi-command-not-found"].split("### ")[1]
+
+
 def test_the_examples_of_its_functions_hold() -> None:
     assert doctest.testmod(faq_page).failed == 0
 

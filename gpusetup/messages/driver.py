@@ -52,7 +52,7 @@ DRIVER = (
     row(
         "libcuda-unlinked",
         "error: libcuda.so",
-        r"Could not load library (?P<asker>libcudnn\w+\.so[.\d]*)\W{1,2} ?Error: (?P<library>libcuda\.so): cannot open",
+        r"Could not load library (?P<asker>libcudnn\w+\.so(?:\.\d+)*)\W{1,2} ?Error: (?P<library>libcuda\.so): cannot open",
     ),
     row(
         "no-nvidia-driver",

@@ -18,7 +18,7 @@ from gpusetup.messages.program import (
     under_all,
 )
 from gpusetup.messages.programs_around import AROUND
-from gpusetup.messages.programs_serving import SERVING
+from gpusetup.messages.programs_serving import OLLAMAS_WAY, SERVING
 
 OLLAMAS = (
     (
@@ -243,8 +243,7 @@ COMPUTING: tuple[Program, ...] = (
         name="ollama",
         elsewhere=OLLAMAS,
         on_torch=False,
-        way="Install the newest ollama, which brings its CUDA libraries, and restart its service; "
-        "`OLLAMA_DEBUG=1 ollama serve` says which GPUs it finds",
+        way=OLLAMAS_WAY,
         marks=told(
             "start",
             "no compatible gpus were discovered",

@@ -7,6 +7,13 @@ from __future__ import annotations
 
 from gpusetup.messages.program import Program, mentioned, named
 
+OLLAMAS_WAY = (
+    "Make `nvidia-smi -L` list the GPU first: on the host, and in docker by `--gpus=all`. After "
+    "a suspend load CUDA's module anew: `sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm`. Else "
+    "install the newest ollama, which brings its CUDA libraries, and restart its service; "
+    "`OLLAMA_DEBUG=1 ollama serve` says which GPUs it finds"
+)
+
 SERVING: tuple[Program, ...] = (
     Program(
         name="TensorRT-LLM",

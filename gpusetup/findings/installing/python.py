@@ -201,8 +201,8 @@ def glibc_too_old(context: RuleContext) -> Iterator[Finding]:
                 *((value_evidence(context, "os.libc", libc),) if libc else ()),
             ),
             fix=Fix(
-                text="Use a newer distribution, or a container with one, as this command starts "
-                "(a system's glibc is not replaced)",
+                text="Use a newer distribution, or a container with one, which this command "
+                "starts. Do not replace the glibc of the system",
                 commands=lines("docker run --rm --gpus all -it ubuntu:24.04")
                 if _has_gpus(context)
                 else lines("docker run --rm -it ubuntu:24.04"),
