@@ -48,6 +48,11 @@ def _says_lost(context: RuleContext) -> bool:
     return any(event.values.get("said") != "unknown error" for event in said)
 
 
+def _nvml_gave_a_code(context: RuleContext) -> bool:
+    """NVML's own answer is shown, and not only what a program logs of it."""
+    return not events(context, "nvml-unknown-error")
+
+
 def _is_cudas(context: RuleContext) -> bool:
     """A library of CUDA's; of bitsandbytes' own ones the package may have none for this CUDA."""
     named = [event.values.get("library", "") for event in events(context, "cuda-lib-missing")]
@@ -162,6 +167,12 @@ DOUBTS: dict[str, Doubt] = {
         others=("cuda-unknown-error", "uvm-missing", "gpu-init-failed"),
         next_reading=KERNEL_LOG,
         settled_by=(),
+    ),
+    "nvml-init-failed": Doubt(
+        others=("container-nvml-lost", "uvm-missing", "cuda-unknown-error"),
+        next_reading="nvidia-smi -L; ls -l /dev/nvidia*",
+        settled_by=(),
+        unless=_nvml_gave_a_code,
     ),
     "kernel-image-invalid": Doubt(
         others=("driver-too-old", "extension-arch-mismatch"),

@@ -28,6 +28,11 @@ def amd(context: RuleContext) -> Fix:
             commands=paste.posix(context, 'sudo usermod -aG render,video "$USER"'),
             needs_root=True,
         )
+    if events(context, "cuda-toolkit-missing"):
+        return Fix(
+            text="This torch is a ROCm build: build the extension by its own guide for ROCm "
+            "(hipcc, ROCM_HOME), or leave it out; no toolkit of CUDA serves it"
+        )
     if "driver" in why and not on(context, "linux"):
         return Fix(
             text="Install AMD's newest driver for Windows, which brings HIP, and the ROCm build of "

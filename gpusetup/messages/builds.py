@@ -78,6 +78,30 @@ ROWS = (
     row("cuda-toolkit-missing", "find cudatoolkit", r"Could NOT find CUDAToolkit"),
     row(
         "cuda-toolkit-missing",
+        "target was not found",
+        r"links to:?\s{1,20}CUDA::\w{2,30}\s{1,20}but the target was not found",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "notfound",
+        r"\bCUDA_(?!CUDA_LIB)\w{2,30}_LIBRARY(?: \(ADVANCED\))?(?::FILEPATH)?[ :=]{1,4}(?:CUDA_\w{2,30}-)?NOTFOUND",
+    ),
+    row(
+        "program-requirement-missing",
+        "find cudnn",
+        r"Could NOT find CUDNN\b|CUDNN_(?:LIBRARY|INCLUDE_DIR)\S{0,12}[ :=]{1,4}\S{0,30}NOTFOUND",
+        lacks="cuDNN with its headers (NVIDIA's packages libcudnn9-dev-cuda-12 or -13)",
+        step="build",
+    ),
+    row(
+        "program-requirement-missing",
+        "-lcudnn",
+        r"cannot find -lcudnn\b",
+        lacks="cuDNN with its headers (NVIDIA's packages libcudnn9-dev-cuda-12 or -13)",
+        step="build",
+    ),
+    row(
+        "cuda-toolkit-missing",
         "cmake_cuda_compiler",
         r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND",
     ),

@@ -295,6 +295,12 @@ ROWS = (
     ),
     row(
         "jit-arch-rejected",
+        "is an unsupported option",
+        r"-arch=(?P<arch>(?:compute|sm)_\w+)'? is an unsupported option",
+        compiler="NVVM",
+    ),
+    row(
+        "jit-arch-rejected",
         "not a recognized processor",
         r"'(?P<arch>sm_\w+)' is not a recognized processor",
         compiler="llvm",
@@ -347,6 +353,7 @@ ROWS = (
         rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
     ),
     row("gpu-too-old-for-triton", "gputoooldfortriton"),
+    row("gpu-too-old-for-triton", "your gpu is too old", r"Unsloth: Your GPU is too old"),
     row(
         "compute-mode-exclusive",
         "busy or unavailable",

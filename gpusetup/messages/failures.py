@@ -100,7 +100,12 @@ ENGINES = (
     row(
         "program-requirement-missing",
         "packagenotfounderror",
-        r"(?<!conda\.exceptions\.)\bPackageNotFoundError:? (?:No package metadata was found for )?['\"]?(?P<lacks>(?!torch\b|No\b)[A-Za-z][\w.-]{1,40}\w)",
+        r"(?<!conda\.exceptions\.)\bPackageNotFoundError:? (?:No package metadata was found for )?['\"]?(?P<lacks>(?!(?:torch|No|The|This|That|An?|It|In|For|See|Please|Could|Package)\b)[A-Za-z][\w.-]{1,40}\w)",
+    ),
+    row(
+        "program-requirement-missing",
+        "distribution was not found",
+        r"\bThe ['\"](?P<lacks>(?!torch\b)[A-Za-z][\w.-]{1,40}?)(?:\[[\w,]{1,40}\])?(?:[<>=!~]=?[\w.,<>=!~ ]{1,30})?['\"] distribution was not found",
     ),
     row(
         "program-requirement-missing",
@@ -130,7 +135,11 @@ OUTDATED = (
         beside="system: it brings Linux' libraries to Windows (releases from 0.43 on have both)",
     ),
     row("no-xpu", "ur error", r"RuntimeError: UR error\b", why="driver"),
-    row("container-nvml-lost", "init failure: 999", r"\bnvml\b[\w ]{0,12} init failure: 999\b"),
+    row(
+        "nvml-unknown-error",
+        "init failure: 999",
+        r"\bnvml\b[\w ]{0,12} init failure: 999\b",
+    ),
     row(
         "download-network-error",
         "remote end closed connection",

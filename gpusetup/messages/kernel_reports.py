@@ -74,6 +74,12 @@ MODULE_BUILDS = (
         "building and installing nvidia-",
         r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
     ),
+    row(
+        "driver-build-failed",
+        "not found",
+        r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b",
+        why="compiler",
+    ),
     row("driver-build-failed", "building kernel modules", r'the step: "Building kernel modules"'),
     row(
         "driver-build-failed",

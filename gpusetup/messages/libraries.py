@@ -26,6 +26,9 @@ CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8
 OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\.so\b"
 """Linux' library of bitsandbytes in a folder of Windows."""
 
+CPU_PART = r"libbitsandbytes_cpu\.(?:so|dylib): (?:cannot open shared object|no such file)"
+"""Every wheel of bitsandbytes has this library: where it is not, none was built."""
+
 LOADER = (
     row(
         "cuda-library-error",
@@ -55,6 +58,13 @@ LOADER = (
         "cuda-lib-missing",
         "bitsandbytes cuda binary",
         r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+        module="bitsandbytes",
+        unless=CPU_PART,
+    ),
+    row(
+        "extension-not-built",
+        "libbitsandbytes_cpu",
+        CPU_PART,
         module="bitsandbytes",
     ),
     row(

@@ -78,9 +78,7 @@ COMPUTING: tuple[Program, ...] = (
         + mentioned("onnxruntime", "onnx runtime", "onnxruntime-gpu"),
     ),
     Program(
-        name="torchcodec",
-        packages=("torchcodec",),
-        marks=told("import", "could not load libtorchcodec"),
+        name="torchcodec", packages=("torchcodec",), marks=told("import", "load libtorchcodec")
     ),
     Program(name="torchao", packages=("torchao",), marks=notice("import", "for torchao version")),
     Program(
@@ -132,6 +130,7 @@ COMPUTING: tuple[Program, ...] = (
             "first-kernel",
             "no operator found for `memory_efficient_attention",
             "xformers wasn't build with cuda support",
+            "triton is needed for forward pass",
         ),
     ),
     Program(
@@ -237,7 +236,7 @@ COMPUTING: tuple[Program, ...] = (
             "jax plugin configuration error",
             "jax was built against version",
         )
-        + named("jax._src"),
+        + named("jax._src", "jax.numpy"),
     ),
     Program(
         name="ollama",

@@ -167,7 +167,11 @@ def container_nvml_lost(context: RuleContext) -> Iterator[Finding]:
     driver = context.snapshot.driver
     works = context.snapshot.cuda_api.init_code == 0
     lost = driver.nvml_code == NVML_UNKNOWN and in_container(context) and not works
-    if not (lost or events(context, "container-nvml-lost")):
+    said = (
+        *events(context, "container-nvml-lost"),
+        *(events(context, "nvml-unknown-error") if in_container(context) else ()),
+    )
+    if not (lost or said):
         return
     again = RESTARTS.get(context.snapshot.container.kind or "docker", "")
     yield CONTAINER_NVML_LOST.found(
@@ -175,7 +179,7 @@ def container_nvml_lost(context: RuleContext) -> Iterator[Finding]:
         detail="A `systemctl daemon-reload` on the host rewrites the device rules of containers "
         "whose GPUs were added behind systemd's back.",
         evidence=(
-            *event_evidence(events(context, "container-nvml-lost")),
+            *event_evidence(said),
             *nvml_said(context),
             *container_facts(context),
         ),

@@ -212,7 +212,9 @@ DRIVER_BUILD_FAILED = Cause(
 def driver_build_failed(context: RuleContext) -> Iterator[Finding]:
     """The kernel module does not compile against the running kernel."""
     messages = events(context, "driver-build-failed")
-    if not messages or answering(context):
+    # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
+    works = context.snapshot.driver.version or context.snapshot.torch.cuda_available
+    if not messages or (answering(context) and works):
         return
     named = {name: value for event in messages for name, value in event.values.items()}
     version = named.get("driver") or context.snapshot.driver.version or named.get("branch")

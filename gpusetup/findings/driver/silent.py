@@ -209,6 +209,19 @@ def nvml_init_failed(context: RuleContext) -> Iterator[Finding]:
     )
 
 
+def nvml_unknown_in_a_text(context: RuleContext) -> Iterator[Finding]:
+    """A program's log has NVML's code 999, and nothing of the text shows a container."""
+    said = events(context, "nvml-unknown-error")
+    if said and not in_container(context) and not driver_answers(context):
+        yield NVML_INIT_FAILED.found(
+            "The driver's NVML does not start: it answers an unknown error (code 999)",
+            detail="On a host often the device nodes or nvidia_uvm are in a bad state (after "
+            "suspend or an update of the driver); in a container its device rules are gone.",
+            evidence=event_evidence(said),
+            fix=OTHER.fix(context),
+        )
+
+
 NO_LIBRARY = (12, 13)
 """No libnvidia-ml, or one that lacks the driver's calls."""
 ALTHOUGH = Answer(
@@ -311,4 +324,5 @@ RULES = (
     gpu_does_not_answer,
     nvml_init_failed,
     nvml_beside_another,
+    nvml_unknown_in_a_text,
 )

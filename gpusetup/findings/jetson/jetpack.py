@@ -94,7 +94,10 @@ def _is_for_others(context: RuleContext) -> bool:
     """A CUDA build whose kernels are not the board's, or whose CUDA its JetPack does not serve."""
     torch, jetpack = context.snapshot.torch, jetpack_of(board_of(context.snapshot))
     needed, known = cuda_needed(torch), [g for g in gpus(context) if g.compute_capability]
-    if needed and (events(context, "no-kernel-image") or cuda_errors(context, 209)):
+    raised = events(context, "no-kernel-image")
+    by_torch = is_report(context) and not any(event.values for event in raised)
+    # No order: a text that names a JetPack and lacks kernels need not show which torch it has.
+    if (raised and (needed or by_torch)) or (needed and cuda_errors(context, 209)):
         return True
     if not needed or torch.cuda_available:
         return False

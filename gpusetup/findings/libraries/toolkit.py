@@ -9,6 +9,8 @@ from gpusetup.evidence.context import (
     cuda_needed,
     event_evidence,
     events,
+    gpus,
+    is_report,
     on,
     says_nothing_else,
 )
@@ -161,7 +163,8 @@ CUDA_TOOLKIT_MISSING = Cause(
 def toolkit_missing(context: RuleContext) -> Iterator[Finding]:
     """An extension build finds no toolkit."""
     messages = events(context, "cuda-toolkit-missing")
-    if not messages:
+    # No order: beside a ROCm build the toolkit of CUDA is no help: `amd-gpu` has the way.
+    if not messages or _is_amds(context):
         return
     # A torch that sees its GPU needs no nvcc: that a shell has none is no failure then.
     idle = all(e.values.get("who") == "shell" for e in messages)
@@ -192,6 +195,11 @@ def toolkit_missing(context: RuleContext) -> Iterator[Finding]:
             needs_root=bool(minor) and not _by_conda(context),
         ),
     )
+
+
+def _is_amds(context: RuleContext) -> bool:
+    build = context.snapshot.torch.backend or ""
+    return is_report(context) and build.startswith("rocm") and not gpus(context)
 
 
 def _by_conda(context: RuleContext) -> bool:

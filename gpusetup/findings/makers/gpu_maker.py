@@ -108,6 +108,7 @@ LOOKED_FOR_CUDA = (
     "no-hip-gpus",
     "no-xpu",
     "foreign-gpu",
+    "cuda-toolkit-missing",
 )
 
 STOPS_EARLIER = (

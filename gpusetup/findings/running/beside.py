@@ -39,13 +39,22 @@ PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
 def without_gpu_support(context: RuleContext) -> Iterator[Finding]:
     """A program says that it was built, or installed, for the CPU."""
     heard = _about_it(context, "program-without-gpu-support")
-    if heard and not events(context, *MORE_TELLING):
+    if heard and not _has_its_plugin(context) and not events(context, *MORE_TELLING):
         name = _name(context, heard[0])
         yield PROGRAM_WITHOUT_GPU_SUPPORT.found(
             f"{name} is installed without GPU support, and runs on the CPU",
             evidence=event_evidence(heard),
             fix=Fix(text=_way(name)),
         )
+
+
+def _has_its_plugin(context: RuleContext) -> bool:
+    """JAX's part for CUDA is installed, and does not start: then it is not lacking."""
+    of_jax = context.snapshot.failing.program == "JAX"
+    return of_jax and any(
+        one.name.lower().replace("_", "-").startswith("jax-cuda")
+        for one in context.snapshot.packages or ()
+    )
 
 
 MORE_TELLING = ("cuda-lib-missing", "extension-abi-mismatch", "driver-too-old", "cuda-error")
@@ -195,6 +204,8 @@ def sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
 
 def _said_by_it(context: RuleContext) -> tuple[Event, ...]:
     """That no GPU is found, in a text about a program that does not stand on torch."""
+    if _has_its_plugin(context):
+        return _about_it(context, "program-without-gpu-support")
     return events(context, "cuda-unavailable") if is_beside_torch(context) else ()
 
 

@@ -219,11 +219,18 @@ def _hidden_from_one_program(context: RuleContext, messages: tuple[Event, ...]) 
         if on(context, "windows")
         else "grep -rn CUDA_VISIBLE_DEVICES ."
     )
-    return CUDA_VISIBLE_DEVICES_HIDDEN.found(
-        "A program finds no GPU, though torch sees one: the program, or what starts it, sets "
-        "CUDA_VISIBLE_DEVICES",
+    # No order: that a program chooses its devices is a guess until an exception or the variable shows.
+    raised = any("error: " in (event.text or "").lower() for event in messages)
+    shown = raised or "CUDA_VISIBLE_DEVICES" in context.snapshot.environment
+    cause = CUDA_VISIBLE_DEVICES_HIDDEN if shown else TORCH_SEES_NO_GPU
+    return cause.found(
+        "A program finds no GPU, though torch sees one: the program, or what starts it, "
+        f"{'sets' if shown else 'may set'} CUDA_VISIBLE_DEVICES",
         detail="A number in it that no GPU has hides every GPU (with one GPU only 0 is right).",
-        evidence=event_evidence(messages),
+        evidence=(
+            *event_evidence(messages),
+            value_evidence(context, "torch.cuda_available", "torch.cuda.is_available(): True"),
+        ),
         fix=Fix(
             text="Find where it is set, and name a GPU that is there",
             looks=paste.look("look for it in this folder", *find),

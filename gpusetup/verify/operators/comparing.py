@@ -31,8 +31,9 @@ SERIAL = 16.0
 """A running sum of n numbers of one sign was seen to be off by n * u / 40."""
 BOTH_ROUND = 32.0
 """For float64, where the exact answer is itself rounded, and rounds more often."""
-AGAIN, FAR = 8, 100.0
-"""How many further limits judge what misses the first, by less than so many times."""
+AGAIN, FAR, SURE = 8, 100.0, 4.0
+"""How many further limits judge what misses the first by less than so many times, and how many
+times the greatest of them a fault is."""
 STEPS = (0.6, 0.9, 1.1, 1.4)
 """Roundoffs by which an input is moved; unlike each other, as what scales its input down would not
 feel all of them moved alike."""
@@ -297,10 +298,13 @@ class _Trial:
             return parts
         several = [allowed, *(self.exactly(upstream)[1] for _ in range(AGAIN))]
         greatest = Answer(
-            [self.torch.stack(each).amax(0) for each in zip(*(one.outputs for one in several))],
-            [self.torch.stack(each).amax(0) for each in zip(*(one.gradients for one in several))],
+            [self.greatest(each) for each in zip(*(one.outputs for one in several))],
+            [self.greatest(each) for each in zip(*(one.gradients for one in several))],
         )
         return list(self.judged(name, found, exact, greatest))
+
+    def greatest(self, limits: Tuple[Any, ...]) -> Any:
+        return SURE * self.torch.stack(limits).amax(0)
 
     def judged(self, name: str, found: Answer, exact: Answer, allowed: Answer) -> Iterator[Part]:
         if len(found.outputs) != len(exact.outputs):
