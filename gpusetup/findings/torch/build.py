@@ -219,7 +219,7 @@ def _hidden_from_one_program(context: RuleContext, messages: tuple[Event, ...]) 
         if on(context, "windows")
         else "grep -rn CUDA_VISIBLE_DEVICES ."
     )
-    # No order: that a program chooses its devices is a guess until an exception or the variable shows.
+    # No order: that a program chooses its devices is a guess until an exception says it.
     raised = any("error: " in (event.text or "").lower() for event in messages)
     shown = raised or "CUDA_VISIBLE_DEVICES" in context.snapshot.environment
     cause = CUDA_VISIBLE_DEVICES_HIDDEN if shown else TORCH_SEES_NO_GPU
