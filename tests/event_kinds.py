@@ -17,6 +17,7 @@ from gpusetup.messages.table import ROWS
 READERS = ("probe", "readings", "report", "commands", "resolver")
 
 OWN_NAME: Mapping[str, str] = {
+    "nvml-unknown-error": "container-nvml-lost where a container shows, else nvml-init-failed",
     # --- one message, several findings
     "program-lib-missing": "cuda-lib-missing, of the program that the text is about",
     "program-lib-unfound": "cuda-lib-missing, where nothing else ended the program",

@@ -18,9 +18,15 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.install.project import edited
+from gpusetup.install.project_guard import constrained
 from gpusetup.model.resolution import Request, Resolution
 from gpusetup.probe.saved import machine_named
 from gpusetup.resolver import resolve
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 CATALOG = load_catalog()
 PROJECT = """\
@@ -294,3 +300,22 @@ def test_what_other_tables_say_of_torch_is_mentioned(
     assert "[tool.poetry.group.dev.dependencies] torchvision = " in said
     assert "[tool.uv.constraint-dependencies] torch<2.5 stays as it is; uv reads this too" in said
     assert 'torch = "^2.1"' in file.read_text(encoding="utf-8")
+
+
+ENDS = ("[tool.uv]", "[tool.uv]\ndev-dependencies=[]", "[tool.uv]\ndev-dependencies=[] # end",
+        "[tool.uv]\n# end", "[tool.x]\ny=1 # end", "")  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", ENDS)
+def test_a_file_without_an_end_of_its_last_line_says_the_same_and_the_pin(
+    last: str, ending: str
+) -> None:
+    project = '[project]\nname="x"\nversion="0"\nrequires-python=">=3.11"\ndependencies=["torch"]'
+    text = f"{project}\n{last}".rstrip("\n").replace("\n", ending)
+    after = tomllib.loads(pinned(text, laptop(torch="2.5.1")))
+    assert "torch" in after["tool"]["uv"]["sources"]
+    guarded = constrained(text, {"torch": "2.5.1+cu124"})
+    assert tomllib.loads(guarded)["tool"]["uv"]["constraint-dependencies"] == ["torch==2.5.1"]
+    assert constrained(guarded, {"torch": "2.5.1+cu124"}) == guarded
+    assert guarded.count("\r\n") in (0, guarded.count("\n"))

@@ -53,7 +53,7 @@ def edited(
     wanted = tuple(name for name in named if version_of(build, name))
     _pin(document, build, wanted)
     _sources(document, build, catalog, wanted, root)
-    return with_endings(tomlkit.dumps(document), text)
+    return written(document, text)
 
 
 def parse(text: str) -> tomlkit.TOMLDocument:
@@ -72,7 +72,7 @@ def parse(text: str) -> tomlkit.TOMLDocument:
 def parse_any(text: str) -> tomlkit.TOMLDocument:
     """A document that need not be a project's; BadInput where it is no TOML."""
     try:
-        return tomlkit.parse(text.removeprefix(MARK))
+        return tomlkit.parse(_ended(text.removeprefix(MARK)))
     except TOMLKitError as problem:
         raise BadInput(f"the project file is not TOML: {problem}") from problem
 
@@ -85,13 +85,28 @@ def with_endings(after: str, before: str) -> str:
     >>> with_endings("a\\r\\nb\\nc\\r\\n", "a\\r\\nc\\r\\n")
     'a\\r\\nb\\r\\nc\\r\\n'
     """
-    had = before.removeprefix(MARK).splitlines(keepends=True)
     usual = "\r\n" if before.count("\r\n") * 2 > before.count("\n") else "\n"
+    had = _ended(before.removeprefix(MARK), usual).splitlines(keepends=True)
     lines = after.splitlines(keepends=True)
+    if _bare(had) == _bare(lines):
+        return before
     blocks = SequenceMatcher(None, _bare(had), _bare(lines), autojunk=False).get_matching_blocks()
     kept = {one.b + i: had[one.a + i] for one in blocks for i in range(one.size)}
     made = (kept.get(place) or line.rstrip("\r\n") + usual for place, line in enumerate(lines))
     return (MARK if before.startswith(MARK) else "") + "".join(made)
+
+
+def written(document: tomlkit.TOMLDocument, before: str) -> str:
+    """The new text of a file; BadInput where it would not say what the document says."""
+    text = with_endings(tomlkit.dumps(document), before)
+    if parse_any(text).unwrap() != document.unwrap():
+        raise BadInput("the project file cannot be changed without changing what it says")
+    return text
+
+
+def _ended(text: str, ending: str = "\n") -> str:
+    """With an end of its last line, behind which more can stand."""
+    return text if not text or text.endswith("\n") else text + ending
 
 
 def _bare(lines: Iterable[str]) -> list[str]:

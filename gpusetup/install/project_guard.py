@@ -14,7 +14,7 @@ from typing import Any
 import tomlkit
 
 from gpusetup.errors import BadInput
-from gpusetup.install.project import name_in, parse, parse_any, table_in, with_endings
+from gpusetup.install.project import name_in, parse, parse_any, table_in, written
 
 CONSTRAINTS, OVERRIDES = "constraint-dependencies", "override-dependencies"
 
@@ -46,7 +46,7 @@ def constrained(text: str, pins: Mapping[str, str], *, own: bool = False) -> str
     for row in wanted.values():
         if row not in there:
             rows.append(row)
-    return with_endings(tomlkit.dumps(document), text)
+    return written(document, text)
 
 
 def stronger(text: str, pins: Mapping[str, str], *, own: bool = False) -> Iterator[str]:

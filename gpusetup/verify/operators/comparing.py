@@ -31,7 +31,7 @@ SERIAL = 16.0
 """A running sum of n numbers of one sign was seen to be off by n * u / 40."""
 BOTH_ROUND = 32.0
 """For float64, where the exact answer is itself rounded, and rounds more often."""
-AGAIN, FAR, SURE = 8, 1000.0, 16.0
+AGAIN, FAR, SURE = 8, 1000.0, 4.0
 """How many further limits judge what misses the first by less than so many times, and how many
 times the greatest of them a fault is."""
 STEPS = (0.6, 0.9, 1.1, 1.4)

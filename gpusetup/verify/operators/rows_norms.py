@@ -112,7 +112,7 @@ NORMS: Tuple[Operator, ...] = (
         normed,
         _layer_norm,
         _layer_norm_exact,
-        slack=4,
+        slack=16,
         weight=5,
         sizes=("warp", "tile", "block", "long"),
     ),
