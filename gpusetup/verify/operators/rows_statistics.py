@@ -168,7 +168,7 @@ STATISTICS: Tuple[Operator, ...] = (
     Operator(
         "cumsum to float64",
         along(-2, 2),
-        lambda t, x, dim: (x.cumsum(dim, dtype=t.float64), x.nansum()),
+        lambda t, x, dim: (x.cumsum(dim, dtype=t.float64), x.nansum(dtype=t.float64)),
         lambda t, x, dim: (by.running(t, x, dim, lambda a, b: a + b), x.sum()),
         learns=False,
         slack=4,
