@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from gpusetup.install.fetching.fetch import Fetcher
 
 WORKERS = 4
-LIST_TORCH = frozenset({"https://pypi.org/simple"})
-"""Indexes that are not asked whether they have torch: that page is the longest of all."""
 
 
 def choose_together(
@@ -127,13 +125,13 @@ _NONE = Listed(name="")
 
 
 def _has_torch(asker: Asker, fetcher: Callable[[], Fetcher], indexes: Sequence[str]) -> bool:
-    """Whether the user's indexes list torch at all: a mirror of other packages need not."""
+    """Whether the user's indexes list torch at all: a mirror of other packages need not. The
+    client's own default index has it."""
 
     def ask() -> str:
         return "it is" if is_listed(fetcher(), indexes, "torch") else ""
 
-    known = not indexes or not LIST_TORCH.isdisjoint(one.rstrip("/") for one in indexes)
-    return known or bool(asker.remembered(f"is torch there {[*indexes]}", ask))
+    return not indexes or bool(asker.remembered(f"is torch there {[*indexes]}", ask))
 
 
 def _listed(
