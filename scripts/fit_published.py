@@ -60,6 +60,8 @@ class Figure(Frozen):
     workload: Workload
     recipe: Recipe
     fitted: bool
+    card: float | None = None
+    """GiB that the run's card has."""
 
 
 def figures() -> list[Figure]:
@@ -130,6 +132,7 @@ def _figure(row: dict[str, str], fitted: bool) -> Figure:
         workload=_workload(row),
         recipe=_recipe(row),
         fitted=fitted,
+        card=float(row["card"]) if row.get("card") else None,
     )
 
 
@@ -186,7 +189,13 @@ READ: dict[str, Callable[[Parts], float]] = {
 
 
 def predicted(figure: Figure, c: Constants) -> float:
-    return READ[figure.measure](parts(figure.workload, figure.recipe, c)) / GIB
+    """What plan says for the figure's card: gaps are never more than the card has room for."""
+    found = parts(figure.workload, figure.recipe, c)
+    said = READ[figure.measure](found)
+    if figure.card is None or figure.measure == "allocated":
+        return said / GIB
+    room = max(figure.card * GIB, found.total) - (found.runtime if figure.measure != "total" else 0)
+    return min(said, room) / GIB
 
 
 def errors(rows: Sequence[Figure], c: Constants) -> list[float]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.commands.plan_trace import trace
-from gpusetup.plan.code.trace import CodeFailed, CodeRequest, Trace, by_kind
+from gpusetup.plan.code.trace import CodeFailed, CodeRequest, Trace, by_kind, notes
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 
@@ -32,6 +32,16 @@ def cast(batch):
     found[-1].weight = found[0].weight
     optimizer = torch.optim.AdamW(found.parameters())
     return found.to("cpu").bfloat16().to(torch.bfloat16), batch_of(batch), None, optimizer
+
+class Paged(torch.optim.AdamW):
+    is_paged = True
+
+def wide():
+    return nn.Sequential(nn.Embedding(2000, 64), nn.Linear(64, 500)), batch_of(2)
+
+def paged():
+    found, batch = wide()
+    return found, batch, None, Paged(found.parameters())
 
 def filled(batch):
     found = model()
@@ -86,6 +96,15 @@ def test_moving_casting_and_tying_a_model_keeps_its_parameters(ordinary: Path) -
     assert cast.parameters == plain.parameters - 500 * 64
     assert cast.trained_bytes == 2 * cast.parameters
     assert by_kind(cast)["optimizer"] == pytest.approx(4 * cast.parameters, rel=0.01)
+
+
+def test_paged_states_of_bitsandbytes_are_the_hosts(ordinary: Path) -> None:
+    plain, paged = asked("wide", ordinary).asked, asked("paged", ordinary)
+    # Only what has a hundred thousand elements is paged: two states of the embedding.
+    assert paged.asked.paged_bytes == 2 * 4 * 2000 * 64
+    held = [by_kind(one)["optimizer"] for one in (plain, paged.asked)]
+    assert held[0] - held[1] == paged.asked.paged_bytes == plain.peak - paged.asked.peak
+    assert not plain.paged_bytes and "paged optimizer states" in notes(paged)[0]
 
 
 @pytest.mark.parametrize(("function", "compiled"), [("filled", True), ("loaded", False)])

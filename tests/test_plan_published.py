@@ -210,6 +210,14 @@ def test_megatron_keeps_its_gradients_in_32_bits() -> None:
     assert step_bytes(w, VANILLA) == 0
 
 
+def test_zero_3_steps_one_sub_group_after_the_other() -> None:
+    how = {"gpus": 4, "batch": 4, "amp": "bf16", "dtype": "fp32"}
+    two, three = (step_bytes(a_job(strategy=s, **how), VANILLA) for s in ("zero2", "zero3"))
+    assert two == pytest.approx(LLAMA.parameters) and three == 4e9
+    small = a_job(strategy="zero3", **{**how, "gpus": 16, "batch": 16})
+    assert step_bytes(small, VANILLA) == pytest.approx(LLAMA.parameters / 4)
+
+
 def test_gpt2_drops_out_unless_its_config_says_otherwise() -> None:
     shape = model_named("gpt2")
     assert shape.dropout and not model_named("vit-base-patch16-224").dropout

@@ -129,6 +129,7 @@ class Tracer:
         self.ledger = self.storages.Ledger()
         self.guard = self.guards.Guard(torch)
         self.job: Any = None
+        self.paged = 0
 
     def fake_mesh(self) -> Any:
         """As many processes as GPUs, of which only this one exists."""
@@ -169,6 +170,7 @@ class Tracer:
         name, foreach = request["optimizer"], request["foreach"]
         self.optimizer = steps.optimizer_of(job, name, foreach, before, self.now)
         steps.warm(self.optimizer)
+        self.paged = sum(map(self.ledger.elsewhere, steps.paged_states(self.optimizer)))
         self.job = job
 
     def run(self, job: Any, ledger: Any) -> None:
@@ -218,6 +220,7 @@ class Tracer:
             "trained_bytes": sum(one.numel() * one.element_size() for one in trained),
             "values_read": self.guard.values_read,
             "compiled": bool(self.patches.compiled[0]),
+            "paged_bytes": self.paged,
             "peak_phase": top,
             "standing": [
                 {"kind": KINDS.get(kind, kind), "module": module, "bytes": size}

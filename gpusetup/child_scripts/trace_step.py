@@ -298,6 +298,26 @@ def warm(optimizer: Any) -> None:
         one.grad = None
 
 
+PAGED_FROM = 100_000
+"""Elements from which bitsandbytes pages a state (`Optimizer8bit.get_state_buffer`)."""
+
+
+def paged_states(optimizer: Any) -> List[torch.Tensor]:
+    """The states that bitsandbytes' paged optimizers keep in CUDA's unified memory.
+
+    On the CPU it makes them ordinary tensors. What is no wider than a parameter's blocks is not
+    paged: scales and tables.
+    """
+    if not getattr(optimizer, "is_paged", False):
+        return []
+    return [
+        state
+        for parameter, states in optimizer.state.items()
+        for state in states.values()
+        if isinstance(state, torch.Tensor) and state.numel() == parameter.numel() >= PAGED_FROM
+    ]
+
+
 def step(
     job: Job,
     optimizer: Any,

@@ -13,6 +13,7 @@ from typing import Literal
 
 from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.units import GIB
 
 PHASES = ("forward", "backward", "optimizer")
 STRATEGIES = ("single", "ddp", "zero1", "fsdp", "zero3")
@@ -78,6 +79,8 @@ class Traced(Frozen):
     """How often the code read the value of a tensor; each was taken as 1.0."""
     compiled: bool = False
     """Whether the code asked for `torch.compile`, which was left out."""
+    paged_bytes: int = 0
+    """States of a paged optimizer, which leave the GPU when the rest needs the room."""
 
     @property
     def peak(self) -> int:
@@ -338,6 +341,9 @@ def notes(found: Trace) -> tuple[str, ...]:
         said.append(f"the code reads a tensor's value {times}; the trace took it as 1.0")
     if found.asked.compiled:
         said.append("`torch.compile` was left out of the trace; a compiled step keeps less")
+    if found.asked.paged_bytes:
+        size = found.asked.paged_bytes / GIB
+        said.append(f"{size:.1f} GiB of paged optimizer states are the host's, and not counted")
     if found.refused:
         said.append(f"no other batch could be traced: {found.refused}")
     return tuple(said)

@@ -191,16 +191,22 @@ def gradient_state_bytes(w: Workload, r: Recipe) -> float:
     return present(w, w.trained, divisors(w)[1]) * gradient_bytes(w)
 
 
+SUB_GROUP = 1e9
+"""Parameters of one GPU that ZeRO 3 steps at once: `sub_group_size`, DeepSpeed's default."""
+
+
 def step_bytes(w: Workload, r: Recipe) -> float:
     """What the optimizer's step takes beside the states: `foreach` copies, others do not.
 
-    ZeRO's step makes the 16-bit gradients of its part 32-bit (DeepSpeed's stages 1 to 3).
+    ZeRO's step makes the 16-bit gradients of its part 32-bit: stages 1 and 2 all of them, stage 3
+    one sub-group after the other (`_prepare_fp32_grad_for_sub_group` in DeepSpeed's `stage3.py`).
     """
     if r.offload or w.offload_optimizer:
         return 0.0
     if w.amp and w.strategy in ZERO:
         wide = w.gradient_dtype == "fp32"
-        return 0.0 if wide else local(w, w.trained) * 4 / divisors(w)[2]
+        part = local(w, w.trained) / divisors(w)[2]
+        return 0.0 if wide else 4 * (min(part, SUB_GROUP) if w.strategy == "zero3" else part)
     if w.step != "foreach":
         return 0.0
     width = BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
