@@ -333,6 +333,8 @@ def test_github_that_refuses_is_said_in_a_line(
         ("GITHUB_EVENT_PATH", "/nowhere/at/all"),
         ("GITHUB_EVENT_PATH", "deep.json"),
         ("GITHUB_REPOSITORY", "../../x"),
+        ("GITHUB_REPOSITORY", ""),
+        ("TRIAGE_LABEL", "a\nb"),
     ],
 )
 def test_a_setting_that_is_none_is_refused(
@@ -342,11 +344,45 @@ def test_a_setting_that_is_none_is_refused(
     if value == "deep.json":
         (tmp_path / value).write_text("[" * 200_000, encoding="utf-8")
         value = str(tmp_path / value)
-    value = value or str(tmp_path / "event.json")
+    value = value or (str(tmp_path / "event.json") if name.endswith("PATH") else "")
     (tmp_path / "event.json").write_text("[1]", encoding="utf-8")
     assert triage.main(job(tmp_path, server, "issues.opened", **{name: value})) == 2
     assert capsys.readouterr().out.startswith("::error::gpusetup triage: ")
     assert server.posted == []
+
+
+@each(
+    "changed, said",
+    [
+        ({"issue": []}, "`issue` is not an object"),
+        ({"issue": {"number": "42"}}, "`issue.number` is not a whole number"),
+        ({"issue": {"number": None}}, "`issue.number` is not a whole number"),
+        ({"issue": {"number": 1, "body": ["x"]}}, "`issue.body` is not a text"),
+        ({"issue": {"number": 1, "user": "asker"}}, "`issue.user` is not an object"),
+        ({"issue": {"number": 1, "user": {"id": True}}}, "`issue.user.id` is not a whole number"),
+        ({"comment": "text"}, "`comment` is not an object"),
+        ({"sender": 5}, "`sender` is not an object"),
+        ({"action": {}}, "`action` is not a text"),
+    ],
+)
+def test_an_event_of_wrong_types_is_told_in_a_sentence(
+    changed: Any, said: str, tmp_path: Path, hub: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "event.json").write_text(json.dumps(event("issues.opened") | changed), "utf-8")
+    here = job(tmp_path, hub(), "issues.opened", GITHUB_EVENT_PATH=str(tmp_path / "event.json"))
+    assert triage.main(here) == 2
+    told_ = f"::error::gpusetup triage: the event's file is none of GitHub's: {said}\n"
+    assert capsys.readouterr().out == told_
+
+
+@each("comments", [["text"], [{"user": "x", "body": {"a": 1}}], [{"user": {"type": []}}]])
+def test_comments_of_wrong_types_end_in_no_words_of_python(
+    comments: Any, tmp_path: Path, hub: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = triage.main(job(tmp_path, hub(comments), "issues.opened"))
+    said = capsys.readouterr().out
+    assert code == 0 or "is no list of comments" in said
+    assert "Error" not in said
 
 
 # --- verify ---------------------------------------------------------------------------------------
@@ -436,6 +472,40 @@ def test_a_wrong_input_has_an_annotation(
     assert verify_job.main({**here, **inputs}) == code
     annotations = [line for line in capfd.readouterr().out.splitlines() if "::error::" in line]
     assert len(annotations) == 1 and said in annotations[0]
+
+
+INPUTS = ("python", "image", "gpus", "level", "device", "expect", "with", "strict", "junit")
+
+
+def test_no_input_writes_a_line_of_its_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = {"VERIFY_PYTHON": "/bin/true", "GITHUB_OUTPUT": str(tmp_path / "output")}
+    several = ("expect", "with")
+    for name in INPUTS:
+        hostile = "a\x1b[2Jb" if name in several else f"{tmp_path}/v.xml\nstolen=1"
+        wrong = {**here, "VERIFY_IMAGE": "x"} if name == "gpus" else here
+        assert verify_job.main({**wrong, f"VERIFY_{name.upper()}": hostile}) == 2, name
+        said = capfd.readouterr().out
+        assert said.count("\n") == 1 and f"`{name}`" in said, name
+    assert not (tmp_path / "output").exists()
+
+
+@each(
+    "says",
+    ["exit 0", 'echo "<x" > "$FILE"', 'echo "<testsuites/>" > "$FILE"', 'ln -s /etc/hosts "$FILE"'],
+)
+def test_what_ends_with_0_and_without_a_report_proves_nothing(
+    says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    python = tmp_path / "python"
+    find = 'for word; do case "$word" in --junit=*) FILE="${word#--junit=}" ;; esac; done'
+    python.write_text(f"#!/bin/sh\n{find}\n{says}\n", encoding="utf-8")
+    python.chmod(0o755)
+    here = {"VERIFY_PYTHON": str(python), "VERIFY_JUNIT": str(tmp_path / "v.xml")}
+    assert verify_job.main(here) == 4
+    assert "::error::gpusetup verify: `python` ended with exit code 0" in capfd.readouterr().out
+    assert not (tmp_path / "v.xml").exists()
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """The triage action: reads the event's file, decides, and says it, or what it would say.
 
-Only ids and words of our own are printed. Exit 0 whatever was decided, 2 for settings that are
-none, 3 where GitHub does not answer.
+Only ids and words of our own are printed. Exit 0 whatever was decided, 2 for settings and
+events that are none, 3 where GitHub does not answer or a file cannot be written, 5 for a fault of
+our own.
 """
 
 from __future__ import annotations
@@ -26,9 +27,15 @@ def settings_of(environ: Mapping[str, str]) -> Settings:
     return Settings(
         dry_run=_switch(environ, "TRIAGE_DRY_RUN", "false"),
         ask=_switch(environ, "TRIAGE_ASK", "true"),
-        label=environ.get("TRIAGE_LABEL", "").strip(),
+        label=_line(environ.get("TRIAGE_LABEL", "").strip()),
         ignore=_known(frozenset(environ.get("TRIAGE_IGNORE", "").replace(",", " ").split())),
     )
+
+
+def _line(label: str) -> str:
+    if not label.isprintable():
+        raise ValueError("`label` is one line without control characters")
+    return label
 
 
 def _known(ids: frozenset[str]) -> frozenset[str]:
@@ -59,6 +66,41 @@ def event_of(path: str) -> Any:
         raise ValueError("the event's file holds no JSON that can be read") from problem
     if not isinstance(event, dict):
         raise ValueError("the event's file holds no event")
+    if wrong := next(unlike(event), None):
+        raise ValueError(f"the event's file is none of GitHub's: {wrong}")
+    return event
+
+
+SHAPE: dict[str, type] = {
+    **{"action": str, "sender": dict, "issue": dict, "comment": dict},
+    **{f"issue.{name}": str for name in ("title", "body", "state", "author_association")},
+    **{"issue.user": dict, "issue.user.id": int, "issue.pull_request": dict},
+    **{"comment.id": int, "comment.user": dict, "comment.user.id": int, "comment.body": str},
+}
+"""What GitHub documents of an event; each may be missing or null."""
+KINDS = {str: "a text", int: "a whole number", dict: "an object"}
+
+
+def unlike(event: Mapping[str, Any]) -> Iterator[str]:
+    """What in an event has another type than GitHub gives it.
+
+    >>> list(unlike({"issue": {"number": 1, "title": [], "body": None}}))
+    ['`issue.title` is not a text']
+    >>> list(unlike({"issue": {"number": "1"}}))
+    ['`issue.number` is not a whole number']
+    """
+    for place, kind in SHAPE.items():
+        if (value := at(event, place)) is not None and type(value) is not kind:
+            yield f"`{place}` is not {KINDS[kind]}"
+            return
+    if event.get("issue") is not None and type(at(event, "issue.number")) is not int:
+        yield "`issue.number` is not a whole number"
+
+
+def at(event: Any, place: str) -> Any:
+    """What stands at a place; None where nothing does."""
+    for name in place.split("."):
+        event = event.get(name) if isinstance(event, dict) else None
     return event
 
 
@@ -71,8 +113,8 @@ def run(environ: Mapping[str, str]) -> Decision:
         return Decision(act="silent", why=why)
     hub = GitHub(
         environ.get("GITHUB_API_URL", "https://api.github.com"),
-        environ["GITHUB_REPOSITORY"],
-        int(event["issue"]["number"]),
+        environ.get("GITHUB_REPOSITORY", ""),
+        event["issue"]["number"],
         environ.get("GITHUB_TOKEN", ""),
     )
     decision = decide(name, event, hub.comments(), settings)
@@ -108,23 +150,30 @@ def append(path: str | None, text: str) -> None:
 def main(environ: Mapping[str, str] = os.environ) -> int:
     try:
         decision = run(environ)
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        print(f"::error::gpusetup triage: {_named(problem)}")
-        return 2
-    except NoAnswer as problem:
-        print(f"::error::gpusetup triage: {problem}")
-        return 3
+        _tell(decision, environ)
+    except Exception as problem:
+        said, code = _ending(problem)
+        print(f"::error::gpusetup triage: {said}")
+        return code
+    return 0
+
+
+def _tell(decision: Decision, environ: Mapping[str, str]) -> None:
     dry_run = settings_of(environ).dry_run
     append(environ.get("GITHUB_OUTPUT"), "".join(outputs(decision)))
     append(environ.get("GITHUB_STEP_SUMMARY"), summary(decision, dry_run=dry_run))
     print(f"{decision.act}{' (dry run)' if dry_run else ''}: {decision.why}")
-    return 0
 
 
-def _named(problem: Exception) -> str:
-    """Our own sentence, else the kind alone: the event's file was written by a stranger."""
-    ours = type(problem) is ValueError
-    return str(problem) if ours else f"the event cannot be read ({type(problem).__name__})"
+def _ending(problem: Exception) -> tuple[str, int]:
+    """What is said, in words of our own (a stranger wrote the event), and the exit code."""
+    if type(problem) is ValueError:
+        return str(problem), 2
+    if isinstance(problem, NoAnswer):
+        return str(problem), 3
+    if isinstance(problem, OSError):
+        return f"the job's files cannot be written: {problem.strerror}", 3
+    return f"gpusetup itself failed ({type(problem).__name__}): please report it", 5
 
 
 if __name__ == "__main__":

@@ -81,13 +81,14 @@ def considered(name: str, event: Mapping[str, Any]) -> str | None:
     return None
 
 
-def is_bot(user: Mapping[str, Any] | None) -> bool:
-    return (user or {}).get("type") == "Bot"
+def is_bot(user: object) -> bool:
+    return isinstance(user, dict) and user.get("type") == "Bot"
 
 
 def author(thing: Mapping[str, Any]) -> Any:
     """The number of who wrote it: names can change."""
-    return (thing.get("user") or {}).get("id")
+    user = thing.get("user")
+    return user.get("id") if isinstance(user, dict) else None
 
 
 def former(comments: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -40,6 +40,8 @@ class GitHub:
     def _pages(self) -> Iterator[dict[str, Any]]:
         for page in range(1, PAGES + 1):
             rows = self._ask("GET", f"comments?per_page={PER_PAGE}&page={page}")
+            if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+                raise NoAnswer("GitHub's answer to GET comments is no list of comments")
             yield from rows
             if len(rows) < PER_PAGE:
                 return

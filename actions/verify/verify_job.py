@@ -12,25 +12,48 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 VERIFY = Path(__file__).resolve().parent.parent.parent / "gpusetup" / "verify"
 THERE = "/opt/gpusetup-verify"
 OUT = "/gpusetup-out"
 LONGEST = 200
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""What no line has in it: GitHub reads its files by lines."""
+NO_PROOF = 4
+"""The exit code where a program that was run gave no answer."""
+
+
+def given(environ: Mapping[str, str], name: str, usual: str = "") -> str:
+    """An input that is one line. Raises ValueError for one that is more.
+
+    >>> given({"VERIFY_LEVEL": " quick\\n"}, "level"), given({}, "python", "python")
+    ('quick', 'python')
+    """
+    value = environ.get(f"VERIFY_{name.upper()}", "").strip()
+    if CONTROL.search(value):
+        raise ValueError(f"`{name}` is one line without control characters")
+    return value or usual
+
+
+def several(environ: Mapping[str, str], name: str) -> list[str]:
+    """An input of which each line is one value."""
+    lines = environ.get(f"VERIFY_{name.upper()}", "").splitlines()
+    if any(CONTROL.search(line.strip()) for line in lines):
+        raise ValueError(f"`{name}` has a control character in it")
+    return [line.strip() for line in lines if line.strip()]
 
 
 def words(environ: Mapping[str, str], junit: str) -> tuple[str, ...]:
     """The options of verify. Every input is one word, whatever stands in it."""
     found = ["--format", "github", f"--junit={junit}"]
     for name in ("level", "device"):
-        if value := environ.get(f"VERIFY_{name.upper()}", "").strip():
+        if value := given(environ, name):
             found.append(f"--{name}={value}")
     for name in ("expect", "with"):
-        lines = environ.get(f"VERIFY_{name.upper()}", "").splitlines()
-        found += [f"--{name}={line.strip()}" for line in lines if line.strip()]
-    strict = environ.get("VERIFY_STRICT", "").strip().lower() or "false"
+        found += [f"--{name}={line}" for line in several(environ, name)]
+    strict = given(environ, "strict", "false").lower()
     if strict not in ("true", "false"):
         raise ValueError(f"`strict` is true or false, and {strict[:LONGEST]!r} is neither")
     if strict == "true":
@@ -43,13 +66,12 @@ def command(environ: Mapping[str, str], junit: Path) -> tuple[str, ...]:
 
     `junit` is the report's file; in an image it is written through a folder of its own.
     """
-    python = environ.get("VERIFY_PYTHON", "").strip() or "python"
-    image = environ.get("VERIFY_IMAGE", "").strip()
+    python, image = given(environ, "python", "python"), given(environ, "image")
     if not image:
         return (python, str(VERIFY), *words(environ, str(junit)))
     if image.startswith("-"):
         raise ValueError("the image's name begins with a dash")
-    gpus = environ.get("VERIFY_GPUS", "").strip()
+    gpus = given(environ, "gpus")
     return (
         *("docker", "run", "--rm", *((f"--gpus={gpus}",) if gpus else ())),
         *(f"--volume={VERIFY}:{THERE}:ro", f"--volume={junit.parent}:{OUT}"),
@@ -69,9 +91,17 @@ class Row(NamedTuple):
 ELEMENTS = {"failure": "failed", "error": "crashed", "skipped": "skipped"}
 
 
-def rows(report: Path) -> Iterator[Row]:
-    """The checks of a JUnit report."""
-    for case in ElementTree.parse(report).iter("testcase"):
+def checks(report: Path) -> list[Row]:
+    """The checks of a JUnit report; none where there is no report. An image may have put a link
+    there, to a file of the runner."""
+    try:
+        return [] if report.is_symlink() else list(rows(ElementTree.parse(report)))
+    except (OSError, ElementTree.ParseError):
+        return []
+
+
+def rows(report: ElementTree.ElementTree[Any]) -> Iterator[Row]:
+    for case in report.iter("testcase"):
         problem = next((one for one in case if one.tag in ELEMENTS), None)
         name, place = case.get("name") or "", case.get("classname") or ""
         if problem is None:
@@ -121,6 +151,7 @@ def append(path: str | None, text: str) -> None:
 
 
 WITHOUT = "it ended with exit code {} and wrote no report; its own words stand above"
+UNPROVEN = "`python` ended with exit code 0 and wrote no report: nothing is proven. Is it a Python?"
 
 
 def started(argv: tuple[str, ...]) -> tuple[int, str]:
@@ -148,10 +179,10 @@ def in_a_line(text: str) -> str:
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
-    junit = Path(environ.get("VERIFY_JUNIT", "").strip() or "gpusetup-verify.xml").resolve()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "verify.xml"
         try:
+            junit = Path(given(environ, "junit", "gpusetup-verify.xml")).resolve()
             code, said = started(command(environ, report))
         except ValueError as problem:
             print(f"::error::gpusetup verify: {in_a_line(str(problem))}")
@@ -159,14 +190,30 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
         except OSError as problem:
             print(f"::error::gpusetup verify does not start: {problem.strerror}")
             return 3
-        if not report.is_file() and code != 0:
-            print(f"::error::gpusetup verify: {in_a_line(said) or WITHOUT.format(code)}")
-        if report.is_file():
-            junit.parent.mkdir(parents=True, exist_ok=True)
-            junit.write_bytes(report.read_bytes())
-            append(environ.get("GITHUB_STEP_SUMMARY"), table(list(rows(report)), code))
-            append(environ.get("GITHUB_OUTPUT"), f"junit={junit}\n")
+        if not (found := checks(report)):
+            return unproven(code, said)
+        try:
+            kept(report, junit)
+        except OSError as problem:
+            print(f"::error::gpusetup verify: `junit` cannot be written: {problem.strerror}")
+            return code or 3
+    append(environ.get("GITHUB_STEP_SUMMARY"), table(found, code))
+    append(environ.get("GITHUB_OUTPUT"), f"junit={junit}\n")
     return code
+
+
+def unproven(code: int, said: str) -> int:
+    """Without a report no exit code is a proof."""
+    if code == 0:
+        print(f"::error::gpusetup verify: {UNPROVEN}")
+        return NO_PROOF
+    print(f"::error::gpusetup verify: {in_a_line(said) or WITHOUT.format(code)}")
+    return code
+
+
+def kept(report: Path, junit: Path) -> None:
+    junit.parent.mkdir(parents=True, exist_ok=True)
+    junit.write_bytes(report.read_bytes())
 
 
 if __name__ == "__main__":
