@@ -137,6 +137,57 @@ def test_who_only_speaks_of_an_error_is_left_alone(title: str, body: str) -> Non
     assert decide("issues", payload, [], LABELLED).act == "silent"
 
 
+CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled"
+NO_GPUS = "RuntimeError: No CUDA GPUs are available"
+OTHER_NVML = "Failed to initialize NVML: Driver/library version mismatch"
+NO_KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+TOO_OLD = "RuntimeError: The NVIDIA driver on your system is too old (found version 11040)."
+TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 3, in <module>\n'
+SPOKEN_OF = (
+    ("Handle it", "Please support the error\n```\n{}\n```\nwith a friendlier message."),
+    ("Handle it", "Please support the error {} with a hint."),
+    ("FAQ", "I read in the FAQ that\n```\n{}\n```\nmeans another wheel. Is that so?"),
+    ("FAQ", "I read in the FAQ that {} is about wheels."),
+    ("[Feature request] check first", "It would be nice to look for\n```\n{}\n```\nearlier."),
+    ("Docs: installation page", "It should say what to do about\n\n```\n{}\n```\n"),
+    ("Reported by a colleague", "My colleague told me that he once saw\n\n{}\n\nelsewhere."),
+    ("From the forum", "Somebody posted this there:\n```\n{}\n```\nYou may want to answer."),
+    ("Exit codes", "| error | code |\n| --- | --- |\n| {} | 3 |\n\nPlease review."),
+    ("Pascal", "I saw in #12 that people had\n```\n{}\n```\nAre there plans for wheels?"),
+    ("CI", "On our CI runners tests should be skipped instead of failing with\n```\n{}\n```\n"),
+    ("Solved: wrong wheel", "For those who come here:\n```\n{}\n```\nis another wheel. Closing."),
+    ("Add to known issues", "```\n{}\n```"),
+    ("Label them", f"Please label what has\n```\n{TRACEBACK}{{}}\n```"),
+)  # fmt: skip
+"""Title and text, about an error that happened to nobody who writes."""
+REPORTED = (
+    ("Cannot use the GPU", "Running it I get\n```\n{}\n```\n"),
+    ("help", "{}"),
+    ("No start on my laptop", "After the update it doesn't start:\n\n```\n{}\n```\n"),
+    ("Please support this card", "When I start the UI I get\n```\n{}\n```\nPlease add support."),
+    ("Question: which torch?", f"My log:\n```\n{TRACEBACK}{{}}\n```"),
+    ("Wrong documentation", "I did what the README says, and got\n```\n{}\n```"),
+    ("报错", "运行之后报错\n```\n{}\n```"),
+    ("Loop", "The pod restarts in a loop:\n\n2026-02-01 10:00:03 ERROR worker {}\n"),
+)  # fmt: skip
+
+
+@each("title, body", SPOKEN_OF)
+def test_an_error_that_happened_to_nobody_here_is_not_asked_about(title: str, body: str) -> None:
+    payload = event("issues.opened")
+    for error in (CPU_BUILD, NO_GPUS, OTHER_NVML, NO_KERNEL, TOO_OLD):
+        payload["issue"] |= {"title": title, "body": body.format(error)}
+        assert decide("issues", payload, [], LABELLED).act == "silent", error
+
+
+@each("title, body", REPORTED)
+def test_an_error_that_the_author_has_is_spoken_to(title: str, body: str) -> None:
+    payload = event("issues.opened")
+    for error in (CPU_BUILD, NO_GPUS, OTHER_NVML, NO_KERNEL, TOO_OLD):
+        payload["issue"] |= {"title": title, "body": body.format(error)}
+        assert decide("issues", payload, [], LABELLED).act != "silent", error
+
+
 def test_the_same_error_as_output_is_no_mention() -> None:
     payload = event("issues.opened")
     line = "[ 9.1] NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."

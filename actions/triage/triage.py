@@ -71,11 +71,10 @@ def event_of(path: str) -> Any:
     return event
 
 
-SHAPE: dict[str, type] = {
-    **{"action": str, "sender": dict, "issue": dict, "comment": dict},
-    **{f"issue.{name}": str for name in ("title", "body", "state", "author_association")},
-    **{"issue.user": dict, "issue.user.id": int, "issue.pull_request": dict},
-    **{"comment.id": int, "comment.user": dict, "comment.user.id": int, "comment.body": str},
+TYPES: dict[type, str] = {
+    dict: "sender issue comment issue.user issue.pull_request comment.user",
+    int: "issue.user.id comment.id comment.user.id",
+    str: "action issue.title issue.body issue.state issue.author_association comment.body",
 }
 """What GitHub documents of an event; each may be missing or null."""
 KINDS = {str: "a text", int: "a whole number", dict: "an object"}
@@ -89,7 +88,8 @@ def unlike(event: Mapping[str, Any]) -> Iterator[str]:
     >>> list(unlike({"issue": {"number": "1"}}))
     ['`issue.number` is not a whole number']
     """
-    for place, kind in SHAPE.items():
+    places = ((place, kind) for kind, names in TYPES.items() for place in names.split())
+    for place, kind in places:
         if (value := at(event, place)) is not None and type(value) is not kind:
             yield f"`{place}` is not {KINDS[kind]}"
             return

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from triage_own import is_output, is_own, starts_of, words_of
+
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor_answer import document
 from gpusetup.diagnosis.diagnose import diagnose
@@ -25,16 +27,12 @@ MARK = re.compile(r"<!-- gpusetup:(answered|asked):([a-z0-9-]+) -->\s*\Z")
 OWN_PEOPLE = ("OWNER", "MEMBER", "COLLABORATOR")
 """Whose issues are plans and notices."""
 OUTPUT = re.compile(
-    r"(?m)^\s*(```|~~~|Traceback \(most recent call last\)|File \".+\", line \d|[|+][ =-].*[|+]$)"
+    r"(?m)^[ \t]*(```|~~~|Traceback \(most recent call last\)|File \".+\", line \d"
+    r"|[|+][ =-].*[|+]$)"
 )
 """What a program's output looks like: a block of code, a traceback, a table."""
-RAISED = re.compile(r"(\S+ ){0,2}[\w.]*(Error|Exception|Warning|ERROR|WARNING)\b")
 SEPARATOR = "\n\n========\n\n"
 """Between what was written apart: a title is no beginning of the first line."""
-START = 24
-"""Letters of a message by which its line is found."""
-MOST_WORDS = 3
-"""A log's prefix has fewer words of prose before the message."""
 MOST_LETTERS = 400_000
 """Of an issue and its author's comments together; GitHub allows 65536 in each."""
 
@@ -143,8 +141,12 @@ def decide(
         return Decision(act="silent", why="no cause is shown")
     if why := _nothing_to_say(root, settings):
         return Decision(act="silent", why=why)
-    if not is_shown("\n".join(written), snapshot, exact):
+    body = "\n".join(written)
+    messages = [one.text for one in exact.evidence]
+    if not is_shown(body, snapshot, messages):
         return Decision(act="silent", why="an error is spoken of, and no output is shown")
+    if not is_own(title, body, messages):
+        return Decision(act="silent", why="nothing says that it failed on the author's machine")
     if answer.certainty == answer.confidence == "certain":
         return _answer(answer, root, settings)
     return _ask(answer, root, settings, before)
@@ -160,30 +162,12 @@ def root_of(answer: DoctorAnswer) -> Finding | None:
     return next((one for one in answer.findings if one.root), None)
 
 
-def is_shown(text: str, machine: Snapshot, root: Finding) -> bool:
+def is_shown(text: str, machine: Snapshot, messages: Sequence[str]) -> bool:
     """Whether a program's output stands below the title, or what a tool says of a machine: who
     proposes a feature, or asks how something would be, names errors too."""
-    if OUTPUT.search(text) or any((machine.driver.version, machine.torch.version, machine.os.name)):
-        return True
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    starts = {" ".join(one.text.split())[:START] for one in root.evidence if one.text.strip()}
-    return any(begins(line, start) for line in lines for start in starts)
-
-
-def begins(line: str, start: str) -> bool:
-    """Whether a message begins a line, after at most a log's prefix: in a sentence it is named.
-
-    >>> begins("Jun 3 11:22 node kernel: NVRM: Xid (PCI:1): 79", "NVRM: Xid")
-    True
-    >>> begins("What does it mean when people see NVRM: Xid 79?", "NVRM: Xid")
-    False
-    >>> begins("NVRM: Xid `79`", "NVRM: Xid"), begins("nothing", "NVRM: Xid")
-    (False, False)
-    """
-    before, found, _ = line.partition(start)
-    words = re.findall(r"(?<![\w/.:-])[a-z]{2,}(?![\w/.:=-])", before)
-    is_named = "`" in line and not RAISED.match(line)
-    return bool(found) and not is_named and len(words) < MOST_WORDS
+    if any(start in words_of(text) for start in starts_of(messages)):
+        return is_output(text, messages)
+    return bool(machine.driver.version or machine.torch.version or OUTPUT.search(text))
 
 
 def _nothing_to_say(root: Finding, settings: Settings) -> str | None:
