@@ -4,11 +4,15 @@
     python scripts/bench_together.py --only vllm -n 20
     python scripts/bench_together.py --cold -n 3           no cache at all
 
-Each row times the two in turn (A B A B ...) as whole processes and prints the median of the
+Each row times the two in turn (A B B A ...) as whole processes and prints the median of the
 pairwise ratios, which a noisy machine disturbs less than either time. `kept`: both caches are warm,
-as at the second question. `asked`: only uv's cache is, and ours asks uv anew. `cold`: neither is;
-beside it stands the sum of uv's own times for the questions that ours puts, which were written down
-in a run before. The default index of uv is asked.
+as at the second question. `asked`: only uv's cache is, and ours asks uv anew. The default index of
+uv is asked.
+
+`cold`: neither side has a cache. Ours is one command. uv's side is the sum of what a person has to
+ask bare uv to know as much: each package alone (its newest release), then all of them with each
+torch that fits the machine, of each minor the newest first, until the one of the answer. Each of
+these questions has an empty cache of its own; the sum with one cache for all is printed beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -28,9 +31,26 @@ from typing import Any, NamedTuple
 
 from bench import PYTHON, Row, cost, gpusetup
 
+from gpusetup.catalog.companion_table import companion_table
+from gpusetup.catalog.file import load_catalog
+from gpusetup.install.joint.kept import digest
+from gpusetup.install.joint.words import name_of, projects_of
 from gpusetup.install.settings.environment import uv_program
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Request
+from gpusetup.model.versions import parsed
+from gpusetup.resolver.described import Description, described
+from gpusetup.resolver.joint import Asked, candidates
 
 MOST = 1.3
+DESCRIPTION = Description(
+    gpus=("A100 80GB",),
+    driver="580.95.05",
+    os="linux",
+    machine="x86_64",
+    python="3.12",
+    glibc="2.35",
+)
 HERE = (
     *("--gpu", "A100 80GB", "--driver", "580.95.05", "--os", "linux", "--machine", "x86_64"),
     *("--python", "3.12", "--glibc", "2.35"),
@@ -66,13 +86,38 @@ def answer_of(package: str, environment: Mapping[str, str]) -> dict[str, Any]:
 
 def bare(package: str, torch: str, folder: Path) -> tuple[str, ...]:
     """uv alone, told the torch that our answer has: its answer is checked to be the same."""
-    asked = folder / f"{package.partition('[')[0]}.txt"
-    asked.write_text(f"{package}\ntorch=={torch.partition('+')[0]}\n", encoding="utf-8")
+    return question((package, f"torch=={torch.partition('+')[0]}"), folder)
+
+
+def question(words: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """uv alone, asked for some requirements."""
+    asked = folder / f"{digest(words)}.txt"
+    asked.write_text("\n".join((*words, "")), encoding="utf-8")
     return (
         *(uv_program(), "pip", "compile", "--format", "pylock.toml", "--no-build", "--quiet"),
         *("--python-version", "3.12", "--python", PYTHON, "--python-platform", PLATFORM),
         str(asked),
     )
+
+
+def by_hand(package: str, torch: str, folder: Path) -> list[tuple[str, ...]]:
+    """What bare uv has to be asked to know as much as our answer says."""
+    asked = [(package,), *((package, f"torch=={one}") for one in tried(package, torch))]
+    return [question(words, folder) for words in asked]
+
+
+def tried(package: str, torch: str) -> list[str]:
+    """The torches that fit, of each minor the newest, until that of the answer."""
+    catalog = load_catalog()
+    machine = described(Snapshot(), DESCRIPTION, catalog)
+    projects = projects_of((name_of(package),), companion_table())
+    builds = candidates(machine, Request(), catalog, Asked(words=(package,), projects=projects))
+    minors: dict[str, str] = {}
+    for build in builds:
+        minors.setdefault(build.torch.rpartition(".")[0], build.torch)
+    own = torch.partition("+")[0]
+    newer = [one for one in minors.values() if parsed(one) > parsed(own)]
+    return [*newer, own]
 
 
 def is_the_same(argv: Sequence[str], answer: Mapping[str, Any], package: str) -> bool:
@@ -95,7 +140,7 @@ def rows(packages: Sequence[str], runs: int, folder: Path, *, cold: bool) -> Ite
             continue
         words = gpusetup("resolve", package, *HERE, "--json")
         if cold:
-            yield _cold(package, words, ours, folder, runs)
+            yield _cold(package, answer["torch"], words, ours, folder, runs)
             continue
         uv = Side(argv, os.environ)
         yield _row(f"{package}, kept", Side(words, ours), uv, runs)
@@ -104,90 +149,42 @@ def rows(packages: Sequence[str], runs: int, folder: Path, *, cold: bool) -> Ite
 
 def _row(name: str, ours: Side, uv: Side, runs: int, most: float = MOST) -> Row:
     ours.seconds(), uv.seconds()
-    pairs = [(ours.seconds(), uv.seconds()) for _ in range(runs)]
+    pairs = []
+    for run in range(runs):
+        took = [one.seconds() for one in ((ours, uv) if run % 2 else (uv, ours))]
+        pairs.append((took[0], took[1]) if run % 2 else (took[1], took[0]))
     mine, theirs = median(a for a, _ in pairs), median(b for _, b in pairs)
     ratio = median(a / b for a, b in pairs)
     measured = f"{mine:.2f} s against {theirs:.2f} s: {ratio:.2f} times"
     return Row(name=name, measured=measured, promise=f"at most {most:g} times", kept=ratio <= most)
 
 
-RECORDING = """
-import json, shutil, sys
-from pathlib import Path
-from gpusetup.cli import main
-from gpusetup.install.joint import ask
-place, run = Path(sys.argv.pop(1)), ask.run
-def recorded(argv, *, timeout, environment, stdin):
-    kept = place / str(len(list(place.iterdir())))
-    shutil.copytree(argv[argv.index("--find-links") + 1], kept)
-    moved = [word.replace(argv[argv.index("--find-links") + 1], str(kept)) for word in argv]
-    (kept / "question.json").write_text(json.dumps([moved, dict(environment), stdin]))
-    return run(argv, timeout=timeout, environment=environment, stdin=stdin)
-ask.run = recorded
-main(sys.argv[1:])
-"""
-"""Ours, with every question to uv written down and its folder of stand-ins kept."""
-
-
-def _questions(words: Sequence[str], ours: Mapping[str, str], place: Path) -> list[Path]:
-    """Each question that ours puts to uv, as a file."""
-    place.mkdir()
-    argv = (PYTHON, "-c", RECORDING, str(place), *words[words.index("resolve") :])
-    subprocess.run(argv, env=dict(ours), capture_output=True, check=False)
-    return sorted(place.glob("*/question.json"), key=lambda one: int(one.parent.name))
-
-
-def _alone(file: Path, cache: Path) -> float:
-    """The seconds of uv for one question, with a cache."""
-    argv, environment, asked = json.loads(file.read_text(encoding="utf-8"))
-    bare = {k: v for k, v in environment.items() if k not in TRUST}
-    own = {k: os.environ[k] for k in TRUST if k in os.environ}
-    began = time.monotonic()
-    said = subprocess.run(
-        argv,
-        env={**bare, **own, "UV_CACHE_DIR": str(cache)},
-        input=asked,
-        text=True,
-        capture_output=True,
-        check=False,
-    )
-    took = time.monotonic() - began
-    if said.returncode and "No solution found" not in said.stderr:
-        raise SystemExit(f"uv alone failed: {said.stderr}")
-    return took
-
-
-TRUST = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""They name a file that was ours and is gone."""
-
-
 def _cold(
-    package: str, words: Sequence[str], ours: Mapping[str, str], folder: Path, runs: int
+    package: str, torch: str, words: Sequence[str], ours: Mapping[str, str], folder: Path, runs: int
 ) -> Row:
-    """Ours with no cache at all, against uv's own time for the same questions, one by one: with one
-    cache that is empty before the first, and with an empty one for each."""
-    cache, place = folder / "uv", folder / f"questions-{package}"
-    emptied, fresh = (cache, folder / "ours/together"), {**ours, "UV_CACHE_DIR": str(cache)}
-    shutil.rmtree(folder / "ours/together", ignore_errors=True)
-    asked = _questions(words, fresh, place)
-    pairs = []
-    for _ in range(runs):
-        mine = Side(words, fresh, emptied).seconds()
+    """Ours with no cache at all, against the sum of uv's own questions."""
+    cache = folder / "uv"
+    fresh = {**ours, "UV_CACHE_DIR": str(cache)}
+    mine = Side(words, fresh, (cache, Path(ours["GPUSETUP_CACHE"])))
+    asked = by_hand(package, torch, folder)
+    apart = [Side(argv, {**os.environ, "UV_CACHE_DIR": str(cache)}, (cache,)) for argv in asked]
+    shared = [one._replace(emptied=()) for one in apart]
+    rounds = []
+    for run in range(runs):
+        took = [*map(_seconds, ((mine,), apart) if run % 2 else (apart, (mine,)))]
         shutil.rmtree(cache, ignore_errors=True)
-        one_cache = sum(_alone(file, cache) for file in asked)
-        pairs.append((mine, one_cache, sum(_emptied(file, cache) for file in asked)))
-    mine, shared, apart = (median(column) for column in zip(*pairs, strict=True))
-    ratio = median(a / b for a, b, _ in pairs)
+        rounds.append((*(took if run % 2 else reversed(took)), _seconds(shared)))
+    own, theirs, one_cache = (median(column) for column in zip(*rounds, strict=True))
+    ratio = median(a / b for a, b, _ in rounds)
     measured = (
-        f"{mine:.1f} s; uv's {len(asked)} questions {shared:.1f} s with one cache, {apart:.1f} s "
-        f"with an empty one each: {ratio:.2f} times the first"
+        f"{own:.1f} s; uv's {len(asked)} questions {theirs:.1f} s, {one_cache:.1f} s with one "
+        f"cache: {ratio:.2f} times the first"
     )
     return Row(name=f"{package}, cold", measured=measured, promise="at most 1", kept=ratio <= 1)
 
 
-def _emptied(file: Path, cache: Path) -> float:
-    shutil.rmtree(cache, ignore_errors=True)
-    return _alone(file, cache)
+def _seconds(sides: Sequence[Side]) -> float:
+    return sum(one.seconds() for one in sides)
 
 
 def main(words: Sequence[str]) -> int:

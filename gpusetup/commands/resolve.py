@@ -29,7 +29,10 @@ from gpusetup.resolver.spelled import (
 )
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from gpusetup.catalog.builds import Catalog
+    from gpusetup.install.joint.places import Places
     from gpusetup.model.documents import OfferedVariant
     from gpusetup.model.resolution import Keeps
     from gpusetup.resolver.described import Description
@@ -155,6 +158,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     if not is_channel:
         check_request(request, catalog)
         _check_format(options)
+    ahead = _ask_ahead(options) if options.packages and not is_channel else None
     snapshot = described(gather(options, out), _description(options), catalog)
     snapshot = with_catalog(snapshot, catalog)
     shown = without_credentials(root)
@@ -165,7 +169,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     if options.packages:
         from gpusetup.commands.resolve_together import run_together
 
-        return run_together(options, snapshot, request, catalog, shown, out)
+        return run_together(options, snapshot, request, catalog, shown, out, ahead)
     resolution = at_root(resolve(snapshot, request, catalog), shown)
     resolution = replace(
         resolution,
@@ -182,6 +186,12 @@ def run(options: argparse.Namespace, out: Console) -> int:
     else:
         _file(resolution, snapshot, options, out)
     return 0 if resolution.build else Unsatisfiable.exit_code
+
+
+def _ask_ahead(options: argparse.Namespace) -> Future[Places] | None:
+    from gpusetup.commands.resolve_together import ask_ahead
+
+    return ask_ahead(options)
 
 
 def _torch_of_words(options: argparse.Namespace) -> None:

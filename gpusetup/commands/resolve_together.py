@@ -13,12 +13,38 @@ from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from gpusetup.catalog.builds import Catalog
     from gpusetup.install.fetching.fetch import Fetcher
     from gpusetup.install.joint.places import Places
     from gpusetup.install.joint.table import Joint
     from gpusetup.model.machine import Snapshot
     from gpusetup.model.resolution import Request, Resolution
+
+
+def ask_ahead(options: argparse.Namespace) -> Future[Places] | None:
+    """Where will be asked is found out while the machine is read; None where nobody is asked."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    if options.offline:
+        return None
+    pool = ThreadPoolExecutor(2)
+    try:
+        found = pool.submit(places_of)
+        pool.submit(_read_certificates)
+        return found
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _read_certificates() -> None:
+    """Where nothing was asked before, uv will be run, and needs them."""
+    from gpusetup.install.joint.kept import is_any_kept
+    from gpusetup.install.settings.trust import trusted_environment
+
+    if not is_any_kept(os.environ):
+        trusted_environment(os.environ, Path.home())
 
 
 def run_together(
@@ -28,8 +54,9 @@ def run_together(
     catalog: Catalog,
     root: str,
     out: Console,
+    ahead: Future[Places] | None = None,
 ) -> int:
-    """The set, or why there is none."""
+    """The set, or why there is none. `ahead`: where is asked, found out meanwhile."""
     from gpusetup.install.joint.kept import is_any_kept
     from gpusetup.install.joint.table import by_table
 
@@ -39,7 +66,8 @@ def run_together(
     if options.offline and not is_any_kept(os.environ):
         joint = by_table(snapshot, request, words, catalog)
     else:
-        joint = _asked(options, snapshot, request, words, catalog, out)
+        places = ahead.result() if ahead else places_of()
+        joint = _asked(options, snapshot, request, words, catalog, places, out)
     resolution = _resolution(joint, snapshot, request, catalog, root)
     _show(joint, resolution, snapshot, options, out)
     return Unsatisfiable.exit_code if joint.refused else 0
@@ -51,12 +79,12 @@ def _asked(
     request: Request,
     words: tuple[str, ...],
     catalog: Catalog,
+    places: Places,
     out: Console,
 ) -> Joint:
     """The set by the user's own indexes, or offline by what they said before."""
     from gpusetup.install.joint.choose import choose_together
 
-    places = places_of()
     if not options.offline:
         out.talk(f"asked: {', '.join(places.shown)} (`--offline` asks nobody)")
     return choose_together(

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 
 from gpusetup.errors import BadInput, GpuSetupError, Unsatisfiable
 from gpusetup.install.joint.kept import counting, digest, keep_text, kept_text
@@ -86,17 +86,22 @@ class Asker:
         """By question: two that put the same one run uv once."""
         self.asked = 0
         """How often uv was run."""
+        self.begun = Event()
+        """Set once uv is at work, or was not needed: what else is asked does not delay it."""
 
     def ask(self, question: Question, prepare: Callable[[], None] = _nothing) -> Answer | None:
         """The answer; None where we are offline and it is not kept. `prepare` comes before uv is
         run. Raises what `complaint` makes of an index that does not answer."""
         key = self._key(question)
         place = self._folder / f"{key}.json"
-        with self._asking[key]:
-            kept = _kept(place, None if self._offline else FRESH_SECONDS)
-            if kept is not None or self._offline:
-                return kept
-            return self._asked(question, place, prepare)
+        try:
+            with self._asking[key]:
+                kept = _kept(place, None if self._offline else FRESH_SECONDS)
+                if kept is not None or self._offline:
+                    return kept
+                return self._asked(question, place, prepare)
+        finally:
+            self.begun.set()
 
     def _asked(self, question: Question, place: Path, prepare: Callable[[], None]) -> Answer:
         prepare()
@@ -134,6 +139,7 @@ class Asker:
             file = Path(question.links) / f"constraints-{digest(question.constraints)}.txt"
             file.write_text("\n".join(question.constraints) + "\n", encoding="utf-8")
             argv += ("--constraints", str(file))
+        self.begun.set()
         return run((*argv, "-"), timeout=SECONDS, environment=environment, stdin=text)
 
     def _key(self, question: Question) -> str:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from gpusetup.install.fetching.fetch import Fetcher
 
 WORKERS = 4
+BEFORE_SECONDS = 10.0
+"""How long a page waits for uv to be at work: uv takes longest, and starts first."""
 
 
 def choose_together(
@@ -78,7 +80,7 @@ def choose_together(
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
         work = Work(machine, words, builds, asker, Path(folder), catalog, places.indexes)
         indexes = () if offline else places.indexes
-        has_torch = pool.submit(_has_torch, asker, fetcher, indexes)
+        has_torch = pool.submit(_has_torch, asker, fetcher, indexes if places.named else ())
         pages = pool.map(lambda name: _listed(asker, fetcher, indexes, name), work.names)
         first = work.free(work.words)
         if first is not None and not has_torch.result():
@@ -129,6 +131,7 @@ def _has_torch(asker: Asker, fetcher: Callable[[], Fetcher], indexes: Sequence[s
     client's own default index has it."""
 
     def ask() -> str:
+        asker.begun.wait(BEFORE_SECONDS)
         return "it is" if is_listed(fetcher(), indexes, "torch") else ""
 
     return not indexes or bool(asker.remembered(f"is torch there {[*indexes]}", ask))
@@ -140,6 +143,7 @@ def _listed(
     """A package's page, which is kept as long as an answer; an empty one is not."""
 
     def ask() -> str:
+        asker.begun.wait(BEFORE_SECONDS)
         found = listed(fetcher(), indexes, name)
         return to_json(found) if found.releases else ""
 

@@ -34,6 +34,8 @@ class Places(Frozen):
     indexes: tuple[str, ...]
     """Those that settings name, else uv's own default."""
     cache: Path
+    named: bool = True
+    """Whether settings name them: uv's own default has every package, torch too."""
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -52,6 +54,7 @@ def users_places(environ: Mapping[str, str], home: Path) -> Places:
     environment.pop("UV_NO_CONFIG", None)
     uv = uv_program()
     found = tuple(dict.fromkeys(indexes(environment, home)))
+    named = bool(found)
     found = found or usual_index(uv, environment, folder)
     return Places(
         uv=uv,
@@ -59,6 +62,7 @@ def users_places(environ: Mapping[str, str], home: Path) -> Places:
         trusted=partial(_trusted, environ, home),
         indexes=found,
         cache=folder,
+        named=named,
     )
 
 

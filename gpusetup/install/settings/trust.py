@@ -112,8 +112,8 @@ def _of_folder(place: Path, _changed: int) -> tuple[str, ...]:
         state = _state(one)  # a store of OpenSSL has each file twice, once under its hash
         if state and stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) not in seen:
             seen.add((state.st_dev, state.st_ino))
-            found.update(dict.fromkeys(_taken(one, state.st_mtime_ns)))
-    return tuple(found)
+            found.update(dict.fromkeys(_blocks(one)))
+    return _valid(tuple(found))
 
 
 def _state(file: Path) -> os.stat_result | None:
@@ -127,11 +127,27 @@ def _state(file: Path) -> os.stat_result | None:
 @lru_cache(MOST_FILES)
 def _taken(file: Path, _changed: int) -> tuple[str, ...]:
     """The certificates of a file, which is read once as long as it stays as it is."""
-    blocks = tuple(block.decode("ascii") for block in CERTIFICATE.findall(_content(file)))
+    return _valid(_blocks(file))
+
+
+def _blocks(file: Path) -> tuple[str, ...]:
+    return tuple(block.decode("ascii") for block in CERTIFICATE.findall(_content(file)))
+
+
+def _valid(blocks: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that OpenSSL takes. It is asked once for each, and for many together: one by one takes
+    ten times as long."""
     probe = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if blocks and _takes(probe, "\n".join(blocks)):
-        return blocks
-    return tuple(block for block in blocks if _takes(probe, block))
+    new = tuple(block for block in blocks if block not in _GOOD)
+    if new and _takes(probe, "\n".join(new)):
+        _GOOD.update(new)
+    else:
+        _GOOD.update(block for block in new if _takes(probe, block))
+    return tuple(block for block in blocks if block in _GOOD)
+
+
+_GOOD: set[str] = set()
+"""Certificates that OpenSSL took: the stores of a system hold mostly the same ones."""
 
 
 def _takes(context: ssl.SSLContext, certificates: str) -> bool:
@@ -225,7 +241,8 @@ def trusted_environment(environ: Mapping[str, str], home: Path) -> dict[str, str
     )
     if sys.platform != "linux" and not trusted.certificates:
         return {"UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1", **client}
-    bundle = _bundle(trusted)
+    with _WRITING:
+        bundle = _bundle(trusted)
     if bundle is None:
         return client
     names = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -234,6 +251,10 @@ def trusted_environment(environ: Mapping[str, str], home: Path) -> dict[str, str
 
 _WRITTEN: dict[tuple[str, ...], str] = {}
 """The user's certificates -> the file with these and all others, which goes when we end."""
+
+
+_WRITING = Lock()
+"""Two that ask at once write one file."""
 
 
 _READING = Lock()
