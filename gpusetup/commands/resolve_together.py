@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 def ask_ahead(options: argparse.Namespace) -> Future[Places] | None:
     """Where will be asked is found out while the machine is read; None where nobody is asked."""
+    import sysconfig
     from concurrent.futures import ThreadPoolExecutor
 
     if options.offline:
         return None
+    sysconfig.get_config_vars()  # two threads that ask first at once: one would get none
     pool = ThreadPoolExecutor(2)
     try:
         found = pool.submit(places_of)
