@@ -17,6 +17,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 os.environ["COLUMNS"] = "100"  # argparse wraps its help to the terminal
 ROOT = Path(__file__).resolve().parent.parent
@@ -141,10 +142,18 @@ def _frozen_catalog() -> Iterator[None]:
 def _said(line: str) -> str:
     from gpusetup.cli import main as gpusetup
 
-    out = io.StringIO()
-    with _frozen_catalog(), contextlib.redirect_stdout(out):
+    out = Wide()
+    shown = {"COLUMNS": "100", "NO_COLOR": "1"}
+    with _frozen_catalog(), contextlib.redirect_stdout(out), mock.patch.dict(os.environ, shown):
         gpusetup(shlex.split(line)[1:])
     return out.getvalue()
+
+
+class Wide(io.StringIO):
+    """What a terminal of that many columns shows, lines broken as there."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def api() -> Iterator[tuple[Path, str]]:

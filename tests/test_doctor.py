@@ -14,7 +14,6 @@ import pytest
 import standin
 from each_row import each
 from judging import HEALTHY, changed, judged
-from rich.console import Console as Rich
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
@@ -91,12 +90,7 @@ def answer_for(machine: Snapshot) -> DoctorAnswer:
 
 def screen(machine: Snapshot, width: int) -> str:
     """The screen as a terminal of that width shows it, without colour."""
-    rich = Rich(
-        file=io.StringIO(), width=width, no_color=True, highlight=False, legacy_windows=False
-    )
-    rich.print(doctor_screen(answer_for(machine)), crop=False)
-    lines = rich.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return doctor_screen(answer_for(machine)).shown(width=width, colour=False)
 
 
 def saved(machine: Snapshot, folder: Path) -> str:
@@ -173,9 +167,7 @@ def evil_answer() -> DoctorAnswer:
 
 
 def test_foreign_text_is_no_markup_and_no_control_code() -> None:
-    rich = Rich(file=io.StringIO(), width=400, force_terminal=False, highlight=False)
-    rich.print(doctor_screen(evil_answer()), crop=False)
-    shown = rich.file.getvalue()  # type: ignore[attr-defined]
+    shown = doctor_screen(evil_answer()).shown(width=400, colour=False)
     assert "[/usr/lib] [bold]x[/bold]" in shown
     assert "\x1b" not in shown and "\x07" not in shown
 

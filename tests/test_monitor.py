@@ -272,7 +272,10 @@ def test_the_variable_that_hides_gpus_counts(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_that_ends_the_watching_leaves_its_verdict(machine: Machine, number: int) -> None:
     machine()
-    child = subprocess.Popen((*OURS, "--json", "--interval", "0.1"), stdout=subprocess.PIPE)
+    words = (*OURS, "--json", "--interval", "0.1")
+    child = subprocess.Popen(
+        words, stdout=subprocess.PIPE, bufsize=0
+    )  # readline keeps nothing back
     assert child.stdout is not None
     for _ in range(4):
         child.stdout.readline()

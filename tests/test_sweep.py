@@ -27,7 +27,6 @@ from gpusetup.fleet.sweep.judge import compute_scores
 from gpusetup.fleet.sweep.plan import MORE_TURNS, matching, planes, sizes, turns
 from gpusetup.fleet.sweep.values import Result, Round, Unit
 from gpusetup.fleet.sweep.verdict import NOTES, Named, verdict
-from gpusetup.render.console import Console
 from gpusetup.render.sweep import sweep_screen
 
 Told = set[tuple[str, tuple[int, ...]]]
@@ -171,7 +170,7 @@ def test_the_answer_names_nodes_and_how_to_leave_them_out() -> None:
         ("absent", (), (9,)), ("slow-link", ("n00004",), (4,)),
     ]  # fmt: skip
     assert found.exclude.slurm == "--exclude=n00004"
-    screen = Console().rendered(sweep_screen(found))
+    screen = sweep_screen(found)
     assert "✗ slow-link: rank 4 on n00004 exchanges at" in screen
     assert "it did not come within 5 s" in screen
     assert "sbatch --exclude=n00004 job.sh" in screen

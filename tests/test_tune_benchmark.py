@@ -13,7 +13,6 @@ from each_row import each
 from gpusetup import cli
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.render.console import Console
 from gpusetup.render.tune import tune_screen
 from gpusetup.tune import bench_run, measure
 from gpusetup.tune.answer import TuneAnswer, rows_of
@@ -58,7 +57,7 @@ def test_each_step_is_added_to_what_stayed_and_the_last_row_is_all_of_it(
     assert rows[-1].setup == Setup(batch=128, amp="bf16", workers=4)
     assert rows[-1].speed_up == pytest.approx(3.2)
     answer = TuneAnswer(benchmark=rows_of(rows), device="NVIDIA L4")
-    same_as_file(Console().rendered(tune_screen(answer)), SCREENS / "benchmark.screen.txt")
+    same_as_file(str(tune_screen(answer)), SCREENS / "benchmark.screen.txt")
 
 
 def test_what_mixed_precision_does_to_the_loss_is_shown_and_a_broken_loss_leaves_it_out() -> None:
@@ -73,7 +72,7 @@ def test_what_mixed_precision_does_to_the_loss_is_shown_and_a_broken_loss_leaves
         1.5,
         2,
     )
-    screen = Console().rendered(tune_screen(TuneAnswer(benchmark=rows_of((row,)))))
+    screen = str(tune_screen(TuneAnswer(benchmark=rows_of((row,)))))
     assert "bf16, kept, loss after 2 steps 1.52, in float32 1.5" in " ".join(screen.split())
 
     def broken(setup: Setup) -> tuple[float, ...]:
@@ -90,7 +89,7 @@ def test_seconds_an_epoch_follow_from_the_length_of_the_data() -> None:
 
     rows = table(Setup(batch=32, workers=0), runner(run=run))
     assert rows[0].epoch_seconds == 500
-    screen = Console().rendered(tune_screen(TuneAnswer(benchmark=rows_of(rows))))
+    screen = str(tune_screen(TuneAnswer(benchmark=rows_of(rows))))
     assert "s / epoch" in screen and "500" in screen
 
 
@@ -142,7 +141,7 @@ def test_a_step_that_fails_or_does_not_apply_is_shown_and_left_out(same_as_file:
     assert [row.status for row in rows] == ["ok", "skipped", "oom", "skipped", "error"]
     assert best_setup(rows) == Setup(batch=32, workers=0)
     answer = TuneAnswer(benchmark=rows_of(rows), device="NVIDIA L4")
-    same_as_file(Console().rendered(tune_screen(answer)), SCREENS / "benchmark-none.screen.txt")
+    same_as_file(str(tune_screen(answer)), SCREENS / "benchmark-none.screen.txt")
 
 
 def test_a_last_row_that_is_slower_than_its_parts_says_that_the_machine_is_unsteady() -> None:
@@ -242,8 +241,8 @@ def test_a_ctrl_c_answers_with_the_best_so_far_and_exit_130(
     (tmp_path / "c.yaml").write_bytes(CONFIG)
     assert cli.main(["tune", "c.yaml", "--benchmark"]) == 130
     out = capsys.readouterr().out
-    assert "Interrupted: this is the best so far" in out
-    assert "  +batch_size: 128   # one GPU" in out
+    assert "interrupted: this is the best so far" in out
+    assert "+batch_size: 128   # one GPU" in out
 
 
 def test_the_search_alone_keeps_what_ran_before_a_ctrl_c(

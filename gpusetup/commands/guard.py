@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import UsageError
 from gpusetup.render.console import Console
-from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.install.guard import Change
@@ -136,13 +135,9 @@ def _project(layout: Layout, path: Path, out: Console, *, write: bool) -> int:
     state: GuardState = "unchanged" if not diff else "written" if write else "shown"
     files = (GuardFile(path=str(path), text=after),) if diff else ()
     answer = GuardAnswer(state=state, target=str(path), pins=pins, files=files, notes=notes)
-    tail = "" if write or not diff else "Nothing was changed. To write it: add `--write`\n"
-    said = "".join(f"Note     {note}\n" for note in notes)
-    head = {
-        "unchanged": f"{path} says so already",
-        "written": f"Wrote {path}{'' if own else '; `uv lock` checks it'}",
-    }
-    out.answer(answer, plain(f"{head.get(state, f'{path} would become:')}\n{diff}{said}{tail}"))
+    from gpusetup.render.guard import project_guarded
+
+    out.answer(answer, project_guarded(answer, diff, locks=not own))
     return 0
 
 
@@ -154,7 +149,9 @@ def _undo_project(path: Path, out: Console) -> int:
     answer = GuardAnswer(
         state="restored" if done else "unchanged", target=str(path), pins={}, files=()
     )
-    out.answer(answer, plain(f"As before: {path}\n" if done else f"{path} has no guard of ours\n"))
+    from gpusetup.render.guard import undone
+
+    out.answer(answer, undone(answer, [str(path)] if done else [], f"{path} has no guard of ours"))
     return 0
 
 
@@ -164,9 +161,9 @@ def _undo(layout: Layout, out: Console) -> int:
     prefix = Path(layout.prefix)
     paths = guard.undo(prefix)
     answer = _answer(prefix, {}, (), "restored" if paths else "unchanged")
-    said = f"As before: {', '.join(paths)}" if paths else f"{prefix} has no guard"
-    notes = "".join(f"Note     {note}\n" for note in answer.notes)
-    out.answer(answer, plain(f"{said}\n{notes}"))
+    from gpusetup.render.guard import undone
+
+    out.answer(answer, undone(answer, paths, f"{prefix} has no guard"))
     return 0
 
 

@@ -160,12 +160,13 @@ class Recording:
             Path(self._html).write_text(page(summary, self._history), encoding="utf-8")
 
     def _answer(self, summary: Summary, *, to_stderr: bool) -> None:
+        from gpusetup.render.language import Screen
         from gpusetup.render.monitor import summary_text
 
         if self._json is not None:
             self._json.document(summary)
         elif to_stderr and not self._out.output and not self._out.json:
-            self._out.talk("\n" + summary_text(summary).rstrip())
+            self._out.tell(Screen(("", *summary_text(summary).lines)))
         else:
             self._out.answer(summary, summary_text(summary))
 

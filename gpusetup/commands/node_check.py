@@ -79,8 +79,10 @@ def run(options: argparse.Namespace, out: Console) -> int:
         return _learn(answer, text, options.profile, out)
     if options.kubernetes:
         out.talk(_told_kubernetes(answer))
-    state = "ok" if answer.ok else "failed"
-    out.answer(answer, plain(f"{state}: {answer.reason} ({answer.seconds:g} s)\n"))
+    from gpusetup.render.language import ERROR, GOOD, Row, Screen
+
+    state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
+    out.answer(answer, Screen((Row(state, f": {answer.reason} ({answer.seconds:g} s)", hang=2),)))
     return 0 if answer.ok else Unsatisfiable.exit_code
 
 

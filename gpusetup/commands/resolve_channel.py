@@ -12,12 +12,12 @@ from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import shell_line
 from gpusetup.render.console import Console
-from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
     from gpusetup.model.machine import Snapshot
     from gpusetup.model.resolution import Request
+    from gpusetup.render.language import Screen
 
 FAMILY = ("torch", "torchvision", "torchaudio")
 
@@ -54,7 +54,7 @@ def run_channel(
         notes=notes(channel, version),
         catalog_as_of=str(catalog.as_of),
     )
-    out.answer(answer, plain(_text(answer, channel, snapshot, options.installer or "uv")))
+    out.answer(answer, _text(answer, channel, snapshot, options.installer or "uv"))
     return 0
 
 
@@ -94,10 +94,16 @@ def commands(index: str, version: str | None) -> dict[str, tuple[tuple[str, ...]
     return {"uv": (uv,), "pip": (pip,)}
 
 
-def _text(answer: ResolveAnswer, channel: str, snapshot: Snapshot, installer: str) -> str:
+def _text(answer: ResolveAnswer, channel: str, snapshot: Snapshot, installer: str) -> Screen:
+    from gpusetup.render.language import GOOD, Row, Screen, command, heading, remark
+
     argv = answer.commands[installer][0]
-    return (
-        f"torch {answer.torch} from {channel}/{answer.backend}\n\nWith {installer}:\n"
-        f"  {shell_line(argv, snapshot.os.family)}\n"
-        + "".join(f"note: {note}\n" for note in answer.notes)
+    return Screen(
+        (
+            Row((f"torch {answer.torch}", GOOD), f" from {channel}/{answer.backend}"),
+            "",
+            heading(f"With {installer}"),
+            command(shell_line(argv, snapshot.os.family)),
+            *(remark("note", note) for note in answer.notes),
+        )
     )

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from gpusetup.model.finding import Severity
 
 HEADING = "bold"
 COMMAND = "cyan"
@@ -19,6 +21,14 @@ GOOD = "bold green"
 WARNING = "bold yellow"
 ERROR = "bold red"
 HINT = "bold cyan"
+
+OK = ("✓", GOOD)
+MARKS: Mapping[Severity, tuple[str, str]] = {
+    Severity.ERROR: ("✗", ERROR),
+    Severity.WARNING: ("!", WARNING),
+    Severity.NOTE: ("·", DIM),
+}
+"""What stands before a finding, and its role."""
 
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35",
          "cyan": "36"}  # fmt: skip
@@ -52,19 +62,26 @@ def plain(text: str) -> str:
 class Row(str):
     """One line: its text, the roles of its parts, and how it is continued.
 
-    `hang` is the column at which its next row begins; `whole`: it is never broken.
+    `hang` is the column at which its next row begins; `whole`: it is never broken. `source` says
+    who said it: dim, beside it where both fit, else shortened on a row of its own.
     """
 
     parts: tuple[Part, ...]
     hang: int
     whole: bool
+    source: str
 
-    def __new__(cls, *parts: str | Part, hang: int | None = None, whole: bool = False) -> Row:
+    def __new__(
+        cls, *parts: str | Part, hang: int | None = None, whole: bool = False, source: str = ""
+    ) -> Row:
+        if source:
+            parts = (*parts, (f"  ({source})", DIM))
         said = tuple((plain(p), "") if isinstance(p, str) else (plain(p[0]), p[1]) for p in parts)
         line = super().__new__(cls, "".join(text for text, _ in said))
         line.parts = said
         line.hang = len(line) - len(line.lstrip(" ")) if hang is None else hang
         line.whole = whole
+        line.source = plain(source)
         return line
 
 
@@ -95,6 +112,79 @@ class Screen(str):
 def heading(text: str) -> Row:
     """The title of what stands below it."""
     return Row((text, HEADING))
+
+
+def section(title: str, rows: Iterable[str]) -> Iterator[str]:
+    """A heading with what stands below it, after an empty line; nothing where there is nothing.
+
+    >>> [*section("Steps", ())], [*section("Steps", ["  one"])]
+    ([], ['', 'Steps', '  one'])
+    """
+    below = tuple(rows)
+    if below:
+        yield from ("", heading(title), *below)
+
+
+def marked(mark: Part, name: str, *said: str | Part, indent: int = 0) -> Row:
+    """A mark with what it is about in its colour, then what is said of it.
+
+    >>> marked(OK, "ok", "all alike")
+    '✓ ok: all alike'
+    """
+    sign, style = mark
+    colon = (": ",) if said else ()
+    head = f"{sign} {name}" if name else sign
+    return Row(" " * indent, (head, style), *colon, *said, hang=indent + 2)
+
+
+def point(said: str, indent: int = 2) -> Row:
+    """One of several remarks.
+
+    >>> point("a word")
+    '  · a word'
+    """
+    return Row(" " * indent, ("·", DIM), f" {said}", hang=indent + 2)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: int = 1) -> list[Row]:
+    """Rows below a dim head, figures to the right; the first `left` columns to the left. A last
+    column without a title goes on in itself.
+
+    >>> table(("", "batch", ""), (("base", "8", "kept"), ("all", "16", "")))
+    ['        batch', '  base      8  kept', '  all      16']
+    """
+    told = [[_part(cell) for cell in one] for one in rows]
+    count = len(head) if head[-1] else len(head) - 1
+    wide = [max(cells(head[i]), *(cells(one[i][0]) for one in told)) for i in range(count)]
+
+    def lined(one: Sequence[Part]) -> Iterator[Part]:
+        for i, (text, style) in enumerate(one[:count]):
+            room = " " * (wide[i] - cells(text))
+            yield "  " + (room if i >= left else ""), ""
+            yield text, style
+            yield room if i < left else "", ""
+
+    column = sum(wide) + 2 * count + 2
+    found = [row(*lined([(title, DIM) for title in head]))]
+    for one in told:
+        last = [("  ", ""), *one[count:]] if any(text for text, _ in one[count:]) else []
+        found.append(Row(*lined(one), *last, hang=column, whole=not last))
+    return [_without_end(one) for one in found]
+
+
+def _part(cell: str | Part) -> Part:
+    text, style = (cell, "") if isinstance(cell, str) else cell
+    return plain(text), style
+
+
+def _without_end(line: Row) -> Row:
+    """The row without spaces at its end."""
+    parts = list(line.parts)
+    while parts and not parts[-1][0].rstrip(" "):
+        parts.pop()
+    if parts:
+        parts[-1] = (parts[-1][0].rstrip(" "), parts[-1][1])
+    return Row(*parts, hang=line.hang, whole=line.whole)
 
 
 def labelled(label: str, value: str, column: int, *, indent: int = 2, style: str = "") -> Row:
@@ -138,7 +228,10 @@ def remark(word: str, text: str) -> Row:
 
 
 def _rows(line: Row, width: int | None) -> Iterator[list[Part]]:
-    for place, piece in enumerate(_by_newlines(_with_commands(line.parts))):
+    parts = line.parts
+    if line.source and width is not None and cells(line) > min(width, WIDEST):
+        parts = parts[:-1]
+    for place, piece in enumerate(_by_newlines(_with_commands(parts))):
         if line.whole or width is None:
             yield piece
             continue
@@ -147,6 +240,28 @@ def _rows(line: Row, width: int | None) -> Iterator[list[Part]]:
         for start, end in broken(text, max(min(width, WIDEST), NARROWEST), hang):
             row = _cut(piece, start, end)
             yield [(" " * hang, ""), *row] if start or (place and text[:1] != " ") else row
+    if len(parts) < len(line.parts):
+        room = min(width or WIDEST, WIDEST) - line.hang - len("()")
+        yield [(f"{' ' * line.hang}({shortened(line.source, room)})", DIM)]
+
+
+def shortened(text: str, width: int) -> str:
+    """A long path without its middle: who reads it needs its beginning and its end.
+
+    >>> shortened("/home/me/project/.venv/lib/torch/version.py", 24)
+    '/home/me/.../version.py'
+    """
+    if len(text) <= width or width < 8:
+        return text
+    left = (width - 3) // 2
+    head, tail = text[:left], text[len(text) - (width - 3 - left) :]
+    # At the borders of folders where that costs little.
+    cut = max(head.rfind("/"), head.rfind("\\"))
+    head = head[: cut + 1] if cut > left // 2 else head
+    starts = [i for i in (tail.find("/"), tail.find("\\")) if i >= 0]
+    start = min(starts, default=-1)
+    tail = tail[start:] if 0 <= start < len(tail) // 2 else tail
+    return f"{head}...{tail}"
 
 
 def _by_newlines(parts: Iterable[Part]) -> Iterator[list[Part]]:

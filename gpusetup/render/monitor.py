@@ -15,7 +15,8 @@ from gpusetup.monitor.values import (
     TreeSample,
     TreeSummary,
 )
-from gpusetup.render.language import plain
+from gpusetup.render.language import DIM, GOOD, HEADING, WARNING, Row, Screen, command, plain
+from gpusetup.render.language import row as row_of
 
 HEAD = ("", "mean", "p5", "p95", "peak")
 
@@ -82,22 +83,23 @@ def tree_line(tree: TreeSample) -> str:
     return f"command  {', '.join(parts)}"
 
 
-def summary_text(summary: Summary) -> str:
+def summary_text(summary: Summary) -> Screen:
     """The end of a run: the figures, the verdict with its evidence, and what to do."""
-    return "\n".join((*figures(summary), *verdict_lines(summary))) + "\n"
+    return Screen((*figures(summary), *verdict_lines(summary)))
 
 
-def verdict_lines(summary: Summary) -> Iterator[str]:
-    yield f"Verdict: {summary.verdict or 'none'}"
-    yield f"  {plain(summary.evidence)}"
+def verdict_lines(summary: Summary) -> Iterator[Row]:
+    style = GOOD if summary.verdict == "good" else WARNING
+    yield Row((f"Verdict: {summary.verdict or 'none'}", style))
+    yield Row(f"  {summary.evidence}", hang=2)
     if summary.next is not None:
-        yield f"  next: {plain(summary.next.text)}"
+        yield Row(f"  next: {summary.next.text}", hang=8)
         if summary.next.command:
-            yield f"        `{plain(summary.next.command)}`"
+            yield command(summary.next.command, 8)
     if summary.advice:
-        yield "  in this order:"
-        yield from (f"    {n}. {plain(line)}" for n, line in enumerate(summary.advice, 1))
-    yield from (f"  note: {plain(note)}" for note in summary.notes)
+        yield Row("  in this order:")
+        yield from (Row(f"    {n}. {line}", hang=7) for n, line in enumerate(summary.advice, 1))
+    yield from (Row("  ", ("note", HEADING), f": {note}", hang=4) for note in summary.notes)
 
 
 def figures(summary: Summary) -> Iterator[str]:
@@ -106,14 +108,12 @@ def figures(summary: Summary) -> Iterator[str]:
     yield f"Watched {duration(summary.seconds)}, {count}{source}"
     for gpu in summary.gpus:
         yield ""
-        yield from table(
-            (plain(f"GPU {label(gpu)} {gpu.name or ''}").rstrip(), *HEAD[1:]), gpu_rows(gpu)
-        )
+        yield from spread_table(f"GPU {label(gpu)} {gpu.name or ''}".rstrip(), gpu_rows(gpu))
     if summary.tree is not None:
         workers = summary.tree.loader_workers
         name = f"Command, {workers_in_words(workers)}" if workers else "Command"
         yield ""
-        yield from table((name, *HEAD[1:]), tree_rows(summary.tree))
+        yield from spread_table(name, tree_rows(summary.tree))
     yield ""
 
 
@@ -155,19 +155,20 @@ def spread_row(
     return (name, *(measured(value / scale, unit, digits) for value in values))
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines with right-aligned figures; a row of two cells runs free."""
-    full = [row for row in (head, *rows) if len(row) == len(head)]
-    first = max(len(row[0]) + 2 * (row is not head) for row in (head, *rows))
-    widths = [max(len(row[i]) for row in full) for i in range(1, len(head))]
-    for row in (head, *rows):
-        name = row[0] if row is head else f"  {row[0]}"
-        cells = (
-            row[1:]
-            if len(row) != len(head)
-            else [c.rjust(w) for c, w in zip(row[1:], widths, strict=True)]
-        )
-        yield f"{name:{first}}  {'  '.join(cells)}".rstrip()
+def spread_table(name: str, rows: Sequence[Sequence[str]]) -> Iterator[Row]:
+    """Rows with right-aligned figures below what they are of; a row of two cells runs free."""
+    full = [row for row in (HEAD, *rows) if len(row) == len(HEAD)]
+    first = max(len(name), *(len(row[0]) + 2 for row in rows), 0)
+    widths = [max(len(row[i]) for row in full) for i in range(1, len(HEAD))]
+
+    def figures(cells: Sequence[str]) -> str:
+        return "  ".join(c.rjust(w) for c, w in zip(cells, widths, strict=True))
+
+    yield row_of((f"{plain(name):{first}}", HEADING), (f"  {figures(HEAD[1:])}", DIM))
+    for row in rows:
+        head = f"  {row[0]:{first - 2}}  "
+        free = len(row) != len(HEAD)
+        yield Row((head, DIM), row[1] if free else figures(row[1:]), hang=len(head), whole=not free)
 
 
 def duration(seconds: float) -> str:

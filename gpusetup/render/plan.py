@@ -41,9 +41,9 @@ def plan_text(plan: PlanCell, width: int = WIDTH) -> Screen:
     if plan.helps:
         lines += ["", *_helps(plan)]
     if plan.settings:
-        lines += ["", heading("Set:"), *_settings(plan)]
+        lines += ["", heading("Set"), *_settings(plan)]
     if plan.ladder and plan.fits:
-        lines += ["", heading("If it runs out of memory all the same:")]
+        lines += ["", heading("If it runs out of memory all the same")]
         width = max(len(rung.step) for rung in plan.ladder)
         lines += [
             Row(f"  {r.step:{width}}  saves {r.saves_gib:.1f} GiB", hang=4) for r in plan.ladder
@@ -137,7 +137,7 @@ def _confidence(plan: PlanCell) -> str:
 def _memory(plan: PlanCell, width: int) -> Iterable[str]:
     """The parts, a bar of them all, and what the card has."""
     memory = plan.memory_gib
-    yield heading("Memory of a GPU, GiB:")
+    yield heading("Memory of a GPU, GiB")
     yield row("  ", (bar(memory, width - 2), "cyan" if memory.total <= memory.capacity else "red"))
     for name, sign in SIGNS.items():
         value = getattr(memory, name)
@@ -154,7 +154,7 @@ def _memory(plan: PlanCell, width: int) -> Iterable[str]:
 def _helps(plan: PlanCell) -> Iterable[str]:
     """What would help, those that are enough apart from those that are not."""
     width = max(len(one.step) for one in plan.helps)
-    for enough, head in ((True, "What would help, each alone:"), (False, "Not enough alone:")):
+    for enough, head in ((True, "What would help, each alone"), (False, "Not enough alone")):
         rows = [one for one in plan.helps if (one.recipe is not None) == enough]
         if rows:
             yield heading(head)
@@ -294,10 +294,10 @@ def calibration_text(found: PlanCalibrationAnswer) -> Screen:
     )
     return Screen(
         (
-            heading("Constants fitted to your cells:"),
+            heading("Constants fitted to your cells"),
             *(_line(name, f"{value:14.4f}") for name, value in found.constants.items()),
             "",
-            heading(f"On {found.after.cells} cells:"),
+            heading(f"On {found.after.cells} cells"),
             *(labelled(name, _score(score), 17) for name, score in rows),
             "",
             "`--json --output constants.json` keeps them, `--constants constants.json` uses them",

@@ -27,7 +27,7 @@ def code_text(plan: PlanCell, width: int = WIDTH) -> Screen:
     """The screen of `plan --code`: the plan, and what the trace saw."""
     code = plan.code
     assert code is not None
-    lines: list[str] = ["", *_phases(code), "", heading("What stands at the peak, GiB:")]
+    lines: list[str] = ["", *_phases(code), "", heading("What stands at the peak, GiB")]
     lines += [_part(part) for part in code.standing if part.gib >= 0.001]
     lines += ["", *_batch(code)]
     return plan_text(plan, width) + Screen(lines)
@@ -44,7 +44,7 @@ def _batch(code: CodePlan) -> Iterable[str]:
 
 
 def _phases(code: CodePlan) -> Iterable[str]:
-    yield heading(f"Most at once in each phase, GiB (torch {code.torch}):")
+    yield heading(f"Most at once in each phase, GiB (torch {code.torch})")
     for phase, gib in code.phases_gib.items():
         peak = "  the peak" if phase == code.peak_phase else ""
         yield labelled(phase, f"{gib:8.3f}{peak}", LABEL)

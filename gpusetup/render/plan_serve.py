@@ -43,7 +43,7 @@ def _lines(plan: ServePlan) -> Iterator[str]:
     yield labelled("longest", f"{plan.largest_context:,} tokens for {requests}", LABEL)
     yield labelled("most", f"{most} of {plan.context:,} tokens", LABEL)
     yield ""
-    yield heading("Memory of a GPU, GiB:")
+    yield heading("Memory of a GPU, GiB")
     for name, value in (
         ("weights", plan.weights_gib),
         ("cache", plan.cache_gib),
@@ -54,6 +54,6 @@ def _lines(plan: ServePlan) -> Iterator[str]:
     yield labelled("capacity", f"{plan.capacity_gib:8.2f}", LABEL)
     yield labelled("a token", f"{plan.token_kib:8.2f} KiB of cache", LABEL)
     if plan.command:
-        yield from ("", heading("Start it with:"), command(plan.command))
+        yield from ("", heading("Start it with"), command(plan.command))
     if plan.notes:
         yield from ("", *(remark("note", line) for line in plan.notes))

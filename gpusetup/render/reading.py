@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.render.language import plain
+from gpusetup.render.language import DIM, HEADING, Row, Screen, plain, row, section
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from gpusetup.report.reading import Reading
 
 SHOWN = 200
 """Of a line, so that a long one fills no screen."""
 
 
-def reading_text(reading: Reading) -> str:
+def reading_text(reading: Reading) -> Screen:
     """Lines that were read begin with `>`, and what each became stands below it."""
-    parts = [
+    lines: list[str] = [
         part
         for number, line in enumerate(reading.lines, 1)
         for part in _line(line, reading.of_line(number))
     ]
-    whole = tuple(dict.fromkeys(read.became for read in reading.reads if read.line is None))
-    if whole:
-        parts += ["", "read from the text as a whole:", *(f"    = {plain(one)}" for one in whole)]
+    whole = dict.fromkeys(read.became for read in reading.reads if read.line is None)
+    lines += section("read from the text as a whole:", _became(whole))
     counted = f"{len(reading.unread)} of {len(reading.lines)} lines were not read"
-    return "\n".join((*parts, "", counted)) + "\n"
+    return Screen((*lines, "", counted))
 
 
-def _line(line: str, became: tuple[str, ...]) -> tuple[str, ...]:
+def _line(line: str, became: tuple[str, ...]) -> Iterator[Row]:
     shown = plain(line[:SHOWN]).replace("\n", " ")
-    return (f"{'>' if became else ' '} {shown}", *(f"    = {plain(one)}" for one in became))
+    yield row((f"{'>' if became else ' '} {shown}", HEADING if became else DIM))
+    yield from _became(became)
+
+
+def _became(words: Iterable[str]) -> Iterator[Row]:
+    return (Row(f"    = {one}", hang=6) for one in words)

@@ -38,7 +38,7 @@ def resolution_text(
         lines += ["", *_commands(answer, snapshot, installer)]
     why = answer.rejections if explain else interesting(answer)
     if why:
-        lines += ["", heading("Not chosen:"), *_grouped(why)]
+        lines += ["", heading("Not chosen"), *_grouped(why)]
         if len(why) < len(answer.rejections):
             lines.append("  `--explain` shows every row")
     if answer.advice:
@@ -101,7 +101,7 @@ def _commands(answer: ResolveAnswer, snapshot: Snapshot, installer: str) -> Iter
     if not steps:
         yield f"{installer} has no build that fits"
         return
-    yield heading(f"With {installer}:")
+    yield heading(f"With {installer}")
     for argv in steps:
         yield command(shell_line(argv, snapshot.os.family))
 

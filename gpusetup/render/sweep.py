@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from gpusetup.fleet.sweep.answer import Finding, Level, SweepAnswer
-from gpusetup.render.language import plain
-from gpusetup.render.text import command_line, heading, indented
+from gpusetup.model.finding import Severity
+from gpusetup.render.language import (
+    DIM,
+    ERROR,
+    MARKS,
+    OK,
+    Row,
+    Screen,
+    command,
+    labelled,
+    marked,
+    section,
+)
 
 MOST_FINDINGS = 40
 NAMES = {
@@ -18,29 +26,27 @@ NAMES = {
     "within": "exchange within a host",
     "between": "exchange between hosts",
 }
+COLUMN = max(map(len, NAMES.values())) + 2
 
 
-def sweep_screen(answer: SweepAnswer) -> RenderableType:
+def sweep_screen(answer: SweepAnswer) -> Screen:
     """The verdict, who is named, and what was measured."""
-    parts: list[RenderableType] = [_verdict(answer)]
+    lines: list[str] = [_verdict(answer)]
     shown = sorted(answer.findings, key=lambda one: not one.blames)
     for finding in shown[:MOST_FINDINGS]:
-        parts += _finding(finding)
+        lines += _finding(finding)
     if len(shown) > MOST_FINDINGS:
-        parts.append(Text(f"\nand {len(shown) - MOST_FINDINGS} more: `--json` lists all"))
-    if answer.levels:
-        parts.append(heading("Measured"))
-        parts += [_level(level) for level in answer.levels]
-    if answer.measure_next:
-        parts.append(heading("To be measured next"))
-        parts += [indented(f"{one} {other}") for one, other in answer.measure_next[:MOST_FINDINGS]]
+        lines += ["", f"and {len(shown) - MOST_FINDINGS} more: `--json` lists all"]
+    lines += section("Measured", map(_level, answer.levels))
+    pairs = (f"  {one} {other}" for one, other in answer.measure_next[:MOST_FINDINGS])
+    lines += section("To be measured next", pairs)
     if answer.exclude.slurm:
-        parts += [heading("To leave these nodes out of a Slurm job")]
-        parts += [command_line(f"sbatch {quote(answer.exclude.slurm)} job.sh")]
-    return Group(*parts)
+        job = f"sbatch {quote(answer.exclude.slurm)} job.sh"
+        lines += section("To leave these nodes out of a Slurm job", [command(job)])
+    return Screen(lines)
 
 
-def _verdict(answer: SweepAnswer) -> Text:
+def _verdict(answer: SweepAnswer) -> Row:
     nodes = f"{answer.nodes} node{'s' if answer.nodes != 1 else ''}"
     how = f"{len(answer.ranks)} ranks on {nodes}, {answer.backend}"
     took = f"{answer.rounds} rounds in {answer.seconds:.1f} s"
@@ -48,22 +54,22 @@ def _verdict(answer: SweepAnswer) -> Text:
         how, took = nodes, f"{answer.files} outputs read, {len(answer.left_out)} files left out"
     blamed = sum(one.blames for one in answer.findings)
     if answer.ok:
-        return Text.assemble(("✓ ok", "bold green"), f": {how}, {took}: all alike")
-    return Text.assemble(("✗ ", "bold red"), f"{how}, {took}: {blamed} found")
+        return marked(OK, "ok", f"{how}, {took}: all alike")
+    return Row(("✗", ERROR), f" {how}, {took}: ", (f"{blamed} found", ERROR), hang=2)
 
 
-def _finding(finding: Finding) -> Iterator[RenderableType]:
-    mark, style = ("✗", "bold red") if finding.blames else ("·", "dim")
-    yield Text.assemble(("\n", ""), (f"{mark} {finding.fault}", style), f": {plain(finding.title)}")
+def _finding(finding: Finding) -> Iterator[str]:
+    mark = MARKS[Severity.ERROR if finding.blames else Severity.NOTE]
+    yield from ("", marked(mark, finding.fault, finding.title))
     if finding.detail:
-        yield indented(finding.detail, 4, "dim")
+        yield Row("    ", (finding.detail, DIM), hang=4)
     if finding.then:
-        yield indented(f"→ {finding.then}", 4)
+        yield Row(f"    → {finding.then}", hang=6)
 
 
-def _level(level: Level) -> RenderableType:
+def _level(level: Level) -> Row:
     unit = "runs/s" if level.of == "computing" else "GB/s"
     sees = "too few to compare"
     if level.sees_below:
         sees = f"slower than {level.sees_below:.0%} of it would be named"
-    return indented(f"{NAMES[level.of]}: median {level.median:.3g} {unit}; {sees}")
+    return labelled(NAMES[level.of], f"median {level.median:.3g} {unit}; {sees}", COLUMN)

@@ -1,88 +1,67 @@
-"""Screens for a terminal, by rich: what is wrong, what shows it, what to do, then the rest.
-
-Foreign text goes through `plain` into `Text` objects, never into markup. Commands stand on lines of
-their own and are never wrapped, so that they can be copied.
-"""
+"""Doctor's screen: what is wrong, what shows it, what to do, then the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
-from rich.text import Text
-
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity
+from gpusetup.model.finding import Evidence, Finding, Fix
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.resolution import Advice
 from gpusetup.model.units import GIB
 from gpusetup.render.console import sentence
-from gpusetup.render.language import plain
+from gpusetup.render.language import (
+    DIM,
+    HEADING,
+    MARKS,
+    OK,
+    WARNING,
+    Row,
+    Screen,
+    command,
+    labelled,
+    marked,
+    section,
+)
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer
     from gpusetup.model.shell import Line
 
-MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "·"}
-STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 EVIDENCE_SHOWN = 6
 
 
-def doctor_screen(answer: DoctorAnswer) -> RenderableType:
+def doctor_screen(answer: DoctorAnswer) -> Screen:
     """The whole answer of doctor."""
     root = next((finding for finding in answer.findings if finding.root), None)
     others = [finding for finding in answer.findings if finding is not root]
-    parts: list[RenderableType] = list(verdict(answer, root))
+    lines: list[str] = list(verdict(answer, root))
     if root is not None:
-        parts += in_full(root)
-    if others:
-        parts += [
-            heading("Also found"),
-            *(part for finding in others for part in in_short(finding)),
-        ]
-    parts += [heading("This machine"), machine_table(answer)]
-    return Group(*parts)
-
-
-def heading(text: str) -> Text:
-    return Text(f"\n{text}", style="bold")
-
-
-def indented(text: str, by: int = 2, style: str = "") -> Padding:
-    return Padding(Text(plain(text), style=style), (0, 0, 0, by))
-
-
-def command_line(text: str, by: int = 4) -> Text:
-    """A command on a line of its own, as long as it is."""
-    return Text(" " * by + plain(text), style="cyan", no_wrap=True, overflow="ignore")
+        lines += in_full(root)
+    lines += section("Also found", (line for finding in others for line in in_short(finding)))
+    lines += section("This machine", machine_lines(answer))
+    return Screen(lines)
 
 
 # --- the verdict ---------------------------------------------------------------------------------
 
 
-def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Text]:
+def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
     if root is not None:
-        mark, style = MARKS[root.severity], STYLES[root.severity]
-        yield Text.assemble((f"{mark} {root.id}", style), ": ", plain(root.title))
+        yield marked(MARKS[root.severity], root.id, root.title)
         if answer.next_reading:
             others = ", ".join(answer.other_causes)
-            yield Text(f"  or {others}: what decides is")
-            yield command_line(answer.next_reading)
+            yield Row(f"  or {others}: what decides is")
+            yield command(answer.next_reading, 4)
     elif answer.cause == "ok":
-        yield Text.assemble(
-            ("✓ ok", "bold green"), ": ", plain(answer.proof or "nothing is to be mended")
-        )
+        yield marked(OK, "ok", answer.proof or "nothing is to be mended")
     elif answer.proof is not None:
-        yield Text.assemble((f"! {answer.cause}", "bold yellow"), ": ", plain(answer.proof))
+        yield marked(("!", WARNING), answer.cause, answer.proof)
     elif answer.cause == "unknown":
-        yield Text.assemble(
-            ("? unknown", "bold yellow"),
-            f": {unknown_of(answer)}",
-        )
+        yield marked(("?", WARNING), "unknown", unknown_of(answer))
     else:
         # `--only` left the root out.
-        yield Text(answer.cause, style="bold")
+        yield Row((answer.cause, HEADING))
 
 
 def unknown_of(answer: DoctorAnswer) -> str:
@@ -93,87 +72,31 @@ def unknown_of(answer: DoctorAnswer) -> str:
     return f"this is about {answer.program}{at}; what was read does not say what is wrong"
 
 
-def in_full(finding: Finding) -> Iterator[RenderableType]:
+def in_full(finding: Finding) -> Iterator[str]:
     """A finding with its evidence and its way out."""
     if finding.detail:
-        yield indented(finding.detail)
+        yield Row(f"  {finding.detail}", hang=2)
     if finding.evidence:
-        yield Text()
+        yield ""
         yield from map(evidence_line, finding.evidence[:EVIDENCE_SHOWN])
     if finding.fix:
-        yield heading("What to do")
-        yield from way_out(finding.fix)
+        yield from section("What to do", way_out(finding.fix))
 
 
-def evidence_line(one: Evidence) -> Padding:
+def evidence_line(one: Evidence) -> Row:
     """What was seen, and who said so."""
-    return Padding(Sourced(plain(one.text), plain(one.source)), (0, 0, 0, 2))
+    return Row(f"  {one.text}", hang=4, source=one.source)
 
 
-class Sourced:
-    """A text and its source: beside it where both fit, else on a line of its own, not wrapped."""
-
-    def __init__(self, text: str, source: str) -> None:
-        self.text = text
-        self.source = source
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        beside = Text.assemble(self.text, (f"  ({self.source})", "dim"))
-        if beside.cell_len <= options.max_width:
-            yield beside
-            return
-        yield Text(self.text)
-        room = options.max_width - len("  ()")
-        below = f"  ({shortened(self.source, room)})"
-        yield Text(below, style="dim", no_wrap=True, overflow="ignore")
-
-
-class Named:
-    """Names, dim, and beside each its value, wrapped in its own column.
-
-    Two columns need no `rich.table`, whose import takes a twentieth of the time of a `doctor`.
-    """
-
-    def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
-        self.rows = rows
-        self.width = max(len(name) for name, _ in rows) + 2
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        room = max(options.max_width - self.width, 1)
-        for name, value in self.rows:
-            for line in Text(plain(value)).wrap(console, room, overflow="fold"):
-                yield Text.assemble((name.ljust(self.width), "dim"), line)
-                name = ""
-
-
-def shortened(text: str, width: int) -> str:
-    """A long path without its middle: who reads it needs its beginning and its end.
-
-    >>> shortened("/home/me/project/.venv/lib/torch/version.py", 24)
-    '/home/me/.../version.py'
-    """
-    if len(text) <= width or width < 8:
-        return text
-    left = (width - 3) // 2
-    head, tail = text[:left], text[len(text) - (width - 3 - left) :]
-    # At the borders of folders where that costs little.
-    cut = max(head.rfind("/"), head.rfind("\\"))
-    head = head[: cut + 1] if cut > left // 2 else head
-    starts = [i for i in (tail.find("/"), tail.find("\\")) if i >= 0]
-    start = min(starts, default=-1)
-    tail = tail[start:] if 0 <= start < len(tail) // 2 else tail
-    return f"{head}...{tail}"
-
-
-def way_out(fix: Fix) -> Iterator[RenderableType]:
-    yield indented(fix.text + needs(fix))
+def way_out(fix: Fix) -> Iterator[str]:
+    yield Row(f"  {fix.text}{needs(fix)}", hang=2)
     if fix.commands:
-        yield Text()
-        yield from map(command_line, fix.commands)
+        yield ""
+        yield from (command(line, 4) for line in fix.commands)
     for title, commands in (*ways_beside(fix), *looks_of(fix)):
-        yield Text()
-        yield indented(title)
-        yield from map(command_line, commands)
+        yield ""
+        yield Row(f"  {title}", hang=2)
+        yield from (command(line, 4) for line in commands)
 
 
 def ways_beside(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
@@ -210,31 +133,35 @@ def needs(fix: Fix) -> str:
     return f" (needs {' and '.join(words)})" if words else ""
 
 
-def in_short(finding: Finding) -> Iterator[RenderableType]:
+def in_short(finding: Finding) -> Iterator[Row]:
     """One of the other findings: a line, and what to do."""
-    mark, style = MARKS[finding.severity], STYLES[finding.severity]
     because = f" (because of {finding.explained_by})" if finding.explained_by else ""
-    line = Text.assemble((f"{mark} {finding.id}", style), f": {plain(finding.title)}{because}")
-    yield Padding(line, (0, 0, 0, 2))
+    yield marked(MARKS[finding.severity], finding.id, f"{finding.title}{because}", indent=2)
     if finding.fix and not finding.explained_by:
-        yield indented(finding.fix.text + needs(finding.fix), by=4, style="dim")
-        yield from (command_line(command, by=6) for command in finding.fix.commands)
+        yield _beside(finding.fix.text + needs(finding.fix))
+        yield from (command(line, 6) for line in finding.fix.commands)
         yield from others_in_short(finding.fix)
 
 
-def others_in_short(fix: Fix) -> Iterator[RenderableType]:
+def others_in_short(fix: Fix) -> Iterator[Row]:
     """The other ways, where none stands before them; else what shows more."""
     titled = list(ways_beside(fix)) or list(looks_of(fix))
     for title, commands in () if fix.commands else titled:
-        yield indented(title, by=4, style="dim")
-        yield from (command_line(command, by=6) for command in commands)
+        yield _beside(title)
+        yield from (command(line, 6) for line in commands)
+
+
+def _beside(text: str) -> Row:
+    return Row(("    ", ""), (text, DIM), hang=4)
 
 
 # --- the machine ---------------------------------------------------------------------------------
 
 
-def machine_table(answer: DoctorAnswer) -> Padding:
-    return Padding(Named(tuple(machine_rows(answer))), (0, 0, 0, 2))
+def machine_lines(answer: DoctorAnswer) -> Iterator[Row]:
+    rows = tuple(machine_rows(answer))
+    column = max(len(name) for name, _ in rows) + 2
+    return (labelled(name, value, column) for name, value in rows)
 
 
 def machine_rows(answer: DoctorAnswer) -> Iterator[tuple[str, str]]:

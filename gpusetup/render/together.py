@@ -56,7 +56,7 @@ def _lines(
     if joint.refused:
         yield Row(("no", ERROR), ": only an old release goes together here:")
     else:
-        yield heading("These go together:")
+        yield heading("These go together")
     head = [one for one in joint.packages if one.asked or one.name in FAMILY]
     for one in head:
         yield _member(one)
@@ -67,7 +67,7 @@ def _lines(
         yield f"  serves {served.gpu} ({served.compute_capability}) by {served.by}"
     if joint.held_back:
         yield ""
-        yield heading("Not newer, because:")
+        yield heading("Not newer, because")
         for held in joint.held_back:
             yield Row(f"  {held.package} stays at {held.at}: {held.by}", hang=4)
     if joint.matrix:
@@ -76,7 +76,7 @@ def _lines(
     steps = answer.commands.get(installer, ())
     if steps:
         yield ""
-        yield heading(f"With {installer}:")
+        yield heading(f"With {installer}")
         yield from (command_line(shell_line(argv, snapshot.os.family)) for argv in steps)
     if joint.refused:
         at = {one.package: one.at for one in joint.refused}

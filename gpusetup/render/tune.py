@@ -6,77 +6,78 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from gpusetup.model.units import GIB
-from gpusetup.render.language import plain
-from gpusetup.render.text import heading, indented
+from gpusetup.render.language import (
+    DIM,
+    ERROR,
+    GOOD,
+    HEADING,
+    WARNING,
+    Row,
+    Screen,
+    diff_lines,
+    marked,
+    plain,
+    point,
+    section,
+    table,
+)
 from gpusetup.tune.answer import TuneAnswer, TuneChange, TuneRow, TuneTrial
 
-DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 NAMES = {"+AMP": "+ AMP", "+batch": "+ batch", "+workers": "+ workers", "+compile": "+ compile"}
 
 
-def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> RenderableType:
+def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
     """The whole answer."""
-    parts: list[RenderableType] = []
+    lines: list[str] = []
+    where = answer.device or "this device"
     if answer.trials:
-        parts += [heading(f"Batch sizes on {plain(answer.device or 'this device')}")]
-        parts += [trials_table(answer), Text(f"  {_best(answer)}")]
+        lines += section(f"Batch sizes on {where}", (*trials_table(answer), "", _best(answer)))
     if answer.leak:
-        parts.append(Text(f"  {plain(answer.leak)}", style="yellow"))
-    if answer.benchmark:
-        parts += [heading(f"Measured on {plain(answer.device or 'this device')}")]
-        parts += [comparison(answer.benchmark)]
-        parts += [indented(word) for word in (answer.marks, answer.cause) if word]
-    if config is not None:
-        parts += _config(answer, config)
-    else:
-        parts += [indented(word) for word in answer.recommendations]
+        lines += ["", marked(("!", WARNING), "leak", answer.leak)]
+    lines += section(f"Measured on {where}", _measured(answer))
+    lines += _config(answer, config) if config is not None else _words(answer)
     if answer.interrupted:
         done = answer.batch_size is not None or answer.benchmark or answer.changes
         best = "this is the best so far" if done else "no trial had ended, so nothing is known"
-        parts.append(Text(f"\nInterrupted: {best}", style="yellow"))
-    return Group(*parts)
+        lines += ["", marked(("!", WARNING), "interrupted", best)]
+    return Screen(lines[1:] if lines[:1] == [""] else lines)
 
 
-def _config(answer: TuneAnswer, config: str) -> list[RenderableType]:
-    parts: list[RenderableType] = []
+def _measured(answer: TuneAnswer) -> Iterator[Row]:
+    if answer.benchmark:
+        yield from comparison(answer.benchmark)
+        yield from (Row(f"  {word}") for word in (answer.marks, answer.cause) if word)
+
+
+def _words(answer: TuneAnswer) -> Iterator[str]:
+    yield from section("Recommended", map(point, answer.recommendations))
+
+
+def _config(answer: TuneAnswer, config: str) -> Iterator[str]:
     if answer.cannot_fit:
-        parts += [Text(), indented(f"✗ {answer.cannot_fit}", by=0, style="red")]
+        yield from ("", marked(("✗", ERROR), answer.cannot_fit))
     if answer.changes:
-        parts += [heading(f"Changes of {plain(config)}"), *map(diff_line, answer.diff.splitlines())]
-        parts += [heading("Why")]
-        parts += [part for one in answer.changes for part in why(one)]
+        yield from section(f"Changes of {config}", diff_lines(answer.diff))
+        yield from section("Why", (line for one in answer.changes for line in why(one)))
     else:
-        parts.append(Text(f"\n{plain(config)}: nothing to change"))
-    if answer.recommendations:
-        parts += [heading("In words only")]
-        parts += [indented(f"· {word}") for word in answer.recommendations]
+        yield from ("", Row((f"{config}", HEADING), ": nothing to change", hang=2))
+    yield from section("In words only", map(point, answer.recommendations))
     if said := _written(answer, config):
-        parts.append(Text(f"\n{said}"))
-    return parts
+        yield from ("", Row(said, hang=2))
 
 
 def _written(answer: TuneAnswer, config: str) -> str:
     if answer.written is not None:
         back = "; `--undo` puts back what stood there" if answer.written == config else ""
-        return f"Written to {plain(answer.written)}{back}"
+        return f"Written to {answer.written}{back}"
     return "Nothing is written; `--in-place` or `-o FILE` writes it" if answer.changes else ""
 
 
-def diff_line(line: str) -> Text:
-    style = DIFF_STYLES.get(line[:1], "")
-    return Text(f"  {plain(line)}", style=style, no_wrap=True, overflow="ignore")
-
-
-def why(change: TuneChange) -> Iterator[RenderableType]:
+def why(change: TuneChange) -> Iterator[Row]:
     before = "(new)" if change.added else shown(change.before)
-    yield indented(f"{change.key}: {before} → {shown(change.after)}")
-    yield indented(f"{change.reason} [{change.source}]", by=4, style="dim")
+    yield Row(f"  {change.key}: ", (before, DIM), " → ", (shown(change.after), GOOD), hang=4)
+    yield Row(f"    {change.reason}", hang=4, source=change.source)
 
 
 def shown(value: object) -> str:
@@ -88,13 +89,9 @@ def shown(value: object) -> str:
 # --- measured -----------------------------------------------------------------------------------
 
 
-def trials_table(answer: TuneAnswer) -> Padding:
-    table = Table(box=None, pad_edge=False)
-    for name in ("batch", "", "peak", "samples/s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for trial in answer.trials:
-        table.add_row(*trial_cells(trial))
-    return Padding(table, (0, 0, 0, 2))
+def trials_table(answer: TuneAnswer) -> list[Row]:
+    head = ("batch", "result", "peak", "samples/s")
+    return table(head, map(trial_cells, answer.trials), left=0)
 
 
 def trial_cells(trial: TuneTrial) -> tuple[str, str, str, str]:
@@ -119,33 +116,20 @@ def speed(rate: float | None, spread: float | None) -> str:
     return "" if rate is None else f"{rate:.4g} ± {(spread or 0) / 2:.0f} %"
 
 
-def _best(answer: TuneAnswer) -> str:
+def _best(answer: TuneAnswer) -> Row:
     if answer.batch_size is None:
-        return "No size ran within the memory"
+        return marked(("✗", ERROR), "no size ran within the memory", indent=2)
     limit = f" within {gib(answer.limit_bytes)}" if answer.limit_bytes else ""
-    after = f"; {plain(answer.stopped)}" if answer.stopped else ""
-    return f"Batch size: {answer.batch_size}{limit}{after}"
+    after = f"; {answer.stopped}" if answer.stopped else ""
+    return Row("  ", (f"Batch size: {answer.batch_size}", GOOD), f"{limit}{after}", hang=4)
 
 
-def comparison(rows: tuple[TuneRow, ...]) -> Padding:
+def comparison(rows: tuple[TuneRow, ...]) -> list[Row]:
     """The table of the acceleration guide, with measured figures."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("", no_wrap=True)
     epochs = any(row.seconds_per_epoch for row in rows)
-    names = (
-        "batch",
-        "s / 1000",
-        *(["s / epoch"] if epochs else []),
-        "peak",
-        "samples/s",
-        "speed-up",
-    )
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("")
-    for row in rows:
-        table.add_row(*comparison_cells(row, epochs))
-    return Padding(table, (0, 0, 0, 2))
+    an_epoch = ("s / epoch",) if epochs else ()
+    head = ("", "batch", "s / 1000", *an_epoch, "peak", "samples/s", "speed-up", "")
+    return table(head, [comparison_cells(row, epochs) for row in rows])
 
 
 def comparison_cells(row: TuneRow, epochs: bool) -> tuple[str, ...]:
