@@ -52,6 +52,7 @@ OWN_NAME: Mapping[str, str] = {
     "image-needs-newer-driver": "driver-too-old for an image",
     "musl-libc": "no-wheel-for-platform, by the C library",
     "nccl-connect-failed": "nccl-no-socket-interface, unless a rank ended",
+    "pcie-errors": "pcie-degraded, in a text about nothing else",
     "pcie-slow": "pcie-degraded, in a text about nothing else",
     "nouveau-in-the-way": "driver-not-loaded, with its own way out",
     "results-differ": "tf32-precision, if torch and GPU compute so",

@@ -13,12 +13,13 @@ from report_classes import CLASSES, SMI_ONE, Class
 from report_classes_failures import FAILURES
 from report_classes_further import FURTHER
 from report_classes_later import LATER
+from report_classes_servers import SERVERS
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.report.read import read_bytes
 
-ALL: dict[str, Class] = {**CLASSES, **LATER, **FURTHER, **FAILURES}
+ALL: dict[str, Class] = {**CLASSES, **LATER, **FURTHER, **FAILURES, **SERVERS}
 
 
 @cache

@@ -270,6 +270,8 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
      smi(RTX_3090)),
     ("pcie-degraded", text(event("pcie-degraded", width="4", width_max="16")),
      text(event("pcie-degraded", width="8", width_max="16"))),
+    ("pcie-degraded", text(event("pcie-errors", severity="Corrected")),
+     text(event("pcie-errors", severity="Corrected"), event("xid", number="79"))),
     ("smi-banner-misread", replace(smi(RTX_3090), events=event("smi-banner-misread")),
      smi(RTX_3090)),
     # --- installing ---

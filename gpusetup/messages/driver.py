@@ -186,6 +186,12 @@ DRIVER = (
     row("device-permission", "nvmlerror_nopermission"),
     row(
         "device-permission",
+        "selinux",
+        r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable",
+        unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)",
+    ),
+    row(
+        "device-permission",
         "/dev/nv",
         r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
     ),
@@ -321,6 +327,7 @@ DRIVER = (
         "mig-misconfigured",
         "device < num_gpus",
         r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT",
+        shown="by MIG alone",
     ),
     row(
         "smi-banner-misread",

@@ -23,6 +23,13 @@ TENSORFLOWS = (
     ),
     row(
         "program-sees-no-gpu",
+        "list_physical_devices",
+        r"list_physical_devices\(['\"]GPU['\"]\).{0,200}?\bGPUs?:? \[ ?\](?!\w)",
+        program="TensorFlow",
+        unless=r"name='/physical_device:GPU",
+    ),
+    row(
+        "program-sees-no-gpu",
         "is_gpu_available",
         r"tf\.test\.is_gpu_available\([^()]{0,60}\)(?: is|:|\)| ==| ->)* ?False",
         program="TensorFlow",

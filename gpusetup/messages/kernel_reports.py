@@ -102,6 +102,16 @@ MODULE_BUILDS = (
 )
 """dkms and NVIDIA's installer: the module does not compile against this kernel."""
 
+LINKS = (
+    row(
+        "pcie-errors",
+        "pcie bus error",
+        rf"\bnvidia {BUS}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able) \([\w-]{{3,12}}\))",
+        by="severity",
+    ),
+)
+"""The kernel's Advanced Error Reporting of NVIDIA's devices."""
+
 TOOLS = (
     row("xid", "xid", r"\bXid ?= ?(?P<number>\d{1,3})\b", by="number"),
     row(
@@ -180,4 +190,4 @@ TOOLS = (
     ),
 )
 
-KERNEL = (*KERNEL_LOG, *TOOLS)
+KERNEL = (*KERNEL_LOG, *LINKS, *TOOLS)

@@ -84,6 +84,53 @@ AMD = (
     row("hip-kernel-missing", "hsa_status_error_invalid_isa", by="what", what="kernel"),
 )
 
+OTHERS = r"NVIDIA|GeForce|\bRTX|\bGTX|\bTesla"
+
+SPOKEN = (
+    *(
+        row(
+            "foreign-gpu",
+            "torch not compiled with cuda",
+            pattern,
+            unless=OTHERS,
+            vendor="intel",
+            name="Arc",
+        )
+        for pattern in (
+            r"\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b.{0,1100}?Torch not compiled with CUDA",
+            r"Torch not compiled with CUDA.{0,600}?\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b",
+        )
+    ),
+    *(
+        row("foreign-gpu", "torch not compiled with cuda", pattern, unless=OTHERS, vendor="amd")
+        for pattern in (
+            r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b.{0,1100}?Torch not compiled with CUDA",
+            r"Torch not compiled with CUDA.{0,600}?\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b",
+        )
+    ),
+    row(
+        "foreign-gpu",
+        "whl/",
+        r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD (?:GPU|graphics|Ryzen)|Renoir)\b.{0,900}?download\.pytorch\.org/whl/(?:nightly/)?rocm\d",
+        unless=OTHERS,
+        vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
+        "amdgpu-install",
+        r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
+        vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
+        "amdgpu-dkms",
+        r"\bamdgpu-dkms\b.{0,600}?\b(?:rocm-core|rocminfo|rocm-smi-lib)\b",
+        unless=OTHERS,
+        vendor="amd",
+    ),
+)
+"""Whose GPU it is by a model's name, beside what torch or an installer says of CUDA."""
+
 ZLUDA = (
     row(
         "foreign-gpu",
@@ -158,4 +205,4 @@ APPLE = (
 )
 """What torch's Metal backend says of itself; CUDA's MPS is a server."""
 
-ROWS = (*AMD, *ZLUDA, *INTEL, *APPLE)
+ROWS = (*AMD, *SPOKEN, *ZLUDA, *INTEL, *APPLE)

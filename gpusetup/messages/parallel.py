@@ -84,6 +84,12 @@ ROWS = (
     ),
     row(
         "nccl-error",
+        "ncclgroupend",
+        r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b",
+    ),
+    row("nccl-error", "nccl info init.cc:", r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b"),
+    row(
+        "nccl-error",
         "nccl warn cuda failure",
         r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
     ),

@@ -5,7 +5,7 @@ Sources: the messages and log prefixes of the programs' own sources and issue tr
 
 from __future__ import annotations
 
-from gpusetup.messages.program import Program, mentioned, named
+from gpusetup.messages.program import Program, mentioned, named, told
 
 OLLAMAS_WAY = (
     "Make `nvidia-smi -L` list the GPU first: on the host, and in docker by `--gpus=all`. After "
@@ -103,6 +103,45 @@ SERVING: tuple[Program, ...] = (
         on_torch=False,
         way="Take its image for CUDA (`localai/localai:latest-gpu-nvidia-cuda-12`), with `--gpus all`",
         marks=named("localai"),
+    ),
+    Program(
+        name="whisper.cpp",
+        packages=("pywhispercpp", "whisper_cpp_python"),
+        on_torch=False,
+        way="Build it with the CUDA toolkit: `cmake -B build -DGGML_CUDA=1` (pywhispercpp: "
+        "`GGML_CUDA=1 pip install --no-binary :all: pywhispercpp`), or take its release for CUDA",
+        marks=told("start", "whisper_backend_init_gpu: no gpu found")
+        + named("whisper_init_", "whisper_model_load", "whisper_backend", "whisper_full_with_state")
+        + named("whisper-cli", "whisper-server", "pywhispercpp", "i whisper.cpp build info")
+        + mentioned("whisper.cpp"),
+    ),
+    Program(
+        name="Tabby",
+        on_torch=False,
+        way="Take its release for the CUDA that this driver serves, with the toolkit's libraries "
+        "beside it, or its container with `--gpus all`",
+        marks=told("start", "llama_cpp_server::supervisor") + named("tabbyml", "tabby serve"),
+    ),
+    Program(name="TabbyAPI", packages=("tabbyapi",), marks=named("tabbyapi")),
+    Program(
+        name="SwarmUI",
+        marks=named("swarmui") + named("self-start comfyui", stage="start"),
+    ),
+    Program(
+        name="GPUStack",
+        on_torch=False,
+        way="Start the worker's container with `--runtime nvidia` (or `--gpus all`) and "
+        "`--privileged`, in its newest release; `nvidia-smi -L` must list the GPU in it",
+        marks=named("gpustack.worker", "gpustack.cmd", "gpustack.detectors", stage="start")
+        + named("gpustack/gpustack", "gpustack start", "gpustack-worker")
+        + mentioned("gpustack"),
+    ),
+    Program(
+        name="Xinference",
+        packages=("xinference",),
+        marks=named("xinference.core", "xinference-local", "xinference launch", "xprobe/xinference")
+        + named("xinference.model")
+        + mentioned("xinference"),
     ),
     Program(name="Whisper", packages=("whisper",), marks=named("openai-whisper", "import whisper")),
     Program(

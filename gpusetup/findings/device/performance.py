@@ -236,6 +236,32 @@ def pcie_slow(context: RuleContext) -> Iterator[Finding]:
     )
 
 
+def pcie_errors(context: RuleContext) -> Iterator[Finding]:
+    """The kernel's error reports of the GPU's link, in a text about nothing else."""
+    messages = events(context, "pcie-errors")
+    if not messages or not says_nothing_else(context, "pcie-errors"):
+        return
+    severe = any(e.values.get("severity", "").lower().startswith("un") for e in messages)
+    yield PCIE_DEGRADED.found(
+        "The GPU's PCIe link reports errors"
+        + ("" if severe else ", which it corrects by sending again"),
+        detail="A few corrected ones are harmless; a log full of them means a slower link, and "
+        "uncorrected ones a GPU that may fall off the bus.",
+        evidence=event_evidence(messages),
+        fix=ERRORS,
+    )
+
+
+ERRORS = Fix(
+    text="Seat the card anew, without riser, and set the slot's generation in the firmware one lower "
+    "(4.0 in place of 5.0); against the flood of lines alone the kernel's option "
+    "`pcie_aspm=off` often helps",
+    looks=paste.look(
+        "see whether the counts grow", *lines("nvidia-smi -q -d PCIE; sudo dmesg | grep -i aer")
+    ),
+)
+
+
 def _link(generation: int | None, width: int | None) -> str:
     """
     >>> _link(4, 16), _link(None, 4)
@@ -324,5 +350,6 @@ RULES = (
     pcie_degraded,
     pcie_said,
     pcie_slow,
+    pcie_errors,
     memory_taken,
 )

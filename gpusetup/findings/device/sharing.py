@@ -35,7 +35,8 @@ def mig_misconfigured(context: RuleContext) -> Iterator[Finding]:
     """MIG is on and there is no instance to use, or several to choose from."""
     sliced = [gpu for gpu in visible_gpus(context.snapshot) if gpu.mig_enabled]
     chosen = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES", "")
-    messages = events(context, "mig-misconfigured")
+    said = events(context, "mig-misconfigured")
+    messages = tuple(e for e in said if sliced or "MIG-" in chosen or "shown" not in e.values)
     if chosen.count("MIG-") > 1:
         messages = (*messages, *cuda_errors(context, INVALID_DEVICE))
     if messages:

@@ -1,0 +1,107 @@
+"""Classes of texts of small servers, of links, and of GPUs of other makers that are named in a sentence."""
+
+from __future__ import annotations
+
+from report_classes import Class
+
+NOT_CUDA = "AssertionError: Torch not compiled with CUDA enabled"
+HEALTHY = (
+    "PyTorch version: 2.4.0+cu121\nCUDA used to build PyTorch: 12.1\nIs CUDA available: True\n"
+    "GPU models and configuration: GPU 0: Tesla V100-PCIE-16GB\nNvidia driver version: 550.54.14"
+)
+
+SERVERS: dict[str, Class] = {
+    "a small server that finds no GPU or no slot": Class(
+        "ok program-sees-no-gpu",
+        (
+            "whisper_init_with_params_no_state: use gpu    = 1\nwhisper_backend_init_gpu: no GPU found",
+            "gpustack.worker.worker_manager - ERROR - Failed to initialize worker: No GPU detectors available for cuda",
+            "worker_manager - ERROR - Failed to initialize worker: System info detector Fastfetch is not available",
+            "xinference.core.worker 77 ERROR Failed to load model: No available slot found for the model",
+        ),
+        (
+            "gpustack.worker.worker - INFO - No workers are idle",
+            "whisper_backend_init_gpu: using CUDA0 backend\nggml_cuda: CUDA error: out of memory",
+        ),
+    ),
+    "a program of Windows that ends for want of a DLL": Class(
+        "windows-dll-missing",
+        (
+            "llama-server <chat> exited with status code -1073741515, args: x",
+            "train.exe - Application Error (0xc0000135)",
+            "Process finished with exit code -1073741515 (0xC0000135)",
+            "FileNotFoundError: Could not find module 'C:\\env\\lib\\whisper.dll' (or one of its dependencies).",
+        ),
+        (
+            "exited with status code -1073741819, args: x",
+            "FileNotFoundError: Could not find module 'C:\\cuda\\bin\\cudnn64_8.dll' (or one of its dependencies).",
+        ),
+    ),
+    "an assertion about the device's number, without a word of MIG": Class(
+        "unknown",
+        (
+            "RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED at Context.cpp:50, device=1, num_gpus=1",
+            "vllm: CUDA call failed lazily at initialization with error: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED",
+            '  File "serve.py", line 3\nRuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED',
+        ),
+    ),
+    "an Intel card beside torch's CUDA": Class(
+        "intel-gpu",
+        (
+            f"The server has an Intel Arc A380.\n{NOT_CUDA}",
+            f"{NOT_CUDA}\nGPU: Arc B570, Windows 11",
+            f"can this node run on Intel XPU?\n{NOT_CUDA}",
+        ),
+        (f"RTX 4070 computes, an Arc A380 drives the screens\n{NOT_CUDA}", NOT_CUDA),
+    ),
+    "an AMD card by its name or its installer": Class(
+        "amd-gpu",
+        (
+            f"RX 7700 XT, Windows 10\n{NOT_CUDA}",
+            f"{NOT_CUDA}\nI bought a Radeon last week",
+            "sudo amdgpu-install --usecase=rocm\n>>> torch.cuda.is_available()\nFalse",
+            "AMD Ryzen 5 PRO with its own graphics: pip install torch --index-url https://download.pytorch.org/whl/rocm6.2\n>>> torch.cuda.is_available()\nFalse",
+            "Failed to build `flash-attn==2.7.0`\ntorch.__version__  = 2.6.0+rocm6.2\nUserWarning: flash_attn was requested, but nvcc was not found.",
+        ),
+        (NOT_CUDA, f"GTX 1660 instead of the old RX 580\n{NOT_CUDA}"),
+    ),
+    "errors of the GPU's link": Class(
+        "pcie-degraded",
+        (
+            "nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
+            "[ 42.1] nvidia 0000:0a:00.0: AER: PCIe Bus Error: severity=Corrected, type=Data Link Layer",
+            "kernel: nvidia 0000:65:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer",
+        ),
+        (
+            "nvme 0000:04:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer",
+            "nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer\nNVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.",
+        ),
+    ),
+    "NVML that answers 999, without a container": Class(
+        "nvml-init-failed",
+        (
+            'level=INFO msg="Unable to load CUDA management library /usr/lib/libnvidia-ml.so: nvml vram init failure: 999"',
+            "nvml init failure: 999",
+            "gpu.go:249: libnvidia-ml.so.535.54.03: nvml vram init failure: 999\nno GPU detected",
+        ),
+        ("nvml vram init failure: 9", "docker exec x nvidia-smi\nNVML: Unknown Error"),
+    ),
+    "Unsloth that finds a GPU too old": Class(
+        "gpu-too-old-for-triton",
+        (
+            "Unsloth: Your GPU is too old!\n   NVIDIA GeForce GTX 1080. Num GPUs = 1",
+            "RuntimeError: Unsloth: Your GPU is too old!",
+            "==((====))== Unsloth 2025.1\nTesla P100-PCIE-16GB\nUnsloth: Your GPU is too old!",
+        ),
+        ("Unsloth: Your torch is too old!", "Unsloth runs, though the GPU is old"),
+    ),
+    "a program that finds no GPU where torch sees one": Class(
+        "torch-sees-no-gpu cuda-visible-devices-hidden",
+        (
+            f"Torch is not able to use GPU\n{HEALTHY}",
+            f"RuntimeError: Torch is not able to use GPU; add --skip-torch-cuda-test to the arguments\n{HEALTHY}",
+            f"[Bug]: Torch is not able to use GPU\n\n### Console logs\n{HEALTHY}",
+        ),
+        (f"the picture is grey\n{HEALTHY}",),
+    ),
+}
