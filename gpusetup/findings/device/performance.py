@@ -253,9 +253,9 @@ def pcie_errors(context: RuleContext) -> Iterator[Finding]:
 
 
 ERRORS = Fix(
-    text="Seat the card anew, without riser, and set the slot's generation in the firmware one lower "
-    "(4.0 in place of 5.0); against the flood of lines alone the kernel's option "
-    "`pcie_aspm=off` often helps",
+    text="Seat the card anew, without riser, and set the slot one generation lower in the firmware "
+    "(4.0 in place of 5.0); against the flood of lines alone the kernel's option `pcie_aspm=off` "
+    "often helps",
     looks=paste.look(
         "see whether the counts grow", *lines("nvidia-smi -q -d PCIE; sudo dmesg | grep -i aer")
     ),
