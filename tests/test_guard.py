@@ -134,6 +134,7 @@ def test_every_byte_of_a_former_configuration_stays_and_comes_back(
     assert not (venv / CONSTRAINTS).exists() and not (venv / RECORD).exists()
 
 
+@pytest.mark.slow
 def test_a_former_constraint_counts_on(world: World, venv: Path, guard: Guard) -> None:
     world.add_default("small", "2.0")
     world.add_default("small", "1.0")
@@ -234,6 +235,7 @@ def test_without_torch_the_answer_is_no(world: World, capsys: pytest.CaptureFixt
     assert "gpusetup install" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_folder_with_a_space_is_guarded_too(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

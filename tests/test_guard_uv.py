@@ -93,7 +93,7 @@ def quoted(path: Path) -> str:
 
 
 @pytest.mark.parametrize(("shell", "maker"), PAIRS)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_in_an_activated_environment_uv_is_held_back_and_elsewhere_it_is_not(
     world: World, guard: Guard, shell: str, maker: str
 ) -> None:

@@ -191,7 +191,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "cause"), SPOILED.values(), ids=SPOILED.keys())
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_what_differs_from_its_wheel_never_reaches_the_environment(
     world: World,
     install: Install,

@@ -156,7 +156,7 @@ CA_SETTINGS: dict[str, Setting] = {
 
 @pytest.mark.parametrize("program", ["uv", "pip"])
 @pytest.mark.parametrize("setting", CA_SETTINGS.values(), ids=CA_SETTINGS.keys())
-@pytest.mark.one_in(32)
+@pytest.mark.slow
 def test_one_setting_is_enough(
     world: World,
     own: Path,
@@ -254,6 +254,7 @@ def test_what_names_nothing_is_told_where_tls_fails(
     ("host", "days", "cause"),
     [("DNS:elsewhere", "2", "is for another host"), ("IP:127.0.0.1", "-1", "has expired")],
 )
+@pytest.mark.one_in(2)
 def test_a_certificate_that_is_wrong_is_refused_whatever_is_trusted(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -152,7 +152,7 @@ NOISE = {"torch/lib/libtorch.so": random.Random(7).randbytes(300_000)}
 
 @pytest.mark.parametrize("cut_at", [None, 100_000])
 @pytest.mark.parametrize("hashes", [True, False])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_a_server_that_packs_what_is_packed_already(
     world: World,
     install: Install,
@@ -192,6 +192,7 @@ def test_a_part_that_was_not_asked_for_is_not_taken_up(world: World, install: In
 
 
 @pytest.mark.parametrize("length", [1000, 500_000])
+@pytest.mark.one_in(2)
 def test_what_an_earlier_run_left_and_is_wrong_is_fetched_again(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:

@@ -234,7 +234,7 @@ def without_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(8)
 def test_it_is_replaced_and_comes_back_as_it_was(
     world: World, install: Install, form: Form
 ) -> None:

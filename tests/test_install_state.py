@@ -154,6 +154,7 @@ def test_what_was_kept_and_is_not_whole_is_not_brought_back(venv: Path, install:
     assert "keeps nothing to undo" in install("--undo", "--python", str(venv), "--yes").err
 
 
+@pytest.mark.slow
 def test_a_spoiled_undo_is_told_and_can_be_forgotten(venv: Path, install: Install) -> None:
     assert install("--python", str(venv), *WANTED).exit == 0
     (venv / ".gpusetup/undo.json").write_text('{"schema')
@@ -181,6 +182,7 @@ def test_what_is_kept_is_told_and_forgotten(venv: Path, install: Install) -> Non
 
 
 @pytest.mark.parametrize("why", ["--no-keep", "an image build"])
+@pytest.mark.one_in(2)
 def test_nothing_is_kept_where_nothing_shall_be(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
@@ -249,6 +251,7 @@ def test_recovery_after_each_phase(
     assert install("--python", str(venv), "--recover", "--json").answer["state"] == "unchanged"
 
 
+@pytest.mark.slow
 def test_an_environment_that_was_moved_meanwhile_is_recovered_where_it_is(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,6 +356,7 @@ def test_a_rename_that_is_refused_becomes_a_copy(
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.one_in(2)
 def test_who_is_asked_to_end_puts_the_former_state_back(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
 ) -> None:
@@ -518,6 +522,7 @@ def test_who_has_torch_loaded_is_named(world: World, venv: Path, install: Instal
     assert "process" not in install("--python", str(venv), *WANTED, "--dry-run").out
 
 
+@pytest.mark.slow
 def test_an_undo_names_who_has_torch_loaded_before_it_asks(venv: Path, install: Install) -> None:
     assert install("--python", str(venv), *WANTED).exit == 0
     (library,) = venv.glob("lib/python*/site-packages/torch/lib/libtorch.so")
@@ -527,6 +532,7 @@ def test_an_undo_names_who_has_torch_loaded_before_it_asks(venv: Path, install: 
     assert "process" not in install("--undo", "--python", str(venv), "--dry-run").err
 
 
+@pytest.mark.slow
 def test_who_is_at_work_can_be_seen(venv: Path, install: Install) -> None:
     assert install("--python", str(venv), *WANTED).exit == 0
     with locked(venv / ".gpusetup"):

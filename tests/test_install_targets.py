@@ -62,6 +62,7 @@ def test_an_environment_of_uv_has_no_pip_and_needs_none(world: World, install: I
     cycle(install, venv)
 
 
+@pytest.mark.slow
 def test_a_link_to_an_environment(world: World, install: Install) -> None:
     world.add_torch("cpu")
     venv = world.venv()
@@ -71,6 +72,7 @@ def test_a_link_to_an_environment(world: World, install: Install) -> None:
     cycle(install, venv, named=link)
 
 
+@pytest.mark.slow
 def test_a_python_whose_compiled_packages_go_to_a_link(world: World, install: Install) -> None:
     """As on Fedora and RHEL: `lib64` is a link to `lib`, and one folder has two names."""
     venv = world.venv()
@@ -127,6 +129,7 @@ def test_a_conda_environment_with_pip(world: World, install: Install) -> None:
     cycle(install, venv)
 
 
+@pytest.mark.slow
 def test_an_environment_that_sees_the_systems_packages(world: World, install: Install) -> None:
     """What lies outside of it is neither counted nor touched."""
     base = world.venv("base")
@@ -234,7 +237,7 @@ def test_the_environment_of_a_download_is_not_touched(world: World, cache: Path)
 
 
 @pytest.mark.parametrize("there", ["new", "an older torch"])
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 def test_a_folder_serves_a_machine_without_a_network(
     world: World, install: Install, cache: Path, there: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -471,7 +474,7 @@ ASKED = b"Proceed? [y/N]"
 
 @pytest.mark.parametrize(("program", "there"), [("uv", False), ("uv", True), ("pip", True)])
 @pytest.mark.parametrize("told", [True, False])
-@pytest.mark.one_in(6)
+@pytest.mark.slow
 def test_the_question_is_asked_once(world: World, program: str, there: bool, told: bool) -> None:
     """New and old environments, whether or not the index says what torch requires: what only comes
     in addition is shown, and not asked about again."""
@@ -487,7 +490,7 @@ def test_the_question_is_asked_once(world: World, program: str, there: bool, tol
 
 
 @pytest.mark.parametrize("has_pip", [True, False])
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 def test_what_pip_will_fetch_into_a_new_environment_stands_before_the_question(
     world: World, has_pip: bool
 ) -> None:
@@ -512,6 +515,7 @@ def test_what_moves_and_was_not_shown_is_asked_about(world: World) -> None:
     assert "filelock 3.20.0 (now 3.0.0)" in second
 
 
+@pytest.mark.slow
 def test_every_version_that_moves_stands_before_the_question(world: World) -> None:
     world.fill(venv := world.venv(), world.wheel("filelock", "3.0.0"))
     world.add_torch("cpu", requires=("filelock>=3.20",))

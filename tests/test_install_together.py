@@ -137,6 +137,7 @@ def test_an_old_release_is_a_no_and_by_its_version_it_comes(install: Install, ve
     assert versions_in(venv)["stuck"] == "1.0"
 
 
+@pytest.mark.slow
 def test_beside_another_torch_the_release_of_years_ago_does_not_come(
     world: World, install: Install, venv: Path
 ) -> None:
@@ -148,6 +149,7 @@ def test_beside_another_torch_the_release_of_years_ago_does_not_come(
     assert said.answer["why"] == "beside torch 2.9.1+cu130 only server 0.1 of 2023-10-01 would come"
 
 
+@pytest.mark.slow
 def test_what_goes_with_the_torch_that_is_there_leaves_it(install: Install, venv: Path) -> None:
     assert install("--torch", "2.9.1", "--python", str(venv), *YES).exit == 0
     assert install("plain", "--python", str(venv), *YES).exit == 0
@@ -206,6 +208,7 @@ def test_a_wheel_of_a_release_page_comes_in_the_same_switch(
     assert state_of(venv) == before
 
 
+@pytest.mark.slow
 def test_beside_a_torch_that_has_one_the_file_comes_alone(
     install: Install, venv: Path, page: str
 ) -> None:

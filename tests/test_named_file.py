@@ -100,6 +100,7 @@ COMMANDS = (
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/zero")
 @pytest.mark.parametrize("words", COMMANDS)
 @pytest.mark.parametrize("kind", ["pipe", "device", "terabyte"])
+@pytest.mark.one_in(3)
 def test_no_command_waits_for_what_is_no_file(
     words: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

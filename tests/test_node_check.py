@@ -412,6 +412,7 @@ def test_an_xid_of_two_gpus_fails_the_job_of_either(tmp_path: Path) -> None:
         ("149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x00086226)", True),
     ],
 )
+@pytest.mark.one_in(3)
 def test_only_an_xid_that_asks_for_something_of_the_node_fails_it(
     what: str, ok: bool, tmp_path: Path
 ) -> None:

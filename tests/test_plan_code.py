@@ -97,6 +97,7 @@ def test_the_largest_batch_fits_and_one_more_does_not() -> None:
 @pytest.mark.parametrize(
     "how", [{}, pytest.param({"strategy": "fsdp", "gpus": 2}, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_gradients_of_earlier_micro_batches_stand_during_the_forward_pass(
     how: dict[str, Any],
 ) -> None:

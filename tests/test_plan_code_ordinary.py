@@ -108,6 +108,7 @@ def test_paged_states_of_bitsandbytes_are_the_hosts(ordinary: Path) -> None:
 
 
 @pytest.mark.parametrize(("function", "compiled"), [("filled", True), ("loaded", False)])
+@pytest.mark.one_in(2)
 def test_init_functions_compile_and_loaders_are_traced(
     function: str, compiled: bool, ordinary: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import subprocess
 import sys
 from collections import UserDict, namedtuple
@@ -296,27 +297,15 @@ def test_what_is_no_mean_loss_is_a_wrong_question() -> None:
         recover_from_oom(lambda part: model(part).mean(), x[:0], model=model)
 
 
+@pytest.mark.usefixtures("warm_torch")
 def test_real_memory_running_out_is_recovered_from() -> None:
     """A process that may only use so much address space; torch's own CPU allocator complains."""
-    script = """
-import resource, torch
-from gpusetup.tune import recover_from_oom
-torch.set_num_threads(1)
-model = torch.nn.Linear(1024, 1)
-x = torch.randn(64, 1024)
-model(x).mean().backward(); model.zero_grad()
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-limit = used + (600 << 20)
-resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-def step(part):
-    wide = part.repeat_interleave(4096, dim=0)
-    return model(wide).mean()
-said = []
-done = recover_from_oom(step, x, model=model, say=said.append)
-print(done.split, 1 <= done.micro_batch_size < 64, model.weight.grad is not None)
-"""
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=HERE.parent
+        [sys.executable, str(HERE / "oom_memory.py")],
+        env={**os.environ, "PYTHONPATH": str(HERE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.stdout == "True True True\n", done.stderr[-2000:]
 

@@ -107,7 +107,7 @@ def document(draw: random.Random) -> Iterator[str]:
 @pytest.mark.one_in(6)
 def test_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> None:
     changed = 0
-    for seed in range(60):
+    for seed in range(30):
         raw = generated(seed)
         config = read_config(raw, "c.yaml")
         new, proposal = tuned(raw, "c.yaml", facts)
@@ -118,11 +118,11 @@ def test_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> N
         assert new.startswith(b"\xef\xbb\xbf") == raw.startswith(b"\xef\xbb\xbf")
         again, second = tuned(new, "c.yaml", facts)
         assert (again, second.changes) == (new, ()), seed
-    assert changed > 30
+    assert changed > 15
 
 
 def test_another_parser_reads_the_same_but_for_the_changed_settings() -> None:
-    for seed in range(60):
+    for seed in range(60, 90):
         raw = generated(seed)
         try:
             before = list(yaml.compose_all(raw.decode("utf-8-sig")))

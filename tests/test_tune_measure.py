@@ -208,6 +208,7 @@ def test_a_data_set_of_few_batches_is_gone_through_again(folder: str) -> None:
     assert "fewer than 64 samples" in (trial(replace(few, workers=0), 64).detail or "")
 
 
+@pytest.mark.slow
 def test_steps_are_no_faster_than_the_loader_that_feeds_them(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,7 @@ def test_every_gpu_is_proven_and_told_by_its_uuid() -> None:
     assert run.returncode == 1
 
 
+@pytest.mark.slow
 def test_one_device_can_be_named() -> None:
     run = with_gpus("--json", "--device", "cuda:1", gpus=[RTX_3050, T4])
     document = json.loads(run.stdout)
@@ -281,12 +282,13 @@ def test_a_foreign_name_cannot_drive_the_terminal() -> None:
     assert run.stdout.splitlines().count("verdict: passed") == 1
 
 
-def test_the_screen_prints_under_ascii_and_cp936() -> None:
-    for encoding in ("ascii", "cp1252", "cp936"):
-        odd = {**RTX_3050, "name": "GeForce \u00e9\u4e2d\U0001f600"}
-        environment = {"PYTHONIOENCODING": encoding}
-        run = with_gpus("--device", "cuda", gpus=[odd], environment=environment)
-        assert run.returncode == 0, run.stderr
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp936"])
+@pytest.mark.one_in(3)
+def test_the_screen_prints_under_any_encoding(encoding: str) -> None:
+    odd = {**RTX_3050, "name": "GeForce \u00e9\u4e2d\U0001f600"}
+    environment = {"PYTHONIOENCODING": encoding}
+    run = with_gpus("--device", "cuda", gpus=[odd], environment=environment)
+    assert run.returncode == 0, run.stderr
 
 
 def test_gpusetup_verify_passes_words_output_and_exit_code_through() -> None:

@@ -30,7 +30,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_every_operator_agrees_with_its_definition(family: str) -> None:
     for row in FAMILIES[family]:
         for size in row.sizes[:2]:
@@ -95,7 +95,7 @@ def of_floats(found: Any, _: Any) -> bool:
 
 
 @pytest.mark.parametrize(("family", "name", "kernel", "change", "size"), FAULTS)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_a_fault_that_every_caller_gets_is_seen(
     family: str, name: str, kernel: str, change: Any, size: str
 ) -> None:
@@ -179,6 +179,7 @@ class OnEveryThread(Faulty):
         ("sum", "sum", of_length, ""),
     ],
 )
+@pytest.mark.one_in(2)
 def test_a_fault_of_one_way_to_call_or_one_length_is_seen(
     name: str, kernel: str, when: Any, overload: str
 ) -> None:

@@ -60,7 +60,7 @@ def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return document
 
 
-FEW = ("meet", "all_reduce", "broadcast", "barrier", "ddp_step")
+FEW = ("meet", "all_reduce", "broadcast", "barrier")
 LONG = ("compile", "whole-products", "memory")
 
 

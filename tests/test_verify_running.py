@@ -114,6 +114,7 @@ def test_the_document_tells_the_seed() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.one_in(2)
 def test_a_signal_ends_the_run_with_what_is_known(name: str, tmp_path: Path) -> None:
     process = begun("--json", "--output", str(tmp_path / "report"))
     child = child_of(process.pid)

@@ -123,6 +123,7 @@ def test_the_driver_is_asked_and_not_needed() -> None:
     assert isinstance(memory.attributes(0), dict)
 
 
+@pytest.mark.slow
 def test_without_a_compiler_compile_is_skipped_with_the_fix(tmp_path: Path) -> None:
     (tmp_path / "python").symlink_to(sys.executable)
     environment = {"PATH": str(tmp_path), "CXX": ""}

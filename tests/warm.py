@@ -41,7 +41,14 @@ PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 TESTS = Path(__file__).resolve().parent
 SCRIPTS = (
     *(str(PACKAGE / name) for name in ("verify", "child_scripts/")),
-    *map(str, (TESTS / "oom_ranks.py", PACKAGE.parent / "scripts" / "compare_plan_code.py")),
+    *map(
+        str,
+        (
+            TESTS / "oom_ranks.py",
+            TESTS / "oom_memory.py",
+            PACKAGE.parent / "scripts" / "compare_plan_code.py",
+        ),
+    ),
 )
 FLAGS = ("-B", "-u")
 
