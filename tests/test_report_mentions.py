@@ -51,11 +51,15 @@ SPOKEN_OF = (
     "The {} error typically occurs when the batch is too large.",
     "* Fixes {} on Windows",
     "> have you tried a reboot? When you get {} it helps",
+    "It once said {}, but that was last month, before I updated.",
+    "On our other server I see {}.",
+    "My colleague gets {} with the same code.",
 )
 REPORTED = (
     "What should I do if you get\n{}",
     "When I run train.py I get {}",
     "As you can see, I get {}",
+    "It works on my other machine, but here I get {}",
     "You can see the error below:\n{}",
     "It is not working: {}",
     "This problem is not fixed: {}",

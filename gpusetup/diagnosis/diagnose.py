@@ -21,6 +21,7 @@ from gpusetup.diagnosis.precedence import explanation, is_loss, place_of
 from gpusetup.diagnosis.proof import proof, shown_healthy
 from gpusetup.diagnosis.request import chosen_request, decision_for
 from gpusetup.diagnosis.rules import rules_for
+from gpusetup.diagnosis.scene import in_its_scene
 from gpusetup.evidence.context import Rule, RuleContext
 from gpusetup.evidence.wording import once
 from gpusetup.findings.record import Cause
@@ -112,7 +113,8 @@ def diagnose(
 
 def judged_by(rules: Iterable[Rule], context: RuleContext) -> tuple[Finding, ...]:
     """What the rules find, each once, with a way out for this program and this machine."""
-    own = (of_the_program(context, finding) for finding in found(rules, context))
+    shown = (in_its_scene(context, finding) for finding in found(rules, context))
+    own = (of_the_program(context, finding) for finding in shown)
     return linked(unique(pasted(context, finding) for finding in own))
 
 

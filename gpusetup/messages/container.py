@@ -216,6 +216,12 @@ ROWS = (
         service="Google Colab",
     ),
     row("hosted-notebook", "google/colab", service="Google Colab"),
+    row(
+        "hosted-notebook",
+        "colab",
+        r"\b(?:on|in|using|my) (?:Google )?Colab\b",
+        service="Google Colab",
+    ),
     row("hosted-notebook", "google.colab", service="Google Colab"),
     row(
         "hosted-notebook",

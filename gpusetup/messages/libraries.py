@@ -298,7 +298,11 @@ NUMPY = (
         "could not infer dtype of numpy",
         r"Could not infer dtype of numpy\.\w+",
     ),
-    row("numpy-abi-mismatch", "numpy is not available", r"RuntimeError: Numpy is not available"),
+    row(
+        "numpy-abi-mismatch",
+        "numpy is not available",
+        r"(?:Error: |processing !!! |error: )Numpy is not available",
+    ),
 )
 
 ROWS = (*LOADER, *NUMPY)

@@ -42,7 +42,7 @@ def normalised(name: str) -> str:
 
 
 def is_watched(name: str) -> bool:
-    return name in WATCHED or name.startswith("nvidia-")
+    return name in WATCHED or name.startswith(("nvidia-", "jax-cuda"))
 
 
 _REQUIRED = r"(?m)^Requires-Dist: *(torch(?:vision|audio)?\b *[^\w\s.-][^\r\n]*)"

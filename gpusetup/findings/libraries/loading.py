@@ -217,6 +217,7 @@ def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
         e
         for e in events(context, "cuda-lib-missing")
         if not e.values.get("library", "").startswith(DRIVER_LIBRARIES)
+        and not _is_of_an_extension(context, e)
     )
     if not cut and not messages:
         return
@@ -234,6 +235,14 @@ def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
         ),
         fix=_reinstall(context, cut) if cut else _brought(context, name, messages),
     )
+
+
+def _is_of_an_extension(context: RuleContext, event: Event) -> bool:
+    """Said by a package whose own compiled part is not there: no library of CUDA's is lacking."""
+    module = event.values.get("module")
+    own = event.values.get("library", "libbitsandbytes_").startswith("libbitsandbytes_")
+    lacking = events(context, "extension-not-built") if module and own else ()
+    return any(one.values.get("module") == module for one in lacking)
 
 
 def _brought(context: RuleContext, library: str, messages: tuple[Event, ...]) -> Fix:

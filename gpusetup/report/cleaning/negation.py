@@ -99,6 +99,16 @@ SIGNS: tuple[Sign, ...] = (
         sign(f" {word}", rf"\b(?:is|was|are|were|has\sbeen|got)\s(?:now\s|already\s|all\s)?{word}\b(?!\s(?:not|only|partially))", before=True)
         for word in ("solved", "fixed", "resolved")
     ),
+    *(
+        sign(f"{word} was ", rf"\b(?:but\s)?{word}\swas\s(?:back\s|only\s)?(?:last\s(?:week|month|year|time)|yesterday|(?:\w+\s){{1,2}}ago|before\s(?:I|we|the)|on\s(?:an?|my|our|the)\s?(?:old|other|former))\b", before=True)
+        for word in ("that", "this", "it")
+    ),
+    # --- somebody else's, another machine's
+    sign("other ", r"\b(?:on|in)\s(?:(?:my|our|the|an)\s?other|another)\s(?:machine|box|server|pc|computer|laptop|node|host|system|workstation|card)\b"),
+    *(
+        sign(f"{who} ", rf"\b(?:my|a|our)\s{who}\s(?:\w+\s){{0,5}}?(?:gets?|got|sees?|had|has)\b")
+        for who in ("colleague", "friend", "coworker", "classmate")
+    ),
     sign("gone", r"\b(?:error|it|problem|warning|that)(?:\sis|'s)\s(?:now\s)?gone\b", before=True),
     sign("went away", r"\b(?:error|it|problem|warning|that)\swent\saway\b", before=True),
     # --- a changelog

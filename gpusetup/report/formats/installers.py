@@ -19,13 +19,13 @@ CONDA_ROW = re.compile(r"^([a-z_][\w.-]{1,40}) {1,40}(\d[\w.+!]{0,40}) {1,30}([\
 CHANNEL = re.compile(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 INLINE = (
     (re.compile(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)"), "pip"),
-    (re.compile(r"(?<!\S)\+ (torch\w*|nvidia-[\w-]+|triton|numpy)==(\d[\w.+]*)"), "uv"),
+    (re.compile(r"(?<!\S)\+ (torch\w*|nvidia-[\w-]+|jax-cuda[\w-]+|triton|numpy)==(\d[\w.+]*)"), "uv"),
     (re.compile(r"\b(torchvision|torchaudio|xformers|torch) (\d[\w.+]*) (?:requires|has requirement) "), None),
     (re.compile(r"but you(?:'ll)? have (torch\w*|numpy) (\d[\w.+]*\w)"), None),
     (re.compile(r"(?<!\S)(torchvision|torchaudio) (\d[\w.+]*\w) @(?=[/A-Z])"), None),
     (re.compile(r'"(torchvision|torchaudio|xformers|numpy|triton)" ?: ?"(\d[\w.+]*\w)"'), None),
     (re.compile(r"Name: (torch\w*|triton|numpy|xformers) Version: (\d[\w.+]*)"), "pip"),
-    (re.compile(r"\b(torchvision|torchaudio|triton|numpy|xformers|nvidia-[\w-]+)-(\d[\w.+]*\w)(?= |$)"), "installed"),
+    (re.compile(r"\b(torchvision|torchaudio|triton|numpy|xformers|nvidia-[\w-]+|jax-cuda\d\d-\w+)-(\d[\w.+]*\w)(?= |$)"), "installed"),
 )  # fmt: skip
 RELEVANT = ("torch", "nvidia-", "numpy", "mkl", "triton", "cuda", "cudnn", "nccl", "xformers", "libstdcxx")  # fmt: skip
 INSTALLED_SPAN = 3000

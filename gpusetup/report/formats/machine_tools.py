@@ -56,6 +56,8 @@ ROWS: tuple[Saying, ...] = (
     saying("os.jetson", "jetson", r"\b(Jetson (?:AGX )?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?: Nano| NX)?|Jetson AGX)\b", GUESS),
     saying("os.jetson", "thor", r"\b(AGX Thor|NVIDIA Thor)\b", GUESS),
     saying("os.wsl", "wsl2", r"microsoft-standard-WSL2|\bWSL2\b", value=True),
+    saying("os.wsl", "windows subsystem for linux", r"Windows Subsystem for Linux", HINT, value=True),
+    saying("os.wsl", "wsl", r"\b(?:Ubuntu|Debian)(?:[ -]\d\d\.\d\d)? (?:app )?\(?WSL ?[12]?\b|\bWSL (?:[Vv]ersion|Ubuntu|Debian)\b", HINT, value=True),
     saying("os.wsl", "/usr/lib/wsl", r"/usr/lib/wsl/lib", value=True),
     saying("os.wsl", "wsl", r"\b(?:[Oo]n|[Ii]n|[Uu]nder|[Uu]sing|[Ii]nside|[Mm]y) (?:WSL|wsl) ?[12]?\b", HINT, value=True),
     saying("os.libc", "ldd", r"ldd \((?:Ubuntu |Debian )?(GN?U|E?GLIBC)", GUESS, value=""),

@@ -1,0 +1,44 @@
+"""A cause that names more than its message does is found only where the text shows that."""
+
+from __future__ import annotations
+
+from each_row import each
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.diagnosis.scene import SCENES
+from gpusetup.findings.record import RECORDS
+from gpusetup.report.read import read_report
+
+REFUSED = "cudaGetDeviceCount() returned cudaErrorNotSupported, likely using older driver\n"
+NO_JAX = "a CUDA-enabled jaxlib is not installed. Falling back to cpu.\n"
+
+
+@each(
+    "text, cause",
+    [
+        (REFUSED, "cuda-init-failed"),
+        (REFUSED + "GPU 0: GRID T4-8Q", "vgpu-no-compute"),
+        (NO_JAX, "program-without-gpu-support"),
+        (NO_JAX + " + jax-cuda12-plugin==0.6.1\njax._src.xla_bridge", "program-sees-no-gpu"),
+        ("[ZLUDA] CUDA device detected: None\nError: Numpy is not available", "numpy-abi-mismatch"),
+        ("pytorch 2.5.1 py3.11_cpu_0\ntorch.cuda.is_available()\nFalse", "torch-cpu-build"),
+        (
+            "Ubuntu app WSL\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA "
+            "driver.",
+            "wsl-driver",
+        ),
+        (
+            "CUDA Setup failed despite GPU being available.\nCould not find the bitsandbytes CUDA "
+            "binary at /x/libbitsandbytes_cuda124.so\nCould not load: /x/libbitsandbytes_cpu.so: "
+            "cannot open shared object file",
+            "extension-not-built",
+        ),
+    ],
+)
+def test_a_cause_is_no_narrower_than_the_text(text: str, cause: str) -> None:
+    assert diagnose(read_report(text), load_catalog()).cause == cause
+
+
+def test_each_scene_is_of_a_known_cause() -> None:
+    assert SCENES.keys() <= RECORDS.keys()
