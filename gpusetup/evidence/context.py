@@ -99,7 +99,12 @@ def problems(context: RuleContext, *subjects: str) -> tuple[Evidence, ...]:
 
 def events(context: RuleContext, *kinds: str) -> tuple[Event, ...]:
     said = context.snapshot.events
-    return tuple([event for event in said if event.kind in kinds]) if said else ()
+    if not said:
+        return ()
+    if len(kinds) == 1:
+        (kind,) = kinds
+        return tuple([event for event in said if event.kind == kind])
+    return tuple([event for event in said if event.kind in kinds])
 
 
 def gpus(context: RuleContext) -> tuple[Gpu, ...]:
