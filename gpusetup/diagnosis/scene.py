@@ -31,8 +31,8 @@ class Scene(Frozen):
 
 
 def _is_virtual(context: RuleContext) -> bool:
-    """A vGPU is named, or a program's own message is of one."""
-    said = events(context, "vgpu-no-compute", "vgpu-unlicensed")
+    """A vGPU is named, a message is of one, or a GPU is there that refuses CUDA alone."""
+    said = events(context, "vgpu-no-compute", "vgpu-unlicensed", "compute-mode-exclusive")
     listed = gpus(context)
     named = any(vgpu_profile(g) or (g.virtualization or "none") != "none" for g in listed)
     return bool(said or named or any("GRID" in g.name for g in listed))

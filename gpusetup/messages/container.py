@@ -219,7 +219,7 @@ ROWS = (
     row(
         "hosted-notebook",
         "colab",
-        r"\b(?:on|in|using|my) (?:Google )?Colab\b",
+        r"\b(?:on|using|my) (?:Google )?Colab\b",
         service="Google Colab",
     ),
     row("hosted-notebook", "google.colab", service="Google Colab"),
