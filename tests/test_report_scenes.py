@@ -42,3 +42,18 @@ def test_a_cause_is_no_narrower_than_the_text(text: str, cause: str) -> None:
 
 def test_each_scene_is_of_a_known_cause() -> None:
     assert SCENES.keys() <= RECORDS.keys()
+
+
+@each(
+    "text, cause",
+    [
+        (
+            "Cannot install the CPU version of torchvision\npip install torch torchvision "
+            "--index-url https://download.pytorch.org/whl/cpu\n + torch==2.2.1+cpu",
+            "unknown",
+        ),
+        ("Building wheel for diff-gaussian (setup.py) ... error", "unknown"),
+    ],
+)
+def test_what_is_wanted_or_not_shown_is_no_cause(text: str, cause: str) -> None:
+    assert diagnose(read_report(text), load_catalog()).cause == cause

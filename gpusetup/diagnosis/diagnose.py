@@ -84,7 +84,7 @@ def diagnose(
     root = root_of(findings)
     marked = (replace(f, root=True) if f is root else f for f in findings)
     broken = any(finding.severity is Severity.ERROR for finding in findings)
-    elsewhere = failed_elsewhere(findings)
+    elsewhere = failed_elsewhere(context, findings)
     healthy = not broken and (elsewhere is not None or shown_healthy(context))
     rootless = OK if healthy else UNKNOWN
     about = named_instead(findings) if context.snapshot.origin == "report" else None

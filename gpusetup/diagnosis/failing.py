@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.evidence.context import events
 from gpusetup.findings.layers import Layer
 from gpusetup.findings.record import RECORDS
 from gpusetup.model.finding import Finding, Fix, typed
@@ -160,9 +161,12 @@ def _its_own(context: RuleContext, program: Program, finding: Finding, fix: Fix)
     return replace(fix, text=f"{fix.text}. {way}", alternatives=kept)
 
 
-def failed_elsewhere(findings: tuple[Finding, ...]) -> str | None:
+def failed_elsewhere(context: RuleContext, findings: tuple[Finding, ...]) -> str | None:
     """Program and failure in a line, where its failure is known and is none of the GPU's stack."""
-    return next((finding.title for finding in findings if finding.id in OUTSIDE), None)
+    said = events(context, "program-failed")
+    unshown = bool(said) and all(event.values.get("why") == "not shown" for event in said)
+    known = (one for one in findings if one.id in OUTSIDE)
+    return next((one.title for one in known if not (unshown and one.id == "program-failed")), None)
 
 
 def named_instead(findings: tuple[Finding, ...]) -> str | None:

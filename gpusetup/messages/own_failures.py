@@ -250,6 +250,7 @@ OF_A_BUILD = (
         "building wheel for",
         r"Building wheel for (?P<package>[A-Za-z][\w.-]{1,40}) \((?:setup\.py|pyproject\.toml)\)\W{1,6}error\b",
         stage="build",
+        why="not shown",
         says="The build of a package failed, and the lines that say why are not in this text",
         way="Build it once more with `pip install -v --no-build-isolation` and read the first line with "
         "`error:`; for CUDA it needs a compiler, and a toolkit of this torch's CUDA major",
@@ -259,6 +260,7 @@ OF_A_BUILD = (
         "failed building wheel for",
         r"ERROR: Failed building wheel for (?P<package>[A-Za-z][\w.-]{1,40})",
         stage="build",
+        why="not shown",
         says="The build of a package failed, and the lines that say why are not in this text",
         way="Build it once more with `pip install -v --no-build-isolation` and read the first line with "
         "`error:`; for CUDA it needs a compiler, and a toolkit of this torch's CUDA major",

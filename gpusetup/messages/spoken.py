@@ -70,7 +70,7 @@ CPUS = (
     row(
         "torch-not-compiled-with-cuda",
         "cpu",
-        r"\b(?:installs?|installed|installing|get|gets|got|downloads?|downloaded|picks?) (?:only |just |always |me )?(?:the |a )?(?:CPU[- ]?(?:only )?(?:version|build|wheel|variant)s? of |CPU[- ]only |PyTorch CPU\b|cpu[- ]only )(?:py)?(?:torch)?",
+        r"(?<!cannot )(?<!can't )(?<!unable to )(?<!how to )(?<!want to )\b(?:installs?|installed|installing|get|gets|got|downloads?|downloaded|picks?) (?:only |just |always |me )?(?:the |a )?(?:CPU[- ]?(?:only )?(?:version|build|wheel|variant)s? of |CPU[- ]only |PyTorch CPU\b|cpu[- ]only )(?:py)?(?:torch)?",
         unless=r"(?:want|wants|need|to|for|only) (?:\w+ ){0,3}(?:install|get) (?:the |a )?CPU|no (?:NVIDIA )?GPU",
     ),
 )

@@ -46,7 +46,8 @@ def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
     messages = events(context, "torch-not-compiled-with-cuda")
     # No order: where no source tells the GPU, only a text about CUDA makes one likely.
     about_it = asked_for_cuda(context) or says_nothing_else(context)
-    suspected = has_nvidia(context) is None and about_it and is_report(context)
+    meant = not messages and not asked_for_cuda(context) and _is_wanted(context)
+    suspected = has_nvidia(context) is None and about_it and is_report(context) and not meant
     if context.snapshot.os.jetson or not (has_nvidia(context) or suspected):
         return
     replaced = _replaced(context)
@@ -60,6 +61,11 @@ def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
         evidence=(*event_evidence((*messages, *replaced)), *version_evidence(context)),
         fix=_replace_cpu_build(context),
     )
+
+
+def _is_wanted(context: RuleContext) -> bool:
+    """The text asks an installer for the CPU build: then it is no mistake."""
+    return context.snapshot.wanted.backend == "cpu"
 
 
 def _replaced(context: RuleContext) -> tuple[Event, ...]:

@@ -8,12 +8,14 @@ from gpusetup.evidence.context import (
     RuleContext,
     event_evidence,
     events,
+    is_report,
     packages,
     readings,
     value_evidence,
 )
 from gpusetup.evidence.plausible import is_a_path
 from gpusetup.findings.layers import BROKEN_TORCH, COMPANIONS, NO_TORCH, Layer
+from gpusetup.findings.programs import is_beside_torch
 from gpusetup.findings.record import Cause
 from gpusetup.findings.sources import WHEELS
 from gpusetup.fixes import paste
@@ -83,11 +85,21 @@ def torch_missing(context: RuleContext) -> Iterator[Finding]:
             if looked
             else ()
         )
-        yield TORCH_MISSING.found(
+        make = TORCH_MISSING.as_note if _ran_elsewhere(context) else TORCH_MISSING.found
+        yield make(
             f"torch is not installed in {where}",
             evidence=(*event_evidence(messages), *seen),
             fix=_or_the_other(context, _install(context)),
         )
+
+
+def _ran_elsewhere(context: RuleContext) -> bool:
+    """A text in which only a listing lacks torch, and a program that stands on torch runs: the
+    listing is of another Python."""
+    name = context.snapshot.failing.program
+    if not is_report(context) or events(context, "torch-missing") or name in (None, "torch"):
+        return False
+    return not is_beside_torch(context) and context.snapshot.failing.stage != "install"
 
 
 def _install(context: RuleContext) -> Fix:
