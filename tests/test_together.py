@@ -673,3 +673,94 @@ def test_each_cell_of_the_comparison_is_an_answer_or_a_reason(
     assert "6 cells: 4 answers" in compare.table(found)
     assert found[0]._replace(version=None, reason="").fault
     assert found[0]._replace(version="2.0", uv="3.0", reason="").fault
+
+
+# --- what a hostile pass found -------------------------------------------------------------------
+
+
+def test_a_file_for_pip_looks_for_torch_on_its_own_page_and_names_no_second_index(ask: Ask) -> None:
+    said = ask("server", "--format", "requirements").out
+    assert "--find-links https://download.pytorch.org/whl/cu130/torch/\n" in said
+    assert "--extra-index-url" not in said
+    assert "torchvision" not in said
+
+
+@pytest.mark.parametrize("kind", ["uv", "pixi", "dockerfile", "conda", "command"])
+def test_a_file_has_no_companion_that_nobody_asked_for(ask: Ask, kind: str) -> None:
+    text = ask("server", "--format", kind).out
+    assert "server" in text
+    assert "torchaudio" not in text
+    assert "torchvision" not in text
+
+
+@pytest.mark.parametrize("kind", ["uv", "pixi", "dockerfile", "conda"])
+def test_a_file_names_the_package_whose_release_nobody_knows(
+    ask: Ask, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSETUP_CACHE", str(tmp_path))
+    said = ask("vllm", "--offline", "--format", kind)
+    assert said.exit == 0, said.err
+    assert "vllm" in said.out
+
+
+def test_what_excludes_the_newest_release_is_named_though_it_is_not_torch(
+    ask: Ask, world: World
+) -> None:
+    for version, needs, day in (
+        ("2.0", ("torch==2.13.0", "lib>=2"), "2026-10-01"),
+        ("1.0", ("torch==2.14.1", "lib<2"), "2026-09-01"),
+    ):
+        wheel = world.add_default("wants-lib", version, requires=needs)
+        world.index.uploaded[wheel.name] = f"{day}T00:00:00Z"
+    for version in ("1.0", "2.0"):
+        world.add_default("lib", version)
+    rows = ask("wants-lib", "lib<2", "--json").answer["held_back"]
+    held = {row["package"]: row["by"] for row in rows}
+    assert "lib>=2" in held["wants-lib"]
+    assert "excludes lib<2" in held["wants-lib"]
+    said = ask("wants-lib==2.0", "lib<2")
+    assert said.exit == 1
+    assert "lib>=2" in said.err.partition("hint")[0]
+    assert "torch" not in said.err.partition("error")[2].partition("hint")[0]
+    offline = ask("wants-lib", "lib<2", "--json", "--offline").answer["held_back"]
+    assert {row["package"]: row["by"] for row in offline} == held
+
+
+def test_a_log_in_page_is_no_index_that_lacks_the_package(ask: Ask, world: World) -> None:
+    text = "<html><body><form action='/login'><input name='user'></form></body></html>"
+    world.add_default("behind-login", "1.0")
+    world.index.faults["/simple/behind-login/"] = Fault(body=text.encode(), kind="text/html")
+    said = ask("behind-login", "plain")
+    assert said.exit == 3, said.err
+    assert "did not answer with an index" in said.err
+
+
+@pytest.mark.parametrize("word", ["", "name @ https://user:hunter2@files.example/x-1.0.tar.gz"])
+def test_a_word_that_cannot_be_asked_is_refused_without_its_password(ask: Ask, word: str) -> None:
+    said = ask(word)
+    assert said.exit == 2
+    assert "hunter2" not in said.out + said.err
+
+
+def test_what_of_a_file_is_not_taken_is_said(ask: Ask, tmp_path: Path) -> None:
+    empty, hashed = tmp_path / "empty.txt", tmp_path / "hashed.txt"
+    empty.write_text("# nothing\n")
+    hashed.write_text(f"plain==1.0 --hash=sha256:{'0' * 64}\n")
+    assert "empty.txt lists no requirement" in ask("plain", "-r", str(empty)).err
+    assert "are not taken" in ask("-r", str(hashed)).err
+
+
+def test_a_project_s_torch_is_fitted_to_what_a_group_of_it_requires(
+    ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del ask
+    project = tmp_path / "pyproject.toml"
+    project.write_text(
+        '[project]\nname = "mine"\nversion = "1"\ndependencies = ["torch"]\n\n'
+        '[dependency-groups]\nserve = ["server"]\n'
+    )
+    words = ("--project", str(project), "--from", "healthy", "--dry-run")
+    capsys.readouterr()
+    assert main(["install", *words, "--group", "serve"]) == 0
+    assert "torch==2.13.0" in capsys.readouterr().out
+    assert main(["install", *words, "--group", "absent"]) == 2

@@ -231,7 +231,7 @@ def read_listed(options: argparse.Namespace, out: Console) -> None:
     from gpusetup.render.language import plain
 
     if not (options.requirements or options.editable):
-        if options.group:
+        if options.group and not getattr(options, "project", None):
             raise UsageError("`--group` names no project", hint="add `-e DIR`, or `-r FILE`")
         return
     listed = words_of_files(options.requirements, options.editable, options.group)
@@ -241,6 +241,9 @@ def read_listed(options: argparse.Namespace, out: Console) -> None:
             hint="torch first, by `gpusetup install`; then `uv pip install --require-hashes -r` "
             "with the file as it is",
         )
+    if listed.hashed:
+        said = "what is chosen may be another file; `--format requirements` has its own"
+        out.talk(plain(f"the hashes of {listed.hashed} are not taken: {said}"))
     for note in listed.notes:
         out.talk(plain(note))
     options.packages = [*options.packages, *listed.words]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,6 +102,19 @@ def _asked(
     )
 
 
+def set_of(
+    snapshot: Snapshot, request: Request, words: Sequence[str], catalog: Catalog, places: Places
+) -> Joint:
+    """The set that goes together; Unsatisfiable where only an old release does."""
+    from gpusetup.install.joint.choose import choose_together
+    from gpusetup.install.joint.coming import refusal
+
+    joint = choose_together(snapshot, request, words, catalog, places, cache(_fetcher))
+    if joint.refused:
+        raise Unsatisfiable(*refusal(joint))
+    return joint
+
+
 def _fetcher() -> Fetcher:
     """What asks for pages: made where one is asked for."""
     from gpusetup.install.fetching.fetch import Fetcher
@@ -144,7 +158,7 @@ def _resolution(
     resolution = at_root(resolve(snapshot, exact, catalog), root)
     there = {one.name: (one.version or "").partition("+")[0] for one in joint.packages}
     if resolution.build is not None:
-        own = {n: there[n] for n in ("torchvision", "torchaudio") if n in there}
+        own = {n: v for n in ("torchvision", "torchaudio") if (v := there.get(n))}
         resolution = replace(resolution, build=replace(resolution.build, **own))
     return replace(resolution, rejections=(), advice=None, notes=(*resolution.notes, *joint.notes))
 
@@ -156,7 +170,7 @@ def _show(
     options: argparse.Namespace,
     out: Console,
 ) -> None:
-    from gpusetup.render.together import FORMATS, pinned_words, together_text
+    from gpusetup.render.together import FORMATS, family_of, pinned_words, together_text
     from gpusetup.resolver import to_answer
 
     if options.format != "text":
@@ -166,7 +180,7 @@ def _show(
             raise Unsatisfiable(*refusal(joint))
         out.text(FORMATS[options.format](joint, resolution, snapshot, options.installer or "uv"))
         return
-    packages = (*_family(joint), *pinned_words(joint))
+    packages = (*family_of(joint), *pinned_words(joint))
     answer = to_answer(resolution, snapshot, packages)
     answer = replace(
         answer, packages=joint.packages, held_back=joint.held_back, matrix=joint.matrix
@@ -174,10 +188,3 @@ def _show(
     if joint.refused:
         answer = replace(answer, commands={})
     out.answer(answer, together_text(answer, joint, snapshot, options.installer or "uv"))
-
-
-def _family(joint: Joint) -> tuple[str, ...]:
-    from gpusetup.installers.options import FAMILY
-
-    there = {one.name for one in joint.packages}
-    return tuple(name for name in FAMILY if name in there)

@@ -19,7 +19,7 @@ COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
     (r"externally.managed", Blocked),
     (r"invalid metadata|does not match given name|does not match given version|Received some "
      r"unexpected (JSON|HTML)|not a valid (JSON|HTML)|Metadata field|inconsistent (name|version)|"
-     r"does not match filename|malformed wheel|[Ww]heel is invalid",
+     r"does not match filename|malformed wheel|[Ww]heel is invalid|Unsupported `Content-Type`",
      Unreached),
     (r"timed out|[Tt]imeout|operation timed", Unreached),
     (r"\b(429|5\d\d) (Too Many|Internal|Bad Gateway|Service|Server|Gateway)|"

@@ -37,9 +37,11 @@ def words_of_files(files: Sequence[str], folders: Sequence[str], groups: Sequenc
     """
     found = [words_of_file(Path(name), groups) for name in files]
     found += [_of_folder(name, groups) for name in folders]
+    named = zip((*files, *folders), found, strict=True)
+    empty = tuple(f"{name} lists no requirement" for name, one in named if not one.words)
     return Listed(
         words=tuple(word for one in found for word in one.words),
-        notes=tuple(note for one in found for note in one.notes),
+        notes=(*empty, *(note for one in found for note in one.notes)),
         hashed=next((one.hashed for one in found if one.hashed), None),
     )
 

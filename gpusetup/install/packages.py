@@ -111,6 +111,11 @@ def refuse_what_is_no_package(word: str) -> None:
 
 def _refuse_a_place(word: str) -> None:
     """A folder, a file or an address: what is fetched and checked here has a name on an index."""
+    if not word.strip():
+        raise UsageError(
+            "An empty word is no package",
+            hint='a variable that is not set? `"$NAME"` without a value is one',
+        )
     if re.search(r"\.(whl|tar\.gz|zip)$", word) and "@" not in word:
         raise UsageError(
             f"{word!r} is a file; `install` takes the names of packages",
@@ -218,6 +223,7 @@ def requested_packages(
         if asked.marker and environment and not asked.marker.evaluate(dict(environment)):
             left_out.append(without_logins(word))
             continue
+        _refuse_a_login(asked)
         _refuse_a_file_that_is_gone(asked)
         if name in FAMILY:
             _refuse_more_than_a_version(without_logins(word), asked)
@@ -246,6 +252,17 @@ def _as_path(text: str) -> str:
     from urllib.request import url2pathname
 
     return url2pathname(text)
+
+
+def _refuse_a_login(asked: Requirement) -> None:
+    """`name @ https://me:password@host/x.whl`: it would stand in steps, plans and receipts."""
+    if not asked.url or without_logins(asked.url) == asked.url:
+        return
+    host = urlsplit(asked.url).hostname or "its host"
+    raise UsageError(
+        f"{asked.name} is asked for by an address with a user name or a password in it",
+        hint=f"put them into ~/.netrc for {host}, and name the address without them",
+    )
 
 
 def _refuse_a_file_that_is_gone(asked: Requirement) -> None:

@@ -123,6 +123,11 @@ OTHERS = (
     ("tool.uv.override-dependencies", ("tool", "uv", "override-dependencies")),
 )
 """Tables besides PEP 621's in which a tool, or uv itself, holds torch."""
+MEANS = {
+    "constraint-dependencies": "uv reads this too: it must allow the new pin",
+    "override-dependencies": "uv takes this in place of the new pin: take it out",
+}
+"""A setting of uv -> what becomes of the pin."""
 
 
 def other_pins(document: tomlkit.TOMLDocument) -> Iterator[str]:
@@ -137,7 +142,7 @@ def other_pins(document: tomlkit.TOMLDocument) -> Iterator[str]:
     ]
     for title, way in (*OTHERS, *poetry):
         table = _inside(document, way)
-        means = "uv reads this too: it must allow the new pin" if way[1] == "uv" else NOT_READ
+        means = MEANS.get(way[-1], NOT_READ) if way[1] == "uv" else NOT_READ
         if isinstance(table, dict):
             named = (
                 f"{k} = {tomlkit.item(v).as_string()}" for k, v in table.items() if k in FAMILY

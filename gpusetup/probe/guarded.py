@@ -63,6 +63,8 @@ RECEIPT = (".gpusetup", "receipt.json")
 TOGETHER_SECONDS = 300.0
 """Metadata that is written within so long came by one command."""
 MOST_NAMED = 3
+BROUGHT = ("pip", "setuptools", "wheel")
+"""What comes with a new environment: it replaces nothing."""
 
 
 def replaced(system: System, target: Target, pins: tuple[str, ...]) -> dict[str, str]:
@@ -88,7 +90,8 @@ def replaced(system: System, target: Target, pins: tuple[str, ...]) -> dict[str,
     by = (read_or_none(system, join(site, torch[0], "INSTALLER")) or "")[:20].strip()
     day = time.strftime("%Y-%m-%d", time.gmtime(at))
     found = {"on": day, "by": by if re.fullmatch(r"[a-z]{2,12}", by) else ""}
-    plain = [name for name in asked if re.fullmatch(r"[A-Za-z0-9.-]{1,60}", name)]
+    named = [name for name in asked if re.fullmatch(r"[A-Za-z0-9.-]{1,60}", name)]
+    plain = [name for name in named if name.lower() not in BROUGHT]
     found["with"] = " ".join(plain[:MOST_NAMED])
     return {key: value for key, value in found.items() if value}
 

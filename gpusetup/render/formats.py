@@ -20,7 +20,9 @@ from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.model.shell import shell_line
 from gpusetup.resolver.situation import python_tag
 
-Writer = Callable[[Resolution, Snapshot, str], str]
+Writer = Callable[..., str]
+"""`(resolution, snapshot, installer, family)`: `family` is what of torch's family is written."""
+Names = tuple[str, ...]
 
 PIXI_PLATFORMS = {
     ("linux", "x86_64"): "linux-64",
@@ -39,7 +41,7 @@ def command(resolution: Resolution, snapshot: Snapshot, installer: str) -> str:
     return "".join(f"{shell_line(step.argv, snapshot.os.family)}\n" for step in steps)
 
 
-def requirements(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
+def requirements(resolution: Resolution, snapshot: Snapshot, _: str, family: Names = FAMILY) -> str:
     """A requirements file for `pip install -r`, `uv pip install -r` and `uv pip compile`.
 
     One index for the whole file: torch's own carries what torch needs as well.
@@ -49,17 +51,17 @@ def requirements(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
         head(resolution, snapshot),
         "# Only torch's own index: a second one would let a newer CPU build win.",
         f"--index-url {resolution.index_url}",
-        *pins(build, FAMILY),
+        *pins(build, family),
     ]
     return "\n".join(lines) + "\n"
 
 
-def uv_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
+def uv_project(resolution: Resolution, snapshot: Snapshot, _: str, family: Names = FAMILY) -> str:
     """A `pyproject.toml` for uv: torch's index is explicit, so nothing else comes from it."""
     build = chosen_build(resolution)
     python = _python(snapshot, build)
     index = f"pytorch-{build.backend}"
-    exact = pins(build, FAMILY)
+    exact = pins(build, family)
     sources = [f'{_name(pin)} = {{ index = "{index}" }}' for pin in exact]
     return "\n".join(
         (
@@ -88,7 +90,7 @@ def uv_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     )
 
 
-def pixi_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
+def pixi_project(resolution: Resolution, snapshot: Snapshot, _: str, family: Names = FAMILY) -> str:
     """A `pixi.toml`: Python from conda-forge, torch's wheels from torch's own index.
 
     The CUDA that the machine must have stands with its platform, as pixi has it since 0.71 (its
@@ -97,7 +99,7 @@ def pixi_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     build = chosen_build(resolution)
     python = _ordinary(_python(snapshot, build), "this file names Python by its version alone")
     rows = []
-    for pin in pins(build, FAMILY):
+    for pin in pins(build, family):
         name, _, version = pin.partition("==")
         rows.append(f'{name} = {{ version = "=={version}", index = "{resolution.index_url}" }}')
     return "\n".join(
@@ -119,11 +121,13 @@ def pixi_project(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     )
 
 
-def conda_environment(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
+def conda_environment(
+    resolution: Resolution, snapshot: Snapshot, _: str, family: Names = FAMILY
+) -> str:
     """An `environment.yml` for conda, mamba and micromamba."""
     build = conda_build(resolution)
     python = _ordinary(_python(snapshot, build), "conda's channels have no torch for it")
-    family = (f"python={python}", *specs(build, FAMILY))
+    wanted = (f"python={python}", *specs(build, family))
     lines = [
         f"# torch {build.torch} ({build.backend}) from {build.channel}; "
         f"catalog of {resolution.catalog_as_of}",
@@ -131,18 +135,19 @@ def conda_environment(resolution: Resolution, snapshot: Snapshot, _: str) -> str
         "channels:",
         *(f"  - {name}" for name in (*CHANNELS[build.channel], "nodefaults")),
         "dependencies:",
-        *(f"  - {spec}" for spec in family),
+        *(f"  - {spec}" for spec in wanted),
     ]
     return "\n".join(lines) + "\n"
 
 
-def dockerfile(resolution: Resolution, snapshot: Snapshot, _: str) -> str:
+def dockerfile(resolution: Resolution, snapshot: Snapshot, _: str, family: Names = FAMILY) -> str:
     """A Dockerfile on a plain Python image: the wheels bring CUDA, the host brings the driver."""
     build = _linux_build(chosen_build(resolution))
     python = _ordinary(_python(snapshot, build), "there is no official image of it")
     linux = Resolution(build=build, index_url=resolution.index_url)
     root = resolution.index_root or INDEX_ROOT
-    steps = INSTALLERS["pip"](linux, InstallerOptions(python="python", index_root=root))
+    options = InstallerOptions(python="python", index_root=root, packages=family)
+    steps = INSTALLERS["pip"](linux, options)
     installs = " \\\n && ".join(
         shlex.join((*step.argv[:4], "--no-cache-dir", *step.argv[4:])) for step in steps
     )

@@ -119,17 +119,22 @@ def matrix_lines(matrix: Iterable[Cell]) -> Iterable[str]:
 
 
 NO_HASHES = "# No hashes: those of torch's own index are not known here, and pip takes all or none."
+PAGES = "# Only torch's family is looked for on these pages: no second index is asked for the rest."
 
 
 def requirements(joint: Joint, resolution: Resolution, snapshot: Snapshot, _: str) -> str:
     """The whole set, each at its exact version; hashes for all of it or, where one is not known,
-    for none: pip takes either."""
+    for none: pip takes either.
+
+    A second index would be searched for every package; a page of one package's wheels is not.
+    """
     hashed = all(joint.hashes.get(one.name) for one in joint.packages)
+    index = (resolution.index_url or "").rstrip("/")
     lines = [
         formats.head(resolution, snapshot),
-        "# Exact versions: only torch's own index has those with a label.",
         *(() if hashed else (NO_HASHES,)),
-        f"--extra-index-url {resolution.index_url}",
+        PAGES,
+        *(f"--find-links {index}/{name}/" for name in family_of(joint)),
     ]
     for one in joint.packages:
         marks = joint.hashes.get(one.name, ()) if hashed else ()
@@ -137,11 +142,16 @@ def requirements(joint: Joint, resolution: Resolution, snapshot: Snapshot, _: st
     return "\n".join(lines) + "\n"
 
 
+def family_of(joint: Joint) -> tuple[str, ...]:
+    """What of torch's family is in the set."""
+    there = {one.name for one in joint.packages}
+    return tuple(name for name in FAMILY if name in there)
+
+
 def command(joint: Joint, resolution: Resolution, snapshot: Snapshot, installer: str) -> str:
     from gpusetup.resolver import to_answer
 
-    family = tuple(one.name for one in joint.packages if one.name in FAMILY)
-    answer = to_answer(resolution, snapshot, (*family, *pinned_words(joint)))
+    answer = to_answer(resolution, snapshot, (*family_of(joint), *pinned_words(joint)))
     steps = answer.commands.get(installer, ())
     return "".join(f"{shell_line(argv, snapshot.os.family)}\n" for argv in steps)
 
@@ -150,7 +160,7 @@ def _with_more(name: str) -> Writer:
     """A file of one torch alone, with the packages that were asked for where its kind has them."""
 
     def write(joint: Joint, resolution: Resolution, snapshot: Snapshot, installer: str) -> str:
-        text = formats.FORMATS[name](resolution, snapshot, installer)
+        text = formats.FORMATS[name](resolution, snapshot, installer, family_of(joint))
         return ADDERS[name](text, joint)
 
     return write
@@ -164,25 +174,35 @@ def _into_uv(text: str, joint: Joint) -> str:
 def _into_pixi(text: str, joint: Joint) -> str:
     rows = []
     for one in _others(joint):
-        value = f'{{ url = "{one.file}" }}' if one.file else f'"=={one.version}"'
+        value = f'{{ url = "{one.file}" }}' if one.file else _pixi_version(one)
         rows.append(f"{one.name} = {value}\n")
     return text + "".join(rows)
 
 
+def _pixi_version(one: JointPackage) -> str:
+    version = f"=={one.version}" if one.version else "*"
+    extras = ", ".join(f'"{extra}"' for extra in one.extras)
+    return f'{{ version = "{version}", extras = [{extras}] }}' if extras else f'"{version}"'
+
+
 def _into_conda(text: str, joint: Joint) -> str:
+    if not _others(joint):
+        return text
     return text + "  - pip\n  - pip:\n" + "".join(f"    - {w}\n" for w in _all_words(joint))
 
 
 def _into_docker(text: str, joint: Joint) -> str:
     import shlex
 
+    if not _others(joint):
+        return text
     words = shlex.join(_all_words(joint))
     line = f"RUN python -m pip install --no-cache-dir {words}\n"
     return text.replace('RUN python -c "import torch', f'{line}RUN python -c "import torch', 1)
 
 
 def _others(joint: Joint) -> tuple[JointPackage, ...]:
-    return tuple(one for one in joint.packages if one.name not in FAMILY and one.version)
+    return tuple(one for one in joint.packages if one.name not in FAMILY)
 
 
 def _all_words(joint: Joint) -> tuple[str, ...]:

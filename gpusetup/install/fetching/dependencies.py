@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def ask_uv(
     asked = (*pins(family), *packages)
     skip = {wheel.name for wheel in family}
     if not fresh:
-        changes = _uv_changes(uv, python, asked, sources, environment)
+        with _no_lock_left(Path(layout.prefix)):
+            changes = _uv_changes(uv, python, asked, sources, environment)
         asked = tuple(f"{name}=={version}" for name, version in changes if name not in skip)
         if not asked:
             return ()
@@ -80,6 +82,19 @@ def ask_uv(
             f"{problem} has no wheel for Python {layout.version} here",
             hint="nothing was changed; install it by itself first, then run this again",
         ) from problem
+
+
+@contextmanager
+def _no_lock_left(prefix: Path) -> Iterator[None]:
+    """uv leaves an empty `.lock` in an environment that it was only asked about."""
+    lock = prefix / ".lock"
+    was_there = lock.exists()
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if not was_there and lock.stat().st_size == 0:
+                lock.unlink()
 
 
 def _uv_changes(

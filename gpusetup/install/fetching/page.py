@@ -124,13 +124,15 @@ INSIDE = re.compile(r"""(?:[^<>"']+|"[^"]*"|'[^']*'){0,400}""")
 more pieces is none."""
 ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s"'<>]+))?""")
 PAGE_TAGS = ("html", "body", "a")
+ASKING_TAGS = ("form", "input")
+"""What a log-in page has, and an index page that lists nothing has not."""
 
 
 def _html_rows(page_url: str, text: str) -> list[dict[str, Any]]:
-    base, is_page = page_url, False
+    base, is_page, asks = page_url, False, False
     rows: list[dict[str, Any]] = []
     for tag, inside in _tags(text):
-        is_page = is_page or tag in PAGE_TAGS
+        is_page, asks = is_page or tag in PAGE_TAGS, asks or tag in ASKING_TAGS
         if tag == "base" and not rows:
             base = _link(page_url, _attributes(inside).get("href")) or page_url
         elif tag == "a":
@@ -140,7 +142,7 @@ def _html_rows(page_url: str, text: str) -> list[dict[str, Any]]:
     if text.strip() and not is_page:
         raise ValueError("the page is no HTML")
     foreign = rows and not any(".whl" in row["url"] or ".tar" in row["url"] for row in rows)
-    if foreign or (not rows and len(text) > EMPTY_PAGE):
+    if foreign or (not rows and (asks or len(text) > EMPTY_PAGE)):
         raise ValueError("the page is a web page, but lists no packages")
     return rows
 

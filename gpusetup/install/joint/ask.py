@@ -81,7 +81,7 @@ class Asker:
         offline: bool = False,
     ) -> None:
         self._uv, self._environment, self._folder = uv, dict(environment), folder
-        self._trusted, self._offline = cache(trusted), offline
+        self._trusted, self.offline = cache(trusted), offline
         self._asking: defaultdict[str, Lock] = defaultdict(Lock)
         """By question: two that put the same one run uv once."""
         self.asked = 0
@@ -96,8 +96,8 @@ class Asker:
         place = self._folder / f"{key}.json"
         try:
             with self._asking[key]:
-                kept = _kept(place, None if self._offline else FRESH_SECONDS)
-                if kept is not None or self._offline:
+                kept = _kept(place, None if self.offline else FRESH_SECONDS)
+                if kept is not None or self.offline:
                     return kept
                 return self._asked(question, place, prepare)
         finally:
@@ -112,10 +112,12 @@ class Asker:
         return answer
 
     def remembered(self, question: str, ask: Callable[[], str]) -> str:
-        """What was said to a question of ours: asked until something is, then once in a while."""
+        """What was said to a question of ours: asked until something is, then once in a while;
+        offline what was said before, or nothing."""
         place = self._folder / f"{digest((FORM, question))}.json"
-        if kept := kept_text(place, FRESH_SECONDS):
-            return kept
+        kept = kept_text(place, None if self.offline else FRESH_SECONDS)
+        if kept or self.offline:
+            return kept or ""
         said = ask()
         if said:
             keep_text(place, said)
@@ -199,6 +201,9 @@ def reason_in(text: str) -> str:
     'vllm>=0.33.0 requires certifi>=2026.10.19, and the index has only certifi<=2026.10.18'
     >>> reason_in("Because a==1 depends on b{sys_platform == 'linux'}==2 and you require b==3")
     'a 1 requires b==2'
+    >>> reason_in("Because c>=4 depends on d>=2 and a==1 depends on c>=4, we can conclude that "
+    ...           "a==1 depends on d>=2. And because you require a==1 and d<2, we can conclude")
+    'a 1 requires d>=2 (c>=4 does)'
     """
     from gpusetup.install.complaints import plain_lines
     from gpusetup.install.credentials import without_logins
@@ -206,16 +211,40 @@ def reason_in(text: str) -> str:
     plain = " ".join(plain_lines(without_logins(text)).split())
     because = plain.partition("Because ")[2].partition(", we can conclude")[0] or plain
     because = re.sub(r"\{[^{}]*\}", "", because)  # the marker of a requirement
+    if through := _by_one_step(re.sub(r"\{[^{}]*\}", "", plain)):
+        return through
     only = re.search(r"only (\S+) is available", because)
     needs = re.search(r"([A-Za-z][\w.-]*\S*) depends on ([A-Za-z][^\s,]*)", because)
     if needs is None:
         return re.sub(r"\s+(hint|help):.*", "", because)[:LONGEST]
-    who = re.sub(r"^([\w.-]+)==(\S+)$", r"\1 \2", needs[1])
+    who = _spoken(needs[1])
     there = f", and the index has only {only[1]}" if only else ""
     return f"{who} requires {needs[2]}{there}"
 
 
 LONGEST = 240
+ONE_STEP = re.compile(
+    r"Because (.{1,2000}?), we can conclude that (\S+) depends on (\S+?)\. And because you require "
+    r"(?!.*And because)"
+)
+
+
+def _by_one_step(plain: str) -> str | None:
+    """What a package requires because something that it requires does; None where it is not so."""
+    found = ONE_STEP.search(plain)
+    pairs = re.findall(r"(\S+) depends on ([^\s,]+)", found[1]) if found else []
+    for who, needs in pairs:
+        if found and needs == found[3] and who != found[2]:
+            return f"{_spoken(found[2])} requires {needs} ({_spoken(who)} does)"
+    return None
+
+
+def _spoken(word: str) -> str:
+    """
+    >>> _spoken("vllm==0.32.0"), _spoken("vllm>=0.33")
+    ('vllm 0.32.0', 'vllm>=0.33')
+    """
+    return re.sub(r"^([\w.-]+)==(\S+)$", r"\1 \2", word)
 
 
 def platform_of(machine: Snapshot) -> str:

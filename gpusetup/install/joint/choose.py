@@ -42,6 +42,7 @@ from gpusetup.resolver.joint import (
     best,
     held_by_cuda,
     labelled,
+    smallest_conflict,
     with_companions,
 )
 
@@ -79,8 +80,9 @@ def choose_together(
     asker = Asker(places.uv, places.environment, places.cache, places.trusted, offline=offline)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
         work = Work(machine, words, builds, asker, Path(folder), catalog, places.indexes)
-        indexes = () if offline else places.indexes
-        has_torch = pool.submit(_has_torch, asker, fetcher, indexes if places.named else ())
+        indexes = places.indexes
+        to_ask = indexes if places.named and not offline else ()
+        has_torch = pool.submit(_has_torch, asker, fetcher, to_ask)
         pages = pool.map(lambda name: _listed(asker, fetcher, indexes, name), work.names)
         first = work.free(work.words)
         if first is not None and not has_torch.result():
@@ -141,19 +143,22 @@ def _listed(
     asker: Asker, fetcher: Callable[[], Fetcher], indexes: Sequence[str], name: str
 ) -> Listed:
     """A package's page, which is kept as long as an answer; an empty one is not."""
+    came = []
 
     def ask() -> str:
         asker.begun.wait(BEFORE_SECONDS)
-        found = listed(fetcher(), indexes, name)
-        return to_json(found) if found.releases else ""
+        came.append(listed(fetcher(), indexes, name))
+        return to_json(came[0]) if came[0].releases else ""
 
     if not indexes:
         return Listed(name=name)
     said = asker.remembered(f"page {name} {[*indexes]}", ask)
+    if came or not said:
+        return came[0] if came else Listed(name=name)
     try:
-        return from_json(said, Listed, what="the kept page") if said else Listed(name=name)
+        return from_json(said, Listed, what="the kept page")
     except BadInput:
-        return listed(fetcher(), indexes, name)
+        return Listed(name=name) if asker.offline else listed(fetcher(), indexes, name)
 
 
 def _is_old(held: HeldBack, found: Mapping[str, Listed], words: Sequence[str]) -> bool:
@@ -306,13 +311,29 @@ def _held_by(work: Work, build: TorchBuild, name: str, at: str, page: Listed) ->
     alone = work.free([word]) if len(work.words) > 1 else None
     further = alone.version(name) if alone else None
     if further and page.days_behind(further) < page.days_behind(at):
-        beside = work.beside(build, [f"{word}=={further.partition('+')[0]}"])
-        why = beside.reason if beside and beside.reason else f"{name} {further} needs another torch"
-        return f"{why}, and the others go with torch {build.torch}"
+        return _against(work, build, name, f"{word}=={further.partition('+')[0]}")
     if not newest.has_wheel:
         return f"{newest.version} has no wheel, only its source"
     other = _why_no_newer(work, name, page)
     return other.reason if other and other.reason else f"torch {build.torch} beside the others"
+
+
+def _against(work: Work, build: TorchBuild, name: str, exact: str) -> str:
+    """Why a release that goes alone does not go with the others, and with which of them."""
+    others = [one for one in work.words if name_of(one) != name]
+
+    def goes(words: Sequence[str]) -> bool:
+        answer = work.free([exact, *words])
+        return answer is None or answer.reason is None
+
+    if goes(others):
+        beside = work.beside(build, [exact])
+        why = beside.reason if beside and beside.reason else f"{exact} needs another torch"
+        return f"{why}, and the others go with torch {build.torch}"
+    left = smallest_conflict(others, goes) if len(others) > 1 else others
+    answer = work.free([exact, *left])
+    why = (answer.reason if answer else None) or f"{exact} does not go with it"
+    return f"{why}, which excludes {' and '.join(left)}"
 
 
 def _packages(work: Work, build: TorchBuild, answer: Answer) -> tuple[JointPackage, ...]:

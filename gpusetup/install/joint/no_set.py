@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
-from gpusetup.errors import Unsatisfiable
+from gpusetup.errors import Blocked, Unsatisfiable
+from gpusetup.install.credentials import without_credentials
 from gpusetup.install.joint.ask import Answer
 from gpusetup.install.joint.releases import Listed
 from gpusetup.install.joint.work import Work
@@ -17,6 +19,8 @@ def no_set(
     """Why nothing goes together, in the words of the fewest packages that clash."""
     for name in work.names:
         page = found[name]
+        if page.problem:
+            raise _no_index(page)
         if page.releases and not (page.newest and page.newest.has_wheel):
             return Unsatisfiable(*_source_only(name, work))
     why = first.reason or next((a.reason for a in answers if a and a.reason), None)
@@ -24,10 +28,22 @@ def no_set(
     left = _conflict(work) if first.reason and len(work.words) > 1 else work.words
     if len(left) > 1 and first.reason:
         return Unsatisfiable(*_exclude_each_other(work, left, because))
+    if first.reason and len(left) < len(work.words) and (own := work.free(left)) and own.reason:
+        because = f": {own.reason}"
     said = " and ".join(left)
     return Unsatisfiable(
         f"No torch that fits this machine goes together with {said}{because}",
         hint="nothing was changed; leave one of them out, or name another version",
+    )
+
+
+def _no_index(page: Listed) -> Blocked:
+    """uv takes a log-in page for an index page that lists nothing."""
+    where = f"{without_credentials(page.index or '').rstrip('/')}/{page.name}/"
+    return Blocked(
+        f"{where} did not answer with an index: {page.problem}",
+        hint="nothing was changed; a log-in page or a proxy may answer in its place: open the "
+        "address in a browser, or check the index's URL",
     )
 
 
@@ -52,7 +68,10 @@ def _exclude_each_other(work: Work, words: Sequence[str], because: str) -> tuple
     each = ", ".join(f"{word} alone goes with torch {torches[word]}" for word in torches)
     others = [word for word in work.words if word not in words]
     apart = f"; {' and '.join(others)} {'is' if len(others) == 1 else 'are'} no part of it"
-    if len(set(torches.values())) == len(words):
+    own = work.free(words)
+    why = own.reason if own is not None else None
+    because = f": {why}" if why else because
+    if len(set(torches.values())) == len(words) and (not why or re.search(r"\btorch\b", why)):
         because = f": {', '.join(f'{word} goes with torch {t}' for word, t in torches.items())}"
     head = f"{' and '.join(words)} exclude each other{because}"
     return (

@@ -34,6 +34,8 @@ class Listed(Frozen):
     name: str
     index: str | None = None
     releases: tuple[Release, ...] = ()
+    problem: str | None = None
+    """What an index answered that is no index page: a log-in, a web page."""
 
     @property
     def newest(self) -> Release | None:
@@ -83,15 +85,19 @@ def listed(fetcher: Fetcher, indexes: Iterable[str], name: str) -> Listed:
     """
     from gpusetup.install.fetching.page import ACCEPT, rows_of
 
+    found = Listed(name=name)
     for index in indexes:
         try:
             answer = fetcher.text(f"{index.rstrip('/')}/{name}/", ACCEPT)
             rows = rows_of(*answer) if answer else []
-        except (GpuSetupError, ValueError):
+        except GpuSetupError:
+            continue
+        except ValueError as problem:
+            found = Listed(name=name, index=index, problem=str(problem))
             continue
         if rows:
             return Listed(name=name, index=index, releases=_releases(name, rows))
-    return Listed(name=name)
+    return found
 
 
 def is_listed(fetcher: Fetcher, indexes: Iterable[str], name: str) -> bool:
