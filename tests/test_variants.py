@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from index_server import Fault
-from installing import TORCH, Said, World, enter, needs_linux, new_world
+from installing import TORCH, Said, World, enter, needs_linux, new_world, versions_in
 
 from gpusetup.cli import main
 from gpusetup.install.fetching.page import parse_page
@@ -163,6 +163,30 @@ def test_install_passes_over_variants(world: World, ask: Ask, capsys: Any) -> No
     words = ("--python", str(venv), "--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
     assert main(["install", "--index-root", world.index.index_root, *words]) == 0
     assert not world.index.asked_for("*-null.whl*")
+
+
+def test_a_variant_is_taken_where_it_is_asked_for(
+    world: World, ask: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
+    venv = world.venv()
+    wheel = world.add_torch("cpu", requires=())
+    shelf = world.index.root / "whl/variant/torch"
+    shelf.mkdir(parents=True, exist_ok=True)
+    (shelf / wheel.name.replace(".whl", "-null.whl")).symlink_to(wheel)
+    (shelf / wheel.name.replace(".whl", "-cu140.whl")).symlink_to(wheel)
+    (shelf / f"torch-{TORCH}+cpu-variants.json").write_text(json.dumps(FILE))
+    words = ("--index-root", world.index.index_root, "--python", str(venv), "--yes", "--no-verify")
+    assert main(["install", *words, "--variant", "absent"]) == 1
+    assert "those that fit: null" in capsys.readouterr().err
+    assert main(["install", *words, "--variant", "cu140"]) == 1
+    assert "does not fit this machine" in capsys.readouterr().err
+    assert main(["install", *words, "--variant", "null", "numpy"]) == 2
+    assert "torch" not in versions_in(venv)
+    assert main(["install", *words, "--variant", "null"]) == 0, capsys.readouterr().err
+    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
+    assert world.index.asked_for("*-null.whl*")
+    assert main(["install", *words, "--undo"]) == 0
+    assert "torch" not in versions_in(venv)
 
 
 # --- the order, and hostile values ----------------------------------------------------------------

@@ -97,6 +97,7 @@ def _install(options: argparse.Namespace, request: InstallRequest, out: Console,
     from gpusetup.install.packages import requested_packages
     from gpusetup.install.plan_task import plan_task, settle
     from gpusetup.install.request import resolver_request
+    from gpusetup.install.variant import refuse_beside_variant, variant_task
     from gpusetup.render.install import outcome_text
     from gpusetup.resolver.companions import environment_of
     from gpusetup.system.system import LiveSystem
@@ -109,6 +110,8 @@ def _install(options: argparse.Namespace, request: InstallRequest, out: Console,
     wanted = resolver_request(request, asked)
     if is_channel(request):
         refuse_more(request, asked)
+    if request.variant:
+        refuse_beside_variant(request, asked)
     if variant := variants.variant_of(request, machine):
         refuse_plan_id(request)
         return variant(request, out, job, target, machine, asked)
@@ -116,6 +119,8 @@ def _install(options: argparse.Namespace, request: InstallRequest, out: Console,
         wanted = variants.use_wheelhouse(job, target, request.wheelhouse, wanted)
     if is_channel(request):
         request, task = channel_task(request, job, target, machine, asked)
+    elif request.variant:
+        task = variant_task(request, job, target, machine, asked)
     else:
         task = decide(request, job.talk, machine, asked, wanted, fresh=target.venv is not None)
     if task.is_done:

@@ -7,15 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpusetup.install.variant import SHELF
 from gpusetup.model.documents import OfferedVariant
 from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.model.machine import Snapshot
     from gpusetup.render.console import Console
-
-SHELF = "variant"
-"""Where torch's own index has them, below its root."""
 
 
 def offered_variants(
@@ -69,4 +67,4 @@ def _lines(rows: Sequence[OfferedVariant]) -> Iterator[str]:
         yield f"  {row.name} {row.version} {row.label}: {said}"
         if row.reason is None:
             yield f"    {row.url}"
-    yield "  an installer that reads variants takes one; released pip and uv pass over such files"
+    yield "  `gpusetup install --variant LABEL` takes one; released pip and uv pass over such files"

@@ -26,18 +26,42 @@ def guarded_set(system: System, target: Target | None) -> tuple[Event, ...]:
     text = read_or_none(system, join(target.prefix, CONSTRAINTS)) or ""
     dated = re.search(r"\A# gpusetup guard, (\d{4}-\d\d-\d\d)T", text)
     found = (pins_in(text), dated[1] if dated else "", "guarded", CONSTRAINTS)
+    tool, named = _tool(system, target)
     if not _names_torch(found[0]):
         found = _received(system, target)
+    if not _names_torch(found[0]):
+        found = (named, "", "named", TOOL_RECEIPT)
     pins, when, how, source = found
     if not _names_torch(pins):
         return ()
-    values = {"pins": " ".join(pins), "how": how, **({"when": when} if when else {})}
+    values = {"pins": " ".join(pins), "how": how, "when": when, "tool": tool}
+    values = {key: value for key, value in values.items() if value}
     values |= replaced(system, target, pins)
     return (Event(kind="guarded-set", values=values, source=source, text=values["pins"]),)
 
 
 def _names_torch(pins: tuple[str, ...]) -> bool:
     return any(pin.startswith("torch==") for pin in pins)
+
+
+def _tool(system: System, target: Target) -> tuple[str, tuple[str, ...]]:
+    """The tool whose environment the target is, and the versions that its receipt names; ("", ())
+    for any other environment."""
+    from gpusetup.configs.toml_text import read_toml
+    from gpusetup.errors import BadInput
+
+    text = read_or_none(system, join(target.prefix, TOOL_RECEIPT)) or ""
+    rows: dict[object, dict[object, str]] = {}
+    try:
+        for one in read_toml(text[: 4 * MOST_CHARACTERS], TOOL_RECEIPT) if text else ():
+            if one.path[:2] == ("tool", "requirements") and len(one.path) == 4:
+                rows.setdefault(one.path[2], {})[one.path[3]] = one.text
+    except BadInput:
+        return "", ()
+    names = [row.get("name", "") for row in rows.values()]
+    lines = (f"{row.get('name', '')}{row.get('specifier', '')}" for row in rows.values())
+    tool = names[0] if names and re.fullmatch(r"[A-Za-z0-9][\w.-]{0,100}", names[0]) else ""
+    return tool, pins_in("\n".join(lines)) if tool else ()
 
 
 def _received(system: System, target: Target) -> tuple[tuple[str, ...], str, str, str]:
@@ -60,6 +84,8 @@ def _received(system: System, target: Target) -> tuple[tuple[str, ...], str, str
 
 FAMILY = ("torch", "torchvision", "torchaudio")
 RECEIPT = (".gpusetup", "receipt.json")
+TOOL_RECEIPT = "uv-receipt.toml"
+"""What `uv tool` was asked for, in the prefix of the tool's environment."""
 TOGETHER_SECONDS = 300.0
 """Metadata that is written within so long came by one command."""
 MOST_NAMED = 3

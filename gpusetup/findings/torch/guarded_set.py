@@ -45,22 +45,46 @@ def guarded_set_changed(context: RuleContext) -> Iterator[Finding]:
         when = event.values.get("when", "")
         how = event.values.get("how", "guarded")
         known = how if how in WAYS else "guarded"
-        was = f"when it was {known}{f' on {when}' if when else ''}"
+        was = _when(known, when, event.values.get("tool", ""))
         name = next(iter(moved))
         said = ", ".join(f"{one} {here[one]} in place of {moved[one]}" for one in moved)
         who = _by_whom(event) if "torch" in moved else ""
         yield GUARDED_SET_CHANGED.found(
             f"{name} was {moved[name]} {was}, it is {here[name]} now{who}",
             evidence=(*event_evidence((event,)), value_evidence(context, "packages", said)),
-            fix=Fix(
-                text="Put the guarded versions back; if the change was meant, "
-                "`gpusetup guard --write` holds the new set instead",
-                commands=tuple(_back(context, moved)),
-            ),
+            fix=_fix(context, known, event.values.get("tool", ""), moved),
         )
 
 
-WAYS = ("guarded", "proven", "installed")
+WAYS = ("guarded", "proven", "installed", "named")
+
+
+def _when(known: str, when: str, tool: str) -> str:
+    """`when it was guarded on 2026-11-20`."""
+    if known == "named":
+        return f"in the receipt of the tool {tool if re.fullmatch(TOOL, tool) else ''}".rstrip()
+    return f"when it was {known}{f' on {when}' if when else ''}"
+
+
+TOOL = r"[A-Za-z0-9][\w.-]{0,100}"
+
+
+def _fix(context: RuleContext, known: str, tool: str, moved: dict[str, str]) -> Fix:
+    """The guarded versions again. uv builds a tool's environment from its receipt."""
+    if not re.fullmatch(TOOL, tool):
+        return Fix(
+            text="Put the guarded versions back; if the change was meant, "
+            "`gpusetup guard --write` holds the new set instead",
+            commands=tuple(_back(context, moved)),
+        )
+    if known == "named":
+        again = paste.command(context, "uv", "tool", "upgrade", "--reinstall", tool)
+        return Fix(text="Build the tool's environment anew from its receipt", commands=(again,))
+    return Fix(
+        text=f"Put the guarded versions back. `uv tool upgrade` takes what the receipt of {tool} "
+        "names: `gpusetup guard` prints the `uv tool install` that names these",
+        commands=tuple(_back(context, moved)),
+    )
 
 
 def _by_whom(event: Event) -> str:
