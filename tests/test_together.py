@@ -23,6 +23,7 @@ from installing import Said, World, enter, new_world
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
+from gpusetup.install.complaints import complaint
 from gpusetup.install.joint.ask import Answer, Asker, Locked, macos_of
 from gpusetup.install.joint.choose import best_of
 from gpusetup.install.joint.matrix import matrix_of
@@ -34,6 +35,7 @@ from gpusetup.model.machine import Driver, Gpu, Os, Python, Snapshot
 from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.versions import Capability, parsed
 from gpusetup.resolver.joint import Asked, Solved, best, candidates, smallest_conflict
+from gpusetup.system.processes import Output
 
 CATALOG = load_catalog()
 A100 = ("--gpu", "A100 80GB", "--driver", "580.95.05", "--os", "linux", "--machine", "x86_64")
@@ -764,3 +766,18 @@ def test_a_project_s_torch_is_fitted_to_what_a_group_of_it_requires(
     assert main(["install", *words, "--group", "serve"]) == 0
     assert "torch==2.13.0" in capsys.readouterr().out
     assert main(["install", *words, "--group", "absent"]) == 2
+
+
+def test_the_hint_fits_what_is_broken(ask: Ask, world: World) -> None:
+    """A wheel that is none, one whose METADATA cannot be read, and a package that nobody has."""
+    said = "error: Failed to extract archive: x-1.0-py3-none-any.whl: Invalid zip file structure"
+    problem = complaint("uv finds no set", Output(argv=("uv",), exit=1, stderr=said))
+    assert (problem.exit_code, "is broken" in str(problem.hint)) == (3, True)
+    world.add_default("bad-needs", "1.0", requires=("???",))
+    for word, code, way in (
+        ("bad-needs", 3, "is broken"),
+        ("nobody-has-it", 1, "is it spelled so?"),
+    ):
+        answer = ask(word)
+        assert (answer.exit, way in answer.err) == (code, True), answer.err
+        assert "leave one of them out" not in answer.err

@@ -12,15 +12,19 @@ from gpusetup.install.credentials import without_credentials, without_logins
 from gpusetup.install.packages import what_is_missing
 from gpusetup.system.processes import Output
 
+BROKEN = (
+    r"invalid metadata|does not match given name|does not match given version|Received some "
+    r"unexpected (JSON|HTML)|not a valid (JSON|HTML)|Metadata field|inconsistent (name|version)|"
+    r"does not match filename|malformed wheel|[Ww]heel is invalid|Unsupported `Content-Type`|"
+    r"Invalid zip|Failed to extract archive|invalid package format"
+)
+"""What an index hands out is not what it says."""
 COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
     (r"No space left on device|File too large|quota exceeded|os error (27|28|122)\b|"
      r"Errno (27|28|122)\b|not enough space", Blocked),
     (r"Permission denied|os error 13\b|Errno 13\b|Read-only file system|Access is denied", Blocked),
     (r"externally.managed", Blocked),
-    (r"invalid metadata|does not match given name|does not match given version|Received some "
-     r"unexpected (JSON|HTML)|not a valid (JSON|HTML)|Metadata field|inconsistent (name|version)|"
-     r"does not match filename|malformed wheel|[Ww]heel is invalid|Unsupported `Content-Type`",
-     Unreached),
+    (BROKEN, Unreached),
     (r"timed out|[Tt]imeout|operation timed", Unreached),
     (r"\b(429|5\d\d) (Too Many|Internal|Bad Gateway|Service|Server|Gateway)|"
      r"status code[:]? (429|5\d\d)", Unreached),
@@ -47,7 +51,8 @@ def complaint(title: str, output: Output, packages: Sequence[str] = ()) -> GpuSe
     if output.problem:
         return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
     reason = without_logins(last_words(text)) or how_it_ended(output)
-    return kind(f"{title}: {reason}", hint=what_is_missing(reason, packages) or HINTS.get(kind))
+    known = BROKEN_HINT if re.search(BROKEN, text) else HINTS.get(kind)
+    return kind(f"{title}: {reason}", hint=what_is_missing(reason, packages) or known)
 
 
 def how_it_ended(output: Output) -> str:
@@ -66,6 +71,10 @@ LOGIN = r"index URL \((\S+)\) could not be queried due to a lack of .*?credentia
 """How uv says, below a `No solution found`, that an index did not let it in."""
 
 
+BROKEN_HINT = (
+    "nothing was changed; the file on the index is broken: name another version, or tell who runs "
+    "the index"
+)
 HINTS: dict[type[GpuSetupError], str] = {
     Unreached: "nothing was changed; try again, check the way to that host (proxy, certificates)",
     Blocked: "nothing was changed; mend that, then run this again",

@@ -30,10 +30,23 @@ def no_set(
         return Unsatisfiable(*_exclude_each_other(work, left, because))
     if first.reason and len(left) < len(work.words) and (own := work.free(left)) and own.reason:
         because = f": {own.reason}"
+    return Unsatisfiable(*_none_goes(left, because, work))
+
+
+def _none_goes(left: Sequence[str], because: str, work: Work) -> tuple[str, str]:
+    """What stands against one package, or several; the hint fits the reason."""
     said = " and ".join(left)
-    return Unsatisfiable(
+    if "was not found in the package registry" in because:
+        where = f": {work.index}" if work.index else ""
+        return (
+            f"No index that was asked has {said}{where}",
+            "nothing was changed; is it spelled so?",
+        )
+    out = "leave one of them out, or name another version"
+    way = out if len(left) > 1 else "name another version of it, or another package"
+    return (
         f"No torch that fits this machine goes together with {said}{because}",
-        hint="nothing was changed; leave one of them out, or name another version",
+        f"nothing was changed; {way}",
     )
 
 
