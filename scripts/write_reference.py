@@ -74,11 +74,14 @@ def verdicts() -> Iterator[tuple[Path, str]]:
 
 def verify_checks() -> Iterator[tuple[Path, str]]:
     """The checks of verify, and apart from them what no CPU can show."""
+    from ranks_reference import table
+
     from gpusetup.verify.checks.table import every
 
     rows = tuple(every())
     text = (ROOT / "scripts" / "verify-checks.md").read_text(encoding="utf-8")
     told = {
+        "collectives": table(),
         "checks": "\n".join(
             f"### {row.name}\n\nOn {_places(row.on)}. Proves: {row.proves}.\n\n"
             f"A failure means: {row.means}. Next step: {row.then}.\n"

@@ -31,9 +31,9 @@ SERIAL = 16.0
 """A running sum of n numbers of one sign was seen to be off by n * u / 40."""
 BOTH_ROUND = 32.0
 """For float64, where the exact answer is itself rounded, and rounds more often."""
-AGAIN, FAR, SURE = 8, 1000.0, 4.0
-"""How many further limits judge what misses the first by less than so many times, and how many
-times the greatest of them a fault is."""
+AGAIN, FAR, SURE = 8, 250.0, 4.0
+"""How many further limits judge what misses the first by less than so many times, and by how much
+each limit is widened: three moved answers may be close to each other by chance."""
 STEPS = (0.6, 0.9, 1.1, 1.4)
 """Roundoffs by which an input is moved; unlike each other, as what scales its input down would not
 feel all of them moved alike."""
@@ -286,7 +286,7 @@ class _Trial:
             allowed = allowed + self.u * axis / SERIAL * (size + typical(size))
             least += self.u * axis / SERIAL * most(size)
         # An operator that is at fault may have made the limit too: single numbers bound it.
-        return allowed.clamp(max=2 * (own * most(size) + other * most(change) + least))
+        return SURE * allowed.clamp(max=2 * (own * most(size) + other * most(change) + least))
 
     def told(
         self, name: str, found: Answer, exact: Answer, allowed: Answer, upstream: List[Any]
@@ -298,13 +298,10 @@ class _Trial:
             return parts
         several = [allowed, *(self.exactly(upstream)[1] for _ in range(AGAIN))]
         greatest = Answer(
-            [self.greatest(each) for each in zip(*(one.outputs for one in several))],
-            [self.greatest(each) for each in zip(*(one.gradients for one in several))],
+            [self.torch.stack(each).amax(0) for each in zip(*(one.outputs for one in several))],
+            [self.torch.stack(each).amax(0) for each in zip(*(one.gradients for one in several))],
         )
         return list(self.judged(name, found, exact, greatest))
-
-    def greatest(self, limits: Tuple[Any, ...]) -> Any:
-        return SURE * self.torch.stack(limits).amax(0)
 
     def judged(self, name: str, found: Answer, exact: Answer, allowed: Answer) -> Iterator[Part]:
         if len(found.outputs) != len(exact.outputs):

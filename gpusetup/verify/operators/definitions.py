@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Any, Callable
 
 INFINITE = float("inf")
@@ -52,6 +53,12 @@ def variance(t: Any, x: Any, dim: int, less: int = 1) -> Any:
     return added(t, away * away, dim) / (x.shape[dim] - less)
 
 
+def standard(t: Any, x: Any, dim: int = 1) -> Any:
+    """Of mean 0 and variance 1, as norms have it with 0.001 added to the variance."""
+    away = x - mean(t, x, dim).unsqueeze(dim)
+    return away / (mean(t, away * away, dim) + 1e-3).sqrt().unsqueeze(dim)
+
+
 def softmax(t: Any, x: Any, dim: int) -> Any:
     top = greatest(t, x.detach(), dim).unsqueeze(dim)
     raised = (x - top.clamp(min=-1e300)).exp()
@@ -74,6 +81,16 @@ def product(t: Any, x: Any, y: Any) -> Any:
     if not parts:
         return t.zeros(*x.shape[:-1], y.shape[-1], dtype=x.dtype)
     return added(t, t.stack(parts), 0) if len(parts) > 1 else parts[0]
+
+
+def attention(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, scale: float = 0.0) -> Any:
+    """Each query's mean of the values, by how well their keys fit; `mask` says which count."""
+    scores = q @ k.transpose(-1, -2) * (scale or 1 / sqrt(q.shape[-1]))
+    if bias is not None:
+        scores = scores + bias
+    if mask is not None:
+        scores = t.where(mask, scores, -INFINITE + 0 * scores.detach())
+    return softmax(t, scores, -1) @ v
 
 
 def running(t: Any, x: Any, dim: int, join: Callable[[Any, Any], Any]) -> Any:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, List, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
 from .table import Operator
 
 
+def weights(d: Draw, gates: int, inputs: int, hidden: int, biased: bool = True) -> List[Any]:
+    """Of one layer: of what comes in, of what is kept, and a bias of each."""
+    scale, rows = 1 / sqrt(hidden), gates * hidden
+    found = [d.normal(rows, inputs) * scale, d.normal(rows, hidden) * scale]
+    return [*found, d.normal(rows) * scale, d.normal(rows) * scale] if biased else found
+
+
 def _from_a_state(gates: int) -> Callable[[Draw], Given]:
     def make(d: Draw) -> Given:
         steps, n = d.choice((1, 3, 5)), d.choice((1, 2, 5))
         inputs, hidden = d.choice((3, 8, 17, 32)), d.choice((4, 16, 33, 64))
-        scale = 1 / sqrt(hidden)
         return given(
             d.normal(steps, n, inputs),
             d.normal(n, hidden),
             d.normal(n, hidden),
-            d.normal(gates * hidden, inputs) * scale,
-            d.normal(gates * hidden, hidden) * scale,
-            d.normal(gates * hidden) * scale,
-            d.normal(gates * hidden) * scale,
+            *weights(d, gates, inputs, hidden),
         )
 
     return make
@@ -53,7 +56,7 @@ def _tanh(x: Any) -> Any:
     return 2 / (1 + (-2 * x).exp()) - 1
 
 
-def _step(kind: str, t: Any, x: Any, h: Any, c: Any, wi: Any, wh: Any, bi: Any, bh: Any) -> Any:
+def step(kind: str, t: Any, x: Any, h: Any, c: Any, wi: Any, wh: Any, bi: Any, bh: Any) -> Any:
     a, b = by.product(t, x, wi.t()) + bi, by.product(t, h, wh.t()) + bh
     size = wh.shape[1]
     if kind == "lstm":
@@ -67,11 +70,21 @@ def _step(kind: str, t: Any, x: Any, h: Any, c: Any, wi: Any, wh: Any, bi: Any, 
     return ((a + b).clamp(min=0) if kind == "rnn_relu" else _tanh(a + b)), c
 
 
+def from_nothing(kind: str) -> Callable[..., Any]:
+    """A net that begins with zeros."""
+
+    def exact(t: Any, x: Any, *weights: Any) -> Any:
+        start = t.zeros(x.shape[1], weights[1].shape[1], dtype=x.dtype)
+        return _exact(kind, True)(t, x, start, start, *weights)
+
+    return exact
+
+
 def _exact(kind: str, whole: bool) -> Callable[..., Any]:
     def exact(t: Any, x: Any, h: Any, c: Any, *weights: Any) -> Any:
         seen = []
-        for step in x:
-            h, c = _step(kind, t, step, h, c, *weights)
+        for part in x:
+            h, c = step(kind, t, part, h, c, *weights)
             seen.append(h)
         last = (h, c) if kind == "lstm" else (h,)
         return (t.stack(seen), *(each.unsqueeze(0) for each in last)) if whole else last
@@ -138,12 +151,9 @@ def _attention(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, form: str) 
 def _attention_exact(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, form: str) -> Any:
     if form == "grouped mask":
         k, v = (t.stack([x, x], 2).flatten(1, 2) for x in (k, v))
-    scores = q @ k.transpose(-1, -2) * (0.3 if form == "scale" else 1 / sqrt(q.shape[-1]))
-    if form == "bias of heads":
-        scores = scores + bias
-    if form in ("keys", "grouped mask"):
-        scores = t.where(mask, scores, float("-inf") + 0 * scores.detach())
-    found = by.softmax(t, scores, -1) @ v
+    mask = mask if form in ("keys", "grouped mask") else None
+    bias = bias if form == "bias of heads" else None
+    found = by.attention(t, q, k, v, mask, bias, 0.3 if form == "scale" else 0.0)
     return found[:, 0] if form == "three axes" else found
 
 

@@ -6,20 +6,9 @@ from typing import Any, Callable, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
-from .rows_norms import _by_channel, _group_exact, _kept, grouped
+from .rows_norms import _by_channel, _group_exact, _kept, _layer_norm_exact, grouped, normed
 from .rows_products import plain
 from .table import FULL, Operator
-
-
-def normed(d: Draw) -> Given:
-    """Lines of five numbers or more: of two, what a norm leaves of their gradient is roundoff."""
-    rows, width = d.shape(2, 5)
-    return given(d.normal(rows, width) * 2 + 1, d.normal(width), d.normal(width))
-
-
-def _standard(t: Any, x: Any, dim: int = 1) -> Any:
-    away = x - by.mean(t, x, dim).unsqueeze(dim)
-    return away / (by.mean(t, away * away, dim) + 1e-3).sqrt().unsqueeze(dim)
 
 
 def _three_axes(d: Draw) -> Given:
@@ -35,7 +24,7 @@ def _batch(t: Any, x: Any, w: Any, b: Any) -> Any:
 
 def _batch_exact(t: Any, x: Any, w: Any, b: Any) -> Any:
     lines = x.transpose(0, 1).reshape(x.shape[1], -1)
-    back = _standard(t, lines).reshape(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
+    back = by.standard(t, lines).reshape(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
     return back * _by_channel(x, w) + _by_channel(x, b)
 
 
@@ -51,24 +40,24 @@ def _around(t: Any, x: Any, w: Any, b: Any) -> Any:
 NORMED: Tuple[Operator, ...] = (
     Operator(
         "layer_norm plain",
-        normed,
+        normed(5),
         lambda t, x, w, b: t.nn.functional.layer_norm(x, x.shape[-1:], None, None, 1e-3),
-        lambda t, x, w, b: _standard(t, x),
+        lambda t, x, w, b: by.standard(t, x),
         slack=8,
         weight=2,
         sizes=("warp", "tile", "block", "long"),
     ),
     Operator(
         "layer_norm without bias",
-        normed,
+        normed(5),
         lambda t, x, w, b: t.nn.functional.layer_norm(x, x.shape[-1:], w, None, 1e-3),
-        lambda t, x, w, b: _standard(t, x) * w,
+        lambda t, x, w, b: by.standard(t, x) * w,
         slack=8,
         sizes=("warp", "tile", "block", "long"),
     ),
     Operator(
         "rms_norm plain",
-        normed,
+        normed(5),
         lambda t, x, w, b: t.nn.functional.rms_norm(x, x.shape[-1:], None, 1e-3),
         lambda t, x, w, b: x / (by.mean(t, x * x, 1) + 1e-3).sqrt().unsqueeze(1),
         slack=8,
@@ -163,9 +152,9 @@ SLOPES: Tuple[Operator, ...] = (
     _twice("product", plain, lambda t, x, y: x @ y, by.product, arithmetic="product"),
     _twice(
         "layer_norm",
-        normed,
+        normed(5),
         lambda t, x, w, b: t.nn.functional.layer_norm(x, x.shape[-1:], w, b, 1e-3),
-        lambda t, x, w, b: _standard(t, x) * w + b,
+        _layer_norm_exact,
         serial=True,
     )._replace(sizes=("warp", "tile")),
 )

@@ -10,9 +10,14 @@ from .rows_convolutions import image
 from .table import Operator
 
 
-def normed(d: Draw) -> Given:
-    rows, width = d.shape(2, 2)
-    return given(d.normal(rows, width) * 2 + 1, d.normal(width), d.normal(width))
+def normed(least: int) -> Callable[[Draw], Given]:
+    """Lines of so many numbers or more; of two, the gradient through a norm is roundoff."""
+
+    def make(d: Draw) -> Given:
+        rows, width = d.shape(2, least)
+        return given(d.normal(rows, width) * 2 + 1, d.normal(width), d.normal(width))
+
+    return make
 
 
 def _layer_norm(t: Any, x: Any, w: Any, b: Any) -> Any:
@@ -20,8 +25,7 @@ def _layer_norm(t: Any, x: Any, w: Any, b: Any) -> Any:
 
 
 def _layer_norm_exact(t: Any, x: Any, w: Any, b: Any) -> Any:
-    away = x - by.mean(t, x, 1).unsqueeze(1)
-    return away / (by.mean(t, away * away, 1) + 1e-3).sqrt().unsqueeze(1) * w + b
+    return by.standard(t, x) * w + b
 
 
 def _rms_norm(t: Any, x: Any, w: Any, b: Any) -> Any:
@@ -57,9 +61,7 @@ def _by_channel(x: Any, v: Any) -> Any:
 def _group_exact(groups: int) -> Callable[..., Any]:
     def exact(t: Any, x: Any, w: Any, b: Any) -> Any:
         count = groups or x.shape[1]
-        lines = x.reshape(x.shape[0] * count, -1)
-        away = lines - by.mean(t, lines, 1).unsqueeze(1)
-        flat = away / (by.mean(t, away * away, 1) + 1e-3).sqrt().unsqueeze(1)
+        flat = by.standard(t, x.reshape(x.shape[0] * count, -1))
         return flat.reshape(x.shape) * _by_channel(x, w) + _by_channel(x, b)
 
     return exact
@@ -109,7 +111,7 @@ def _batch_norm_kept_exact(t: Any, x: Any, w: Any, b: Any) -> Any:
 NORMS: Tuple[Operator, ...] = (
     Operator(
         "layer_norm",
-        normed,
+        normed(2),
         _layer_norm,
         _layer_norm_exact,
         slack=16,
@@ -118,7 +120,7 @@ NORMS: Tuple[Operator, ...] = (
     ),
     Operator(
         "rms_norm",
-        normed,
+        normed(2),
         _rms_norm,
         _rms_norm_exact,
         slack=4,

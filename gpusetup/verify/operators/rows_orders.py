@@ -7,7 +7,7 @@ from typing import Any, List, Tuple
 from . import definitions as by
 from .drawing import Draw, Given, given
 from .rows_moving import moving, shaped
-from .rows_sorting import BIG, _mixed, _ordered
+from .rows_sorting import BIG, _mixed, _ordered, _stable_places
 from .table import Operator
 
 
@@ -63,13 +63,6 @@ def _with_nan(t: Any, x: Any) -> Any:
     return up, down.double(), down.double()[: max(1, x.numel() // 3)]
 
 
-def _equal_keys(t: Any, x: Any, descending: bool) -> Any:
-    keys = x.tolist()
-    return t.tensor(
-        sorted(range(len(keys)), key=lambda i: -keys[i] if descending else keys[i]), dtype=t.int64
-    )
-
-
 ORDERS: Tuple[Operator, ...] = (
     moving(
         "stable sort downwards",
@@ -78,7 +71,7 @@ ORDERS: Tuple[Operator, ...] = (
             t.sort(x, stable=True, descending=True)[1],
             t.argsort(x, stable=True),
         ),
-        lambda t, x: (_equal_keys(t, x, True), _equal_keys(t, x, False)),
+        lambda t, x: (_stable_places(t, x, True), _stable_places(t, x)),
         learns=False,
         weight=2,
     ),
@@ -86,7 +79,7 @@ ORDERS: Tuple[Operator, ...] = (
         "stable sort of columns",
         lambda d: given(d.whole(0, 5, d.length(257), d.choice((2, 3, 9))).double()),
         lambda t, x: t.sort(x, dim=0, stable=True)[1],
-        lambda t, x: t.stack([_equal_keys(t, each, False) for each in x.unbind(1)], 1),
+        lambda t, x: t.stack([_stable_places(t, each) for each in x.unbind(1)], 1),
         learns=False,
         weight=2,
     ),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import Any, Callable, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
+from .rows_cells import from_nothing, weights
 from .table import Operator
 
 FORMS = (
@@ -89,14 +89,10 @@ def _attention(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, form: str) 
 
 
 def _attention_exact(t: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, form: str) -> Any:
-    scores = q @ k.transpose(-1, -2) / sqrt(q.shape[-1])
     if form.startswith("causal"):
         mask = t.arange(q.shape[-2]).unsqueeze(1) >= t.arange(k.shape[-2])
-    if form == "bias":
-        scores = scores + bias
-    if form == "mask" or form.startswith("causal"):
-        scores = t.where(mask, scores, float("-inf") + 0 * scores.detach())
-    return by.softmax(t, scores, -1) @ v
+    hides = form == "mask" or form.startswith("causal")
+    return by.attention(t, q, k, v, mask if hides else None, bias if form == "bias" else None)
 
 
 def _gqa(d: Draw) -> Given:
@@ -124,14 +120,7 @@ def _recurrent(gates: int) -> Callable[[Draw], Given]:
     def make(d: Draw) -> Given:
         steps, n = d.choice((1, 3, 7)), d.choice((1, 2, 5))
         inputs, hidden = d.choice((3, 8, 17, 32)), d.choice((4, 16, 33, 64))
-        scale = 1 / sqrt(hidden)
-        return given(
-            d.normal(steps, n, inputs),
-            d.normal(gates * hidden, inputs) * scale,
-            d.normal(gates * hidden, hidden) * scale,
-            d.normal(gates * hidden) * scale,
-            d.normal(gates * hidden) * scale,
-        )
+        return given(d.normal(steps, n, inputs), *weights(d, gates, inputs, hidden))
 
     return make
 
@@ -147,54 +136,18 @@ def _with_weights(kind: str) -> Callable[..., Any]:
     return run
 
 
-def _lstm_exact(t: Any, x: Any, wi: Any, wh: Any, bi: Any, bh: Any) -> Any:
-    n, size = x.shape[1], wh.shape[1]
-    h = c = t.zeros(n, size, dtype=x.dtype)
-    out = []
-    for step in x:
-        gates = by.product(t, step, wi.t()) + bi + by.product(t, h, wh.t()) + bh
-        i, f, g, o = (gates[:, j * size : (j + 1) * size] for j in range(4))
-        c = c / (1 + (-f).exp()) + (2 / (1 + (-2 * g).exp()) - 1) / (1 + (-i).exp())
-        h = (2 / (1 + (-2 * c).exp()) - 1) / (1 + (-o).exp())
-        out.append(h)
-    return t.stack(out), h.unsqueeze(0), c.unsqueeze(0)
-
-
-def _gru_exact(t: Any, x: Any, wi: Any, wh: Any, bi: Any, bh: Any) -> Any:
-    size = wh.shape[1]
-    h = t.zeros(x.shape[1], size, dtype=x.dtype)
-    out = []
-    for step in x:
-        a, b = by.product(t, step, wi.t()) + bi, by.product(t, h, wh.t()) + bh
-        r = 1 / (1 + (-(a + b)[:, :size]).exp())
-        z = 1 / (1 + (-(a + b)[:, size : 2 * size]).exp())
-        new = 2 / (1 + (-2 * (a[:, 2 * size :] + r * b[:, 2 * size :])).exp()) - 1
-        h = (1 - z) * new + z * h
-        out.append(h)
-    return t.stack(out), h.unsqueeze(0)
-
-
-def _rnn_exact(t: Any, x: Any, wi: Any, wh: Any, bi: Any, bh: Any) -> Any:
-    h = t.zeros(x.shape[1], wh.shape[1], dtype=x.dtype)
-    out = []
-    for step in x:
-        h = (by.product(t, step, wi.t()) + bi + by.product(t, h, wh.t()) + bh).tanh()
-        out.append(h)
-    return t.stack(out), h.unsqueeze(0)
-
-
 def _both_ways(kind: str, gates: int) -> Operator:
     """Two layers, each forwards and backwards, without biases; and what is left at the end."""
 
     def make(d: Draw) -> Given:
         steps, n = d.choice((1, 3, 5)), d.choice((1, 2, 5))
         inputs, hidden = d.choice((3, 8, 17)), d.choice((4, 16, 33))
-        scale = 1 / sqrt(hidden)
-        weights = []
-        for wide in (inputs, inputs, 2 * hidden, 2 * hidden):
-            weights.append(d.normal(gates * hidden, wide) * scale)
-            weights.append(d.normal(gates * hidden, hidden) * scale)
-        return given(d.normal(n, steps, inputs), *weights)
+        layers = [
+            each
+            for wide in (inputs, inputs, 2 * hidden, 2 * hidden)
+            for each in weights(d, gates, wide, hidden, biased=False)
+        ]
+        return given(d.normal(n, steps, inputs), *layers)
 
     def run(t: Any, x: Any, *weights: Any) -> Any:
         start = x.new_zeros(4, x.shape[0], weights[1].shape[1])
@@ -202,7 +155,7 @@ def _both_ways(kind: str, gates: int) -> Operator:
         return getattr(t, kind)(x, first, list(weights), False, 2, 0.0, True, True, True)
 
     def exact(t: Any, x: Any, *weights: Any) -> Any:
-        one_way: Callable[..., Any] = _lstm_exact if kind == "lstm" else _gru_exact
+        one_way = from_nothing(kind)
         none = t.zeros(weights[0].shape[0], dtype=x.dtype)
         x, ends = x.transpose(0, 1), []
         for layer in (0, 4):
@@ -240,7 +193,7 @@ SEQUENCES: Tuple[Operator, ...] = (
         "lstm",
         _recurrent(4),
         _with_weights("lstm"),
-        _lstm_exact,
+        from_nothing("lstm"),
         slack=8,
         weight=4,
         arithmetic="product",
@@ -249,10 +202,17 @@ SEQUENCES: Tuple[Operator, ...] = (
         "gru",
         _recurrent(3),
         _with_weights("gru"),
-        _gru_exact,
+        from_nothing("gru"),
         slack=8,
         weight=2,
         arithmetic="product",
     ),
-    Operator("rnn", _recurrent(1), _with_weights("rnn"), _rnn_exact, slack=8, arithmetic="product"),
+    Operator(
+        "rnn",
+        _recurrent(1),
+        _with_weights("rnn"),
+        from_nothing("rnn_tanh"),
+        slack=8,
+        arithmetic="product",
+    ),
 )

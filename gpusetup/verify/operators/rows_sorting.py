@@ -34,9 +34,10 @@ def _stable(d: Draw) -> Given:
     return given(d.whole(0, 10, d.length(4097)).double())
 
 
-def _stable_places(t: Any, x: Any) -> Any:
-    keys = x.tolist()
-    return t.tensor(sorted(range(len(keys)), key=lambda i: keys[i]), dtype=t.int64)
+def _stable_places(t: Any, x: Any, descending: bool = False) -> Any:
+    """The order of a line in which equals stay as they were."""
+    keys, sign = x.tolist(), -1 if descending else 1
+    return t.tensor(sorted(range(len(keys)), key=lambda i: sign * keys[i]), dtype=t.int64)
 
 
 def _topped(t: Any, x: Any, dim: int, largest: bool = True) -> Any:

@@ -26,7 +26,10 @@ from .rows_orders import ORDERS
 from .rows_places import INDEXED
 from .rows_pools import POOLS, RESIZING
 from .rows_products import ALGEBRA, LINEAR
+from .rows_quantized import QUANTIZED
+from .rows_ragged import RAGGED
 from .rows_reductions import REDUCTIONS
+from .rows_resampled import RESAMPLED
 from .rows_sequences import SEQUENCES
 from .rows_several import OVER_SEVERAL
 from .rows_sorting import SORTING
@@ -39,7 +42,7 @@ from .table import Operator
 FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "pointwise": (
         *(*FUNCTIONS, *ARITHMETIC, *INTEGERS, *CASTS, *ODD, *with_parameters.POINTWISE),
-        *(*FURTHER, *COMPLEX_AND_MIXED, *SLOPES),
+        *(*FURTHER, *COMPLEX_AND_MIXED, *SLOPES, *QUANTIZED),
     ),
     "lists": LISTS,
     "reductions": (*REDUCTIONS, *with_parameters.REDUCTIONS, *OVER_SEVERAL, *STATISTICS),
@@ -51,9 +54,9 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "indexing": (*INDEXING, *with_parameters.INDEXING, *INDEXED),
     "sorting": (*SORTING, *ORDERS),
     "convolutions": CONVOLUTIONS,
-    "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES),
+    "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED),
     "norms": (*NORMS, *with_parameters.NORMS, *NORMED),
-    "sequences": (*SEQUENCES, *CELLS),
+    "sequences": (*SEQUENCES, *CELLS, *RAGGED),
     "losses": (*LOSSES, *FURTHER_LOSSES),
 }
 USED = {"float32": 4, "bfloat16": 3, "float16": 2, "float64": 1}

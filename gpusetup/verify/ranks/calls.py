@@ -8,6 +8,8 @@ from .patterns import MOVED, REDUCTIONS
 from .scene import Ended, Made, Scene, Start
 
 BITS = tuple((dtype, "bits") for dtype in MOVED)
+PHASES = (0, 5)
+"""Where the tables begin in the tensors of one batch, so that each tells which it is."""
 
 
 class Collective(NamedTuple):
@@ -134,12 +136,12 @@ def _gathered(scene: Scene) -> Any:
     return scene.given(scene.size)
 
 
-def _expect_parts(scene: Scene, found: Any, size: int) -> None:
+def _expect_parts(scene: Scene, found: Any, size: int, phase: int = 0) -> None:
     """One tensor with every member's part, in their order."""
     for member in range(scene.world):
         begin = member * size
         part = _slice(found, begin, begin + size)
-        scene.expect(part, scene.rows[member], 0)
+        scene.expect(part, scene.rows[member], phase)
 
 
 def _slice(found: Any, begin: int, end: int) -> Callable[[], Any]:
@@ -183,12 +185,14 @@ def all_gather_list(scene: Scene) -> Start:
 
 
 def all_gather_batch(scene: Scene) -> Start:
-    part, found = _gathered(scene), [scene.blank(scene.world * scene.size) for _ in range(2)]
-    for tensor in found:
-        _expect_parts(scene, tensor, scene.size)
+    scene.draw(scene.size)
+    parts = [scene.given(scene.size, phase) for phase in PHASES]
+    found = [scene.blank(scene.world * scene.size) for _ in PHASES]
+    for tensor, phase in zip(found, PHASES):
+        _expect_parts(scene, tensor, scene.size, phase)
 
     def each() -> None:
-        for tensor in found:
+        for tensor, part in zip(found, parts):
             scene.dist.all_gather_into_tensor(tensor, part, scene.members.handle)
 
     return lambda later: _coalesced(scene, later, each)
@@ -223,8 +227,8 @@ def scatter(scene: Scene) -> Start:
     return lambda later: scene.dist.scatter(found, parts, root, group, later)
 
 
-def _scattered(scene: Scene, found: Any) -> None:
-    scene.expect(found, scene.summed, scene.me * scene.size)
+def _scattered(scene: Scene, found: Any, phase: int = 0) -> None:
+    scene.expect(found, scene.summed, phase + scene.me * scene.size)
 
 
 def reduce_scatter(scene: Scene) -> Start:
@@ -245,14 +249,14 @@ def reduce_scatter_tensor(scene: Scene) -> Start:
 
 def reduce_scatter_batch(scene: Scene) -> Start:
     scene.draw(scene.world * scene.size)
-    whole = scene.given(scene.world * scene.size)
-    found = [scene.blank(scene.size) for _ in range(2)]
-    for tensor in found:
-        _scattered(scene, tensor)
+    whole = [scene.given(scene.world * scene.size, phase) for phase in PHASES]
+    found = [scene.blank(scene.size) for _ in PHASES]
+    for tensor, phase in zip(found, PHASES):
+        _scattered(scene, tensor, phase)
 
     def each() -> None:
-        for tensor in found:
-            scene.dist.reduce_scatter_tensor(tensor, whole, scene.op, scene.members.handle)
+        for tensor, part in zip(found, whole):
+            scene.dist.reduce_scatter_tensor(tensor, part, scene.op, scene.members.handle)
 
     return lambda later: _coalesced(scene, later, each)
 

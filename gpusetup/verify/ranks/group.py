@@ -21,6 +21,9 @@ COLLECTIVE_SECONDS = 10
 STUCK_SECONDS = 5.0
 """After so long in one call a rank tells the others where it stands."""
 
+GAVE_NOTHING = "'NoneType' object"
+"""Stands in the error of a call whose answer was nothing: that is a fault, not a form that this
+torch lacks."""
 NETWORK = "name the interface that joins the hosts: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME"
 HINTS: Tuple[Tuple[str, str], ...] = (
     (
