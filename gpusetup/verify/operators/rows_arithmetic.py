@@ -249,7 +249,55 @@ def _cast(target: str) -> Operator:
     )
 
 
-CASTS = tuple(_cast(name) for name in (*FLOATS, *WHOLE, "bool"))
+DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24}
+"""How many binary digits a number of a format has."""
+WIDER = {
+    "bfloat16": ("float32", "float16"),
+    "float16": ("float32", "bfloat16"),
+    "float32": ("float64",),
+}
+"""Formats from which torch rounds to another one once; from float64 to a half it does so twice."""
+
+
+def _rounded(target: str) -> Operator:
+    """To the nearest number of a format, to the even one of two that are as near."""
+
+    def run(t: Any, x: Any) -> Any:
+        kind = getattr(t, target)
+        return x.to(kind), t.empty_like(x, dtype=kind).copy_(x), x.t().to(kind).t()
+
+    def exact(t: Any, x: Any) -> Any:
+        digits, power = t.frexp(x)
+        scale = 2.0 ** DIGITS[target]
+        found = t.ldexp((digits * scale).round() / scale, power)
+        return found, found, found
+
+    return Operator(
+        f"rounded to {target}",
+        _halfway,
+        run,
+        exact,
+        dtypes=WIDER[target],
+        learns=False,
+        kept=True,
+        weight=2,
+    )
+
+
+def _halfway(d: Draw) -> Given:
+    """Numbers of any size that no format loses; a quarter lies in the middle between two of a half
+    precision."""
+    shape = d.shape(2)
+    size = 2.0 ** d.whole(-6, 8, *shape).double() * (2 * d.whole(0, 2, *shape) - 1)
+    digits = 1 + d.uniform(0, 1, *shape)
+    middle = (d.whole(0, 128, *shape) * 2 + 257) / 256
+    return given(size * d.torch.where(d.flags(*shape) & d.flags(*shape), middle, digits))
+
+
+CASTS = (
+    *(_cast(name) for name in (*FLOATS, *WHOLE, "bool")),
+    *(_rounded(name) for name in DIGITS),
+)
 
 SPECIAL = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.0, -2.5, 1e-40, 6e-8, 6e4, -6e4)
 

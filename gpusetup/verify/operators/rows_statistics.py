@@ -35,7 +35,47 @@ def _rank(t: Any, x: Any, dim: int, share: float) -> Any:
     return one + (at - low) * (other - one)
 
 
+def _one_sign(d: Draw) -> Given:
+    """What is added up grows: a sum that is kept in half precision stands still at some number."""
+    dims = d.choice((1, 2, 2, 3))
+    return given(d.uniform(0.05, 0.15, *d.shape(dims)), dim=d.choice(range(dims)))
+
+
+ONE_SIGN: Tuple[Operator, ...] = (
+    Operator(
+        "sum of one sign",
+        _one_sign,
+        lambda t, x, dim: (x.sum(dim), x.sum()),
+        lambda t, x, dim: (by.added(t, x, dim), by.added(t, x.reshape(-1), 0)),
+        weight=2,
+    ),
+    Operator(
+        "mean of one sign",
+        _one_sign,
+        lambda t, x, dim: (x.mean(dim), x.mean()),
+        lambda t, x, dim: (by.mean(t, x, dim), by.mean(t, x.reshape(-1), 0)),
+        weight=2,
+    ),
+    Operator(
+        "running sum of one sign",
+        _one_sign,
+        lambda t, x, dim: x.cumsum(dim),
+        lambda t, x, dim: by.running(t, x, dim, lambda a, b: a + b),
+        serial=True,
+        slack=2,
+    ),
+    Operator(
+        "norm of one sign",
+        _one_sign,
+        lambda t, x, dim: (t.linalg.vector_norm(x, 2, dim), t.linalg.vector_norm(x, 1, dim)),
+        lambda t, x, dim: (by.added(t, x * x, dim).sqrt(), by.added(t, x, dim)),
+        serial=True,
+        slack=2,
+    ),
+)
+
 STATISTICS: Tuple[Operator, ...] = (
+    *ONE_SIGN,
     Operator("cov", _lines, lambda t, x: t.cov(x), _covered, dtypes=FULL, slack=8),
     Operator("corrcoef", _lines, lambda t, x: t.corrcoef(x), _correlated, dtypes=FULL, slack=64),
     Operator(
