@@ -22,6 +22,7 @@ from .rows_losses import LOSSES
 from .rows_margins import FURTHER_LOSSES
 from .rows_moving import MOVING
 from .rows_norms import NORMS
+from .rows_options import BY_FACTOR, CHOSEN, LOOKUPS, MASKED_HEADS, NORM_IN_USE
 from .rows_orders import ORDERS
 from .rows_places import INDEXED
 from .rows_pools import POOLS, RESIZING
@@ -51,13 +52,13 @@ FAMILIES: Dict[str, Tuple[Operator, ...]] = {
     "spectral": SPECTRAL,
     "sparse": SPARSE,
     "moving": (*MOVING, *VIEWS),
-    "indexing": (*INDEXING, *with_parameters.INDEXING, *INDEXED),
+    "indexing": (*INDEXING, *with_parameters.INDEXING, *INDEXED, *LOOKUPS),
     "sorting": (*SORTING, *ORDERS),
     "convolutions": CONVOLUTIONS,
-    "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED),
-    "norms": (*NORMS, *with_parameters.NORMS, *NORMED),
-    "sequences": (*SEQUENCES, *CELLS, *RAGGED),
-    "losses": (*LOSSES, *FURTHER_LOSSES),
+    "pools": (*POOLS, *RESIZING, *with_parameters.IMAGES, *IMAGES, *RESAMPLED, BY_FACTOR),
+    "norms": (*NORMS, *with_parameters.NORMS, *NORMED, NORM_IN_USE),
+    "sequences": (*SEQUENCES, *CELLS, *RAGGED, MASKED_HEADS),
+    "losses": (*LOSSES, *FURTHER_LOSSES, *CHOSEN),
 }
 USED = {"float32": 4, "bfloat16": 3, "float16": 2, "float64": 1}
 """How often a format is drawn: by what training and inference use. Others count 1."""
