@@ -51,6 +51,16 @@ def read_text(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
         raise BadInput(f"{path} cannot be read: {why}") from problem
 
 
+def is_there(path: str | Path) -> bool:
+    """Whether something stands there; nothing does where the system takes no such name."""
+    return os.path.exists(path)  # noqa: PTH110  # Path's raises for a name that is too long
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether a folder stands there; none does where the system takes no such name."""
+    return os.path.isdir(path)  # noqa: PTH112  # the same
+
+
 def _at_once(path: str, flags: int) -> int:
     """Opens without waiting for whoever should write into a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -207,6 +207,34 @@ def test_what_the_command_line_refuses_is_raised_with_its_words(
     assert capfd.readouterr() == ("", "")
 
 
+PAGES = {
+    "a GPU": lambda page: api.resolve(gpu=[page]),
+    "GPUs": lambda page: api.resolve(os="linux", driver="580", gpu=[page[:2500]]),
+    "a driver": lambda page: api.resolve(os="linux", driver=page, gpu=["sm_90"]),
+    "another host's": lambda page: api.diagnose("rtx3050-laptop", for_driver=page, for_gpu=[page]),
+    "a package": lambda page: api.resolve(page, machine="rtx3050-laptop", offline=True),
+    "a machine": lambda page: api.diagnose(page[:300]),
+    "an architecture": lambda page: api.resolve(architecture=page),
+    "a system": lambda page: api.resolve(os=page),
+    "a model": lambda page: api.plan(model=page, gpu="A100 80GB"),
+    "a model's file": lambda page: api.plan(model=page[:300], gpu="A100 80GB"),
+    "parameters": lambda page: api.plan(params="9" * len(page[:1000]), gpu="A100 80GB"),
+    "a memory": lambda page: api.plan(model="qwen3-8b", gpu_mem="9" * len(page[:1000])),
+    "what must hold": lambda page: api.verify(expect=[page]),
+    "a device": lambda page: api.verify(device=f"cuda:{'1' * len(page[:1000])}"),
+    "a check": lambda page: api.verify(only=[page]),
+}
+
+
+@each("unit", ["a", "a,", "1", " x", "=="])
+@each("asked", list(PAGES))
+def test_a_page_where_a_name_is_meant_is_refused_in_a_sentence(asked: str, unit: str) -> None:
+    with pytest.raises(api.GpuSetupError) as told:
+        PAGES[asked]((unit * 32_000)[:32_000])
+    assert told.value.exit_code in (1, 2), told.value.message[:200]
+    assert len(told.value.message) < 9000
+
+
 def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> object:
         raise KeyError("inner")

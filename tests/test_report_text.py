@@ -201,3 +201,20 @@ def test_three_full_lines_are_a_terminals_wrap_and_a_ruled_line_is_none() -> Non
     assert text_of(wrapped).flat == words
     ruled = f"{'=' * 80}\nfirst\n{'=' * 80}\nsecond\n{'=' * 80}\nthird"
     assert "= first =" in text_of(ruled).flat
+
+
+@each(
+    "line",
+    [
+        "CUDA out of memory. Tried to allocate {}.00 GiB. GPU 0 has a total capacity of {}.00 GiB "
+        "of which {}.0 MiB is free.",
+        "name, memory.total [MiB]\nNVIDIA A100, {} MiB",
+        "| N/A   30C    P0    50W / 400W |   {}MiB / {}MiB |      0%      Default |",
+        "tmpfs {}G {}T {} 1% /dev/shm",
+        "The NVIDIA driver on your system is too old (found version {}). torch {}.{} sm_{}",
+    ],
+)
+def test_numbers_of_hundreds_of_digits_are_no_sizes(line: str) -> None:
+    for digits in (400, 5000):
+        answer = diagnose(read_report(line.replace("{}", "9" * digits)), load_catalog())
+        assert answer.cause

@@ -166,7 +166,7 @@ def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
         for name in names.values()
     }
     asked = text.lower().removeprefix("nvidia ")
-    numbers = re.findall(r"[a-z]*\d{2,}", asked)
+    numbers = re.findall(r"(?<![a-z])[a-z]*\d{2,}", asked)
     known = [n for n in {**names, **short} if any(number in n for number in numbers)]
     close = difflib.get_close_matches(asked, known or {**names, **short}, 4, 0.5)
     if not close:
@@ -229,8 +229,8 @@ def each_gpu(text: str, rows: Sequence[GpuRow] = ()) -> tuple[str, ...]:
     """
     if rows and rows_or_none(text, rows):
         return (text,)
-    plain = re.sub(r"^(\d{1,2}),(\d)$", r"\1.\2", text.strip())
-    parts = [part for part in re.split(r"\s*[,;+&|]\s*|\s+and\s+", plain) if part]
+    plain = re.sub(r"^(\d{1,2}),(\d)$", r"\1.\2", " ".join(text.split()))
+    parts = [part for part in re.split(r" ?[,;+&|] ?| and ", plain, flags=re.IGNORECASE) if part]
     if len(parts) > 1:
         return tuple(name for part in parts for name in each_gpu(part, rows))
     for pattern in COUNTED:

@@ -165,6 +165,7 @@ def build_parser(only: str | None = None) -> Parser:
 def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
     """The parser, and the words as the options of their command, checked; `command` is None where
     none was named. Raises UsageError."""
+    _refuse_pages(words)
     parser = build_parser(words[0] if words and words[0] in COMMANDS else None)
     options, unknown = parser.parse_known_args(words)  # type: ignore[no-untyped-call]
     asked = parser if options.command is None else child_of(parser, options.command)
@@ -178,6 +179,10 @@ def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
 ON_DISK = ("DIR", "FILE", "PATH", "MACHINE")
 """What stands for a place on this machine in an option's help."""
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+MOST_LETTERS = 2000
+"""Of a name, a version, a number: what is longer was pasted by mistake."""
+MOST_OF_A_PATH = 4096
+LONG_OPTION = 40
 
 
 def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
@@ -185,6 +190,7 @@ def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
     address where a file is meant would become a folder of that name."""
     for action in asked._actions:
         value = getattr(options, action.dest, None)
+        _refuse_long(action, value)
         if action.option_strings and (value == "" or (isinstance(value, list) and "" in value)):
             name = "/".join(action.option_strings)
             asked.error(f"argument {name}: the value is empty; is a variable unset?")
@@ -194,6 +200,34 @@ def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
                 f"argument {name}: {value} is an address, and a file or folder is meant",
                 hint="nothing is fetched: save what is there, and name the file",
             )
+
+
+def _refuse_pages(words: Sequence[str]) -> None:
+    """No word of ours is longer than a path; somebody's command after `--` may be."""
+    ours = words[: words.index("--")] if "--" in words else words
+    for before, word in zip(("", *ours), ours, strict=False):
+        if len(word) > MOST_OF_A_PATH:
+            option = word.partition("=")[0] if word.startswith("-") else before
+            named = option.startswith("-") and len(option) <= LONG_OPTION
+            where = f"argument {option}: a value" if named else "a word"
+            raise UsageError(f"{where} has {len(word)} letters, and {MOST_OF_A_PATH} are the most")
+
+
+def _refuse_long(action: argparse.Action, value: object) -> None:
+    """No name is as long as a page, and what reads names need not be quick with pages."""
+    most = MOST_OF_A_PATH if action.metavar in ON_DISK else MOST_LETTERS
+    longest = max(map(len, _texts_in(value)), default=0)
+    if longest > most:
+        name = "/".join(action.option_strings) or action.metavar or action.dest
+        raise UsageError(f"argument {name}: a value has {longest} letters, and {most} are the most")
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts_in(one)
 
 
 def _common(parser: argparse.ArgumentParser, *, json: str) -> None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TextIO
 
+from gpusetup import named_file
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.model.codec import to_json
 from gpusetup.model.documents import DoctorAnswer, ErrorAnswer
@@ -63,7 +64,7 @@ def read_sifted(name: str | bytes) -> Sifted:
     if name == STDIN:
         return sifted(sys.stdin.buffer)
     path = Path(name)
-    if path.is_dir():
+    if named_file.is_folder(path):
         raise BadInput(f"{name} is a folder", hint="`--reports DIR` reads a folder of reports")
     try:
         with path.open("rb") as stream:

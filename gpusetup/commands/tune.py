@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpusetup import named_file
 from gpusetup.commands.common import add_machine_options, gather
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
@@ -161,7 +162,7 @@ def _preset(options: argparse.Namespace, out: Console) -> int:
 
     text = start_file(options.preset)
     if options.target:
-        if Path(options.target).exists():
+        if named_file.is_there(options.target):
             raise BadInput(f"{options.target} is there already", hint="name another `-o FILE`")
         write_bytes(options.target, text.encode())
     told = f"Written to {options.target}\n" if options.target else text
@@ -257,7 +258,7 @@ def _write(options: argparse.Namespace, before: bytes, after: bytes) -> str | No
 
 
 def _same_file(one: str, other: str) -> bool:
-    return Path(one).exists() and Path(one).samefile(other)
+    return named_file.is_there(one) and Path(one).samefile(other)
 
 
 def _with_measured(measured: Measured | None) -> TuneAnswer:

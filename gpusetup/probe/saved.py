@@ -94,7 +94,7 @@ def _check_schema(schema: str | None, what: str) -> None:
 def read_bytes(path: Path) -> bytes:
     """A record's file; `BadInput` where it cannot be one."""
     try:
-        if path.is_dir():
+        if named_file.is_folder(path):
             raise BadInput(f"{path} is a folder, not a snapshot file")
         return named_file.read(path, MOST_BYTES)
     except OSError as problem:
@@ -124,9 +124,9 @@ def example_machines() -> tuple[str, ...]:
 def machine_named(name_or_path: str) -> Snapshot:
     """The example machine of that name, else the snapshot file at that path."""
     known = MACHINES / f"{name_or_path}.json"
-    if Path(name_or_path).name == name_or_path and known.is_file():
+    if Path(name_or_path).name == name_or_path and named_file.is_there(known):
         return load_snapshot(known)
-    if Path(name_or_path).exists() or _looks_like_path(name_or_path):
+    if named_file.is_there(name_or_path) or _looks_like_path(name_or_path):
         return load_snapshot(name_or_path)
     raise _unknown(name_or_path)
 

@@ -269,8 +269,10 @@ def _sized(event: Event) -> Event:
     from gpusetup.readings.nvidia_smi.values import memory
 
     values = {SIZED.get(name, name): value for name, value in event.values.items()}
-    sizes = {name: str(memory(values[name])) for name in values if name.endswith("_bytes")}
-    return replace(event, values={**values, **sizes})
+    sizes = {name: memory(text) for name, text in values.items() if name.endswith("_bytes")}
+    said = {name: text for name, text in values.items() if name not in sizes}
+    known = {name: str(size) for name, size in sizes.items() if size is not None}
+    return replace(event, values={**said, **known})
 
 
 def _of_wsl(event: Event, os: Os) -> Event:

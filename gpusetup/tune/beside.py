@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpusetup import named_file
 from gpusetup.configs.config import Config, read_config
 from gpusetup.configs.settings import in_words, unquoted, whole
 from gpusetup.errors import GpuSetupError
@@ -34,7 +35,7 @@ def fixed_beside(path: str, config: Config) -> str | None:
 
 def _of_hugging_face(folder: Path, named: str) -> str | None:
     """What the DeepSpeed file of an HF config holds itself; the trainer fills in `auto`."""
-    file = next((one for one in (folder / named, Path(named)) if one.is_file()), None)
+    file = next((one for one in (folder / named, Path(named)) if named_file.is_there(one)), None)
     if file is None:
         return f"{named} holds a batch too, perhaps, and it is not here: both must agree"
     try:

@@ -18,7 +18,7 @@ EXAMPLES = (
     "gpusetup verify --with all",
     "gpusetup verify --device none --expect 'torch==2.5.*' 'cuda==12.4' 'arch>=8.6'",
 )
-_DEVICE = re.compile(r"(auto|cpu|cuda|none|cuda:\d+)\Z")
+_DEVICE = re.compile(r"(auto|cpu|cuda|none|cuda:\d{1,4})\Z")
 
 
 class Options(NamedTuple):
@@ -46,6 +46,10 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise WrongQuestion(message, f"`{self.prog} --help` shows what it takes")
+
+
+MOST_LETTERS = 4096
+"""Of a word, which may be a path."""
 
 
 def device_named(text: str) -> str:
@@ -157,6 +161,10 @@ def read_options(words: Sequence[str]) -> Options:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also the seconds, and where errors arose"
     )
+    if any(len(word) > MOST_LETTERS for word in words):
+        raise WrongQuestion(
+            f"a word has more than {MOST_LETTERS} letters", "it was pasted by mistake"
+        )
     return checked(parser.parse_args(list(words)))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpusetup import named_file
 from gpusetup.configs import keys, values
 from gpusetup.configs.config import Config
 from gpusetup.configs.settings import TRUE
@@ -102,7 +103,7 @@ def _model(reader: Reader, said: Part) -> Part:
     reader.note(setting, f"the model {text}")
     name = _known(reader, text)
     file = Path(name)
-    if file.exists() and not file.is_dir() and file.name != "config.json":
+    if named_file.is_there(file) and not named_file.is_folder(file) and file.name != "config.json":
         hint = "a name, a config.json or its folder"
         raise reader.refused(setting, "a file, but no model's config.json", hint)
     part: Part = {"model": name}
@@ -118,7 +119,7 @@ def _known(reader: Reader, text: str) -> str:
     """A name that is in the table where the text holds one: a path's end, a component's."""
     last = PREFIX.sub("", text.rpartition(".")[2]) if "torchtune." in text else text
     last = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", last)
-    if (Path(text) / "config.json").is_file():
+    if named_file.is_there(Path(text) / "config.json"):
         return text
     dotted = re.sub(r"(?<=\d)_(?=\d)", ".", last, count=1)
     for name in (last, dotted, text.rstrip("/").rpartition("/")[2]):

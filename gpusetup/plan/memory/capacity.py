@@ -78,7 +78,7 @@ def size(text: str) -> int:
 
     Raises UsageError for what is no size, or no GPU's (16 MiB to 2 TiB).
     """
-    hit = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?i?b?)", text.strip().lower())
+    hit = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([kmg]?i?b?)", text.strip().lower())
     unit = UNITS.get(hit[2]) if hit else None
     value = round(float(hit[1]) * unit) if hit and unit else 0
     if not 16 * MIB <= value <= 2048 * GIB:

@@ -47,7 +47,7 @@ def model_named(text: str) -> Shape:
     if found:
         return _shape(found)
     if text and _is_path(text):
-        if re.fullmatch(r"[\w.-]+/[\w.-]+", text) and not Path(text).exists():
+        if re.fullmatch(r"[\w.-]+/[\w.-]+", text) and not named_file.is_there(text):
             raise UsageError(f"No model is called {text!r}", hint=_at_its_hub(text))
         return model_in(Path(text))
     raise UsageError(f"No model is called {text!r}", hint=_nearest(text))
@@ -73,7 +73,7 @@ def hub_id(short: str) -> str:
 
 def model_in(path: Path) -> Shape:
     """The shape of the `config.json` at a path, or in the folder there."""
-    file = path / "config.json" if path.is_dir() else path
+    file = path / "config.json" if named_file.is_folder(path) else path
     try:
         raw = named_file.read(file, MOST_BYTES)
     except BadInput as problem:
@@ -98,7 +98,7 @@ def count(text: str) -> int:
     """
     plain = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower())
     plain = re.sub(r"\s*(params|parameters)$", "", plain.replace(",", ".").replace("_", ""))
-    hit = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?", plain)
+    hit = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?", plain)
     value = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
     if meant := _unit_left_out(text):
         raise UsageError(
@@ -287,7 +287,7 @@ def _key(text: str) -> str:
 
 
 def _is_path(text: str) -> bool:
-    return text.endswith(".json") or "/" in text or "\\" in text or Path(text).is_dir()
+    return text.endswith(".json") or "/" in text or "\\" in text or named_file.is_folder(text)
 
 
 def _at_its_hub(text: str) -> str:

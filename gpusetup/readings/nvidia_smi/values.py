@@ -129,7 +129,7 @@ def number(text: str | None) -> float | None:
     >>> number("72.00 W"), number("16x"), number("[N/A]")
     (72.0, 16.0, None)
     """
-    found = re.search(r"-?\d+(?:\.\d+)?", cell(text) or "")
+    found = re.search(r"(?<!\d)-?\d{1,15}(?!\d)(?:\.\d+)?", cell(text) or "")
     return float(found.group()) if found else None
 
 
@@ -147,7 +147,7 @@ def memory(text: str | None) -> int | None:
     >>> memory("40960 MiB") == memory("40960MiB") == memory("40960") == 40960 << 20
     True
     """
-    found = re.match(r"(\d+(?:\.\d+)?)\s*([KMG]i?B|B)?", cell(text) or "", re.I)
+    found = re.match(r"(\d{1,15}(?!\d)(?:\.\d+)?)\s*([KMG]i?B|B)?", cell(text) or "", re.I)
     if not found:
         return None
     return int(float(found.group(1)) * UNITS[(found.group(2) or "MiB").lower()])

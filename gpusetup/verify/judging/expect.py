@@ -22,7 +22,7 @@ OPERATORS: Dict[str, Callable[[Any, Any], bool]] = {
 NEAREST = {"=>": ">=", "=<": "<=", "=": "==", "===": "==", "<>": "!=", "~=": ">=", "!": "!="}
 """What people write -> what they mean."""
 
-_SHAPE = re.compile(r"\s*([A-Za-z_]*)\s*([=!<>~]*)\s*(.*?)\s*\Z", re.DOTALL)
+_SHAPE = re.compile(r"\s*([A-Za-z_]*)\s*([=!<>~]*)\s*(.*)\Z", re.DOTALL)
 _VERSION = re.compile(
     r"v?(\d+(?:\.\d+)*)(?:[-_.]?(a|b|c|rc|alpha|beta|pre|preview)[-_.]?(\d*))?"
     r"(?:[-_.]?(post)(\d*))?(?:[-_.]?(dev)(\d*))?(?:\+([a-z0-9._-]+))?\Z",
@@ -171,7 +171,7 @@ def parse(text: str) -> Expectation:
     >>> parse("gpus >= 2")
     Expectation(text='gpus>=2', name='gpus', operator='>=', wanted=2)
     """
-    name, operator, value = _SHAPE.match(text).groups()  # type: ignore[union-attr]
+    name, operator, value = _SHAPE.match(text.strip()).groups()  # type: ignore[union-attr]
     if name not in NAMES:
         raise WrongQuestion(
             f"--expect {text!r}: there is no name {name!r}{_nearest_name(name)}",
