@@ -1,14 +1,16 @@
 """What the command line answers, for a program: `from gpusetup.api import diagnose, resolve`.
 
 Each function asks what its command asks and returns the document that the command prints under
-`--json`, as a typed, frozen value: the fields are those that `gpusetup schema COMMAND` describes,
-and `to_plain` and `to_json` give the same as dicts or text. Nothing is printed; what the command
-line says on stderr on its way goes to the logger `gpusetup`, level INFO.
+`--json`, as a typed value that cannot be changed, nor can a dict in it: the fields are those that
+`gpusetup schema COMMAND` describes, and `to_plain` and `to_json` give the same as dicts or text.
+Nothing is printed; what the command line says on stderr on its way goes to the logger `gpusetup`,
+level INFO.
 
-Every failure is a `GpuSetupError` with `message`, `hint` (what to do, or None) and `exit_code`:
-what the command line prints as an error document is raised here. An answer that is no is an answer:
-`cause` of doctor, `torch` None of resolve, `fits` of plan and `verdict` of verify say it, and
-nothing is raised.
+An argument that a function does not know, or whose type it does not take, is a `TypeError`, as
+anywhere in Python. Every other failure is a `GpuSetupError` with `message`, `hint` (what to do, or
+None) and `exit_code`: what the command line prints as an error document is raised here. An answer
+that is no is an answer: `cause` of doctor, `torch` None of resolve, `fits` of plan and `verdict` of
+verify say it, and nothing is raised.
 
 Answers about this machine are exact: their `snapshot` names folders and the user. What is to be
 shared comes from `gpusetup snapshot`. Names, keywords and documents of this module are stable,
@@ -31,6 +33,7 @@ from gpusetup.model.documents import (
     VerifyAnswer,
 )
 from gpusetup.model.finding import Finding
+from gpusetup.model.frozen import unchangeable
 from gpusetup.model.machine import Snapshot
 
 if TYPE_CHECKING:
@@ -206,7 +209,7 @@ def plan(**question: Any) -> PlanAnswer | ServePlan:
 
     With `code` a child process traces one step of that code, which runs it. Sizes are GiB.
     """
-    known = ServeQuestion if question.get("serve") else PlanQuestion
+    known = PlanQuestion if question.get("serve") is None else ServeQuestion
     for name in question.keys() - known.__annotations__.keys():
         raise TypeError(f"plan() got an unexpected keyword argument {name!r}")
     if known is ServeQuestion:
@@ -251,7 +254,8 @@ def _answer(
 
     document = answered(name, values, words, _log)
     assert isinstance(document, kind), f"{name} answered {type(document).__name__}"
-    return document
+    kept: Answer = unchangeable(document)
+    return kept
 
 
 def _log(text: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gpusetup import api
-from gpusetup.commands.calling import option_of
+from gpusetup.commands.calling_types import option_of
 from gpusetup.commands.parser import build_parser, child_of
 from gpusetup.errors import CLASSES
 from gpusetup.model.frozen import fields

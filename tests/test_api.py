@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import doctest
 import inspect
 import json
 import logging
+import pickle
 import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from each_row import each
 
 from gpusetup import api
 from gpusetup.cli import main
-from gpusetup.commands.calling import option_of
+from gpusetup.commands.calling_types import option_of
 from gpusetup.commands.parser import build_parser, child_of
 from gpusetup.probe.saved import example_machines, machine_named
 
@@ -207,15 +209,17 @@ def test_what_the_command_line_refuses_is_raised_with_its_words(
     assert capfd.readouterr() == ("", "")
 
 
-PAGES = {
+ANY: Any = api
+"""Where types are wrong on purpose."""
+PAGES: dict[str, Callable[[str], object]] = {
     "a GPU": lambda page: api.resolve(gpu=[page]),
     "GPUs": lambda page: api.resolve(os="linux", driver="580", gpu=[page[:2500]]),
     "a driver": lambda page: api.resolve(os="linux", driver=page, gpu=["sm_90"]),
     "another host's": lambda page: api.diagnose("rtx3050-laptop", for_driver=page, for_gpu=[page]),
     "a package": lambda page: api.resolve(page, machine="rtx3050-laptop", offline=True),
     "a machine": lambda page: api.diagnose(page[:300]),
-    "an architecture": lambda page: api.resolve(architecture=page),
-    "a system": lambda page: api.resolve(os=page),
+    "an architecture": lambda page: ANY.resolve(architecture=page),
+    "a system": lambda page: ANY.resolve(os=page),
     "a model": lambda page: api.plan(model=page, gpu="A100 80GB"),
     "a model's file": lambda page: api.plan(model=page[:300], gpu="A100 80GB"),
     "parameters": lambda page: api.plan(params="9" * len(page[:1000]), gpu="A100 80GB"),
@@ -233,6 +237,82 @@ def test_a_page_where_a_name_is_meant_is_refused_in_a_sentence(asked: str, unit:
         PAGES[asked]((unit * 32_000)[:32_000])
     assert told.value.exit_code in (1, 2), told.value.message[:200]
     assert len(told.value.message) < 9000
+
+
+WRONG_TYPES = (object(), b"bytes", 1j, [None], [b"x"], iter("ab"))
+
+
+def keywords_of(function: str) -> list[str]:
+    if function == "plan":
+        return [*api.PlanQuestion.__annotations__]
+    return [name for name, _ in keywords(function) if name not in ("*packages", "text")]
+
+
+@pytest.mark.parametrize("function", list(COMMAND))
+def test_an_argument_of_a_wrong_type_is_a_type_error_for_every_keyword(function: str) -> None:
+    text = ("a report",) if function == "read_report" else ()
+    for name in keywords_of(function):
+        for value in WRONG_TYPES:
+            with pytest.raises(TypeError, match=f"`{name}` is .*, not {type(value).__name__}"):
+                getattr(api, function)(*text, **{name: value})
+
+
+@each(
+    "ask",
+    [
+        partial(ANY.resolve, 5),
+        partial(ANY.resolve, None),
+        partial(ANY.diagnose, deep="yes"),
+        partial(ANY.diagnose, deep=1),
+        partial(ANY.resolve, driver=True),
+        partial(ANY.plan, serve=[]),
+        partial(ANY.to_json, object()),
+        partial(ANY.to_plain, object()),
+    ],
+)
+def test_other_wrong_types_are_type_errors_too(ask: Callable[[], object]) -> None:
+    with pytest.raises(TypeError):
+        ask()
+
+
+@each(
+    "ask",
+    [
+        lambda: api.diagnose(Path("a\0b")),
+        lambda: api.diagnose(python="a\0b"),
+        lambda: api.resolve(requirements=["a\0b"]),
+        lambda: api.plan(model="a\0b/c", gpu="A100 80GB"),
+        lambda: api.resolve(driver="\ud800", os="linux"),
+        lambda: api.diagnose("rtx3050-laptop", timeout=float("nan")),
+    ],
+)
+def test_a_value_that_no_machine_has_is_a_wrong_question(ask: Callable[[], object]) -> None:
+    with pytest.raises(api.UsageError):
+        ask()
+
+
+def dicts_in(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield value
+    if dataclass := getattr(value, "__struct_fields__", ()):
+        value = [getattr(value, name) for name in dataclass]
+    if isinstance(value, list | tuple | dict):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from dicts_in(one)
+
+
+@each("asked", ["resolve", "plan", "doctor of this machine"])
+def test_no_dict_of_an_answer_can_be_changed_and_copies_can(asked: str) -> None:
+    answer: Any = same_questions()[asked][0]()
+    found = list(dicts_in(answer))
+    assert found
+    for one in found:
+        for method in ("__setitem__", "__delitem__", "__ior__", "update", "clear", "pop"):
+            with pytest.raises(TypeError, match="cannot be changed"):
+                getattr(one, method)("x")
+        assert json.loads(json.dumps(dict(one), default=str)) is not None
+    assert pickle.loads(pickle.dumps(answer)) == copy.deepcopy(answer) == answer
+    assert type(api.to_plain(answer)) is dict
 
 
 def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,11 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from gpusetup.commands.parser import child_of, command, read_words
+from gpusetup.commands.calling_types import option_of, options_known, refuse_types
+from gpusetup.commands.parser import command, read_words
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console, told
-
-OPTIONS = {"machine": "--from", "architecture": "--machine", "with_packages": "--with"}
-"""A name in Python -> its option, where that is another: `from` and `with` are words of Python."""
 
 Notify = Callable[[str], None]
 
@@ -49,7 +47,10 @@ def answered(
     """The document with which a command answers.
 
     Raises GpuSetupError, as the command line would print it; a fault of our own too (exit 5).
+    TypeError is for values of a type that no option takes.
     """
+    words = tuple(words)
+    refuse_types(name, values, words)
     catcher = Catcher(notify or (lambda _: None))
     try:
         options, module = asked(name, values, words), command(name)
@@ -88,7 +89,7 @@ def _snapshot(given: Mapping[str, object]) -> Snapshot | None:
     from gpusetup.probe.saved import load_snapshot
 
     machine = given.get("machine")
-    if isinstance(machine, Path):
+    if isinstance(machine, Path) and "\0" not in str(machine):
         return load_snapshot(machine)
     return machine if isinstance(machine, Snapshot) else None
 
@@ -106,20 +107,9 @@ def _package(word: str) -> str:
     return word
 
 
-def option_of(key: str) -> str:
-    """The option of a name in Python.
-
-    >>> option_of("for_gpu"), option_of("machine")
-    ('--for-gpu', '--from')
-    """
-    return OPTIONS.get(key, f"--{key.replace('_', '-')}")
-
-
 def _spelled(name: str, values: Mapping[str, object]) -> Iterator[str]:
     """The values as words; each stands in one word with its option, so that none is an option."""
-    from gpusetup.commands.parser import build_parser
-
-    known = child_of(build_parser(name), name)._option_string_actions
+    known = options_known(name)
     for key, value in values.items():
         option = option_of(key)
         if isinstance(value, bool):

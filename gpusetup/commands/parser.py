@@ -203,8 +203,11 @@ def _refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
 
 
 def _refuse_pages(words: Sequence[str]) -> None:
-    """No word of ours is longer than a path; somebody's command after `--` may be."""
+    """No word of ours is longer than a path, nor has it a NUL, which no path has; somebody's
+    command after `--` may be."""
     ours = words[: words.index("--")] if "--" in words else words
+    if any("\0" in word for word in ours):
+        raise UsageError("a value has a NUL character in it")
     for before, word in zip(("", *ours), ours, strict=False):
         if len(word) > MOST_OF_A_PATH:
             option = word.partition("=")[0] if word.startswith("-") else before

@@ -74,3 +74,42 @@ def fields(value: object) -> tuple[msgspec.structs.FieldInfo, ...]:
 def _fields_of(kind: type) -> tuple[msgspec.structs.FieldInfo, ...]:
     """Kept: msgspec evaluates the annotations anew each time it is asked."""
     return msgspec.structs.fields(kind)
+
+
+class FrozenDict(dict[Any, Any]):
+    """A dict that stays as it was made; JSON, `==`, copies and pickles take it as any dict.
+
+    >>> FrozenDict(a=1)["a"] = 2
+    Traceback (most recent call last):
+    TypeError: an answer's dict cannot be changed: copy it with `dict(it)`
+    """
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> Any:
+        raise TypeError("an answer's dict cannot be changed: copy it with `dict(it)`")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenDict, (dict(self),)
+
+
+def unchangeable(value: Any) -> Any:
+    """The same value, whose dicts and lists cannot be changed, however deep they stand."""
+    if isinstance(value, msgspec.Struct):
+        old = {one.name: getattr(value, one.name) for one in fields(value)}
+        new = {name: unchangeable(one) for name, one in old.items()}
+        changed = {name: one for name, one in new.items() if one is not old[name]}
+        return replace(value, **changed) if changed else value
+    if isinstance(value, dict):
+        return FrozenDict({key: unchangeable(one) for key, one in value.items()})
+    if isinstance(value, list | tuple):
+        new_ones = tuple(map(unchangeable, value))
+        return value if isinstance(value, tuple) and not differ(value, new_ones) else new_ones
+    return value
+
+
+def differ(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    return any(a is not b for a, b in zip(one, other, strict=True))
