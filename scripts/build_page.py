@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -97,40 +98,61 @@ def wheel_command(row: Mapping[str, Any], python: str, platform: str) -> tuple[s
 
 
 def build(out: Path, cache: Path, address: str | None = None) -> Path:
-    """The page in `out`, which is made anew. `address`: where it will stand, for the site map."""
+    """The page in `out`, which is made anew, whole or not at all. `address`: where it will stand,
+    for the site map."""
+    _refuse_others(out)
+    pages = finding_pages(address)
     asked = needs()
     python = [(row, fetched(row, npm_command(row), cache)) for row in asked["npm"]]
     wheels = [
         fetched(row, wheel_command(row, asked["python"], asked["platform"]), cache)
         for row in asked["wheels"]
     ]
-    _empty(out)
-    for row, tarball in python:
-        unpack_python(tarball, row["takes"], out / "python")
-    (out / "gpusetup.zip").write_bytes(archive(wheels))
-    for name in STATIC:
-        shutil.copyfile(WEB / name, out / name)
-    write_findings(out, address)
-    (out / "offline.js").write_text(service_worker(out), encoding="utf-8")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as beside:
+        made = Path(beside) / "page"
+        for row, tarball in python:
+            unpack_python(tarball, row["takes"], made / "python")
+        fill(made, wheels, pages)
+        put(made, out, Path(beside) / "former")
     return out
 
 
-def write_findings(out: Path, address: str | None) -> None:
-    """One page a finding, and their index."""
-    from finding_pages import pages
+def fill(made: Path, wheels: list[Path], pages: Mapping[str, str]) -> None:
+    """Everything but Python in a folder that nobody reads yet."""
+    (made / "findings").mkdir(parents=True, exist_ok=True)
+    (made / "gpusetup.zip").write_bytes(archive(wheels))
+    for name in STATIC:
+        shutil.copyfile(WEB / name, made / name)
+    for place, text in pages.items():
+        (made / place).write_text(text, encoding="utf-8")
+    (made / "offline.js").write_text(service_worker(made), encoding="utf-8")
 
-    (out / "findings").mkdir()
-    for place, text in pages(address):
-        (out / place).write_text(text, encoding="utf-8")
 
-
-def _empty(out: Path) -> None:
-    """A new folder; one that holds something else than a page is left alone."""
+def put(made: Path, out: Path, former: Path) -> None:
+    """The new folder where the former one stood, which moves aside."""
     if out.exists():
-        if any(out.iterdir()) and not (out / "offline.js").is_file():
-            raise NotBuilt(f"{out} is not empty and holds no page: name another `--out`")
-        shutil.rmtree(out)
-    out.mkdir(parents=True)
+        out.rename(former)
+    made.rename(out)
+
+
+def finding_pages(address: str | None) -> dict[str, str]:
+    """One page a finding, and their index: place -> text."""
+    try:
+        from finding_pages import pages
+    except ModuleNotFoundError as problem:
+        raise NotBuilt(
+            f"{problem.name} is not installed: `{sys.executable} -m pip install {ROOT}` first"
+        ) from problem
+    return dict(pages(address))
+
+
+def _refuse_others(out: Path) -> None:
+    """A folder that holds something else than a page is left alone."""
+    if out.is_dir() and any(out.iterdir()) and not (out / "offline.js").is_file():
+        raise NotBuilt(f"{out} is not empty and holds no page: name another `--out`")
+    if out.exists() and not out.is_dir():
+        raise NotBuilt(f"{out} is no folder: name another `--out`")
 
 
 def unpack_python(tarball: Path, names: list[str], folder: Path) -> None:
@@ -169,18 +191,13 @@ def package_files() -> Iterator[Path]:
 
 
 def service_worker(out: Path) -> str:
-    """The worker with the list of the page's files, and a version that changes with any of them.
-
-    The pages of findings are not in the list: the worker keeps each when it is opened.
-    """
+    """The worker with the list of the page's files, and a version that changes with any of them."""
     files = sorted(p for p in out.rglob("*") if p.is_file())
     digest = hashlib.sha256((WEB / "offline.js").read_bytes())
     for path in files:
         digest.update(path.relative_to(out).as_posix().encode() + path.read_bytes())
     places = [path.relative_to(out).as_posix() for path in files]
-    names = json.dumps(
-        [place for place in places if not place.startswith(("findings/", "sitemap"))]
-    )
+    names = json.dumps([place for place in places if not place.startswith("sitemap")])
     text = (WEB / "offline.js").read_text(encoding="utf-8")
     return text.replace("@VERSION@", f"gpusetup-{digest.hexdigest()[:16]}").replace(
         "@FILES@", names

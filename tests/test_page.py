@@ -252,8 +252,45 @@ def test_a_file_that_is_another_than_was_named_is_not_used(tmp_path: Path) -> No
 def test_a_folder_that_holds_no_page_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("dear", encoding="utf-8")
     with pytest.raises(build_page.NotBuilt, match="not empty"):
-        build_page._empty(tmp_path)
-    assert (tmp_path / "thesis.tex").exists()
+        build_page.build(tmp_path, tmp_path / "cache")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_build_that_fails_leaves_the_former_page_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "page"
+    out.mkdir()
+    (out / "offline.js").write_text("the former", encoding="utf-8")
+    nothing = {"npm": [], "wheels": [], "python": "3.14", "platform": "any"}
+    monkeypatch.setattr(build_page, "needs", lambda: nothing)
+    monkeypatch.setattr(build_page, "finding_pages", lambda _: {"findings/a.html": "a"})
+    with monkeypatch.context() as patched:
+        patched.setattr(build_page, "service_worker", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            build_page.build(out, tmp_path / "cache")
+    assert [path.name for path in tmp_path.rglob("*")] == ["page", "offline.js"]
+    build_page.build(out, tmp_path / "cache")
+    assert (out / "findings" / "a.html").is_file() and (out / "gpusetup.zip").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["page"], "nothing is left beside it"
+
+
+def test_a_python_without_msgspec_is_told_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['msgspec'] = None; sys.argv[1:] = ['--out', 'page'];"
+        "import build_page; sys.exit(build_page.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT / "scripts"), "HOME": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: msgspec is not installed: `")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_service_worker_keeps_every_file(tmp_path: Path) -> None:
@@ -264,7 +301,8 @@ def test_the_service_worker_keeps_every_file(tmp_path: Path) -> None:
     assert 'const FILES = ["index.html", "python/pyodide.mjs"];' in text and "@" not in text
     (tmp_path / "findings").mkdir()
     (tmp_path / "findings" / "ok.html").write_text("ok", encoding="utf-8")
-    assert '"python/pyodide.mjs"];' in build_page.service_worker(tmp_path)
+    (tmp_path / "sitemap.xml").write_text("ok", encoding="utf-8")
+    assert 'FILES = ["findings/ok.html", "index.html"' in build_page.service_worker(tmp_path)
     assert build_page.service_worker(tmp_path) != text, "another page is another version"
 
 
