@@ -70,6 +70,7 @@ def _run(words: list[str], out: Console) -> int:
         out.text(parser.format_help())
         return 0
     out.configure(json=options.json, output=options.output, verbose=options.verbose)
+    out.asked = vars(options)
     module = command(options.command)
     code: int = module.run(options, out)
     return code

@@ -17,6 +17,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import statistics
 import sys
@@ -366,7 +367,12 @@ READ = """async (text) => {
   return JSON.stringify([said("json"), said("printed"), Number(answer.dataset.milliseconds)]);
 }"""
 READY = """async () => {
-  while (!document.body.dataset.ready) await new Promise((go) => setTimeout(go, 20));
+  const failed = /(This page failed|Python did not start)[^\\n]*/;
+  while (!document.body.dataset.ready) {
+    const said = failed.exec(document.body.innerText);
+    if (said) return said[0];
+    await new Promise((go) => setTimeout(go, 20));
+  }
   return document.body.dataset.ready;
 }"""
 
@@ -379,7 +385,9 @@ class InFirefox:
 
     def open(self, address: str) -> float:
         self.driver.open(address)
-        return float(self.driver.run(READY))
+        said = str(self.driver.run(READY))
+        must(re.fullmatch(r"[\d.]+", said) is not None, f"Firefox: {said}")
+        return float(said)
 
     def read(self, raw: bytes) -> tuple[str, str, float]:
         import base64

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpusetup import api
+from gpusetup import api, named_file
 from gpusetup.assistants import installing
 from gpusetup.assistants.bounded import bounded
 from gpusetup.assistants.fields import Field, is_value, property_of, wanted
@@ -19,6 +19,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.redaction import redact, redact_document
+from gpusetup.redaction.asked import but_for, names_in
 
 LONGEST_REPORT = 16 << 20
 INSTRUCTIONS = (
@@ -137,8 +138,6 @@ def _name_of(word: str) -> str:
 
 
 def _plan(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
-    from pathlib import Path
-
     asked = _only_examples(values)
     model = asked.get("model", "")
     if not model and not asked.get("params"):
@@ -147,7 +146,7 @@ def _plan(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
             hint='for example {"model": "qwen3-8b"}, or {"params": "124M"}',
         )
     if model and (
-        model[:1] in ("/", "\\", "~", ".") or model.endswith(".json") or Path(model).exists()
+        model[:1] in ("/", "\\", "~", ".") or model.endswith(".json") or named_file.is_there(model)
     ):
         raise UsageError(f"{model!r} is a path", hint="name the model: `qwen3-8b`, `Qwen/Qwen3-8B`")
     if not asked.get("gpu") and not asked.get("gpu_mem"):
@@ -360,8 +359,14 @@ def _listed() -> dict[str, Any]:
     return {"schema": "gpusetup.findings/1", "titles": rows}
 
 
-def error_of(problem: api.GpuSetupError, setting: Setting) -> dict[str, Any]:
-    """The document of what went wrong, redacted like the answers."""
-    told = {"message": problem.message, "hint": problem.hint}
-    said = told if setting.keep_private else redact_document(told)
+def error_of(
+    problem: api.GpuSetupError, setting: Setting, values: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The document of what went wrong, redacted like the answers; the names that were asked for
+    stay as they were asked."""
+    names = names_in(values or {})
+    told = {"message": problem.message, "hint": problem.hint or ""}
+    if not setting.keep_private:
+        told = {key: but_for(names, text, redact_document) for key, text in told.items()}
+    said = {**told, "hint": told["hint"] or None}
     return bounded({"schema": "gpusetup.error/1", **said, "exit": problem.exit_code})

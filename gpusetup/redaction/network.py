@@ -48,17 +48,25 @@ _KNOWN_SEGMENT = re.compile(
 )  # fmt: skip
 
 
+_OWN = re.compile(r"gpusetup://(?:snapshot|findings(?:/(?:ID|[a-z0-9-]{1,60}))?)")
+"""The resources that `gpusetup mcp` offers."""
+
+
 def hide_urls(text: str) -> str:
     """Text whose URLs name no private server, nobody's password, no private way.
 
     >>> hide_urls("GET https://me:p@ss@pypi.lab.example:8443/team-x/simple/torch/?sig=abc done")
     'GET https://<host>/<path>/simple/torch/?<query> done'
+    >>> hide_urls("gpusetup://findings/nvml-mismatch, gpusetup://lab.example/x")
+    'gpusetup://findings/nvml-mismatch, gpusetup://<host>/<path>'
     """
     return _URL.sub(_hidden, text) if "://" in text else text
 
 
 def _hidden(match: re.Match[str]) -> str:
     scheme, host, path = match["scheme"], match["host"], match["path"] or ""
+    if _OWN.fullmatch(match[0]):
+        return match[0]
     if scheme.lower() == "file://" and host in ("", "~"):
         return f"{scheme}{host}{path}"  # a path: the rules of folders read it
     known = is_public(host)

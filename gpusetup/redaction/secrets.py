@@ -68,6 +68,9 @@ _LOGS_IN = re.compile(
 )
 _LOGIN = re.compile(r"(?<=\s)(-(?:u|U|p|-user|-password)(?:=|\s+|(?=\w)))(?![-<])\S+")
 
+_MADE_BY_LOT = re.compile(r"[0-9A-Z]")
+"""What every issuer's token has; `hf_transfer` and `sk-learn-contrib` are packages."""
+
 RULES: tuple[Rule, ...] = (
     (
         re.compile(r"\b(?:ssh-\w+|ecdsa-[\w-]+|sk-(?:ssh|ecdsa)[\w@.-]+)\s+AAAA[\w+/=]+[^\n\"']*"),
@@ -86,7 +89,7 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"\b(arn:aws[\w-]*:[\w-]*:[\w-]*:)\d{12}(?=:)"), rf"\1{SECRET}"),
     (re.compile(r"\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])(?:[A-Z0-9]{5}-){3,}[A-Z0-9]{4,5}\b"), SECRET),
     (re.compile(rf"(?i)(\b(?:password|passphrase|passwd|api key|secret key|access token)\s+(?:is|was|=)\s+)(?!<){_VALUE}"), rf"\1{SECRET}"),
-    (re.compile(r"(?<![A-Za-z0-9_-])(?:" + "|".join(shape for _, shape in ISSUERS) + ")"), SECRET),
+    (re.compile(r"(?<![A-Za-z0-9_-])(?:" + "|".join(shape for _, shape in ISSUERS) + ")"), lambda said: SECRET if _MADE_BY_LOT.search(said[0]) else said[0]),
     (re.compile(r"(?<!sha256[:=])(?<!sha256 )(?<!sha256 is )(?<!Got {8})(?<!commit )(?<!/store/)(?<!#sha256=)\b(?!0x)[0-9a-fA-F]{20,}\b"), "<hex>"),
 )  # fmt: skip
 """In this order: a pattern -> what stands there instead."""

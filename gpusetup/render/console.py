@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TextIO
 
 from gpusetup.errors import Blocked, GpuSetupError, UsageError
@@ -76,12 +77,19 @@ def sentence(title: str) -> str:
     return title[:1].upper() + title[1:]
 
 
-def told(problem: GpuSetupError) -> tuple[str, str | None]:
-    """Message and hint of what ended a job; what was typed may hold a password."""
+def told(
+    problem: GpuSetupError, asked: Mapping[str, object] | None = None
+) -> tuple[str, str | None]:
+    """Message and hint of what ended a job; what was typed may hold a password. The names and
+    numbers that were asked for stay."""
+    from gpusetup.redaction.asked import but_for, names_in
     from gpusetup.redaction.secrets import hide_logins, hide_secrets
 
-    hint = hide_secrets(hide_logins(problem.hint)) if problem.hint else problem.hint
-    return hide_secrets(hide_logins(problem.message)), hint
+    def shared(text: str) -> str:
+        return but_for(names, text, lambda said: hide_secrets(hide_logins(said)))
+
+    names = names_in(asked or {})
+    return shared(problem.message), shared(problem.hint) if problem.hint else problem.hint
 
 
 PIPED = 100
@@ -90,6 +98,9 @@ PIPED = 100
 
 class Console:
     """The two streams of one run, and how answers are written."""
+
+    asked: Mapping[str, object] = MappingProxyType({})
+    """The options; an error says the names in them as they are."""
 
     def __init__(self, *, json: bool = False, color: bool = True, verbose: bool = False) -> None:
         self.json = json
@@ -198,7 +209,7 @@ class Console:
 
     def fail(self, problem: GpuSetupError) -> int:
         """Report what ended the command; its exit code. What was typed may hold a password."""
-        message, hint = told(problem)
+        message, hint = told(problem, self.asked)
         if self.json:
             from gpusetup.model.documents import ErrorAnswer
 

@@ -269,10 +269,8 @@ def _sized(event: Event) -> Event:
     from gpusetup.readings.nvidia_smi.values import memory
 
     values = {SIZED.get(name, name): value for name, value in event.values.items()}
-    sizes = {name: memory(text) for name, text in values.items() if name.endswith("_bytes")}
-    said = {name: text for name, text in values.items() if name not in sizes}
-    known = {name: str(size) for name, size in sizes.items() if size is not None}
-    return replace(event, values={**said, **known})
+    known = {k: memory(text) if k.endswith("_bytes") else text for k, text in values.items()}
+    return replace(event, values={k: str(v) for k, v in known.items() if v is not None})
 
 
 def _of_wsl(event: Event, os: Os) -> Event:
