@@ -287,6 +287,15 @@ def test_what_was_never_built_together_is_said(
     assert "is not the torch" not in said
 
 
+WITHOUT_JSON = {"agents", "completion", "help", "mcp", "schema", "slurm"}
+
+
+def test_the_help_lists_json_where_there_is_a_document() -> None:
+    parser = build_parser()
+    listed = {name for name in COMMANDS if "--json" in child_of(parser, name).format_help()}
+    assert set(COMMANDS) - listed == WITHOUT_JSON
+
+
 @pytest.mark.parametrize("words", [["agents"], ["help"], ["completion", "bash"]])
 def test_a_text_to_the_letter_is_no_json(
     words: list[str], capsys: pytest.CaptureFixture[str]

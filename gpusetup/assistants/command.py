@@ -17,6 +17,7 @@ read_report, resolve, plan, explain and install. The assistant's program starts 
 redacted and bounded. It installs nothing unless it was started with `--allow-install` and a person
 ran `gpusetup mcp token` in a terminal for the plan that was shown."""
 
+JSON = ""
 EXAMPLES = (
     "gpusetup mcp",
     "gpusetup mcp --python .venv/bin/python --allow-install",

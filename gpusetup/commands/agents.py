@@ -11,6 +11,7 @@ from gpusetup.render.console import Console
 SUMMARY = """Print some forty lines for AGENTS.md, CLAUDE.md or a rules file: what a coding agent
 runs instead of reinstalling or compiling PyTorch, with the exact commands and exit codes."""
 
+JSON = ""
 EXAMPLES = ("gpusetup agents", "gpusetup agents >> AGENTS.md")
 TEXT = Path(__file__).resolve().parent.parent / "data" / "agents.md"
 

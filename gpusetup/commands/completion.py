@@ -9,6 +9,7 @@ from gpusetup.commands.common import no_document
 from gpusetup.render.console import Console
 
 SUMMARY = "Print a completion script; put it where your shell looks for one."
+JSON = ""
 EXAMPLES = (
     "gpusetup completion bash > ~/.local/share/bash-completion/completions/gpusetup",
     "gpusetup completion zsh > ~/.zfunc/_gpusetup",

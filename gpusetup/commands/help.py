@@ -8,6 +8,7 @@ from gpusetup.commands.common import no_document
 from gpusetup.render.console import Console
 
 SUMMARY = "Print the help of a command, or of gpusetup itself."
+JSON = ""
 EXAMPLES = ("gpusetup help", "gpusetup help install")
 
 

@@ -234,8 +234,9 @@ def _texts_in(value: object) -> Iterator[str]:
 
 
 def _common(parser: argparse.ArgumentParser, *, json: str) -> None:
+    """The options of every command; one whose `JSON` is empty has no document to print."""
     group = parser.add_argument_group("common")
-    group.add_argument("--json", action="store_true", help=json)
+    group.add_argument("--json", action="store_true", help=json or argparse.SUPPRESS)
     group.add_argument("--output", metavar="FILE", help="write the answer there instead of stdout")
     group.add_argument("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
     group.add_argument(

@@ -9,6 +9,7 @@ from gpusetup.errors import UsageError
 from gpusetup.render.console import Console
 
 SUMMARY = "Print the JSON schema of a command's answer."
+JSON = ""
 EXAMPLES = ("gpusetup schema doctor", "gpusetup schema error")
 
 

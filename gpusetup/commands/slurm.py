@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpusetup.probe.node import NodeRecord
 
 T = TypeVar("T")
-JSON = "has no part in this command"
+JSON = ""
 SUMMARY = (
     "`slurm print` shows the prolog, the health program, the epilog and the NHC check, and the "
     "lines of slurm.conf that name them; `slurm install --prefix DIR` writes them. Nothing of "
