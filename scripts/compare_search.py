@@ -26,6 +26,7 @@ import math
 import random
 import statistics
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -309,10 +310,11 @@ def lightning_finder(mode: str) -> Callable[[Device, int], Run]:
 
     def find(device: Device, seed: int) -> Run:
         from lightning.pytorch import LightningModule, Trainer
-        from lightning.pytorch.tuner import Tuner
+        from lightning.pytorch.tuner.tuning import Tuner
         from torch import Tensor, nn, optim, zeros
         from torch.utils.data import DataLoader, Dataset
 
+        gc.freeze()  # as above
         counted = Counted(device, seed)
 
         class Numbers(Dataset):
@@ -342,11 +344,12 @@ def lightning_finder(mode: str) -> Callable[[Device, int], Run]:
             def train_dataloader(self) -> DataLoader:
                 return DataLoader(Numbers(), self.batch_size, collate_fn=collated)
 
-        trainer = Trainer(
-            max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False,
-        )  # fmt: skip
-        return counted.run(Tuner(trainer).scale_batch_size(Module(), mode=mode))
+        with tempfile.TemporaryDirectory() as folder:  # it writes a checkpoint there
+            trainer = Trainer(
+                max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
+                enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
+            )  # fmt: skip
+            return counted.run(Tuner(trainer).scale_batch_size(Module(), mode=mode))
 
     return find
 

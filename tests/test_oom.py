@@ -44,6 +44,8 @@ SAID = {
     "cudnn-internal": "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR",
     "cublas-no-handle": "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate`",
     "cublas-internal": "CUDA error: CUBLAS_STATUS_INTERNAL_ERROR when calling `cublasSgemm`",
+    "onednn-create": "could not create a primitive",
+    "onednn-execute": "could not execute a primitive",
 }
 OTHERWISE = (
     "CUDA error: an illegal memory access was encountered",

@@ -65,9 +65,12 @@ def test_the_trials_of_a_search_share_one_child_and_each_has_memory_of_its_own(f
 def test_a_trial_that_dies_or_fails_ends_alone(folder: str) -> None:
     one = job(folder, "mine:dies")
     with shared():
-        said = [trial(one, batch) for batch in (8, 9, 10, 11)]
-    assert [(x.batch, x.status) for x in said] == [(8, "ok"), (9, "oom"), (10, "error"), (11, "ok")]
-    assert "not ten" in (said[2].detail or "")
+        said = [trial(one, batch) for batch in (8, 9, 11, 10, 12)]
+    assert [x.status for x in said] == ["ok", "oom", "ok", "error", "ok"]
+    assert "not ten" in (said[3].detail or "")
+    parents = [parent for parent, _ in processes(folder)]  # of 8, 11 and 12
+    assert parents[0] == parents[1], "running out of memory starts no other child"
+    assert parents[2] != parents[0], "another error may be the fork's own"
 
 
 def test_code_that_starts_threads_when_it_is_imported_is_forked_without_them(folder: str) -> None:

@@ -42,9 +42,8 @@ def check(seed: int, count: int, hard: bool) -> None:
     assert all(run.tested for run, _ in done)
     assert max(parts) <= 1
     assert statistics.mean(parts) >= 0.99
-    assert all(part >= 0.95 for part, (_, true) in zip(parts, done, strict=True) if true >= 20)
-    assert all((run.batch or 0) >= true - 1 for run, true in done if true < 20)
-    assert sum(run.failures <= 1 for run, _ in done) >= (0.98 if hard else 0.99) * count
+    assert min(parts) >= 0.95
+    assert sum(run.failures <= 1 for run, _ in done) >= 0.99 * count
 
 
 @pytest.mark.parametrize("hard", [False, True])
@@ -145,14 +144,14 @@ def test_where_memory_is_a_straight_line_the_largest_is_found_exactly(
     trials = search(lambda one: straight(static * GIB, each * (GIB >> 2), limit, one), goal)
     true = (limit - static * GIB) // (each * (GIB >> 2))
     best = 1 << (true.bit_length() - 1) if power else true
-    assert (answer(trials, goal) or 0) >= 0.985 * best
+    assert (answer(trials, goal) or 0) >= 0.975 * best
     assert sum(trial.status == "oom" for trial in trials) <= 1
 
 
 def test_nothing_fits_where_one_sample_is_too_much() -> None:
     goal = Goal(limit_bytes=GIB)
     trials = search(lambda batch: Trial(batch=batch, status="oom"), goal)
-    assert [trial.batch for trial in trials] == [8, 1]
+    assert [trial.batch for trial in trials] == [2, 1]
     assert answer(trials, goal) is None
 
 
@@ -200,15 +199,15 @@ def test_a_size_that_ran_above_the_limit_is_not_answered_and_tells_where_the_lim
     assert len(trials) <= 5
 
 
-def test_the_second_size_is_never_more_than_thirty_two_times_the_first() -> None:
+def test_the_second_size_is_never_more_than_128_times_the_first() -> None:
     flat = Trial(batch=8, status="ok", peak_bytes=GIB, static_bytes=GIB, readings=8, noise=0.0)
-    assert (next_batch([flat], Goal(limit_bytes=80 * GIB)) or 0) <= 8 * 32
+    assert (next_batch([flat], Goal(limit_bytes=80 * GIB)) or 0) <= 8 * 128
 
 
 def test_max_is_tried_itself_where_memory_is_no_limit() -> None:
     goal = Goal(limit_bytes=80 * GIB, largest=24)
     trials = search(lambda batch: straight(GIB, 1, 80 * GIB, batch), goal)
-    assert [trial.batch for trial in trials] == [8, 24]
+    assert [trial.batch for trial in trials] == [2, 24]
 
 
 def test_the_fastest_is_the_smallest_at_the_knee_and_halves_are_tried_below_the_largest() -> None:

@@ -81,7 +81,7 @@ class Server:
         alone = not self.imported
         answer = in_fork(lambda: self.in_child(request))
         if answer["status"] in ("error", "died") and not alone:  # it may be the fork's own
-            return {**answer, "spent": True, "again": True}
+            return {**answer, "again": True}  # whoever asks knows whether memory ran out
         if answer.get("forkable") and request.get("import_once", True):
             self.imported = True
             before = threads()

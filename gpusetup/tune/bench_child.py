@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.system.processes import Lines, Output, no_answer_in
+from gpusetup.tune.oom import is_answer_short, is_killed_for_memory, is_out_of_memory
 
 SCRIPT = Path(__file__).resolve().parent.parent / "child_scripts" / "bench.py"
 CHILD = {
@@ -48,7 +49,8 @@ class Child:
     def ask(self, request: Mapping[str, Any], timeout: float) -> Output:
         """What it answers, or how it ended: then it is `over`, as where it says so itself.
 
-        `again`: the failure may be the fork's own, and is to be asked of a fresh one.
+        `again`: the failure may be the fork's own, and is to be asked of a fresh one; running out
+        of memory is not, since a fork starts with what every trial starts with.
         """
         began, said = time.monotonic(), self._said_bytes()
         self._lines.tell(json.dumps(request))
@@ -60,16 +62,16 @@ class Child:
         except EOFError:
             code, self.over = self._lines.exit(), True
             problem = "closed its output" if code is None else None
-        answer = json.loads(line) if line else {}
-        self.over = self.over or bool(answer.get("spent"))
-        self.again = bool(answer.get("again"))
+        answer, errors = json.loads(line) if line else {}, self._errors_since(said)
         if answer.get("status") == "died":
             line, code = "", answer["exit"]
+        self.again = bool(answer.get("again")) and not is_short(answer, code, errors)
+        self.over = self.over or self.again or bool(answer.get("spent"))
         return Output(
             argv=self.argv,
             exit=0 if line else code,
             stdout=line,
-            stderr=self._errors_since(said),
+            stderr=errors,
             problem=problem,
             seconds=time.monotonic() - began,
         )
@@ -84,6 +86,17 @@ class Child:
     def end(self) -> None:
         self._lines.end()
         self._errors.close()
+
+
+def is_short(answer: Mapping[str, Any], code: int | None, errors: str) -> bool:
+    """Whether memory ran out, where a smaller size ran before.
+
+    >>> is_short({"status": "error", "kinds": ["MemoryError"]}, 0, "")
+    True
+    """
+    if answer.get("status") == "died":
+        return is_killed_for_memory(code) or is_out_of_memory(errors, maybe=True)
+    return is_answer_short(answer, maybe=True)
 
 
 @contextmanager

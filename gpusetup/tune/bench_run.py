@@ -42,7 +42,7 @@ from gpusetup.tune.measure import (
     trial,
 )
 from gpusetup.tune.rules_batch import largest_divisor
-from gpusetup.tune.search import Goal, Trial, answer, stopped
+from gpusetup.tune.search import FIRST, Goal, Trial, answer, stopped
 from gpusetup.tune.trainers import meant
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ Showing = Callable[[int], AbstractContextManager[Say]]
 EXPECTED = {"batch": 5, "benchmark": 16}
 """How many children a measuring starts, roughly: for the time left."""
 START = 8
-"""The first size that is tried where no config names one."""
+"""The size that is benchmarked where no config names one."""
 
 
 class Measured(Frozen):
@@ -200,7 +200,8 @@ class Session:
         )
 
     def batch_size(self) -> Measured:
-        goal = self.goal(self.start.setup.batch)
+        told = self.start.effective is not None
+        goal = self.goal(self.start.setup.batch if told else FIRST)
         try:
             find_batch(
                 self.job, goal, objective=self.options.objective, keep=self.trials, say=self.say

@@ -19,7 +19,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output
 from gpusetup.tune.bench_child import answered
 from gpusetup.tune.knee import next_for_speed
-from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
+from gpusetup.tune.oom import is_answer_short, is_killed_for_memory, is_out_of_memory
 from gpusetup.tune.search import Goal, Trial, hopeless, next_batch
 
 SECONDS = 20.0
@@ -138,11 +138,7 @@ def judged(batch: int, said: Output, *, smaller_ran: bool = False) -> Trial:
         return _died(batch, said, smaller_ran)
     if answer.get("status") == "ok":
         return _ran(batch, answer)
-    kinds = " ".join(answer.get("kinds") or ())
-    text = f"{kinds}: {answer.get('detail')}"
-    short = is_out_of_memory(text, maybe=smaller_ran) or any(
-        kind in ("OutOfMemoryError", "MemoryError") for kind in kinds.split()
-    )
+    short = is_answer_short(answer, maybe=smaller_ran)
     detail = f"{answer.get('kind')}: {answer.get('detail')}"
     return Trial(batch=batch, status="oom" if short else "error", detail=detail)
 

@@ -7,8 +7,8 @@ smaller batch work may count them (`maybe=True`), nobody else should.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 from gpusetup.model.frozen import Frozen
 
@@ -79,6 +79,20 @@ SPELLINGS = (
     Spelling(id="cudnn-internal", holds=("cudnn_status_internal_error",), certain=False),
     Spelling(id="cublas-no-handle", holds=("cublas_status_not_initialized",), certain=False),
     Spelling(id="cublas-internal", holds=("cublas_status_internal_error",), certain=False),
+    Spelling(
+        id="onednn-create",
+        holds=("could not create a primitive",),
+        memory="host",
+        certain=False,
+        source="oneDNN: the same words for memory that ran out and for what it does not implement",
+    ),
+    Spelling(
+        id="onednn-execute",
+        holds=("could not execute a primitive",),
+        memory="host",
+        certain=False,
+        source="oneDNN",
+    ),
 )
 """Read in order; the first that fits names it. As of torch 2.13, July 2026."""
 
@@ -121,6 +135,14 @@ def is_out_of_memory(problem: BaseException | str, *, maybe: bool = False) -> bo
     (False, True)
     """
     return spelling_of(problem, maybe=maybe) is not None
+
+
+def is_answer_short(answer: Mapping[str, Any], *, maybe: bool) -> bool:
+    """The same of what a child answered: the `kinds` of what was raised, and its `detail`."""
+    kinds = " ".join(answer.get("kinds") or ())
+    return is_out_of_memory(f"{kinds}: {answer.get('detail')}", maybe=maybe) or any(
+        kind in TYPES for kind in kinds.split()
+    )
 
 
 def is_killed_for_memory(exit_code: int | None) -> bool:

@@ -13,27 +13,38 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import Frozen
+from gpusetup.tune.lines import Room, room_above
 
-NOISE = 0.015
-"""How far one reading of a peak may be off, where the readings do not show it themselves."""
-NOISE_FLOOR = 0.002
 FAR = 0.88
 """Below this part of the limit a trial is for learning; the next one jumps."""
-AIM = 0.965
+AIM = 0.975
 """Where the jump lands at most: workspaces and kinks between phases have room above it."""
 CLOSE = 0.012
 """Steps smaller than this part of a size are not worth a trial of their own."""
 AFTER_FAILURE = 0.55
 """Right after a failure only this part of the way to the size that failed is gone."""
-SETTLED = 0.036
+SETTLED = 0.047
 """The answer may lie this far below a size that failed: a second failure costs more than it can
 bring."""
+SETTLED_LINE = 0.036
+"""And this far below where the lines end."""
+SLACK = 0.003
+"""Nearer than this to such a size no trial is worth it."""
+LOST = 1.05
+"""At most so many times the size that failed, lines are believed that promised it."""
 NEAR = 0.12
 """Not further above a size that ran, the smallest one that settles the search is tried."""
+LIKELY = 0.4
+"""Where one sample more counts, this part of the way to the best that the readings allow is
+believed."""
+BEND = 0.15
+"""So many samples a line may be off where the answer is a handful."""
 LEAST_STEP = 0.002
 """Steps smaller than this part of a size bring nothing."""
-FURTHEST = 32
+FIRST = 2
+"""The first size, where none is named: what holds only a handful runs out of memory at more."""
+FURTHEST = 128
 """No size is tried that is more than this many times one that ran."""
 
 
@@ -71,22 +82,14 @@ class Goal(Frozen):
 
     limit_bytes: int
     """The memory that may be used: capacity less the margin."""
-    start: int = 8
+    start: int = FIRST
     largest: int | None = None
     """No size above this one is tried (`--max`)."""
     multiple: int = 1
     power_of_two: bool = False
-    tolerance: float = 0.0145
+    tolerance: float = 0.0225
     """The answer may lie this far below the largest size that is possible."""
     trials: int = 14
-
-
-class Room(Frozen):
-    """Between which sizes the largest one lies, as far as the lines tell."""
-
-    low: float
-    middle: float
-    high: float
 
 
 FURTHEST_ADDRESSES = 5
@@ -178,7 +181,8 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     if not good:
         return _first(bad, goal)
     best = good[-1].batch
-    room = room_above(good, goal, over, wary=bad is not None and not over)
+    failed = bad is not None and not over
+    room = room_above(good, goal, over, wary=failed, bold=failed and _few(best))
     top = ceiling(room, bad, goal)
     least_step = LEAST_STEP if bad is None or over else CLOSE
     if top <= best or best * (1 + least_step) >= (1 - goal.tolerance) * top:
@@ -187,13 +191,14 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     largest = min(top, room.middle) if unsure else math.inf
     if best >= ENOUGH * largest or sum(_at(one, unsure, goal) for one in good) > 1:
         return None
-    if not over and bad is not None and (best >= _safest(bad) or _no_more(best, room)):
+    enough = _enough(room, bad, top)
+    if not over and bad is not None and (best >= (1 - SLACK) * enough or _no_more(best, room)):
         return None
     wanted = _jump(good[-1], room, None if over else bad, goal)
     if bad is None and room.low >= top:  # memory is no limit: `largest` is
         wanted = min(top, best * FURTHEST)
     if wanted is None:
-        wanted = _approach(best, top, room, bad, trials[-1].batch == bad, goal)
+        wanted = _approach(best, top, room, bad, enough, trials[-1].batch == bad, goal)
     if over and wanted > top:  # its lines promise what an over-trial has refuted
         wanted = best + math.ceil((top - best) * AFTER_FAILURE)
     if unsure and (over or best >= NO_MORE_JUMPS * room.middle):
@@ -216,7 +221,7 @@ def fits(trial: Trial, goal: Goal) -> bool:
 def ceiling(room: Room, bad: int | None, goal: Goal) -> int:
     """The largest size that may still be possible, on the grid."""
     above = [value for value in (goal.largest, None if bad is None else bad - 1) if value]
-    high = math.floor(min(room.high, 2**40))
+    high = math.floor(min(room.high + (BEND if bad is None and _few(room.high) else 0), 2**40))
     return on_grid(min([high, *above]) if bad != 1 else 0, goal)
 
 
@@ -254,17 +259,35 @@ def _at(one: Trial, unsure: float, goal: Goal) -> bool:
     return unsure > 0 and (one.peak_bytes or 0) * (1 + 1.25 * unsure) >= goal.limit_bytes
 
 
+def _few(best: float) -> bool:
+    """Whether one sample is more than may be missed."""
+    return best * SETTLED < 1
+
+
 def _no_more(best: int, room: Room) -> bool:
     """Whether one more sample is too much by the line, which one trial alone draws too low."""
-    return room.middle < best + (0.66 if math.isinf(room.high) else 0.985)
+    if math.isinf(room.high):
+        return room.middle < best + 0.66
+    if not _few(best):
+        return room.middle < best + 0.985
+    return room.middle + LIKELY * (room.high - room.middle) < best + 1
 
 
-def _safest(bad: int) -> int:
-    """The smallest size that settles the search below one that failed."""
-    return math.ceil((1 - SETTLED) * (bad - 1))
+def _enough(room: Room, bad: int | None, top: int) -> int:
+    """The smallest size that settles the search below one that failed.
+
+    Where the lines promise the size that failed, memory was lost between blocks, another part at
+    every size: a larger one may run.
+    """
+    if bad is None:
+        return top
+    promised = max(0.0, min(room.middle, LOST * bad) - bad) / 2
+    return math.ceil(min((1 - SETTLED) * (bad - 1 + promised), (1 - SETTLED_LINE) * room.high))
 
 
-def _approach(best: int, top: int, room: Room, bad: int | None, fresh: bool, goal: Goal) -> int:
+def _approach(
+    best: int, top: int, room: Room, bad: int | None, enough: int, fresh: bool, goal: Goal
+) -> int:
     """Near the limit: the size that settles it if it runs, unless it would likely not run."""
     settles = math.ceil((1 - goal.tolerance) * top)
     low, middle = math.floor(min(room.low, settles)), math.floor(min(room.middle, top))
@@ -275,98 +298,12 @@ def _approach(best: int, top: int, room: Room, bad: int | None, fresh: bool, goa
         return settles if either_way else max(low, min(settles, middle))
     if settles - best <= CLOSE * best:
         return settles
-    if best < _safest(bad) <= min((1 + NEAR) * best, room.middle):
-        return _safest(bad)
+    if best < enough <= min((1 + NEAR) * best, room.middle):
+        return enough
     if room.low >= bad:  # the lines missed a step: climb from below, since one failure is enough
         return best + max(1, (settles - best) // 3)
     part = AFTER_FAILURE if fresh else 1.0
     return best + max(1, math.ceil((max(low, best) - best) * part), (settles - best) // 3)
-
-
-# --- the lines of memory ------------------------------------------------------------------------
-
-
-def room_above(
-    good: Sequence[Trial], goal: Goal, over: Sequence[Trial] = (), *, wary: bool = False
-) -> Room:
-    """Where the lines through the trials that ran cross the limit: the first one counts.
-
-    `over`: trials that ran as well, above the limit; between both nothing has to be guessed.
-    `wary`: a size has failed that the lines may have promised; the steepest is believed.
-    """
-    points = phase_points((*over, *good))
-    rooms = [crossing(one, error(good), goal.limit_bytes, wary) for one in points]
-    return Room(
-        low=min(room.low for room in rooms),
-        middle=min(room.middle for room in rooms),
-        high=min(room.high for room in rooms),
-    )
-
-
-def phase_points(ran: Sequence[Trial]) -> Iterator[list[tuple[int, int]]]:
-    """For each phase (or the whole step where no phases were read): its (batch, bytes)."""
-    names = sorted(set.intersection(*(set(trial.phases) for trial in ran)))
-    for name in names:
-        yield _grounded(ran, [(trial.batch, trial.phases[name]) for trial in ran])
-    if not names:
-        yield _grounded(ran, [(trial.batch, trial.peak_bytes or 0) for trial in ran])
-
-
-def _grounded(good: Sequence[Trial], points: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """One trial alone is no line: what stands without a batch is its other end."""
-    static = good[0].static_bytes
-    return [(0, static or 0), *points] if len(points) == 1 else points
-
-
-def crossing(
-    points: Sequence[tuple[int, int]], error: float, limit: int, wary: bool = False
-) -> Room:
-    """Where the line through the last point and the best other one, above it if any, crosses.
-
-    >>> crossing([(0, 100), (10, 200)], 0.0, 1000)
-    Room(low=90.0, middle=90.0, high=inf)
-    """
-    others = [one for one in points[:-1] if one[0] > points[-1][0]] or points[:-1]
-    rooms = [_through(one, points[-1], error, limit) for one in others]
-    best = min(rooms, key=lambda room: room.high - room.low)
-    if points[0][0] == 0:  # grounded: what a phase holds without a batch may be more than static
-        return replace(best, high=math.inf)
-    if wary:
-        low, middle = min(room.low for room in rooms), min(room.middle for room in rooms)
-        return Room(low=low, middle=middle, high=max(low, min(room.high for room in rooms)))
-    low, high = max(room.low for room in rooms), min(room.high for room in rooms)
-    if low > high:  # no one line goes through them all: a step lies between
-        return best
-    return Room(low=low, middle=min(max(best.middle, low), high), high=high)
-
-
-def _through(first: tuple[int, int], last: tuple[int, int], error: float, limit: int) -> Room:
-    """With both readings off by `error` in the worse, no and the better direction."""
-    wide, rise = last[0] - first[0], last[1] - first[1]
-    off = error * (last[1] + first[1])
-    flat, middle, steep = sorted((rise + sign * off) / wide for sign in (-1, 0, 1))
-    left = limit - last[1]
-    return Room(
-        low=last[0] + _over(left - error * last[1], steep),
-        middle=last[0] + _over(left, middle),
-        high=last[0] + _over(left + error * last[1], flat),
-    )
-
-
-def _over(left: float, slope: float) -> float:
-    """How many samples go into what is left; a line that does not rise never crosses."""
-    return left / slope if slope > 0 else math.inf if left > 0 else 0.0
-
-
-def error(trials: Sequence[Trial]) -> float:
-    """How far the mean of a trial's readings may be off, as a part of it.
-
-    2.5 standard deviations of the mean of `readings` values spread evenly over +-noise.
-    """
-    seen = [trial.noise for trial in trials if trial.noise is not None and trial.readings > 1]
-    noise = max((NOISE_FLOOR, *(one * 1.25 for one in seen))) if seen else NOISE
-    readings = min(trial.readings for trial in trials)
-    return min(noise, noise * 2.5 / math.sqrt(3 * readings))
 
 
 # --- the grid of allowed sizes ------------------------------------------------------------------
