@@ -781,3 +781,15 @@ def test_the_hint_fits_what_is_broken(ask: Ask, world: World) -> None:
         answer = ask(word)
         assert (answer.exit, way in answer.err) == (code, True), answer.err
         assert "leave one of them out" not in answer.err
+
+
+def test_torchvision_is_one_that_torchs_own_index_has(ask: Ask, world: World) -> None:
+    """0.29.2 takes torch 2.14.1 too, and has no wheel for CUDA 12: its torch has none."""
+    for version in ("0.29.1", "0.29.2"):
+        world.add_default("torchvision", version, requires=("torch>=2.14.0",))
+    said = ask("xformers", "torchvision", "--json")
+    assert "cu126 has no torchvision 0.29.2" in said.out
+    found = versions(said)
+    assert (found["torch"], found["torchvision"]) == ("2.14.1+cu126", "0.29.1+cu126")
+    newest = versions(ask("torchvision", "--json"))
+    assert (newest["torch"], newest["torchvision"]) == ("2.15.0+cu130", "0.29.2+cu130")

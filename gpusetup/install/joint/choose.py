@@ -95,6 +95,7 @@ def choose_together(
             work, first, found, pool
         )
         build, answer, newer = _newer_torch(work, build, answer, found)
+        answer = work.with_own_vision(build, answer)
         family = [one.name for one in answer.packages if one.name in FAMILY]
         served = with_companions(machine, request, catalog, asked, build, family)
         if served not in (None, build):
@@ -308,6 +309,8 @@ def _held_by(work: Work, build: TorchBuild, name: str, at: str, page: Listed) ->
     own = next((w for w in work.words if name_of(w) == name), word)
     if not Requirement(own).specifier.contains(newest.version, prereleases=True):
         return f"asked for as {own}"
+    if f"{name}!={newest.version}" in work.not_on(build):
+        return f"torch's index of {build.backend} has no {name} {newest.version}"
     alone = work.free([word]) if len(work.words) > 1 else None
     further = alone.version(name) if alone else None
     if further and page.days_behind(further) < page.days_behind(at):

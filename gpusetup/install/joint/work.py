@@ -20,6 +20,7 @@ from gpusetup.install.joint.links import StandIn, stand_ins_of, write_links
 from gpusetup.install.joint.words import by_name, name_of, projects_of
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.versions import parsed
 from gpusetup.resolver.joint import labelled
 from gpusetup.resolver.situation import python_tag
 
@@ -95,7 +96,30 @@ class Work:
             if not project.declares
             for text in constraints_for(project, build.torch)
         )
-        return self._ask((*wants, "torch"), (f"torch=={build.torch}", *rows))
+        return self._ask((*wants, "torch"), (f"torch=={build.torch}", *rows, *self.not_on(build)))
+
+    def not_on(self, build: TorchBuild) -> tuple[str, ...]:
+        """The releases of torchvision that torch's index of this backend does not have: a later
+        one takes this torch too, and was built for other backends only."""
+        if not build.labelled:
+            return ()
+        where = (build.backend, build.os, build.machine)
+        rows = [
+            (r.torchvision, self.catalog.row_of(r.torch, *where)) for r in self.catalog.releases
+        ]
+        there = {vision for vision, row in rows if row is not None}
+        gone = dict.fromkeys(v for v, row in rows if v and row is None and v not in there)
+        own = parsed(build.torchvision) if build.torchvision else None
+        return tuple(f"torchvision!={v}" for v in gone if own is None or parsed(v) > own)
+
+    def with_own_vision(self, build: TorchBuild, answer: Answer) -> Answer:
+        """The answer with a torchvision that this build's index has; itself where it has it."""
+        vision = (answer.version("torchvision") or "").partition("+")[0]
+        if f"torchvision!={vision}" not in self.not_on(build):
+            return answer
+        exact = [f"{name}=={answer.version(name)}" for name in self.names if name != "torchvision"]
+        again = self.beside(build, [*self.words, *exact])
+        return again if again is not None and again.reason is None else answer
 
     def instead(
         self, build: TorchBuild, other: TorchBuild, answer: Answer
