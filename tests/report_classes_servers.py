@@ -104,4 +104,42 @@ SERVERS: dict[str, Class] = {
         ),
         (f"the picture is grey\n{HEALTHY}",),
     ),
+    "a pod that waits for a GPU, in a sentence": Class(
+        "k8s-gpu-not-allocatable",
+        (
+            "I asked for nvidia.com/gpu: 1, and since then the pod stays in the pending state",
+            "A GPU was asked for, but my pod is stuck in Pending; nvidia-smi works on the node",
+            "resources:\n  limits:\n    nvidia.com/gpu: 4\nthe job remains pending",
+        ),
+        ("the pod of the web server is stuck in Pending", "nvidia.com/gpu: 1\nthe pod runs"),
+    ),
+    "a torch that only the build does not see": Class(
+        "build-isolation-no-torch torch-missing",
+        (
+            "File \"<string>\", line 20, in <module>\nModuleNotFoundError: No module named 'torch'\n[end of output]",
+            "  File \"<string>\", line 5, in build\n    ModuleNotFoundError: No module named 'torch'\n    [end of output]\n$ pip list\ntorch 2.6.0+cu126",
+            "error: subprocess-exited-with-error\nFile \"<string>\", line 9, in <module>\nModuleNotFoundError: No module named 'torch'\n[end of output]",
+        ),
+        (
+            "File \"setup.py\", line 3\nModuleNotFoundError: No module named 'yaml'\n[end of output]",
+        ),
+    ),
+    "a board with NVSwitch that is not ready, in a sentence": Class(
+        "system-not-ready-fabric-manager",
+        (
+            "CUDA initialization fails with 802 system error on our H200 nodes",
+            "CUDA Error 802 on every multi-GPU job\nClient: Platform: macOS-26.1-arm64-arm-64bit",
+            "CUDA error 802: the job never starts",
+        ),
+        ("the page was answered with error 802", "CUDA Error 35 on every job"),
+    ),
+    "a DLL that a loader names, without WinError": Class(
+        "windows-dll-missing",
+        (
+            "Failed to load onnxruntime_providers_cuda.dll, error code: 1114",
+            'Error loading "D:\\env\\Lib\\site-packages\\torch\\lib\\fbgemm.dll" or one of its dependencies.',
+            "failed to load engine_gpu.dll with error 126",
+        ),
+        ("failed to load the settings, error code: 7",),
+    ),
 }

@@ -24,9 +24,10 @@ MAKER = Maker(
 
 BUILT_FOR = (
     *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101"),
-    *("gfx1102", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
+    *("gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
 )
-"""What torch's ROCm wheels have kernels for (PYTORCH_ROCM_ARCH in its build scripts, ROCm 7)."""
+"""What torch's ROCm wheels have kernels for: PYTORCH_ROCM_ARCH in .ci/docker/manywheel/build.sh of
+PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026; older wheels lack gfx1103."""
 
 RELATIVES = {
     **dict.fromkeys(("gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), ("gfx1030", "10.3.0")),
@@ -43,20 +44,25 @@ BOARDS = (
     (r"\bRX ?6[345]00", "gfx1034"),
     (r"\bRX ?79\d0|Pro W7[89]00", "gfx1100"),
     (r"\bRX ?7[78]00|Pro W7700", "gfx1101"),
-    (r"\bRX ?7600", "gfx1102"),
-    (r"\bRX ?90[67]0 ?GRE|\bRX ?9070", "gfx1201"),
+    (r"\bRX ?7(?:400|600|650)|Pro W7[56]00", "gfx1102"),
+    (r"\bRX ?9070|AI PRO R9[67]00", "gfx1201"),
     (r"\bRX ?9060", "gfx1200"),
     (r"\bRX ?(?:4[678]0|5[789]0)\b", "gfx803"),
     (r"\bVega ?(?:56|64)\b", "gfx900"),
     (r"\bRadeon VII\b|\bMI[56]0\b", "gfx906"),
-    (r"\b7[48]0M\b", "gfx1103"),
+    (r"\b7[468]0M\b", "gfx1103"),
     (r"\b8[89]0M\b", "gfx1150"),
-    (r"\b80[56]0S\b", "gfx1151"),
+    (r"\b80[456]0S\b", "gfx1151"),
+    (r"\b8[46]0M\b", "gfx1152"),
+    (r"\b6[68]0M\b", "gfx1035"),
     (r"\bMI100\b", "gfx908"),
     (r"\bMI2[15]0X?\b", "gfx90a"),
     (r"\bMI3(?:00|25)[AX]?\b", "gfx942"),
+    (r"\bMI35[05]X\b", "gfx950"),
 )
-"""Boards and their targets: LLVM's User Guide for the AMDGPU Backend, table of processors."""
+"""Boards and their targets: LLVM's User Guide for the AMDGPU Backend, table of processors;
+read anew in November 2026 for RX 9060 and 9070, 890M, 860M and 8060S (LLVM pull requests 155577 and
+163717)."""
 
 
 def gfx_of(name: str) -> str | None:
@@ -64,6 +70,8 @@ def gfx_of(name: str) -> str | None:
 
     >>> gfx_of("AMD Radeon RX 5700 XT (gfx1010:xnack-)"), gfx_of("RX 6750 XT"), gfx_of("HIP error")
     ('gfx1010', 'gfx1031', None)
+    >>> gfx_of("RX 9060 XT"), gfx_of("AMD Radeon 860M"), gfx_of("MI355X"), gfx_of("Radeon 760M")
+    ('gfx1200', 'gfx1152', 'gfx950', 'gfx1103')
     """
     if said := re.search(r"\bgfx(?:9|1\d)[0-9a-f]{2}\b", name):
         return said[0]

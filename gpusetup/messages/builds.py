@@ -156,6 +156,12 @@ ROWS = (
         r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)",
     ),
     row(
+        "build-isolation-no-torch",
+        "[end of output]",
+        r"File \"<string>\", line \d{1,4}, in .{0,200}?No module named ['\"]?torch['\"]?(?![\w.])\s{0,4}\[end of output\]",
+        unless=r"--no-build-isolation",
+    ),
+    row(
         "extension-arch",
         "arch flags",
         r"(?<![\w-])(?P<module>(?!torchvision)[a-z][\w-]{1,40}) arch flags (?P<arches>\d\.\d(?:, \d\.\d){0,12})",

@@ -174,6 +174,13 @@ ROWS = (
     row("k8s-gpu-not-allocatable", "nvidia.com/gpu", r"untolerated taint \W{0,2}nvidia\.com/gpu"),
     row("k8s-gpu-not-allocatable", "nvidia.com/gpu", r"exceeded quota.{0,200}nvidia\.com/gpu"),
     row("k8s-gpu-not-allocatable", "no devices found. waiting indefinitely"),
+    *(
+        row("k8s-gpu-not-allocatable", "pending", pattern, unless=r"image pull|ImagePull|volume")
+        for pattern in (
+            r"\bnvidia\.com/gpu\b.{0,400}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`'\"]?pending\b",
+            r"\bGPU.{0,160}?\bpods?\b.{0,200}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`'\"]?pending\b",
+        )
+    ),
     row(
         "k8s-gpu-not-allocatable",
         "nvidia.com/gpu",

@@ -181,7 +181,7 @@ DRIVER = (
         "device-permission",
         "insufficient permissions",
         r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions",
-        unless=r"(?:utilization|performance) counter|accounting mode|persistence mode",
+        unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)",
     ),
     row("device-permission", "nvmlerror_nopermission"),
     row(

@@ -254,6 +254,17 @@ LOADER = (
         r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
         unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt",
     ),
+    row(
+        "windows-dll-missing",
+        "failed to load ",
+        r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
+    ),
+    row(
+        "windows-dll-missing",
+        "or one of its dependencies",
+        r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies",
+        unless=r"WinError|1455",
+    ),
     row("windows-dll-missing", "os error", r"\(os error (?P<code>126|127|1114)\)"),
     row(
         "windows-dll-missing",

@@ -46,6 +46,13 @@ SERVERS = (
         module="exllamav2",
     ),
     own(
+        "CuPy",
+        "multiple cupy packages are installed",
+        says="is installed more than once, in packages for different CUDA versions",
+        way="Remove all of them (`pip uninstall cupy cupy-cuda11x cupy-cuda12x cupy-cuda13x`), then "
+        "install the one for the CUDA that this driver serves",
+    ),
+    own(
         "numba",
         "no supported gpu compute capabilities found",
         says="finds no GPU generation that it and its CUDA toolkit both know: the toolkit is older "

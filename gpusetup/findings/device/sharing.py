@@ -312,6 +312,28 @@ VGPU_UNLICENSED = Cause(
 )
 
 
+def _in_kubernetes(context: RuleContext) -> bool:
+    return context.snapshot.container.kind == "kubernetes"
+
+
+def _licence_text(context: RuleContext) -> str:
+    if _in_kubernetes(context):
+        return (
+            "Put gridd.conf and the client's token into the ConfigMap that the operator's "
+            "`driver.licensingConfig` names, and start the driver's pods again"
+        )
+    return (
+        "Put the licence server's token (and gridd.conf) in place and start the client again; in "
+        "Kubernetes the operator takes both from the licensing ConfigMap"
+    )
+
+
+def _licence_again(context: RuleContext) -> tuple[Line, ...]:
+    if _in_kubernetes(context):
+        return lines("kubectl -n gpu-operator rollout restart daemonset/nvidia-driver-daemonset")
+    return lines("sudo systemctl restart nvidia-gridd") if on(context, "linux") else ()
+
+
 def vgpu_unlicensed(context: RuleContext) -> Iterator[Finding]:
     unlicensed = [
         gpu
@@ -334,11 +356,8 @@ def vgpu_unlicensed(context: RuleContext) -> Iterator[Finding]:
                 ),
             ),
             fix=Fix(
-                text="Put the licence server's token (and gridd.conf) in place and start the "
-                "client again; in Kubernetes the operator takes both from the licensing ConfigMap",
-                commands=lines("sudo systemctl restart nvidia-gridd")
-                if on(context, "linux")
-                else (),
+                text=_licence_text(context),
+                commands=_licence_again(context),
                 looks=paste.look(
                     "see the token and the state of the licence",
                     *paste.posix(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.facts import extension, extension_modules
 from gpusetup.evidence.context import (
@@ -138,7 +139,9 @@ def extension_abi_mismatch(context: RuleContext) -> Iterator[Finding]:
         detail="An extension calls torch's C++ functions by their mangled names: it fits the "
         "release (and CUDA) that it was compiled with.",
         evidence=event_evidence(messages),
-        fix=Fix(
+        fix=_removed(context, module)
+        if maker_of(context.snapshot.torch.backend) == "intel" and values.get("module")
+        else Fix(
             text=f"Install the release of it that is made for {beside} (its own table says which), "
             "or build it anew against this torch",
             commands=_in_the_copy(context)
@@ -148,6 +151,15 @@ def extension_abi_mismatch(context: RuleContext) -> Iterator[Finding]:
         )
         if not values.get("cache")
         else _empty_cache(context, values["cache"]),
+    )
+
+
+def _removed(context: RuleContext, module: str) -> Fix:
+    """What exists for CUDA alone has nothing to give to a torch for Intel's GPUs."""
+    return Fix(
+        text=f"Remove {module}: its builds are for CUDA, and this torch is for Intel's GPUs, which "
+        "computes without it",
+        commands=(paste.pip(context, "uninstall", "-y", module),),
     )
 
 

@@ -149,10 +149,16 @@ CUDA_RAN = ("out-of-memory", "no-kernel-image")
 """What only a program with CUDA and an NVIDIA GPU says."""
 
 
+NOT_READY = 802
+"""The code of a board with NVSwitch, which no Mac has."""
+
+
 def _cuda_runs(context: RuleContext) -> bool:
     """A text of a Mac and of another machine, or of a Mac with an NVIDIA GPU: CUDA ran there."""
     return is_report(context) and (
-        context.snapshot.torch.cuda_available is True or bool(events(context, *CUDA_RAN))
+        context.snapshot.torch.cuda_available is True
+        or bool(events(context, *CUDA_RAN))
+        or context.snapshot.cuda_api.init_code == NOT_READY
     )
 
 

@@ -67,7 +67,7 @@ def assigned(flat: str) -> Iterator[tuple[str, str, int]]:
 # --- containers -----------------------------------------------------------------------------------
 
 KINDS = (
-    ("kubernetes", ("kube", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), r"\bkubectl\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}", USUAL),
+    ("kubernetes", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}", USUAL),
     ("podman", ("podman", "libpod"), r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman", USUAL),
     ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to"), r"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to ", USUAL),
     ("docker", ("nvidia container", "nvcr.io", "container image"), r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents", HINT),
