@@ -142,4 +142,14 @@ SERVERS: dict[str, Class] = {
         ),
         ("failed to load the settings, error code: 7",),
     ),
+    "a start of ComfyUI whose other backends are listed": Class(
+        "unknown ok",
+        tuple(
+            "H:\\x>py main.py\n[INFO] Found comfy_kitchen backend triton: {'available': False, "
+            f"'disabled': {disabled}, 'unavailable_reason': \"ImportError: No module named 'triton'\", "
+            "'capabilities': []}\n[INFO] Python version: 3.12.10"
+            for disabled in ("True", "False", "None")
+        ),
+        ("H:\\x>py main.py\nModuleNotFoundError: No module named 'triton'",),
+    ),
 }

@@ -234,7 +234,7 @@ ROWS = (
         "triton-missing-windows",
         "triton",
         r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))",
-        unless="matching Triton is not available",
+        unless="matching Triton is not available|comfy_kitchen|unavailable_reason",
     ),
     row("triton-missing-windows", "torch.compile", r"Windows not yet supported for torch\.compile"),
     row(

@@ -212,6 +212,11 @@ NOT_BUILT = (
     ),
     row(
         "extension-not-built",
+        "is not built correctly",
+        r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
+    ),
+    row(
+        "extension-not-built",
         "mmcv cuda compiler: not available",
         r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available",
         module="mmcv",
