@@ -152,4 +152,13 @@ SERVERS: dict[str, Class] = {
         ),
         ("H:\\x>py main.py\nModuleNotFoundError: No module named 'triton'",),
     ),
+    "a driver that does not answer nvidia-smi, in a sentence": Class(
+        "driver-not-loaded",
+        (
+            "The key is enrolled, and nvidia-smi still tells me it could not connect to the Nvidia driver",
+            "after the update nvidia-smi is unable to talk to the NVIDIA driver",
+            "nvidia-smi says it can't connect to the NVIDIA driver, lsmod shows no nvidia",
+        ),
+        ("nvidia-smi works, but I could not connect to the server with the NVIDIA driver page",),
+    ),
 }

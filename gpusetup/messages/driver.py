@@ -344,6 +344,16 @@ DRIVER = (
 STATE = (
     row(
         "driver-not-loaded",
+        "the nvidia driver",
+        r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver",
+    ),
+    row(
+        "secure-boot-rejected",
+        "nvidia module",
+        r"\bsecure ?boot\b.{0,300}?\bsigned NVIDIA module (?:is )?(?:fail(?:s|ed|ing)|refus\w{1,4}) to load",
+    ),
+    row(
+        "driver-not-loaded",
         "nvidia-driver-",
         r"nvidia-driver-\d{3}[\w-]{0,14}\W{1,3}(?:won['\u2019]?t|will not|does(?: not|n['\u2019]?t)|fails to|cannot|can['\u2019]?t) load",
     ),
