@@ -146,8 +146,8 @@ def _said(line: str) -> str:
     from gpusetup.cli import main as gpusetup
 
     out = Wide()
-    shown = {"COLUMNS": "100", "NO_COLOR": "1"}
-    with _frozen_catalog(), contextlib.redirect_stdout(out), mock.patch.dict(os.environ, shown):
+    plain = {"NO_COLOR": "1"}
+    with _frozen_catalog(), contextlib.redirect_stdout(out), mock.patch.dict(os.environ, plain):
         gpusetup(shlex.split(line)[1:])
     return out.getvalue()
 

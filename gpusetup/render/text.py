@@ -75,7 +75,7 @@ def unknown_of(answer: DoctorAnswer) -> str:
 def in_full(finding: Finding) -> Iterator[str]:
     """A finding with its evidence and its way out."""
     if finding.detail:
-        yield Row(f"  {finding.detail}", hang=2)
+        yield from ("", Row(f"  {finding.detail}", hang=2))
     if finding.evidence:
         yield ""
         yield from map(evidence_line, finding.evidence[:EVIDENCE_SHOWN])
