@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import gc
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from gpusetup.commands.parser import command, read_words
 from gpusetup.errors import GpuSetupError
+from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 
 INTERRUPTED = 130
@@ -72,8 +74,15 @@ def _run(words: list[str], out: Console) -> int:
     out.configure(json=options.json, output=options.output, verbose=options.verbose)
     out.asked = vars(options)
     module = command(options.command)
-    code: int = module.run(options, out)
+    with CLOCK.during("" if _speaks_itself(options) else f"gpusetup {options.command}"):
+        code: int = module.run(options, out)
     return code
+
+
+def _speaks_itself(options: argparse.Namespace) -> bool:
+    """A command that draws on the terminal, or starts what may ask there for a password."""
+    alone = ("monitor", "verify", "mcp", "slurm", "completion", "agents", "help", "schema")
+    return options.command in alone or getattr(options, "action", "show") not in ("show", None)
 
 
 def _no_color(words: Sequence[str]) -> bool:

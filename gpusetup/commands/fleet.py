@@ -13,6 +13,7 @@ from gpusetup.fleet.folder import Records, read_folder
 from gpusetup.fleet.judge import Judge
 from gpusetup.fleet.show import FleetAnswer, NotAsked, answer
 from gpusetup.model.frozen import replace
+from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def show(options: argparse.Namespace) -> FleetAnswer:
 
 
 def _read(folder: str, judge: Judge) -> Records:
-    records = read_folder(Path(folder), judge)
+    records = read_folder(Path(folder), judge, CLOCK.reached)
     if not records.nodes:
         first = f"; {records.left_out[0]}" if records.left_out else ""
         raise UsageError(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 
@@ -25,6 +26,7 @@ def talk_of(out: Console) -> Callable[[str], None]:
 
 
 def agreed() -> bool:
+    CLOCK.end()
     sys.stderr.write("Proceed? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

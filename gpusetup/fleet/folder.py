@@ -71,12 +71,17 @@ class _NodeCheck(Frozen):
     unmet: tuple[Unmet, ...] = ()
 
 
-def read_folder(folder: Path, judged: Judged) -> Records:
-    """Every record in a folder and in the folders in it, by node."""
+def read_folder(
+    folder: Path, judged: Judged, reached: Callable[[int, int], None] = lambda done, of: None
+) -> Records:
+    """Every record in a folder and in the folders in it, by node; `reached` is told how many files
+    are read, of how many."""
     nodes: dict[str, Node] = {}
     left_out: list[str] = []
     others = 0
-    for path in _files(folder):
+    files = tuple(_files(folder))
+    for place, path in enumerate(files):
+        reached(place, len(files))
         if path.suffix != ".json":
             others += 1
             continue

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from gpusetup.errors import Blocked, GpuSetupError, UsageError
 from gpusetup.model.marks import APART, TURNING
+from gpusetup.render.clock import CLOCK
 from gpusetup.render.language import WIDEST, Screen, plain, remark
 from gpusetup.render.terminal import COLUMNS, terminal_of
 
@@ -152,6 +153,7 @@ class Console:
         self._write(text)
 
     def _write(self, text: str) -> None:
+        CLOCK.end()
         if self.output:
             try:
                 Path(self.output).write_text(text, encoding="utf-8")
@@ -199,8 +201,11 @@ class Console:
 
     def tell(self, text: str) -> None:
         """The same, with no newline after it."""
+        CLOCK.end()
         sys.stderr.write(_shown(self._dressed(text, sys.stderr), sys.stderr))
         sys.stderr.flush()
+        goes_on = text.endswith("...\n")
+        CLOCK.begin(plain(text.rpartition(": ")[2].rstrip(" .\n")) if goes_on else "")
 
     def debug(self, text: str) -> None:
         """Say what was asked and answered, under `-v` only."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from gpusetup.install.fetching.fetch import Progress
 from gpusetup.install.fetching.wheels import Wheel, size_text
+from gpusetup.render.clock import CLOCK
 from gpusetup.render.language import plain
 
 
@@ -37,10 +38,17 @@ def _lines(say: Callable[[str], None]) -> Progress:
 def _bars(wheels: Sequence[Wheel]) -> Iterator[Progress]:
     from rich.console import Console
     from rich.markup import escape
-    from rich.progress import BarColumn, DownloadColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
     from rich.progress import Progress as Bars
 
-    columns = ("{task.description}", BarColumn(), DownloadColumn(True), TransferSpeedColumn())
+    CLOCK.end()
+    sizes = (DownloadColumn(True), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = ("{task.description}", BarColumn(), *sizes)
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks = {
             wheel.filename: bars.add_task(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gpusetup.model.units import GIB
+from gpusetup.render.clock import CLOCK
 from gpusetup.render.language import (
     DIM,
     ERROR,
@@ -182,6 +183,8 @@ def measuring(say: Callable[[str], None], expected: int) -> Iterator[Callable[[s
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    CLOCK.end()
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:

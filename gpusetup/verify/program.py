@@ -12,6 +12,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tu
 
 from .answer.journal import Journal
 from .answer.junit import as_junit
+from .answer.live import Live
 from .answer.render import as_error, as_github, as_json, as_text, harmless
 from .answer.screen import as_screen
 from .answer.writing import writable, write
@@ -186,13 +187,24 @@ class Run:
         self.left_out = 0
         self.silent: Dict[str, int] = {}
         self.journal = Journal(options.resume, question(options)) if options.resume else None
+        self.live = Live(together is None)
 
     def all(self) -> None:
+        """Every check, while a terminal shows which."""
+        try:
+            self._all()
+        finally:
+            self.live.end()
+
+    def _all(self) -> None:
         level, wanted = self.options.level, self.options.device
         for check in self.chosen(on_host(level, wanted)):
             if self.facts.get("gpus", 0) >= check.least_gpus and self.mine(check):
                 self.settle(Job(check, HOST, wanted))
         devices = self.devices()
+        self.live.of = len(self.results) + sum(
+            len(self.chosen(on_device(level, device))) for device in devices
+        )
         for device in devices:
             for check in self.chosen(on_device(level, device)):
                 self.settle(Job(check, device, device))
@@ -266,6 +278,7 @@ class Run:
 
     def settle(self, job: Job) -> None:
         """Run a job, or skip it because of one before it."""
+        self.live.checks(job.check.name, job.device)
         blocked = blocking(job.check.needs, job.device, self.results)
         if blocked:
             self.results.append(Result(job.check.name, job.device, skip(blocked)))
