@@ -148,13 +148,13 @@ def point(said: str, indent: int = 2) -> Row:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: int = 1) -> list[Row]:
     """Rows below a dim head, figures to the right; the first `left` columns to the left. A last
-    column without a title goes on in itself.
+    column of words (without a title, or to the left) goes on in itself.
 
     >>> table(("", "batch", ""), (("base", "8", "kept"), ("all", "16", "")))
     ['        batch', '  base      8  kept', '  all      16']
     """
     told = [[_part(cell) for cell in one] for one in rows]
-    count = len(head) if head[-1] else len(head) - 1
+    count = len(head) if head[-1] and left < len(head) else len(head) - 1
     wide = [max(cells(head[i]), *(cells(one[i][0]) for one in told)) for i in range(count)]
 
     def lined(one: Sequence[Part]) -> Iterator[Part]:
@@ -165,7 +165,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: in
             yield room if i < left else "", ""
 
     column = sum(wide) + 2 * count + 2
-    found = [row(*lined([(title, DIM) for title in head]))]
+    titles = [(title, DIM) for title in head]
+    found = [row(*lined(titles), ("  ", ""), *titles[count:])]
     for one in told:
         last = [("  ", ""), *one[count:]] if any(text for text, _ in one[count:]) else []
         found.append(Row(*lined(one), *last, hang=column, whole=not last))
@@ -242,7 +243,9 @@ def _rows(line: Row, width: int | None) -> Iterator[list[Part]]:
             yield [(" " * hang, ""), *row] if start or (place and text[:1] != " ") else row
     if len(parts) < len(line.parts):
         room = min(width or WIDEST, WIDEST) - line.hang - len("()")
-        yield [(f"{' ' * line.hang}({shortened(line.source, room)})", DIM)]
+        is_path = "/" in line.source or "\\" in line.source
+        said = shortened(line.source, room) if is_path else line.source
+        yield from _rows(Row((f"{' ' * line.hang}({said})", DIM), whole=is_path), width)
 
 
 def shortened(text: str, width: int) -> str:
