@@ -297,7 +297,8 @@ def words(picture: str) -> str:
 def faults() -> list[str]:
     """Each picture that is missing, too large, fetches, or shows what is not printed now."""
     found = []
-    for picture in (*PICTURES, *BESIDE):
+    every: tuple[Picture | Beside, ...] = (*PICTURES, *BESIDE)
+    for picture in every:
         place = OUT / f"{picture.name}.svg"
         if not place.is_file():
             found.append(f"{place.name}: missing")
