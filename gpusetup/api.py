@@ -174,6 +174,8 @@ class PlanQuestion(TypedDict, total=False):
     ep: int
     shard: int
     load_whole: bool
+    gather_ahead: bool
+    reentrant: bool
     max_context: bool
     max_batch: bool
     gpus_needed: bool

@@ -5,7 +5,7 @@ python scripts/fit_published.py          the table of errors, by half, kind and 
 python scripts/fit_published.py --rows   each figure with its prediction
 python scripts/fit_published.py --blind first   the figures whose conditions were written down
                                          before any was predicted; the other half: last;
-                                         later sets of that kind: second, third, fourth
+                                         later sets of that kind: second to fifth
 python scripts/fit_published.py --tables the tables of docs/explanation/memory-model.md
 """
 
@@ -29,7 +29,7 @@ from gpusetup.plan.memory.constants import Constants, shipped_constants  # noqa:
 from gpusetup.plan.memory.parts import Parts, parts  # noqa: E402
 from gpusetup.plan.model.named import model_in, model_named, with_masked_head  # noqa: E402
 from gpusetup.plan.model.shape import Shape  # noqa: E402
-from gpusetup.plan.model.trainers import trainer_settings  # noqa: E402
+from gpusetup.plan.model.trainers import trainer_settings, with_masters  # noqa: E402
 from gpusetup.plan.model.workload import Recipe, Workload  # noqa: E402
 
 FIGURES = ROOT / "tests" / "plan_published.csv"
@@ -43,9 +43,12 @@ THIRD = ROOT / "tests" / "plan_published_blind3.csv"
 """A third set; `asked` says why plan cannot be asked for a run whose conditions are complete."""
 FOURTH = ROOT / "tests" / "plan_published_blind4.csv"
 """A fourth set, of projects that no other table has."""
+FIFTH = ROOT / "tests" / "plan_published_blind5.csv"
+"""A fifth set."""
+SETS = {"second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
 PAIRS = ROOT / "tests" / "plan_pairs.csv"
 PAGE = ROOT / "docs" / "explanation" / "memory-model.md"
-HALVES = ("first", "last", "all", "second", "third", "fourth")
+HALVES = ("first", "last", "all", *SETS)
 SEED = 17
 
 
@@ -81,8 +84,8 @@ def later() -> list[Figure]:
 
 
 def blind_rows(half: str) -> list[dict[str, str]]:
-    """The rows of one half, `first`, `last` or `all`; `second` to `fourth`: a later set."""
-    path = {"second": SECOND, "third": THIRD, "fourth": FOURTH}.get(half, BLIND)
+    """The rows of one half, `first`, `last` or `all`; `second` to `fifth`: a later set."""
+    path = SETS.get(half, BLIND)
     with path.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if half in ("all", row["half"])]
     return [row for row in rows if not row.get("asked")]
@@ -150,6 +153,8 @@ def _workload(row: dict[str, str]) -> Workload:
     said = _said(row)
     settings: dict[str, Any] = {**trainer_settings(row["trainer"]), **map_values(said)}
     settings["amp"] = settings.get("amp") or None
+    if "amp" not in said and "lora" not in said:
+        settings = with_masters(settings, row["trainer"])
     known = {field.name for field in fields(Workload)}
     shape = _shape(row["model"])
     return Workload(
@@ -340,7 +345,7 @@ def by_project(rows: Sequence[Figure]) -> dict[str, list[Figure]]:
 def tables(c: Constants) -> dict[str, str]:
     """The page's tables by the name of their place."""
     rows, unseen, second, third = figures(), blind("all"), blind("second"), blind("third")
-    fourth = blind("fourth")
+    fourth, fifth = blind("fourth"), blind("fifth")
     known = {"half that was fitted to": [f for f in rows if f.fitted]}
     known["half that was not"] = [f for f in rows if not f.fitted]
     known["looked at only afterwards"] = later()
@@ -350,6 +355,7 @@ def tables(c: Constants) -> dict[str, str]:
         "second figures": table({"all": second} | grouped(second) | by_project(second), c),
         "third figures": table({"all": third} | grouped(third) | by_project(third), c),
         "fourth figures": table({"all": fourth} | grouped(fourth) | by_project(fourth), c),
+        "fifth figures": table({"all": fifth} | grouped(fifth) | by_project(fifth), c),
     }
 
 

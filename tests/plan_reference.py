@@ -27,6 +27,7 @@ OWN: dict[str, dict[str, Any]] = {
         "image_size": 32,
         "patch_size": 8,
     },
+    "gpt_neox": {key: value for key, value in SMALL.items() if key != "num_key_value_heads"},
     "mixtral": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": {
         **SMALL,
@@ -52,7 +53,7 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"attention_bias": True, "mlp_bias": True, "qk_layernorm": True, "qkv_bias": False},
     {"head_dim": 32},
 )
-NO_HEAD_DIM = ("gpt2", "vit")
+NO_HEAD_DIM = ("gpt2", "vit", "gpt_neox")
 KEPT = ("llama", "qwen3", "gemma", "gpt2", "phi", "mixtral")
 """Families whose forward pass is measured, too."""
 

@@ -20,7 +20,7 @@ IGNORED = (
     "users", "items", "embedding_dim", "mlm", "context", "max_tokens", "lora", "sp", "shard",
     "loss", "trainer", "step", "quantize", "selective", "attention", "offload", "cp", "ep",
     "lora_targets", "dora", "train_embeddings", "fused_kernels", "compile", "tp_sp",
-    "load_whole",
+    "load_whole", "gather_ahead", "reentrant",
 )  # fmt: skip
 """Flags that describe a workload; the code is one."""
 

@@ -18,8 +18,8 @@ TRAINING = (
     "users", "items", "embedding_dim", "mlm", "max_tokens", "lora", "trainer", "strategy",
     "optimizer", "step", "accumulate", "dtype", "amp", "quantize", "checkpointing", "selective",
     "loss", "attention", "offload", "lora_targets", "dora", "train_embeddings", "fused_kernels",
-    "compile", "sp", "tp_sp", "cp", "ep", "shard", "load_whole", "solve", "code", "cells",
-    "calibrate", "png",
+    "compile", "sp", "tp_sp", "cp", "ep", "shard", "load_whole", "gather_ahead", "reentrant",
+    "solve", "code", "cells", "calibrate", "png",
 )  # fmt: skip
 CONTEXT = 8192
 

@@ -18,7 +18,7 @@ from gpusetup.plan.model.named import (
     with_tables,
 )
 from gpusetup.plan.model.shape import Shape
-from gpusetup.plan.model.trainers import caution, trainer_settings
+from gpusetup.plan.model.trainers import caution, trainer_settings, with_masters
 from gpusetup.plan.model.workload import BYTES, Strategy, Workload
 
 MOST: dict[str, int] = {
@@ -77,6 +77,8 @@ class Question(Frozen):
     lora_targets: str | None = None
     dora: bool | None = None
     load_whole: bool | None = None
+    gather_ahead: bool | None = None
+    reentrant: bool | None = None
     trained_embeddings: bool | None = None
     sequence_parallel: bool | None = None
     context_parallel: int | None = None
@@ -99,6 +101,7 @@ SAME_NAME = (
     "strategy", "optimizer", "dtype", "quantize", "selective", "attention", "fused_kernels",
     "compile", "step", "lora_targets", "dora", "trained_embeddings", "sequence_parallel",
     "context_parallel", "expert_parallel", "checkpointing", "load_whole",
+    "gather_ahead", "reentrant",
 )  # fmt: skip
 """What a question says about a workload under the workload's own name."""
 
@@ -113,6 +116,8 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
     how |= trainer_settings(question.trainer, gpus) if question.trainer else {}
     how |= {n: getattr(question, n) for n in SAME_NAME if getattr(question, n) is not None}
     how |= {f"offload_{what}": True for what in question.offload}
+    if question.amp is None and question.lora is None:
+        how = with_masters(how, question.trainer)
     if question.selective:
         how["checkpointing"] = True
     if question.loss:

@@ -42,7 +42,7 @@ class Constants(Frozen):
     gaps_shifted: float = 4.2
     """Bytes a logit more where the loss copies the logits one token shorter, so that the copy's
     segment serves nothing else."""
-    gaps_expandable: float = 0.1
+    gaps_expandable: float = 0.15
     """The same with expandable segments."""
     context_bytes: float
     """The CUDA context and the libraries' workspaces."""

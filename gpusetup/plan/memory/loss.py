@@ -14,6 +14,7 @@ LOSSES: dict[str, tuple[float, float] | None] = {
     "eager-16": (12.0, 24.0),
     "eager-half": (8.0, 16.0),
     "compiled": (12.0, 12.0),
+    "in-graph": (8.0, 12.0),
     "in-place": (4.0, 8.0),
     "chunked": (2.0, 4.0),
     "fused": (0.0, 0.0),
@@ -25,7 +26,8 @@ logits that were made 32-bit: 2 + 4 + 4 + 4 and part of a 16-bit gradient. `eage
 the shifted logits (transformers before 4.45), `eager-16` does so without making them 32-bit (models
 with code of their own, such as Qwen 1). `eager-half` is a loss in 16 bits without autocast
 (DeepSpeed's engine in 16 bits): logits, their copy, log-softmax and gradient. `compiled` fuses the
-copies (torchtitan, torchtune with compile). `in-place` reads the logits as they are and writes
+copies (torchtitan, torchtune with compile); `in-graph` is compiled with the model, whose graph
+never writes the 32-bit copy. `in-place` reads the logits as they are and writes
 their gradient in the same width (flash-attn's and Apex's `CrossEntropyLoss`, llm-foundry's
 `fused_crossentropy`, axolotl's `flash_attn_cross_entropy`). `chunked` holds the logits in 16 bits,
 and more for one of eight chunks (torchtune's `CEWithChunkedOutputLoss`; `chunk_bytes`). `fused`

@@ -244,10 +244,16 @@ default this is in DeepSpeed's and in transformers' documentation (2 GB in 16 bi
 
 
 def live_bytes(w: Workload) -> float:
-    """What ZeRO 3 keeps gathered beside its shards: all up to `LIVE` parameters."""
-    if w.strategy != "zero3" or w.gpus < 2:
+    """What stays gathered beside the shards: under ZeRO 3 all up to `LIVE` parameters.
+
+    FSDP1 whose gathers have no limit runs ahead of the GPU: all units are gathered before the first
+    is freed.
+    """
+    ahead = w.strategy == "fsdp1" and w.gather_ahead
+    if w.gpus < 2 or not (ahead or w.strategy == "zero3"):
         return 0.0
-    return min(LIVE, local(w, w.shape.parameters)) * w.compute_bytes
+    whole = local(w, w.shape.parameters)
+    return (whole if ahead else min(LIVE, whole)) * w.compute_bytes
 
 
 FROZEN_UNIT = 4.0

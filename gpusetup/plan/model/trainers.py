@@ -42,6 +42,23 @@ def trainer_settings(name: str, gpus: int = 1) -> dict[str, Any]:
     return settings | many
 
 
+WITHOUT_MASTERS = ("litgpt",)
+"""Trainers whose ZeRO is not DeepSpeed's."""
+
+
+def with_masters(how: Mapping[str, Any], trainer: str | None) -> dict[str, Any]:
+    """ZeRO over 16-bit weights, as DeepSpeed means it: a 32-bit copy of what is trained beside.
+
+    Its fp16 and bf16 engines step such a copy (`FP16_Optimizer`, `BF16_Optimizer`, stages 1 to 3).
+
+    >>> with_masters({"strategy": "zero2", "dtype": "bf16"}, "hf")
+    {'strategy': 'zero2', 'dtype': 'fp32', 'amp': 'bf16'}
+    """
+    sharded = str(how.get("strategy")).startswith("zero") and trainer not in WITHOUT_MASTERS
+    half = how.get("dtype") in ("bf16", "fp16") and not how.get("amp")
+    return {**how, "dtype": "fp32", "amp": how["dtype"]} if sharded and half else dict(how)
+
+
 WORDS = ("source", "caution", "several")
 
 

@@ -81,6 +81,12 @@ class Workload(Frozen):
     offload_checkpoints: bool = False
     load_whole: bool = False
     """Whether every GPU gets the whole model before it is divided."""
+    reentrant: bool = True
+    """Whether layers are recomputed in a backward pass within the backward pass (transformers), or
+    by hooks (torch's `checkpoint_wrapper`)."""
+    gather_ahead: bool = False
+    """Whether nothing limits how many units FSDP1 gathers at once (`limit_all_gathers=False`, the
+    default before torch 2.0)."""
 
     @property
     def data_parallel(self) -> int:
