@@ -147,17 +147,10 @@ def _parallel_options(group: argparse._ArgumentGroup) -> None:
         const=True,
         help="every GPU gets the whole model first: DeepSpeed without zero.Init",
     )
-    group.add_argument(
-        "--gather-ahead",
-        action="store_const",
-        const=True,
-        help="FSDP1 without a limit on its gathers: the default before torch 2.0",
-    )
-    group.add_argument(
-        "--reentrant",
-        action=argparse.BooleanOptionalAction,
-        help="layers are recomputed as transformers does, or by torch's checkpoint_wrapper",
-    )
+    ahead = "FSDP1 without a limit on its gathers: the default before torch 2.0"
+    group.add_argument("--gather-ahead", action="store_const", const=True, help=ahead)
+    way = "layers are recomputed as transformers does, or by torch's checkpoint_wrapper"
+    group.add_argument("--reentrant", action=argparse.BooleanOptionalAction, help=way)
 
 
 def _answer_options(parser: argparse.ArgumentParser) -> None:
