@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 
 
 def ask_ahead(options: argparse.Namespace) -> Future[Places] | None:
-    """Where will be asked is found out while the machine is read; None where nobody is asked."""
+    """Where will be asked is found out while the machine is read; None where nobody is asked, and
+    where something was asked before: what is kept is there sooner."""
     import sysconfig
     from concurrent.futures import ThreadPoolExecutor
 
-    if options.offline:
+    from gpusetup.install.joint.kept import is_any_kept
+
+    if options.offline or is_any_kept(os.environ):
         return None
     sysconfig.get_config_vars()  # two threads that ask first at once: one would get none
     pool = ThreadPoolExecutor(2)
@@ -42,12 +45,10 @@ def ask_ahead(options: argparse.Namespace) -> Future[Places] | None:
 
 
 def _read_certificates() -> None:
-    """Where nothing was asked before, uv will be run, and needs them."""
-    from gpusetup.install.joint.kept import is_any_kept
+    """uv will be run, and needs them."""
     from gpusetup.install.settings.trust import trusted_environment
 
-    if not is_any_kept(os.environ):
-        trusted_environment(os.environ, Path.home())
+    trusted_environment(os.environ, Path.home())
 
 
 def run_together(
