@@ -249,11 +249,11 @@ def test_the_search_alone_keeps_what_ran_before_a_ctrl_c(
     measured: list[Setup], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def trial(job: measure.Job, batch: int, *, smaller_ran: bool = False) -> Trial:
-        if batch > 8:
+        if batch > 2:
             raise KeyboardInterrupt
         return trial_of(Setup(batch=batch))
 
     monkeypatch.setattr(measure, "trial", trial)
     assert cli.main(["tune", "--batch-size", "--code", "a:b", "--json"]) == 130
     said = json.loads(capsys.readouterr().out)
-    assert (said["batch_size"], said["interrupted"]) == (8, True)
+    assert (said["batch_size"], said["interrupted"]) == (2, True)

@@ -87,7 +87,7 @@ class Goal(Frozen):
     """No size above this one is tried (`--max`)."""
     multiple: int = 1
     power_of_two: bool = False
-    tolerance: float = 0.0225
+    tolerance: float = 0.0205
     """The answer may lie this far below the largest size that is possible."""
     trials: int = 14
 
@@ -99,7 +99,7 @@ SPACE = "space"
 """The phase of a trial that counted addresses: the most so far; more steps average nothing out."""
 UNSURE = 0.005
 """Where a second run differs by more than this part, the last few percent are chance."""
-ENOUGH, WITHIN = 0.955, 0.975
+ENOUGH, WITHIN = 0.945, 0.97
 """There this part of the largest size is enough, and this one is tried."""
 NO_MORE_JUMPS = 0.5
 """From this part on it is tried at once."""
