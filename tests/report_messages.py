@@ -139,7 +139,7 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("hybrid-gpu-off", "$ cat /etc/modprobe.d/blacklist-nvidia.conf\nblacklist nvidia\nblacklist nvidia_drm\n"),
     ("vgpu-unlicensed", "    vGPU Software Licensed Product\n        Product Name                      : NVIDIA RTX Virtual Workstation\n        License Status                    : Unlicensed (Unrestricted)"),
     ("vgpu-no-compute", "msg=\"error looking up nvidia GPU memory\" error=\"cuda driver library failed to get device context 801\""),
-    ("mig-misconfigured", "RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED at \"../aten/src/ATen/cuda/CUDAContext.cpp\":50, please report a bug to PyTorch. device=, num_gpus="),
+    ("mig-misconfigured", "RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED at \"../aten/src/ATen/cuda/CUDAContext.cpp\":50, please report a bug to PyTorch. device=, num_gpus=\nCUDA_VISIBLE_DEVICES=MIG-1c5d python a.py"),
     # --- the kernel, dkms, containers: what pasted logs hold besides
     ("gpu-hang", "NVRM: Xid (PCI:0000:41:00): 109, pid=4711, name=python3, Ch 00000011, errorString CTX SWITCH TIMEOUT, Info 0x3c00c"),
     ("gpu-hang", "kernel: NVRM: Xid (PCI:0000:41:00): 8, pid=4711, name=python3, Channel 00000012"),
