@@ -147,11 +147,11 @@ def _holds(context: RuleContext, fix: Fix) -> str:
         return ""
     if on(context, "windows"):
         return (
-            ". What is set or unset holds in this PowerShell; for good, change it under "
-            "System, Environment Variables, and open a new PowerShell"
+            ". The variable changes in this PowerShell only; to keep the change, make it "
+            "under System, Environment Variables, and open a new PowerShell"
         )
     profile = "~/.zshrc" if on(context, "macos") else "~/.bashrc"
     return (
-        f". What is set or unset holds in this shell; for good, change it in "
-        f"{profile} (or where it is set) and open a new shell"
+        f". The variable changes in this shell only; to keep the change, make it in "
+        f"{profile} (or where the variable is set) and open a new shell"
     )
