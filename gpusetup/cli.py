@@ -80,8 +80,10 @@ def _run(words: list[str], out: Console) -> int:
 
 
 def _speaks_itself(options: argparse.Namespace) -> bool:
-    """A command that draws on the terminal, or starts what may ask there for a password."""
-    alone = ("monitor", "verify", "mcp", "slurm", "completion", "agents", "help", "schema")
+    """A command that draws on the terminal, or lends it to somebody's program."""
+    alone = ("verify", "mcp", "slurm", "completion", "agents", "help", "schema")
+    if options.command == "monitor":
+        return not options.replay
     return options.command in alone or getattr(options, "action", "show") not in ("show", None)
 
 

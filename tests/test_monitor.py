@@ -273,9 +273,8 @@ def test_the_variable_that_hides_gpus_counts(
 def test_a_signal_that_ends_the_watching_leaves_its_verdict(machine: Machine, number: int) -> None:
     machine()
     words = (*OURS, "--json", "--interval", "0.1")
-    child = subprocess.Popen(
-        words, stdout=subprocess.PIPE, bufsize=0
-    )  # readline keeps nothing back
+    # Without a buffer: `readline` takes nothing that `communicate` is to give.
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, bufsize=0)
     assert child.stdout is not None
     for _ in range(4):
         child.stdout.readline()
@@ -287,9 +286,8 @@ def test_a_signal_that_ends_the_watching_leaves_its_verdict(machine: Machine, nu
 
 def test_a_gpu_that_is_lost_is_said_once_and_the_others_go_on(machine: Machine) -> None:
     state = machine(BUSY, BUSY)
-    child = subprocess.Popen(
-        (*OURS, "--json", "--interval", "0.1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    words = (*OURS, "--json", "--interval", "0.1")
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
     assert child.stdout is not None
     child.stdout.readline()
     gone = standin.state((BUSY, dict.fromkeys(BUSY, "!15")))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_timeout, patience_of
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
+from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 
@@ -227,7 +228,7 @@ def _replay(options: argparse.Namespace, out: Console) -> int:
 
     with _recording(options, out) as recording:
         told = None
-        read = recorded(options.replay, options.interval)
+        read = recorded(options.replay, options.interval, CLOCK.in_megabytes)
         if not read.timed:
             said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
             out.talk(plain(f"{said} are assumed (`--interval`)"))

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TextIO
@@ -18,6 +19,7 @@ from gpusetup.model.codec import to_json
 from gpusetup.model.documents import DoctorAnswer, ErrorAnswer
 from gpusetup.model.frozen import fields, replace
 from gpusetup.model.machine import Event, Snapshot
+from gpusetup.render.clock import CLOCK
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
@@ -62,17 +64,23 @@ def read_sifted(name: str | bytes) -> Sifted:
     if isinstance(name, bytes):
         return sifted(io.BytesIO(name))
     if name == STDIN:
-        return sifted(sys.stdin.buffer)
+        return _sifted_alone(sys.stdin.buffer)
     path = Path(name)
     if named_file.is_folder(path):
         raise BadInput(f"{name} is a folder", hint="`--reports DIR` reads a folder of reports")
     try:
         with path.open("rb") as stream:
-            return sifted(stream)
+            return _sifted_alone(stream)
     except OSError as problem:
         raise BadInput(
             f"{name} cannot be read: {problem.strerror}", hint=_text_meant(name)
         ) from problem
+
+
+def _sifted_alone(stream: BinaryIO) -> Sifted:
+    """Where it is a terminal, somebody pastes, and nothing is drawn meanwhile."""
+    with CLOCK.still() if stream.isatty() else nullcontext():
+        return sifted(stream)
 
 
 def _text_meant(name: str) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
@@ -193,6 +194,10 @@ def _charted(gpu: GpuSample, name: str) -> float | None:
     return gpu.memory_used_bytes / gpu.memory_total_bytes * 100
 
 
+LINES_APART = 256
+"""After how many lines it is told how far the reading is."""
+
+
 class Recorded(Frozen):
     """A recording: where it comes from, whether its times are assumed, and its documents."""
 
@@ -201,13 +206,15 @@ class Recorded(Frozen):
     documents: Iterator[Any]
 
 
-def recorded(path: str, interval: float = 1.0) -> Recorded:
+def recorded(
+    path: str, interval: float = 1.0, reached: Callable[[int, int], object] | None = None
+) -> Recorded:
     """A recording of ours, or another monitor's log (`logs.py`), read while it is asked for.
 
     `interval`: seconds between the samples of a log that tells no time. A last line that is cut
-    off is left out.
+    off is left out. `reached` is told how many bytes were read, of how many.
     """
-    lines = _lines(path)
+    lines = _lines(path, reached)
     first, lines = logs.told_first(lines)
     log = logs.log_of(first)
     if log is None and first.count(",") >= 2 and not first.lstrip().startswith(("{", "[")):
@@ -226,10 +233,14 @@ def recorded(path: str, interval: float = 1.0) -> Recorded:
     return Recorded(source=log.source, timed=timed, documents=logs.samples(whole, interval))
 
 
-def _lines(path: str) -> Iterator[str]:
+def _lines(path: str, reached: Callable[[int, int], object] | None) -> Iterator[str]:
     try:
         with TextIOWrapper(named_file.opened(path), encoding=_encoding(path)) as file:
-            yield from file
+            size = os.fstat(file.fileno()).st_size
+            for number, line in enumerate(file):
+                if reached is not None and number % LINES_APART == 0:
+                    reached(file.buffer.tell(), size)
+                yield line
     except OSError as problem:
         raise BadInput(f"Cannot read {path}: {problem.strerror}") from problem
     except UnicodeError as problem:

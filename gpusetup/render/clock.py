@@ -1,6 +1,8 @@
 """What takes longer than a second says so on a terminal: one line, drawn again with its seconds.
 
-A pipe, a file and a dumb terminal get nothing of it.
+A pipe, a file, a dumb terminal and Windows get nothing of it: there our children share our console
+and may ask for a password on it. Elsewhere a child has no terminal (`system/processes.py`), and
+whoever lends it one, or reads from it, does so while the clock is `still`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from gpusetup.render.language import DIM, cells, painted
-from gpusetup.render.terminal import columns_of, is_dumb, obeys_codes, terminal_of
+from gpusetup.render.terminal import columns_of, is_dumb, terminal_of
 
 FIRST_SECONDS = 1.0
 """What is done sooner is not spoken of."""
@@ -29,8 +31,10 @@ class Clock:
         self._lock = threading.Lock()
         self._over: threading.Event | None = None
         self._drawn: TextIO | None = None
+        self._still = 0
         self.name = ""
         self.done = self.of = 0
+        self.unit = ""
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
@@ -48,14 +52,18 @@ class Clock:
         self.end()
         if not self.name:
             return
-        self.done = self.of = 0
+        self.done, self.of, self.unit = 0, 0, ""
         over = self._over = threading.Event()
         ticks = (what or self.name, sys.stderr, over)
         threading.Thread(target=self._ticks, args=ticks, daemon=True).start()
 
-    def reached(self, done: int, of: int) -> None:
+    def reached(self, done: int, of: int, unit: str = "") -> None:
         """How many are done, of how many."""
-        self.done, self.of = done, of
+        self.done, self.of, self.unit = done, of, unit
+
+    def in_megabytes(self, done: int, of: int) -> None:
+        """How many bytes are done, of how many."""
+        self.reached(round(done / 1e6), round(of / 1e6), "MB")
 
     def end(self) -> None:
         """The line goes, and what is written next begins where it stood."""
@@ -63,9 +71,24 @@ class Clock:
             if self._over is not None:
                 self._over.set()
                 self._over = None
-            if self._drawn is not None:
-                _write(self._drawn, ERASED)
-                self._drawn = None
+            self._erase()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nothing is drawn while somebody else writes or types on the terminal."""
+        with self._lock:
+            self._still += 1
+            self._erase()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._still -= 1
+
+    def _erase(self) -> None:
+        if self._drawn is not None:
+            _write(self._drawn, ERASED)
+            self._drawn = None
 
     def _ticks(self, what: str, stream: TextIO, over: threading.Event) -> None:
         began, wait = time.monotonic(), FIRST_SECONDS
@@ -75,7 +98,9 @@ class Clock:
             with self._lock:
                 if over.is_set():
                     return
-                beside = said(time.monotonic() - began, self.done, self.of)
+                if self._still:
+                    continue
+                beside = said(time.monotonic() - began, self.done, self.of, self.unit)
                 room = max(columns_of(stream) - cells(beside) - 1, 0)
                 dim = painted(beside, DIM if colour else "")
                 self._drawn = stream
@@ -84,8 +109,7 @@ class Clock:
 
 def is_live(stream: TextIO) -> bool:
     """Whether a line can be drawn again there."""
-    terminal = terminal_of(stream)
-    return terminal.is_terminal and not is_dumb(os.environ) and obeys_codes(stream)
+    return stream.isatty() and not is_dumb(os.environ) and sys.platform != "win32"
 
 
 def _write(stream: TextIO, text: str) -> None:
@@ -96,17 +120,17 @@ def _write(stream: TextIO, text: str) -> None:
         return
 
 
-def said(seconds: float, done: int, of: int) -> str:
+def said(seconds: float, done: int, of: int, unit: str = "") -> str:
     """How far it is.
 
-    >>> said(4.2, 0, 0), said(4.2, 300, 1500), said(75, 1500, 1500)
-    (' 4 s', ' 300 of 1500, 17 s left', ' 1500 of 1500, 75 s')
+    >>> said(4.2, 0, 0), said(4.2, 300, 1500), said(75, 1500, 1500, "MB")
+    (' 4 s', ' 300 of 1500, 17 s left', ' 1500 of 1500 MB, 75 s')
     """
     if not done or not of:
         return f" {seconds:.0f} s"
     left = seconds / done * (of - done)
     ends = f"{left:.0f} s left" if done < of else f"{seconds:.0f} s"
-    return f" {done} of {of}, {ends}"
+    return f" {done} of {of}{f' {unit}' if unit else ''}, {ends}"
 
 
 CLOCK = Clock()

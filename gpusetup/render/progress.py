@@ -49,7 +49,7 @@ def _bars(wheels: Sequence[Wheel]) -> Iterator[Progress]:
     CLOCK.end()
     sizes = (DownloadColumn(True), TransferSpeedColumn(), TimeRemainingColumn())
     columns = ("{task.description}", BarColumn(), *sizes)
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+    with CLOCK.still(), Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks = {
             wheel.filename: bars.add_task(
                 escape(f"{wheel.name} {wheel.version}"), total=wheel.size_bytes, visible=False

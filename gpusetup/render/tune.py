@@ -185,9 +185,9 @@ def measuring(say: Callable[[str], None], expected: int) -> Iterator[Callable[[s
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     CLOCK.end()
-
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    shown = Progress(*columns, console=Console(stderr=True), transient=True)
+    with CLOCK.still(), shown as bars:
         task = bars.add_task("measuring", total=expected)
         done = 0
 

@@ -310,6 +310,7 @@ class Lines:
 
 def foreground(argv: Sequence[str], *, stdout: int | None = None) -> subprocess.Popen[bytes]:
     """Start somebody's command with our terminal, in our process group; the caller waits for it.
+    It is the only child that can ask there: nothing of ours may be drawn meanwhile.
 
     `stdout` None is ours. Raises OSError where it cannot start.
     """
