@@ -9,7 +9,11 @@ from pathlib import Path
 
 
 class PageServer:
-    """Serves a folder on a port of its own: `python -m http.server`, with a list of requests."""
+    """Serves a folder on a port of its own: `python -m http.server`, with a list of requests.
+
+    No answer may be kept by the browser's own cache: what works without a network works by the
+    service worker alone.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.asked: list[str] = []
@@ -18,6 +22,10 @@ class PageServer:
         class Handler(http.server.SimpleHTTPRequestHandler):
             def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
                 asked.append(f"{self.command} {self.path} {code}")
+
+            def end_headers(self) -> None:
+                self.send_header("Cache-Control", "no-store")
+                super().end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
                 """Nothing is printed."""

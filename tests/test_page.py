@@ -386,6 +386,12 @@ def test_the_page_names_no_other_server_and_sets_no_markup(path: Path) -> None:
     assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
 
 
+def test_the_worker_is_asked_of_the_service_worker() -> None:
+    """Firefox fetches what a blob's import statements name past the service worker."""
+    code = (WEB / "ask.js").read_text(encoding="utf-8")
+    assert "`import(${place})" in code and "`import ${" not in code
+
+
 def test_the_package_does_not_hold_the_page() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     wheel = project.partition("[tool.hatch.build.targets.wheel]\n")[2].partition("\n[")[0].strip()

@@ -181,7 +181,7 @@ function follow() {
 }
 
 const began = performance.now();
-start((step) => { if (step !== "Ready") state(`${step}…`); }, (why) => state(`Python did not start in this browser: ${why}`));
+start((step) => { if (step !== "Ready") state(`${step}…`); });
 const read = fetch("messages.json").then((answer) => answer.json());
 Promise.all([ask(["start"]), read]).then(([answer, rows]) => {
   messages = rows;
