@@ -8,6 +8,7 @@ another kind is the row's neighbour.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -58,29 +59,40 @@ def _texts() -> tuple[Text, ...]:
     return (*(text for _, text in _read()), *map(text_of, others))
 
 
-def matching(row: Row) -> set[str]:
-    """The different texts that have a row's message."""
-    near = (text for text in _texts() if row.needle in text.low)
-    return {text.flat for text in near if any(True for _ in matches(text, row))}
+def matching(row: Row) -> Iterator[str]:
+    """The different texts that have a row's message, as they are found."""
+    seen = set()
+    for text in _texts():
+        if (
+            row.needle in text.low
+            and text.flat not in seen
+            and any(True for _ in matches(text, row))
+        ):
+            seen.add(text.flat)
+            yield text.flat
 
 
-def neighbours(row: Row) -> list[str]:
+def neighbours(row: Row) -> Iterator[str]:
     """The texts that come near a row's letters and are known to mean something else."""
-    return [
-        text.flat
-        for sample, text in _read()
-        if row.kind not in sample.kinds and _is_near(row.needle, text.low)
-    ]
+    is_near = nearness(row.needle)
+    for sample, text in _read():
+        if row.kind not in sample.kinds and is_near(text.low):
+            yield text.flat
 
 
-def _is_near(needle: str, low: str) -> bool:
-    """All of the letters; or most of them; or half of the words.
+def nearness(needle: str) -> Callable[[str], bool]:
+    """Whether a text has all of the letters; or most of them; or half of the words.
 
-    >>> _is_near("gpu is lost", "the gpu is mine"), _is_near("gpu is lost", "nothing")
+    >>> is_near = nearness("gpu is lost")
+    >>> is_near("the gpu is mine"), is_near("nothing")
     (True, False)
     """
     words = [word for word in re.findall(r"\w+", needle) if len(word) > 2] or [needle]
-    known = sum(word in low for word in words)
-    return needle[: max(2 * len(needle) // 3, 2)] in low or (
-        len(words) > 1 and 2 * known >= len(words)
-    )
+    most = needle[: max(2 * len(needle) // 3, 2)]
+
+    def is_near(low: str) -> bool:
+        if most in low:
+            return True
+        return len(words) > 1 and 2 * sum(word in low for word in words) >= len(words)
+
+    return is_near
