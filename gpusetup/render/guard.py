@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.render.language import (
-    GOOD,
+    OK,
     Row,
     Screen,
     command,
@@ -14,6 +14,7 @@ from gpusetup.render.language import (
     remark,
     row,
     section,
+    verdict,
 )
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _row(label: str, said: str) -> Row:
 
 
 def _ended(how: str, rest: str) -> Row:
-    return Row((how, GOOD), rest, hang=2)
+    return verdict(OK, how, rest)
 
 
 def _added(file: GuardFile) -> Iterable[Row]:

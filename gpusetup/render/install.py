@@ -16,10 +16,11 @@ from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.finding import Step
 from gpusetup.model.shell import shell_line
 from gpusetup.render.language import (
+    BUT,
     DIM,
-    ERROR,
-    GOOD,
     HEADING,
+    NO,
+    OK,
     WARNING,
     Row,
     Screen,
@@ -27,6 +28,7 @@ from gpusetup.render.language import (
     heading,
     labelled,
     plain,
+    verdict,
 )
 from gpusetup.render.language import command as command_line
 
@@ -91,8 +93,8 @@ def _what(plan: Plan) -> str:
 def unchanged_text(answer: InstallAnswer, notes: Iterable[str]) -> Screen:
     """Nothing was to be done: what is there, and what else would fit."""
     named = ", ".join(f"{name} {version}" for name, version in answer.before.items())
-    proven = f"; {verdict_lines(answer.verdict)[0]}" if answer.verdict is not None else ""
-    first = Row(("Nothing to do", GOOD), f": {answer.target} has {named}{proven}", hang=2)
+    proven = f"; verified{_passed(answer.verdict)}" if answer.verdict is not None else ""
+    first = verdict(OK, "Nothing to do", f": {answer.target} has {named}{proven}")
     why = [_row("Why", answer.why)] if answer.why else []
     return Screen((first, *why, *_notes(notes)))
 
@@ -143,22 +145,24 @@ def _disk_lines(plan: Plan, kept: frozenset[str], free_bytes: int | None) -> lis
     return [_row("Disk", f"{'at least ' if unknown else ''}{size_text(to_fetch)} to fetch{free}")]
 
 
-def verdict_lines(verdict: Mapping[str, Any] | None) -> list[Row]:
+def verdict_lines(proof: Mapping[str, Any] | None) -> list[Row]:
     """What verify found: its failures, or one line."""
-    if verdict is None:
-        return [Row(("not verified", WARNING), " (`--no-verify`)")]
-    checks = verdict.get("checks", ())
-    bad = [check for check in checks if check.get("status") in ("failed", "crashed")]
-    if not bad:
-        passed = sum(check.get("status") == "passed" for check in checks)
-        return [Row(("verified", GOOD), f": {passed} checks passed")]
-    return [_failure(check) for check in bad]
+    if proof is None:
+        return [verdict(BUT, "not verified", " (`--no-verify`)")]
+    states = ("failed", "crashed")
+    bad = [check for check in proof.get("checks", ()) if check.get("status") in states]
+    return [_failure(check) for check in bad] or [verdict(OK, "verified", _passed(proof))]
+
+
+def _passed(proof: Mapping[str, Any]) -> str:
+    passed = sum(check.get("status") == "passed" for check in proof.get("checks", ()))
+    return f": {passed} checks passed"
 
 
 def _failure(check: Mapping[str, Any]) -> Row:
     name, device = check.get("name"), check.get("device") or ""
     rest = f": {name} {device} {check.get('detail')}".rstrip()
-    return Row((f"{check.get('status')}", ERROR), rest, hang=2)
+    return verdict(NO, f"{check.get('status')}", rest)
 
 
 def described_text(described: Described) -> Screen:
@@ -193,10 +197,11 @@ def project_text(answer: InstallAnswer) -> Screen:
     """What was written into a project's file, or would be."""
     path = answer.target
     if not answer.diff:
-        return Screen((Row(("Nothing to do", GOOD), f": {path} says so already"),))
+        return Screen((verdict(OK, "Nothing to do", f": {path} says so already"),))
     lock = "`uv lock` fixes the rest, `uv sync` installs it"
-    head = f"Wrote {path}: {lock}" if answer.state == "installed" else f"{path} would become:"
-    return Screen((Row(head, hang=2), "", *diff_lines(answer.diff)))
+    wrote = verdict(OK, "Wrote", f" {path}: {lock}")
+    head = wrote if answer.state == "installed" else Row(f"{path} would become:", hang=2)
+    return Screen((head, "", *diff_lines(answer.diff)))
 
 
 def conda_text(plan: CondaPlan, moves: Iterable[Move] | None) -> Screen:
@@ -222,8 +227,8 @@ def _move_lines(moves: Iterable[Move] | None) -> list[Row]:
 
 
 ENDINGS = {
-    "installed": ("Installed", GOOD, " in {target}: {after}"),
-    "restored": ("The new state failed its proof", ERROR, "; {target} is as it was: {before}"),
+    "installed": (OK, "Installed", " in {target}: {after}"),
+    "restored": (NO, "The new state failed its proof", "; {target} is as it was: {before}"),
 }
 
 
@@ -231,9 +236,9 @@ def outcome_text(answer: InstallAnswer, kept_bytes: int | None = None) -> Screen
     """How an installation ended, for people; `kept_bytes` is what an undo would bring back."""
     after = ", ".join(f"{name} {version}" for name, version in answer.after.items())
     before = ", ".join(f"{name} {version}" for name, version in answer.before.items())
-    how, style, rest = ENDINGS[answer.state]
+    mark, how, rest = ENDINGS[answer.state]
     rest = rest.format(target=answer.target, after=after, before=before or "nothing was there")
-    lines: list[str] = [Row((how, style), rest, hang=2), *verdict_lines(answer.verdict)]
+    lines: list[str] = [verdict(mark, how, rest), *verdict_lines(answer.verdict)]
     lines += [labelled("receipt:", f"{answer.receipt}", 9, indent=0)] if answer.receipt else []
     if kept_bytes is not None:
         lines.append(

@@ -23,9 +23,11 @@ ERROR = "bold red"
 HINT = "bold cyan"
 
 OK = ("✓", GOOD)
+NO = ("✗", ERROR)
+BUT = ("!", WARNING)
 MARKS: Mapping[Severity, tuple[str, str]] = {
-    Severity.ERROR: ("✗", ERROR),
-    Severity.WARNING: ("!", WARNING),
+    Severity.ERROR: NO,
+    Severity.WARNING: BUT,
     Severity.NOTE: ("·", DIM),
 }
 """What stands before a finding, and its role."""
@@ -135,6 +137,16 @@ def marked(mark: Part, name: str, *said: str | Part, indent: int = 0) -> Row:
     colon = (": ",) if said else ()
     head = f"{sign} {name}" if name else sign
     return Row(" " * indent, (head, style), *colon, *said, hang=indent + 2)
+
+
+def verdict(mark: Part, said: str, rest: str = "") -> Row:
+    """The answer itself, as the first line of a screen.
+
+    >>> verdict(NO, "does not fit"), verdict(OK, "fits", ": LoRA")
+    ('✗ does not fit', '✓ fits: LoRA')
+    """
+    sign, style = mark
+    return Row((f"{sign} {said}", style), rest, hang=2)
 
 
 def point(said: str, indent: int = 2) -> Row:

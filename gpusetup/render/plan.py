@@ -9,7 +9,8 @@ from gpusetup.model.documents import FitScore, PlanCalibrationAnswer, PlanCell, 
 from gpusetup.render.language import (
     DIM,
     ERROR,
-    GOOD,
+    NO,
+    OK,
     Row,
     Screen,
     command,
@@ -17,6 +18,7 @@ from gpusetup.render.language import (
     labelled,
     remark,
     row,
+    verdict,
 )
 from gpusetup.render.plan_bar import SIGNS, bar
 
@@ -84,9 +86,9 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
     if plan.fits:
         if plan.solved:
             yield heading(solved[plan.solved])
-        yield Row(("fits", GOOD), f": {plan.recipe}")
+        yield verdict(OK, "fits", f": {plan.recipe}")
     else:
-        yield Row(("does not fit", ERROR))
+        yield verdict(NO, "does not fit")
     yield _line("confidence", _confidence(plan))
     yield _line("from", plan.source)
     if plan.speed:

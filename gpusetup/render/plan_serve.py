@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 from gpusetup.model.documents import ServePlan
 from gpusetup.render.language import (
-    ERROR,
-    GOOD,
+    NO,
+    OK,
     Row,
     Screen,
     command,
     heading,
     labelled,
     remark,
+    verdict,
 )
 
 LABEL = 15
@@ -38,8 +39,8 @@ def _lines(plan: ServePlan) -> Iterator[str]:
     engine = f"{plan.weights}, {plan.engine}"
     yield Row(f"{plan.model} ({size}) in {engine}, on {plan.gpus} x {plan.gpu}", hang=2)
     yield ""
-    verdict = ("fits", GOOD) if plan.fits else ("does not fit", ERROR)
-    yield Row(verdict, f": {requests} of {plan.context:,} tokens, cache in {plan.cache}")
+    mark, said = (OK, "fits") if plan.fits else (NO, "does not fit")
+    yield verdict(mark, said, f": {requests} of {plan.context:,} tokens, cache in {plan.cache}")
     yield labelled("longest", f"{plan.largest_context:,} tokens for {requests}", LABEL)
     yield labelled("most", f"{most} of {plan.context:,} tokens", LABEL)
     yield ""

@@ -12,14 +12,15 @@ from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.render.language import (
     DIM,
-    ERROR,
-    GOOD,
+    NO,
+    OK,
     Row,
     Screen,
     command,
     heading,
     labelled,
     remark,
+    verdict,
 )
 from gpusetup.resolver.situation import python_tag
 
@@ -48,7 +49,7 @@ def resolution_text(
 
 
 def _answer(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
-    yield Row((f"torch {answer.torch}", GOOD), f" from {answer.backend}")
+    yield verdict(OK, f"torch {answer.torch}", f" from {answer.backend}")
     if answer.index_url:
         yield _line("index", answer.index_url)
     yield _line("torchvision", answer.torchvision or "none for it")
@@ -86,7 +87,7 @@ def _driver(snapshot: Snapshot) -> str:
 
 
 def _no_answer(snapshot: Snapshot) -> Iterable[str]:
-    yield Row(("No torch build fits", ERROR))
+    yield verdict(NO, "No torch build fits")
     os, driver = snapshot.os, snapshot.driver
     yield _line("system", " ".join(filter(None, (os.family, os.machine, os.libc))) or "unknown")
     yield _line("Python", python_tag(snapshot) or "unknown")

@@ -14,13 +14,15 @@ from gpusetup.render import formats
 from gpusetup.render.language import (
     COMMAND,
     DIM,
-    ERROR,
     HINT,
+    NO,
+    OK,
     Row,
     Screen,
     heading,
     remark,
     row,
+    verdict,
 )
 from gpusetup.render.language import command as command_line
 from gpusetup.render.resolution import LABEL
@@ -54,9 +56,9 @@ def _lines(
     answer: ResolveAnswer, joint: Joint, snapshot: Snapshot, installer: str
 ) -> Iterable[str]:
     if joint.refused:
-        yield Row(("no", ERROR), ": only an old release goes together here:")
+        yield verdict(NO, "no", ": only an old release goes together here:")
     else:
-        yield heading("These go together")
+        yield verdict(OK, "These go together")
     head = [one for one in joint.packages if one.asked or one.name in FAMILY]
     for one in head:
         yield _member(one)
