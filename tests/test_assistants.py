@@ -432,8 +432,11 @@ def test_a_token_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_that_waited_too_long_is_gone() -> None:
-    permits.ask_for(permit(until=time.time() - 1))
+    old = permit(until=time.time() - 1)
+    permits.ask_for(old)
     assert permits.waiting() == ()
+    with pytest.raises(Unsatisfiable, match="waited too long"):
+        permits.agree(old)
     permits.ask_for(permit(plan_id="cd34"))
     assert [path.name for path in permits.folder().glob("*.json")] == ["cd34.json"]
 

@@ -82,7 +82,12 @@ def waiting() -> tuple[Permit, ...]:
 
 
 def agree(permit: Permit) -> str:
-    """A token for the plan."""
+    """A token for the plan. Raises Unsatisfiable for one that waited too long."""
+    if permit.until < time.time():
+        raise Unsatisfiable(
+            "This plan waited too long: it may be agreed to for half an hour",
+            hint="let the assistant call its install tool again",
+        )
     token = secrets.token_hex(8)
     until = time.time() + HOLDS_SECONDS
     _write(_path(permit), replace(permit, token=_hash(token), until=until))
