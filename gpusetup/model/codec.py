@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from threading import Lock
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,6 +13,9 @@ from gpusetup.errors import BadInput
 from gpusetup.model.versions import Capability
 
 T = TypeVar("T")
+
+_READING_TYPES = Lock()
+"""msgspec 0.22 crashes where two threads read the fields of one class for the first time."""
 
 
 def to_json(value: object, *, indent: int = 0) -> str:
@@ -33,21 +38,33 @@ def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
     Fields that this version does not know are ignored, so that a newer minor field is no error.
     """
     try:
-        return msgspec.json.decode(raw, type=kind, dec_hook=_decode)
+        value: T = _decoder(kind).decode(raw)
     except UnicodeDecodeError as problem:
         raise BadInput(f"{what} is not UTF-8 text: {problem.reason}") from problem
     except msgspec.DecodeError as problem:
         raise BadInput(f"{what} cannot be read: {problem}") from problem
     except RecursionError as problem:
         raise BadInput(f"{what} cannot be read: it is nested too deeply") from problem
+    return value
 
 
 def from_plain(value: object, kind: type[T], *, what: str) -> T:
     """As `from_json`, for a value that is already dicts and lists."""
+    _decoder(kind)
     try:
         return msgspec.convert(value, kind, dec_hook=_decode)
     except msgspec.ValidationError as problem:
         raise BadInput(f"{what} cannot be read: {problem}") from problem
+
+
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    with _READING_TYPES:
+        return _made_decoder(kind)
+
+
+@cache
+def _made_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, dec_hook=_decode)
 
 
 def json_schema(kind: Any) -> dict[str, Any]:
