@@ -491,3 +491,16 @@ def test_the_scaler_of_a_torch_before_2_3() -> None:
     cuda = types.SimpleNamespace(amp=old)
     assert bench.scaler_of(types.SimpleNamespace(amp=types.SimpleNamespace(), cuda=cuda)) == "old"
     assert bench.scaler_of(types.SimpleNamespace(amp=new, cuda=cuda)) == "new for cuda"
+
+
+@pytest.mark.parametrize(("free", "steps"), [(0.6, 2), (0.3, 5)])
+def test_under_a_limit_of_addresses_fewer_steps_are_read_far_from_it(
+    monkeypatch: pytest.MonkeyPatch, free: float, steps: int
+) -> None:
+    from gpusetup.child_scripts import bench_memory
+
+    host = bench_memory.Host(None)
+    assert host.least_rows == 2
+    host.limit, host.stood = 1000, 0
+    monkeypatch.setattr(bench_memory, "status", lambda name: round(1000 * (1 - free)))
+    assert host.least_rows == steps

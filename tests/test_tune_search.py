@@ -228,3 +228,18 @@ def test_where_nvml_tells_the_smallest_that_keeps_the_gpu_busy_is_taken() -> Non
     ]
     assert fastest(trials, goal, busy=85.0) == 32
     assert fastest(trials, goal, busy=99.0) == 64
+
+
+def test_where_a_handful_is_left_below_a_failure_steps_between_the_last_sizes_end_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 37 that fit, 35 are less than 95 %; workspaces from 27 and 33 on make the line steep."""
+    sizes = [(2, 1040), (26, 1520), (32, 1680), (35, 1820)]
+    ran = [
+        Trial(batch=batch, status="ok", peak_bytes=peak, readings=12, noise=0.002, static_bytes=900)
+        for batch, peak in sizes
+    ]
+    done, goal = [*ran[:2], Trial(batch=38, status="oom"), *ran[2:]], Goal(limit_bytes=1860)
+    assert next_batch(done, goal) == 36
+    monkeypatch.setattr("gpusetup.tune.search.LEFT", 0)
+    assert next_batch(done, goal) is None

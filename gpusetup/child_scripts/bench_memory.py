@@ -180,6 +180,11 @@ PATIENCE = 1.5
 addresses count: the kernel keeps the most, and more steps add less than the holes allow for."""
 
 
+FAR = 0.5
+"""A size that leaves this part of the addresses free that stood free before is far from the limit.
+"""
+
+
 class Cuda:
     """What torch's CUDA allocator counts."""
 
@@ -235,10 +240,18 @@ class Host:
 
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         self.limit = limit if limit is not None else available()
-        self.least_rows = 5 if self.by_space else 2
+        self.stood: Optional[int] = None
         self.patience = PATIENCE if self.by_space else float("inf")
         self.standing = self.scattered = 0
         self.untouched: Optional[int] = None
+
+    @property
+    def least_rows(self) -> int:
+        """How many steps are read at least: of a size far from the limit two tell enough."""
+        if self.limit is None or self.stood is None:
+            return 2
+        taken = (status("VmPeak") or 0) + self.holes()
+        return 2 if self.limit - taken >= FAR * (self.limit - self.stood) else 5
 
     def begin(self) -> None:
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
@@ -272,6 +285,7 @@ class Host:
         taken, resident = status("VmSize"), status("VmRSS")
         if self.untouched is None and taken is not None and resident is not None:
             self.untouched = taken - resident
+        self.stood = self.stood or taken
         return taken
 
     def reserved(self) -> Optional[int]:

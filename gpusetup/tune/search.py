@@ -31,6 +31,8 @@ SETTLED_LINE = 0.036
 """And this far below where the lines end."""
 SLACK = 0.003
 """Nearer than this to such a size no trial is worth it."""
+SURE, LEFT = 0.95, 4
+"""This part of the largest size is tried for where a size that failed is at most so many above."""
 LOST = 1.05
 """At most so many times the size that failed, lines are believed that promised it."""
 NEAR = 0.12
@@ -92,7 +94,7 @@ class Goal(Frozen):
     trials: int = 14
 
 
-FURTHEST_ADDRESSES = 5
+FURTHEST_ADDRESSES = 8
 """And of addresses, once two sizes ran: small ones fit into holes that are there anyway, and the
 line bends upwards."""
 SPACE = "space"
@@ -182,6 +184,8 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
         return _first(bad, goal)
     best = good[-1].batch
     failed = bad is not None and not over
+    if failed and (last := _last_of_few(good, bad or 0, goal)):
+        return last
     room = room_above(good, goal, over, wary=failed, bold=failed and _few(best))
     top = ceiling(room, bad, goal)
     least_step = LEAST_STEP if bad is None or over else CLOSE
@@ -189,7 +193,7 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
         return None
     unsure = _unsure(good)
     largest = min(top, room.middle) if unsure else math.inf
-    if best >= ENOUGH * largest or sum(_at(one, unsure, goal) for one in good) > 1:
+    if best >= ENOUGH * largest or sum(_at(one, unsure, goal) for one in good) > (not over):
         return None
     enough = _enough(room, bad, top)
     if not over and bad is not None and (best >= (1 - SLACK) * enough or _no_more(best, room)):
@@ -271,6 +275,18 @@ def _no_more(best: int, room: Room) -> bool:
     if not _few(best):
         return room.middle < best + 0.985
     return room.middle + LIKELY * (room.high - room.middle) < best + 1
+
+
+def _last_of_few(good: Sequence[Trial], bad: int, goal: Goal) -> int | None:
+    """The size that makes sure of `SURE` below one that failed, where only a few are left.
+
+    Steps of a library between the last two trials make the line through them too steep to say.
+    """
+    best = good[-1].batch
+    last = math.ceil(SURE * (bad - 1))
+    if _few(best) or last <= best or bad - best > LEFT or on_grid(last, goal) != last:
+        return None
+    return last if room_above(good, goal, bold=True).high >= last else None
 
 
 def _enough(room: Room, bad: int | None, top: int) -> int:
