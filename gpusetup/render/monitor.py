@@ -122,7 +122,7 @@ def label(gpu: GpuSummary) -> str:
 
 
 def gpu_rows(gpu: GpuSummary) -> list[tuple[str, ...]]:
-    of = f", of {gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else ""
+    of = f" of {gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else ""
     rows = [
         spread_row("utilisation", gpu.utilization_percent, "%"),
         spread_row(f"memory{of}", gpu.memory_used_bytes, "GiB", GIB, 1),
@@ -156,15 +156,20 @@ def spread_row(
 
 
 def spread_table(name: str, rows: Sequence[Sequence[str]]) -> Iterator[Row]:
-    """Rows with right-aligned figures below what they are of; a row of two cells runs free."""
+    """Rows with right-aligned figures below what they are of; a row of two cells runs free. A
+    name that is longer than what stands below it has a row of its own, so that 60 columns do."""
     full = [row for row in (HEAD, *rows) if len(row) == len(HEAD)]
-    first = max(len(name), *(len(row[0]) + 2 for row in rows), 0)
+    first = max((len(row[0]) + 2 for row in rows), default=0)
     widths = [max(len(row[i]) for row in full) for i in range(1, len(HEAD))]
 
     def figures(cells: Sequence[str]) -> str:
         return "  ".join(c.rjust(w) for c, w in zip(cells, widths, strict=True))
 
-    yield row_of((f"{plain(name):{first}}", HEADING), (f"  {figures(HEAD[1:])}", DIM))
+    title = plain(name)
+    if len(title) > first:
+        yield Row((title, HEADING))
+        title = ""
+    yield row_of((f"{title:{first}}", HEADING), (f"  {figures(HEAD[1:])}", DIM))
     for row in rows:
         head = f"  {row[0]:{first - 2}}  "
         free = len(row) != len(HEAD)
