@@ -61,6 +61,16 @@ def is_folder(path: str | Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112  # the same
 
 
+def is_endless(file: BinaryIO) -> bool:
+    """Whether it is a device, which may never end: no terminal, and not the empty one."""
+    found = os.fstat(file.fileno())
+    if stat.S_ISBLK(found.st_mode):
+        return True
+    if not stat.S_ISCHR(found.st_mode) or file.isatty():
+        return False
+    return not (os.path.exists(os.devnull) and found.st_rdev == os.stat(os.devnull).st_rdev)  # noqa: PTH110, PTH116
+
+
 def _at_once(path: str, flags: int) -> int:
     """Opens without waiting for whoever should write into a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -171,3 +171,9 @@ def test_fifty_megabytes_stay_within_300(tmp_path: Path) -> None:
     peak = int(done.stderr)
     assert json.loads(done.stdout)["cause"] == "gpu-fell-off-bus"
     assert peak < 300 * 1024
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the devices are Linux's")
+def test_a_device_that_never_ends_is_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("doctor", "--report", "/dev/zero")) != 0
+    assert "is a device" in capsys.readouterr().err

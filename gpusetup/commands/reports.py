@@ -70,6 +70,8 @@ def read_sifted(name: str | bytes) -> Sifted:
         raise BadInput(f"{name} is a folder", hint="`--reports DIR` reads a folder of reports")
     try:
         with path.open("rb") as stream:
+            if named_file.is_endless(stream):
+                raise BadInput(f"{name} is a device, and a text is meant")
             return _sifted_alone(stream)
     except OSError as problem:
         raise BadInput(

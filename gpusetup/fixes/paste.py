@@ -7,7 +7,7 @@ types: quoted for the shell of that system.
 from __future__ import annotations
 
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
-from gpusetup.evidence.plausible import is_a_path
+from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.model import shell
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.resolution import Request, TorchBuild
@@ -39,6 +39,24 @@ def unset(context: RuleContext, name: str) -> tuple[Line, ...]:
 def first_on(context: RuleContext, name: str, folder: str) -> Line:
     """How a folder is put before the others of a list like PATH."""
     return shell.putting_first(name, folder, shell.shell_for(context.snapshot.os.family))
+
+
+def toolkit_home(context: RuleContext, cuda: str | None) -> tuple[Line, ...]:
+    """How a build is told where the toolkit of one CUDA lies; nothing for an unknown one."""
+    if not cuda or not is_a_version(cuda):
+        return ()
+    minor = ".".join(cuda.split(".")[:2])
+    if on(context, "windows"):
+        home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{minor}"
+        return (
+            setting(context, "CUDA_HOME", home),
+            first_on(context, "PATH", rf"{home}\bin"),
+        )
+    home = f"/usr/local/cuda-{minor}"
+    return (
+        setting(context, "CUDA_HOME", home),
+        first_on(context, "PATH", f"{home}/bin"),
+    )
 
 
 def build_for(context: RuleContext) -> tuple[Line, ...]:

@@ -277,6 +277,9 @@ def cxx_standard(context: RuleContext) -> Iterator[Finding]:
         evidence=event_evidence(messages),
         fix=Fix(
             text=text,
+            commands=paste.toolkit_home(context, cuda_needed(context.snapshot.torch))
+            if who == "nvcc"
+            else (),
             looks=paste.look("see which one is used", *ask.get(who, (paste.ask_torch(context),))),
         ),
     )

@@ -67,25 +67,8 @@ def _one_cuda(context: RuleContext, nvcc: str | None, torch: str | None) -> Fix:
     )
     return Fix(
         text=text,
-        commands=_toolkit_home(context, torch),
+        commands=paste.toolkit_home(context, torch),
         alternatives=(other,) if other else (),
-    )
-
-
-def _toolkit_home(context: RuleContext, cuda: str | None) -> tuple[Line, ...]:
-    if not cuda or not is_a_version(cuda):
-        return ()
-    minor = ".".join(cuda.split(".")[:2])
-    if on(context, "windows"):
-        home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{minor}"
-        return (
-            paste.setting(context, "CUDA_HOME", home),
-            paste.first_on(context, "PATH", rf"{home}\bin"),
-        )
-    home = f"/usr/local/cuda-{minor}"
-    return (
-        paste.setting(context, "CUDA_HOME", home),
-        paste.first_on(context, "PATH", f"{home}/bin"),
     )
 
 
@@ -108,7 +91,7 @@ def toolkit_lacks_architecture(context: RuleContext) -> Iterator[Finding]:
         evidence=event_evidence(messages),
         fix=Fix(
             text=_toolkit_for(torch, first, gone if dropped else None),
-            commands=_toolkit_home(context, None if dropped else _best_toolkit(torch, first)),
+            commands=paste.toolkit_home(context, None if dropped else _best_toolkit(torch, first)),
             looks=paste.look(
                 "see which CUDA torch and nvcc have",
                 paste.ask_torch(context),
@@ -224,7 +207,7 @@ def toolkit_commands(context: RuleContext, minor: str) -> tuple[Line, ...]:
     return (
         *cuda_repository(drivers.wanted_driver(context)),
         *(packages.system_package(context, package) if on(context, "linux") else ()),
-        *_toolkit_home(context, minor),
+        *paste.toolkit_home(context, minor),
         *lines("nvcc --version"),
     )
 
