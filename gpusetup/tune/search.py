@@ -191,7 +191,7 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     least_step = LEAST_STEP if bad is None or over else CLOSE
     if top <= best or best * (1 + least_step) >= (1 - goal.tolerance) * top:
         return None
-    unsure = _unsure(good)
+    unsure = _unsure(good) * (2 if over else 1.25)
     largest = min(top, room.middle) if unsure else math.inf
     if best >= ENOUGH * largest or sum(_at(one, unsure, goal) for one in good) > (not over):
         return None
@@ -260,7 +260,7 @@ def _unsure(good: Sequence[Trial]) -> float:
 
 def _at(one: Trial, unsure: float, goal: Goal) -> bool:
     """Whether another run of this size may reach the limit."""
-    return unsure > 0 and (one.peak_bytes or 0) * (1 + 1.25 * unsure) >= goal.limit_bytes
+    return unsure > 0 and (one.peak_bytes or 0) * (1 + unsure) >= goal.limit_bytes
 
 
 def _few(best: float) -> bool:
