@@ -46,6 +46,7 @@ OWN_NAME: Mapping[str, str] = {
     # --- several messages of one finding, which the rule tells apart
     "backport-in-the-way": "module-shadowed, by an installed package",
     "gpus-not-given": "cuda-visible-devices-hidden, by the scheduler of the program",
+    "slurm-job": "cuda-visible-devices-hidden, where the job asked for no GPU",
     "driver-check-failed": "container-no-gpu, where the container was started without one",
     "foreign-library": "ld-library-path-conflict, only a warning without a message",
     "gpu-not-listed": "gpu-init-failed, of one GPU of several",

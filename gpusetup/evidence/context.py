@@ -153,6 +153,7 @@ BESIDE_THE_POINT = (
     "gpu-computes",
     "hosted-notebook",
     "gpu-image",
+    "slurm-job",
     "torch-uninstalled",
     "program-failed",
 )

@@ -99,11 +99,6 @@ ROWS = (
         r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
         r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?",
     ),
-    row(
-        "out-of-memory",
-        "free memory on device",
-        r"Free memory on device .{3,40}? on startup is less than desired GPU memory utilization",
-    ),
     row("out-of-memory", "cuda out of memory", unless=rf"tried to allocate|{ADVICE}"),
     row(
         "out-of-memory",
@@ -118,6 +113,7 @@ ROWS = (
         "resourceexhaustederror",
         r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)",
     ),
+    row("out-of-memory", "nvmapmem", r"\bNvMapMem\w{4,40}: \d{1,20} error 12\b", engine="Jetson"),
     row(
         "out-of-memory",
         "nvml_success ==",

@@ -24,7 +24,8 @@ VLLM = (
     row(
         "out-of-memory",
         "desired gpu memory utilization",
-        r"Free memory on device.{0,80}?is less than desired GPU memory utilization",
+        r"Free memory on device.{0,20}?(?:\((?P<left>[\d.]{1,7})/(?P<of>[\d.]{1,7}) GiB\).{0,30}?)?is less than desired GPU memory utilization(?: \((?P<share>[01]?\.\d{1,4}))?",
+        engine="vLLM at its start",
     ),
     own(
         "vLLM",

@@ -126,6 +126,7 @@ LOADER = (
         "cuda-lib-missing",
         "providers_cuda",
         r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)",
+        lacks="a DLL",
     ),
     row(
         "cuda-lib-missing",
@@ -212,11 +213,13 @@ LOADER = (
         "ld-library-path-conflict",
         "loaded runtime cudnn library",
         r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
+        by_program="XLA",
     ),
     row(
         "ld-library-path-conflict",
         "found cudnn version",
         r"Found cuDNN version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
+        by_program="XLA",
     ),
     row("ld-library-path-conflict", "cudnn_status_version_mismatch"),
     row("mkl-version-mismatch", "ijit_", r"undefined symbol: (?P<symbol>iJIT_\w+)"),

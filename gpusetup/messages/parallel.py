@@ -14,7 +14,24 @@ HOW = (
 )
 """What the system says of a connection that was not made."""
 
+SLURMS = (
+    row("slurm-job", "slurm_job", r"(?<![\w'\"])SLURM_JOB_?(?:ID|NAME|PARTITION|NODELIST)=\w"),
+    row("slurm-job", "#sbatch", r"#SBATCH +-"),
+    row("slurm-job", "srun", r"\bsrun(?:: job \d| +-)"),
+    row("slurm-job", "salloc", r"\bsalloc(?:: (?:Granted|job \d)| +-)"),
+    *(
+        row("slurm-job", needle, pattern, gpus="asked for")
+        for needle, pattern in (
+            ("--gres", r"--gres[= ]gpu"),
+            ("--gpus", r"(?:sbatch|srun|salloc)\b[^\n]{0,120}? --gpus(?:-per-\w{3,6})?[= ]\w"),
+            ("slurm_", r"SLURM_(?:JOB_GPUS|GPUS\w{0,12}|STEP_GPUS)[=:] ?\w"),
+        )
+    ),
+)
+"""That a text is of a Slurm job, and that the job asked for GPUs (sbatch's manual page)."""
+
 ROWS = (
+    *SLURMS,
     row(
         "gpus-not-given",
         "no cuda gpus are available",

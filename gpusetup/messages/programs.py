@@ -62,7 +62,9 @@ COMPUTING: tuple[Program, ...] = (
         on_torch=False,
         way="Keep only one of its packages, `onnxruntime-gpu` (`onnxruntime` beside it hides the CUDA "
         "provider), in the release for this CUDA and cuDNN; "
-        '`pip install "onnxruntime-gpu[cuda,cudnn]"` brings the libraries too',
+        '`pip install "onnxruntime-gpu[cuda,cudnn]"` brings the libraries too, and '
+        "`onnxruntime.preload_dlls()` before the first session loads them (from 1.21 on). On "
+        "Windows it also needs the current Visual C++ runtime",
         marks=notice("start", "cudaexecutionprovider' is not in available provider")
         + told(
             "start",
@@ -207,8 +209,8 @@ COMPUTING: tuple[Program, ...] = (
         name="TensorFlow",
         packages=("tensorflow", "tensorflow_core", "keras"),
         on_torch=False,
-        way='Install it with its CUDA libraries, `pip install "tensorflow[and-cuda]"`; on Windows '
-        "its wheels have no GPU after 2.10: use WSL",
+        way="On Windows, TensorFlow after 2.10 has no GPU support: install it in WSL. On Linux and "
+        'in WSL install it with its CUDA libraries: `pip install "tensorflow[and-cuda]"`',
         marks=notice(
             "start",
             "skipping registering gpu devices",

@@ -33,7 +33,7 @@ EVIDENCE_SHOWN = 6
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
     """The whole answer of doctor."""
-    root = next((finding for finding in answer.findings if finding.root), None)
+    root = answering(answer)
     others = [finding for finding in answer.findings if finding is not root]
     lines: list[str] = list(verdict(answer, root))
     if root is not None:
@@ -41,6 +41,12 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     lines += section("Also found", (line for finding in others for line in in_short(finding)))
     lines += section("This machine", machine_lines(answer))
     return Screen(lines)
+
+
+def answering(answer: DoctorAnswer) -> Finding | None:
+    """The finding that the answer names: the root, else the warning that is the whole answer."""
+    root = next((finding for finding in answer.findings if finding.root), None)
+    return root or next((one for one in answer.findings if one.id == answer.cause), None)
 
 
 # --- the verdict ---------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from gpusetup.evidence.context import (
     value_evidence,
     whole_number,
 )
+from gpusetup.evidence.given import not_asked_for
 from gpusetup.findings.container.start import NOTHING, container_facts, container_no_gpu
 from gpusetup.findings.driver.presence import NVML_UNKNOWN, nvml_said
 from gpusetup.findings.layers import NO_DEVICE, NO_DRIVER, Layer
@@ -48,6 +49,8 @@ def cuda_visible_devices_hidden(context: RuleContext) -> Iterator[Finding]:
     value = context.snapshot.environment.get(HIDE)
     if value is None or context.other_host or has_nvidia(context) is False:
         return
+    if not_asked_for(context):
+        return
     # No order: the memory of a GPU that is hidden is not asked for.
     if is_report(context) and events(context, "out-of-memory"):
         return
@@ -75,6 +78,27 @@ def gpus_not_given(context: RuleContext) -> Iterator[Finding]:
             evidence=event_evidence(messages),
             fix=Fix(text="Ask for a GPU where the task or the actor is made: `num_gpus=1`"),
         )
+    elif not context.other_host and (job := not_asked_for(context)):
+        yield CUDA_VISIBLE_DEVICES_HIDDEN.found(
+            "The Slurm job asked for no GPU: Slurm shows it none",
+            detail="A partition with GPUs gives a job only those that it asks for. A job of "
+            f"several steps passes them on; a step that names its own needs the option too. {HIDE} "
+            "is Slurm's to set: without a GPU given, unsetting it helps nothing.",
+            evidence=(*_hidden_by(context), *event_evidence(job)),
+            fix=Fix(
+                text="Ask for a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
+                "line (`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",
+                looks=paste.look(
+                    "see which partitions have GPUs, and what a job is given",
+                    *lines("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
+                ),
+            ),
+        )
+
+
+def _hidden_by(context: RuleContext) -> tuple[Evidence, ...]:
+    value = context.snapshot.environment.get(HIDE)
+    return () if value is None else (Evidence(source="environment", text=f"{HIDE}={value}"),)
 
 
 def _none_is_left(context: RuleContext, value: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpusetup.evidence.context import (
     RuleContext,
@@ -46,6 +46,14 @@ COOLING = Fix(
 )
 
 
+LAPTOP = Fix(
+    text="Use the laptop's own mains adapter (not USB-C), and choose the performance mode in the "
+    "maker's program or in the system's power settings; then look at cooling and dust",
+    looks=COOLING.looks,
+)
+"""A laptop's firmware divides the power between processor and GPU."""
+
+
 POWER_LIMIT = Fix(
     text="Under load a GPU is meant to run at its power limit; raise the limit where card and "
     "supply allow it: `sudo nvidia-smi -pl` and the watts",
@@ -78,13 +86,28 @@ def power_thermal_throttle(context: RuleContext) -> Iterator[Finding]:
     messages = events(context, "power-thermal-throttle")
     if messages:
         reason = messages[0].values.get("reason")
+        laptop = _of_a_laptop(gpus(context))
         yield POWER_THERMAL_THROTTLE.found(
             f"{which.names(context)}: the clocks are held down{f' ({reason})' if reason else ''}",
-            detail="At the power limit under load that is how the card is meant to work; the limit "
-            "can be raised where the card and its supply allow it (nvidia-smi -pl).",
+            detail=OF_A_LAPTOP if laptop else AT_ITS_LIMIT,
             evidence=event_evidence(messages),
-            fix=COOLING,
+            fix=LAPTOP if laptop else COOLING,
         )
+
+
+AT_ITS_LIMIT = (
+    "A card that runs at its power limit under load works as it is meant to; the limit can be "
+    "raised where the card and its supply allow it (nvidia-smi -pl). A card that draws far less "
+    "than its limit is held by its supply."
+)
+OF_A_LAPTOP = (
+    "A laptop's firmware may hold the GPU far below the limit that nvidia-smi shows: on battery, "
+    "on a weak adapter, in a quiet mode, or while the processor takes the power."
+)
+
+
+def _of_a_laptop(held: Iterable[Gpu]) -> bool:
+    return any("laptop" in gpu.name.lower() or "max-q" in gpu.name.lower() for gpu in held)
 
 
 def _held_by(gpu: Gpu, limits: tuple[str, ...]) -> tuple[str, ...]:
@@ -103,8 +126,14 @@ def _held_down(context: RuleContext, held: list[Gpu], limits: tuple[str, ...]) -
     return POWER_THERMAL_THROTTLE.found(
         f"{who} {which.are(held)} held down: {', '.join(reasons) or f'{hottest} °C'}",
         evidence=tuple(value_evidence(context, "gpus", _heat_line(gpu)) for gpu in held[:8]),
-        fix=POWER_LIMIT if reasons and set(reasons) <= set(SOFT_LIMITS) else COOLING,
+        fix=_what_helps(held, reasons),
     )
+
+
+def _what_helps(held: list[Gpu], reasons: tuple[str, ...]) -> Fix:
+    if _of_a_laptop(held):
+        return LAPTOP
+    return POWER_LIMIT if reasons and set(reasons) <= set(SOFT_LIMITS) else COOLING
 
 
 BELOW_DEFAULT = 0.98

@@ -28,6 +28,7 @@ from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.findings.driver.cuda_codes import (
     ALIASES,
     CODES,
+    CUDA_UNKNOWN_ERROR,
     FABRIC,
     FORWARD_COMPAT_UNSUPPORTED,
     LIBCUDA_DRIVER_MISMATCH,
@@ -136,11 +137,20 @@ def _around_init(context: RuleContext) -> tuple[Evidence, ...]:
     return tuple(value_evidence(context, subject, text) for known, subject, text in lines if known)
 
 
+def _linux_lines(context: RuleContext, row: Code) -> tuple[Line, ...]:
+    """A row's commands; after suspend also where a text names no system: its words say Linux."""
+    unnamed = row.cause is CUDA_UNKNOWN_ERROR and context.snapshot.os.family is None
+    if not (on(context, "linux") or unnamed):
+        return ()
+    again = row.cause is CUDA_UNKNOWN_ERROR and context.snapshot.failing.program == "ollama"
+    return lines(*row.linux, *(("sudo systemctl restart ollama",) if again else ()))
+
+
 def _code_fix(context: RuleContext, row: Code) -> Fix:
     if row is FABRIC:
         return _fabric_fix(context)
     compat = context.snapshot.container.cuda_compat_path
-    commands = lines(*row.linux) if on(context, "linux") else ()
+    commands = _linux_lines(context, row)
     if row.cause in (FORWARD_COMPAT_UNSUPPORTED, LIBCUDA_DRIVER_MISMATCH) and compat:
         commands = _without_folder(context, compat)
     elif row.cause is LIBCUDA_DRIVER_MISMATCH:

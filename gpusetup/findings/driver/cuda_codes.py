@@ -156,8 +156,8 @@ CUDA_INIT_FAILED = Cause(
 UNKNOWN_ERROR = Code(
     cause=CUDA_UNKNOWN_ERROR,
     title="CUDA does not start: unknown error ({code})",
-    text="Load the unified memory module anew (after suspend it is often in a bad state), "
-    "or reboot",
+    text="On Linux load the unified memory module anew (after suspend it is often in a bad state) "
+    "and start the program again; else reboot",
     linux=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
     needs_root=True,
     needs_reboot=True,

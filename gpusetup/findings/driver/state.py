@@ -15,6 +15,7 @@ from gpusetup.evidence.context import (
     on,
     value_evidence,
 )
+from gpusetup.evidence.given import not_asked_for
 from gpusetup.findings.driver.presence import absent_here, nvml_said, on_the_bus
 from gpusetup.findings.layers import SILENCE, Layer
 from gpusetup.findings.record import Cause
@@ -192,7 +193,9 @@ def gpu_init_failed(context: RuleContext) -> Iterator[Finding]:
     messages = events(context, "gpu-init-failed", "no-devices-found")
     bound = [d for d in nvidia_on_pci(context) if d.driver == "nvidia"]
     empty = machine.gpus == () and machine.driver.module_loaded and not machine.driver.nvml_code
-    if answering(context) or not (messages or (absent_here(context) and bound and empty)):
+    if not_asked_for(context) or answering(context):
+        return
+    if not (messages or (absent_here(context) and bound and empty)):
         return
     version = machine.driver.version
     yield GPU_INIT_FAILED.found(

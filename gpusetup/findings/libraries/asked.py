@@ -10,6 +10,7 @@ from gpusetup.findings.torch.companions import public
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event
 from gpusetup.model.shell import Line, filled
 from gpusetup.model.versions import parsed
 
@@ -91,3 +92,24 @@ def _for_ctranslate2(context: RuleContext) -> Fix:
         text=text,
         commands=(paste.pip(context, "install", "--upgrade", "ctranslate2", *libraries), *find),
     )
+
+
+def newer_cudnn(context: RuleContext) -> Fix:
+    """For XLA (JAX, TensorFlow), which needs a cuDNN as new as the one it was built with."""
+    return Fix(
+        text="Upgrade the environment's cuDNN (nvidia-cudnn-cu12; with CUDA 13: "
+        "nvidia-cudnn-cu13), and take foreign folders out of LD_LIBRARY_PATH. Where torch is "
+        "in the same environment and needs its own cuDNN, make one environment for each",
+        commands=(
+            *paste.unset(context, "LD_LIBRARY_PATH"),
+            paste.pip(context, "install", "--upgrade", "nvidia-cudnn-cu12"),
+        ),
+        looks=paste.look("see which cuDNN is installed", paste.pip(context, "list")),
+    )
+
+
+def what_cannot_load(name: str, messages: tuple[Event, ...]) -> str:
+    """Windows says of a DLL that is there which one it tried, not which one it lacks."""
+    if any(e.values.get("lacks") for e in messages):
+        return f"{name} cannot load: a DLL that it depends on is missing"
+    return f"{name} is missing or incomplete: programs that need it cannot load"

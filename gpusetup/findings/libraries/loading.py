@@ -45,6 +45,9 @@ def foreign_libraries(context: RuleContext) -> Iterator[Finding]:
     """LD_LIBRARY_PATH puts other CUDA libraries in front of torch's own."""
     messages = events(context, "foreign-library")
     clash = events(context, "ld-library-path-conflict")
+    if any(e.values.get("by_program") for e in clash):
+        yield _older_cudnn(context, clash)
+        return
     broken = clash or (messages and context.snapshot.torch.import_error)
     if not (messages or broken) or (not context.snapshot.torch.installed and not broken):
         return
@@ -58,6 +61,19 @@ def foreign_libraries(context: RuleContext) -> Iterator[Finding]:
         "in front fails to load or lacks symbols.",
         evidence=(*event_evidence(clash), *event_evidence(messages), *_library_path(context)),
         fix=_own_libraries_first(context, clash),
+    )
+
+
+def _older_cudnn(context: RuleContext, clash: tuple[Event, ...]) -> Finding:
+    """XLA (JAX, TensorFlow) finds a cuDNN that is older than the one it was built with."""
+    from gpusetup.findings.libraries.asked import newer_cudnn
+
+    return LD_LIBRARY_PATH_CONFLICT.found(
+        f"The cuDNN that is found first is older than JAX or TensorFlow needs{_which(clash)}",
+        detail="It comes from LD_LIBRARY_PATH, or from the environment: torch pins one release of "
+        "cuDNN, and may have put an older one there.",
+        evidence=(*event_evidence(clash), *_library_path(context)),
+        fix=newer_cudnn(context),
     )
 
 
@@ -221,9 +237,11 @@ def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
     )
     if not cut and not messages:
         return
+    from gpusetup.findings.libraries.asked import what_cannot_load
+
     name = cut[0].name if cut else messages[0].values.get("library", "a CUDA library")
     yield CUDA_LIB_MISSING.found(
-        f"{name} is missing or not whole: what links against it cannot load",
+        what_cannot_load(name, messages),
         detail="The number in a library's name is the CUDA that torch, or the extension, was built "
         "for.",
         evidence=(

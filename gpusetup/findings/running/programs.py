@@ -74,7 +74,7 @@ def out_of_memory(context: RuleContext) -> Iterator[Finding]:
         yield OUT_OF_MEMORY.found(
             f"The GPU's memory does not suffice{_how_much(messages[0])}",
             evidence=(*event_evidence(messages), *_memory_held(context)),
-            fix=_of_an_engine(messages)
+            fix=_of_an_engine(context, messages)
             or Fix(
                 text="Lower the batch size (with gradient accumulation), the input's size or the "
                 "precision (bfloat16, float16); end other programs on the GPU"
@@ -86,6 +86,13 @@ def out_of_memory(context: RuleContext) -> Iterator[Finding]:
 
 
 ENGINES = {
+    "vLLM at its start": "vLLM takes its share of the whole GPU when it starts, and less is free. "
+    "End the process that holds the rest, or ask for a smaller share: a lower "
+    "`--gpu-memory-utilization` (in Python `gpu_memory_utilization=`)",
+    "Jetson": "On a Jetson the GPU uses the machine's own memory. Close the desktop and other "
+    "programs (`sudo init 3`), take a smaller model, a quantization or a shorter context, and add "
+    "swap, to which what the CPU holds can move. If the same program ran before, reboot: the pool "
+    "breaks into pieces. Jetson Linux 36.4.7 itself caps such allocations: update it",
     "vLLM": "Give vLLM less to hold (a smaller `--max-model-len` or `--max-num-seqs`, a quantized "
     "model) or more of the GPU (`--gpu-memory-utilization 0.95`); end other programs on the GPU",
     "llama.cpp": "Put fewer layers on the GPU (`--n-gpu-layers`; ollama: `num_gpu`), or take a "
@@ -95,11 +102,27 @@ ENGINES = {
 """An engine that keeps its memory by itself -> what makes a model fit."""
 
 
-def _of_an_engine(messages: tuple[Event, ...]) -> Fix | None:
+def _of_an_engine(context: RuleContext, messages: tuple[Event, ...]) -> Fix | None:
     """The way out of an engine's own message: torch's allocator is none of its trouble."""
-    text = ENGINES.get(messages[0].values.get("engine", ""))
-    looks = paste.look("see what else holds memory", *lines("nvidia-smi"))
+    named = [e.values["engine"] for e in messages if "engine" in e.values]
+    shared = "Jetson" in named or context.snapshot.os.jetson
+    text = ENGINES.get("Jetson" if shared else next(iter(named), ""))
+    if text and (share := _share_that_fits(messages)):
+        text = f"{text}. What is free now allows {share:.2f} at most"
+    shows = lines("free -h", "sudo tegrastats") if shared else lines("nvidia-smi")
+    looks = paste.look("see what else holds memory", *shows)
     return Fix(text=text, looks=looks) if text else None
+
+
+def _share_that_fits(messages: tuple[Event, ...]) -> float | None:
+    """The largest share in hundredths that what is free allows, as the message counts it."""
+    for values in (event.values for event in messages):
+        try:
+            share = int(float(values["left"]) / float(values["of"]) * 100) / 100
+        except (KeyError, ValueError, ZeroDivisionError, OverflowError):
+            continue
+        return share if 0 < share < 1 else None
+    return None
 
 
 NO_ROOM = ("NOT_INITIALIZED", "INTERNAL_ERROR")

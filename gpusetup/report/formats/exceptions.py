@@ -145,7 +145,14 @@ def _last(
 
 
 SAYS_NO_MORE = frozenset(
-    ["module-missing", "hosted-notebook", "gpu-computes", "gpu-image", "capability-warning"]
+    [
+        "module-missing",
+        "hosted-notebook",
+        "gpu-computes",
+        "gpu-image",
+        "capability-warning",
+        "slurm-job",
+    ]
 )
 """Events beside which an exception may be the program's own."""
 

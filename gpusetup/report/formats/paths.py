@@ -53,6 +53,7 @@ def paths(text: Text) -> Iterator[Fact]:
     yield from python_of(flat)
     yield from family_of_paths(flat, text.low[:READ])
     yield from environments(flat)
+    yield from portable(flat)
     yield from shadowed(text)
 
 
@@ -108,6 +109,22 @@ def environments(flat: str) -> Iterator[Fact]:
         if re.search(pattern, flat, re.I):
             yield Claim(subject="python.manager", value=name, source="paths", trust=HINT)
             return
+
+
+PORTABLE = re.compile(r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)", re.I)  # fmt: skip
+"""The folder of Python in a portable package for Windows, as ComfyUI's."""
+
+
+def portable(flat: str) -> Iterator[Fact]:
+    r"""The interpreter that a portable package brings: what is on PATH is another one.
+
+    >>> next(portable(r"D:\pack>.\python_embeded\python.exe -s main.py")).value
+    '.\\python_embeded\\python.exe'
+    """
+    low = flat.lower()
+    if "python_embed" in low and (found := PORTABLE.search(flat)):
+        value = found.group().replace("\\\\", "\\") + r"\python.exe"
+        yield Claim(subject="python.executable", value=value, source="paths", trust=HINT)
 
 
 LOCAL = re.compile(r'File "((?:[^"/\\]{0,80}[/\\]){0,12}(\w{2,16})\.py)", line \d+')
