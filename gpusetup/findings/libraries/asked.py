@@ -113,3 +113,8 @@ def what_cannot_load(name: str, messages: tuple[Event, ...]) -> str:
     if any(e.values.get("lacks") for e in messages):
         return f"{name} cannot load: a DLL that it depends on is missing"
     return f"{name} is missing or incomplete: programs that need it cannot load"
+
+
+def asked_by(messages: tuple[Event, ...]) -> str | None:
+    """The package that looked for the library, where its message says so."""
+    return next((e.values["module"] for e in messages if e.values.get("module")), None)

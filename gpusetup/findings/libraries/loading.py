@@ -266,15 +266,10 @@ def _is_of_an_extension(context: RuleContext, event: Event) -> bool:
 def _brought(context: RuleContext, library: str, messages: tuple[Event, ...]) -> Fix:
     """What brings a library that a program looked for."""
     from gpusetup.findings.jetson.jetpack import undeclared_fix
-    from gpusetup.findings.libraries.asked import for_whoever_asks
+    from gpusetup.findings.libraries.asked import asked_by, for_whoever_asks
 
-    asked_by = _asked_by(messages)
-    return undeclared_fix(context, library) or for_whoever_asks(context, library, asked_by)
-
-
-def _asked_by(messages: tuple[Event, ...]) -> str | None:
-    """The package that looked for the library, where its message says so."""
-    return next((e.values["module"] for e in messages if e.values.get("module")), None)
+    who = asked_by(messages)
+    return undeclared_fix(context, library) or for_whoever_asks(context, library, who)
 
 
 def _reinstall(context: RuleContext, cut: list[Package]) -> Fix:
