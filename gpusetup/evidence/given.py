@@ -16,7 +16,7 @@ def not_asked_for(context: RuleContext) -> tuple[Event, ...]:
     if not job or any(e.values.get("gpus") for e in job) or gpus(context):
         return ()
     blind = events(context, "no-devices-found", "cuda-unavailable")
-    said = [e for e in blind if e.kind == "no-devices-found" or SAYS_NONE in e.text.lower()]
+    said = [e for e in blind if e.kind == "no-devices-found" or SAYS_NONE in (e.text or "").lower()]
     value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
     none_given = value is not None and value.strip().lower() in NONE_GIVEN
     return (*job[:1], *said) if said or none_given else ()
