@@ -57,7 +57,7 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
         yield marked(MARKS[root.severity], root.id, root.title)
         if answer.next_reading:
             others = ", ".join(answer.other_causes)
-            yield Row(f"  or {others}: what decides is")
+            yield Row(f"  It could also be {others}. To find out, run:", hang=2)
             yield command(answer.next_reading, 4)
     elif answer.cause == "ok":
         yield marked(OK, "ok", answer.proof or "nothing is to be mended")
