@@ -61,7 +61,10 @@ def _has_rocm(context: RuleContext) -> bool:
 
 def _by_target(context: RuleContext, gfx: str | None) -> Fix:
     looks = paste.look("see which GPUs ROCm lists", *paste.posix(context, "rocminfo"))
-    first = "Where a processor's graphics stand before the card, HIP_VISIBLE_DEVICES names the card"
+    first = (
+        "If the processor's own graphics come first in the list, set HIP_VISIBLE_DEVICES to the "
+        "card's number"
+    )
     if gfx is None:
         return Fix(
             text="The installed ROCm build has no kernels for this GPU's gfx: take one that is "

@@ -98,7 +98,8 @@ def _doctor(answer: DoctorAnswer) -> Iterator[str]:
         yield _box(colour, _head(mark, answer.cause, told))
     if answer.next_reading:
         causes = ", ".join(answer.other_causes)
-        yield f"<div>It could also be {shown(causes)}. To find out, run:</div>{block(answer.next_reading)}"
+        told = f"It could also be {shown(causes)}. To find out, run:"
+        yield f"<div>{told}</div>{block(answer.next_reading)}"
     others = [finding for finding in answer.findings if finding is not root]
     if others:
         rows = "".join(f"<li><b>{shown(one.id)}</b>: {said(one.title)}</li>" for one in others)

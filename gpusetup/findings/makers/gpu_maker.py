@@ -258,7 +258,7 @@ def _unused(context: RuleContext, maker: str) -> str:
         name = context.snapshot.failing.program
         return f"The GPU is {maker}'s: what {name} has for CUDA does not use it"
     if own and own == {"AMD": "amd", "Intel": "intel"}[maker]:
-        return f"The GPU is {maker}'s, and torch's build is for it: CUDA has no part in this"
+        return f"The GPU is {maker}'s, and torch's build is made for it; CUDA is not used"
     return f"The GPU is {maker}'s: CUDA builds of torch do not use it"
 
 
