@@ -351,6 +351,47 @@ def test_what_says_who_and_where_is_left_out(
     assert "gerlinde" in conversation(talk, *words, "--keep-private")[3]
 
 
+WHO = ("alice", "buildhost77", "secretenv", "secretproj", "p4ssw0rdX", "hf_abc")
+FAILED_TO_LOAD = "cannot open shared object file: No such file or directory"
+LEAKY = (
+    f"ImportError: /home/alice.smith/secretenv/lib/libcudart.so.12: {FAILED_TO_LOAD}",
+    "ImportError: /Users/alice.smith/secretenv/lib/python3.11/site-packages/torch/lib/"
+    "libtorch_cuda.so: undefined symbol: ncclX",
+    'OSError: [WinError 126] Error loading "C:\\Users\\alice.smith\\secretenv\\lib\\site-packages'
+    '\\torch\\lib\\c10.dll" or one of its dependencies.',
+    "OSError: [Errno 28] No space left on device: '/home/alice.smith/secretproj/x'",
+    f"/data/users/alice.smith/x.py: ImportError: libcudnn.so.9: {FAILED_TO_LOAD}",
+    "buildhost77:123:456 [0] NCCL WARN Call to connect returned Connection refused\n"
+    "DistBackendError: NCCL error in: /home/alice.smith/secretproj/NCCL.cpp:5, system error",
+    "RuntimeError: CUDA error: no kernel image is available for execution on the device "
+    "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyzABCDEFGH alice@mail.example.com",
+    "alice.smith@buildhost77:~$ python -c 'import torch'\nNo module named 'torch'",
+    "Looking in indexes: https://alice:p4ssw0rdX@pypi.buildhost77.example.com/simple\n"
+    "ERROR: Could not find a version that satisfies the requirement torch==2.5.1+cu124 (from "
+    "versions: none)",
+)
+
+
+@each("text", LEAKY)
+def test_a_report_is_answered_without_who_and_where(text: str) -> None:
+    answer = tools.call("read_report", {"text": text}, tools.Setting())
+    said = json.dumps(answer)
+    assert [word for word in WHO if word in said] == []
+    exact = tools.call("read_report", {"text": text}, tools.Setting(keep_private=True))
+    assert (answer["cause"], answer["certainty"]) == (exact["cause"], exact["certainty"])
+
+
+def test_no_tool_can_forget_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool that answers with what it read is looked over before the answer leaves."""
+    leak = {"rows": [{"text": "see /home/alice.smith/x, alice.smith", "of": "hf_" + "a" * 34}]}
+    forgetful = tools.Tool(name="new", what="", takes={}, answer=lambda _, __: leak)
+    monkeypatch.setattr(tools, "TOOLS", (*tools.TOOLS, forgetful))
+    seen = json.dumps(tools.call("new", {}, tools.Setting()))
+    assert "alice" not in seen and "hf_" not in seen
+    assert tools.call("new", {}, tools.Setting(keep_private=True)) == leak
+    assert [tool.name for tool in tools.TOOLS if not tool.quotes] == ["explain"]
+
+
 # --- answers that fit ---------------------------------------------------------------------------
 
 plain = st.recursive(

@@ -18,7 +18,7 @@ from gpusetup.commands.calling import answered
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
-from gpusetup.redaction import redact, redact_document
+from gpusetup.redaction import redact, redact_answer, redact_document
 from gpusetup.redaction.asked import but_for, names_in
 
 LONGEST_REPORT = 16 << 20
@@ -63,6 +63,11 @@ class Tool(Frozen):
     what: str
     takes: Mapping[str, Field]
     answer: Callable[[Mapping[str, Any], Setting], dict[str, Any]]
+    """It reads of a machine what `redact` leaves; `_hidden` looks over every answer once more."""
+    shown: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    """What of the answer is told."""
+    quotes: bool = True
+    """Whether words of others may stand in the answer."""
     asks_network: bool = False
     changes: bool = False
 
@@ -99,17 +104,24 @@ def _told(document: object) -> dict[str, Any]:
 def _diagnose(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     asked = _only_examples(values)
     asked["machine"] = _machine(asked, setting)
-    return _without_snapshot(api.diagnose(**asked))
+    return _told(api.diagnose(**asked))
 
 
 def _read_report(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
-    return _without_snapshot(api.read_report(**values))
+    """Without what is private before it is judged: what is said of it is in our own words then."""
+    if setting.keep_private:
+        return _told(api.read_report(**values))
+    from gpusetup.report.read import read_bytes
+
+    asked = dict(values)
+    shown = read_bytes(asked.pop("text").encode("utf-8", "replace"))
+    return _told(api.diagnose(redact(shown), **asked))
 
 
-def _without_snapshot(answer: api.DoctorAnswer) -> dict[str, Any]:
-    """The snapshot is a resource of its own."""
-    told = {key: value for key, value in _told(answer).items() if key != "snapshot"}
-    return {**told, "resolution": _few_reasons(told["resolution"])}
+def _without_snapshot(told: dict[str, Any]) -> dict[str, Any]:
+    """What doctor says; the snapshot is a resource of its own."""
+    kept = {key: value for key, value in told.items() if key != "snapshot"}
+    return {**kept, "resolution": _few_reasons(kept["resolution"])}
 
 
 REASONS = 3
@@ -201,6 +213,7 @@ TOOLS = (
             "only": Field(kind="strings", what="ids of the findings to show"),
         },
         answer=_diagnose,
+        shown=_without_snapshot,
     ),
     Tool(
         name="read_report",
@@ -213,6 +226,7 @@ TOOLS = (
             "torch": TORCH,
         },
         answer=_read_report,
+        shown=_without_snapshot,
     ),
     Tool(
         name="resolve",
@@ -276,6 +290,7 @@ TOOLS = (
         what="What one finding means, what proves it, what looks alike, and the way out.",
         takes={"id": Field(kind="string", what="its id, as in `cause`", needed=True)},
         answer=_explain,
+        quotes=False,
     ),
     Tool(
         name="install",
@@ -310,7 +325,18 @@ def call(name: str, values: Mapping[str, Any], setting: Setting) -> dict[str, An
         raise UsageError(f"there is no tool {name!r}", hint=", ".join(one.name for one in TOOLS))
     given = {key: value for key, value in values.items() if value is not None}
     _check(tool, given)
-    return bounded(tool.answer(given, setting))
+    answer = tool.answer(given, setting)
+    return bounded(tool.shown(_hidden(answer, setting, given) if tool.quotes else answer))
+
+
+def _hidden(
+    document: dict[str, Any], setting: Setting, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What leaves the server, without people, homes and secrets, but for the names that were asked
+    for: every answer goes through here, a resource too. An example has nothing private."""
+    if setting.keep_private or values.get("machine"):
+        return document
+    return dict(redact_answer(document, names=names_in(values)))
 
 
 def _check(tool: Tool, values: Mapping[str, Any]) -> None:
@@ -342,7 +368,7 @@ def resource(uri: str, setting: Setting) -> dict[str, Any]:
     if uri == SNAPSHOT:
         found = _machine({}, setting)
         assert not isinstance(found, str)
-        return bounded(_told(found), RESOURCE_LIMIT)
+        return bounded(_hidden(_told(found), setting, {}), RESOURCE_LIMIT)
     if uri == FINDINGS:
         return _listed()
     head, _, id = uri.rpartition("/")

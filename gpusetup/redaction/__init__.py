@@ -18,6 +18,7 @@ from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.readings.environment import is_kept
+from gpusetup.redaction.asked import but_for
 from gpusetup.redaction.network import (
     HOST_VARIABLES,
     hide_addresses,
@@ -181,6 +182,16 @@ class Scrubber(Frozen):
         text = hide_hosts(text)
         return self.pattern.sub("<private>", text) if self.pattern else text
 
+    def surely(self, text: str) -> str:
+        """The text without people, homes and secrets, which are private in any text."""
+        return "".join(map(self._surely, pieces(hide_keys(text))))
+
+    def _surely(self, text: str) -> str:
+        for home in self.homes:
+            text = re.sub(re.escape(home) + r"(?![\w-])", "~", text)
+        text = hide_secrets(hide_homes(text))
+        return self.pattern.sub("<private>", text) if self.pattern else text
+
     def _folder(self, name: str) -> str:
         return self.named.setdefault(name, f"dir-{len(self.named) + 1}")
 
@@ -235,6 +246,19 @@ def redact_document(plain: Any, private: Private | None = None) -> Any:
     person = private_here() if private is None else private
     scrub = Scrubber.for_texts(_texts(plain), person)
     return _walk(plain, scrub.text)
+
+
+def redact_answer(plain: Any, private: Private | None = None, *, names: Iterable[str] = ()) -> Any:
+    """An answer made of redacted readings and of our own words, looked over once more for what is
+    private wherever it stands: our own addresses and commands stay, and so do the `names`, which
+    were asked for.
+
+    >>> redact_answer({"text": "sudo reboot; /home/ann/x; hf_" + "a" * 34}, Private())
+    {'text': 'sudo reboot; ~/x; <secret>'}
+    """
+    person = private_here() if private is None else private
+    scrub = Scrubber.for_texts(_texts(plain), person, folders=False)
+    return _walk(plain, lambda text: but_for(names, text, scrub.surely))
 
 
 def _texts(value: Any) -> Iterable[str]:
