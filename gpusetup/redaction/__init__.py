@@ -253,7 +253,7 @@ def redact_answer(plain: Any, private: Private | None = None, *, names: Iterable
     private wherever it stands: our own addresses and commands stay, and so do the `names`, which
     were asked for.
 
-    >>> redact_answer({"text": "sudo reboot; /home/ann/x; hf_" + "a" * 34}, Private())
+    >>> redact_answer({"text": "sudo reboot; /home/ann/x; hf_" + "a1B2" * 9}, Private())
     {'text': 'sudo reboot; ~/x; <secret>'}
     """
     person = private_here() if private is None else private
