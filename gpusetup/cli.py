@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -13,21 +14,39 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpusetup.commands.parser import command, read_words
-from gpusetup.errors import GpuSetupError
+from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
+from gpusetup.verify import streams
 
 INTERRUPTED = 130
 NEW_OBJECTS = 50_000
 """After how many Python looks for garbage: what a start makes (modules, tables) all stays, and
 looking at it after every 700 costs a twentieth of a doctor."""
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+"""What a disk says that takes no more."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is the contract's."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     gc.set_threshold(NEW_OBJECTS)
+    streams.complete()
     out = Console(json="--json" in words, color=not _no_color(words), verbose="-v" in words)
+    try:
+        return _ended(words, out)
+    except BrokenPipeError:
+        # The reader closed the pipe; without this Python reports the failed flush at exit.
+        streams.drop(sys.stdout)
+        return 0
+    except streams.Unwritten as problem:
+        out.json = False
+        return out.fail(Blocked(str(problem), hint=streams.ELSEWHERE))
+
+
+def _ended(words: list[str], out: Console) -> int:
+    """Run, and tell what ended it; only an answer that cannot be written is left."""
     try:
         _have_a_home()
         with _sigterm_as_interrupt():
@@ -35,14 +54,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         out.talk("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader closed the pipe; without this Python reports the failed flush at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except (BrokenPipeError, streams.Unwritten):
+        raise
     except GpuSetupError as problem:
         return out.fail(problem)
     except Exception as problem:
-        return out.bug(problem)
+        full = isinstance(problem, OSError) and problem.errno in NO_ROOM
+        return out.fail(_no_room(problem)) if full else out.bug(problem)
+
+
+def _no_room(problem: Exception) -> Blocked:
+    where = getattr(problem, "filename", None) or "what was asked for"
+    return Blocked(
+        f"Cannot write {where}: {getattr(problem, 'strerror', None)}",
+        hint="make room there, or name another place",
+    )
 
 
 def _have_a_home() -> None:

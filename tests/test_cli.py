@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import re
 import signal
@@ -321,3 +323,87 @@ def test_a_time_may_have_its_unit(text: str) -> None:
 def test_several_findings_in_one_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--from", "cpu-torch", "--only", "torch-cpu-build,driver-slow"]) == 1
     assert "torch-cpu-build" in capsys.readouterr().out
+
+
+# --- streams that are closed or full ------------------------------------------------------------
+
+ENDS = [
+    "doctor --from rtx3050-laptop --json",
+    "doctor --list",
+    "doctor --from list",
+    "schema doctor",
+    "--help",
+    "verify --help",
+    "no-such-command --json",
+]
+
+
+class Full(io.StringIO):
+    """A stream on a full disk."""
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("words", ENDS)
+def test_an_answer_that_stdout_does_not_take_is_one_sentence_and_exit_3(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert main(words.split()) == 3
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "error: Cannot write the answer to stdout: No space left on device"
+    assert len(said) == 3 and said[2].startswith("hint: make room there")
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(words.split()) == 3
+    assert "Cannot write the answer to stdout: it is closed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stream", [None, Full()])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("doctor --list", 0),
+        ("completion bash", 0),
+        ("schema doctor", 0),
+        ("agents", 0),
+        ("help plan", 0),
+        ("doctor --from rtx3050-laptop --json", 1),
+        ("plan", 2),
+    ],
+)
+def test_without_a_stderr_the_answer_and_the_exit_code_stay(
+    stream: io.TextIOBase | None,
+    words: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert main(words.split()) == code
+    assert bool(capsys.readouterr().out) == (code != 2)
+
+
+def test_a_process_whose_streams_are_closed_ends_as_it_should() -> None:
+    """The numbers of the streams are taken, so that no file that is opened later gets one."""
+    run = f"{sys.executable} -m gpusetup"
+    script = (
+        f"{run} schema doctor 2>&- | head -c 1; {run} -V >&- 2>/dev/null; echo $?; "
+        f"{run} schema doctor <&- >&- 2>&-; echo $?"
+    )
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert (done.stdout, done.stderr) == ("{3\n3\n", "")
+
+
+def test_a_ctrl_c_while_modules_are_imported_is_no_traceback() -> None:
+    code = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, *more):\n"
+        "        if name == 'gpusetup.commands': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from gpusetup.__main__ import main\n"
+        "sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

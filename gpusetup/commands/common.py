@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from os import strerror
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.errors import UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console
+from gpusetup.verify import streams
 
 if TYPE_CHECKING:
     from gpusetup.system.tape import RecordingSystem
@@ -38,7 +38,7 @@ class _ListMachines(argparse.Action):
         if values != "list":
             setattr(namespace, self.dest, values)
             return
-        sys.stdout.write(machine_list())
+        streams.put(machine_list())
         parser.exit(0)
 
 

@@ -18,6 +18,7 @@ from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import Sample, Summary
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
+from gpusetup.verify import streams
 
 
 class Lines:
@@ -26,8 +27,7 @@ class Lines:
     def sample(self, sample: Sample) -> None:
         from gpusetup.render.monitor import sample_lines
 
-        sys.stdout.write(shown(sample_lines(sample), sys.stdout))
-        sys.stdout.flush()
+        streams.put(shown(sample_lines(sample), sys.stdout))
 
 
 class Prom:

@@ -14,6 +14,7 @@ from types import ModuleType
 
 from gpusetup import __version__
 from gpusetup.errors import UsageError
+from gpusetup.verify import streams
 
 COMMANDS = {
     "doctor": "reads this machine, or somebody's report; names the root cause and the way out",
@@ -68,6 +69,10 @@ class Parser(argparse.ArgumentParser):
 
         told, hint = said_plainly(message, self._option_string_actions)
         raise UsageError(told, hint=f"{f'{hint} ' if hint else ''}`{self.prog} --help` shows all")
+
+    def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
+        """The help or the version: argparse's own passes over a stream that takes nothing."""
+        streams.put(message)
 
     def refuse(self, unknown: Sequence[str]) -> None:
         """Refuse what this command does not take, with its own options of that meaning."""

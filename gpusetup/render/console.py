@@ -20,6 +20,7 @@ from gpusetup.model.marks import APART, TURNING
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.language import WIDEST, Screen, plain, remark
 from gpusetup.render.terminal import COLUMNS, terminal_of
+from gpusetup.verify import streams
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -163,8 +164,7 @@ class Console:
                     hint="name another `--output`",
                 ) from problem
             return
-        sys.stdout.write(_shown(text, sys.stdout))
-        sys.stdout.flush()
+        streams.put(_shown(text, sys.stdout))
 
     def rendered(self, renderable: RenderableType, *, stream: TextIO | None = None) -> str:
         """A rich renderable as text for stdout (or `stream`), in colour only on a terminal."""
@@ -202,8 +202,7 @@ class Console:
     def tell(self, text: str) -> None:
         """The same, with no newline after it."""
         CLOCK.end()
-        sys.stderr.write(_shown(self._dressed(text, sys.stderr), sys.stderr))
-        sys.stderr.flush()
+        streams.say(_shown(self._dressed(text, sys.stderr), sys.stderr))
         goes_on = text.endswith("...\n")
         CLOCK.begin(plain(text.rpartition(": ")[2].rstrip(" .\n")) if goes_on else "")
 

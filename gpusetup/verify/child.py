@@ -14,6 +14,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .answer.render import harmless
+from .streams import say
 from .values import CRASHED, Asked, Outcome
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -152,8 +153,7 @@ def _listen(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> None
 
 
 def _pass_on(line: str) -> None:
-    sys.stderr.write(harmless(line.rstrip("\r\n")) + "\n")
-    sys.stderr.flush()
+    say(harmless(line.rstrip("\r\n")) + "\n")
 
 
 def _relay(process: "subprocess.Popen[str]") -> None:

@@ -7,6 +7,7 @@ import re
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from .judging.expect import Expectation, contradiction, parse
+from .streams import put
 from .values import Asked, WrongQuestion
 
 LEVELS = ("quick", "standard", "census", "stress")
@@ -46,6 +47,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise WrongQuestion(message, f"`{self.prog} --help` shows what it takes")
+
+    def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
+        put(message)
 
 
 MOST_LETTERS = 4096

@@ -13,9 +13,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tu
 from .answer.journal import Journal
 from .answer.junit import as_junit
 from .answer.live import Live
-from .answer.render import as_error, as_github, as_json, as_text, harmless
+from .answer.render import as_github, as_json, as_text
 from .answer.screen import as_screen
-from .answer.writing import writable, write
+from .answer.writing import complain, writable, write
 from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host
 from .child import Child, Environment
 from .companions.rows import companions_named
@@ -28,12 +28,14 @@ from .options import Options, read_options
 from .ranks.gathering import Hub, Spoke
 from .ranks.launch import Rank, device_of, rank_in
 from .ranks.merging import as_message, merged
+from .streams import ELSEWHERE, Unwritten, complete, drop, say
 from .values import (
     CRASHED,
     FAILED,
     HOST,
     PASSED,
     SKIPPED,
+    Blocked,
     Check,
     Outcome,
     Report,
@@ -83,9 +85,21 @@ class Job(NamedTuple):
 
 def main(words: Sequence[str]) -> int:
     """Run; the exit code is 0 passed, 1 failed, 2 wrong question, 3 blocked, 130 interrupted."""
+    complete()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    try:
+        return ended(words)
+    except BrokenPipeError:  # the reader has gone, and no answer reached it
+        drop(sys.stdout)
+        return Blocked.exit_code
+    except Unwritten as problem:
+        return complain(Blocked(str(problem), ELSEWHERE), as_document=False)
+
+
+def ended(words: Sequence[str]) -> int:
+    """Run, and tell what ended it; only an answer that cannot be written is left."""
     try:
         options = read_options(words)
         named_rows((*options.asked.only, *options.skip))
@@ -102,8 +116,10 @@ def main(words: Sequence[str]) -> int:
         return alone(options, child, earlier)
     except Stop as stop:
         return complain(stop, "--json" in words)
+    except (BrokenPipeError, Unwritten):
+        raise
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+        say("interrupted\n")
         return INTERRUPTED
     except Ended as ended:  # among ranks: rank 0 tells who is missing
         return 128 + ended.number
@@ -376,13 +392,3 @@ def publish(report: Report, options: Options) -> None:
     else:
         text = as_screen(report, options.verbose, sys.stdout)
     write(text, options.output)
-
-
-def complain(stop: Stop, as_document: bool) -> int:
-    """Say what ended the program; its exit code."""
-    if as_document:
-        sys.stdout.write(as_error(stop))
-    else:
-        sys.stderr.write(harmless(f"error: {stop.message}") + "\n")
-        sys.stderr.write("\n" + harmless(f"hint: {stop.hint}") + "\n" if stop.hint else "")
-    return stop.exit_code
