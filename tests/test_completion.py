@@ -23,6 +23,8 @@ ASKED = (
     ("gpusetup help nod", "node-check"),
     ("gpusetup schema plan-s", "plan-serve"),
     ("gpusetup completion ", "powershell"),
+    ("gpusetup doctor --only torch-cpu", "torch-cpu-build"),
+    ("gpusetup verify --skip mat", "matmul"),
     ("gpusetup doctor --report rep", "report.txt"),
     ("gpusetup install --venv fol", "folder/"),
     ("gpusetup fleet show fol", "folder/"),

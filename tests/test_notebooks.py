@@ -326,3 +326,13 @@ def test_the_extension_takes_itself_back() -> None:
     )
     gpusetup.unload_ipython_extension(shell)
     assert shell.magics_manager.magics["line"] == {}
+
+
+def test_what_a_cell_cannot_show_is_said(tmp_path: Path) -> None:
+    place = tmp_path / "answer.txt"
+    found = magic.asked(f"doctor --from rtx3050-laptop --output {place}", {})
+    assert f"The answer is in {place}" in repr(found)
+    assert found is not None and f"The answer is in {place}" in found._repr_html_()
+    assert "torch-cpu-build" in place.read_text(encoding="utf-8")
+    for line in ("doctor --report -", "doctor --report=-"):
+        assert "no standard input" in repr(magic.asked(line, {}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from os import strerror
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.errors import UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console
+from gpusetup.render.language import Screen, labelled
+from gpusetup.render.terminal import terminal_of
 from gpusetup.verify import streams
 
 if TYPE_CHECKING:
@@ -38,17 +41,24 @@ class _ListMachines(argparse.Action):
         if values != "list":
             setattr(namespace, self.dest, values)
             return
-        streams.put(machine_list())
+        if "--json" in getattr(parser, "words", ()):
+            raise UsageError(
+                f"`{option_string} list` prints a text, and has no JSON document",
+                hint="leave out `--json`; `--from NAME --json` answers about one of them",
+            )
+        width = terminal_of(sys.stdout).width
+        streams.put(machine_list().shown(width=width, colour=False))
         parser.exit(0)
 
 
-def machine_list() -> str:
+def machine_list() -> Screen:
     """The example machines, one a line, with what they are."""
     from gpusetup.probe.saved import example_machines, in_one_line, machine_named
 
     names = example_machines()
-    width = max(map(len, names), default=0)
-    return "".join(f"{name:{width}}  {in_one_line(machine_named(name))}\n" for name in names)
+    width = max(map(len, names), default=0) + 2
+    said = ((name, in_one_line(machine_named(name))) for name in names)
+    return Screen(labelled(name, machine, width, indent=0) for name, machine in said)
 
 
 def add_machine_options(parser: argparse.ArgumentParser, *, python: bool = True) -> None:

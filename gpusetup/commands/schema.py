@@ -22,6 +22,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: Console) -> int:
     folder = resources.files("gpusetup") / "data" / "schemas"
     known = sorted(file.name.removesuffix(".json") for file in folder.iterdir())
+    if options.about is None and options.json:
+        raise UsageError(
+            "`gpusetup schema` without a command lists names, and has no JSON document",
+            hint="name a command: `gpusetup schema doctor`",
+        )
     if options.about is None:
         out.text("".join(f"{name}\n" for name in known))
         return 0

@@ -69,6 +69,7 @@ def caught(options: argparse.Namespace, out: Console) -> None:
     from gpusetup.system.processes import run as start
 
     python = _target(options, out)
+    options.output = None  # the child's document is read from its stdout
     argv = (python, str(Path(gpusetup.verify.__file__).parent), *words(options), "--json")
     said = start(argv, timeout=float("inf"), gently_seconds=GENTLY_SECONDS)
     if said.exit is None:

@@ -35,16 +35,19 @@ WORTH_TELLING = ("install", "verify", "tune")
 class Answer:
     """What a line answered: its document, its text, and as a cell's output HTML."""
 
-    def __init__(self, document: object, text: str, notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, document: object, text: str, notes: Sequence[str] = (), *, elsewhere: bool = False
+    ) -> None:
         self.document = document
         self.text = text
         self.notes = tuple(notes)
+        self._shown = None if elsewhere else document
 
     def __repr__(self) -> str:
         return "\n\n".join((self.text.rstrip(), *(plain(note) for note in self.notes)))
 
     def _repr_html_(self) -> str:
-        return html(self.document, self.text, self.notes)
+        return html(self._shown, self.text, self.notes)
 
 
 class Screen(Console):
@@ -103,7 +106,8 @@ def asked(line: str, names: dict[str, Any]) -> Answer | None:
     here = where(os.environ, names, os.path.exists)
     is_live = not any(word.partition("=")[0] in ELSEWHERE for word in words)
     found = notes(out.document, here, loaded(), is_live=is_live)
-    return Answer(out.document, "".join(out.said), tuple(found))
+    text = f"The answer is in {plain(out.output)}\n" if out.output else "".join(out.said)
+    return Answer(out.document, text, tuple(found), elsewhere=bool(out.output))
 
 
 def words_of(line: str) -> list[str]:
@@ -119,6 +123,11 @@ def words_of(line: str) -> list[str]:
         raise no_such_command(words[0])
     if words[0] in LEFT_TO_TERMINALS:
         raise UsageError(f"`gpusetup {words[0]}` is for a terminal", hint=f"`!gpusetup {line}`")
+    if any(word == "-" or word.endswith("=-") for word in words):
+        raise UsageError(
+            "A cell has no standard input, which `-` stands for",
+            hint="save the text by `%%writefile report.txt` in a cell, and name that file",
+        )
     said = {word.partition("=")[0] for word in words}
     if words[0] in LIVE and not said & set(TARGETS):
         words.append(f"--python={sys.executable}")
@@ -137,7 +146,8 @@ def run(words: list[str], out: Screen) -> None:
     module = command(options.command)
     getattr(module, "caught", module.run)(options, out)
     if isinstance(out.document, VerifyAnswer):
-        out.said = [verify_text(out.document)]
+        out.said = []
+        out.text(verify_text(out.document) + "\n")
 
 
 def verify_text(answer: VerifyAnswer) -> str:
