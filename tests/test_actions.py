@@ -485,7 +485,9 @@ REPORT = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def test_the_report_becomes_a_table_and_the_exit_code_stays(tmp_path: Path) -> None:
+def test_the_report_becomes_a_table_and_the_exit_code_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     python = tmp_path / "python"
     python.write_text(PYTHON, encoding="utf-8")
     python.chmod(0o755)
@@ -502,6 +504,11 @@ def test_the_report_becomes_a_table_and_the_exit_code_stays(tmp_path: Path) -> N
     assert table[4] == "| matmul | cpu | ✅ passed |  |"
     assert table[5].startswith("| expect | host | ❌ failed | torch==9.") and "<b>" not in table[5]
     assert table[5].count("|") == 5
+    annotated = capsys.readouterr().out.splitlines()
+    assert annotated[-2:] == [
+        "::error title=verify%3A expect on host failed::torch==9.* | <b> ::error::",
+        "::notice title=verify%3A libraries on host skipped::a CPU build",
+    ]
     assert (tmp_path / "out" / "v.xml").read_text(encoding="utf-8") == REPORT
     environment["VERIFY_PYTHON"] = str(tmp_path / "nothing")
     assert verify_job.main(environment) == 3
@@ -557,6 +564,30 @@ def test_what_ends_with_0_and_without_a_report_proves_nothing(
     assert verify_job.main(here) == 4
     assert "::error::gpusetup verify: `python` ended with exit code 0" in capfd.readouterr().out
     assert not (tmp_path / "v.xml").exists()
+
+
+HOSTILE = """#!/bin/sh
+echo "::set-output name=junit::pwn"; printf ' \\t::error::pwn\\rx\\r::warning::pwn\\n'
+echo "##[error]pwn" >&2; echo "a ##[group]pwn" >&2; echo "::add-mask::pwn" >&2; echo "torch::nms"
+"""
+
+
+def test_what_is_tested_commands_no_runner(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(HOSTILE, encoding="utf-8")
+    python.chmod(0o755)
+    here = {"VERIFY_PYTHON": str(python), "VERIFY_JUNIT": str(tmp_path / "v.xml")}
+    assert verify_job.main(here) == 4
+    said = capfd.readouterr()
+    lines = said.out.splitlines()
+    assert said.err == "" and "torch::nms" in lines and "##[" not in said.out
+    commands = [line for line in lines if line.lstrip().startswith("::")]
+    stop, go_on, unproven = commands
+    token = re.fullmatch("::stop-commands::([0-9a-f]{32})", stop)[1]
+    assert go_on == f"::{token}::" and unproven.startswith("::error::gpusetup verify: `python`")
+    assert said.out.count("pwn") == 6 and lines[0] == stop and lines[-2:] == [go_on, unproven]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ VERIFY = Path(__file__).resolve().parent.parent.parent / "gpusetup" / "verify"
 THERE = "/opt/gpusetup-verify"
 OUT = "/gpusetup-out"
 LONGEST = 200
+MOST = 200
+"""Rows of a report that are annotations; GitHub shows ten of a kind."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """What no line has in it: GitHub reads its files by lines."""
 NO_PROOF = 4
@@ -47,7 +50,7 @@ def several(environ: Mapping[str, str], name: str) -> list[str]:
 
 def words(environ: Mapping[str, str], junit: str) -> tuple[str, ...]:
     """The options of verify. Every input is one word, whatever stands in it."""
-    found = ["--format", "github", f"--junit={junit}"]
+    found = [f"--junit={junit}"]
     for name in ("level", "device"):
         if value := given(environ, name):
             found.append(f"--{name}={value}")
@@ -155,18 +158,57 @@ UNPROVEN = "`python` ended with exit code 0 and wrote no report: nothing is prov
 
 
 def started(argv: tuple[str, ...]) -> tuple[int, str]:
-    """Run it, its words passed on: the exit code, and the last error that it named."""
-    last = ""
-    streams = {"stderr": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"}
-    with subprocess.Popen(argv, **streams) as process:  # type: ignore[call-overload]
-        for line in process.stderr:
-            sys.stderr.write(line)
-            if ERROR.match(line):
-                last = line
+    """Run it, its words passed on as words only: the exit code, and the last error that it named.
+
+    What is tested may print what a runner obeys. No line of it is a command as it is passed on, and
+    meanwhile the runner obeys none, but for a word that nobody can guess.
+    """
+    last, token = "", secrets.token_hex(16)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    text = {"encoding": "utf-8", "errors": "replace"}
+    with subprocess.Popen(argv, **streams, **text) as process:  # type: ignore[call-overload]
+        say(f"::stop-commands::{token}")
+        try:
+            for line in process.stdout:
+                say(harmless(line))
+                if ERROR.match(line):
+                    last = line
+        finally:
+            say(f"::{token}::")
     return process.returncode, last
 
 
+def say(line: str) -> None:
+    print(line.encode("utf-8", "replace").decode(), flush=True)
+
+
+def harmless(line: str) -> str:
+    """One line that a runner does not obey.
+
+    >>> harmless(" ::error::x ##[y]"), harmless("50 %, torch::nms")
+    (' : :error: :x ## [y]', '50 %, torch::nms')
+    """
+    shown = CONTROL.sub(" ", line.rstrip("\r\n").replace("\t", "    ")).replace("##[", "## [")
+    return (
+        shown.replace("::", ": :") if shown.lstrip("\ufeff\u200b \xa0").startswith("::") else shown
+    )
+
+
 ERROR = re.compile(r"error: |docker: |[\w./-]+: (?:can't|error|cannot)|exec: ")
+
+
+def annotations(found: list[Row]) -> Iterator[str]:
+    """A workflow command for each check that did not pass, in the words of the report.
+
+    >>> list(annotations([Row("a,b", "cuda:0", "failed", "50 %\\nlost")]))
+    ['::error title=verify%3A a%2Cb on cuda%3A0 failed::50 %25 lost']
+    """
+    for row in found[:MOST]:
+        if row.status != "passed":
+            kind = "notice" if row.status == "skipped" else "error"
+            title = in_a_line(f"verify: {row.name} on {row.place} {row.status}")
+            title = title.replace(":", "%3A").replace(",", "%2C")
+            yield f"::{kind} title={title}::{in_a_line(row.detail)}"
 
 
 def in_a_line(text: str) -> str:
@@ -175,7 +217,7 @@ def in_a_line(text: str) -> str:
     >>> in_a_line("error: 5 %\\n")
     'error: 5 %25'
     """
-    return " ".join(text.split())[:LONGEST].replace("%", "%25")
+    return CONTROL.sub(" ", " ".join(text.split()))[:LONGEST].replace("%", "%25")
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
@@ -192,6 +234,8 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
             return 3
         if not (found := checks(report)):
             return unproven(code, said)
+        for line in annotations(found):
+            say(line)
         try:
             kept(report, junit)
         except OSError as problem:
