@@ -566,7 +566,7 @@ def test_what_ends_with_0_and_without_a_report_proves_nothing(
     assert not (tmp_path / "v.xml").exists()
 
 
-HOSTILE = """#!/bin/sh
+PWNING = """#!/bin/sh
 echo "::set-output name=junit::pwn"; printf ' \\t::error::pwn\\rx\\r::warning::pwn\\n'
 echo "##[error]pwn" >&2; echo "a ##[group]pwn" >&2; echo "::add-mask::pwn" >&2; echo "torch::nms"
 """
@@ -576,7 +576,7 @@ def test_what_is_tested_commands_no_runner(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     python = tmp_path / "python"
-    python.write_text(HOSTILE, encoding="utf-8")
+    python.write_text(PWNING, encoding="utf-8")
     python.chmod(0o755)
     here = {"VERIFY_PYTHON": str(python), "VERIFY_JUNIT": str(tmp_path / "v.xml")}
     assert verify_job.main(here) == 4

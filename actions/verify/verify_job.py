@@ -189,18 +189,16 @@ def harmless(line: str) -> str:
     (' : :error: :x ## [y]', '50 %, torch::nms')
     """
     shown = CONTROL.sub(" ", line.rstrip("\r\n").replace("\t", "    ")).replace("##[", "## [")
-    return (
-        shown.replace("::", ": :") if shown.lstrip("\ufeff\u200b \xa0").startswith("::") else shown
-    )
+    return shown.replace("::", ": :") if re.match(r"\W*::", shown) else shown
 
 
 ERROR = re.compile(r"error: |docker: |[\w./-]+: (?:can't|error|cannot)|exec: ")
 
 
-def annotations(found: list[Row]) -> Iterator[str]:
+def annotated(found: list[Row]) -> Iterator[str]:
     """A workflow command for each check that did not pass, in the words of the report.
 
-    >>> list(annotations([Row("a,b", "cuda:0", "failed", "50 %\\nlost")]))
+    >>> list(annotated([Row("a,b", "cuda:0", "failed", "50 %\\nlost")]))
     ['::error title=verify%3A a%2Cb on cuda%3A0 failed::50 %25 lost']
     """
     for row in found[:MOST]:
@@ -234,7 +232,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
             return 3
         if not (found := checks(report)):
             return unproven(code, said)
-        for line in annotations(found):
+        for line in annotated(found):
             say(line)
         try:
             kept(report, junit)
