@@ -120,6 +120,8 @@ This page lists what programs print when CUDA does not work, and what each messa
 - If your message is not here, or your text has several, save the text in a file and run
   `gpusetup doctor --report FILE`. It reads all of it and names the root cause.
 
+The sections of this page:
+
 """
 
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from gpusetup.install.guard_answer import GuardAnswer, GuardFile, GuardState
     from gpusetup.install.target.layout import Layout
 
-SUMMARY = """Show the constraints file of the torch that is installed and of what stands on it, and
-what makes pip and uv read it: with it, an installation that would replace one of them fails
-instead. Nothing is changed without `--write`; `--undo` puts back what was there."""
+SUMMARY = """Show a constraints file that pins the installed torch and the packages that need it,
+and what makes pip and uv read it. With it, an installation that would replace one of them fails.
+Nothing is changed without `--write`; `--undo` puts back what was there."""
 
 EXAMPLES = (
     "gpusetup guard",

@@ -20,7 +20,7 @@ COMMANDS = {
     "doctor": "reads this machine, or somebody's report; names the root cause and the way out",
     "resolve": "says which PyTorch build fits this machine, and why not the others",
     "install": "installs the build that fits, proves it works, or puts back what was there",
-    "guard": "holds torch, and what stands on it, against installers that would replace it",
+    "guard": "keeps pip and uv from replacing torch and the packages that need it",
     "verify": "proves by computing that torch works on the GPUs of this interpreter",
     "plan": "says whether a training workload fits on these GPUs, and with which recipe",
     "tune": "fits a training config to this machine; measures the best batch size",

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 SUMMARY = (
     "Proposes changes of a training config for this machine: the diff, and a reason and a source "
-    "for every line. Only what cannot change the experiment is ever written. Or measures the batch "
-    "size that fits, each trial in a process of its own."
+    "for every line. It never writes a change that could alter your results. With --batch-size it "
+    "measures the batch that fits, in a process of its own."
 )
 EXAMPLES = (
     "gpusetup tune train.yaml",

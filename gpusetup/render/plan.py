@@ -95,7 +95,7 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
         yield _line("speed", _speed(plan.speed))
     if plan.runner_up:
         lacks = plan.runner_up.short_gib
-        short = "was measured not to fit" if lacks is None else f"lacks {lacks:.1f} GiB"
+        short = "was measured not to fit" if lacks is None else f"{lacks:.1f} GiB short"
         yield _line("runner-up", f"{plan.runner_up.recipe}: {short}")
     if plan.better:
         yield _line("better", f"{plan.better.gpus} GPUs with {plan.better.recipe}")
@@ -105,14 +105,14 @@ def _speed(speed: PlanSpeed) -> str:
     """
     >>> _speed(PlanSpeed(tokens_per_second_low=1234.5, tokens_per_second_high=2500.0,
     ...     sending_share=0.25))
-    'about 1,200 to 2,500 tokens a second (an estimate); 25 % of it is sending'
+    'about 1,200 to 2,500 tokens a second (an estimate); 25 % of the time is data transfer'
     """
     low, high = (
         _two_digits(n) for n in (speed.tokens_per_second_low, speed.tokens_per_second_high)
     )
     sending = f"; {speed.sending_share:.0%}".replace("%", " %") if speed.sending_share else ""
     return f"about {low} to {high} tokens a second (an estimate)" + (
-        f"{sending} of it is sending" if sending else ""
+        f"{sending} of the time is data transfer" if sending else ""
     )
 
 

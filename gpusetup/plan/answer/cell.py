@@ -278,7 +278,7 @@ def _host_memory(told: Told) -> Iterator[str]:
     """What Offload takes of the machine's own memory, or that it would take more than there is."""
     need = told.decision.shown.parts.host
     if need and told.decision.recipe is not None:
-        yield f"Offload keeps {need / GIB:.0f} GiB in the machine's own memory"
+        yield f"Offload needs {need / GIB:.0f} GiB of the machine's own memory (RAM)"
     limits, w = told.asked.case.limits, told.w
     missed = next((r for r in candidates(w, limits) if not host_holds(w, r, limits)), None)
     if missed is not None and limits.host is not None and not _fits_without(told):
