@@ -670,3 +670,11 @@ def test_charts_stay_small_however_long_the_run() -> None:
     assert 50 <= len(points) <= 101
     assert points[-1].seconds > 9_900
     assert all(point.values[0] == pytest.approx(point.seconds) for point in points)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_no_fault_of_ours(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["monitor", "--replay", str(recording), "--csv", "/dev/full"]) == 3
+    assert "No space left on device" in capsys.readouterr().err
