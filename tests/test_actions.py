@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import triage
 import triage_decide
+import triage_github
 import verify_job
 import yaml
 from each_row import each
@@ -385,6 +386,8 @@ def test_github_that_refuses_is_said_in_a_line(
         ("GITHUB_EVENT_PATH", "deep.json"),
         ("GITHUB_REPOSITORY", "../../x"),
         ("GITHUB_REPOSITORY", ""),
+        ("GITHUB_TOKEN", "ghs_secret\u20ac"),
+        ("GITHUB_TOKEN", "ghs_secret\nX: y"),
         ("TRIAGE_LABEL", "a\nb"),
     ],
 )
@@ -406,8 +409,9 @@ def test_a_setting_that_is_none_is_refused(
     "changed, said",
     [
         ({"issue": []}, "`issue` is not an object"),
-        ({"issue": {"number": "42"}}, "`issue.number` is not a whole number"),
-        ({"issue": {"number": None}}, "`issue.number` is not a whole number"),
+        ({"issue": {"number": "42"}}, "`issue.number` is not a whole number from 1"),
+        ({"issue": {"number": None}}, "`issue.number` is not a whole number from 1"),
+        ({"issue": {"number": -1}}, "`issue.number` is not a whole number from 1"),
         ({"issue": {"number": 1, "body": ["x"]}}, "`issue.body` is not a text"),
         ({"issue": {"number": 1, "user": "asker"}}, "`issue.user` is not an object"),
         ({"issue": {"number": 1, "user": {"id": True}}}, "`issue.user.id` is not a whole number"),
@@ -424,6 +428,53 @@ def test_an_event_of_wrong_types_is_told_in_a_sentence(
     assert triage.main(here) == 2
     told_ = f"::error::gpusetup triage: the event's file is none of GitHub's: {said}\n"
     assert capsys.readouterr().out == told_
+
+
+def test_the_mark_is_found_behind_hundreds_of_comments(tmp_path: Path, hub: Any) -> None:
+    talk = [{"id": n, "user": {"id": 5, "type": "User"}, "body": "me too"} for n in range(630)]
+    server = hub([*talk, ANSWERED])
+    assert triage.main(job(tmp_path, server, "issues.opened")) == 0
+    assert server.posted == []
+
+
+def test_an_answer_without_bounds_is_none(
+    tmp_path: Path,
+    hub: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    talk = [{"id": n, "user": {"id": 5, "type": "User"}, "body": "me too"} for n in range(300)]
+    for name, value in (("PAGES", 2), ("MOST_BYTES", 99), ("ALL_SECONDS", -1.0)):
+        with monkeypatch.context() as only:
+            only.setattr(triage_github, name, value)
+            server = hub(talk)
+            assert triage.main(job(tmp_path, server, "issues.opened")) == 3
+        assert server.posted == [] and "::error::gpusetup triage: " in capsys.readouterr().out
+
+
+def test_an_answer_nested_without_end_is_no_json(
+    tmp_path: Path, hub: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = b"[" * 200_000
+    monkeypatch.setattr(triage_github.GitHub, "_got", lambda *_: (200, deep))
+    assert triage.main(job(tmp_path, hub(), "issues.opened")) == 3
+    assert "is no JSON" in capsys.readouterr().out
+
+
+@each("changed", [{"issue": None}, {"issue": {"number": 1, "pull_request": {}}}])
+def test_what_is_no_issue_is_left_alone(changed: Any, tmp_path: Path, hub: Any) -> None:
+    (tmp_path / "event.json").write_text(json.dumps(event("issues.opened") | changed), "utf-8")
+    server = hub()
+    here = job(tmp_path, server, "issues.opened", GITHUB_EVENT_PATH=str(tmp_path / "event.json"))
+    assert triage.main(here) == 0
+    assert server.posted == []
+
+
+def test_nobody_is_the_author_of_what_nobody_wrote() -> None:
+    payload = event("issues.opened")
+    payload["issue"] |= {"user": None, "title": "It fails", "body": "Help, it fails on my machine"}
+    ghost = {"id": 9, "user": None, "body": event("issues.opened")["issue"]["body"]}
+    assert decide("issues", payload, [ghost], LABELLED).act == "silent"
 
 
 @each("comments", [["text"], [{"user": "x", "body": {"a": 1}}], [{"user": {"type": []}}]])

@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -266,6 +267,18 @@ def test_an_argument_of_a_wrong_type_is_a_type_error_for_every_keyword(function:
         partial(ANY.diagnose, deep=1),
         partial(ANY.resolve, driver=True),
         partial(ANY.plan, serve=[]),
+        partial(ANY.resolve, torch=2.10),
+        partial(ANY.resolve, python=3.10),
+        partial(ANY.resolve, gpu=8.6),
+        partial(ANY.resolve, gpu=[8.6]),
+        partial(ANY.resolve, gpu={}),
+        partial(ANY.resolve, requirements=set()),
+        partial(ANY.diagnose, torch=7),
+        partial(ANY.diagnose, for_gpu=3.5),
+        partial(ANY.diagnose, timeout=[1]),
+        partial(ANY.read_report, "x", torch=7),
+        partial(ANY.plan, model=7),
+        partial(ANY.verify, expect={"torch==2"}),
         partial(ANY.to_json, object()),
         partial(ANY.to_plain, object()),
     ],
@@ -283,6 +296,10 @@ def test_other_wrong_types_are_type_errors_too(ask: Callable[[], object]) -> Non
         lambda: api.resolve(requirements=["a\0b"]),
         lambda: api.plan(model="a\0b/c", gpu="A100 80GB"),
         lambda: api.resolve(driver="\ud800", os="linux"),
+        lambda: api.resolve(requirements=["\ud800"]),
+        lambda: api.resolve("\ud800"),
+        lambda: api.plan(from_config="\ud800"),
+        lambda: api.plan(model="qwen3-8b", gpu="A100 80GB", constants=Path("a\0b")),
         lambda: api.diagnose("rtx3050-laptop", timeout=float("nan")),
     ],
 )
@@ -334,7 +351,7 @@ def test_an_unknown_keyword_is_a_type_error_as_anywhere_in_python() -> None:
         api.plan(serve="vllm", lora=8)  # type: ignore[call-overload]
 
 
-@each("several", [["RTX 4090"], ("RTX 4090",), {"RTX 4090": 1}, "RTX 4090"])
+@each("several", [["RTX 4090"], ("RTX 4090",), deque(["RTX 4090"]), "RTX 4090"])
 def test_several_values_come_in_any_collection(several: Any) -> None:
     assert api.resolve(os="linux", driver="580", gpu=several).served[0].gpu.endswith("4090")
 

@@ -381,6 +381,14 @@ def test_a_report_is_answered_without_who_and_where(text: str) -> None:
     assert (answer["cause"], answer["certainty"]) == (exact["cause"], exact["certainty"])
 
 
+@each("word", ["x\0y", "\ud800"])
+def test_a_word_that_no_text_has_is_a_wrong_question(word: str) -> None:
+    asked = ({"torch": word}, {"packages": [word]})
+    for values in asked:
+        with pytest.raises(UsageError, match="has a character that no text has"):
+            tools.call("install", values, tools.Setting())
+
+
 def test_no_tool_can_forget_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tool that answers with what it read is looked over before the answer leaves."""
     leak = {"rows": [{"text": "see /home/alice.smith/x, alice.smith", "of": "hf_" + "a1B2" * 9}]}

@@ -56,6 +56,8 @@ def _switch(environ: Mapping[str, str], name: str, usual: str) -> bool:
 
 def event_of(path: str) -> Any:
     """What happened. Raises ValueError for what is no event."""
+    if not path:
+        raise ValueError("GITHUB_EVENT_PATH names no file: triage runs as a step of a workflow")
     try:
         raw = Path(path).read_bytes()
     except OSError as problem:
@@ -86,15 +88,16 @@ def unlike(event: Mapping[str, Any]) -> Iterator[str]:
     >>> list(unlike({"issue": {"number": 1, "title": [], "body": None}}))
     ['`issue.title` is not a text']
     >>> list(unlike({"issue": {"number": "1"}}))
-    ['`issue.number` is not a whole number']
+    ['`issue.number` is not a whole number from 1']
     """
     places = ((place, kind) for kind, names in TYPES.items() for place in names.split())
     for place, kind in places:
         if (value := at(event, place)) is not None and type(value) is not kind:
             yield f"`{place}` is not {KINDS[kind]}"
             return
-    if event.get("issue") is not None and type(at(event, "issue.number")) is not int:
-        yield "`issue.number` is not a whole number"
+    number = at(event, "issue.number")
+    if event.get("issue") is not None and (type(number) is not int or number < 1):
+        yield "`issue.number` is not a whole number from 1"
 
 
 def at(event: Any, place: str) -> Any:

@@ -66,7 +66,9 @@ def considered(name: str, event: Mapping[str, Any]) -> str | None:
     issue, comment = event.get("issue") or {}, event.get("comment")
     if event.get("action") not in EVENTS.get(name, ()):
         return "another event than a new or edited issue or comment"
-    if issue.get("pull_request"):
+    if not issue:
+        return "no issue stands in the event"
+    if issue.get("pull_request") is not None:
         return "a pull request"
     if issue.get("state") == "closed" or issue.get("locked"):
         return "the issue is closed or locked"
@@ -101,7 +103,8 @@ def texts(event: Mapping[str, Any], comments: Iterable[Mapping[str, Any]]) -> It
     issue, edited = event["issue"], event.get("comment") or {}
     yield str(issue.get("title") or "")
     yield own_words(issue.get("body"))
-    mine = [one for one in comments if author(one) == author(issue)]
+    writer = author(issue)
+    mine = [one for one in comments if writer is not None and author(one) == writer]
     yield from (own_words(one.get("body")) for one in mine if one.get("id") != edited.get("id"))
     yield own_words(edited.get("body"))
 

@@ -15,6 +15,7 @@ from gpusetup.assistants import installing
 from gpusetup.assistants.bounded import bounded
 from gpusetup.assistants.fields import Field, is_value, property_of, wanted
 from gpusetup.commands.calling import answered
+from gpusetup.commands.calling_types import refuse_unwritable
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
@@ -341,6 +342,7 @@ def _hidden(
 
 def _check(tool: Tool, values: Mapping[str, Any]) -> None:
     """Raises UsageError for what is not as the schema says."""
+    refuse_unwritable({**values, "text": ""}, ())
     for name, field in tool.takes.items():
         if field.needed and name not in values:
             raise UsageError(f"{tool.name} needs `{name}`: {field.what}")

@@ -10,7 +10,12 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from gpusetup.commands.calling_types import option_of, options_known, refuse_types
+from gpusetup.commands.calling_types import (
+    option_of,
+    options_known,
+    refuse_types,
+    refuse_unwritable,
+)
 from gpusetup.commands.parser import command, read_words
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.machine import Snapshot
@@ -51,6 +56,7 @@ def answered(
     """
     words = tuple(words)
     refuse_types(name, values, words)
+    refuse_unwritable(values, words)
     catcher = Catcher(notify or (lambda _: None))
     try:
         options, module = asked(name, values, words), command(name)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from functools import cache
 from numbers import Real
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.commands.parser import build_parser, child_of
+from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.machine import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 BYTES = (bytes, bytearray, memoryview)
+LONGEST_SHOWN = 60
 OPTIONS = {"machine": "--from", "architecture": "--machine", "with_packages": "--with"}
 """A name in Python -> its option, where that is another: `from` and `with` are words of Python."""
 
@@ -60,31 +62,70 @@ def taken(key: str, action: argparse.Action | None) -> tuple[str, Callable[[Any]
     if action is not None and action.nargs == 0:
         return "True or False", lambda value: isinstance(value, bool)
     if action is not None and not is_for_one(action):
-        return "a collection of texts", is_each
-    return "a text, a Path or a number", is_one
+        return "a list of texts", is_each
+    if action is not None and is_for_a_number(action):
+        return "a number or a text", lambda value: is_number(value) or is_text(value)
+    return "a text or a Path", is_text
 
 
 def is_for_one(action: argparse.Action) -> bool:
     return isinstance(action, argparse._StoreAction) and action.nargs in (None, "?")
 
 
-def is_one(value: object) -> bool:
-    """Whether a value is one word of a command line.
+def is_for_a_number(action: argparse.Action) -> bool:
+    """Whether an option reads a number; of a version a float would lose digits: 2.10 is 2.1."""
+    if action.type is None or isinstance(action.type, str):
+        return False
+    try:
+        return is_number(action.type("1"))
+    except (ValueError, argparse.ArgumentTypeError, GpuSetupError):
+        return False
 
-    >>> [is_one(value) for value in ("a", 5, 0.5, True, b"a", None, ["a"])]
-    [True, True, True, False, False, False, False]
-    """
-    return isinstance(value, str | PurePath | Real) and not isinstance(value, bool)
+
+def is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_text(value: object) -> bool:
+    return isinstance(value, str | PurePath)
 
 
 def is_each(value: object) -> bool:
-    """Whether a value is several words, or one.
+    """Whether a value is several words in their order, or one.
 
-    >>> [is_each(value) for value in (["a"], {"a": 1}, "a", [None], b"a")]
-    [True, True, True, False, False]
+    >>> [is_each(value) for value in (["a"], "a", {"a": 1}, {"a"}, [2.5], [None], b"a")]
+    [True, True, False, False, False, False, False]
     """
-    if is_one(value):
+    if is_text(value):
         return True
-    if not isinstance(value, Collection) or isinstance(value, BYTES):
+    if not isinstance(value, Collection) or isinstance(value, (*BYTES, Mapping, Set)):
         return False
-    return all(is_one(one) for one in value)
+    return all(is_text(one) for one in value)
+
+
+def refuse_unwritable(values: Mapping[str, object], words: Iterable[str]) -> None:
+    """Raises UsageError for a text that no file's name, no option and no line can hold.
+
+    >>> refuse_unwritable({"torch": "2.5", "model": ["a/b"]}, ["vllm"])
+    """
+    asked = {key: value for key, value in values.items() if key != "report"}
+    for key, value in (*asked.items(), ("a package", tuple(words))):
+        several = value if isinstance(value, Collection) and not is_text(value) else (value,)
+        for one in filter(is_text, several):
+            if not is_writable(str(one)):
+                raise UsageError(
+                    f"`{key}` has a character that no text has: {ascii(str(one))[:LONGEST_SHOWN]}",
+                    hint="a NUL, or half of a character of two (a lone surrogate)",
+                )
+
+
+def is_writable(text: str) -> bool:
+    """Whether a text can stand in a file's name; bytes that are no UTF-8 can.
+
+    >>> [is_writable(text) for text in ("a", "a\\udcff", "a\\0b", "\\ud800")]
+    [True, True, False, False]
+    """
+    try:
+        return b"\0" not in text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False

@@ -28,8 +28,19 @@ def to_json(value: object, *, indent: int = 0) -> str:
 
 
 def to_plain(value: object) -> Any:
-    """Dicts, lists, text and numbers only."""
-    return msgspec.to_builtins(value, enc_hook=_encode)
+    """Dicts, lists, text and numbers only.
+
+    >>> to_plain({"gpus": ("a", ("b",))})
+    {'gpus': ['a', ['b']]}
+    """
+    return _listed(msgspec.to_builtins(value, enc_hook=_encode))
+
+
+def _listed(value: Any) -> Any:
+    """The same plain value with lists where tuples stand, as JSON has them."""
+    if isinstance(value, dict):
+        return {key: _listed(inner) for key, inner in value.items()}
+    return [_listed(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
