@@ -36,6 +36,8 @@ LEFT_OUT = (
     *("data/machines", "data/schemas", "data/plan"),
 )
 """Folders of the package that no question of the page needs."""
+KEPT = ("verify/__init__.py", "verify/streams.py")
+"""Files of these folders that every command needs."""
 DATE = (1980, 1, 1, 0, 0, 0)
 """Of every file in the archive: the same sources make the same bytes."""
 
@@ -185,7 +187,7 @@ def contents(wheels: list[Path]) -> Iterator[tuple[str, bytes]]:
 def package_files() -> Iterator[Path]:
     for path in sorted(PACKAGE.rglob("*")):
         place = path.relative_to(PACKAGE).as_posix()
-        out = any(place.startswith(f"{folder}/") for folder in LEFT_OUT)
+        out = place not in KEPT and any(place.startswith(f"{one}/") for one in LEFT_OUT)
         if path.suffix in (".py", ".json", ".csv") and "__pycache__" not in place and not out:
             yield path
 

@@ -15,6 +15,7 @@ import pytest
 from gpusetup.render import clock, console
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
+from gpusetup.verify import streams
 from gpusetup.verify.answer import live
 
 
@@ -34,9 +35,9 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Tty:
     monkeypatch.setenv("NO_COLOR", "1")
     shown = Tty()
     # pytest changes sys.stderr itself between this and the test
-    streams = SimpleNamespace(stderr=shown, stdout=io.StringIO(), platform="linux")
-    for module in (clock, console, live):
-        monkeypatch.setattr(module, "sys", streams)
+    both = SimpleNamespace(stderr=shown, stdout=io.StringIO(), platform="linux")
+    for module in (clock, console, live, streams):
+        monkeypatch.setattr(module, "sys", both)
     return shown
 
 
