@@ -48,6 +48,8 @@ ONE_SIGN: Tuple[Operator, ...] = (
         lambda t, x, dim: (x.sum(dim), x.sum()),
         lambda t, x, dim: (by.added(t, x, dim), by.added(t, x.reshape(-1), 0)),
         weight=2,
+        serial=True,
+        slack=2,
     ),
     Operator(
         "mean of one sign",
@@ -55,6 +57,8 @@ ONE_SIGN: Tuple[Operator, ...] = (
         lambda t, x, dim: (x.mean(dim), x.mean()),
         lambda t, x, dim: (by.mean(t, x, dim), by.mean(t, x.reshape(-1), 0)),
         weight=2,
+        serial=True,
+        slack=2,
     ),
     Operator(
         "running sum of one sign",
