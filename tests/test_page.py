@@ -19,6 +19,7 @@ from typing import Any
 import page_answers
 import pytest
 from each_row import each
+from scripts_loaded import script
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
@@ -39,16 +40,8 @@ PyTorch version: 2.6.0+cu124 in /home/somebody/venv
 """
 
 
-def load(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-build_page = load("build_page")
-finding_pages = load("finding_pages")
+build_page = script("build_page")
+finding_pages = script("finding_pages")
 
 
 @pytest.fixture(autouse=True)
@@ -404,7 +397,7 @@ def test_the_page_in_a_real_browser() -> None:
     """The short form of `scripts/check_page.py`, with the browser, npm and playwright here."""
     if importlib.util.find_spec("playwright") is None:
         pytest.skip("playwright is not installed: `pip install playwright`")
-    browsers = load("check_page").CHROMIUMS
+    browsers = script("check_page").CHROMIUMS
     if not any(map(shutil.which, browsers)):
         pytest.skip("no Chromium is on PATH")
     if not shutil.which("npm"):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import random
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from scripts_loaded import script
 
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
@@ -37,15 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 C = shipped_constants()
 
 
-def the_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fit_plan", ROOT / "scripts" / "fit_plan.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SCRIPT = the_script()
+SCRIPT = script("fit_plan")
 ALL: list[Cell] = SCRIPT.cells()
 
 

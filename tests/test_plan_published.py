@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
 from collections import Counter
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from scripts_loaded import script
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
@@ -24,22 +22,12 @@ from gpusetup.plan.model.named import model_named
 from gpusetup.plan.model.trainers import rows, trainer_settings
 from gpusetup.plan.model.workload import Recipe, Workload
 
-ROOT = Path(__file__).resolve().parent.parent
 C = shipped_constants()
 VANILLA = Recipe()
 LLAMA = model_named("llama-3.1-8b")
 
 
-def the_script() -> ModuleType:
-    path = ROOT / "scripts" / "fit_published.py"
-    spec = importlib.util.spec_from_file_location("fit_published", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SCRIPT = the_script()
+SCRIPT = script("fit_published")
 FIGURES = SCRIPT.figures()
 
 

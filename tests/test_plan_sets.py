@@ -5,31 +5,19 @@ Each is met as docs/explanation/memory-model.md says after what it taught, and s
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
 from collections import Counter
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+from scripts_loaded import script
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.memory.constants import shipped_constants
 
-ROOT = Path(__file__).resolve().parent.parent
 C = shipped_constants()
 
 
-def the_script() -> ModuleType:
-    path = ROOT / "scripts" / "fit_published.py"
-    spec = importlib.util.spec_from_file_location("fit_published", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SCRIPT = the_script()
+SCRIPT = script("fit_published")
 
 
 class Promise(Frozen):

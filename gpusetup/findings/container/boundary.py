@@ -35,10 +35,12 @@ CUDA_VISIBLE_DEVICES_HIDDEN = Cause(
     id="cuda-visible-devices-hidden",
     place=(Layer.PROCESS, 40),
     title="CUDA_VISIBLE_DEVICES hides every GPU",
-    means="The first invalid entry ends the list; an empty value leaves none.",
+    means="The first invalid entry ends the list; an empty value leaves none. Slurm and Ray empty "
+    "it for a job or a task that asked for no GPU.",
     proven_by="The variable, and no GPU left visible",
     not_when="gpus-partly-hidden",
-    way_out="Unset it",
+    way_out="Unset it; in a job of Slurm or a task of Ray, ask for a GPU instead "
+    "(`--gres=gpu:1`, `num_gpus=1`)",
     source="CUDA C++ Programming Guide, environment variables",
     explains=(*NO_DEVICE, "invalid-device-ordinal", "mig-misconfigured"),
 )

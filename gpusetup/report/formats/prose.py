@@ -77,6 +77,8 @@ MODEL = (
 )
 BEFORE = r"\b(?:GPU|gpu|[Dd]evice|[Cc]ard|using|have|with|on|is|my|a|an|one|single)[ :]{1,2}(?:(?:a|an|the|my|one|single|NVIDIA|Nvidia|nvidia) ){0,3}"
 SPOKEN = re.compile(rf"{BEFORE}{MODEL}")
+ANOTHER = re.compile(rf" ?(?:,|/|&|\+|and|or|und|et|y|e|vs\.?) ?{MODEL}")
+"""What follows one of several that are enumerated: it is not the GPU of the text."""
 CALLED = re.compile(
     rf"(?:(?i:{GPU_WORD})(?:是|为|為|は|[ :|*`-]{{1,4}}|)|(?<!\w)(?:eine[nr]?|une|uma|una) )(?:(?:是|为|ist|eine|est|une|é|uma|es|una) ?){{0,2}}{MODEL}"
 )
@@ -106,7 +108,8 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
     forms = COUNTED if COUNTS.search(flat) else ()
     counted = [one for pattern in forms for one in pattern.finditer(flat)][:50]
     called = CALLED.finditer(flat) if _is_foreign(flat, text.low) else ()
-    found = [*counted, *SPOKEN.finditer(flat), *called][:100]
+    spoken = (one for one in SPOKEN.finditer(flat) if not ANOTHER.match(flat, one.end()))
+    found = [*counted, *spoken, *called][:100]
     if not found and (one := _called_so(flat, text.low) or _of_a_missing_kernel(flat, text.low)):
         found = [one] if len(_names(MENTIONED.finditer(flat))) == 1 else []
     if len(_names(found)) == 1:
