@@ -15,7 +15,14 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.question import Question, workload_of
-from gpusetup.plan.memory.activations import adapter_bytes, held_bytes, mlp_bytes, score_bytes
+from gpusetup.plan.memory.activations import (
+    adapter_bytes,
+    held_bytes,
+    kept_bytes,
+    mlp_bytes,
+    quantized_input_bytes,
+    score_bytes,
+)
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.plan.memory.loss import loss_bytes
 from gpusetup.plan.memory.parts import gaps, parts
@@ -44,6 +51,18 @@ def test_casts_of_autocast_go_with_the_backward_pass() -> None:
     short = replace(w, context=1)
     plain = replace(short, amp=None)
     assert parts(short, VANILLA, C).allocated <= 1.01 * parts(plain, VANILLA, C).allocated
+
+
+def test_layers_of_four_bits_keep_their_inputs_where_bitsandbytes_is_old() -> None:
+    w = a_job(dtype="bf16", lora=8, quantize="nf4", loss="fused")
+    inputs = (2 * LLAMA.hidden + LLAMA.query + LLAMA.intermediate) * 2 * LLAMA.layers * 1024
+    kept = replace(w, kept_inputs=2)
+    assert kept_bytes(kept, VANILLA) == kept_bytes(w, VANILLA) + 2 * inputs
+    assert kept_bytes(replace(kept, checkpointing=True), VANILLA) == 0
+    hooks = replace(kept, checkpointing=True, reentrant=False)
+    assert kept_bytes(hooks, VANILLA) == 2 * inputs
+    assert quantized_input_bytes(replace(kept, quantize=None)) == 0
+    assert quantized_input_bytes(replace(w, quantize="int8")) > 0
 
 
 def test_zero_3_keeps_a_billion_parameters_gathered() -> None:

@@ -18,7 +18,7 @@ from gpusetup.plan.model.named import (
     with_tables,
 )
 from gpusetup.plan.model.shape import Shape
-from gpusetup.plan.model.trainers import caution, trainer_settings, with_masters
+from gpusetup.plan.model.trainers import trainer_settings, with_masters
 from gpusetup.plan.model.workload import BYTES, Strategy, Workload
 
 MOST: dict[str, int] = {
@@ -79,6 +79,7 @@ class Question(Frozen):
     load_whole: bool | None = None
     gather_ahead: bool | None = None
     reentrant: bool | None = None
+    kept_inputs: int | None = None
     trained_embeddings: bool | None = None
     sequence_parallel: bool | None = None
     context_parallel: int | None = None
@@ -101,7 +102,7 @@ SAME_NAME = (
     "strategy", "optimizer", "dtype", "quantize", "selective", "attention", "fused_kernels",
     "compile", "step", "lora_targets", "dora", "trained_embeddings", "sequence_parallel",
     "context_parallel", "expert_parallel", "checkpointing", "load_whole",
-    "gather_ahead", "reentrant",
+    "gather_ahead", "reentrant", "kept_inputs",
 )  # fmt: skip
 """What a question says about a workload under the workload's own name."""
 
@@ -355,8 +356,6 @@ def assumed(question: Question, w: Workload) -> tuple[str, ...]:
     if question.params is not None:
         s = w.shape
         notes.append(f"shape taken as usual for this size: {s.layers} layers of {s.hidden}")
-    if w.quantize in QUANTIZED and question.trainer and (said := caution(question.trainer)):
-        notes.append(said)
     plain = question.checkpointing is None and question.trainer is None
     if w.batch is not None and plain and not w.checkpointing and w.context > 1:
         notes.append("without checkpointing, as plain loops run; `--checkpointing` turns it on")

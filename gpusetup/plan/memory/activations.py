@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.plan.memory.states import WHOLE, casts, upcast
+from gpusetup.plan.memory.states import QUANTIZED, WHOLE, casts, upcast
 from gpusetup.plan.model.shape import targets
 from gpusetup.plan.model.workload import BYTES, Recipe, Workload, tokens_per_gpu
 
@@ -93,7 +93,7 @@ def layer_bytes_a_token(w: Workload) -> float:
     """
     s = w.shape
     outside = s.norms * norm_bytes(w) * s.hidden + 2 * s.dropout * s.hidden
-    inside = attention_bytes(w) + mlp_bytes(w) + adapter_bytes(w)
+    inside = attention_bytes(w) + mlp_bytes(w) + adapter_bytes(w) + quantized_input_bytes(w)
     whole = s.norms * s.hidden * w.compute_bytes * (1 - 1 / divided(w))
     return outside / divided(w) + whole + inside / w.tensor_parallel
 
@@ -190,10 +190,28 @@ def adapter_bytes(w: Workload) -> float:
     return inputs + ranks + w.dora * sum(b for _, b in rows) * 2 * w.compute_bytes
 
 
+def quantized_input_bytes(w: Workload) -> float:
+    """Inputs of quantised layers, which learn nothing from them, a token.
+
+    bitsandbytes before 0.43.2 keeps them (its PR 1270 ends that for 4 bits; `MatMul8bitLt` still
+    does), as attributes of the graph, which go when the graph goes: a loop whose variable holds the
+    last step's loss has two sets at the end of the next forward pass. litgpt is such a loop and
+    pins 0.42.0: nine models take 1.7 to 2.2 times their layers' inputs more in 4 bits than in 16,
+    beside their weights.
+    """
+    copies = max(w.kept_inputs, int(w.quantize == "int8")) * (w.quantize in QUANTIZED)
+    s = w.shape
+    return copies * (s.norms * s.hidden + s.query + s.intermediate) * w.compute_bytes
+
+
 def kept_bytes(w: Workload, r: Recipe) -> float:
-    """What all layers keep for the backward pass beside the inputs of recomputed ones."""
+    """What all layers keep for the backward pass beside the inputs of recomputed ones.
+
+    What is no saved tensor of autograd stays under checkpointing by hooks.
+    """
     if w.checkpointing:
-        return selected_bytes(w, r)
+        attributes = 0.0 if w.reentrant else stage_layers(w) * quantized_input_bytes(w)
+        return selected_bytes(w, r) + attributes * tokens_per_gpu(w, r)
     return stage_layers(w) * layer_bytes_a_token(w) * tokens_per_gpu(w, r)
 
 

@@ -59,10 +59,4 @@ def with_masters(how: Mapping[str, Any], trainer: str | None) -> dict[str, Any]:
     return {**how, "dtype": "fp32", "amp": how["dtype"]} if sharded and half else dict(how)
 
 
-WORDS = ("source", "caution", "several")
-
-
-def caution(name: str) -> str | None:
-    """What published 4-bit runs of a trainer say against the arithmetic, where they do."""
-    said: str | None = rows().trainers.get(name, {}).get("caution")
-    return said
+WORDS = ("source", "several")

@@ -84,6 +84,9 @@ class Workload(Frozen):
     reentrant: bool = True
     """Whether layers are recomputed in a backward pass within the backward pass (transformers), or
     by hooks (torch's `checkpoint_wrapper`)."""
+    kept_inputs: int = 0
+    """Copies of their inputs that 4-bit layers keep: one with bitsandbytes before 0.43.2, two in a
+    loop whose variable keeps the last step's loss, too."""
     gather_ahead: bool = False
     """Whether nothing limits how many units FSDP1 gathers at once (`limit_all_gathers=False`, the
     default before torch 2.0)."""
