@@ -272,3 +272,43 @@ def test_a_deepspeed_file_is_not_changed_beside_the_hf_config_that_names_it(tmp_
 )  # fmt: skip
 def test_a_switch_is_written_as_its_trainer_reads_it(text: str, after: str) -> None:
     assert tuned(text, CARDS[24])[0] == after
+
+
+DASHED = {
+    "batch-size: 64\ngrad-accum-steps: 2\nval-batch-size: 64\n": (
+        "batch-size: 16\ngrad-accum-steps: 8\nval-batch-size: 64\n"
+    ),
+    "--per_device_train_batch_size: 64\n": (
+        "--per_device_train_batch_size: 16\n--gradient_accumulation_steps: 4\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "after"), DASHED.items())
+def test_names_of_a_command_line_are_read_and_spelled_as_they_stand(text: str, after: str) -> None:
+    new, _ = tuned(text, replace(CARDS[24], cores=None), measured=16)
+    assert new == after
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("batch_size: 8\n", "batch_size stays 8: neither `gpusetup plan --from-config`"),
+        ("batch_size: 8\nplans_name: p\n", "nnU-Net's planner chose it"),
+        ("total_batch_size: 8\nepoches: 3\n", "accumulates no gradients"),
+        ("batch_size: 96\nhidden_size: 64\n", "stays 96: the mark for such a card is 64 to 128"),
+        ("batch_size: 8\nmax_length: 2048\n", "stays 8: neither"),
+        ("batch_size: 8\nhidden_dim: 64\nn_mels: 80\n", "stays 8: neither"),
+    ],
+)
+def test_why_a_batch_is_left_is_always_said(text: str, said: str) -> None:
+    new, proposal = tuned(text, CARDS[4])
+    assert new == text
+    assert any(said in word for word in proposal.words), proposal.words
+
+
+def test_a_conformer_has_batchnorm_unless_it_says_another_norm() -> None:
+    text = "encoder: conformer\nbatch_size: 16\naccum_grad: 1\n"
+    assert tuned(text, CARDS[24], measured=8)[0] == text
+    other = text + "encoder_conf:\n  cnn_module_norm: layer_norm\n"
+    assert "batch_size: 8\naccum_grad: 2" in tuned(other, CARDS[24], measured=8)[0]

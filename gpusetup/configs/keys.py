@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from gpusetup.configs.settings import plain
 from gpusetup.model.frozen import Frozen
 
 BATCH, ACCUMULATION, TOTAL = "batch", "accumulation", "total"
@@ -57,6 +58,9 @@ TRL = "trl configuration"
 MMENGINE = "mmengine configuration"
 TIMM = "timm, train.py"
 DIFFUSERS = "diffusers, examples"
+NANOTRON = "nanotron configuration"
+NEMO_RL = "NeMo-RL configuration"
+WENET = "WeNet, ESPnet"
 
 
 class Key(Frozen):
@@ -119,16 +123,21 @@ KEYS: tuple[Key, ...] = (
     *_rows(BATCH, "ppo_micro_batch_size_per_gpu", TRINITY, written=False),
     *_rows(BATCH, "micro_batch_size", f"{AXOLOTL}; {MEGATRON}"),
     *_rows(BATCH, "batch", ULTRALYTICS, written=False),
+    *_rows(BATCH, "train_micro_batch_size", NEMO_RL),
+    *_rows(TOTAL, "train_global_batch_size", NEMO_RL),
     *_rows(TOTAL, "train_batch_size", DEEPSPEED),
     *_rows(TOTAL, "global_batch_size", MEGATRON),
     *_rows(ACCUMULATION, "gradient_accumulation_steps", f"{HUGGING_FACE}; DeepSpeed; axolotl"),
     *_rows(ACCUMULATION, "accumulation_steps grad_accumulation_steps grad_accum_steps grad_accum"),
     *_rows(ACCUMULATION, "accumulate_steps gradient_accumulation accum_steps"),
     *_rows(ACCUMULATION, "accumulative_counts", MMENGINE),
+    *_rows(ACCUMULATION, "accum_grad", WENET),
+    *_rows(ACCUMULATION, "batch_accumulation_per_replica", NANOTRON),
     # Loading.
     *_rows(WORKERS, "num_workers workers n_workers loader_workers"),
     *_rows(WORKERS, "dataloader_num_workers", HUGGING_FACE),
     *_rows(WORKERS, "workers_per_gpu", MMENGINE),
+    *_rows(WORKERS, "num_loading_workers", NANOTRON),
     *_rows(PIN, "pin_memory"),
     *_rows(PIN, "pin_mem", TIMM),
     *_rows(PIN, "dataloader_pin_memory", HUGGING_FACE),
@@ -325,7 +334,7 @@ def key_of(path: Iterable[str | int]) -> Key | None:
     >>> key_of(("val_loader", "batch_size")) is None
     True
     """
-    words = [word for word in path if isinstance(word, str)]
+    words = [plain(word) for word in path if isinstance(word, str)]
     if not words or any(not_training(word) for word in words[:-1]):
         return None
     found = next(

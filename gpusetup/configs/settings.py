@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen
@@ -38,6 +39,39 @@ def in_words(path: Path) -> str:
     """
     words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return words.removeprefix(".")
+
+
+def plain(word: str) -> str:
+    """A key as a parser of command lines means it.
+
+    >>> plain("--train-batch-size"), plain("batch_size")
+    ('train_batch_size', 'batch_size')
+    """
+    return word.lstrip("-").replace("-", "_") if "-" in word else word
+
+
+def name_of(path: Path) -> str:
+    """The last word of a path, plain; "" for the whole file, the number of an item of a list.
+
+    >>> name_of(("args", "--batch-size")), name_of(()), name_of(("stages", 0))
+    ('batch_size', '', '0')
+    """
+    return plain(str(path[-1])) if path else ""
+
+
+def spelled_like(name: str, other: str) -> str:
+    """
+    >>> spelled_like("num_workers", "--batch_size"), spelled_like("num_workers", "batch-size")
+    ('--num_workers', 'num-workers')
+    """
+    bare = other.lstrip("-")
+    dashed = "-" in bare and "_" not in bare
+    return other[: len(other) - len(bare)] + (name.replace("_", "-") if dashed else name)
+
+
+def names_in(settings: Iterable[Setting]) -> frozenset[str]:
+    """Every key that stands anywhere, plain."""
+    return frozenset(plain(word) for one in settings for word in one.path if isinstance(word, str))
 
 
 def whole(setting: Setting) -> int | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.configs import keys
-from gpusetup.configs.settings import truth, whole
+from gpusetup.configs.settings import name_of, truth, whole
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune.bench_child import shared
@@ -95,7 +95,7 @@ def start_of(config: Config) -> Start:
     roles = {(one.document, one.path): key for one, key in meant(config)}
     for setting in config.settings:
         number, switch = whole(setting), truth(setting)
-        name = str(setting.path[-1]) if setting.path else ""
+        name = name_of(setting.path)
         key = roles.get((setting.document, setting.path))
         if number is not None and number > 0:
             wish.setdefault(name, number)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpusetup.configs.config import Config, Edit, addition, change
 from gpusetup.configs.keys import ADDED, AXOLOTL, HUGGING_FACE, Key
-from gpusetup.configs.settings import Setting, in_words, said, whole
+from gpusetup.configs.settings import Setting, in_words, name_of, said, spelled_like, whole
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.tune.presets import SMALL, SMALL_MOST, Preset, preset_for
@@ -118,14 +118,14 @@ class Case(Frozen):
     def names(self) -> frozenset[str]:
         """The names of the settings, and what the model is called."""
         settings = [one for one in self.config.settings if one.path]
-        called = {one.text.strip("'\"").lower() for one in settings if one.path[-1] in CALLED}
-        return frozenset(str(one.path[-1]) for one in settings) | called
+        called = {one.text.strip("'\"").lower() for one in settings if name_of(one.path) in CALLED}
+        return frozenset(name_of(one.path) for one in settings) | called
 
     def preset(self) -> Preset | None:
         wide = {
-            str(one.path[-1])
+            name_of(one.path)
             for one in self.config.settings
-            if one.path and one.path[-1] in SMALL and (whole(one) or 0) > SMALL_MOST
+            if name_of(one.path) in SMALL and (whole(one) or 0) > SMALL_MOST
         }
         names = self.names()
         return preset_for(self.facts.memory_bytes, names - set(SMALL) if wide else names)
@@ -169,8 +169,9 @@ def added_key(case: Case, role: str, value: str, reason: str) -> Iterator[Part]:
         if source == HUGGING_FACE and HF_BATCH not in case.names():
             continue
         for setting, _ in case.found:
-            if missing == role and setting.path and setting.path[-1] == beside:
-                edit = addition(case.config, setting, name, value)
+            if missing == role and name_of(setting.path) == beside:
+                spelled = spelled_like(name, str(setting.path[-1]))
+                edit = addition(case.config, setting, spelled, value)
                 if edit is not None:
                     yield proposed(edit, setting, None, value, reason, source)
                     return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.configs.settings import name_of, names_in
 from gpusetup.errors import GpuSetupError
 from gpusetup.plan.config.clear import (
     BatchVerdict,
@@ -66,20 +67,18 @@ OTHER_FILES = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "fsdp_c
 PREFERENCE = frozenset((
     "beta", "pref_beta", "loss_type", "precompute_ref_log_probs", "ref_model", "reference_free",
     "rpo_alpha", "desirable_weight", "max_prompt_length", "num_generations", "reward_funcs",
+    "num_generations_per_prompt",
 ))  # fmt: skip
 """Names of preference training, whose pairs, references and generations the plan does not count."""
 
 
 def more_than_counted(case: Case) -> bool:
-    names = {part for one in case.config.settings for part in one.path}
-    return bool(names & PREFERENCE)
+    return bool(names_in(case.config.settings) & PREFERENCE)
 
 
 def elsewhere(case: Case) -> bool:
     """Whether another file says how the model is sharded or offloaded, or what stands below."""
-    return any(
-        one.path and one.path[-1] in OTHER_FILES and "." in one.text for one in case.config.settings
-    )
+    return any(name_of(one.path) in OTHER_FILES and "." in one.text for one in case.config.settings)
 
 
 def largest_clear(case: Case, effective: int) -> int | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.configs.keys import not_training
-from gpusetup.configs.settings import Setting, in_words, whole
+from gpusetup.configs.settings import Setting, in_words, name_of, whole
 from gpusetup.tune.case import Case, Part, written_over
 from gpusetup.tune.trainers import Trainer, trainer_in
 
@@ -28,7 +28,7 @@ NOT_COUNTED = re.compile(
 def counted(case: Case) -> Iterator[Setting]:
     """The settings whose number is a count of steps (0, -1, ratios and epochs are none)."""
     for one in case.config.settings:
-        name = str(one.path[-1]) if one.path else ""
+        name = name_of(one.path)
         if not COUNTS.search(name) or NOT_COUNTED.search(name) or one.kind == "map":
             continue
         if any(isinstance(word, str) and not_training(word) for word in one.path[:-1]):
@@ -49,7 +49,7 @@ def carried(
     trainer = trainer_in(case.config) or Trainer(name="this trainer")
     parts: list[Part] = []
     for one in counted(case):
-        name = str(one.path[-1])
+        name = name_of(one.path)
         if name in trainer.micro:
             refused = _scaled(case, one, before, after, trainer, source, parts)
             if refused:

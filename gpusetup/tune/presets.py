@@ -13,6 +13,11 @@ LANGUAGE = (
     "cutoff_len", "sequence_len", "max_seq_len", "model_max_length", "encoder_seq_length",
     "model_name_or_path", "base_model", "model_path", "max_tokens", "vocab_size",
 )  # fmt: skip
+AUDIO = (
+    "num_mel_bins", "n_mels", "n_fft", "hop_length", "sample_rate", "resample_rate",
+    "sampling_rate", "fbank_conf", "audio_column_name",
+)  # fmt: skip
+"""Models of sound: no guide has a mark for them, and their lengths count frames or seconds."""
 RECURRENT = ("lstm", "gru", "rnn", "lookback", "window_size", "bidirectional")
 """Names, or values of `type`, `model` and the like."""
 CONV = ("base_channels", "use_perceptual")
@@ -91,5 +96,7 @@ def _fits(row: Preset, gib: float, names: frozenset[str]) -> bool:
     if not row.from_gib <= gib < row.below_gib + (NOMINAL_SLACK_GIB if not row.from_gib else 0):
         return False
     if row.keys == SMALL and names & set(NOT_SMALL):
+        return False
+    if row.keys in (LANGUAGE, SMALL) and names & set(AUDIO):
         return False
     return bool(names & set(row.keys))

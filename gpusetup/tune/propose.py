@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from gpusetup.configs import keys
 from gpusetup.configs.config import Config, read_config, written
-from gpusetup.configs.settings import NOTHING, in_words
+from gpusetup.configs.settings import NOTHING, in_words, name_of, truth
 from gpusetup.model.frozen import replace
 from gpusetup.tune import rules_batch, rules_machine
 from gpusetup.tune.case import Case, Facts, Option, Part, Proposal, Proposed, edits, facts_of
@@ -46,7 +46,11 @@ def experiment(case: Case) -> Iterator[Part]:
     preset = case.preset()
     if preset and preset.advice and case.option.measured is None:
         yield f"{preset.advice} ({preset.source})"
-    named = [in_words(one.path) for one, _ in case.having(keys.MODEL, keys.LOSS, keys.LENGTH)]
+    named = [
+        in_words(one.path)
+        for one, _ in case.having(keys.MODEL, keys.LOSS, keys.LENGTH)
+        if isinstance(one.path[-1], str)
+    ]
     if named:
         yield f"Never written, because they change the experiment: {', '.join(named)}"
 
@@ -71,11 +75,17 @@ def unstable(case: Case) -> Iterator[Part]:
 
 def rollout(case: Case) -> Iterator[Part]:
     """Reinforcement learning: the batch is part of the algorithm, the tokens on a GPU are not."""
-    if any(True for _ in case.having(keys.ROLLOUT)):
-        yield (
-            "The batch of a reinforcement-learning run is part of the algorithm: left as it is."
-            " Memory is set by max_token_len_per_gpu and sequence parallelism: `gpusetup plan`"
-        )
+    if not any(True for _ in case.having(keys.ROLLOUT)):
+        return
+    micro = [one for one, key in case.having(keys.BATCH) if key.source == keys.TRINITY]
+    dynamic = [one for one in case.config.settings if name_of(one.path) == "use_dynamic_bsz"]
+    by = "max_token_len_per_gpu and sequence parallelism"
+    if micro and any(truth(one) is False for one in dynamic):
+        by = " and ".join(in_words(one.path) for one in micro[:2])
+    yield (
+        "The batch of a reinforcement-learning run is part of the algorithm: left as it is."
+        f" Memory is set by {by}: `gpusetup plan`"
+    )
 
 
 def several_gpus(case: Case) -> Iterator[Part]:

@@ -18,6 +18,7 @@ from gpusetup.tune.case import Case, Part, Proposed, added_key, no_number, writt
 from gpusetup.tune.fitting import BY_PLAN, elsewhere, fits_now, largest_clear
 from gpusetup.tune.fitting import cannot_fit as not_even_one
 from gpusetup.tune.limits import carried
+from gpusetup.tune.trainers import trainer_in
 from gpusetup.tune.vetoes import batchnorm, other_unit, veto
 
 MEASURED = "measured on this machine"
@@ -56,10 +57,41 @@ def batch(case: Case) -> Iterator[Part]:
             yield no_number(setting)
         elif size < 1:
             yield f"{in_words(setting.path)} (line {setting.line}) is {size}: that is no batch size"
-        elif not key.written:
-            yield from _batch_in_words(case, setting, key, size)
         else:
-            yield from _split(case, setting, size, len(rows))
+            judged = _judged(case, setting, key, size, len(rows))
+            yield from judged or _left(case, setting, key, size)
+
+
+def _judged(case: Case, setting: Setting, key: Key, size: int, rows: int) -> list[Part]:
+    if key.written:
+        return list(_split(case, setting, size, rows))
+    return list(_batch_in_words(case, setting, key, size))
+
+
+def _left(case: Case, setting: Setting, key: Key, size: int) -> Iterator[str]:
+    """Why a batch stays that nothing was said of; nothing where the answer says so already."""
+    if not case.facts.gpus or key.source == keys.TRINITY or not_even_one(case):
+        return
+    trainer, now = trainer_in(case.config), fits_now(case, size)
+    wanted = _asked(case)
+    why = f"neither {BY_PLAN} nor a mark of the guides can judge this config. {MEASURE_IT}"
+    if trainer and trainer.stays:
+        why = trainer.stays
+    elif case.option.fixed_beside or elsewhere(case):
+        why = case.option.fixed_beside or "another file says how the model is sharded"
+    elif now:
+        why = now.reason + (f". {MEASURE_IT}" if now.verdict == "close" else "")
+    elif wanted and wanted.least <= size <= wanted.most and not _long(case):
+        why = f"the mark for such a card is {_span(wanted)} ({wanted.source})"
+    yield f"{in_words(setting.path)} stays {size}: {why}"
+
+
+MARKED_LENGTH = 512
+"""The longest sequence that the marks of the guides are said of: theirs are 64 to 256."""
+
+
+def _long(case: Case) -> bool:
+    return any((whole(one) or 0) > MARKED_LENGTH for one, _ in case.having(keys.LENGTH))
 
 
 def cannot_fit(case: Case) -> str | None:
@@ -113,6 +145,8 @@ def _split(case: Case, setting: Setting, size: int, rows: int) -> Iterator[Part]
             return
     wanted = _asked(case)
     if wanted is None or wanted.least <= size <= wanted.most:
+        return
+    if size < wanted.least and not case.option.measured and _long(case):
         return
     if not known or split.steps < 1:
         yield (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.configs import keys
-from gpusetup.configs.settings import NOTHING, Setting, in_words, truth, unquoted, whole
+from gpusetup.configs.settings import NOTHING, Setting, in_words, name_of, truth, unquoted, whole
 from gpusetup.model.units import GIB
 from gpusetup.tune.case import Case, Facts, Part, added_key, no_number, written_over
 from gpusetup.tune.trainers import trainer_in
@@ -180,7 +180,7 @@ def _half_it_lacks(case: Case) -> Iterator[Part]:
 def _switched(case: Case, setting: Setting, kind: str) -> str:
     """`true`, or the type where the trainer's `mixed_precision` is `no`, `fp16` or `bf16`."""
     trainer = trainer_in(case.config)
-    in_types = setting.path[-1] == "mixed_precision" and (
+    in_types = name_of(setting.path) == "mixed_precision" and (
         setting.text[:1] in ("'", '"') or (trainer and trainer.name in ("accelerate", "diffusers"))
     )
     return kind if in_types else "true"

@@ -12,7 +12,7 @@ from typing import Literal
 from gpusetup.configs import keys
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import Key, key_of
-from gpusetup.configs.settings import Setting
+from gpusetup.configs.settings import Setting, names_in
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config.family import trainer_of
 
@@ -30,11 +30,44 @@ class Trainer(Frozen):
     """Names that count updates, where the others are unknown."""
     batch: str | None = None
     """A name that is its batch on one GPU, and something else in other trainers."""
+    stays: str = ""
+    """Why its batch is not for `tune` to change, as a clause."""
     source: str = ""
 
 
 UPDATES = "updates"
 TRAINERS: tuple[Trainer, ...] = (
+    Trainer(
+        name="nanotron",
+        names=frozenset(("batch_accumulation_per_replica",)),
+        steps="updates",
+        source="nanotron, trainer.py: train_steps, warm-up and checkpoints count updates",
+    ),
+    Trainer(
+        name="nemo-rl",
+        names=frozenset(("num_prompts_per_step", "train_global_batch_size")),
+        steps="updates",
+        source="NeMo-RL: max_num_steps counts steps of the algorithm",
+    ),
+    Trainer(
+        name="nnunet",
+        names=frozenset(("plans_name", "experiment_planner_used")),
+        stays="nnU-Net's planner chose it together with the patch size, for a memory of its own:"
+        " `nnUNetv2_plan_experiment -gpu_memory_target` plans both anew",
+        source="nnU-Net, plans.json",
+    ),
+    Trainer(
+        name="lerobot",
+        names=frozenset(("use_policy_training_preset",)),
+        stays="LeRobot accumulates no gradients, so that another batch is another experiment",
+        source="LeRobot, TrainPipelineConfig",
+    ),
+    Trainer(
+        name="rt-detr",
+        names=frozenset(("epoches",)),
+        stays="this trainer accumulates no gradients, so that another batch is another experiment",
+        source="RT-DETR, D-FINE: their configs spell `epoches`",
+    ),
     Trainer(
         name="mmengine",
         names=frozenset(("train_dataloader", "optim_wrapper", "train_cfg", "default_hooks")),
@@ -94,7 +127,7 @@ of their batch, of which one proves that a config is theirs: other names of thei
 
 def trainer_in(config: Config) -> Trainer | None:
     """The trainer that a config is written for; None for a loop of one's own."""
-    names = {part for one in config.settings for part in one.path if isinstance(part, str)}
+    names = names_in(config.settings)
     ours = next((row for row in TRAINERS if row.names & names), None)
     known = trainer_of(config)
     proven = known and COUNTED_IN_UPDATES[known] & names

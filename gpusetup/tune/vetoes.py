@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from gpusetup.configs.settings import Setting, in_words, truth, unquoted, whole
+from gpusetup.configs.settings import Setting, in_words, name_of, truth, unquoted, whole
 from gpusetup.tune.case import Case
 from gpusetup.tune.trainers import trainer_in
 
@@ -17,23 +17,26 @@ IN_BATCH = re.compile(
 NORM = re.compile(
     r"(?i)^(?:(?:sync_?)?bn(?:[123]d)?|(?:sync_?)?batch_?norm\w*|(?:wide_?|se_?)?resne[tx]t?\w*"
     r"|efficientnet\w*|tf_efficientnet\w*|mobilenet\w*|regnet\w*|densenet\w*|vgg\d+_bn"
-    r"|yolo\w*|inception\w*|mnasnet\w*|shufflenet\w*|hrnet\w*)$"
+    r"|(?:\w*_)?conformer|yolo\w*|inception\w*|mnasnet\w*|shufflenet\w*|hrnet\w*)$"
 )
 """Values that name BatchNorm, or a model that is built with it."""
 NORM_KEYS = frozenset((
     "norm", "norm_layer", "norm_type", "normalization", "type", "model", "arch", "backbone",
-    "model_name", "name", "encoder_name", "encoder",
+    "model_name", "name", "encoder_name", "encoder", "cnn_module_norm", "conv_norm_type",
 ))  # fmt: skip
 NORM_SWITCHES = frozenset(("batch_norm", "use_batchnorm", "use_batch_norm", "batchnorm", "use_bn"))
 
 
 def batchnorm(case: Case) -> Setting | None:
     """The setting that says that the model has BatchNorm; None where nothing does."""
+    without = next(_named(case, "cnn_module_norm", "conv_norm_type"), None)
     for one in case.config.settings:
-        name = str(one.path[-1]) if one.path else ""
+        name = name_of(one.path)
         if one.kind != "scalar":
             continue
         value = unquoted(one.text).rpartition(".")[2]
+        if without and value.lower().endswith("conformer"):  # it says itself which norm it has
+            continue
         if name.lower() in NORM_SWITCHES and truth(one):
             return one
         if name.lower() in NORM_KEYS and NORM.match(value):
@@ -54,7 +57,7 @@ def _batchnorm(case: Case, steps: int) -> str | None:
 
 def _in_batch(case: Case, steps: int) -> str | None:
     for one in case.config.settings:
-        words = [str(one.path[-1]) if one.path else "", unquoted(one.text)[:200]]
+        words = [name_of(one.path), unquoted(one.text)[:200]]
         off = truth(one) is False or whole(one) == 0
         if one.kind == "scalar" and not off and any(map(IN_BATCH.search, words)):
             return (
@@ -83,7 +86,7 @@ def _rate_follows(case: Case, steps: int) -> str | None:
 
 def _generations(case: Case, steps: int) -> str | None:
     for one in _named(case, "steps_per_generation", "generation_batch_size", "num_generations"):
-        if one.path[-1] != "num_generations" and whole(one):
+        if name_of(one.path) != "num_generations" and whole(one):
             return f"{in_words(one.path)} (line {one.line}) goes with the micro-batch"
     return None
 
@@ -139,7 +142,7 @@ def _not_samples(case: Case) -> str:
 
 
 def _named(case: Case, *names: str) -> Iterator[Setting]:
-    return (one for one in case.config.settings if one.path and one.path[-1] in names)
+    return (one for one in case.config.settings if name_of(one.path) in names)
 
 
 VETOES: tuple[Callable[[Case, int], str | None], ...] = (

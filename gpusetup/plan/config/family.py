@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.configs.config import Config
+from gpusetup.configs.settings import names_in
 from gpusetup.model.frozen import Frozen
 
 
@@ -20,7 +21,10 @@ FAMILIES = (
     ),
     Family(
         trainer="torchtitan",
-        names=frozenset(("activation_checkpoint", "local_batch_size", "flavor", "parallelism")),
+        names=frozenset((
+            "activation_checkpoint", "local_batch_size", "flavor", "tensor_parallel_degree",
+            "data_parallel_shard_degree", "pipeline_parallel_degree",
+        )),
     ),
     Family(trainer="llama-factory", names=frozenset(("finetuning_type", "cutoff_len"))),
     Family(trainer="axolotl", names=frozenset(("base_model", "sequence_len"))),
@@ -57,7 +61,7 @@ def trainer_of(config: Config) -> str | None:
     components = [one.text for one in config.settings if one.path[-1:] == ("_component_",)]
     if any(text.startswith("torchtune.") for text in components):
         return "torchtune"
-    names = {part for one in config.settings for part in one.path if isinstance(part, str)}
+    names = names_in(config.settings)
     return next((row.trainer for row in FAMILIES if row.names & names), None)
 
 

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from gpusetup.configs import keys, values
+from gpusetup.configs.settings import name_of
 from gpusetup.plan.answer.question import MOST
 from gpusetup.plan.config.reading import Reader
 
@@ -115,7 +116,7 @@ def kernels(reader: Reader, said: Part) -> Part:
     for setting, text in reader.all(keys.LOSS_KERNEL):
         known = values.LOSSES.get(text.rpartition(".")[2])
         if text.lower() in ("true", "yes", "on"):
-            known = values.LOSS_SWITCHES.get(str(setting.path[-1]), "fused")
+            known = values.LOSS_SWITCHES.get(name_of(setting.path), "fused")
         if known:
             reader.note(setting, f"the loss {known}")
             return part | {"loss": known}
@@ -130,7 +131,7 @@ def kernels(reader: Reader, said: Part) -> Part:
 
 def attention(reader: Reader, said: Part) -> Part:
     for setting, text in reader.all(keys.ATTENTION):
-        name = str(setting.path[-1])
+        name = name_of(setting.path)
         known = values.ATTENTION.get(text.lower())
         if text.lower() in ("true", "yes", "on"):
             known = {"flash_attention": "flash", "sdp_attention": "sdpa"}.get(name, "eager")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import Key, key_of
-from gpusetup.configs.settings import NOTHING, Path, Setting, in_words, truth, whole
+from gpusetup.configs.settings import NOTHING, Path, Setting, in_words, name_of, truth, whole
 from gpusetup.configs.values import NO_MEMORY
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
@@ -56,7 +56,7 @@ class Reader:
 
     def word(self, role: str, *, name: str | None = None) -> tuple[Setting, str] | None:
         """The first that says something; of one name where that is given."""
-        found = (one for one in self.all(role) if name in (None, one[0].path[-1]))
+        found = (one for one in self.all(role) if name in (None, name_of(one[0].path)))
         return next(found, None)
 
     def number(self, role: str, most: int) -> int | None:
