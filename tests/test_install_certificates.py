@@ -191,6 +191,22 @@ def test_the_file_that_uv_and_pip_are_given_goes_when_we_end(own: Path, tmp_path
     assert not list(tmp_path.iterdir())
 
 
+def test_a_session_has_what_its_own_settings_name_and_nothing_of_anothers(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trust, "_GOOD", set())
+    monkeypatch.setattr(trust, "_PROBES", [])
+    for read in (trust._taken, trust._of_folder, trust._context_of):
+        read.cache_clear()
+    broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    named = tmp_path / "own.pem"
+    named.write_text(broken + (own / "ca.pem").read_text())
+    ours = trust._context(trust.trust({"SSL_CERT_FILE": str(named)}, tmp_path))
+    assert not trust._PROBES  # what OpenSSL was asked with is the session's
+    theirs = trust._context(trust.trust({}, tmp_path))
+    assert ours.cert_store_stats()["x509"] == theirs.cert_store_stats()["x509"] + 1
+
+
 # --- what is not enough --------------------------------------------------------------------------
 
 

@@ -138,6 +138,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Console) -> int:
+    options.refuse_words()
+    read_listed(options, out)
+    _torch_of_words(options)
+    is_channel = options.torch in ("nightly", "test")
+    if not is_channel:
+        _check_format(options)
+    ahead = _ask_ahead(options) if options.packages and not is_channel else None
+    return _answered(options, out, ahead, is_channel=is_channel)
+
+
+def _answered(
+    options: argparse.Namespace, out: Console, ahead: Future[Places] | None, *, is_channel: bool
+) -> int:
     import os
 
     from gpusetup.catalog.builds import with_catalog
@@ -147,18 +160,12 @@ def run(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.resolver.described import described
     from gpusetup.resolver.offer import at_root
 
-    options.refuse_words()
-    read_listed(options, out)
-    _torch_of_words(options)
     root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
     catalog = _catalog(options, root, out)
     installer = "conda" if options.format == "conda" else options.installer or "auto"
     request = Request(torch=options.torch, backend=options.backend, installer=installer)
-    is_channel = options.torch in ("nightly", "test")
     if not is_channel:
         check_request(request, catalog)
-        _check_format(options)
-    ahead = _ask_ahead(options) if options.packages and not is_channel else None
     snapshot = described(gather(options, out), _description(options), catalog)
     snapshot = with_catalog(snapshot, catalog)
     shown = without_credentials(root)

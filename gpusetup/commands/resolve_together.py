@@ -27,17 +27,18 @@ if TYPE_CHECKING:
 def ask_ahead(options: argparse.Namespace) -> Future[Places] | None:
     """Where will be asked is found out while the machine is read; None where nobody is asked, and
     where something was asked before: what is kept is there sooner."""
-    import sysconfig
-    from concurrent.futures import ThreadPoolExecutor
-
     from gpusetup.install.joint.kept import is_any_kept
 
     if options.offline or is_any_kept(os.environ):
         return None
-    sysconfig.get_config_vars()  # two threads that ask first at once: one would get none
+    from concurrent.futures import ThreadPoolExecutor
+
+    from gpusetup.install.joint.places import named_places, with_usual
+
+    places = named_places(os.environ, Path.home())  # here: no thread of ours holds uv's start up
     pool = ThreadPoolExecutor(2)
     try:
-        found = pool.submit(places_of)
+        found = pool.submit(with_usual, places)
         pool.submit(_read_certificates)
         return found
     finally:
@@ -70,8 +71,7 @@ def run_together(
     if options.offline and not is_any_kept(os.environ):
         joint = by_table(snapshot, request, words, catalog)
     else:
-        places = ahead.result() if ahead else places_of()
-        joint = _asked(options, snapshot, request, words, catalog, places, out)
+        joint = _asked(options, snapshot, request, words, catalog, ahead, out)
     resolution = _resolution(joint, snapshot, request, catalog, root)
     _show(joint, resolution, snapshot, options, out)
     return Unsatisfiable.exit_code if joint.refused else 0
@@ -83,12 +83,13 @@ def _asked(
     request: Request,
     words: tuple[str, ...],
     catalog: Catalog,
-    places: Places,
+    ahead: Future[Places] | None,
     out: Console,
 ) -> Joint:
     """The set by the user's own indexes, or offline by what they said before."""
     from gpusetup.install.joint.choose import choose_together
 
+    places = ahead.result() if ahead else places_of()
     if not options.offline:
         out.talk(f"asked: {', '.join(places.shown)} (`--offline` asks nobody)")
     return choose_together(

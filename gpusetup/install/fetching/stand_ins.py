@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import Blocked
+from gpusetup.install.fetching.hollow_wheel import stand_in
 from gpusetup.install.fetching.ranged import METADATA_BYTES, metadata_in
 from gpusetup.install.fetching.wheel_cache import check_here, is_here, is_kept
 from gpusetup.install.fetching.wheels import Wheel
@@ -18,18 +18,6 @@ from gpusetup.install.job import work_folder
 
 if TYPE_CHECKING:
     from gpusetup.install.job import Job
-
-
-def stand_in(wheel: Wheel, metadata: str, folder: Path) -> Path:
-    """A wheel that holds a wheel's METADATA and nothing else, to resolve with."""
-    info = f"{wheel.filename.split('-')[0]}-{wheel.filename.split('-')[1]}.dist-info"
-    tags = "-".join(wheel.filename.removesuffix(".whl").split("-")[-3:])
-    path = folder / wheel.filename
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{info}/METADATA", metadata)
-        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: x\nTag: {tags}\n")
-        archive.writestr(f"{info}/RECORD", "")
-    return path
 
 
 def is_metadata_of(wheel: Wheel, text: str) -> bool:

@@ -96,7 +96,7 @@ def _of_page(project: Project, wheel: ReleaseWheel) -> StandIn:
 
 def write_links(folder: Path, rows: Sequence[StandIn]) -> None:
     """The files, for `--find-links`."""
-    from gpusetup.install.fetching.stand_ins import stand_in
+    from gpusetup.install.fetching.hollow_wheel import stand_in
 
     for one in rows:
         wheel = Wheel(name=one.name, version=one.version, filename=one.filename, url="")

@@ -17,7 +17,7 @@ from gpusetup.install.settings.uv_config import (
     users_settings,
     write_settings,
 )
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import run
 
 SECONDS = 20.0
@@ -45,6 +45,18 @@ class Places(Frozen):
 
 def users_places(environ: Mapping[str, str], home: Path) -> Places:
     """uv, told of the user's settings that say where packages come from, and of no other."""
+    return with_usual(named_places(environ, home))
+
+
+def with_usual(places: Places) -> Places:
+    """The places with uv's own index, where no setting names one: uv is asked for it."""
+    if places.named:
+        return places
+    return replace(places, indexes=usual_index(places.uv, places.environment, places.cache))
+
+
+def named_places(environ: Mapping[str, str], home: Path) -> Places:
+    """What the settings name; nobody is asked."""
     environment = asking_environment(environ, home, trusting=False)
     settings, logins = split_credentials(users_settings(environ, home), environment)
     folder = kept_folder(environ)
@@ -52,17 +64,14 @@ def users_places(environ: Mapping[str, str], home: Path) -> Places:
     folder.mkdir(parents=True, exist_ok=True)
     environment["UV_CONFIG_FILE"] = str(write_settings(settings, folder / "uv.toml"))
     environment.pop("UV_NO_CONFIG", None)
-    uv = uv_program()
     found = tuple(dict.fromkeys(indexes(environment, home)))
-    named = bool(found)
-    found = found or usual_index(uv, environment, folder)
     return Places(
-        uv=uv,
+        uv=uv_program(),
         environment=environment,
         trusted=partial(_trusted, environ, home),
         indexes=found,
         cache=folder,
-        named=named,
+        named=bool(found),
     )
 
 

@@ -108,7 +108,7 @@ def _of_folder(place: Path, _changed: int) -> tuple[str, ...]:
     """The certificates of a folder, which is read once as long as no file comes or goes."""
     found: dict[str, None] = {}
     seen = set()
-    for one in sorted(place.iterdir())[:MOST_FILES]:
+    for one in (place / name for name in sorted(os.listdir(place))[:MOST_FILES]):
         state = _state(one)  # a store of OpenSSL has each file twice, once under its hash
         if state and stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) not in seen:
             seen.add((state.st_dev, state.st_ino))
@@ -137,17 +137,43 @@ def _blocks(file: Path) -> tuple[str, ...]:
 def _valid(blocks: tuple[str, ...]) -> tuple[str, ...]:
     """Those that OpenSSL takes. It is asked once for each, and for many together: one by one takes
     ten times as long."""
-    probe = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    new = tuple(block for block in blocks if block not in _GOOD)
-    if new and _takes(probe, "\n".join(new)):
-        _GOOD.update(new)
-    else:
-        _GOOD.update(block for block in new if _takes(probe, block))
-    return tuple(block for block in blocks if block in _GOOD)
+    with _PROBING:
+        new = tuple(block for block in blocks if block not in _GOOD)
+        if new:
+            _GOOD.update(_good(new))
+        return tuple(block for block in blocks if block in _GOOD)
+
+
+def _good(new: tuple[str, ...]) -> tuple[str, ...]:
+    if not _PROBES:
+        _PROBES.append((ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), set()))
+    probe, taken = _PROBES[0]
+    is_whole = _takes_file(probe, "\n".join(new))
+    good = new if is_whole else tuple(block for block in new if _takes(probe, block))
+    taken.update(good)
+    return good
 
 
 _GOOD: set[str] = set()
 """Certificates that OpenSSL took: the stores of a system hold mostly the same ones."""
+_PROBES: list[tuple[ssl.SSLContext, set[str]]] = []
+"""The context that is asked, with what it took; none where a session has it."""
+_PROBING = Lock()
+
+
+def _takes_file(context: ssl.SSLContext, certificates: str) -> bool:
+    """As `_takes`. Our other threads go on while OpenSSL reads a file, and wait while it reads a
+    text; in a file it would take a trusted certificate (`x509 -trustout`) that it refuses there."""
+    if os.name != "posix" or "-BEGIN TRUSTED" in certificates:
+        return _takes(context, certificates)
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="ascii") as file:
+            file.write(certificates)
+            file.flush()
+            context.load_verify_locations(file.name)
+    except (OSError, ValueError):  # an SSLError is an OSError
+        return False
+    return True
 
 
 def _takes(context: ssl.SSLContext, certificates: str) -> bool:
@@ -202,7 +228,11 @@ def _context(trusted: Trust) -> ssl.SSLContext:
 @lru_cache(1)
 def _context_of(certificates: tuple[str, ...], _client: str | None) -> ssl.SSLContext:
     """OpenSSL takes hundreds of certificates in a tenth of a second: sessions that trust the same
-    and show the same certificate of their own share a context."""
+    and show the same certificate of their own share a context, and the one that was asked about
+    just these is theirs."""
+    with _PROBING:
+        if _PROBES and _PROBES[0][1] == {*certificates}:
+            return _PROBES.pop()[0]
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata="\n".join(certificates))
     return context
