@@ -20,6 +20,7 @@ from typing import Any
 from judging import judged
 from message_samples import samples
 from precedence_witnesses import witnesses
+from report_classes_all import EVERY
 from report_messages import MESSAGES
 
 import gpusetup
@@ -88,7 +89,10 @@ def _calls_of(file: Path) -> Iterator[Call]:
 def material() -> tuple[Snapshot, ...]:
     """The recorded machines, the witnesses of the order, and what the texts of the tests say."""
     machines = map(load_snapshot, sorted(MACHINES.glob("*/snapshot.json")))
-    texts = dict.fromkeys((*(text for _, text in MESSAGES), *(one.text for one in samples())))
+    classes = chain.from_iterable((*one.variants, *one.neighbours) for one in EVERY.values())
+    texts = dict.fromkeys(
+        (*(text for _, text in MESSAGES), *(one.text for one in samples()), *classes)
+    )
     return (*machines, *(witness.machine for _, witness in witnesses()), *map(read_report, texts))
 
 

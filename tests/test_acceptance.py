@@ -893,7 +893,7 @@ def standin_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     import standin
 
     standin.install(monkeypatch, tmp_path, standin.state())
-    monkeypatch.setenv("PATH", str(ROOT / "tests" / "standin" / "bin"), prepend=":")
+    monkeypatch.setenv("PATH", str(ROOT / "tests" / "standin" / "programs"), prepend=":")
     yield
 
 

@@ -9,17 +9,12 @@ from itertools import islice
 
 import pytest
 from damage import HARMLESS
-from report_classes import CLASSES, SMI_ONE, Class
-from report_classes_failures import FAILURES
-from report_classes_further import FURTHER
-from report_classes_later import LATER
-from report_classes_servers import SERVERS
+from report_classes import SMI_ONE, Class
+from report_classes_all import EVERY
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.report.read import read_bytes
-
-ALL: dict[str, Class] = {**CLASSES, **LATER, **FURTHER, **FAILURES, **SERVERS}
 
 
 @cache
@@ -31,22 +26,22 @@ def plain(text: str) -> bytes:
     return text.encode()
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_variant_of_a_class_has_its_cause(name: str) -> None:
-    one = ALL[name]
+    one = EVERY[name]
     found = {text: cause_of(plain(text)) for text in one.variants}
     assert {text: cause for text, cause in found.items() if cause not in one.causes.split()} == {}
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", EVERY)
 def test_no_neighbour_of_a_class_is_taken_for_it(name: str) -> None:
-    one = ALL[name]
+    one = EVERY[name]
     meant = one.causes.split()[0]
     assert [text for text in one.neighbours if cause_of(plain(text)) == meant] == []
 
 
 def test_a_class_is_no_single_text() -> None:
-    assert [name for name, one in ALL.items() if len(one.variants) < 3] == []
+    assert [name for name, one in EVERY.items() if len(one.variants) < 3] == []
 
 
 # --- in other clothes ----------------------------------------------------------------------------
@@ -81,7 +76,7 @@ NOT_WORDS = {"wide_punctuation", "chinese", "western", "utf16_without_mark"}
 def pairs() -> Iterator[tuple[str, Way, str, str]]:
     """A class, a way, a variant, and a text of another meaning in the same clothes."""
     ways = [way for way in WAYS if way.__name__ not in NOT_WORDS]
-    for name, one in ALL.items():
+    for name, one in EVERY.items():
         for place, variant in enumerate(one.variants):
             others = one.neighbours or _far_from(one)
             for at, neighbour in enumerate(others):
@@ -93,7 +88,7 @@ def _far_from(one: Class) -> tuple[str, ...]:
     """Texts of classes that have no cause in common with this one."""
     own = set(one.causes.split())
     return tuple(
-        other.variants[0] for other in ALL.values() if not own & set(other.causes.split())
+        other.variants[0] for other in EVERY.values() if not own & set(other.causes.split())
     )[:3]
 
 
@@ -102,7 +97,7 @@ def mistaken(found: Iterator[tuple[str, Way, str, str]]) -> tuple[int, list[tupl
     count, wrong = 0, []
     for name, way, variant, neighbour in found:
         count += 1
-        causes = ALL[name].causes.split()
+        causes = EVERY[name].causes.split()
         if cause_of(way(variant)) not in causes:
             wrong.append((name, way.__name__, variant))
         elif cause_of(way(neighbour)) == causes[0]:

@@ -33,10 +33,13 @@ def function_of(path: str) -> Callable[[], Dict[str, Any]]:
 
 
 def as_main(path: str) -> None:
-    """Run the user's script as `__mp_main__`, once, and let it stand for `__main__`."""
+    """Run the user's script as `__mp_main__`, once, and let it stand for `__main__`.
+
+    `multiprocessing`, which torch imports, gives that name to this program first.
+    """
     import runpy
 
-    if "__mp_main__" in sys.modules:
+    if getattr(sys.modules.get("__mp_main__"), "__file__", None) == path:
         return
     os.environ["GPUSETUP_PROBE"] = "1"
     module = types.ModuleType("__mp_main__")

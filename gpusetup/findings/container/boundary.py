@@ -14,7 +14,6 @@ from gpusetup.evidence.context import (
     gpus,
     has_nvidia,
     in_container,
-    is_report,
     value_evidence,
     whole_number,
 )
@@ -54,7 +53,7 @@ def cuda_visible_devices_hidden(context: RuleContext) -> Iterator[Finding]:
     if not_asked_for(context):
         return
     # No order: the memory of a GPU that is hidden is not asked for.
-    if is_report(context) and events(context, "out-of-memory"):
+    if events(context, "out-of-memory"):
         return
     if _none_is_left(context, value):
         yield CUDA_VISIBLE_DEVICES_HIDDEN.found(

@@ -95,7 +95,7 @@ def _is_for_others(context: RuleContext) -> bool:
     torch, jetpack = context.snapshot.torch, jetpack_of(board_of(context.snapshot))
     needed, known = cuda_needed(torch), [g for g in gpus(context) if g.compute_capability]
     raised = events(context, "no-kernel-image")
-    by_torch = is_report(context) and not any(event.values for event in raised)
+    by_torch = not any(event.values for event in raised)
     # No order: a text that names a JetPack and lacks kernels need not show which torch it has.
     if (raised and (needed or by_torch)) or (needed and cuda_errors(context, 209)):
         return True

@@ -11,7 +11,6 @@ from gpusetup.evidence.context import (
     event_evidence,
     events,
     has_nvidia,
-    is_report,
 )
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.findings.libraries.loading import CUDA_LIB_MISSING
@@ -224,7 +223,7 @@ PROGRAM_FAILED = Cause(
 def failed_by_itself(context: RuleContext) -> Iterator[Finding]:
     """The exception with which a program ended has nothing to do with a GPU."""
     heard = events(context, "program-failed")
-    if heard and is_report(context):
+    if heard:
         told = next((e for e in heard if e.values.keys() & {"says", "module"}), heard[-1])
         way = told.values.get("way")
         yield PROGRAM_FAILED.found(

@@ -1,0 +1,11 @@
+"""All classes of texts, whichever file holds them."""
+
+from __future__ import annotations
+
+from report_classes import CLASSES, Class
+from report_classes_failures import FAILURES
+from report_classes_further import FURTHER
+from report_classes_later import LATER
+from report_classes_servers import SERVERS
+
+EVERY: dict[str, Class] = {**CLASSES, **LATER, **FURTHER, **FAILURES, **SERVERS}
