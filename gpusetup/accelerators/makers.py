@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from gpusetup.accelerators import amd, apple, intel, nvidia
 from gpusetup.model.frozen import replace
@@ -41,6 +42,7 @@ def maker_on_bus(vendor_id: str) -> str:
     return BY_PCI.get(vendor_id, vendor_id or "unknown")
 
 
+@lru_cache(maxsize=1024)
 def other_maker(name: str) -> str | None:
     """The maker of a GPU whose name has a word of one that is not NVIDIA.
 

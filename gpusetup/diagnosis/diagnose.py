@@ -19,7 +19,6 @@ from gpusetup.diagnosis.failing import (
 from gpusetup.diagnosis.pasted import pasted
 from gpusetup.diagnosis.precedence import explanation, is_loss, place_of
 from gpusetup.diagnosis.proof import proof, shown_healthy
-from gpusetup.diagnosis.request import chosen_request, decision_for
 from gpusetup.diagnosis.rules import rules_for
 from gpusetup.diagnosis.scene import in_its_scene
 from gpusetup.evidence.context import Rule, RuleContext
@@ -134,20 +133,14 @@ def build_case(
 ) -> tuple[RuleContext, ResolveAnswer]:
     """What the rules are given, and the resolution as a document."""
     from gpusetup.catalog.builds import with_catalog
-    from gpusetup.resolver import to_answer
-    from gpusetup.resolver.companions import moved_with
+    from gpusetup.diagnosis.decided import decided
 
     machine = with_catalog(snapshot, catalog)
-    if request is None:
-        asked, decision = chosen_request(machine, catalog)
-    else:
-        asked, decision = request, decision_for(machine, catalog, request)
-    resolution = decision.resolution
-    answer = to_answer(resolution, machine, moved_with(machine, resolution.build))
+    asked, decision, answer = decided(machine, catalog, request)
     context = RuleContext(
         snapshot=machine,
         catalog=catalog,
-        resolution=resolution,
+        resolution=decision.resolution,
         decision=decision,
         commands=answer.commands,
         installer=installer_of(machine),
@@ -161,8 +154,13 @@ def build_case(
 
 
 def found(rules: Iterable[Rule], context: RuleContext) -> Iterator[Finding]:
+    """All findings. A rule that breaks must not take the report with it: it becomes a line."""
     for rule in rules:
-        yield from _kept(rule, context)
+        try:
+            findings = tuple(rule(context))
+        except Exception as problem:
+            findings = (_of_a_broken(rule, problem),)
+        yield from findings
 
 
 RULE_BROKEN = Cause(
@@ -176,14 +174,10 @@ RULE_BROKEN = Cause(
 )
 
 
-def _kept(rule: Rule, context: RuleContext) -> tuple[Finding, ...]:
-    # A rule that breaks must not take the report with it: whatever it raised becomes a line.
-    try:
-        return tuple(rule(context))
-    except Exception as problem:
-        title = f"The rule {rule.__name__} broke: {type(problem).__name__}: {problem}"
-        detail = "This is a fault of gpusetup. The other findings stand; please report it."
-        return (RULE_BROKEN.found(title, detail=detail),)
+def _of_a_broken(rule: Rule, problem: Exception) -> Finding:
+    title = f"The rule {rule.__name__} broke: {type(problem).__name__}: {problem}"
+    detail = "This is a fault of gpusetup. The other findings stand; please report it."
+    return RULE_BROKEN.found(title, detail=detail)
 
 
 def unique(findings: Iterable[Finding]) -> tuple[Finding, ...]:

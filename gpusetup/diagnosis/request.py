@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from gpusetup.resolver.least import Decision
 
 
+REFUSALS = frozenset(["wrong-index", "no-matching-distribution", "no-wheel-for-platform"])
+"""The events that say what an index or a platform has not."""
+
+
 def decision_for(machine: Snapshot, catalog: Catalog, request: Request) -> Decision:
     """What `install` would do for a request, for the Python that is shown to be wanted."""
     from gpusetup.resolver.least import least_change

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from gpusetup.accelerators.makers import judged_on
 from gpusetup.evidence.context import Rule
 from gpusetup.findings.container import boundary
@@ -33,6 +35,7 @@ ANYWHERE: tuple[Rule, ...] = (
 """The rules about what any machine is, by family; which finding is the root says `precedence`."""
 
 
+@cache
 def of_wsl() -> tuple[Rule, ...]:
     """The rules about Linux inside Windows."""
     from gpusetup.findings.container import wsl
@@ -40,6 +43,7 @@ def of_wsl() -> tuple[Rule, ...]:
     return wsl.RULES
 
 
+@cache
 def of_a_driver() -> tuple[Rule, ...]:
     """The rules about a driver and its GPUs: not even loaded where nothing of NVIDIA is there."""
     from gpusetup.findings.device import (
@@ -82,6 +86,7 @@ def has_a_driver(snapshot: Snapshot) -> bool:
     return bool(any(parts) or driver.seconds or on_bus or asked or there or board)
 
 
+@cache
 def of_messages() -> tuple[Rule, ...]:
     """The rules about messages of programs: loaded where some program said something."""
     from gpusetup.findings.container import engines

@@ -149,6 +149,7 @@ TOOLS = (
         "ecc-error",
         "ecc",
         r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
+        gate=r"ecc(?: error|uncorr|_uncorr)",
     ),
     row(
         "secure-boot-rejected",

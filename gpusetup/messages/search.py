@@ -10,7 +10,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
-from gpusetup.messages.row import Key, Row, found_in, gathered, key_of
+from gpusetup.messages.letters import Letters
+from gpusetup.messages.row import Key, Row, compiled_exactly, found_in, gathered, key_of
 from gpusetup.model.frozen import Frozen
 
 BEFORE, AFTER = 600, 1200
@@ -138,8 +139,8 @@ class Table(Frozen):
     rows: tuple[Row, ...]
     places: dict[str, tuple[int, ...]]
     """The letters, and the numbers of the rows that look for them."""
-    by_word: dict[str, tuple[str, ...]]
-    """A whole word -> the letters that have it in them; "" -> those that have none."""
+    letters: Letters
+    """Which of the letters are in a text at all."""
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Table:
@@ -152,35 +153,16 @@ class Table(Frozen):
         places: dict[str, list[int]] = {}
         for number, one in enumerate(kept):
             places.setdefault(one.needle, []).append(number)
-        by_word: dict[str, list[str]] = {}
-        for needle in places:
-            by_word.setdefault(_whole_word(needle), []).append(needle)
         return cls(
             rows=kept,
             places={needle: tuple(each) for needle, each in places.items()},
-            by_word={word: tuple(each) for word, each in by_word.items()},
+            letters=Letters.of(places),
         )
-
-
-WORDS = re.compile(r"[a-z0-9]+")
-
-
-def _whole_word(needle: str) -> str:
-    """The longest word of a needle that nothing can go on with; "" where there is none.
-
-    >>> _whole_word("cuda version is insufficient for"), _whole_word("error: 804"), _whole_word("xid")
-    ('insufficient', '', '')
-    """
-    within = (f for f in WORDS.finditer(needle) if f.start() > 0 and f.end() < len(needle))
-    return max((found.group() for found in within), key=len, default="")
 
 
 def search_table(text: Flat, table: Table) -> Iterator[Found]:
     """The messages of a table's rows that are in the text, in the order of the rows."""
-    low, by_word = text.low, table.by_word
-    words = by_word.keys() & WORDS.findall(low)
-    sought = [needle for word in ("", *words) for needle in by_word.get(word, ())]
-    there = [n for needle in sought if needle in low for n in table.places[needle]]
+    there = [n for needle in table.letters.found_in(text.low) for n in table.places[needle]]
     for number in sorted(there):
         yield from _of_row(text, table.rows[number])
 
@@ -203,6 +185,8 @@ def _of_row(text: Flat, one: Row) -> Iterator[Found]:
 
 def matches(text: Flat, one: Row) -> Iterator[Found]:
     """Where a row's message stands, as often as it does."""
+    if one.gate and not compiled_exactly(one.gate).search(text.low):
+        return
     for start, window in text.near(one.needle):
         for first, last, values in found_in(window, one):
             yield Found(row=one, first=start + first, last=start + last, values=values)

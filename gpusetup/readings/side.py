@@ -43,14 +43,19 @@ def first_known(values: Iterable[T]) -> T:
     '13.0'
     """
     known = list(values)
+    if len(known) == 1:
+        return known[0]
     answers = {part.name: _first(known, part.name, part.default) for part in fields(known[0])}
     told = {name: value for name, value in answers.items() if value is not None}
     return replace(known[0], **told)
 
 
 def _first(known: Sequence[Any], name: str, default: object) -> Any:
-    values = (getattr(one, name) for one in known)
-    return next((value for value in values if value not in (None, UNNAMED, default)), None)
+    for one in known:
+        value = getattr(one, name)
+        if value not in (None, UNNAMED, default):
+            return value
+    return None
 
 
 def told(subject: str, source: str, value: object) -> tuple[Reading, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gpusetup.messages.row import compiled
+from gpusetup.messages.row import compiled, compiled_exactly
 from gpusetup.model.failing import Failing
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, Package, PciDevice
@@ -45,12 +45,22 @@ class Saying(Frozen):
     trust: int = USUAL
     value: str | bool | None = None
     """What is claimed where the pattern has no group."""
+    gate: str = ""
+    """As of a message's row: a quick pattern for the text in lower case that has to be there."""
 
 
 def saying(
-    subject: str, needle: str, pattern: str, trust: int = USUAL, value: str | bool | None = None
+    subject: str,
+    needle: str,
+    pattern: str,
+    trust: int = USUAL,
+    value: str | bool | None = None,
+    *,
+    gate: str = "",
 ) -> Saying:
-    return Saying(subject=subject, needle=needle, pattern=pattern, trust=trust, value=value)
+    return Saying(
+        subject=subject, needle=needle, pattern=pattern, trust=trust, value=value, gate=gate
+    )
 
 
 CLAIMS_A_ROW = 4
@@ -71,6 +81,8 @@ def claims(text: Text, rows: tuple[Saying, ...]) -> Iterator[Claim]:
 
 
 def _claimed(text: Text, row: Saying) -> Iterator[Claim]:
+    if row.gate and not compiled_exactly(row.gate).search(text.low):
+        return
     pattern, seen = compiled(row.pattern), set[str | bool]()
     for start, window in text.near(row.needle):
         for found in pattern.finditer(window):

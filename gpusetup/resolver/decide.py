@@ -26,7 +26,7 @@ from gpusetup.model.versions import cuda_of
 from gpusetup.resolver.advice import best_change
 from gpusetup.resolver.choice import best_build, in_scope, preference
 from gpusetup.resolver.companions import FAMILY
-from gpusetup.resolver.constraints import fits, why_not
+from gpusetup.resolver.constraints import why_not
 from gpusetup.resolver.notes import notes_on
 from gpusetup.resolver.situation import (
     CONDA_CHANNELS,
@@ -62,15 +62,16 @@ def _told_apart(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     return tuple(Gpu(name=g.name, compute_capability=g.compute_capability) for g in gpus)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _decided(situation: Situation, known: Same) -> Resolution:
     """The resolution of a situation, without what only this machine adds.
 
     Cached, because many reports are about the same situation.
     """
     catalog = known.catalog
-    builds = in_scope(situation, catalog)
-    fitting = sorted((b for b in builds if fits(b, situation)), key=preference(situation))
+    reasons = [(build, why_not(build, situation)) for build in in_scope(situation, catalog)]
+    fit = (build for build, reason in reasons if reason is None)
+    fitting = sorted(fit, key=preference(situation))
     chosen = fitting[0] if fitting else None
     conda = None
     if situation.channels == WHEELS:
@@ -80,7 +81,7 @@ def _decided(situation: Situation, known: Same) -> Resolution:
         index_url=index_url(chosen.backend) if chosen and chosen.channel == "pytorch" else None,
         served=_served(chosen, situation) if chosen else (),
         fallbacks=_fallbacks(fitting),
-        rejections=_rejections(builds, fitting, situation, catalog),
+        rejections=_rejections(reasons, fitting, situation, catalog),
         conda=conda,
         advice=best_change(situation, chosen, catalog),
         catalog_as_of=catalog.as_of,
@@ -212,21 +213,26 @@ def _served(build: TorchBuild, situation: Situation) -> tuple[Served, ...]:
 
 
 def _rejections(
-    builds: tuple[TorchBuild, ...],
+    reasons: list[tuple[TorchBuild, str | None]],
     fitting: list[TorchBuild],
     situation: Situation,
     catalog: Catalog,
 ) -> tuple[Rejection, ...]:
     """A reason for every row that is neither the answer nor a fallback."""
     newest = fitting[0].torch if fitting else None
-    found = []
-    for build in builds:
-        reason = why_not(build, situation)
-        if reason is None and build.torch != newest:
-            reason = f"fits, but torch {newest} is newer"
-        if reason is not None:
-            found.append(Rejection(torch=build.torch, backend=build.backend, reason=reason))
-    return (*found, *_elsewhere(situation, catalog, any_here=bool(builds)))
+    older = f"fits, but torch {newest} is newer"
+    found = [
+        _rejection(build.torch, build.backend, reason or older)
+        for build, reason in reasons
+        if reason is not None or build.torch != newest
+    ]
+    return (*found, *_elsewhere(situation, catalog, any_here=bool(reasons)))
+
+
+@lru_cache(maxsize=8192)
+def _rejection(torch: str, backend: str, reason: str) -> Rejection:
+    """One value for all situations that have it: reports need a tenth of the memory."""
+    return Rejection(torch=torch, backend=backend, reason=reason)
 
 
 def _elsewhere(situation: Situation, catalog: Catalog, *, any_here: bool) -> Iterable[Rejection]:

@@ -16,7 +16,14 @@ from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.choice import best_build
 from gpusetup.resolver.companions import left_behind
-from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation, is_allowed, version
+from gpusetup.resolver.situation import (
+    CONDA_CHANNELS,
+    WHEELS,
+    Situation,
+    is_allowed,
+    is_any_allowed,
+    version,
+)
 
 STALE_DAYS = 120
 """From this age on a catalog says so."""
@@ -48,7 +55,7 @@ def age_note(catalog: Catalog, today: str) -> str | None:
 def torch_unknown(
     _: Resolution, situation: Situation, __: Snapshot, catalog: Catalog
 ) -> str | None:
-    if any(is_allowed(row.torch, situation) for row in catalog.releases):
+    if is_any_allowed(situation, catalog):
         return None
     first, last = catalog.releases[0].torch, catalog.releases[-1].torch
     return (

@@ -42,6 +42,8 @@ FOLLOWS = "154"
 def xids_of(context: RuleContext, id: str) -> tuple[Event, ...]:
     """The Xids of one finding; what the driver recommended then and no longer does is past."""
     shown_xids = events(context, "xid")
+    if not shown_xids:
+        return ()
     known = {number for group in XIDS.values() for number in group} - {FOLLOWS}
     alone = not any(e.values.get("number") in known for e in shown_xids)
     since = bool(gpus(context)) and all(gpu.recovery_action == "none" for gpu in gpus(context))

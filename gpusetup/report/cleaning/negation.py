@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from gpusetup.messages.letters import Letters
 from gpusetup.model.frozen import Frozen
 
 LONGEST = 260
@@ -115,6 +116,7 @@ SIGNS: tuple[Sign, ...] = (
     sign("fixe", r"(?:^|(?<=[-*\u2022]\s)|(?<=:\s))Fixe[sd]\s(?!version\b|point\b|(?:this|it|that|now)\b)"),
     sign("fixe", r"\bfixe[sd]\s(?:an?\s|the\s)?(?:bug|regression|crash|issue|race|leak)\b"),
 )  # fmt: skip
+LETTERS = Letters.of(one.needle for one in SIGNS)
 SECOND = r"\s(?:Error \d|Tried to allocate|Please check your CUDA|It is possible that dataloader)"
 """How the second sentence of a long message begins."""
 STOP = re.compile(
@@ -136,7 +138,9 @@ def mentions(flat: str, low: str, starts: Sequence[int]) -> list[tuple[int, int]
     >>> [text[a:b] for a, b in mentions(text, text.lower(), [0])]
     [' CUDA error 804, update']
     """
-    return sorted({span for one in SIGNS for span in _of(one, flat, low, starts)})
+    there = LETTERS.found_in(low)
+    likely = (one for one in SIGNS if one.needle in there)
+    return sorted({span for one in likely for span in _of(one, flat, low, starts)})
 
 
 def _of(one: Sign, flat: str, low: str, starts: Sequence[int]) -> Iterator[tuple[int, int]]:

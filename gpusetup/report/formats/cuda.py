@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
+from gpusetup.messages.letters import Letters
 from gpusetup.report.facts import SURE, USUAL, Claim, Fact
 from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
 NAMES = {code: name for code, name, _ in ERRORS}
+LETTERS = Letters.of(needle for _, name, texts in ERRORS for needle in (*texts, name.lower()))
 SAID = re.compile(r"(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}([1-9]\d{2})(?!\.?\d|%|\w)")  # fmt: skip
 """A number in a sentence that names CUDA, or a function of it."""
 NUMBERED = (
@@ -69,12 +71,12 @@ def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
     >>> list(by_message(text_of("CUDA error: uncorrectable ECC error encountered")))[0][0]
     214
     """
-    low = text.low
+    low, there = text.low, LETTERS.found_in(text.low)
     for code, name, texts in ERRORS:
         if code == 2:
             continue
         for needle in (*texts, name.lower()):
-            place = _told(low, needle)
+            place = _told(low, needle) if needle in there else -1
             if place >= 0:
                 yield code, place, place + len(needle)
                 break

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
+from gpusetup.messages.letters import Letters
 from gpusetup.messages.program import Mark, Program, Weight
 from gpusetup.messages.programs import LIBRARIES, PROGRAMS, of_package
 from gpusetup.messages.row import compiled
@@ -32,6 +33,7 @@ BUILT = re.compile(
 WARNED = re.compile(r"[^\s'\"]{1,200}\.py:\d{1,6}: \w*Warning:")
 """A file that only warns, which other programs' texts hold as well."""
 MARKS = tuple((program.name, mark) for program in PROGRAMS for mark in program.marks)
+LETTERS = Letters.of(mark.needle for _, mark in MARKS)
 BUILDS = (
     "to build",
     "building wheel",
@@ -77,8 +79,9 @@ def _order(sign: Sign) -> tuple[Weight, int]:
 
 def _signs(text: Text) -> Iterator[Sign]:
     low = text.low
+    there = LETTERS.found_in(low)
     for name, mark in MARKS:
-        if mark.needle in low and (place := _place(text, mark)) >= 0:
+        if mark.needle in there and (place := _place(text, mark)) >= 0:
             yield Sign(mark.weight, place, name, mark.stage)
     yield from _traced(text)
     yield from _built(text)

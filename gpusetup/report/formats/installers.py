@@ -27,14 +27,14 @@ INLINE = (
     (re.compile(r"Name: (torch\w*|triton|numpy|xformers) Version: (\d[\w.+]*)"), "pip"),
     (re.compile(r"\b(torchvision|torchaudio|triton|numpy|xformers|nvidia-[\w-]+|jax-cuda\d\d-\w+)-(\d[\w.+]*\w)(?= |$)"), "installed"),
 )  # fmt: skip
-RELEVANT = ("torch", "nvidia-", "numpy", "mkl", "triton", "cuda", "cudnn", "nccl", "xformers", "libstdcxx")  # fmt: skip
+RELEVANT = re.compile("torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx")
 INSTALLED_SPAN = 3000
 FAILED = ("no matching distribution", "could not find a version", "no solution found", "resolutionimpossible")  # fmt: skip
 
 
 def packages(text: Text) -> Iterator[Fact]:
     """Distributions that the text shows as installed."""
-    if not any(word in text.low for word in RELEVANT):
+    if not RELEVANT.search(text.low):
         return
     yield from listed(text)
     yield from spoken_of(text)
@@ -47,7 +47,7 @@ def listed(text: Text) -> Iterator[Package]:
         if not 4 < len(line) < 140 or line[0] == "[":
             continue
         row = line.strip()
-        if not any(word in row[:40].lower() for word in RELEVANT):
+        if not RELEVANT.search(row[:40].lower()):
             continue
         if (conda := CONDA_ROW.match(row)) and (conda.group(4) is None or CHANNEL.search(row)):
             yield from _conda(*conda.groups())

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.fragments import DRIVER_VERSION
+from gpusetup.messages.row import compiled_exactly
 from gpusetup.model.machine import DeviceNode, PciDevice
 from gpusetup.readings.proc import MODULES
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Saying, claims, saying
@@ -29,7 +30,7 @@ ROWS: tuple[Saying, ...] = (
     saying("driver.module_version", "modinfo", rf"modinfo nvidia.{{0,300}}?version: {DRIVER}"),
     saying("driver.version", "nvidia.ko", rf"/nvidia\.ko\S{{0,6}} version: {DRIVER}", USUAL),
     saying("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
-    saying("driver.version", "driver", rf"{ASKED_FOR}|\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
+    saying("driver.version", "driver", rf"{ASKED_FOR}|\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT, gate=r"drivers?\*{0,2}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{1,4}\d{3}\."),
     saying("driver.version", "with kernel driver", rf"with kernel driver version {DRIVER}", SURE),
     saying("driver.version", "up to date", rf"\bdrivers? (?:is|are) up to date \({DRIVER}\)", HINT),
     saying("driver.version", "nvidia-linux-", rf"NVIDIA-Linux-(?:x86_64|aarch64)-{DRIVER}", GUESS),
@@ -42,7 +43,7 @@ ROWS: tuple[Saying, ...] = (
     saying("os.name", "operating system", r"Operating System: ([\w .()/-]{3,40}?)(?= {0,2}(?:Kernel|CPE|$))", USUAL),
     saying("os.id", "id=", r"(?<![\w_])ID=\"?([a-z]+)\"?\b", USUAL),
     saying("os.kernel", "platform: linux-", r"(?<!Python )Platform: Linux-([\w.+-]{3,60}?)-(?:x86_64|aarch64)-with", HINT),
-    saying("os.kernel", "linux", r"\bLinux \S{1,64} (\d\.\d{1,3}[\w.+-]{1,60}) #?\d"),
+    saying("os.kernel", "linux", r"\bLinux \S{1,64} (\d\.\d{1,3}[\w.+-]{1,60}) #?\d", gate=r"linux \S{1,64} \d\.\d"),
     saying("os.kernel", "module build on kernel", r"module build on kernel: (\d\.\d{1,3}[\w.+~-]{1,60})"),
     saying("os.kernel", "kernel: linux", r"Kernel: Linux (\d[\w.+-]{3,60})"),
     saying("os.jetson", "release), revision", r"# (R\d{2} \(release\), REVISION: [\d.]+)", SURE),
@@ -238,7 +239,7 @@ def computers(text: Text) -> Iterator[Fact]:
         ("apple m", r"\b(Apple M[1-9](?: Pro| Max| Ultra)?)\b", "apple"),
     )
     for needle, pattern, vendor in rows:
-        if needle in text.low and (found := re.search(pattern, text.flat)):
+        if needle in text.low and (found := compiled_exactly(pattern).search(text.flat)):
             yield foreign_gpu(vendor, found.group(1).strip(), text.source(found.start()))
             if vendor == "apple":
                 for subject, value in (("os.machine", "aarch64"), ("os.family", "macos")):

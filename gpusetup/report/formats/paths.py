@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpusetup.messages.fragments import STDLIB
+from gpusetup.messages.letters import Letters
+from gpusetup.messages.row import compiled
 from gpusetup.model.machine import Event
 from gpusetup.report.facts import GUESS, HINT, Claim, Fact
 from gpusetup.report.text import Text
@@ -46,6 +48,7 @@ WORDS = {
     ),
 }  # fmt: skip
 """Words of tools that only one system has."""
+LETTERS = Letters.of(word for known in WORDS.values() for word in known)
 
 
 def paths(text: Text) -> Iterator[Fact]:
@@ -84,7 +87,8 @@ def family_of_paths(flat: str, low: str) -> Iterator[Fact]:
         yield Claim(subject="os.family", value=best, source="paths", trust=HINT)
     if "/mnt/c/" in low or "/mnt/d/" in low:
         yield Claim(subject="os.wsl", value=True, source="paths", trust=GUESS)
-    words = {name: sum(word in low for word in known) for name, known in WORDS.items()}
+    there = LETTERS.found_in(low)
+    words = {name: len(there.intersection(known)) for name, known in WORDS.items()}
     words["linux"] += 1 if "=" in flat and ASSIGNED.search(flat) else 0
     likely = max(words, key=lambda name: words[name])
     if words[likely]:
@@ -106,7 +110,7 @@ MANAGERS = (
 
 def environments(flat: str) -> Iterator[Fact]:
     for name, pattern in MANAGERS:
-        if re.search(pattern, flat, re.I):
+        if compiled(pattern).search(flat):
             yield Claim(subject="python.manager", value=name, source="paths", trust=HINT)
             return
 

@@ -46,10 +46,10 @@ FAILS = r"\b(?:returns? False|(?:is |are )?not available|unavailable|not (?:foun
 PRINTED = r"(?:is|prints?|gives?|shows?|returns?|says|输出|显示|返回|打印|结果是|出力|출력|выводит|выдает|выдаёт)"
 
 ROWS = (
-    saying("torch.version", "torch", rf"(?<![\w./=-]){TORCH_WORD} ?{VERSION_WORD}{BETWEEN}{TORCH}", HINT),
-    saying("torch.version", "torch", rf"(?<![\w./=-]){VERSION_WORD} {TORCH_WORD}{BETWEEN}{TORCH}", HINT),
+    saying("torch.version", "torch", rf"(?<![\w./=-]){TORCH_WORD} ?{VERSION_WORD}{BETWEEN}{TORCH}", HINT, gate=r"torch ?(?:版本|バージョン|버전|верси|ver)"),
+    saying("torch.version", "torch", rf"(?<![\w./=-]){VERSION_WORD} {TORCH_WORD}{BETWEEN}{TORCH}", HINT, gate=r"torch[ :|=*`]{1,5}(?:[^\W\d]{1,5}[ :]{1,2})?v?\d"),
     saying("torch.version", "torch", rf"\| ?{TORCH_WORD} ?\| ?{TORCH}", HINT),
-    saying("torch.version", "torch==", rf"{FAILS}[^$>#\n]{{0,60}}?\btorch=={TORCH}(?<=\+\w\w\w|\w\w\d\d)", HINT),
+    saying("torch.version", "torch==", rf"{FAILS}[^$>#\n]{{0,60}}?\btorch=={TORCH}(?<=\+\w\w\w|\w\w\d\d)", HINT, gate=r"torch==v?\d{1,2}\.\d{1,2}\.\d{1,2}\+"),
     saying("torch.version", "torch.__version__", rf"torch\.__version__\W{{0,6}}{PRINTED}\W{{0,6}}{TORCH}", HINT),
     *(
         saying("python.version", needle, rf"(?<![\w./=-]){needle} ?{VERSION_WORD}{BETWEEN}(3\.\d{{1,2}}(?:\.\d{{1,2}})?)(?![\w.+])", HINT)
@@ -60,7 +60,7 @@ ROWS = (
         saying("driver.version", needle, rf"{NEEDED}[^\d\n]{{0,40}}\d{{3}}\.\d{{2,3}}|(?<![\w./=-])(?:{word})(?: ?{VERSION_WORD})?(?:{BETWEEN}|){DRIVER}", GUESS)
         for needle, word in DRIVER_WORDS
     ),
-    saying("driver.version", "nvidia-smi", rf"(?<!\w)NVIDIA-SMI:? v?({DRIVER_VERSION})(?![\w.+])", HINT),
+    saying("driver.version", "nvidia-smi", rf"(?<!\w)NVIDIA-SMI:? v?({DRIVER_VERSION})(?![\w.+])", HINT, gate=r"nvidia-smi:? v?\d"),
 )  # fmt: skip
 
 

@@ -239,16 +239,15 @@ def _with_uuids(lines: tuple[str, ...]) -> Iterator[str]:
         yield f"{line} {after.strip()}" if line.endswith("(UUID:") else line
 
 
-ERROR_WORDS = ("nvml", "nvidia driver", "devices were found", "device handle", "gpu is lost")
+ERROR_WORDS = re.compile("nvml|nvidia driver|devices were found|device handle|gpu is lost")
 
 
 def errors(text: Text) -> Iterator[Fact]:
     """The NVML error that the text speaks of."""
-    if not any(word in text.low for word in ERROR_WORDS):
+    if not ERROR_WORDS.search(text.low):
         return
     for number, line in enumerate(text.lines):
-        low = line.lower()
-        if not any(word in low for word in ERROR_WORDS):
+        if not ERROR_WORDS.search(line.lower()):
             continue
         error = parse_error(line)
         if error is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpusetup.messages.row import compiled_exactly
 from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Fact
 from gpusetup.report.messages import event
 from gpusetup.report.text import CONTAINER_HOST, PROMPT, Text
@@ -104,7 +105,7 @@ def containers(text: Text) -> Iterator[Fact]:
     for kind, words, pattern, trust in KINDS:
         if not any(word in low for word in words):
             continue
-        if found := re.search(pattern, flat):
+        if found := compiled_exactly(pattern).search(flat):
             source = text.source(found.start())
             yield Claim(subject="container.kind", value=kind, source=source, trust=trust)
     if any(word in low for word in GIVING) and (found := GIVEN.search(flat)):
