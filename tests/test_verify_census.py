@@ -191,6 +191,26 @@ def test_a_fault_of_one_way_to_call_or_one_length_is_seen(
     assert whole_row(name, kernel, when, overload)
 
 
+def added_in_half(t: Any, x: Any, dim: int) -> Any:
+    """As a kernel adds up that rounds after every sixteenth number."""
+    total = 0 * x.narrow(dim, 0, 1).sum(dim)
+    for some in x.split(16, dim):
+        total = total + some.sum(dim)
+    return total, total / x.shape[dim]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_sum_that_is_kept_in_half_precision_is_seen(dtype: str) -> None:
+    row = row_of("reductions", "long sums in half")
+    assert row.exact is not None
+    exact, sample = row.exact, Sample(row.name, dtype, "contiguous", "long")
+    row = row._replace(exact=lambda t, x, dim: exact(t, x, dim)[:2])
+    kept = row._replace(run=added_in_half)
+    sound = row._replace(run=lambda t, x, dim: (x.sum(dim), x.mean(dim)))
+    assert [p for p in compared(torch, "cpu", kept, sample, 3) if not p.worst <= 1]
+    assert max(p.worst for p in compared(torch, "cpu", sound, sample, 3)) < 0.5
+
+
 def test_where_a_slope_jumps_either_side_is_right() -> None:
     row = row_of("pointwise", "relu6")
     for seed in range(3):

@@ -139,7 +139,8 @@ def softmax(device: str) -> Outcome:
     return judged([*parts, *_entropy(torch, device)], "float64")
 
 
-CLASSES = 1000
+CLASSES, WORDS = 1000, 32003
+"""Those of a classifier, and of a language model."""
 
 
 def _logits(torch: Any) -> Iterator[Tuple[str, Any]]:
@@ -149,6 +150,7 @@ def _logits(torch: Any) -> Iterator[Tuple[str, Any]]:
     yield "plain", plain * 4
     yield "large", plain * 1000
     yield "masked", masked
+    yield "of a vocabulary", numbers(torch, 7, WORDS, salt=4) * 4
 
 
 def _softmaxed(torch: Any, device: str, name: str, given: Any) -> Iterator[Part]:
@@ -157,13 +159,14 @@ def _softmaxed(torch: Any, device: str, name: str, given: Any) -> Iterator[Part]
     found, gradient = _with_gradient(torch.softmax, given.to(device), upstream.to(device))
     finite = torch.where(torch.isinf(given), torch.zeros(()), given).double()
     away = (finite - finite.amax(-1, keepdim=True)).abs()
-    share = (summed(CLASSES) + 4 * SINGLE * away) * exact
+    width = given.shape[-1]
+    share = (summed(width) + 4 * SINGLE * away) * exact
     yield agree(f"softmax {name}", found, exact, share + 1e-37)
     size = upstream.double().abs() + (upstream.double().abs() * exact).sum(-1, keepdim=True)
     yield agree(f"softmax {name} backward", gradient, wanted, 2 * share * size + 1e-36)
     logs = torch.log_softmax(finite, -1)
     here = torch.log_softmax(finite.float().to(device), -1)
-    allowed = summed(CLASSES) * (1 + logs.abs())
+    allowed = summed(width) * (1 + logs.abs())
     yield agree(f"log_softmax {name}", here, logs, allowed)
 
 
@@ -176,13 +179,15 @@ def _with_gradient(run: Callable[..., Any], given: Any, upstream: Any) -> Tuple[
 
 def _entropy(torch: Any, device: str) -> Iterator[Part]:
     """Cross entropy with labels that are to be left out."""
-    given = numbers(torch, 512, CLASSES, salt=6)
-    labels = torch.randint(0, CLASSES, (512,), generator=source(torch, 7))
-    labels[::5] = -100
-    exact, wanted = _crossed(torch, given.double(), labels)
-    found, gradient = _crossed(torch, given.to(device), labels.to(device))
-    yield agree("cross entropy", found, exact, summed(CLASSES) * exact.abs())
-    yield agree("cross entropy backward", gradient, wanted, summed(CLASSES) / 400)
+    for name, rows, classes in (("", 512, CLASSES), (" of a vocabulary", 15, WORDS)):
+        given = numbers(torch, rows, classes, salt=6)
+        labels = torch.randint(0, classes, (rows,), generator=source(torch, 7))
+        labels[::5] = -100
+        exact, wanted = _crossed(torch, given.double(), labels)
+        found, gradient = _crossed(torch, given.to(device), labels.to(device))
+        allowed = summed(classes)
+        yield agree(f"cross entropy{name}", found, exact, allowed * exact.abs())
+        yield agree(f"cross entropy{name} backward", gradient, wanted, allowed / (0.78 * rows))
 
 
 def _crossed(torch: Any, given: Any, labels: Any) -> Tuple[Any, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from math import inf, sqrt
+from math import inf
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from ..checks.computing import capability_of
@@ -17,30 +17,19 @@ from ..judging.precision import UNIT_ROUNDOFF, read_conv_precision, read_precisi
 from ..judging.tolerance import ROUNDOFF, Part, holds
 from .drawing import LAYOUTS, Draw, laid_out
 from .forms import InPlace, IntoOut
-from .sizes import added_up, finite, most, terms, typical, usual
+from .limits import Kind, limit
 from .table import Operator, itself
 
 PIECE = 2039
 """Elements of the pieces in which an exact answer is made, where each stands for itself."""
-OWN, MOVED, FLOOR = 8.0, 6.0, 0.05
-"""In front of the roundoff of the answer, of what moved inputs move, and the share of the root mean
-square that is added to each element's size."""
-BACK = 4.0
-"""The same share for gradients: they are often differences of larger numbers (1 - y * y)."""
-SERIAL = 16.0
-"""A running sum of n numbers of one sign was seen to be off by n * u / 40."""
-BOTH_ROUND = 32.0
-"""For float64, where the exact answer is itself rounded, and rounds more often."""
-AGAIN, FAR, SURE = 8, 250.0, 4.0
-"""How many further limits judge what misses the first by less than so many times, and by how much
-each limit is widened: three moved answers may be close to each other by chance."""
+AGAIN, FAR = 8, 250.0
+"""How many further limits judge what misses the first by less than so many times: three moved
+answers may be close to each other by chance."""
 STEPS = (0.6, 0.9, 1.1, 1.4)
 """Roundoffs by which an input is moved; unlike each other, as what scales its input down would not
 feel all of them moved alike."""
 WAYS = ("on a thread", "for inference", "learning", "into out", "in place")
 """How a layout is computed, in turn; each way may choose another kernel."""
-HALVES = ("bfloat16", "float16")
-SMALLEST = {"float16": 2.0**-23, "bfloat16": 2.0**-125, "float32": 2.0**-125, "float64": 0.0}
 
 
 class Sample(NamedTuple):
@@ -209,12 +198,9 @@ class _Trial:
         if self.moves():
             moved = self.moved_often(run, inputs, back, exact)
         return exact, Answer(
+            [self.limit(y, [m.outputs[i] for m in moved]) for i, y in enumerate(exact.outputs)],
             [
-                self.limit(y, [m.outputs[i] for m in moved], FLOOR)
-                for i, y in enumerate(exact.outputs)
-            ],
-            [
-                self.limit(y, [m.gradients[i] for m in moved], BACK)
+                self.limit(y, [m.gradients[i] for m in moved], back=True)
                 for i, y in enumerate(exact.gradients)
             ],
         )
@@ -268,25 +254,9 @@ class _Trial:
         factors = self.torch.tensor(table, dtype=self.torch.float64)[places]
         return x * factors if way else x / factors
 
-    def limit(self, y: Any, moved: List[Any], floor: float) -> Any:
-        size = finite(y.double()).abs()
-        change = usual(self.torch, *map(finite, moved)) if moved else 0 * size
-        halves = self.sample.dtype in HALVES
-        long = 1.0 if halves else 1 + sqrt(terms(self.low, y, self.row.arithmetic)) / 4
-        both = BOTH_ROUND if self.sample.dtype == "float64" else 1.0
-        own = both * self.row.slack * OWN * self.u
-        # Two moved answers are alike by chance where signs cancel: what is typical counts in part.
-        other = both * self.row.slack * MOVED * long
-        share = 1.0 if self.brief else 0.2
-        least = own * floor * typical(size) + other * share * typical(change)
-        least += SMALLEST.get(self.sample.dtype, 0.0)
-        allowed = own * size + other * change + least
-        if self.row.serial and not halves:
-            axis = added_up(self.low, y)
-            allowed = allowed + self.u * axis / SERIAL * (size + typical(size))
-            least += self.u * axis / SERIAL * most(size)
-        # An operator that is at fault may have made the limit too: single numbers bound it.
-        return SURE * allowed.clamp(max=2 * (own * most(size) + other * most(change) + least))
+    def limit(self, y: Any, moved: List[Any], back: bool = False) -> Any:
+        of = Kind(self.row, self.sample.dtype, self.u, self.brief, self.low)
+        return limit(self.torch, of, y, moved, back)
 
     def told(
         self, name: str, found: Answer, exact: Answer, allowed: Answer, upstream: List[Any]
@@ -307,17 +277,17 @@ class _Trial:
         if len(found.outputs) != len(exact.outputs):
             yield holds(name, False, f"{len(found.outputs)} outputs, not {len(exact.outputs)}")
             return
-        for i, (here, wanted, limit) in enumerate(
+        for i, (here, wanted, within) in enumerate(
             zip(found.outputs, exact.outputs, allowed.outputs)
         ):
             kept = self.row.kept or not here.is_floating_point()
             yield self.near(
-                f"{name} output {i}" if i else name, here, wanted, 0.0 * limit if kept else limit
+                f"{name} output {i}" if i else name, here, wanted, 0.0 * within if kept else within
             )
-        for i, (here, wanted, limit) in enumerate(
+        for i, (here, wanted, within) in enumerate(
             zip(found.gradients, exact.gradients, allowed.gradients)
         ):
-            yield self.near(f"{name} gradient {i}", here, wanted, limit)
+            yield self.near(f"{name} gradient {i}", here, wanted, within)
 
     def near(self, label: str, found: Any, exact: Any, allowed: Any) -> Part:
         torch = self.torch

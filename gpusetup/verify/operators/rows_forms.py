@@ -46,6 +46,7 @@ NORMED: Tuple[Operator, ...] = (
         slack=8,
         weight=2,
         sizes=("warp", "tile", "block", "long"),
+        once=True,
     ),
     Operator(
         "layer_norm without bias",
@@ -54,6 +55,7 @@ NORMED: Tuple[Operator, ...] = (
         lambda t, x, w, b: by.standard(t, x) * w,
         slack=8,
         sizes=("warp", "tile", "block", "long"),
+        once=True,
     ),
     Operator(
         "rms_norm plain",

@@ -61,7 +61,17 @@ def _sigmoid(t: Any, x: Any) -> Any:
 
 
 def _softplus(t: Any, x: Any) -> Any:
-    return x.clamp(min=0) + (1 + (-x.abs()).exp()).log()
+    return x.clamp(min=0) + t.log1p((-x.abs()).exp())
+
+
+def _tanh(t: Any, x: Any) -> Any:
+    more = t.expm1(2 * x)
+    return more / (more + 2)
+
+
+def _asinh(t: Any, x: Any) -> Any:
+    square = x * x
+    return x.sign() * t.log1p(x.abs() + square / (1 + (1 + square).sqrt()))
 
 
 def _cut(t: Any, x: Any, low: float, high: float) -> Any:
@@ -84,7 +94,7 @@ def _positive(t: Any, x: Any) -> Any:
 FUNCTIONS: Tuple[Operator, ...] = (
     unary("exp", -15, 10, lambda t, x: t.pow(2.718281828459045235 + 0 * x, x), weight=3),
     unary("exp2", -14, 14, lambda t, x: (x * 0.6931471805599453).exp()),
-    unary("expm1", -8, 8, lambda t, x: 2 * t.sinh(x / 2) * (x / 2).exp(), 2),
+    unary("expm1", -6, 8, lambda t, x: 2 * t.sinh(x / 2) * (x / 2).exp(), 2),
     unary("log", 0.01, 1000, lambda t, x: t.log2(x) * 0.6931471805599453, 2, weight=2),
     unary("log2", 0.01, 1000, lambda t, x: t.log(x) / 0.6931471805599453, 2),
     unary("log10", 0.01, 1000, lambda t, x: t.log(x) / 2.302585092994046, 2),
@@ -97,12 +107,12 @@ FUNCTIONS: Tuple[Operator, ...] = (
     unary("asin", -0.9, 0.9, lambda t, x: t.atan2(x, (1 - x * x).sqrt()), 2),
     unary("acos", -0.9, 0.9, lambda t, x: t.atan2((1 - x * x).sqrt(), x), 2),
     unary("atan", -20, 20, lambda t, x: t.asin(x / (1 + x * x).sqrt()), 2),
-    unary("sinh", -6, 6, lambda t, x: (x.exp() - (-x).exp()) / 2, 2),
+    unary("sinh", -6, 6, lambda t, x: (t.expm1(x) - t.expm1(-x)) / 2, 2),
     unary("cosh", -6, 6, lambda t, x: (x.exp() + (-x).exp()) / 2, 2),
-    unary("tanh", -6, 6, lambda t, x: 1 - 2 / ((2 * x).exp() + 1), 16, weight=3),
-    unary("asinh", -20, 20, lambda t, x: x.sign() * (x.abs() + (x * x + 1).sqrt()).log(), 2),
+    unary("tanh", -4.5, 4.5, _tanh, 16, weight=3),
+    unary("asinh", -20, 20, _asinh, 2),
     unary("acosh", 1.1, 20, lambda t, x: (x + (x * x - 1).sqrt()).log(), 2),
-    unary("atanh", -0.9, 0.9, lambda t, x: ((1 + x) / (1 - x)).log() / 2, 2),
+    unary("atanh", -0.9, 0.9, lambda t, x: (t.log1p(x) - t.log1p(-x)) / 2, 2),
     unary("sqrt", 0.01, 1000, lambda t, x: x**0.5, weight=2),
     unary("rsqrt", 0.01, 1000, lambda t, x: 1 / x.sqrt(), weight=2),
     unary("reciprocal", 0.01, 1000, lambda t, x: 1 / x),
@@ -115,7 +125,7 @@ FUNCTIONS: Tuple[Operator, ...] = (
     unary("trunc", -90, 90, lambda t, x: x - t.fmod(x, 1), learns=False),
     unary("round", -90, 90, learns=False),
     unary("frac", -9, 9, lambda t, x: t.fmod(x, 1)),
-    unary("erf", -2.8, 2.8, _erf_series, 2, weight=2),
+    unary("erf", -2.4, 2.4, _erf_series, 4, weight=2),
     unary("erfc", -2.8, 2, lambda t, x: 1 - t.erf(x), 4),
     unary("erfinv", -0.9, 0.9, None, 8, dtypes=FULL),
     unary("lgamma", 0.2, 20, None, 8, dtypes=FULL),
@@ -124,22 +134,22 @@ FUNCTIONS: Tuple[Operator, ...] = (
     unary("i0", -4, 4, None, 8, dtypes=FULL),
     unary("logit", 0.05, 0.95, lambda t, x: (x / (1 - x)).log(), 4),
     unary("deg2rad", -360, 360, lambda t, x: x * (pi / 180)),
-    unary("sigmoid", -9, 9, _sigmoid, 16, weight=3),
+    unary("sigmoid", -7.5, 7.5, _sigmoid, 16, weight=3),
     unary("relu", -3, 3, _positive, weight=4),
     unary("relu6", -3, 9, lambda t, x: _cut(t, x, 0, 6)),
     unary("leaky_relu", -3, 3, lambda t, x: t.where(x > 0, x, 0.01 * x), 2),
-    unary("elu", -5, 3, lambda t, x: t.where(x > 0, x, x.clamp(max=0).exp() - 1), 2),
+    unary("elu", -5, 3, lambda t, x: t.where(x > 0, x, t.expm1(x.clamp(max=0))), 2),
     unary(
         "selu",
         -5,
         3,
         lambda t, x: (
-            1.0507009873554805 * t.where(x > 0, x, 1.6732632423543772 * (x.clamp(max=0).exp() - 1))
+            1.0507009873554805 * t.where(x > 0, x, 1.6732632423543772 * t.expm1(x.clamp(max=0)))
         ),
         2,
     ),
-    unary("celu", -5, 3, lambda t, x: t.where(x > 0, x, x.clamp(max=0).exp() - 1), 2),
-    unary("gelu", -5, 5, lambda t, x: x / 2 * (1 + t.erf(x / sqrt(2))), 24, weight=4),
+    unary("celu", -5, 3, lambda t, x: t.where(x > 0, x, t.expm1(x.clamp(max=0))), 2),
+    unary("gelu", -2.5, 5, lambda t, x: x / 2 * (1 + t.erf(x / sqrt(2))), 24, weight=4),
     unary("silu", -9, 9, lambda t, x: x * _sigmoid(t, x), 4, weight=4),
     unary("mish", -9, 9, lambda t, x: x * _softplus(t, x).tanh(), 4),
     unary("softplus", -9, 9, _softplus, 4),

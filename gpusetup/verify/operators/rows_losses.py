@@ -73,7 +73,7 @@ def _huber(t: Any, x: Any, y: Any) -> Any:
 
 
 def _with_logits(t: Any, x: Any, y: Any) -> Any:
-    return x.clamp(min=0) - x * y + (1 + (-x.abs()).exp()).log()
+    return x.clamp(min=0) - x * y + t.log1p((-x.abs()).exp())
 
 
 SUMMED = ("float32", "bfloat16", "float64")

@@ -68,7 +68,7 @@ def _bce(t: Any, x: Any, y: Any) -> Any:
 
 
 def _softplus(t: Any, x: Any) -> Any:
-    return x.clamp(min=0) + (1 + (-x.abs()).exp()).log()
+    return x.clamp(min=0) + t.log1p((-x.abs()).exp())
 
 
 EACH: Tuple[Operator, ...] = (
@@ -78,7 +78,7 @@ EACH: Tuple[Operator, ...] = (
     _pair("smooth_l1_loss", _smooth, beta=0.5),
     _pair(
         "soft_margin_loss",
-        lambda t, x, y: (1 + (-x * y).exp()).log(),
+        lambda t, x, y: t.log1p((-x * y).exp()),
         _signed,
         row={"learns": False, "slack": 32.0},
     ),

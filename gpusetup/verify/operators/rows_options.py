@@ -9,6 +9,7 @@ from . import definitions as by
 from .drawing import Draw, Given, given
 from .rows_convolutions import image
 from .rows_images import _by_lines
+from .rows_indexing import SAME_SUMS, _meeting, _met
 from .rows_losses import _picked, classed
 from .rows_norms import _by_channel, grouped
 from .table import FULL, Operator
@@ -67,7 +68,53 @@ def _shortened(t: Any, x: Any, i: Any) -> Any:
     return lines * t.where(norms > 2, 2 / (norms + 1e-7), 1 + 0 * norms)
 
 
+def _by_int32(t: Any, x: Any, i: Any) -> Any:
+    short = i.to(t.int32)
+    return (
+        x.index_select(0, short),
+        x.t().index_select(1, short),
+        t.nn.functional.embedding(short, x),
+    )
+
+
+def _by_int32_exact(t: Any, x: Any, i: Any) -> Any:
+    lines = t.stack([x[j] for j in i.tolist()])
+    return lines, lines.t(), lines
+
+
 LOOKUPS: Tuple[Operator, ...] = (
+    Operator(
+        "lookup by int32",
+        _words,
+        _by_int32,
+        _by_int32_exact,
+        dtypes=FULL,
+        kept=True,
+        slack=8,
+        weight=2,
+        sizes=SMALL,
+        steady=False,
+    ),
+    Operator(
+        "bags by int32",
+        _bags,
+        lambda t, x, i, starts, **more: _bag(t, x, i.to(t.int32), starts.to(t.int32), **more),
+        _bag_exact,
+        dtypes=FULL,
+        slack=8,
+        sizes=SMALL,
+        steady=False,
+    ),
+    Operator(
+        "index_add by int32",
+        _meeting,
+        lambda t, x, i, s: x.index_add(0, i.to(t.int32), s),
+        _met,
+        dtypes=SAME_SUMS,
+        kept=True,
+        sizes=SMALL,
+        steady=False,
+    ),
     Operator(
         "embedding_bag without a word",
         _bags,

@@ -37,14 +37,14 @@ POINTWISE: Tuple[Operator, ...] = (
         "softplus with threshold",
         one(-9, 9),
         lambda t, x: t.nn.functional.softplus(x, 2.0, 8.0),
-        lambda t, x: t.where(2 * x > 8, x, (1 + (2 * x).clamp(max=30).exp()).log() / 2),
+        lambda t, x: t.where(2 * x > 8, x, t.log1p((2 * x).clamp(max=30).exp()) / 2),
         8,
     ),
     _function(
         "elu of half",
         one(-5, 3),
         lambda t, x: t.nn.functional.elu(x, 0.5),
-        lambda t, x: t.where(x > 0, x, (x.clamp(max=0).exp() - 1) / 2),
+        lambda t, x: t.where(x > 0, x, t.expm1(x.clamp(max=0)) / 2),
     ),
     _function(
         "leaky_relu of a third",

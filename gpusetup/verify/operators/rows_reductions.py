@@ -61,6 +61,10 @@ def _total(t: Any, x: Any) -> Any:
     return by.added(t, x.reshape(-1), 0)
 
 
+def _average(t: Any, x: Any) -> Any:
+    return _total(t, x) / x.numel()
+
+
 def _count(d: Draw) -> Given:
     dims = d.choice((1, 2, 3))
     return given(d.whole(0, 2, *d.shape(dims)).double(), dim=d.choice(range(dims)))
@@ -99,23 +103,24 @@ def _half_masked(d: Draw) -> Given:
 
 
 SUMS: Tuple[Operator, ...] = (
-    Operator("sum", along(), lambda t, x, dim: x.sum(dim), by.added, weight=4),
-    Operator("sum of all", _everything, lambda t, x: x.sum(), _total, weight=2),
-    Operator("mean", along(), lambda t, x, dim: x.mean(dim), by.mean, weight=3),
-    Operator(
-        "mean of all", _everything, lambda t, x: x.mean(), lambda t, x: _total(t, x) / x.numel()
-    ),
+    Operator("sum", along(), lambda t, x, dim: x.sum(dim), by.added, weight=4, once=True),
+    Operator("sum of all", _everything, lambda t, x: x.sum(), _total, weight=2, once=True),
+    Operator("mean", along(), lambda t, x, dim: x.mean(dim), by.mean, weight=3, once=True),
+    Operator("mean of all", _everything, lambda t, x: x.mean(), _average, once=True),
     Operator(
         "sum over two",
         lambda d: given(d.uniform(-1, 1, *d.shape(4))),
         lambda t, x: x.sum((0, 2)),
         lambda t, x: by.added(t, by.added(t, x, 2), 0),
         weight=2,
+        once=True,
     ),
     Operator(
         "prod", _near_one, lambda t, x, dim: x.prod(dim), by.multiplied, dtypes=FULL, slack=64
     ),
-    Operator("var", along(), lambda t, x, dim: x.var(dim), by.variance, slack=2, weight=2),
+    Operator(
+        "var", along(), lambda t, x, dim: x.var(dim), by.variance, slack=2, weight=2, once=True
+    ),
     Operator(
         "std",
         along(),
@@ -123,6 +128,7 @@ SUMS: Tuple[Operator, ...] = (
         lambda t, x, dim: by.variance(t, x, dim).sqrt(),
         slack=4,
         sizes=("warp", "tile", "block", "long"),
+        once=True,
     )._replace(make=along(least=15)),
     Operator(
         "var_mean",
@@ -130,6 +136,7 @@ SUMS: Tuple[Operator, ...] = (
         lambda t, x, dim: t.var_mean(x, dim=dim, unbiased=False),
         lambda t, x, dim: (by.variance(t, x, dim, 0), by.mean(t, x, dim)),
         slack=2,
+        once=True,
     ),
     Operator(
         "norm",
@@ -139,6 +146,7 @@ SUMS: Tuple[Operator, ...] = (
         slack=2,
         serial=True,
         weight=3,
+        once=True,
     ),
     Operator(
         "norm 1 and infinite",
@@ -151,6 +159,7 @@ SUMS: Tuple[Operator, ...] = (
         learns=False,
         slack=4,
         serial=True,
+        once=True,
     ),
     Operator(
         "foreach norm",
@@ -160,6 +169,7 @@ SUMS: Tuple[Operator, ...] = (
         learns=False,
         serial=True,
         weight=2,
+        once=True,
     ),
     Operator(
         "logsumexp",

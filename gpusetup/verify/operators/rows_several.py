@@ -50,6 +50,7 @@ SEVERAL: Tuple[Operator, ...] = (
         lambda t, x, dims: (_over(t, x, dims), _over(t, x, dims).flatten()),
         slack=2,
         weight=3,
+        once=True,
     ),
     Operator(
         "mean over several",
@@ -57,6 +58,7 @@ SEVERAL: Tuple[Operator, ...] = (
         lambda t, x, dims: x.mean(dims),
         lambda t, x, dims: _over(t, x, dims) / _counted(x, dims),
         weight=3,
+        once=True,
     ),
     Operator(
         "var over several",
@@ -65,6 +67,7 @@ SEVERAL: Tuple[Operator, ...] = (
         lambda t, x, dims: (_variance(t, x, dims), _over(t, x, dims) / _counted(x, dims)),
         slack=4,
         weight=2,
+        once=True,
     ),
     Operator(
         "std of all",
@@ -78,6 +81,7 @@ SEVERAL: Tuple[Operator, ...] = (
         ),
         slack=8,
         learns=False,
+        once=True,
     ),
     Operator(
         "amax over several",
@@ -112,6 +116,7 @@ SEVERAL: Tuple[Operator, ...] = (
         slack=8,
         learns=False,
         weight=2,
+        once=True,
     ),
     Operator(
         "norms of odd order",
@@ -145,6 +150,7 @@ SEVERAL: Tuple[Operator, ...] = (
         serial=True,
         slack=8,
         weight=2,
+        once=True,
     ),
     Operator(
         "prod of all",

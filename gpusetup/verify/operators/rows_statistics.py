@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Tuple
 
 from . import definitions as by
-from .drawing import Draw, Given, given
+from .drawing import BUDGET, Draw, Given, given
 from .rows_reductions import _apart_small, _chosen, _points, along
 from .table import FLOATS, FULL, Operator
 
@@ -50,6 +50,7 @@ ONE_SIGN: Tuple[Operator, ...] = (
         weight=2,
         serial=True,
         slack=2,
+        once=True,
     ),
     Operator(
         "mean of one sign",
@@ -59,6 +60,7 @@ ONE_SIGN: Tuple[Operator, ...] = (
         weight=2,
         serial=True,
         slack=2,
+        once=True,
     ),
     Operator(
         "running sum of one sign",
@@ -75,11 +77,41 @@ ONE_SIGN: Tuple[Operator, ...] = (
         lambda t, x, dim: (by.added(t, x * x, dim).sqrt(), by.added(t, x, dim)),
         serial=True,
         slack=2,
+        once=True,
     ),
+)
+
+
+def _long_lines(d: Draw) -> Given:
+    """Lines of one sign, each along an axis of some hundred numbers or more."""
+    length = d.length()
+    x = d.uniform(0.05, 0.15, min(d.choice((1, 5, 17, 33)), BUDGET[d.size] // length), length)
+    dim = d.choice((0, 1))
+    return given(x if dim else x.t().contiguous(), dim=dim)
+
+
+IN_HALF = Operator(
+    "long sums in half",
+    _long_lines,
+    lambda t, x, dim: (x.sum(dim), x.mean(dim), t.linalg.vector_norm(x, dim=dim), x.var(dim)),
+    lambda t, x, dim: (
+        by.added(t, x, dim),
+        by.mean(t, x, dim),
+        by.added(t, x * x, dim).sqrt(),
+        by.variance(t, x, dim),
+    ),
+    dtypes=("bfloat16", "float16"),
+    sizes=("tile", "block", "long"),
+    learns=False,
+    slack=4,
+    serial=True,
+    weight=4,
+    once=True,
 )
 
 STATISTICS: Tuple[Operator, ...] = (
     *ONE_SIGN,
+    IN_HALF,
     Operator("cov", _lines, lambda t, x: t.cov(x), _covered, dtypes=FULL, slack=8),
     Operator("corrcoef", _lines, lambda t, x: t.corrcoef(x), _correlated, dtypes=FULL, slack=64),
     Operator(

@@ -42,6 +42,8 @@ class Operator(NamedTuple):
     """Whether kernels add up a whole axis one number after the other in float32."""
     kept: bool = False
     """Whether the answer is made of the very numbers that went in: every bit must be right."""
+    once: bool = False
+    """Whether half precision is computed in float32 and rounded once, in every layout."""
 
 
 def itself(row: Operator) -> Callable[..., Any]:
