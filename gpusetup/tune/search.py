@@ -16,9 +16,9 @@ from typing import Literal
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.lines import Room, room_above
 
-FAR = 0.88
+FAR = 0.86
 """Below this part of the limit a trial is for learning; the next one jumps."""
-AIM = 0.975
+AIM = 0.9875
 """Where the jump lands at most: workspaces and kinks between phases have room above it."""
 CLOSE = 0.012
 """Steps smaller than this part of a size are not worth a trial of their own."""
