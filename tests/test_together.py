@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,9 +24,11 @@ from installing import Said, World, enter, new_world
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
+from gpusetup.errors import Unreached
 from gpusetup.install.complaints import complaint
 from gpusetup.install.joint.ask import Answer, Asker, Locked, macos_of
 from gpusetup.install.joint.choose import best_of
+from gpusetup.install.joint.honest import require_honest
 from gpusetup.install.joint.matrix import matrix_of
 from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.releases import Listed, Release
@@ -780,7 +783,47 @@ def test_the_hint_fits_what_is_broken(ask: Ask, world: World) -> None:
     ):
         answer = ask(word)
         assert (answer.exit, way in answer.err) == (code, True), answer.err
-        assert "leave one of them out" not in answer.err
+        assert "leave one of them out" not in answer.err and "^^" not in answer.err
+
+
+def test_a_wheel_whose_metadata_lies_is_no_answer(
+    ask: Ask, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv refuses another name on an index, and mostly believes the names of files in a folder."""
+    lies = {
+        "name": ("Name: own-name", "Name: other"),
+        "version": ("\nVersion: 1.0", "\nVersion: 7.0"),
+        "label": ("\nVersion: 1.0", "\nVersion: 1.0+cpu"),
+    }
+    there = {what: _lying(world, tmp_path / "own", what, *lie) for what, lie in lies.items()}
+    for what, said in (("name", "other"), ("version", "7.0")):
+        with pytest.raises(Unreached, match=f"its METADATA has the {what} {said}"):
+            require_honest([(f"own-{what}", "1.0", there[what].as_uri())], ())
+    monkeypatch.setenv("UV_INDEX", (tmp_path / "own").as_uri())
+    answers = {what: ask(f"own-{what}") for what in lies}
+    assert {what: one.exit for what, one in answers.items()} == {
+        "name": 3,
+        "version": 3,
+        "label": 0,  # as uv has it, too
+    }
+    assert "own_version-1.0-py3-none-any.whl: its METADATA has the version 7.0" in (
+        answers["version"].err
+    )
+    assert all("is broken" in answers[what].err for what in ("name", "version"))
+
+
+def _lying(world: World, folder: Path, what: str, truth: str, lie: str) -> Path:
+    """A wheel `own-WHAT` in an index that is a folder, with other METADATA."""
+    wheel = world.wheel(f"own-{what}", "1.0")
+    with zipfile.ZipFile(wheel) as archive:
+        content = {one: archive.read(one).decode() for one in archive.namelist()}
+    page = folder / f"own-{what}"
+    page.mkdir(parents=True)
+    (page / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+    with zipfile.ZipFile(page / wheel.name, "w") as archive:
+        for one, text in content.items():
+            archive.writestr(one, text.replace(truth, lie) if one.endswith("METADATA") else text)
+    return page / wheel.name
 
 
 def test_torchvision_is_one_that_torchs_own_index_has(ask: Ask, world: World) -> None:

@@ -16,7 +16,7 @@ BROKEN = (
     r"invalid metadata|does not match given name|does not match given version|Received some "
     r"unexpected (JSON|HTML)|not a valid (JSON|HTML)|Metadata field|inconsistent (name|version)|"
     r"does not match filename|malformed wheel|[Ww]heel is invalid|Unsupported `Content-Type`|"
-    r"Invalid zip|Failed to extract archive|invalid package format"
+    r"Invalid zip|Failed to extract archive|invalid package format|expected distribution metadata"
 )
 """What an index hands out is not what it says."""
 COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
@@ -93,7 +93,7 @@ def last_words(text: str) -> str:
     >>> last_words("Resolved 1 package\\nerror: Failed to fetch `x`\\n  Caused by: 503\\n")
     'Failed to fetch `x`: 503'
     """
-    lines = [line.strip(" │╰╭─▶\u00d7\t") for line in text.splitlines() if line.strip()]
+    lines = [line.strip(" │╰╭─▶\u00d7\t") for line in text.splitlines() if line.strip(" ^~\t")]
     start = next(
         (i for i, line in enumerate(lines) if re.match(r"(?i)error\b|No solution", line)), None
     )

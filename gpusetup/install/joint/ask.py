@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event, Lock
 
 from gpusetup.errors import BadInput, GpuSetupError, Unsatisfiable
+from gpusetup.install.joint.honest import require_honest
 from gpusetup.install.joint.kept import counting, digest, keep_text, kept_text
 from gpusetup.model.codec import from_json, to_json
 from gpusetup.model.frozen import Frozen
@@ -22,7 +23,7 @@ FRESH_SECONDS = 600.0
 """How long an answer counts, as an index's page does."""
 GLIBCS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
 """The minors of glibc that uv has a platform for."""
-FORM = 2
+FORM = 3
 """Of a kept answer: one of another form is asked anew."""
 USUAL_MACOS = "15.0"
 USUAL_GLIBC = "2.35"
@@ -52,6 +53,8 @@ class Locked(Frozen):
     index: str | None = None
     files: tuple[tuple[str, str], ...] = ()
     """Name and sha256 of its wheels."""
+    here: tuple[str, ...] = ()
+    """The addresses of those in folders of this machine (`file:`)."""
 
 
 class Answer(Frozen):
@@ -107,6 +110,8 @@ class Asker:
         prepare()
         said = self._run(question)
         answer = _answer(said, question.wants)
+        found = ((one.name, one.version, url) for one in answer.packages for url in one.here)
+        require_honest(found, question.standing_in)
         if said.ok or "No solution found" in said.stderr:
             keep_text(place, to_json(answer))
         return answer
@@ -171,17 +176,17 @@ def _answer(said: Output, wants: Sequence[str]) -> Answer:
 
 
 def _locked(row: Mapping[str, object]) -> Locked:
-    wheels = row.get("wheels") or ()
-    files = tuple(
-        (str(one.get("name") or str(one.get("url", "")).rpartition("/")[2]), _sha(one))
-        for one in wheels  # type: ignore[attr-defined]
-    )
+    wheels: list[Mapping[str, object]] = [*(row.get("wheels") or ())]  # type: ignore[misc]
+    urls = [str(one.get("url", "")) for one in wheels]
+    named = zip(wheels, urls, strict=True)
+    files = ((str(one.get("name") or url.rpartition("/")[2]), _sha(one)) for one, url in named)
     index = row.get("index")
     return Locked(
         name=str(row["name"]),
         version=str(row.get("version", "")),
         index=str(index) if index else None,
-        files=files,
+        files=tuple(files),
+        here=tuple(url for url in urls if url.startswith("file:")),
     )
 
 
