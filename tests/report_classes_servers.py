@@ -161,4 +161,61 @@ SERVERS: dict[str, Class] = {
         ),
         ("nvidia-smi works, but I could not connect to the server with the NVIDIA driver page",),
     ),
+    "an environment of conda that was written down with its builds": Class(
+        "package-not-found",
+        (
+            "Solving environment: failed\n\nResolvePackageNotFound:\n  - pytorch==1.4.0=py3.7_cuda10.1.243_cudnn7.6.3_0",
+            "Platform: win-64\nPackagesNotFoundError: The following packages are not available from current channels:\n\n  - mkl==2023.1.0=h213fc3f_46344",
+            "ResolvePackageNotFound:\n  - cudatoolkit=11.3.1=h2bc3f7f_2",
+        ),
+        (
+            "PackagesNotFoundError: The following packages are not available from current channels:\n\n  - pytorch-cuda=12.9",
+            "ResolvePackageNotFound:\n  - pytorch=9.9",
+        ),
+    ),
+    "a framework that looks for CUDA beside another maker's card": Class(
+        "intel-gpu amd-gpu",
+        (
+            "Windows 11, WSL2, card: Intel Arc A770\ncudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used.",
+            "Intel Arc B580, Ubuntu\ncudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used.",
+            "AMD RX 7800 XT in WSL2\ncudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used.",
+        ),
+        (
+            f"{HEALTHY}\nIntel Arc A380 for the screen\ncudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used.",
+            "Ubuntu on WSL2\ncudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used.",
+        ),
+    ),
+    "a package whose list of DLLs has holes": Class(
+        "cuda-lib-missing",
+        (
+            "Failed to import CuPy.\nDLL dependencies:\nKERNEL32.dll -> C:\\Windows\\System32\\KERNEL32.DLL\ncublas64_11.dll -> not found",
+            "CuPy is not correctly installed.\ncudart64_12.dll -> not found\ncufft64_11.dll -> not found",
+            "CUDA Path: None\nDLL dependencies:\nnvrtc64_112_0.dll -> not found",
+        ),
+        ("Failed to import CuPy.\nDLL dependencies:\ncuTENSOR.dll -> not found",),
+    ),
+    "nouveau holds the card, as lists of hardware show it": Class(
+        "driver-not-loaded",
+        (
+            "product: TU117M\nvendor: NVIDIA Corporation\nclock: 33MHz\nconfiguration: depth=32 driver=nouveau latency=0\ncupy sees no GPU",
+            "*-display\nproduct: GP107 [GeForce GTX 1050]\nvendor: NVIDIA Corporation\nphysical id: 0\nconfiguration: driver=nouveau latency=0",
+            "Graphics: Device-1: NVIDIA GA107M vendor: ASUSTeK driver: nouveau v: kernel",
+        ),
+        (
+            "product: TU117M\nvendor: NVIDIA Corporation\nconfiguration: depth=32 driver=nvidia latency=0",
+            "product: Navi 23\nvendor: AMD\nconfiguration: driver=amdgpu latency=0",
+        ),
+    ),
+    "an exception that only passes on another": Class(
+        "ok program-failed",
+        (
+            "AttributeError: Qwen2Tokenizer has no attribute all_special_tokens\nray.exceptions.ActorDiedError: The actor died because of an error raised in its creation task",
+            "# KeyError: 'rope_scaling'\n\nray.exceptions.RayTaskError: ray::train()",
+            "ValueError: unknown tokenizer class\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError: train.py FAILED",
+        ),
+        (
+            "RuntimeError: CUDA error: no kernel image is available for execution on the device\nray.exceptions.ActorDiedError: The actor died",
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: train.py FAILED",
+        ),
+    ),
 }

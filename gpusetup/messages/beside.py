@@ -230,7 +230,7 @@ IN_WORDS = (
 )
 """Programs of which people say that they find no GPU, and their names."""
 NO_USE = (
-    r"(?:(?:does ?n['o]?t|is not|isn't|do not|don't|cannot|can't|can not|could not|couldn't|will not|won't|no longer|stopped|never|not) (?:\w+ ){0,3}?(?:us(?:e|ing)|detect|see|find|recogni[sz]e)(?:ing)?"
+    r"(?:(?:does ?n['o]?t|is not|isn't|do not|don't|cannot|can'?t|can not|could not|couldn't|will not|won't|no longer|stopped|never|not) (?:\w+ ){0,3}?(?:us(?:e|ing)|utili[sz]e|detect|see|find|recogni[sz]e)(?:ing)?"
     r"|(?:fails|failed) to (?:use|detect|see|find|recogni[sz]e)) (?:\w+ ){0,3}?(?:GPUs?|CUDA(?! ?\d| (?:tool|ver|err|out|lib|run)\w*)(?: devices?)?|(?:RTX|GTX|G[Ff]orce|GeForce) [\w ]{0,12}\d{3,4}|graphics card)\b"
 )
 
@@ -239,7 +239,7 @@ def _in_words(needle: str, name: str) -> Row:
     """`Ollama does not use the GPU`, `GPU not detected by LM Studio`."""
     said = needle.replace(".", r"\.")
     by = rf"GPU\b[^.\n]{{0,60}} (?:is )?not (?:being )?(?:detected|used|recogni[sz]ed|found|seen|loading|working) (?:by|in|with) {said}\b"
-    release = r"(?: v?\d[\w.]{0,12})?"
+    release = r"(?: ?(?:v|==?|version:?)? ?\d[\w.]{0,12})?"
     return row("program-sees-no-gpu", needle, rf"\b{said}{release} {NO_USE}|{by}", program=name)
 
 

@@ -291,7 +291,7 @@ ROWS = (
     row(
         "triton-build-failed",
         "returned non-zero exit status",
-        r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.c(?:pp)?\b.{0,900}returned non-zero exit status",
+        r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.(?:c(?:pp)?|cp3\d{1,2}-\w{3,12}\.pyd|cpython-[\w-]{3,40}\.so)\b.{0,900}returned non-zero exit status",
         lacks="headers",
     ),
 )

@@ -126,7 +126,7 @@ ROWS = (
     row(
         "container-hook-failed",
         "error executing hook",
-        r"(?P<problem>error executing hook `?\S{0,60}nvidia-container-(?:toolkit|runtime-hook)`? \(exit code: \d{1,3}\))",
+        r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))",
     ),
     row(
         "container-hook-failed",

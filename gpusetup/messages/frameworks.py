@@ -55,6 +55,15 @@ JAXS = (
     ),
 )
 
+CUPYS = (
+    row(
+        "program-lib-missing",
+        ".dll -> not found",
+        r"\b(?P<library>(?:cudart64|cublas64|cufft64|curand64|cusolver64|cusparse64|nvrtc64)_\w{2,8}\.dll) -> not found",
+        program="CuPy",
+    ),
+)
+
 ONNXRUNTIMES = (
     row(
         "program-lib-missing",
@@ -91,4 +100,4 @@ PADDLES = (
     ),
 )
 
-ROWS = (*PADDLES, *TENSORFLOWS, *JAXS, *ONNXRUNTIMES, *NVRTCS)
+ROWS = (*PADDLES, *TENSORFLOWS, *JAXS, *CUPYS, *ONNXRUNTIMES, *NVRTCS)

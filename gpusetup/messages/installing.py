@@ -181,6 +181,11 @@ RESOLVERS = (
         r"PackagesNotFoundError: .{0,120}?channels: ?-? ?(?P<package>[\w.=*-]+)",
     ),
     row(
+        "conda-not-found",
+        "resolvepackagenotfound",
+        r"ResolvePackageNotFound: ?-? ?(?P<package>[\w.=*-]+)",
+    ),
+    row(
         "requirement-broken",
         "but you",
         r"""(?x)
@@ -334,6 +339,12 @@ TOOLS = (
         r"\bpip3?: (?:command )?not found|command not found: pip3?\b",
     ),
     row("pip-missing", "' is not recognized", r"'pip3?' is not recognized"),
+    row(
+        "pip-missing",
+        "pip",
+        r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b",
+        gate=r"pip3?['\"`]? (?:is |was |has )?not ",
+    ),
     row("externally-managed", "externally-managed-environment"),
     row(
         "site-not-writable",

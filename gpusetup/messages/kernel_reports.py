@@ -187,7 +187,9 @@ TOOLS = (
     row(
         "nouveau-in-the-way",
         "nouveau",
-        r"Kernel driver in use: nouveau|Nouveau kernel driver is currently in use",
+        r"Kernel driver in use: nouveau|Nouveau kernel driver is currently in use"
+        r"|\bNVIDIA\b.{0,400}? configuration: (?:\w+=\S+ ){0,4}driver=nouveau\b"
+        r"|Device-\d: NVIDIA.{0,120}? driver: nouveau\b",
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpusetup.evidence.context import RuleContext, event_evidence, events, value_evidence
@@ -121,16 +122,35 @@ def wrong_index(context: RuleContext) -> Iterator[Finding]:
 def conda_not_found(context: RuleContext) -> Iterator[Finding]:
     """conda has no such package in its channels: they end early on some systems."""
     messages = events(context, "conda-not-found")
-    if messages:
+    package = messages[0].values.get("package", "") if messages else ""
+    if EXPORTED.fullmatch(package):
+        yield _of_another_platform(package, messages)
+    elif messages:
         os = context.snapshot.os
         elsewhere = os.family == "macos" or (os.machine or "x86_64") != "x86_64"
         cause = NO_WHEEL_FOR_PLATFORM if elsewhere else WRONG_INDEX
         yield cause.found(
-            f"conda's channels have no {messages[0].values.get('package') or 'such package'} here",
+            f"conda's channels have no {package or 'such package'} here",
             detail="The channel pytorch ended with torch 2.5; conda-forge goes on.",
             evidence=event_evidence(messages),
             fix=paste.install_torch(context, "Ask for what exists. "),
         )
+
+
+EXPORTED = re.compile(r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*")
+"""`pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`: a name, a version and one build of it."""
+
+
+def _of_another_platform(package: str, messages: tuple[Event, ...]) -> Finding:
+    """An environment written down with its builds, which are of one system and one time."""
+    return PACKAGE_NOT_FOUND.found(
+        f"conda's channels have no {package} here: this very build is of another system, or gone",
+        evidence=event_evidence(messages),
+        fix=Fix(
+            text="Take the builds (what stands behind the second `=`) out of the environment file; "
+            "where it was made, `conda env export --from-history` writes it without them",
+        ),
+    )
 
 
 RULES = (without_wheel, pinned_beyond_this_python, wrong_index, conda_not_found)

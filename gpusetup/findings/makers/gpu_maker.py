@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from gpusetup.accelerators.makers import BY_WORD, is_seen_only, maker_of, other_maker
@@ -71,6 +72,7 @@ def no_nvidia_gpu(context: RuleContext) -> Iterator[Finding]:
     machine = context.snapshot
     foreign = is_seen_only(maker_of(machine.torch.backend))
     looked = foreign or bool(events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen"))
+    looked = looked or (bool(events(context, "program-lib-missing")) and _has_a_card(context))
     unknown = has_nvidia(context) is None and not machine.driver.version
     absent = has_nvidia(context) is False or (looked and unknown)
     if not absent or _apple(context):
@@ -243,6 +245,12 @@ def _other_maker(context: RuleContext, vendors: set[str]) -> Iterator[Finding]:
                 commands=_cpu_commands(context),
             ),
         )
+
+
+def _has_a_card(context: RuleContext) -> bool:
+    """A card of another maker's that somebody names, and not what many processors have."""
+    named = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
+    return any(re.search(r"\bArc\b|\b[Rr][Xx] ?\d{4}|\bInstinct\b", name) for name in named)
 
 
 def _has_arc(context: RuleContext) -> bool:

@@ -14,7 +14,9 @@ from gpusetup.report.facts import Fact
 from gpusetup.report.text import Text
 
 NAME = r"(?P<name>(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{1,40}(?:Error|Exception|NotFound))"
-RAISED = re.compile(rf"^(?:E {{2,8}})?(?:\[rank\d+\]: ?)?{NAME}(?:: ?(?P<message>.{{0,300}}))?$")
+RAISED = re.compile(
+    rf"^(?:E {{2,8}}|#{{1,4}} )?(?:\[rank\d+\]: ?)?{NAME}(?:: ?(?P<message>.{{0,300}}))?$"
+)
 LOGGED = re.compile(
     r"^(?:[\w.-]{1,40} {1,4}\| )?(?:\(\w{1,40}(?: pid=\d{1,9})?(?:, ip=[\d.]{7,15})?\) )?"
     r"(?:\[?(?:\d{4}-)?\d{2}[-/]\d{2}[-\dT:,. ZTP]{0,24}\]? ?)?(?:(?:ERROR|CRITICAL|WARNING|INFO|Error)\b[\]: ]{0,3})"
@@ -117,7 +119,8 @@ def exceptions(text: Text) -> Iterator[Fact]:
     if last is None:
         return
     number, found = last
-    after = tuple(lines[number + 1 : number + 3])
+    below = lines[number + 1 : number + 3]
+    after = tuple(line for line in below if not _passes_on(RAISED.match(line)))
     above = lines[max(number - NEAR, 0) : number]
     before = tuple(line for line in above if line != lines[number])
     if (
@@ -139,9 +142,20 @@ def _last(
 ) -> tuple[int, re.Match[str]] | None:
     """The last line in which something is found, and what."""
     for number in range(len(lines) - 1, -1, -1):
-        if (found := find(lines[number])) is not None:
+        found = find(lines[number])
+        if found is not None and not _passes_on(found):
             return number, found
     return None
+
+
+def _passes_on(found: re.Match[str] | None) -> bool:
+    return found is not None and found["name"].rpartition(".")[2] in PASS_ON
+
+
+PASS_ON = frozenset(
+    ["ActorDiedError", "RayActorError", "RayTaskError", "ChildFailedError", "EngineDeadError"]
+)
+"""What a program raises because another one of its processes failed: that one says why."""
 
 
 SAYS_NO_MORE = frozenset(
