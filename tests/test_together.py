@@ -805,7 +805,7 @@ def test_a_wheel_whose_metadata_lies_is_no_answer(
         "name": 3,
         "version": 3,
         "label": 0,  # as uv has it, too
-    }
+    }, answers["name"].err
     assert "own_version-1.0-py3-none-any.whl: its METADATA has the version 7.0" in (
         answers["version"].err
     )

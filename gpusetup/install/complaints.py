@@ -40,18 +40,19 @@ COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
 def complaint(title: str, output: Output, packages: Sequence[str] = ()) -> GpuSetupError:
     """The error for a program that failed: what it was to do, and its own last words."""
     text = plain_lines(output.stderr or output.stdout)
-    if wanted := re.search(LOGIN, " ".join(text.split())):
+    flat = " ".join(text.replace("│", " ").split())  # uv breaks its sentences into lines
+    if wanted := re.search(LOGIN, flat):
         return Unreached(
             f"{without_credentials(wanted[1])}: the index wants a user name and a password "
             f"({wanted[2]})",
             hint="nothing was changed; put them into ~/.netrc or the index's URL "
             "(they are never printed or stored)",
         )
-    kind = next((kind for pattern, kind in COMPLAINTS if re.search(pattern, text)), ToolFailed)
+    kind = next((kind for pattern, kind in COMPLAINTS if re.search(pattern, flat)), ToolFailed)
     if output.problem:
         return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
     reason = without_logins(last_words(text)) or how_it_ended(output)
-    known = BROKEN_HINT if re.search(BROKEN, text) else HINTS.get(kind)
+    known = BROKEN_HINT if re.search(BROKEN, flat) else HINTS.get(kind)
     return kind(f"{title}: {reason}", hint=what_is_missing(reason, packages) or known)
 
 
