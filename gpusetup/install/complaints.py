@@ -16,7 +16,7 @@ BROKEN = (
     r"invalid metadata|does not match given name|does not match given version|Received some "
     r"unexpected (JSON|HTML)|not a valid (JSON|HTML)|Metadata field|inconsistent (name|version)|"
     r"does not match filename|malformed wheel|[Ww]heel is invalid|Unsupported `Content-Type`|"
-    r"Invalid zip|Failed to extract archive|invalid package format|expected distribution metadata"
+    r"Invalid zip|Failed to extract archive|invalid package format|metadata for the wrong package"
 )
 """What an index hands out is not what it says."""
 COMPLAINTS: tuple[tuple[str, type[GpuSetupError]], ...] = (
