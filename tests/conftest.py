@@ -8,13 +8,14 @@ new release of torch is no new answer to them. The catalog of the package has te
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import date
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +24,7 @@ import each_row
 import hypothesis
 import pytest
 import warm
+from _pytest.doctest import DoctestModule
 from installing import Install, World, enter, installer, new_world
 
 from gpusetup.catalog import file as catalog_file
@@ -70,7 +72,40 @@ def pytest_configure(config: pytest.Config) -> None:
         "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
     )
     hypothesis.settings.load_profile("busy machine")
+    draw_without_constants_of_the_source()
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers have a core each
+
+
+def draw_without_constants_of_the_source() -> None:
+    """Hypothesis reads all our modules for constants: seconds in each worker, and what it draws
+    would depend on the tests that ran before."""
+    from hypothesis.internal.conjecture import providers
+
+    constants = getattr(providers, "_local_constants", None)
+    if constants is not None and hasattr(providers, "_get_local_constants"):
+        providers._get_local_constants = lambda: constants
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What collection makes stays to the end: Python looks through it neither now nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """A module without an example has no doctests: it is not imported to look for them."""
+    found = yield
+    if file_path.suffix == ".py" and ">>> " not in file_path.read_text(encoding="utf-8"):
+        return [each for each in found if not isinstance(each, DoctestModule)]
+    return found
 
 
 @pytest.hookimpl(tryfirst=True)

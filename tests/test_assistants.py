@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,10 @@ from gpusetup.cli import main
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.redaction import private_here
 
-pytest.importorskip("mcp", reason="the package mcp is not installed: `pip install 'mcp>=2.3'`")
+if not find_spec("mcp"):
+    pytest.skip(
+        "the package mcp is not installed: `pip install 'mcp>=2.3'`", allow_module_level=True
+    )
 
 ROOT = Path(__file__).resolve().parent.parent
 HOSTILE = (
@@ -62,14 +66,26 @@ Calls = list[tuple[str, dict[str, Any]]]
 
 def conversation(talk: Callable[[Any], Any], *words: str) -> Any:
     """What `talk` returns, given the official client of a real server."""
-    import anyio
-    from mcp import Client, StdioServerParameters
+    from mcp import StdioServerParameters
 
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "gpusetup", "mcp", *words],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
+    return met(server, talk)
+
+
+def spoken_here(talk: Callable[[Any], Any], **setting: Any) -> Any:
+    """The same with the server in this process, which starts no Python."""
+    from gpusetup.assistants.server import made
+
+    return met(made(tools.Setting(**setting)), talk)
+
+
+def met(server: Any, talk: Callable[[Any], Any]) -> Any:
+    import anyio
+    from mcp import Client
 
     async def meet() -> Any:
         async with Client(server) as client:
@@ -137,7 +153,7 @@ def test_the_tools_say_what_they_take_and_that_they_change_nothing(said: Said) -
     assert [tool.name for tool in listed] == [tool.name for tool in tools.TOOLS]
     assert all(tool.annotations.read_only_hint for tool in listed)
     assert not any(tool.annotations.destructive_hint for tool in listed)
-    allowed = {tool.name: tool for tool in conversation(talk, "--allow-install").tools}
+    allowed = {tool.name: tool for tool in spoken_here(talk, allow_install=True).tools}
     assert allowed["install"].annotations.destructive_hint
     assert not allowed["install"].annotations.read_only_hint
     assert allowed["diagnose"].annotations.read_only_hint
@@ -327,8 +343,19 @@ def test_a_signal_ends_the_server_while_it_waits_for_the_client(ending: signal.S
     assert (rest, said) == (b"", b"")
 
 
+@pytest.mark.parametrize(
+    "calls",
+    [
+        pytest.param([("diagnose", {})], id="one tool"),
+        pytest.param(
+            [("diagnose", {}), ("resolve", {}), ("install", {})],
+            id="every tool that looks at the machine",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
 def test_what_says_who_and_where_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     venv = tmp_path / "home" / "gerlinde" / "secretproject" / ".venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
@@ -336,7 +363,6 @@ def test_what_says_who_and_where_is_left_out(
     monkeypatch.setenv("USER", "gerlinde")
     monkeypatch.setenv("LOGNAME", "gerlinde")
     words = ("--python", str(venv / "bin" / "python"))
-    calls: Calls = [("diagnose", {}), ("resolve", {}), ("install", {})]
 
     async def talk(client: Any) -> Any:
         texts = [(await client.call_tool(*call)).content[0].text for call in calls]
@@ -348,7 +374,8 @@ def test_what_says_who_and_where_is_left_out(
         assert "gerlinde" not in text
         assert "secretproject" not in text
         assert host not in text or len(host) < 4
-    assert "gerlinde" in conversation(talk, *words, "--keep-private")[3]
+    calls = []
+    assert "gerlinde" in conversation(talk, *words, "--keep-private")[0]
 
 
 WHO = ("alice", "buildhost77", "secretenv", "secretproj", "p4ssw0rdX", "hf_abc")
@@ -600,6 +627,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 WANTED = {"torch": TORCH, "backend": "cpu"}
 
 
+@pytest.mark.slow
 @needs_linux
 def test_the_install_tool_installs_the_shown_plan_by_a_persons_token(world: World) -> None:
     """By the real server: a plan, a token at a terminal, the run; verify finds that this small

@@ -96,6 +96,7 @@ def test_pip_and_uv_fail_by_the_constraint_instead_of_replacing_torch(
     assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
 
 
+@pytest.mark.slow
 def test_without_the_guard_both_replace_it(world: World, venv: Path, guard: Guard) -> None:
     before = state_of(venv)
     guard("--write")
@@ -198,6 +199,7 @@ def test_undo_leaves_what_somebody_changed_since(venv: Path, guard: Guard) -> No
         '{"schema": "gpusetup.guard-undo/1", "files": {"pip.conf": {"before": "?"}}}',
     ],
 )
+@pytest.mark.one_in(10)
 def test_a_record_of_somebody_else_changes_nothing(venv: Path, guard: Guard, record: str) -> None:
     (venv / RECORD).write_text(record)
     before = state_of(venv)

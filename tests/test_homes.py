@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from source_trees import parsed, statements
 
 PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 
@@ -47,13 +48,13 @@ HOMES: dict[str, tuple[str, ...]] = {
 ANYWHERE = {"packaging", "gpusetup"}
 
 
-def imported(source: str) -> Iterator[str]:
+def imported(source: ast.Module) -> Iterator[str]:
     """The top names that a file imports absolutely, wherever in it.
 
-    >>> sorted(imported("import a.b\\nfrom c import d\\nfrom . import e"))
+    >>> sorted(imported(ast.parse("import a.b\\nfrom c import d\\nfrom . import e")))
     ['a', 'c']
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(source):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -63,7 +64,7 @@ def imported(source: str) -> Iterator[str]:
 def strangers() -> Iterator[str]:
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE).as_posix()
-        for name in sorted(set(imported(path.read_text(encoding="utf-8")))):
+        for name in sorted(set(imported(parsed(path)))):
             if name in ANYWHERE or (name in sys.stdlib_module_names and name not in HOMES):
                 continue
             if not any(place == home or place.startswith(home) for home in HOMES.get(name, ())):
@@ -80,7 +81,7 @@ def test_what_runs_in_the_target_imports_nothing_of_gpusetup(folder: str) -> Non
         tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
         names = {
             node.module
-            for node in ast.walk(tree)
+            for node in statements(tree)
             if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module
         }
         assert not [name for name in names if name.startswith("gpusetup")], path.name

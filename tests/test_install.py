@@ -153,6 +153,7 @@ def test_a_failed_proof_puts_the_former_state_back(world: World, install: Instal
     assert not (venv / ".gpusetup").exists()
 
 
+@pytest.mark.slow
 def test_a_failed_proof_in_a_new_environment_leaves_none(world: World, install: Install) -> None:
     world.add_torch("cpu")
     said = install("--venv", "env", *WANTED, "--yes", "--json")
@@ -223,6 +224,7 @@ def test_a_shared_folder_keeps_what_others_have_in_it(world: World, install: Ins
     assert sorted(p.name for p in shared.iterdir()) == ["other.txt", "torch.txt"]
 
 
+@pytest.mark.slow
 def test_pip_installs_where_it_is_asked_to(world: World, install: Install) -> None:
     venv = world.venv_with_pip()
     world.add_torch("cpu")
@@ -638,6 +640,7 @@ def test_an_error_under_json_is_one_document(world: World, install: Install) -> 
     assert "log: " in said.answer["hint"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle_of_the_switch_puts_the_former_state_back(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:

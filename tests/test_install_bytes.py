@@ -237,8 +237,7 @@ DATA = {
 }
 
 
-@pytest.mark.parametrize("by", ["uv", "pip"])
-@pytest.mark.one_in(4)
+@pytest.mark.parametrize("by", ["uv", pytest.param("pip", marks=pytest.mark.slow)])
 def test_every_scheme_goes_where_the_installer_alone_would_put_it(
     world: World, install: Install, by: str
 ) -> None:

@@ -894,7 +894,7 @@ def torch_versions(case: Case) -> list[str]:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.one_in(48)
+@pytest.mark.one_in(96)
 def test_every_layout_is_changed_exactly_or_not_at_all(
     name: str, case: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:

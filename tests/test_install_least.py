@@ -74,7 +74,7 @@ def test_without_a_request_it_stays_and_the_three_reasons_are_named(
 @needs_linux
 @pytest.mark.parametrize("backend", ACCELERATED)
 @pytest.mark.parametrize("tool", ["uv", "pip"])
-@pytest.mark.one_in(6)
+@pytest.mark.slow
 def test_another_package_leaves_torch_as_it_is(
     world: World, install: Install, backend: str, tool: str
 ) -> None:

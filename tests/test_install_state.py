@@ -101,6 +101,7 @@ def test_undo_of_a_first_installation_takes_it_out(install: Install) -> None:
     assert Path("env/bin/python").exists()
 
 
+@pytest.mark.slow
 def test_undo_goes_back_one_level_and_says_so(world: World, venv: Path, install: Install) -> None:
     assert install("--python", str(venv), *WANTED).exit == 0
     first = state_of(venv)
@@ -117,6 +118,7 @@ def test_undo_goes_back_one_level_and_says_so(world: World, venv: Path, install:
     assert state_of(venv) == first
 
 
+@pytest.mark.slow
 def test_a_failed_installation_leaves_the_undo_of_the_one_before(
     world: World, venv: Path, install: Install
 ) -> None:
@@ -264,6 +266,7 @@ def test_an_environment_that_was_moved_meanwhile_is_recovered_where_it_is(
     assert not venv.exists()
 
 
+@pytest.mark.slow
 def test_the_next_installation_recovers_first_and_says_so(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,6 +336,7 @@ def test_a_journal_of_a_newer_gpusetup_is_refused(venv: Path, install: Install) 
     assert journal.exists()
 
 
+@pytest.mark.slow
 def test_a_rename_that_is_refused_becomes_a_copy(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ def test_an_environment_that_somebody_else_made_meanwhile_is_not_taken_away(
     assert not (target / ".gpusetup").exists()
 
 
+@pytest.mark.slow
 def test_a_path_with_blanks_and_other_letters(world: World, install: Install) -> None:
     world.add_torch("cpu")
     cycle(install, world.venv("Übungs raum [1] 数"))
@@ -377,8 +378,7 @@ def test_nothing_is_installed_that_was_not_shown(world: World, install: Install)
     assert "filelock 3.20.0" in second
 
 
-@pytest.mark.parametrize("program", ["uv", "pip"])
-@pytest.mark.one_in(2)
+@pytest.mark.parametrize("program", ["uv", pytest.param("pip", marks=pytest.mark.slow)])
 def test_wheels_do_not_pass_through_a_small_temporary_folder(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
@@ -504,6 +504,7 @@ def test_what_pip_will_fetch_into_a_new_environment_stands_before_the_question(
     assert not Path("new").exists()
 
 
+@pytest.mark.slow
 def test_what_moves_and_was_not_shown_is_asked_about(world: World) -> None:
     world.index.metadata = world.index.ranges = False
     world.fill(venv := world.venv(), world.wheel("filelock", "3.0.0"))

@@ -127,6 +127,7 @@ def test_the_plan_shows_the_whole_set_and_changes_nothing(install: Install, venv
     assert state_of(venv) == before
 
 
+@pytest.mark.slow
 def test_an_old_release_is_a_no_and_by_its_version_it_comes(install: Install, venv: Path) -> None:
     before = state_of(venv)
     said = install("stuck", "--python", str(venv), *YES)

@@ -74,7 +74,7 @@ def touched(root: Path, paths: set[str]) -> set[str]:
     return made
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(mine=st.sets(PATHS, max_size=8), others=st.sets(PATHS, max_size=8))
 def test_what_covers_a_set_of_files_holds_these_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, mine: set[str], others: set[str]
@@ -95,7 +95,7 @@ def test_what_covers_a_set_of_files_holds_these_and_nothing_else(
         assert not any(one != other and one.startswith(f"{other}/") for other in entries)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     former=st.sets(PATHS, max_size=6),
     coming=st.sets(PATHS, max_size=6),

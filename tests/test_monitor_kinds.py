@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import monitor_kinds_ends
 import monitor_kinds_more
@@ -15,6 +16,7 @@ from gpusetup.monitor.cases import CASES, ORDER
 from gpusetup.monitor.signs import SIGNS
 from gpusetup.monitor.steps import OWN, STEPS
 from gpusetup.monitor.summary import summarise, tallied
+from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import Summary
 
 PART = 0.95
@@ -22,9 +24,15 @@ for portion in (monitor_kinds_more, monitor_kinds_ends, monitor_kinds_told):
     assert portion.__doc__, "its kinds stand in KINDS too"
 
 
+@cache
+def counted(name: str, seed: int) -> Tally:
+    """A composed run, read once for the tests that judge it."""
+    return tallied(composed(name, seed).samples)
+
+
 def summary(name: str, seed: int) -> Summary:
     run = composed(name, seed)
-    return summarise(tallied(run.samples), command=run.command, exit_code=run.exit)
+    return summarise(counted(name, seed), command=run.command, exit_code=run.exit)
 
 
 def wrong(seed: int) -> Iterator[str]:
@@ -95,7 +103,7 @@ def test_the_same_samples_without_their_processes_get_words_about_the_pattern() 
 def test_no_file_is_made_up_where_no_command_is_known(seed: int) -> None:
     for name in KINDS:
         run = composed(name, seed)
-        told = summarise(tallied(run.samples), exit_code=run.exit)
+        told = summarise(counted(name, seed), exit_code=run.exit)
         said = " ".join((*told.advice, told.next.text if told.next else ""))
         command = (told.next and told.next.command) or ""
         assert not re.search(r"CONFIG|train\.py|conf/", f"{said} {command}"), (name, said, command)

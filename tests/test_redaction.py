@@ -285,7 +285,7 @@ def everywhere(value: Any, text: str, key: str = "") -> Any:
     return [everywhere(inner, text, key) for inner in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(name=st.sampled_from(example_machines()), word=WORDS, digits=HEX)
 def test_secrets_planted_in_every_text_of_a_machine_are_gone(
     name: str, word: str, digits: str

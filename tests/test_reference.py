@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from scripts_loaded import script
 
 from gpusetup.cli import main
 from gpusetup.commands.documents import ANSWERS
@@ -46,6 +47,13 @@ def test_every_answer_has_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
         jsonschema.Draft202012Validator.check_schema(json.loads(capsys.readouterr().out))
 
 
+def test_no_schema_is_stale() -> None:
+    """A part of what is generated, in this process; `scripts/check` looks at all of it."""
+    for path, text in script("write_reference").schemas():
+        assert path.read_text(encoding="utf-8") == text, "run `python scripts/write_reference.py`"
+
+
+@pytest.mark.slow
 def test_no_generated_file_is_stale() -> None:
     done = subprocess.run(
         [sys.executable, "scripts/write_reference.py", "--check"],

@@ -15,6 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from source_trees import parsed, statements
 
 PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 
@@ -74,23 +75,26 @@ def _name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@cache
 def tree(module: str) -> ast.Module:
-    return ast.parse(modules()[module].read_text(encoding="utf-8"))
+    return parsed(modules()[module])
 
 
-def known(module: str, *, types: bool = True) -> Iterator[str]:
+@cache
+def known(module: str, *, types: bool = True) -> tuple[str, ...]:
     """The modules of ours that a module imports; `types`: also those that only mypy reads."""
     only_types = set() if types else set(_for_types(tree(module)))
-    for node in ast.walk(tree(module)):
-        if node not in only_types and isinstance(node, (ast.Import, ast.ImportFrom)):
-            yield from (_nearest(name) for name in _ours(node, module))
+    return tuple(
+        _nearest(name)
+        for node in statements(tree(module))
+        if node not in only_types and isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in _ours(node, module)
+    )
 
 
 def _for_types(source: ast.Module) -> Iterator[ast.AST]:
-    for node in ast.walk(source):
+    for node in statements(source):
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            yield from (inner for line in node.body for inner in ast.walk(line))
+            yield from (inner for line in node.body for inner in statements(line))
 
 
 def _ours(node: ast.Import | ast.ImportFrom, module: str) -> Iterator[str]:
@@ -185,7 +189,7 @@ def test_the_median_function_is_short() -> None:
     lengths = [
         (node.end_lineno or node.lineno) - node.lineno + 1
         for module in modules()
-        for node in ast.walk(tree(module))
+        for node in statements(tree(module))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     ]
     assert statistics.median(lengths) <= MOST_LINES_OF_A_MEDIAN_FUNCTION

@@ -6,6 +6,7 @@ Beside every one stands a neighbour: a text very like it, of which it must not b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pytest
@@ -607,7 +608,13 @@ def alone_on() -> tuple[Snapshot, ...]:
 def added_by(kind: str) -> set[str]:
     """The findings that a machine has with an event, and has not without it."""
     values = {} if kind in TELLS_NO_MODULE else VALUES
-    return {id for machine in alone_on() for id in made(machine, kind, values) - made(machine)}
+    return {id for machine, without in made_alone() for id in made(machine, kind, values) - without}
+
+
+@cache
+def made_alone() -> tuple[tuple[Snapshot, set[str]], ...]:
+    """The machines, and the findings that they have without another event."""
+    return tuple((machine, made(machine)) for machine in alone_on())
 
 
 def made(machine: Snapshot, kind: str = "", values: Mapping[str, str] | None = None) -> set[str]:

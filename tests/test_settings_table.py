@@ -136,7 +136,7 @@ PIP: dict[str, str] = {
 
 
 @pytest.mark.parametrize("key", PIP)
-@pytest.mark.one_in(48)
+@pytest.mark.one_in(96)
 def test_pips_file(
     world: World,
     home: Path,
@@ -153,7 +153,7 @@ def test_pips_file(
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("key", PIP)
-@pytest.mark.one_in(48)
+@pytest.mark.one_in(96)
 def test_pips_variable(
     world: World,
     monkeypatch: pytest.MonkeyPatch,

@@ -171,6 +171,7 @@ def test_a_value_that_cannot_be_is_refused(
 # --- real ranks -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="stops a process by a signal")
 def test_a_stopped_rank_of_gloo_is_named_and_the_others_measure(
     warm_torch: None, monkeypatch: pytest.MonkeyPatch

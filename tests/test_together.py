@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 import json
 import os
 import subprocess
@@ -128,7 +127,8 @@ def test_what_needs_no_torch_of_its_own_gets_the_newest(ask: Ask) -> None:
 
 def test_the_order_of_the_words_does_not_matter_and_every_package_stays_current(ask: Ask) -> None:
     words = ("server", "kernels", "plain")
-    answers = {json.dumps(ask(*order, "--json").answer) for order in itertools.permutations(words)}
+    orders = (words, words[::-1], (words[1], *words[::2]))
+    answers = {json.dumps(ask(*order, "--json").answer) for order in orders}
     assert len(answers) == 1
     found = json.loads(answers.pop())
     assert {row["name"]: row["version"] for row in found["packages"] if row["asked"]} == {
@@ -270,6 +270,7 @@ def test_a_release_pages_wheel_is_named_and_no_source_is_built(ask: Ask) -> None
     assert said.answer["backend"].startswith("cu12")
 
 
+@pytest.mark.slow
 def test_every_empty_cell_has_its_reason(ask: Ask) -> None:
     said = ask("server", "kernels", "stuck==1.0", "--explain", "--json")
     cells = said.answer["matrix"]
@@ -708,6 +709,7 @@ def test_a_file_names_the_package_whose_release_nobody_knows(
     assert "vllm" in said.out
 
 
+@pytest.mark.slow
 def test_what_excludes_the_newest_release_is_named_though_it_is_not_torch(
     ask: Ask, world: World
 ) -> None:

@@ -112,14 +112,17 @@ def test_the_screen_of_the_laptop_of_the_guide() -> None:
     assert without_figures(run.stdout).replace(place, "PLACE") == expected
 
 
-def test_every_gpu_is_proven_and_told_by_its_uuid() -> None:
-    run = with_gpus(
-        "--json", "--expect", "gpus>=2", "memory_gib>=3.5", "capability>=8.0", gpus=[RTX_3050, T4]
-    )
+@pytest.mark.parametrize(
+    "proofs", [(), pytest.param(("matmul", "amp"), marks=pytest.mark.slow)], ids=["told", "proven"]
+)
+def test_every_gpu_is_proven_and_told_by_its_uuid(proofs: tuple[str, ...]) -> None:
+    only = () if proofs else ("--only", "properties")
+    expected_of = ("--expect", "gpus>=2", "memory_gib>=3.5", "capability>=8.0")
+    run = with_gpus("--json", *only, *expected_of, gpus=[RTX_3050, T4])
     document = json.loads(run.stdout)
     assert [row["cuda_index"] for row in document["devices"]] == [0, 1]
     assert document["devices"][1]["uuid"].startswith("GPU-00000001")
-    proven = {f"{check}@cuda:{n}" for check in ("matmul", "amp") for n in (0, 1)}
+    proven = {f"{check}@cuda:{n}" for check in ("properties", *proofs) for n in (0, 1)}
     assert proven <= set(states(document))
     expected = [row for row in document["checks"] if row["name"] == "expect"]
     assert [row["status"] for row in expected] == ["passed", "passed", "failed"]
@@ -175,7 +178,8 @@ def test_what_cuda_says_is_passed_on_where_the_variable_is_innocent() -> None:
 def test_a_sick_gpu_is_named_and_the_other_is_still_proven(
     fault: str, check: str, status: str, detail: str
 ) -> None:
-    run = with_gpus("--json", gpus=[RTX_3050, RTX_3050], faults={fault: "cuda:0"})
+    words = ("--json", "--only", check, "properties")
+    run = with_gpus(*words, gpus=[RTX_3050, RTX_3050], faults={fault: "cuda:0"})
     document = json.loads(run.stdout)
     sick = next(r for r in document["checks"] if (r["name"], r["device"]) == (check, "cuda:0"))
     assert (run.returncode, document["verdict"], sick["status"]) == (1, "failed", status)
@@ -277,7 +281,7 @@ def test_a_report_goes_to_the_file(tmp_path: Path) -> None:
 
 def test_a_foreign_name_cannot_drive_the_terminal() -> None:
     evil = {**RTX_3050, "name": "RTX\x1b[2J\nverdict: passed"}
-    run = with_gpus(gpus=[evil])
+    run = with_gpus("--only", "properties", gpus=[evil])
     assert "\x1b" not in run.stdout
     assert run.stdout.splitlines().count("verdict: passed") == 1
 
@@ -287,7 +291,8 @@ def test_a_foreign_name_cannot_drive_the_terminal() -> None:
 def test_the_screen_prints_under_any_encoding(encoding: str) -> None:
     odd = {**RTX_3050, "name": "GeForce \u00e9\u4e2d\U0001f600"}
     environment = {"PYTHONIOENCODING": encoding}
-    run = with_gpus("--device", "cuda", gpus=[odd], environment=environment)
+    words = ("--device", "cuda", "--only", "properties")
+    run = with_gpus(*words, gpus=[odd], environment=environment)
     assert run.returncode == 0, run.stderr
 
 

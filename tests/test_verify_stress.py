@@ -226,7 +226,7 @@ def test_a_bit_that_flips_in_memory_is_counted(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_stress_on_the_cpu_of_this_machine_passes() -> None:
-    done = started("--device", "cpu", "--level", "stress", "--seconds", "2", "--json")
+    done = started("--device", "cpu", "--level", "stress", "--seconds", "1", "--json")
     document = json.loads(done.stdout)
     assert done.returncode == 0, done.stdout
     assert states(document)["load@cpu"] == "passed"
