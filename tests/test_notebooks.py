@@ -117,8 +117,9 @@ def test_a_lent_notebook_without_a_gpu_says_how_to_get_one(tmp_path: Path) -> No
     found = shown(executed(tmp_path, *cells, KAGGLE_KERNEL_RUN_TYPE="Interactive")[-1])
     if "no-nvidia-gpu" not in found["text/plain"]:
         pytest.skip("this machine has a GPU")
-    told = "Kaggle gave this notebook no GPU. Choose a GPU for the session"
+    told = "Kaggle gave this notebook no GPU. Choose"
     assert told in found["text/plain"] and told in found["text/html"]
+    assert "GPU T4 x2" in found["text/plain"] and "GPU T4 x2" in found["text/html"]
 
 
 # --- the page -----------------------------------------------------------------------------------

@@ -758,6 +758,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(disks=(Disk(subject="site-packages", path=SITE, free_bytes=GIB),)),
         changed(disks=(Disk(subject="tmp", path="/tmp", free_bytes=2 * GIB),)),
     ),
+    ("report-empty", N, changed(events=event("report-empty")), HEALTHY),
     ("report-cut", N, changed(events=event("report-cut", size="9 MiB", read="1 MiB")), HEALTHY),
     ("pip-cache-disk-full", E, changed(events=event("pip-cache-disk-full")), HEALTHY),
     (

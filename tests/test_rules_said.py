@@ -26,6 +26,7 @@ from gpusetup.model.machine import (
     DeviceNode,
     Driver,
     Event,
+    Failing,
     Gpu,
     Os,
     Package,
@@ -889,3 +890,28 @@ def test_a_gpu_without_address_space_needs_the_firmware_not_another_driver() -> 
     plain = judged(text(event("gpu-init-failed"))).findings[0]
     assert without.fix is not None and "Above 4G" in without.fix.text
     assert plain.fix is not None and "Above 4G" not in plain.fix.text
+
+
+def ways_of(machine: Snapshot, cause: str) -> tuple[str, tuple[str, ...]]:
+    fix = next(one.fix for one in judged(machine).findings if one.id == cause and one.fix)
+    return fix.text, fix.commands
+
+
+def test_a_fish_shell_gets_the_lines_of_fish() -> None:
+    hidden = {"CUDA_VISIBLE_DEVICES": "-1"}
+    for shell, line, profile in (
+        ("/bin/bash", "unset CUDA_VISIBLE_DEVICES", "~/.bashrc"),
+        ("/usr/bin/fish", "set -e CUDA_VISIBLE_DEVICES", "~/.config/fish/config.fish"),
+    ):
+        machine = changed(gpus=(replace(RTX_3090, visible=False),), env={**hidden, "SHELL": shell})
+        said, commands = ways_of(machine, "cuda-visible-devices-hidden")
+        assert line in commands and profile in said
+
+
+def test_variables_of_ollamas_service_are_set_in_the_service() -> None:
+    off = (replace(RTX_3090, visible=False),)
+    hidden = changed(gpus=off, env={"CUDA_VISIBLE_DEVICES": "-1"})
+    said, _ = ways_of(
+        replace(hidden, failing=Failing(program="ollama")), "cuda-visible-devices-hidden"
+    )
+    assert "sudo systemctl restart ollama" in said and "~/.bashrc" not in said

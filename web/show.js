@@ -88,6 +88,7 @@ export function page(id) {
 }
 
 function unknownOf(document) {
+  if (document.findings.some((one) => one.id === "report-empty")) return "the text is empty, so that there is nothing to judge";
   if (!document.program || document.program === "torch") return "nothing wrong was seen, and a working stack was not shown either";
   const at = document.stage ? ` at ${document.stage}` : "";
   return `this is about ${document.program}${at}; what was read does not say what is wrong`;

@@ -171,7 +171,14 @@ def _read(raw: bytes) -> Snapshot:
     """The machine of a text; the page asks for one several times, as JSON, as text, as a reply."""
     from gpusetup.report.read import read_bytes
 
-    return read_bytes(raw)
+    snapshot = read_bytes(raw)
+    if raw.strip(NO_TEXT):
+        return snapshot
+    return replace(snapshot, events=(*snapshot.events, Event(kind="report-empty", source="report")))
+
+
+NO_TEXT = b" \t\r\n\f\v\0\xef\xbb\xbf\xff\xfe"
+"""What a text without a word consists of: blanks, and the marks of an encoding."""
 
 
 def _cut(text: Sifted) -> Event:

@@ -12,7 +12,7 @@ from gpusetup.evidence.context import RuleContext, in_container, is_report, on
 from gpusetup.fixes.disk_space import first_room
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line, is_speakable, sets_a_variable
+from gpusetup.model.shell import Line, in_fish, is_speakable, sets_a_variable
 
 
 def pasted(context: RuleContext, finding: Finding) -> Finding:
@@ -21,6 +21,7 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
         return finding
     grave = finding.severity is Severity.ERROR
     fix = first_room(context, finding.fix) if grave else finding.fix
+    fix = _for_fish(fix) if _in_fish(context) else fix
     kept = replace(
         fix,
         commands=_block(context, fix.commands),
@@ -32,6 +33,27 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
     placed = _placed(kept) if inside else kept
     shown = replace(placed, text=f"{fix.text}{_holds(context, kept)}")
     return finding if shown == finding.fix else replace(finding, fix=shown)
+
+
+def _may_have_systemd(context: RuleContext) -> bool:
+    return context.snapshot.os.family in (None, "linux")
+
+
+def _in_fish(context: RuleContext) -> bool:
+    """Whether the person's shell is fish, as this machine's own environment says."""
+    return context.snapshot.environment.get("SHELL", "").rpartition("/")[2] == "fish"
+
+
+def _for_fish(fix: Fix) -> Fix:
+    def all_of(titled: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
+        return tuple(replace(one, commands=tuple(map(in_fish, one.commands))) for one in titled)
+
+    return replace(
+        fix,
+        commands=tuple(map(in_fish, fix.commands)),
+        alternatives=all_of(fix.alternatives),
+        looks=all_of(fix.looks),
+    )
 
 
 SHOWN_BY = (
@@ -145,12 +167,20 @@ def _holds(context: RuleContext, fix: Fix) -> str:
     ]
     if not changed or fix.needs_reboot:
         return ""
+    if context.snapshot.failing.program == "ollama" and _may_have_systemd(context):
+        return (
+            ". Where ollama runs as a service, no shell's variables reach it: write them as "
+            '`Environment="NAME=value"` below `[Service]` by `sudo systemctl edit ollama`, then '
+            "`sudo systemctl restart ollama`"
+        )
     if on(context, "windows"):
         return (
             ". The variable changes in this PowerShell only; to keep the change, make it "
             "under System, Environment Variables, and open a new PowerShell"
         )
     profile = "~/.zshrc" if on(context, "macos") else "~/.bashrc"
+    if _in_fish(context):
+        profile = "~/.config/fish/config.fish"
     return (
         f". The variable changes in this shell only; to keep the change, make it in "
         f"{profile} (or where the variable is set) and open a new shell"

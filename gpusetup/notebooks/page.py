@@ -14,6 +14,7 @@ from gpusetup.model.documents import DoctorAnswer, ErrorAnswer, ResolveAnswer, V
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.render.console import sentence
 from gpusetup.render.language import plain
+from gpusetup.render.text import unknown_of
 
 BOX = "border-left:4px solid {colour};padding:.2em 0 .2em .9em;margin:.3em 0;max-width:60em"
 PRE = (
@@ -94,7 +95,7 @@ def _doctor(answer: DoctorAnswer) -> Iterator[str]:
         yield _box(COLOURS[root.severity], "".join(_in_full(root)))
     else:
         colour, mark = (GREEN, "✓") if answer.cause == "ok" else (YELLOW, "?")
-        told = answer.proof or "nothing wrong was seen, and a working stack was not shown either"
+        told = answer.proof or unknown_of(answer)
         yield _box(colour, _head(mark, answer.cause, told))
     if answer.next_reading:
         causes = ", ".join(answer.other_causes)

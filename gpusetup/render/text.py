@@ -72,6 +72,8 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
 
 def unknown_of(answer: DoctorAnswer) -> str:
     """What is said where no cause was found, of the program that failed where one is known."""
+    if any(one.id == "report-empty" for one in answer.findings):
+        return "the text is empty, so that there is nothing to judge"
     if answer.program is None or answer.program == "torch":
         return "nothing wrong was seen, and a working stack was not shown either"
     at = f" at {answer.stage}" if answer.stage else ""

@@ -101,7 +101,8 @@ def driver_missing(context: RuleContext) -> Iterator[Finding]:
 
 GIVES_A_GPU = {
     "Google Colab": "Choose a runtime with a GPU (Runtime, Change runtime type); it starts anew",
-    "Kaggle": "Choose a GPU for the session (Settings, Accelerator); it starts anew",
+    "Kaggle": "Choose `GPU T4 x2` for the session (Settings, Accelerator): the P100, of capability "
+    "6.0, has no kernels in newer builds of torch; it starts anew",
     "SageMaker": "Choose an instance with a GPU (ml.g or ml.p) and its GPU image",
 }
 """Who lends notebooks -> how one gets a GPU there: nobody installs a driver in them."""

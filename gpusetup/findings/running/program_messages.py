@@ -244,6 +244,21 @@ MESSAGES: tuple[Cause, ...] = (
         ),
     ),
     Cause(
+        id="report-empty",
+        severity=Severity.NOTE,
+        title="a text is empty",
+        means="The file, the paste or the pipe held no word: the program before it printed "
+        "nothing, or printed to stderr.",
+        proven_by="The text: blanks at most",
+        way_out="Give what the program printed; `2>&1` takes its errors along",
+        source="`NO_TEXT` of gpusetup/commands/reports.py",
+        message=Message(
+            title="The text is empty",
+            text="Paste what the program printed, its error first (`PROGRAM 2>&1 | gpusetup doctor "
+            "--report -` takes its errors along); without `--report` doctor reads this machine",
+        ),
+    ),
+    Cause(
         id="compiler-missing",
         place=(Layer.INSTALL, 190),
         title="no C++ compiler for a package",
