@@ -18,6 +18,7 @@ from judging import A100, GTX_1080_TI, HEALTHY, RTX_3090, RTX_5090, changed, eve
 
 from gpusetup.diagnosis.knowledge import records
 from gpusetup.diagnosis.rules import ANYWHERE, of_a_driver, rules_for
+from gpusetup.model.failing import Failing
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
@@ -26,7 +27,6 @@ from gpusetup.model.machine import (
     DeviceNode,
     Driver,
     Event,
-    Failing,
     Gpu,
     Os,
     Package,
