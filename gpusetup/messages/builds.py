@@ -57,7 +57,8 @@ ROWS = (
     row(
         "cuda-toolkit-missing",
         "nvcc",
-        r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc",
+        r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc"
+        r"|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b",
     ),
     row(
         "cuda-toolkit-missing",

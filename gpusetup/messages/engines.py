@@ -90,6 +90,11 @@ VLLM = (
 SGLANG = (
     row(
         "extension-not-built",
+        "requires the cuda flash attention extensions",
+        r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions",
+    ),
+    row(
+        "extension-not-built",
         "import sgl_kernel",
         r"Can ?not import sgl_kernel\. Please check your installation",
         module="sgl_kernel",

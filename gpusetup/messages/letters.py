@@ -24,6 +24,8 @@ class Letters(Frozen):
     short: tuple[str, ...]
     """Those without a run."""
     by_run: dict[int, tuple[str, ...]]
+    runs: frozenset[int]
+    """The keys of `by_run`: of two sets the smaller one is gone through."""
 
     @classmethod
     def of(cls, needles: Iterable[str]) -> Letters:
@@ -35,6 +37,7 @@ class Letters(Frozen):
             every=every,
             short=tuple(by_run.pop(None, ())),
             by_run={run: tuple(each) for run, each in by_run.items() if run is not None},
+            runs=frozenset(run for run in by_run if run is not None),
         )
 
     def found_in(self, low: str) -> frozenset[str]:
@@ -44,8 +47,8 @@ class Letters(Frozen):
         """
         if len(low) > LONG:
             return frozenset([needle for needle in self.every if needle in low])
-        runs = self.by_run.keys() & runs_of(low)
-        likely = [needle for run in runs for needle in self.by_run[run]]
+        there = self.runs & runs_of(low)
+        likely = [needle for run in there for needle in self.by_run[run]]
         return frozenset([needle for needle in (*self.short, *likely) if needle in low])
 
 

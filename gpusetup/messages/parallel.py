@@ -206,6 +206,7 @@ ROWS = (
     row("nccl-connect-failed", "gloo connectfullmesh failed"),
     row("nccl-timeout", "watchdog caught collective operation timeout"),
     row("nccl-timeout", "watchdog got stuck for", r"watchdog got stuck for \d{1,6} seconds"),
+    row("nccl-timeout", "nccl watchdog", r"NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b"),
     row("nccl-timeout", "heartbeat monitor timed out", r"Heartbeat monitor timed out!"),
     row(
         "nccl-timeout",
