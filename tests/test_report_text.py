@@ -22,7 +22,7 @@ from gpusetup.model.machine import Gpu
 from gpusetup.report.cleaning.clean import cleaned
 from gpusetup.report.cleaning.decode import decode, is_binary
 from gpusetup.report.facts import GUESS, HINT, SURE, Gpus
-from gpusetup.report.merge import choose_gpus
+from gpusetup.report.merge_gpus import choose_gpus
 from gpusetup.report.read import read_bytes, read_report
 from gpusetup.report.text import text_of
 

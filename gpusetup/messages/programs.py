@@ -1,9 +1,9 @@
 """Programs beside torch, and by which of their words a text shows which one failed, and at what.
 
 Sources: the messages and log prefixes of the programs' own sources and issue trackers, 2023 to 2026.
-A new program is a row here, in `programs_serving.py` where it serves or tunes models, or in
-`programs_around.py` where it installs or starts others; what its
-message means for the GPU is a row in its subject's file.
+A new program is a row here, in `programs_serving.py` where it serves or tunes models, in
+`programs_frameworks.py` where it computes without torch, or in `programs_around.py` where it
+installs or starts others; what its message means for the GPU is a row in its subject's file.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gpusetup.messages.program import (
     under_all,
 )
 from gpusetup.messages.programs_around import AROUND
+from gpusetup.messages.programs_frameworks import FRAMEWORKS
 from gpusetup.messages.programs_serving import OLLAMAS_WAY, SERVING
 
 OLLAMAS = (
@@ -168,78 +169,7 @@ COMPUTING: tuple[Program, ...] = (
     Program(name="mmcv", packages=("mmcv", "mmcv_full")),
     Program(name="PyTorch3D", packages=("pytorch3d",)),
     Program(name="detectron2", packages=("detectron2",)),
-    Program(
-        name="Warp",
-        packages=("warp", "warp_lang"),
-        on_torch=False,
-        way="Install the newest `warp-lang`: its release must know the driver's CUDA",
-        marks=told(
-            "start",
-            "warp cuda error",
-            "warp userwarning",
-            "this build of warp does not support",
-            "warp cuda warning",
-        ),
-    ),
-    Program(
-        name="CuPy",
-        packages=("cupy", "cupy_backends", "cupyx"),
-        on_torch=False,
-        way="Keep one CuPy package only, the one for the CUDA that this driver serves "
-        "(`cupy-cuda12x`, `cupy-cuda13x`), with the toolkit's libraries: "
-        '`pip install "cupy-cuda12x[ctk]"`',
-        marks=told("import", "failed to import cupy", "multiple cupy packages are installed")
-        + told("first-kernel", "cupy failed to load", "cupy.cuda.compiler", "cupy_backends.cuda"),
-    ),
-    Program(
-        name="numba",
-        packages=("numba", "numba_cuda"),
-        on_torch=False,
-        way="Install `numba-cuda[cu12]` (or `[cu13]`), which brings NVVM and the headers, for the "
-        "CUDA that this driver serves",
-        marks=told(
-            "first-kernel",
-            "cudasupporterror",
-            "nvvmsupporterror",
-            "numba.cuda.cudadrv",
-            "numba_cuda_driver",
-        ),
-    ),
-    Program(
-        name="TensorFlow",
-        packages=("tensorflow", "tensorflow_core", "keras"),
-        on_torch=False,
-        way="On Windows, TensorFlow after 2.10 has no GPU support: install it in WSL. On Linux and "
-        'in WSL install it with its CUDA libraries: `pip install "tensorflow[and-cuda]"`',
-        marks=notice(
-            "start",
-            "skipping registering gpu devices",
-            "could not find cuda drivers on your machine, gpu will not be used",
-            "failed call to cuinit",
-            "cannot dlopen some gpu libraries",
-            "tensorflow/",
-            "external/local_xla",
-            "external/local_tsl",
-        )
-        + named("tf.config.", "import tensorflow", "tensorflow[and-cuda]"),
-    ),
-    Program(
-        name="JAX",
-        packages=("jax", "jaxlib", "jax_plugins"),
-        on_torch=False,
-        way='Install it with its CUDA plugin of the same release, `pip install -U "jax[cuda12]"` or '
-        "`[cuda13]` as the driver allows, and keep LD_LIBRARY_PATH empty",
-        marks=told(
-            "start",
-            "jaxlib is not installed. falling back to cpu",
-            "no gpu/tpu found, falling back to cpu",
-            "unable to initialize backend 'cuda'",
-            "cuda backend failed to initialize",
-            "jax plugin configuration error",
-            "jax was built against version",
-        )
-        + named("jax._src", "jax.numpy"),
-    ),
+    *FRAMEWORKS,
     Program(
         name="ollama",
         elsewhere=OLLAMAS,

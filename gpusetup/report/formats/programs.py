@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.cuda import IN_PROSE
 from gpusetup.messages.fragments import TORCH_VERSION
-from gpusetup.model.machine import Gpu
-from gpusetup.model.versions import Capability
 from gpusetup.report.facts import (
     GUESS,
     HINT,
@@ -21,12 +19,12 @@ from gpusetup.report.facts import (
     USUAL,
     Claim,
     Fact,
-    Gpus,
     Saying,
     claims,
     saying,
 )
 from gpusetup.report.formats.collect_env import MACHINES
+from gpusetup.report.formats.program_gpus import program_gpus
 from gpusetup.report.text import Text
 
 TORCH = rf"({TORCH_VERSION})"
@@ -190,8 +188,7 @@ def programs(text: Text) -> Iterator[Fact]:
     for claim in claims(text, ROWS):
         yield from _understood(claim)
     yield from bare_versions(text)
-    for reader in (detectron, properties, started, devices, named_lines):
-        yield from reader(text)
+    yield from program_gpus(text)
 
 
 def _understood(claim: Claim) -> Iterator[Fact]:
@@ -250,150 +247,3 @@ def bare_versions(text: Text) -> Iterator[Fact]:
                 known = said == "True"
                 yield Claim(subject="torch.cuda_available", value=known, source=source, trust=USUAL)
             return
-
-
-# --- GPUs -----------------------------------------------------------------------------------------
-
-TABLE = re.compile(r"\bGPU (\d{1,3}(?:,\d{1,3}){0,15}):?  {0,30}([A-Z][\w .()/-]{3,60}?)(?: \(arch=(\d\.\d)\))?(?= {2}|$|\s*\n)")  # fmt: skip
-
-
-def detectron(text: Text) -> Iterator[Fact]:
-    """`GPU 0,1  GeForce GTX TITAN X (arch=5.2)` of detectron2 and mmcv."""
-    if "gpu 0" not in text.low:
-        return
-    for number, line in enumerate(text.lines):
-        line = line.rpartition(" - INFO - ")[2] if " - INFO - " in line[:120] else line
-        found = TABLE.match(line.strip()) if "GPU 0" in line and "UUID" not in line else None
-        if found and ("," in found.group(1) or "arch=" in line):
-            capability = Capability.parse(found.group(3)) if found.group(3) else None
-            gpus = tuple(
-                Gpu(name=found.group(2).strip(), cuda_index=int(n), compute_capability=capability)
-                for n in found.group(1).split(",")
-            )
-            yield Gpus(gpus=gpus, source=f"report, line {number + 1}", trust=HINT)
-            return
-
-
-NAME = r"((?:NVIDIA |Nvidia |nvidia )?(?:GeForce|Quadro|Tesla|TITAN|Titan|RTX|GTX|GRID|[AHLBVT]\d{1,3}0?0?|GH200|GB\d{2,3})[\w .-]{0,40}?)"  # fmt: skip
-STARTED = (
-    re.compile(rf"'GPU (\d)(?:,\d{{1,2}}){{0,15}}': '{NAME}'()"),
-    re.compile(rf"CUDA:(\d) \({NAME}, (\d{{3,6}})(?:\.\d+)?(?:MiB|MB)\)"),
-    re.compile(rf"Device:? cuda:(\d) {NAME}(?= :|$| VAE)()"),
-    re.compile(rf"Using GPU (\d) \({NAME}\) of compute capability (\d\.\d) with"),
-    re.compile(rf"device[ =]{{1,3}}?'?cuda:(\d)'?.{{0,20}}name='{NAME}'()"),
-    re.compile(rf"get_device_name\((?:0|device)?\)\)?\W{{1,10}}?(){NAME}(?=['\"\n]|$| >>>)()"),
-    re.compile(rf"Name:\W{{1,6}}cuda:(\d) {NAME}(?= :)()"),
-    re.compile(rf"Torch detected GPU: (){NAME} VRAM (\d{{3,6}})\b"),
-    re.compile(rf"(?<!\S)(){NAME}\. Num GPUs = ()"),
-    re.compile(rf"- gpu(\d) : \d{{3,6}}MB \| {NAME}(?= ===| - gpu|$)()"),
-    re.compile(
-        rf"GPU(?: (?:name|type|model))?(?: is)?: ()(?:NVIDIA )?{NAME}(?=$| \(| ,|;| [-*] )()"
-    ),
-)
-
-
-STARTED_WORDS = ("'gpu 0", "gpu: ", "num gpus", "detected gpu", "- gpu0", "cuda:", "using gpu", "gpu name", "gpu type", "gpu model", "get_device_name")  # fmt: skip
-PROPERTIES = re.compile(r"CudaDeviceProperties\(name='([^']{3,60})', major=(\d{1,2}), minor=(\d), total_memory=(\d{3,7})MB")  # fmt: skip
-
-
-def properties(text: Text) -> Iterator[Fact]:
-    """`_CudaDeviceProperties(name='Tesla T4', major=7, minor=5, total_memory=15109MB, ...)`."""
-    found = dict.fromkeys(PROPERTIES.findall(text.flat[:200000]))
-    if found:
-        gpus = tuple(
-            Gpu(
-                name=name,
-                compute_capability=Capability(int(major), int(minor)),
-                memory_total_bytes=int(memory) << 20,
-            )
-            for name, major, minor, memory in found
-        )
-        yield Gpus(gpus=gpus[:16], source="torch.cuda.get_device_properties", trust=USUAL)
-
-
-def started(text: Text) -> Iterator[Fact]:
-    """The lines with which ultralytics, ComfyUI and others name the GPU."""
-    low = text.low
-    if not any(word in low for word in STARTED_WORDS):
-        return
-    found: list[Gpu] = []
-    for pattern in STARTED:
-        for index, name, size in pattern.findall(text.flat[:200_000]):
-            found.append(_started_gpu(index, name, size))
-        if found:
-            unique = {gpu.cuda_index: gpu for gpu in reversed(found)}
-            gpus = tuple(sorted(unique.values(), key=lambda gpu: gpu.cuda_index or 0))
-            yield Gpus(gpus=gpus, source="report", trust=HINT)
-            return
-
-
-def _started_gpu(index: str, name: str, size: str) -> Gpu:
-    number = int(index or 0)
-    name = MEMORY.split(name)[0]
-    if "." in size:
-        capability = Capability.parse(size)
-        return Gpu(name=name.strip(), cuda_index=number, compute_capability=capability)
-    memory = int(size) << 20 if size else None
-    return Gpu(name=name.strip(), cuda_index=number, memory_total_bytes=memory)
-
-
-def devices(text: Text) -> Iterator[Fact]:
-    """The GPU of an OOM message, known by its size alone."""
-    found = re.search(
-        r"(?:GPU (\d{1,3})[;)].{0,10}? |total capaci?ty of )(\d{1,5}(?:\.\d{1,3})?) GiB(?: total capacity| of which)",
-        text.flat,
-    ) if "total capac" in text.low else None  # fmt: skip
-    if found:
-        size = int(float(found.group(2)) * (1 << 30))
-        index = int(found.group(1) or 0)
-        gpu = Gpu(name="unknown", cuda_index=index, memory_total_bytes=size)
-        yield Gpus(gpus=(gpu,), source=text.source(found.start()), trust=GUESS)
-
-
-ALONE = re.compile(
-    r"^(?:GPU ?\d{0,2}:? ?|[-*] ?|Graphics card: ?)?((?:NVIDIA )?(?:GeForce |Quadro |Tesla |TITAN |RTX |GTX |GRID |[AHLBV]\d{2,3}\b)[\w .-]{0,44}?)(?: (?:with|@) .{1,20})?$",
-    re.I,
-)
-
-
-MEMORY = re.compile(r"[ ,]{1,2}\d{1,3} ?Gi?B? (?:v?ram|memory)\b", re.I)
-"""What people add to the name: `24G memory`."""
-
-
-def named_lines(text: Text) -> Iterator[Fact]:
-    """A line that is nothing but a GPU's name: `print(torch.cuda.get_device_name(0))`."""
-    names: list[tuple[str, int]] = []
-    for number, line in enumerate(text.lines):
-        bare = line.strip(" '\"")
-        if 5 < len(line) < 60 and (found := ALONE.match(bare)) and _is_name(found.group(1)):
-            names.append((_without_remarks(MEMORY.split(found.group(1))[0].strip()), number))
-    if names:
-        gpus = tuple(dict.fromkeys(Gpu(name=name) for name, _ in names))
-        yield Gpus(gpus=gpus[:8], source=f"report, line {names[0][1] + 1}", trust=GUESS)
-
-
-FOLLOWS = (
-    "ada blackwell design edition generation gpu laptop max maxq mobile nvl pascal pcie q server super"
-    " sxm ti turing volta with workstation x xp"
-)
-OF_A_NAME = frozenset(FOLLOWS.split())
-"""Words of GPUs' names that follow a number."""
-
-
-def _without_remarks(name: str) -> str:
-    """A GPU's name without the words that somebody wrote after it.
-
-    >>> _without_remarks("Tesla V100 gpu error issue"), _without_remarks("RTX 4090 Laptop GPU")
-    ('Tesla V100 gpu', 'RTX 4090 Laptop GPU')
-    """
-    words = name.split(" ")
-    number = next((n for n, word in enumerate(words) if any(map(str.isdigit, word))), len(words))
-    for at in range(number + 1, len(words)):
-        word = words[at].lower().strip("-")
-        if word.isalpha() and word not in OF_A_NAME and not (words[at].isupper() and len(word) < 3):
-            return " ".join(words[:at])
-    return name
-
-
-def _is_name(name: str) -> bool:
-    return any(char.isdigit() for char in name) and not name.rstrip().endswith(".")
