@@ -176,6 +176,7 @@ class PlanQuestion(TypedDict, total=False):
     load_whole: bool
     gather_ahead: bool
     reentrant: bool
+    reshard: bool
     kept_inputs: int
     max_context: bool
     max_batch: bool

@@ -1,4 +1,4 @@
-"""Formulas that the fourth and the fifth set of published runs led to."""
+"""Formulas that the fourth, the fifth and the sixth set of published runs led to."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ from gpusetup.plan.memory.activations import (
     adapter_bytes,
     held_bytes,
     kept_bytes,
+    layer_bytes_a_token,
     mlp_bytes,
     quantized_input_bytes,
     score_bytes,
+    scores_in_backward,
 )
 from gpusetup.plan.memory.constants import shipped_constants
-from gpusetup.plan.memory.loss import loss_bytes
+from gpusetup.plan.memory.loss import logit_amount, loss_bytes
 from gpusetup.plan.memory.parts import gaps, parts
-from gpusetup.plan.memory.states import cast_bytes, live_bytes, standing_bytes
+from gpusetup.plan.memory.states import cast_bytes, live_bytes, local, standing_bytes
 from gpusetup.plan.model.named import model_in, model_named, with_masked_head
 from gpusetup.plan.model.shape import targets
+from gpusetup.plan.model.trainers import trainer_settings
 from gpusetup.plan.model.workload import Recipe, Workload
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -186,6 +189,65 @@ def test_an_encoder_with_its_masked_head_has_logits_of_every_token() -> None:
         with_masked_head(LLAMA)
 
 
+def test_megatron_has_its_gradients_and_masters_whatever_its_optimizer_divides() -> None:
+    how = {"gpus": 8, "context": 4096, "batch": 8, **trainer_settings("megatron")}
+    whole, divided = a_job(**{**how, "strategy": "ddp"}), a_job(**how)
+    each = LLAMA.parameters
+    assert standing_bytes(whole, VANILLA) == pytest.approx((2 + 12) * each)
+    assert standing_bytes(divided, VANILLA) == pytest.approx((2 + 12 / 8) * each)
+    assert cast_bytes(whole) == 0 and divided.gradients_stay and whole.gradients_stay
+    assert not replace(divided, strategy="zero2").gradients_stay  # DeepSpeed's engine has its own
+
+
+def test_megatron_keeps_its_part_of_what_sequence_parallelism_gathers() -> None:
+    how = {"gpus": 8, "context": 4096, "batch": 8, "tensor_parallel": 8, "gradient_dtype": "fp32",
+           "strategy": "zero1", "amp": "bf16", "fused_kernels": True}  # fmt: skip
+    alone = layer_bytes_a_token(a_job(**{**how, "tensor_parallel": 1}))
+    mine = layer_bytes_a_token(a_job(**how, sequence_parallel=True))
+    assert mine == pytest.approx(alone / 8, rel=0.01)
+    others = layer_bytes_a_token(a_job(**{**how, "gradient_dtype": None}, sequence_parallel=True))
+    assert others == pytest.approx(mine + 2 * LLAMA.hidden * 2 * 7 / 8)
+
+
+def test_megatrons_loss_is_six_bytes_a_logit_and_its_gelu_one_kernel() -> None:
+    assert trainer_settings("megatron")["loss"] == "vocab-parallel"
+    gpt = model_named("gpt2-xl")
+    plain = a_job(shape=gpt, amp="bf16", strategy="zero1", loss="vocab-parallel")
+    fused = replace(plain, fused_kernels=True)
+    assert mlp_bytes(fused) == 2 * 2 * gpt.intermediate < mlp_bytes(plain)
+    tokens = logit_amount(plain, VANILLA) * 6
+    assert loss_bytes(plain, VANILLA, C) == pytest.approx(tokens, rel=0.05)
+    copies = [gaps(one, VANILLA, C, 0.0, 1.0) for one in (plain, replace(plain, loss="in-graph"))]
+    assert copies[0] > copies[1] == 0
+
+
+def test_the_first_stage_of_a_pipeline_has_the_embedding() -> None:
+    model = model_in(ROOT / "tests" / "plan_models" / "bigscience-65b.json")
+    w = a_job(shape=model, gpus=64, tensor_parallel=4, pipeline_parallel=16, strategy="zero1")
+    # BigScience's log: 1,145,723,904 parameters with positions and padding.
+    assert local(w, model.parameters) == pytest.approx(1.1457e9, rel=0.01)
+    assert local(replace(w, lora=8), 64.0) == 1
+
+
+def test_what_fsdp_does_not_shard_again_is_whole() -> None:
+    w = a_job(strategy="fsdp", gpus=8, amp="bf16", batch=8)
+    kept = replace(w, reshard=False)
+    assert live_bytes(w) == 0 and live_bytes(kept) == 2 * LLAMA.parameters
+    more = parts(kept, VANILLA, C).allocated - parts(w, VANILLA, C).allocated
+    assert 0.8 * 2 * LLAMA.parameters < more < 2 * LLAMA.parameters  # less the unit it replaces
+
+
+def test_bert_takes_its_softmax_in_16_bits_but_under_autocast() -> None:
+    bert = model_named("distilbert")
+    half, cast = a_job(shape=bert, dtype="bf16"), a_job(shape=bert, amp="bf16")
+    dropout = 3 * bert.dropout  # the copy that is multiplied, and its mask
+    assert score_bytes(replace(half, attention="eager")) == (2 + dropout) * bert.heads
+    assert score_bytes(replace(cast, attention="eager")) == (6 + bert.dropout) * bert.heads
+    assert scores_in_backward(replace(half, attention="eager"), VANILLA) == pytest.approx(
+        scores_in_backward(replace(cast, attention="eager"), VANILLA) / 2
+    )
+
+
 def test_cuda_takes_half_a_gib_on_one_gpu_beside_what_torch_counts() -> None:
     """What a process has in use, less allocated and cached, by torch's own messages."""
     with (ROOT / "tests" / "plan_runtime.csv").open(encoding="utf-8", newline="") as file:
@@ -206,6 +268,8 @@ def test_cuda_takes_half_a_gib_on_one_gpu_beside_what_torch_counts() -> None:
         ("--model gpt2 --context 1024 --batch 4 --gpu-mem 80GiB --attention", "eager written"),
         ("--params 11B --context 64 --batch 64 --gpus 64 --gpu-mem 24GiB --strategy zero3",
          "--load-whole"),
+        ("--model llama-3.1-8b --context 64 --batch 8 --gpus 8 --gpu-mem 80GiB --strategy fsdp",
+         "--no-reshard"),
     ],
 )  # fmt: skip
 def test_the_conditions_can_be_said(

@@ -44,6 +44,8 @@ PROMISES = (
             asked=0.95),
     Promise(name="fifth", rows=140, projects=20, error=0.08, bias=0.04, right=0.89, missed=5,
             asked=0.85),
+    Promise(name="sixth", rows=75, projects=12, error=0.06, bias=0.03, right=0.94, missed=2,
+            asked=0.85),
 )  # fmt: skip
 EACH = pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
 
@@ -77,11 +79,11 @@ def test_a_set_is_met_as_the_page_says(promise: Promise) -> None:
 def test_the_sets_together_are_met_as_the_page_says() -> None:
     names = [promise.name for promise in PROMISES]
     rows = [figure for name in names for figure in SCRIPT.blind(name)]
-    assert len(rows) >= 300
+    assert len(rows) >= 360
     for measure, most, bias in (
         (None, 0.07, 0.02),
-        ("allocated", 0.05, 0.02),
-        ("reserved", 0.085, 0.05),
+        ("allocated", 0.04, 0.02),
+        ("reserved", 0.09, 0.05),
     ):
         found = SCRIPT.errors([f for f in rows if measure in (None, f.measure)], C)
         assert statistics.median(map(abs, found)) <= most

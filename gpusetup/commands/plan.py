@@ -151,6 +151,8 @@ def _parallel_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--gather-ahead", action="store_const", const=True, help=ahead)
     way = "layers are recomputed as transformers does, or by torch's checkpoint_wrapper"
     group.add_argument("--reentrant", action=argparse.BooleanOptionalAction, help=way)
+    free = "FSDP frees what it gathered after the forward pass: not under SHARD_GRAD_OP"
+    group.add_argument("--reshard", action=argparse.BooleanOptionalAction, help=free)
     kept = "copies of their inputs that 4-bit layers keep: 1 with bitsandbytes before 0.43.2"
     group.add_argument("--kept-inputs", type=int, choices=(0, 1, 2), help=kept)
 

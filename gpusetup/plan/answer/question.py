@@ -79,6 +79,7 @@ class Question(Frozen):
     load_whole: bool | None = None
     gather_ahead: bool | None = None
     reentrant: bool | None = None
+    reshard: bool | None = None
     kept_inputs: int | None = None
     trained_embeddings: bool | None = None
     sequence_parallel: bool | None = None
@@ -102,7 +103,7 @@ SAME_NAME = (
     "strategy", "optimizer", "dtype", "quantize", "selective", "attention", "fused_kernels",
     "compile", "step", "lora_targets", "dora", "trained_embeddings", "sequence_parallel",
     "context_parallel", "expert_parallel", "checkpointing", "load_whole",
-    "gather_ahead", "reentrant", "kept_inputs",
+    "gather_ahead", "reentrant", "reshard", "kept_inputs",
 )  # fmt: skip
 """What a question says about a workload under the workload's own name."""
 

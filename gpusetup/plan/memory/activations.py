@@ -74,7 +74,8 @@ MLP_KEPT = {"gelu_new": (5, 3)}
 """Activation -> tensors of the MLP's width that stay, and how many of them autocast makes 32-bit.
 
 Without a gate: what goes in and what comes out. `gelu_new` is written out in transformers, so that
-each of its steps keeps its own; `pow` and what follows it run in 32 bits under autocast."""
+each of its steps keeps its own; `pow` and what follows it run in 32 bits under autocast. Megatron's
+`bias_gelu` is one kernel."""
 
 WIDE_NORMS = ("gemma", "gemma2", "gemma3_text")
 """Families whose RMSNorm multiplies by its weight in 32 bits, and keeps what it multiplies so."""
@@ -89,12 +90,12 @@ def layer_bytes_a_token(w: Workload) -> float:
     that is the 34 bytes an element, less the scores, of Korthikanti et al. (arXiv 2205.05198).
     `tests/test_plan_models.py` compares with what torch saves. Tensor parallelism divides
     what is inside attention and MLP, with sequence parallelism also the norms, whose outputs are
-    gathered whole again.
+    gathered whole again, and kept so but by Megatron.
     """
     s = w.shape
     outside = s.norms * norm_bytes(w) * s.hidden + 2 * s.dropout * s.hidden
     inside = attention_bytes(w) + mlp_bytes(w) + adapter_bytes(w) + quantized_input_bytes(w)
-    whole = s.norms * s.hidden * w.compute_bytes * (1 - 1 / divided(w))
+    whole = s.norms * s.hidden * w.compute_bytes * (1 - 1 / divided(w)) * (not w.megatron)
     return outside / divided(w) + whole + inside / w.tensor_parallel
 
 
@@ -133,6 +134,16 @@ def pair_bytes(w: Workload) -> float:
     return w.length * score_bytes(w)
 
 
+PLAIN_SOFTMAX = ("bert", "distilbert", "roberta", "electra", "gpt2", "vit")
+"""Families whose eager attention takes its softmax in the dtype of the scores; others in 32 bits
+(`dtype=torch.float32` in transformers' Llama and those that came after it)."""
+
+
+def plain_softmax(w: Workload) -> bool:
+    """Whether the softmax is taken in what is computed in; autocast takes it in 32 bits."""
+    return w.amp is None and w.shape.kind in PLAIN_SOFTMAX
+
+
 def score_bytes(w: Workload) -> float:
     """Bytes for every pair of tokens, of all heads.
 
@@ -140,9 +151,10 @@ def score_bytes(w: Workload) -> float:
     anyway, in 32 bits one more. A softmax that is written out, exp(x - max) / sum, keeps its powers
     for two gradients, and what is multiplied; autocast takes powers in 32 bits.
     """
-    narrow = w.compute_bytes < 4
+    plain = plain_softmax(w)
+    narrow = w.compute_bytes < 4 and not plain
     dropped = (1 if narrow else 1 + w.compute_bytes) * w.shape.dropout
-    eager = 4 + w.compute_bytes * narrow + dropped
+    eager = (w.compute_bytes if plain else 4) + w.compute_bytes * narrow + dropped
     powers = 4 if w.amp else w.compute_bytes
     each = {
         "flash": 0.0,
@@ -162,7 +174,8 @@ def mlp_bytes(w: Workload) -> float:
     """
     s, compute = w.shape, w.compute_bytes
     usual = (4 if s.gated else 2, 0)
-    tensors, wide = usual if s.gated or w.compile else MLP_KEPT.get(s.activation, usual)
+    one_kernel = s.gated or w.compile or w.fused_kernels
+    tensors, wide = usual if one_kernel else MLP_KEPT.get(s.activation, usual)
     wide = wide if casts(w) else 0
     tensors -= 1 if s.gated and (w.fused_kernels or w.compile) else 0
     tensors -= 1 if frozen(w) and w.lora_targets != "all" else 0
@@ -239,7 +252,8 @@ def scores_in_backward(w: Workload, r: Recipe) -> float:
     """What one layer's scores take at most, where they are written to memory."""
     if w.attention not in WRITES_SCORES:
         return 0.0
-    each = EAGER_BACKWARD * w.shape.heads * w.length / w.tensor_parallel
+    wide = w.compute_bytes / 4 if plain_softmax(w) else 1.0
+    each = EAGER_BACKWARD * wide * w.shape.heads * w.length / w.tensor_parallel
     return each * tokens_per_gpu(w, r)
 
 

@@ -15,6 +15,7 @@ LOSSES: dict[str, tuple[float, float] | None] = {
     "eager-half": (8.0, 16.0),
     "compiled": (12.0, 12.0),
     "in-graph": (8.0, 12.0),
+    "vocab-parallel": (6.0, 4.0),
     "in-place": (4.0, 8.0),
     "chunked": (2.0, 4.0),
     "fused": (0.0, 0.0),
@@ -27,11 +28,13 @@ the shifted logits (transformers before 4.45), `eager-16` does so without making
 with code of their own, such as Qwen 1). `eager-half` is a loss in 16 bits without autocast
 (DeepSpeed's engine in 16 bits): logits, their copy, log-softmax and gradient. `compiled` fuses the
 copies (torchtitan, torchtune with compile); `in-graph` is compiled with the model, whose graph
-never writes the 32-bit copy. `in-place` reads the logits as they are and writes
-their gradient in the same width (flash-attn's and Apex's `CrossEntropyLoss`, llm-foundry's
-`fused_crossentropy`, axolotl's `flash_attn_cross_entropy`). `chunked` holds the logits in 16 bits,
-and more for one of eight chunks (torchtune's `CEWithChunkedOutputLoss`; `chunk_bytes`). `fused`
-never holds them (Liger, cut cross-entropy, TRL's `chunked_nll`, Unsloth)."""
+never writes the 32-bit copy. `vocab-parallel` makes the logits 32-bit, and softmax and gradient of
+them where they are (Megatron Core's `vocab_parallel_cross_entropy`). `in-place` reads the logits as
+they are and writes their gradient in the same width (flash-attn's and Apex's `CrossEntropyLoss`,
+llm-foundry's `fused_crossentropy`, axolotl's `flash_attn_cross_entropy`). `chunked` holds the
+logits in 16 bits, and more for one of eight chunks (torchtune's `CEWithChunkedOutputLoss`;
+`chunk_bytes`). `fused` never holds them (Liger, cut cross-entropy, TRL's `chunked_nll`,
+Unsloth)."""
 
 SHIFTED = ("eager-old", "eager-16")
 """Losses that copy the logits without the last token."""
@@ -40,6 +43,7 @@ SAME_AS = {
     "liger": "fused", "cce": "fused", "trl-chunked": "fused", "unsloth": "fused",
     "flash": "in-place", "flash-attn": "in-place", "apex": "in-place",
     "torchtune": "chunked", "hf": "eager", "hf-old": "eager-old", "torchtitan": "compiled",
+    "megatron": "vocab-parallel",
 }  # fmt: skip
 """The names that people give them."""
 

@@ -21,6 +21,7 @@ from gpusetup.plan.memory.activations import (
 from gpusetup.plan.memory.constants import Constants
 from gpusetup.plan.memory.loss import SHIFTED, logit_amount, loss_bytes, shifts
 from gpusetup.plan.memory.states import (
+    FROZEN_UNIT,
     SHARDED,
     alone_amount,
     cast_bytes,
@@ -100,7 +101,7 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
     by_logits = forward and logits == passing
     other = layer if forward else after
     unit = unit_amount(w) * unit_bytes(w, c.unit_offloaded if r.offload else c.unit)
-    standing = standing_bytes(w, r) + max(unit, live_bytes(w))
+    standing = standing_bytes(w, r) + gathered_and_live(w, unit)
     runtime = runtime_bytes(w, c)
     # Logits come and go in pieces of one size, which are used again as they are: no gaps.
     even = by_logits and w.batch is not None and w.loss not in SHIFTED
@@ -130,6 +131,14 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
                  runtime=runtime, host=peak.host)  # fmt: skip
 
 
+def gathered_and_live(w: Workload, unit: float) -> float:
+    """The unit that is gathered, or what stays gathered, beside which only gradients come."""
+    live = live_bytes(w)
+    if w.reshard or not live:
+        return max(unit, live)
+    return live + max(0.0, unit - unit_amount(w) * FROZEN_UNIT)
+
+
 def loaded_bytes(w: Workload) -> float:
     """Before the first step, where every GPU gets the whole model before it is divided.
 
@@ -146,7 +155,9 @@ def gaps(w: Workload, r: Recipe, c: Constants, moving: float, passing: float) ->
     A share of what comes and goes: what was kept, the logits or a layer, and gradients that do not
     stay. Segments of fixed size leave more of it than expandable ones (both shares were fitted to
     published pairs of allocated and reserved memory). A trainer that fills a budget of tokens
-    frees its cache between its phases, so that only what passes at once leaves gaps.
+    frees its cache between its phases, so that only what passes at once leaves gaps. Copies of the
+    logits of another size have segments of their own: shifted ones, and Megatron's in 32 bits (two
+    of four logs that print both counters leave 4.0 bytes a logit).
     """
     if w.batch is None:
         return 0.0 if r.env else passing * (c.fragmentation / c.logit)
@@ -155,7 +166,7 @@ def gaps(w: Workload, r: Recipe, c: Constants, moving: float, passing: float) ->
         return moving * min(c.gaps_expandable, fixed)
     if gathers(w):
         return moving * fixed
-    shifted = c.gaps_shifted if shifts(w, r) else 0.0
+    shifted = c.gaps_shifted if shifts(w, r) or w.loss == "vocab-parallel" else 0.0
     scores = (c.gaps_eager - c.gaps) * changing(w, r, moving)
     return moving * fixed + scores + logit_amount(w, r) * shifted
 

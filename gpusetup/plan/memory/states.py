@@ -28,8 +28,21 @@ def shards(w: Workload) -> int:
 
 
 def local(w: Workload, parameters: float) -> float:
-    """The parameters left to one GPU by tensor and pipeline parallelism."""
-    return parameters / (w.tensor_parallel * w.pipeline_parallel)
+    """The parameters left to one GPU by tensor and pipeline parallelism, on its fullest stage."""
+    return parameters * stage_share(w) / w.tensor_parallel
+
+
+def stage_share(w: Workload) -> float:
+    """The share of the model on the first or last stage of a pipeline: its layers and an embedding.
+
+    A tied embedding is on both (Megatron-LM). A 65B model in 16 stages has 1,146 million parameters
+    on a GPU of the first, 1,020 on others (BigScience's logs).
+    """
+    s = w.shape
+    if w.pipeline_parallel == 1 or w.lora is not None:
+        return 1 / w.pipeline_parallel
+    ends = s.outside if s.tied else s.outside / 2
+    return ((s.parameters - s.outside) / w.pipeline_parallel + ends) / s.parameters
 
 
 def present(w: Workload, parameters: float, parts: int) -> float:
@@ -57,13 +70,21 @@ NF4: half a byte and a 32-bit scale for 64 of them, which double quantisation ma
 2208.07339). `fp8` is no storage: torchao's float8 training keeps the weights as they are."""
 
 
+def masters(w: Workload) -> bool:
+    """Whether the weights are 16-bit and the optimizer has a 32-bit copy of them.
+
+    ZeRO with mixed precision, and Megatron-LM also where its optimizer is not distributed.
+    """
+    return bool(w.amp) and (w.strategy in ZERO or w.gradient_dtype is not None)
+
+
 def weight_bytes(w: Workload) -> float:
     """Bytes a parameter that the weights take where they are not quantised.
 
     In `dtype`. ZeRO with mixed precision keeps 16-bit weights (the 32-bit copy counts among the
     optimizer's states).
     """
-    return BYTES[w.amp if w.amp and w.strategy in ZERO else w.dtype]
+    return BYTES[w.amp if w.amp and masters(w) else w.dtype]
 
 
 def cast_bytes(w: Workload) -> float:
@@ -93,7 +114,8 @@ def copied_bytes(w: Workload) -> float:
 
 def casts(w: Workload) -> bool:
     """Whether autocast keeps a copy of the weights in the smaller dtype."""
-    return bool(w.amp and w.strategy in WHOLE and BYTES[w.amp] < BYTES[w.dtype])
+    whole = w.strategy in WHOLE and not masters(w)
+    return bool(w.amp and whole and BYTES[w.amp] < BYTES[w.dtype])
 
 
 def upcast(w: Workload) -> bool:
@@ -125,7 +147,7 @@ def bucket_bytes(w: Workload) -> float:
 
     They are there from the start to the end (`gradient_as_bucket_view` is off by default in torch).
     """
-    return gradient_bytes(w) if w.strategy == "ddp" else 0.0
+    return gradient_bytes(w) if w.strategy == "ddp" and not masters(w) else 0.0
 
 
 def optimizer_bytes(w: Workload) -> float:
@@ -139,7 +161,7 @@ def optimizer_bytes(w: Workload) -> float:
 def kept_by_optimizer(w: Workload) -> float:
     """Bytes a trained parameter of the optimizer's states, wherever they are."""
     row, own = OPTIMIZERS[w.optimizer], 0.0
-    master = 4 if w.amp and w.strategy in ZERO and w.lora is None else 0
+    master = 4 if masters(w) and w.lora is None else 0
     width = 4 if master else BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
     if w.optimizer == "adafactor":
         own = adafactor_bytes(w)
@@ -203,7 +225,7 @@ def step_bytes(w: Workload, r: Recipe) -> float:
     """
     if r.offload or w.offload_optimizer:
         return 0.0
-    if w.amp and w.strategy in ZERO:
+    if masters(w):
         wide = w.gradient_dtype == "fp32"
         part = local(w, w.trained) / divisors(w)[2]
         return 0.0 if wide else 4 * (min(part, SUB_GROUP) if w.strategy == "zero3" else part)
@@ -247,9 +269,10 @@ def live_bytes(w: Workload) -> float:
     """What stays gathered beside the shards: under ZeRO 3 all up to `LIVE` parameters.
 
     FSDP1 whose gathers have no limit runs ahead of the GPU: all units are gathered before the first
-    is freed.
+    is freed. FSDP that does not shard again after the forward pass has all of them at its end.
     """
     ahead = w.strategy == "fsdp1" and w.gather_ahead
+    ahead |= w.strategy in ("fsdp", "fsdp1", "hsdp") and not w.reshard
     if w.gpus < 2 or not (ahead or w.strategy == "zero3"):
         return 0.0
     whole = local(w, w.shape.parameters)

@@ -87,6 +87,9 @@ class Workload(Frozen):
     kept_inputs: int = 0
     """Copies of their inputs that 4-bit layers keep: one with bitsandbytes before 0.43.2, two in a
     loop whose variable keeps the last step's loss, too."""
+    reshard: bool = True
+    """Whether FSDP frees the weights it gathered after the forward pass (`SHARD_GRAD_OP` and
+    `reshard_after_forward=False` do not)."""
     gather_ahead: bool = False
     """Whether nothing limits how many units FSDP1 gathers at once (`limit_all_gathers=False`, the
     default before torch 2.0)."""
@@ -104,7 +107,17 @@ class Workload(Frozen):
     @property
     def gradients_stay(self) -> bool:
         """Whether there are gradients while the forward pass runs."""
-        return self.batch is None or self.accumulation
+        return self.batch is None or self.accumulation or self.megatron
+
+    @property
+    def megatron(self) -> bool:
+        """Whether Megatron-LM's own DDP and layers train.
+
+        One buffer of gradients stands from the first step to the last (`_ParamAndGradBuffer`), and
+        under sequence parallelism a layer keeps its part of what it gathers, and gathers it again
+        in the backward pass (Korthikanti et al., arXiv 2205.05198, section 4.2.2).
+        """
+        return self.gradient_dtype is not None and self.strategy in ("single", "ddp", "zero1")
 
     @property
     def compute_bytes(self) -> int:
