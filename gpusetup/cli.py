@@ -110,7 +110,9 @@ def _speaks_itself(options: argparse.Namespace) -> bool:
     alone = ("verify", "mcp", "slurm", "completion", "agents", "help", "schema")
     if options.command == "monitor":
         return not options.replay
-    return options.command in alone or getattr(options, "action", "show") not in ("show", None)
+    action = getattr(options, "action", "show")
+    waits = options.command == "fleet" and action == "run"
+    return options.command in alone or (action not in ("show", None) and not waits)
 
 
 def _no_color(words: Sequence[str]) -> bool:

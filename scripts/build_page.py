@@ -105,11 +105,15 @@ def build(out: Path, cache: Path, address: str | None = None) -> Path:
     _refuse_others(out)
     pages = finding_pages(address)
     asked = needs()
+    _told(
+        "2 of 3: Python for WebAssembly and its wheels, from npm and PyPI once, then from the cache"
+    )
     python = [(row, fetched(row, npm_command(row), cache)) for row in asked["npm"]]
     wheels = [
         fetched(row, wheel_command(row, asked["python"], asked["platform"]), cache)
         for row in asked["wheels"]
     ]
+    _told("3 of 3: packing")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as beside:
         made = Path(beside) / "page"
@@ -118,6 +122,10 @@ def build(out: Path, cache: Path, address: str | None = None) -> Path:
         fill(made, wheels, pages)
         put(made, out, Path(beside) / "former")
     return out
+
+
+def _told(step: str) -> None:
+    print(step, file=sys.stderr, flush=True)
 
 
 def fill(made: Path, wheels: list[Path], pages: Mapping[str, str]) -> None:
@@ -146,6 +154,7 @@ def finding_pages(address: str | None) -> dict[str, str]:
         raise NotBuilt(
             f"{problem.name} is not installed: `{sys.executable} -m pip install {ROOT}` first"
         ) from problem
+    _told("1 of 3: the pages of the findings")
     return dict(pages(address))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from gpusetup.commands import fleet_kubernetes
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.model.frozen import Frozen
+from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 
@@ -240,13 +242,16 @@ def _ask_all(engine: Engine, at_once: int, into: Path, out: Console) -> None:
     from gpusetup.fleet.conductor import conducted
     from gpusetup.fleet.work import keep
 
-    for node, said in conducted(engine.nodes, engine.ask, at_once):
+    began = time.monotonic()
+    asked = conducted(engine.nodes, engine.ask, at_once)
+    for done, (node, said) in enumerate(asked, 1):
         if why := engine.taken(said):
             engine.left_alone[node] = why
             out.talk(f"{node}: left alone, {plain(why)}")
-            continue
-        problem = keep(into, node, said)
-        out.talk(f"{node}: {plain(problem or 'answered')} ({said.seconds:.0f} s)")
+        else:
+            problem = keep(into, node, said)
+            out.talk(f"{node}: {plain(problem or 'answered')} ({said.seconds:.0f} s)")
+        CLOCK.reached(done, len(engine.nodes), "nodes", began)
 
 
 @contextmanager

@@ -35,6 +35,7 @@ class Clock:
         self.name = ""
         self.done = self.of = 0
         self.unit = ""
+        self.since: float | None = None
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
@@ -52,14 +53,14 @@ class Clock:
         self.end()
         if not self.name:
             return
-        self.done, self.of, self.unit = 0, 0, ""
+        self.done, self.of, self.unit, self.since = 0, 0, "", None
         over = self._over = threading.Event()
         ticks = (what or self.name, sys.stderr, over)
         threading.Thread(target=self._ticks, args=ticks, daemon=True).start()
 
-    def reached(self, done: int, of: int, unit: str = "") -> None:
-        """How many are done, of how many."""
-        self.done, self.of, self.unit = done, of, unit
+    def reached(self, done: int, of: int, unit: str = "", since: float | None = None) -> None:
+        """How many are done, of how many; `since` when, where lines were written in between."""
+        self.done, self.of, self.unit, self.since = done, of, unit, since
 
     def in_megabytes(self, done: int, of: int) -> None:
         """How many bytes are done, of how many."""
@@ -100,7 +101,9 @@ class Clock:
                     return
                 if self._still:
                     continue
-                beside = said(time.monotonic() - began, self.done, self.of, self.unit)
+                beside = said(
+                    time.monotonic() - (self.since or began), self.done, self.of, self.unit
+                )
                 room = max(columns_of(stream) - cells(beside) - 1, 0)
                 dim = painted(beside, DIM if colour else "")
                 self._drawn = stream

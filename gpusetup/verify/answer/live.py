@@ -28,7 +28,7 @@ class Live:
         self.of = 0
         self._at = 0
         self._what = ""
-        self._began = time.monotonic()
+        self._first = self._began = time.monotonic()
         self._over: Optional[threading.Event] = None
         self._lock = threading.Lock()
         self._drawn = False
@@ -63,14 +63,24 @@ class Live:
 
     def _line(self) -> str:
         # The cursor stays in front of the line: what a library says begins there.
-        text = said(self._at, self.of, self._what, time.monotonic() - self._began)
+        seconds = time.monotonic() - self._began
+        text = said(self._at, self.of, self._what, seconds, self._began - self._first)
         return ("\x1b[2m{}\x1b[0m\r" if wants_colour(os.environ, True) else "{}\r").format(text)
 
 
-def said(at: int, of: int, what: str, seconds: float) -> str:
-    """
+TOLD_FROM = 4
+"""From this check on what is left is told: the first ones load torch and are no measure."""
+
+
+def said(at: int, of: int, what: str, seconds: float, before: float = 0.0) -> str:
+    """`before`: what the checks before this one took together.
+
     >>> said(3, 9, "amp on cuda:0", 12.3), said(1, 0, "import on host", 1.0)
     ('check 3 of 9: amp on cuda:0, 12 s', 'check 1: import on host, 1 s')
+    >>> said(5, 9, "float32 on cpu", 2, before=8)
+    'check 5 of 9: float32 on cpu, 2 s; about 8 s left'
     """
     number = "check {} of {}".format(at, of) if at <= of else "check {}".format(at)
-    return "{}: {}, {:.0f} s".format(number, what, seconds)
+    left = before / (at - 1) * (of - at + 1) - seconds if TOLD_FROM <= at <= of else 0
+    end = "; about {:.0f} s left".format(left) if left >= 1 else ""
+    return "{}: {}, {:.0f} s{}".format(number, what, seconds, end)
