@@ -177,3 +177,15 @@ def test_fifty_megabytes_stay_within_300(tmp_path: Path) -> None:
 def test_a_device_that_never_ends_is_no_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("doctor", "--report", "/dev/zero")) != 0
     assert "is a device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b" \n\r\n", b"\xff\xfe", b"\xef\xbb\xbf\n", b"> ```\n", b"\x1b[0m"]
+)
+def test_an_empty_text_is_said_to_be_empty(
+    raw: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.txt").write_bytes(raw)
+    code, said, _ = run(capsys, "--report", str(tmp_path / "empty.txt"))
+    assert code == 1 and said.startswith("? unknown: the text is empty")
+    assert "2>&1 | gpusetup doctor" in said

@@ -172,13 +172,25 @@ def _read(raw: bytes) -> Snapshot:
     from gpusetup.report.read import read_bytes
 
     snapshot = read_bytes(raw)
-    if raw.strip(NO_TEXT):
+    if has_words(raw):
         return snapshot
     return replace(snapshot, events=(*snapshot.events, Event(kind="report-empty", source="report")))
 
 
-NO_TEXT = b" \t\r\n\f\v\0\xef\xbb\xbf\xff\xfe"
-"""What a text without a word consists of: blanks, and the marks of an encoding."""
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def has_words(raw: bytes) -> bool:
+    """Whether a letter or a digit stands in a text, beside the codes of a terminal.
+
+    >>> has_words(b"a"), has_words(b" > ```"), has_words(b"\\x1b[0m"), has_words(b"")
+    (True, False, False, False)
+    """
+    from gpusetup.report.cleaning.decode import decode
+
+    return any(
+        re.search(r"[^\W_]", COLOURS.sub("", decode(part))) for part in (raw[:4096], raw) if part
+    )
 
 
 def _cut(text: Sifted) -> Event:

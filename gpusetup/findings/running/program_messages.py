@@ -249,9 +249,9 @@ MESSAGES: tuple[Cause, ...] = (
         title="a text is empty",
         means="The file, the paste or the pipe held no word: the program before it printed "
         "nothing, or printed to stderr.",
-        proven_by="The text: blanks at most",
+        proven_by="The text: no letter and no digit",
         way_out="Give what the program printed; `2>&1` takes its errors along",
-        source="`NO_TEXT` of gpusetup/commands/reports.py",
+        source="`has_words` of gpusetup/commands/reports.py",
         message=Message(
             title="The text is empty",
             text="Paste what the program printed, its error first (`PROGRAM 2>&1 | gpusetup doctor "
