@@ -702,16 +702,19 @@ def test_a_package_leaves_torch_and_its_companions_byte_for_byte(
 ) -> None:
     """numpy comes; an index that would have another torchvision changes nothing."""
     vision = world.wheel("torchvision", "0.20.1", requires=("torch",))
+    audio = world.wheel("torchaudio", "2.5.1", requires=("torch",))
     world.add_default("torchvision", "9.9", requires=("torch",))
+    world.add_default("torchaudio", "9.9", requires=("torch",))
     world.add_default("numpy", "2.3.0")
-    venv = holding(world, FIRST, vision)
+    venv = holding(world, FIRST, vision, audio)
     site = next(venv.glob("lib/python*/site-packages"))
-    before = {name: state_of(site / name) for name in ("torch", "torchvision")}
+    before = {name: state_of(site / name) for name in ("torch", "torchvision", "torchaudio")}
     said = install("numpy", "--python", str(venv / "bin/python"), "--yes", "--no-verify")
     assert said.exit == 0, said.err
     assert {name: state_of(site / name) for name in before} == before
     assert versions_in(venv)["numpy"] == "2.3.0"
-    assert versions_in(venv)["torchvision"] == "0.20.1"
+    held = versions_in(venv)
+    assert (held["torchvision"], held["torchaudio"]) == ("0.20.1", "2.5.1")
 
 
 @needs_linux
