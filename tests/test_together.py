@@ -162,6 +162,17 @@ def test_a_wheel_of_the_default_index_is_built_as_torch_is_there(ask: Ask) -> No
 NEWEST_DRIVER = ("--driver", "610.10")
 
 
+def test_triton_is_the_one_of_the_torch_that_is_taken(ask: Ask, world: World) -> None:
+    """torch's METADATA names it; what stands in for torch, and a torch of this index, does not."""
+    for version in ("3.9.0", "3.8.0"):
+        world.add_default("triton", version)
+    world.add_default("fused", "1.0", requires=("torch<2.15", "triton"))
+    found = versions(ask("fused", "--json"))
+    assert (found["torch"], found["triton"]) == ("2.14.1+cu130", "3.8.0")
+    apart = versions(ask("fused", "xformers", "--json"))
+    assert (apart["torch"], apart["triton"]) == ("2.14.1+cu126", "3.8.0")
+
+
 @pytest.mark.parametrize("word", ["torchaudio", "speech"])
 def test_torchaudio_takes_torch_to_the_cuda_that_it_was_built_for(ask: Ask, word: str) -> None:
     """At import torchaudio 2.11 refuses a torch of another CUDA release than its own."""

@@ -24,6 +24,9 @@ from gpusetup.model.versions import parsed
 from gpusetup.resolver.joint import labelled
 from gpusetup.resolver.situation import python_tag
 
+OF_TORCH = ("triton",)
+"""What torch's own METADATA names by its version: a stand-in of torch has none of that."""
+
 
 class Work:
     """One joint question, its candidates and what was learned."""
@@ -93,7 +96,7 @@ class Work:
         rows = tuple(
             text
             for project in self.table.projects
-            if not project.declares
+            if not project.declares or project.name in OF_TORCH
             for text in constraints_for(project, build.torch)
         )
         return self._ask((*wants, "torch"), (f"torch=={build.torch}", *rows, *self.not_on(build)))
