@@ -12,6 +12,8 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .releases import SOUND_FORMS, release
+
 NO_SUCH_FORM = (TypeError, RuntimeError, NotImplementedError)
 """What an operator raises whose other form takes less than this one."""
 
@@ -71,10 +73,11 @@ def into_out(func: Any) -> Tuple[Any, List[str]]:
     >>> into_out(torch.ops.aten.exp.default)[1], into_out(torch.ops.aten.view.default)[1]
     (['out'], [])
     """
-    if _gives_views(func) or func.overloadpacket.__name__ in ANOTHER_CALL:
+    name = func.overloadpacket.__name__
+    if _gives_views(func) or name in ANOTHER_CALL or not _sound(name):
         return None, []
-    for name in func.overloadpacket.overloads():
-        other = getattr(func.overloadpacket, name)
+    for overload in func.overloadpacket.overloads():
+        other = getattr(func.overloadpacket, overload)
         outs = [each.name for each in other._schema.arguments if each.is_out]
         if outs and _taken(other) == _taken(func):
             return other, outs
@@ -90,13 +93,18 @@ def in_place(func: Any) -> Optional[Any]:
     """
     name = func._schema.name.rpartition("::")[2]
     packet = getattr(torch.ops.aten, f"{name}_", None) if not name.endswith("_") else None
-    if packet is None or _gives_views(func):
+    if packet is None or _gives_views(func) or not _sound(name):
         return None
     for overload in packet.overloads():
         other = getattr(packet, overload)
         if _taken(other) == _taken(func):
             return other
     return None
+
+
+def _sound(name: str) -> bool:
+    """Whether this release of torch is not known to give the form wrong."""
+    return release(torch) >= SOUND_FORMS.get(name, (0,))
 
 
 def _taken(func: Any) -> List[Tuple[str, str]]:

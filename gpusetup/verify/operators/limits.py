@@ -6,6 +6,7 @@ from math import sqrt
 from typing import Any, List, NamedTuple
 
 from ..judging.tolerance import ROUNDOFF, SINGLE
+from .releases import ROUNDS_ONCE, release
 from .sizes import added_up, finite, most, terms, typical, usual
 from .table import Operator
 
@@ -45,7 +46,7 @@ def limit(torch: Any, of: Kind, y: Any, moved: List[Any], back: bool) -> Any:
     size = finite(y.double()).abs()
     change = usual(torch, *map(finite, moved)) if moved else 0 * size
     found = _several_times(of, y, size, change, BACK if back else FLOOR)
-    if back or not of.row.once or of.dtype not in HALVES:
+    if back or not (of.row.once and of.dtype in HALVES and release(torch) >= ROUNDS_ONCE):
         return found
     return torch.minimum(found, _once(of, y, size, change))
 
