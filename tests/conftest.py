@@ -40,6 +40,8 @@ collect_ignore = [
 Same = Callable[[str, Path], None]
 SEED = 2026
 """Draws the variants that run by default; another number draws others."""
+DRAWN = 50
+"""How many examples hypothesis draws for a test that says no number; others in every run."""
 WAITING = ("test_verify_ranks.py",)
 """Files whose tests wait longer than they compute."""
 
@@ -69,7 +71,10 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False
     signal.signal(signal.SIGINT, signal.default_int_handler)
     hypothesis.settings.register_profile(
-        "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+        "busy machine",
+        max_examples=DRAWN,
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
     )
     hypothesis.settings.load_profile("busy machine")
     draw_without_constants_of_the_source()

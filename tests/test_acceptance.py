@@ -532,6 +532,7 @@ def test_a_folder_that_cannot_be_written_ends_the_run_before_anything_is_measure
         {"commit": "def"},
     ],
 )
+@pytest.mark.one_in(5)
 def test_evidence_of_another_machine_or_code_is_neither_mixed_nor_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any], capsys: Any
 ) -> None:
@@ -557,6 +558,7 @@ def test_evidence_of_another_machine_or_code_is_neither_mixed_nor_lost(
         json.dumps({"schema": evidence.SCHEMA, "parts": [{"name": 5, "claims": "x"}, 7, None]}),
     ],
 )
+@pytest.mark.one_in(4)
 def test_damaged_evidence_is_kept_aside_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, capsys: Any
 ) -> None:
@@ -622,6 +624,7 @@ TORCHES = {
 
 
 @pytest.mark.parametrize("name", TORCHES)
+@pytest.mark.one_in(4)
 def test_a_torch_that_is_not_usable_ends_the_run_at_once(tmp_path: Path, name: str) -> None:
     code, why = TORCHES[name]
     (tmp_path / "torch.py").write_text(code)

@@ -158,6 +158,7 @@ def test_a_former_constraint_counts_on(world: World, venv: Path, guard: Guard) -
         b"[a]\n" * 99999,
     ],
 )
+@pytest.mark.one_in(5)
 def test_a_configuration_that_pip_cannot_read_is_left_alone(
     venv: Path, guard: Guard, former: bytes
 ) -> None:

@@ -101,6 +101,7 @@ WORDS = ("--installer", "conda", "--torch", "2.5.1")
 
 
 @pytest.mark.parametrize("name", ["conda", "mamba", "micromamba"])
+@pytest.mark.one_in(3)
 def test_the_recipe_is_run_as_it_was_shown(
     world: World, install: Install, environment: Path, name: str
 ) -> None:

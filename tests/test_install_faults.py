@@ -137,7 +137,7 @@ def test_a_faulty_index_changes_nothing(
 
 
 @pytest.mark.parametrize("at", [0, 1, 63, 500, 65535, 65536, 65537, 131072, 150_000])
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(9)
 def test_a_body_that_is_cut_anywhere_is_taken_up(world: World, install: Install, at: int) -> None:
     noise = bytes(range(256)) * 800
     world.add_torch("cpu", files={"torch/lib/libtorch.so": os.urandom(200_000) + noise})
@@ -235,7 +235,7 @@ def test_what_changed_on_the_server_is_not_taken_up(world: World, install: Insta
         (WHEEL, Fault(cut_at=0, times=1)),
     ],
 )
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_what_passes_is_waited_out(
     world: World, install: Install, pattern: str, fault: Fault
 ) -> None:
@@ -253,7 +253,7 @@ EVIL = {
 
 
 @pytest.mark.parametrize("files", EVIL.values(), ids=EVIL.keys())
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_a_wheel_with_a_bad_name_in_it(
     world: World, venv: Path, install: Install, files: dict[str, str]
 ) -> None:
@@ -272,6 +272,7 @@ def test_a_wheel_with_a_bad_name_in_it(
         (b"\x00" * 5000, "what came is no wheel"),
     ],
 )
+@pytest.mark.one_in(3)
 def test_what_is_no_wheel_is_seen_without_a_hash_too(
     world: World, venv: Path, install: Install, body: bytes, cause: str
 ) -> None:
@@ -398,7 +399,7 @@ def test_an_environment_that_cannot_be_changed(
 
 
 @pytest.mark.parametrize("moved", range(4))
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_a_move_that_fails_in_the_middle(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:

@@ -234,7 +234,7 @@ def without_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_it_is_replaced_and_comes_back_as_it_was(
     world: World, install: Install, form: Form
 ) -> None:
@@ -321,6 +321,7 @@ REFUSED: dict[str, tuple[Form, str]] = {
 
 
 @pytest.mark.parametrize(("form", "cause"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.one_in(3)
 def test_what_could_not_be_put_back_is_refused(
     world: World, install: Install, form: Form, cause: str
 ) -> None:

@@ -220,6 +220,7 @@ def limited(call: Callable[[], Any], seconds: int = 20) -> Any:
 
 
 @pytest.mark.parametrize("name", ["a FIFO", "a device", "deep", "a folder"])
+@pytest.mark.one_in(4)
 def test_doctor_looks_at_such_a_journal_and_comes_back(world: World, name: str) -> None:
     home, venv = planted(world), world.venv()
     JOURNALS[name](Place(world, venv, home))

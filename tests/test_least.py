@@ -174,7 +174,7 @@ def test_another_makers_build_beside_its_gpu_serves() -> None:
         assert only.command[-2:] == ("--backend", "cpu")
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=75, suppress_health_check=[HealthCheck.too_slow])
 @given(
     held=st.sampled_from(CATALOG.builds),
     on=st.sampled_from([LAPTOP, NO_GPU, machine(), machine_named("t4-driver-470")]),

@@ -53,7 +53,7 @@ def text_of(view: View, width: int, height: int) -> list[str]:
     return ["".join(text for text, _ in line) for line in frame(view, width, height)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     name=st.sampled_from(sorted(KINDS)),
     width=st.integers(1, 250),

@@ -138,7 +138,7 @@ def test_what_is_no_project_file_is_refused(text: str) -> None:
 COMMENTS = st.lists(st.sampled_from(["# note", "", "  # indented"]), max_size=3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(COMMENTS, st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_every_line_that_names_no_torch_stays(lines: list[str], end: str, final: bool) -> None:
     text = end.join((*lines, *PROJECT.splitlines())) + (end if final else "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from each_row import each
 from report_messages import MESSAGES
@@ -80,6 +82,7 @@ REPORTED = (
 )
 
 
+@cache
 def cause(text: str) -> str:
     return diagnose(read_report(text), load_catalog()).cause
 

@@ -140,7 +140,7 @@ def test_damaged_texts_are_read_without_an_exception() -> None:
         assert all(finding.id != "rule-broken" for finding in diagnosis.findings), seed
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_read(raw: bytes) -> None:
     to_json(answer(raw).snapshot)

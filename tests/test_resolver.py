@@ -428,7 +428,7 @@ def machines(draw: st.DrawFn) -> Snapshot:
     return replace(base, gpus=draw(st.one_of(st.none(), gpus)))
 
 
-many = settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+many = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @many

@@ -795,7 +795,7 @@ STACKS = (text(), smi(RTX_3090, torch=CU121), text(torch=CPU, os=Os(family="wind
           text(container=Container(kind="docker")), smi(V100, A100), HEALTHY)  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @example(text(), event("out-of-memory", total_bytes="9" * 400))
 @example(text(), event("cuda-error", code="9" * 5000))
 @example(text(), event("driver-too-old", found="9" * 5000, driver_cuda="9" * 5000))

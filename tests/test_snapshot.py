@@ -51,7 +51,7 @@ for kind in (*vars(machine).values(), *vars(resolution).values()):
 SNAPSHOTS = st.from_type(Snapshot)
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(SNAPSHOTS)
 def test_a_snapshot_survives_the_round_trip(snapshot: Snapshot) -> None:
     as_seen = from_plain(all_seen(to_plain(snapshot)), Snapshot, what="it")

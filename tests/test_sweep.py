@@ -51,7 +51,7 @@ def test_no_rank_is_in_two_pairs_of_a_turn_and_no_pair_comes_twice(n: int, every
 
 
 @given(st.integers(1, 12), st.integers(1, 8), st.integers(0, 10**6))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_a_course_ends_and_asks_each_rank_once_a_round(hosts: int, ranks: int, seed: int) -> None:
     draw = random.Random(seed)
     fleet = Fleet(hosts, ranks=ranks, spread=draw.choice((0.0, 0.05, 0.5)))

@@ -10,6 +10,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,8 +37,10 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Os, Python, Snapshot
 from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.versions import Capability, parsed
+from gpusetup.probe.machine import read_machine
 from gpusetup.resolver.joint import Asked, Solved, best, candidates, smallest_conflict
 from gpusetup.system.processes import Output
+from gpusetup.system.system import LiveSystem
 
 CATALOG = load_catalog()
 A100 = ("--gpu", "A100 80GB", "--driver", "580.95.05", "--os", "linux", "--machine", "x86_64")
@@ -89,9 +92,19 @@ def _fill(world: World) -> None:
     add("torchcodec", "0.9.1", on="2025-12-01")
 
 
+@cache
+def this_machine(**asked: Any) -> Snapshot:
+    """Read once: of what is asked for here nothing is this machine's."""
+    return read_machine(LiveSystem(), **asked)
+
+
 @pytest.fixture
 def ask(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
+    def read_once(_: Any, *, notify: Any, **asked: Any) -> Snapshot:
+        return this_machine(**asked)
+
     enter(world, monkeypatch)
+    monkeypatch.setattr("gpusetup.probe.machine.read_machine", read_once)
     monkeypatch.setenv("GPUSETUP_CACHE", str(world.folder / "kept"))
 
     def asked(*words: str) -> Said:

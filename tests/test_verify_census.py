@@ -30,7 +30,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_every_operator_agrees_with_its_definition(family: str) -> None:
     for row in FAMILIES[family]:
         for size in row.sizes[:2]:
@@ -184,7 +184,7 @@ class OnEveryThread(Faulty):
         ("sum", "sum", of_length, ""),
     ],
 )
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 def test_a_fault_of_one_way_to_call_or_one_length_is_seen(
     name: str, kernel: str, when: Any, overload: str
 ) -> None:
