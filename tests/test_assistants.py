@@ -766,3 +766,8 @@ def test_agents_are_told_in_forty_lines_with_commands_that_exist(
     for command, rest in named:
         known = child_of(build_parser(command), command)._option_string_actions
         assert set(re.findall(r"--[\w-]+", rest)) <= set(known), command
+
+
+def test_an_empty_text_is_said_to_be_empty() -> None:
+    answer = tools.call("read_report", {"text": " > "}, tools.Setting())
+    assert "report-empty" in str(answer)

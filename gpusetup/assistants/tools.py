@@ -112,10 +112,10 @@ def _read_report(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     """Without what is private before it is judged: what is said of it is in our own words then."""
     if setting.keep_private:
         return _told(api.read_report(**values))
-    from gpusetup.report.read import read_bytes
+    from gpusetup.commands.reports import snapshot_of
 
     asked = dict(values)
-    shown = read_bytes(asked.pop("text").encode("utf-8", "replace"))
+    shown = snapshot_of(asked.pop("text").encode("utf-8", "replace"))
     return _told(api.diagnose(redact(shown), **asked))
 
 
