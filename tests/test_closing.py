@@ -34,7 +34,7 @@ def test_the_fix_of_every_example_machine_closes(name: str) -> None:
     assert complaints(world_of(machine_named(name))) == []
 
 
-PARTS = 12
+PARTS = 24
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -94,6 +94,10 @@ def test_the_other_documents_keep_their_schemas(capsys: pytest.CaptureFixture[st
     grid = answered(capsys, *SCREENS["table"])
     jsonschema.validate(grid, json_schema(PlanCellsAnswer))
     assert "schema" not in grid["cells"][0]
+
+
+@pytest.mark.slow
+def test_the_document_of_a_calibration_keeps_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
     jsonschema.validate(answered(capsys, *SCREENS["calibrate"]), json_schema(PlanCalibrationAnswer))
 
 
