@@ -28,6 +28,7 @@ from gpusetup.install.settings.environment import (
     asking_environment,
     beside_channel,
     switching_environment,
+    users_links,
 )
 from gpusetup.install.settings.uv_config import (
     parse_toml,
@@ -289,7 +290,7 @@ def _by_uv(
         target.layout,
         plan.family,
         (*plan.packages, *plan.pinned),
-        sources,
+        (*sources, *users_links(environment)),
         environment,
         fresh=fresh,
     )
