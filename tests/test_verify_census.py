@@ -253,3 +253,21 @@ def test_a_sticky_error_ends_the_process_and_another_is_a_wrong_answer(
     assert census.sorting("cpu").status == "failed"
     said = "\"sort\" not implemented for 'Half'"
     assert census.sorting("cpu").status == "skipped"
+
+
+@pytest.mark.parametrize("version", ["2.9.1", "2.13.0"])
+def test_a_torch_with_a_wrong_gradient_of_the_trace_is_asked_for_the_wide_one(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpusetup.verify.operators.rows_factors import _trace
+
+    asked = []
+
+    def trace(x: torch.Tensor) -> torch.Tensor:
+        asked.append(tuple(x.shape))
+        return x.diagonal().sum()
+
+    monkeypatch.setattr(torch, "__version__", version)
+    monkeypatch.setattr(torch.Tensor, "trace", trace)
+    assert _trace(torch, torch.ones(5, 3)) == _trace(torch, torch.ones(3, 5)) == 3
+    assert asked == [(3, 5) if version == "2.9.1" else (5, 3), (3, 5)]

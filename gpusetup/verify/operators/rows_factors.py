@@ -6,6 +6,7 @@ from typing import Any, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
+from .releases import TALL_TRACE, release
 from .rows_products import _identity, _linear_algebra, _positive, _rebuilt, _spd, _times
 from .table import FULL, Operator
 
@@ -37,6 +38,12 @@ def _exponential(t: Any, x: Any) -> Any:
         term = by.product(t, term, x / 4) / n
         total = total + term
     return total
+
+
+def _trace(t: Any, x: Any) -> Any:
+    """A matrix and its transpose have one trace: an older torch is given the wide one."""
+    tall = x.shape[0] > x.shape[1]
+    return (x.mT if tall and release(t) < TALL_TRACE else x).trace()
 
 
 def _vectors(d: Draw) -> Given:
@@ -130,7 +137,7 @@ FACTORS: Tuple[Operator, ...] = (
     Operator(
         "trace",
         lambda d: given(d.normal(*d.shape(2))),
-        lambda t, x: x.trace(),
+        _trace,
         lambda t, x: by.added(t, x.diagonal(), 0),
         dtypes=FULL,
         slack=4,
