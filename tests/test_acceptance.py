@@ -107,6 +107,7 @@ def test_what_the_parts_ask_verify_for_is_there() -> None:
         assert "cuda" in named(name).on, name
 
 
+@pytest.mark.slow
 def test_every_part_is_killed_at_its_limit_and_the_next_one_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,6 +359,7 @@ def clean_call(
     return took
 
 
+@pytest.mark.slow
 def test_seeds_of_several_calls_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = dict(FACTS, commit="abc")
     took = clean_call(tmp_path, monkeypatch, facts, lambda seed: Outcome(seed / 100))
@@ -754,6 +756,7 @@ def test_the_start_of_the_script_is_read_by_old_pythons() -> None:
     assert "__future__" not in start and start.isascii()
 
 
+@pytest.mark.slow
 def test_the_terminal_names_the_second_call_until_it_was_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -156,6 +156,7 @@ def test_the_memory_report_has_every_device(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked == [0], "asking the driver about an unused device would make a context there"
 
 
+@pytest.mark.slow
 def test_a_day_of_samples_costs_no_more_memory_than_an_hour() -> None:
     from gpusetup.monitor.summary import tallied
 

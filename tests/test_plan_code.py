@@ -81,6 +81,7 @@ def test_traced_peaks_are_those_of_real_steps(case: str) -> None:
     assert [row["case"] for row in rows if abs(row["peak"]) > row["limit"]] == []
 
 
+@pytest.mark.slow
 def test_the_largest_batch_fits_and_one_more_does_not() -> None:
     limit = 200 * MIB
     asked = CodeRequest(code="compare_workloads:transformer", batch=2, limit_bytes=limit)

@@ -76,6 +76,7 @@ def test_an_error_about_a_hostile_option_is_harmless(capsys: pytest.CaptureFixtu
     assert is_harmless(capsys.readouterr().err)
 
 
+@pytest.mark.slow
 def test_what_torch_prints_under_verify_is_no_command_of_the_runner(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nif '--worker' in sys.orig_argv:\n"

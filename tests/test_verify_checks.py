@@ -222,6 +222,7 @@ def test_an_autocast_that_does_nothing_fails() -> None:
     assert "autocast multiplied in float32" in computing.judged(training).detail
 
 
+@pytest.mark.slow
 def test_no_check_imports_the_compiler_or_an_optimizer_of_torch() -> None:
     import subprocess
     import sys
