@@ -93,6 +93,8 @@ def last_words(text: str) -> str:
 
     >>> last_words("Resolved 1 package\\nerror: Failed to fetch `x`\\n  Caused by: 503\\n")
     'Failed to fetch `x`: 503'
+    >>> last_words("error: x says 2.0. If this\\n  is intentional, set\\n `UV_SKIP=1`.")
+    'x says 2.0.'
     """
     lines = [line.strip(" │╰╭─▶\u00d7\t") for line in text.splitlines() if line.strip(" ^~\t")]
     start = next(
@@ -101,8 +103,10 @@ def last_words(text: str) -> str:
     chosen = lines[-3:] if start is None else lines[start : start + 8]
     causes = [line for line in chosen if not line.startswith(("hint", "help"))]
     words = [re.sub(r"(?i)^(error|(caused by|cause)):\s*", "", line).rstrip(":") for line in causes]
-    whole = re.sub(r",?\s*If this is intentional[^`]{0,40}`[^`]*`\.?", "", ": ".join(words))
+    whole = re.sub(ON_PURPOSE, "", ": ".join(words))
     return whole if len(whole) <= LONGEST else f"{words[0][:LONGEST]}: ...: {words[-1][-LONGEST:]}"
 
 
 LONGEST = 400
+ON_PURPOSE = r",?[\s:]*If[\s:]+this[\s:]+is[\s:]+intentional[^`]{0,40}`[^`]*`\.?"
+"""uv's advice to take a wheel that lies, wherever the width of a terminal breaks it."""
