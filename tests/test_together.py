@@ -838,18 +838,6 @@ def test_a_wheel_whose_metadata_lies_is_no_answer(
     assert all("is broken" in answers[what].err for what in ("name", "version"))
 
 
-def test_what_only_a_folder_of_the_users_has_is_found(
-    ask: Ask, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "own").mkdir()
-    wheel = world.wheel("in-a-folder", "1.0")
-    wheel.rename(tmp_path / "own" / wheel.name)
-    assert ask("in-a-folder").exit == 1
-    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "own"))
-    said = ask("in-a-folder")
-    assert said.exit == 0 and "in-a-folder" in said.out, said.err
-
-
 def _lying(world: World, folder: Path, what: str, truth: str, lie: str) -> Path:
     """A wheel `own-WHAT` in an index that is a folder, with other METADATA."""
     wheel = world.wheel(f"own-{what}", "1.0")

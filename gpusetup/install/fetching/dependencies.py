@@ -28,7 +28,6 @@ from gpusetup.install.settings.environment import (
     asking_environment,
     beside_channel,
     switching_environment,
-    users_links,
 )
 from gpusetup.install.settings.uv_config import (
     parse_toml,
@@ -290,7 +289,7 @@ def _by_uv(
         target.layout,
         plan.family,
         (*plan.packages, *plan.pinned),
-        (*sources, *users_links(environment)),
+        sources,
         environment,
         fresh=fresh,
     )

@@ -13,7 +13,6 @@ from threading import Event, Lock
 from gpusetup.errors import BadInput, GpuSetupError, Unsatisfiable
 from gpusetup.install.joint.honest import require_honest
 from gpusetup.install.joint.kept import counting, digest, keep_text, kept_text
-from gpusetup.install.settings.environment import users_links
 from gpusetup.model.codec import from_json, to_json
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
@@ -138,7 +137,6 @@ class Asker:
             *("--python", sys.executable),
             *("--python-platform", question.platform),
             *(("--find-links", question.links) if question.links else ()),
-            *(users_links(self._environment) if question.links else ()),
         )
         text = "\n".join((*question.wants, "")) + "\n"
         environment = {**self._environment, **self._trusted()}

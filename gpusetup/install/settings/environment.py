@@ -237,14 +237,3 @@ def uv_settings(pip: Mapping[str, str]) -> dict[str, str]:
     if pip.get("find-links"):
         variables["UV_FIND_LINKS"] = ",".join(pip["find-links"].split())
     return variables
-
-
-def users_links(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The user's own folders and pages, for a question to uv that names further ones: its
-    `--find-links` takes the variable's place.
-
-    >>> users_links({"UV_FIND_LINKS": "/wheels,http://i/x/"})
-    ('--find-links', '/wheels', '--find-links', 'http://i/x/')
-    """
-    places = filter(None, environment.get("UV_FIND_LINKS", "").split(","))
-    return tuple(word for place in places for word in ("--find-links", place))
