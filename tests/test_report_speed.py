@@ -21,6 +21,8 @@ from gpusetup.report.facts import Saying, claims
 from gpusetup.report.formats import machine_tools, programs, prose, tables
 from gpusetup.report.read import TABLE, read_report
 from gpusetup.report.text import Text, text_of
+from gpusetup.resolver import to_answer
+from gpusetup.resolver.companions import moved_with
 
 SAYINGS = (*machine_tools.ROWS, *programs.ROWS, *prose.ROWS, *tables.ROWS)
 TOLD = tuple(text for _, text in MESSAGES)
@@ -72,4 +74,7 @@ def test_a_decision_that_is_kept_is_the_one_of_the_whole_text() -> None:
     catalog = load_catalog()
     for seed in range(60):
         machine = with_catalog(read_report(writers.mixture(seed, TOLD)), catalog)
-        assert decided(machine, catalog, None)[:2] == chosen_request(machine, catalog)
+        request, decision = chosen_request(machine, catalog)
+        moved = moved_with(machine, decision.resolution.build)
+        answer = to_answer(decision.resolution, machine, moved)
+        assert decided(machine, catalog, None) == (request, decision, answer)

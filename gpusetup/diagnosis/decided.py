@@ -6,24 +6,12 @@ Of a text the answer is kept by what it depends on: thousands of texts show a fe
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.catalog.builds import Same
 from gpusetup.diagnosis.request import REFUSALS, chosen_request, decision_for
-from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import (
-    Container,
-    Driver,
-    Event,
-    Gpu,
-    Os,
-    Package,
-    PciDevice,
-    Python,
-    Snapshot,
-    Torch,
-    Wanted,
-)
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.resolution import Request
 
 if TYPE_CHECKING:
@@ -39,63 +27,35 @@ def decided(machine: Snapshot, catalog: Catalog, request: Request | None) -> Dec
     if request is not None:
         return _with_answer(machine, request, decision_for(machine, catalog, request))
     if machine.origin == "report":
-        return _of_a_text(_shown(machine), Same(catalog))
+        shown = tuple(getattr(machine, name) for name in DEPENDS_ON)
+        return _of_a_text(shown, _refusals(machine), Same(catalog))
     return _with_answer(machine, *chosen_request(machine, catalog))
 
 
-class Shown(Frozen):
-    """All of a text that the decision depends on."""
-
-    os: Os
-    python: Python
-    driver: Driver
-    gpus: tuple[Gpu, ...] | None
-    pci_devices: tuple[PciDevice, ...] | None
-    torch: Torch
-    packages: tuple[Package, ...] | None
-    container: Container
-    wanted: Wanted
-    refusals: tuple[tuple[str, bool], ...]
-    """Which index or platform has nothing, and whether the versions that it has are named."""
+DEPENDS_ON = (
+    *("os", "python", "driver", "gpus", "pci_devices", "torch", "packages", "container", "wanted"),
+)
+"""All of a text that the decision depends on, beside what an index or a platform refused."""
+Refusals = tuple[tuple[str, bool], ...]
+"""The events of refusals, and whether each names the versions that there are."""
 
 
-def _shown(machine: Snapshot) -> Shown:
-    return Shown(
-        os=machine.os,
-        python=machine.python,
-        driver=machine.driver,
-        gpus=machine.gpus,
-        pci_devices=machine.pci_devices,
-        torch=machine.torch,
-        packages=machine.packages,
-        container=machine.container,
-        wanted=machine.wanted,
-        refusals=tuple(
-            (event.kind, bool(event.values.get("versions")))
-            for event in machine.events
-            if event.kind in REFUSALS
-        ),
+def _refusals(machine: Snapshot) -> Refusals:
+    return tuple(
+        (event.kind, bool(event.values.get("versions")))
+        for event in machine.events
+        if event.kind in REFUSALS
     )
 
 
 @lru_cache(maxsize=1024)
-def _of_a_text(shown: Shown, known: Same) -> Decided:
-    machine = Snapshot(
-        origin="report",
-        os=shown.os,
-        python=shown.python,
-        driver=shown.driver,
-        gpus=shown.gpus,
-        pci_devices=shown.pci_devices,
-        torch=shown.torch,
-        packages=shown.packages,
-        container=shown.container,
-        wanted=shown.wanted,
-        events=tuple(
-            Event(kind=kind, values={"versions": "some"} if versions else {})
-            for kind, versions in shown.refusals
-        ),
+def _of_a_text(shown: tuple[Any, ...], refusals: Refusals, known: Same) -> Decided:
+    events = tuple(
+        Event(kind=kind, values={"versions": "some"} if versions else {})
+        for kind, versions in refusals
     )
+    parts = dict(zip(DEPENDS_ON, shown, strict=True))
+    machine = replace(Snapshot(origin="report", events=events), **parts)
     return _with_answer(machine, *chosen_request(machine, known.catalog))
 
 
