@@ -218,4 +218,63 @@ SERVERS: dict[str, Class] = {
             "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: train.py FAILED",
         ),
     ),
+    "a torch without CUDA, known by its version alone": Class(
+        "torch-cpu-build",
+        (
+            "My card is an RTX 3070 and ComfyUI runs on the CPU, the window says 2.6.0+cpu",
+            "generation is slow, the log shows 2.8.0+cpu and the GPU is idle",
+            "the GPU stays idle and it still says 2.7.1+cpu after the second try",
+        ),
+        (
+            "I want 2.6.0+cpu on the server without a GPU",
+            "which file is 2.6.0+cpu?",
+        ),
+    ),
+    "a Radeon card as people write it": Class(
+        "amd-gpu",
+        (
+            "the window opens but my rx580 stays idle, everything runs on the cpu",
+            "rx 6700xt not detected by the program",
+            "My 9060XT is not used, only the processor",
+        ),
+        (
+            "eth0: RX packets 580, TX packets 600",
+            "RTX 4060 is not detected",
+        ),
+    ),
+    "an Arc card without its number": Class(
+        "intel-gpu",
+        (
+            "Intel Arc GPU (XPU) is not detected after the update",
+            "the program does not see my Intel Arc Graphics",
+            "laptop with Intel Arc 140V: it falls back to the CPU",
+        ),
+        (
+            "it runs on NVIDIA, AMD and Intel Arc GPU, mine is an RTX 3060",
+            "support for Intel Arc GPU is planned",
+        ),
+    ),
+    "a Mac by its chip": Class(
+        "apple-silicon",
+        (
+            "RuntimeError: Torch not compiled with CUDA enabled\nMac M4",
+            "Found no NVIDIA driver on your system\nmacOS M2, 16 GB",
+            "AssertionError: Torch not compiled with CUDA enabled, on an M3 MacBook",
+        ),
+        ("The M2 slot holds the disk, RTX 3060\nTorch not compiled with CUDA enabled",),
+    ),
+    "WSL whose GPUs have no handle": Class(
+        "wsl-driver",
+        tuple(
+            f"nvidia-smi inside WSL2 says:\nUnable to determine the device handle for {gpu}: {bus}: Unknown Error\nNo devices were found"
+            for gpu, bus in (
+                ("GPU0", "0000:C1:00.0"),
+                ("GPU1", "0000:E1:00.0"),
+                ("GPU0", "0000:01:00.0"),
+            )
+        ),
+        (
+            "Unable to determine the device handle for GPU0: 0000:C1:00.0: Unknown Error\nUbuntu 22.04",
+        ),
+    ),
 }

@@ -106,6 +106,18 @@ ROWS = (
         "cmake_cuda_compiler",
         r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND",
     ),
+    row(
+        "cuda-toolkit-missing",
+        "cuda toolkit",
+        r"(?<!if )(?<!if the )\b(?:CUDA [Tt]oolkit (?:is |was |isn't |is not )?(?:missing|not (?:installed|found|detected))|without (?:the |a )?CUDA [Tt]oolkit (?:being )?installed)",
+        unless=r"\b(?:[Ii]f|unless|[Mm]ake sure|whether)\b[^.\n]{0,60}CUDA [Tt]oolkit|warning: CUDA [Tt]oolkit",
+    ),
+    row(
+        "cuda-toolkit-missing",
+        "getattr(_c, name)",
+        r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute",
+        who="extension",
+    ),
     row("cuda-toolkit-missing", "cuda toolset", r"No CUDA toolset found"),
     row("cuda-toolkit-missing", "cuda_runtime", r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)"),
     row(

@@ -67,6 +67,14 @@ ROWS = (
         r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)",
     ),
     row(
+        "program-failed",
+        "executable file not found in $path",
+        r"exec: \W{0,3}(?P<lacks>(?!nvidia-)[\w./-]{1,60})\W{0,3}: executable file not found in \$PATH",
+        says="The image has no such program as its command asks for",
+        way="Name the release of the image that has it, or the command that it has",
+        stage="start",
+    ),
+    row(
         "container-toolkit-missing",
         "no runtime for",
         r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",

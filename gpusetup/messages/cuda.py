@@ -79,7 +79,13 @@ ROWS = (
         " detected",
         r"No (?:CUDA |compatible )?GPUs?(?: or other accelerators?)? (?:was |were )?detected",
     ),
-    row("cuda-unavailable", "no compatible gpu found"),
+    row(
+        "cuda-unavailable",
+        "gpu",
+        r"\bno (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:was |were |is |are )?(?:found|detected|available)\b",
+        gate=r"no (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:was |were |is |are )?(?:found|detected|avail)",
+        unless=r"\b(?:if|when) no (?:supported|compatible|suitable)",
+    ),
     row("cuda-unavailable", "no nvidia gpu found?"),
     row("cuda-unavailable", "cannot find any torch accelerator"),
     row(

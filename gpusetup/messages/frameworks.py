@@ -30,6 +30,13 @@ TENSORFLOWS = (
     ),
     row(
         "program-sees-no-gpu",
+        "physical_device:cpu:0",
+        r"\[ ?PhysicalDevice\(name='/physical_device:CPU:0', device_type='CPU'\) ?\]",
+        program="TensorFlow",
+        unless=r"name='/physical_device:GPU|list_physical_devices\(['\"]CPU['\"]\)|Metal|Adapter",
+    ),
+    row(
+        "program-sees-no-gpu",
         "is_gpu_available",
         r"tf\.test\.is_gpu_available\([^()]{0,60}\)(?: is|:|\)| ==| ->)* ?False",
         program="TensorFlow",

@@ -265,6 +265,12 @@ TRANSFERS = (
         "connection timed out while downloading",
         how="timeout",
     ),
+    row(
+        "download-network-error",
+        "cannot open url",
+        r"cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'",
+        how="connection",
+    ),
     row("download-network-error", "newconnectionerror", r"NewConnectionError", how="connection"),
     row(
         "download-network-error",

@@ -45,6 +45,13 @@ LLAMA_CPP = (
         unless=r"cudaMalloc failed|out of memory",
     ),
     row(
+        "program-without-gpu-support",
+        "blas = 0",
+        r"\b(?:GPU|[Cc][Uu]BLAS|CUDA)\b.{0,900}?\bBLAS = 0\b|\bBLAS = 0\b.{0,600}?\b(?:GPU|[Cc][Uu]BLAS|CUDA)\b",
+        program="llama.cpp",
+        unless=r"Metal|OpenBLAS only",
+    ),
+    row(
         "out-of-memory",
         "failed to allocate",
         r"failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers",

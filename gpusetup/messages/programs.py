@@ -222,7 +222,7 @@ COMPUTING: tuple[Program, ...] = (
             "llama_init_from",
             "load_tensors:",
         )
-        + mentioned("llama.cpp"),
+        + mentioned("llama.cpp", "llamacpp", "llama-cpp"),
     ),
     Program(
         name="CTranslate2",

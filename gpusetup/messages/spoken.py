@@ -8,7 +8,7 @@ from __future__ import annotations
 from gpusetup.messages.row import row
 
 SAID = (
-    r"(?:返回值?|为|為|是|总是|總是|一直|始终|还是|還是|显示|顯示|输出|輸出|打印|结果|得到|仍然?|都|却|變成|变成"
+    r"(?:返回值?|为|為|是|总是|總是|一直|就是|就|始终|发现|发现是|發現|还是|還是|显示|顯示|输出|輸出|打印|结果|得到|仍然?|都|却|變成|变成"
     r"|がいつも|が|は|を|も|常に|いつも|가|이|는|은|값이|항상|계속"
     r"|возвращает|выда[её]т|показывает|всегда|равно|=|dev[uo]elve|devolve|retorna(?:ndo)?|regresa|siempre|sempre|da|d[aá]|es|me|arroja"
     r"|renvoie|retourne|est|toujours|gibt|liefert|ist|immer|ergibt|restituisce|è|zwraca|zawsze|döndürüyor|trả về|luôn)"

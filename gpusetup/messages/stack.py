@@ -32,6 +32,19 @@ ROWS = (
         module="numba-cuda",
     ),
     row(
+        "cuda-lib-missing",
+        "nvrtc",
+        r"NvrtcSupportError|NVRTC cannot be loaded",
+        library="libnvrtc",
+        module="numba-cuda",
+    ),
+    row(
+        "cuda-lib-missing",
+        "failed to open nvvm",
+        library="libnvvm",
+        module="numba-cuda",
+    ),
+    row(
         "no-nvidia-driver",
         "cuda driver library cannot be found",
         library="libcuda.so",

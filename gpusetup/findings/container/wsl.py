@@ -101,7 +101,9 @@ NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "c
 
 def _only_windows_answers(context: RuleContext) -> bool:
     """A text in which nvidia-smi fails inside WSL beside the table that Windows prints."""
-    failed = events(context, "driver-not-loaded")
+    failed = events(context, "driver-not-loaded") or [
+        event for event in events(context, "gpu-fell-off-bus") if event.values.get("said")
+    ]
     return is_report(context) and bool(context.snapshot.os.wsl and failed)
 
 

@@ -79,7 +79,10 @@ GPU_FELL_OFF_BUS = Cause(
 
 def gpu_fell_off_bus(context: RuleContext) -> Iterator[Finding]:
     """The GPU no longer answers on the bus."""
-    fallen = (*xids_of(context, "gpu-fell-off-bus"), *events(context, "gpu-fell-off-bus"))
+    heard = events(context, "gpu-fell-off-bus")
+    if context.snapshot.os.wsl:
+        heard = tuple(event for event in heard if not event.values.get("said"))
+    fallen = (*xids_of(context, "gpu-fell-off-bus"), *heard)
     lost = concerned_gpus(context, [gpu for gpu in gpus(context) if gpu.lost], fallen)
     if lost or fallen:
         yield GPU_FELL_OFF_BUS.found(

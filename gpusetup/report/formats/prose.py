@@ -50,6 +50,7 @@ ROWS = (
     saying("torch.version", "torch", rf"(?<![\w./=-]){VERSION_WORD} {TORCH_WORD}{BETWEEN}{TORCH}", HINT, gate=r"torch[ :|=*`]{1,5}(?:[^\W\d]{1,5}[ :]{1,2})?v?\d"),
     saying("torch.version", "torch", rf"\| ?{TORCH_WORD} ?\| ?{TORCH}", HINT),
     saying("torch.version", "torch==", rf"{FAILS}[^$>#\n]{{0,60}}?\btorch=={TORCH}(?<=\+\w\w\w|\w\w\d\d)", HINT, gate=r"torch==v?\d{1,2}\.\d{1,2}\.\d{1,2}\+"),
+    saying("torch.version", "+cpu", r"\b(?:says?|said|shows?|showed|prints?|printed|reads?|reports?|gives?|displays?)(?: me)?:? [`'\"(]?(2\.\d{1,2}\.\d\+cpu)\b", HINT),
     saying("torch.version", "torch.__version__", rf"torch\.__version__\W{{0,6}}{PRINTED}\W{{0,6}}{TORCH}", HINT),
     *(
         saying("python.version", needle, rf"(?<![\w./=-]){needle} ?{VERSION_WORD}{BETWEEN}(3\.\d{{1,2}}(?:\.\d{{1,2}})?)(?![\w.+])", HINT)
