@@ -26,10 +26,17 @@ sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installe
 from gpusetup.model.frozen import Frozen, fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan.memory.constants import Constants, shipped_constants  # noqa: E402
+from gpusetup.plan.memory.loss import SAME_AS  # noqa: E402
 from gpusetup.plan.memory.parts import Parts, parts  # noqa: E402
-from gpusetup.plan.model.named import model_in, model_named, with_masked_head  # noqa: E402
+from gpusetup.plan.model.named import (  # noqa: E402
+    count,
+    model_in,
+    model_named,
+    model_of_size,
+    with_masked_head,
+)
 from gpusetup.plan.model.shape import Shape  # noqa: E402
-from gpusetup.plan.model.trainers import trainer_settings, with_masters  # noqa: E402
+from gpusetup.plan.model.trainers import attention_of, trainer_settings, with_masters  # noqa: E402
 from gpusetup.plan.model.workload import Recipe, Workload  # noqa: E402
 
 FIGURES = ROOT / "tests" / "plan_published.csv"
@@ -151,12 +158,16 @@ def _said(row: dict[str, str]) -> dict[str, str]:
 
 def _workload(row: dict[str, str]) -> Workload:
     said = _said(row)
-    settings: dict[str, Any] = {**trainer_settings(row["trainer"]), **map_values(said)}
+    shape = _shape(row["model"])
+    settings: dict[str, Any] = trainer_settings(row["trainer"])
+    settings |= attention_of(shape.kind, row["trainer"]) | map_values(said)
     settings["amp"] = settings.get("amp") or None
     if "amp" not in said and "lora" not in said:
         settings = with_masters(settings, row["trainer"])
+    settings["loss"] = SAME_AS.get(settings["loss"], settings["loss"])
     known = {field.name for field in fields(Workload)}
-    shape = _shape(row["model"])
+    if unknown := set(said) - known - {"offload", "sp", "mlm"}:
+        raise ValueError(f"how: no such word: {', '.join(sorted(unknown))}")
     return Workload(
         shape=with_masked_head(shape) if said.get("mlm") == "yes" else shape,
         gpus=int(row["gpus"]),
@@ -167,7 +178,9 @@ def _workload(row: dict[str, str]) -> Workload:
 
 
 def _shape(name: str) -> Shape:
-    """A model by its name; one without a name by its `config.json` in this repository."""
+    """A model by its name, its `config.json` (in this repository), or its size: `params=7B`."""
+    if name.startswith("params="):
+        return model_of_size(count(name.removeprefix("params=")), text=True)
     return model_in(ROOT / name) if name.endswith(".json") else model_named(name)
 
 

@@ -13,7 +13,12 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer.question import Question, workload_of
-from gpusetup.plan.memory.activations import layer_bytes, layer_bytes_a_token
+from gpusetup.plan.memory.activations import (
+    attention_bytes,
+    layer_bytes,
+    layer_bytes_a_token,
+    pair_bytes,
+)
 from gpusetup.plan.memory.constants import shipped_constants
 from gpusetup.plan.memory.loss import logit_amount, loss_bytes
 from gpusetup.plan.memory.parts import gaps, parts
@@ -138,7 +143,7 @@ def test_a_dropout_of_eager_attention_keeps_its_copy_and_mask() -> None:
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_the_backward_pass_of_eager_attention_takes_twelve_bytes_a_pair(dtype: str) -> None:
-    w = a_job(checkpointing=True, dtype=dtype)
+    w = a_job(checkpointing=True, dtype=dtype, repeat_kv=True)
     more = layer_bytes(replace(w, attention="eager"), VANILLA) - layer_bytes(w, VANILLA)
     assert more == 12 * LLAMA.heads * w.context**2
     kept = {"checkpointing": False, "attention": "eager"}
@@ -230,11 +235,64 @@ def test_selective_checkpointing_lies_between_all_and_none() -> None:
 
 
 def test_eager_attention_grows_with_the_square_of_the_length() -> None:
-    w = a_job(checkpointing=False, attention="eager")
+    w = a_job(checkpointing=False, attention="eager", repeat_kv=True)
     short = layer_bytes_a_token(w) - layer_bytes_a_token(replace(w, attention="flash"))
     w = replace(w, context=8192)
     long = layer_bytes_a_token(w) - layer_bytes_a_token(replace(w, attention="flash"))
     assert long == 2 * short == 8192 * 32 * 6
+
+
+def test_keys_and_values_that_heads_share_are_copied_but_by_flash_attention() -> None:
+    w = a_job(checkpointing=False)
+    more = 2 * (LLAMA.query - LLAMA.key_value) * 2
+    for how in ({"attention": "sdpa"}, {"repeat_kv": True}):
+        kept = attention_bytes(replace(w, **how)) - attention_bytes(w)
+        assert kept - more == pair_bytes(replace(w, **how))
+    alone = a_job(shape=model_named("llama-2-7b"), checkpointing=False)
+    assert attention_bytes(replace(alone, repeat_kv=True)) == attention_bytes(alone)
+
+
+def test_a_capped_family_writes_its_scores_unless_its_trainer_has_a_kernel() -> None:
+    question = Question(model="gemma-2-9b", context=2048, batch=1)
+    shape = model_named("gemma-2-9b")
+    said = {name: workload_of(replace(question, trainer=name), shape, 1).attention
+            for name in ("hf", "litgpt", "unsloth")}  # fmt: skip
+    assert said == {"hf": "eager", "litgpt": "eager", "unsloth": "flash"}
+    assert workload_of(replace(question, attention="flash"), shape, 1).attention == "flash"
+    plain = replace(shape, kind="gemma")
+    w = workload_of(question, shape, 1)
+    more = loss_bytes(w, VANILLA, C) - loss_bytes(replace(w, shape=plain), VANILLA, C)
+    assert more == logit_amount(w, VANILLA) * w.compute_bytes
+
+
+def test_what_is_gathered_is_not_there_at_the_optimizers_step() -> None:
+    how = {"strategy": "fsdp", "context": 64, "loss": "fused"}
+    w = a_job(**how, checkpointing=True)
+    found = parts(w, VANILLA, C)
+    assert found.states + found.other - found.runtime == pytest.approx(
+        state_bytes(w, VANILLA) + step_bytes(w, VANILLA)
+    )
+
+
+def test_logits_that_are_let_go_take_less_and_leave_a_gap() -> None:
+    held, gone = (a_job(loss=loss, batch=4, lora=8) for loss in ("eager", "hf"))
+    a, b = parts(held, VANILLA, C), parts(gone, VANILLA, C)
+    assert a.allocated - b.allocated == pytest.approx(2 * logit_amount(held, VANILLA))
+    assert a.reserved - a.allocated < b.reserved - b.allocated
+
+
+def test_megatrons_16_bit_gradients_have_32_bit_ones_beside_them() -> None:
+    how = {"dtype": "fp32", "amp": "fp16", "strategy": "ddp", "gpus": 2, "batch": 2}
+    wide, narrow = (a_job(**how, gradient_dtype=t) for t in ("fp32", "fp16"))
+    assert state_bytes(narrow, VANILLA) - state_bytes(wide, VANILLA) == 2 * LLAMA.parameters
+    assert step_bytes(narrow, VANILLA) == 2 * LLAMA.parameters
+    assert step_bytes(wide, VANILLA) == step_bytes(replace(narrow, gpus=1), VANILLA) == 0
+
+
+def test_a_shifted_loss_in_place_copies_more_than_one_sequence() -> None:
+    w = a_job(loss="in-place-shifted")
+    one, two = (loss_bytes(replace(w, batch=n), VANILLA, C) / n for n in (1, 2))
+    assert two - one == pytest.approx(logit_amount(w, VANILLA) * 2)
 
 
 def test_offloaded_checkpoints_and_optimizers_leave_the_gpu() -> None:
@@ -279,7 +337,9 @@ def test_a_frozen_layer_under_fsdp_holds_no_gradients() -> None:
 
 def test_every_trainer_has_a_source_and_fields_of_a_workload() -> None:
     wanted = {"hf", "trl", "axolotl", "llama-factory", "torchtune", "torchtitan", "litgpt",
-              "unsloth", "megatron", "trinity"}  # fmt: skip
+              "unsloth", "megatron", "trinity", "loop", "lightning", "accelerate", "nanogpt",
+              "llama-recipes", "ms-swift", "llm-foundry", "verl", "openrlhf", "deepspeed", "nemo",
+              "gpt-neox", "diffusers", "timm"}  # fmt: skip
     assert set(rows().trainers) == wanted
     for name in wanted:
         assert rows().trainers[name]["source"]
@@ -299,5 +359,5 @@ def test_a_trainer_on_several_gpus_does_what_it_does_there(trainer: str, strateg
 
 def test_an_unknown_trainer_hears_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
-        trainer_settings("nanogpt")
+        trainer_settings("nanotron")
     assert "torchtitan" in (caught.value.hint or "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from scripts_loaded import script
@@ -42,9 +43,9 @@ PROMISES = (
             asked=0.85),
     Promise(name="fourth", rows=90, projects=12, error=0.06, bias=0.04, right=0.96, missed=0,
             asked=0.95),
-    Promise(name="fifth", rows=140, projects=20, error=0.08, bias=0.04, right=0.89, missed=5,
+    Promise(name="fifth", rows=140, projects=20, error=0.08, bias=0.04, right=0.89, missed=7,
             asked=0.85),
-    Promise(name="sixth", rows=75, projects=12, error=0.06, bias=0.03, right=0.94, missed=2,
+    Promise(name="sixth", rows=75, projects=12, error=0.06, bias=0.03, right=0.92, missed=2,
             asked=0.85),
 )  # fmt: skip
 EACH = pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
@@ -94,3 +95,23 @@ def test_the_sets_together_are_met_as_the_page_says() -> None:
 
 def test_the_pages_tables_are_those_of_the_script() -> None:
     assert SCRIPT.write_tables(C, check=True), "run scripts/fit_published.py --tables"
+
+
+def test_a_file_of_rows_is_checked_before_it_is_compared(tmp_path: Path) -> None:
+    check = script("compare_published")
+    assert check.faults(SCRIPT.SIXTH) == []
+    good = "p x,u,nanogpt,full,params=124M,1,1024,8,compile=no loss=flash,no,fits,,15.8,seventh,"
+    slips = {
+        good.replace("compile", "complie"): "complie",
+        good.replace("flash", "flush"): "flush",
+        good.replace("nanogpt", "nanogtp"): "nanogtp",
+        good.replace("fits,", "fits,3.1"): "gib",
+        good.replace("15.8", ""): "card",
+        good.replace("1,1024", "3,1024").replace("loss=flash", "tensor_parallel=2"): "divide",
+    }
+    file = tmp_path / "rows.csv"
+    file.write_text("\n".join((",".join(check.COLUMNS), good, *slips)), encoding="utf-8")
+    found = check.faults(file)
+    assert len(found) == len(slips)
+    for number, (text, word) in enumerate(zip(found, slips.values(), strict=True), 3):
+        assert text.startswith(f"line {number}: ") and word in text

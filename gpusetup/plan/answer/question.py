@@ -18,7 +18,7 @@ from gpusetup.plan.model.named import (
     with_tables,
 )
 from gpusetup.plan.model.shape import Shape
-from gpusetup.plan.model.trainers import trainer_settings, with_masters
+from gpusetup.plan.model.trainers import attention_of, trainer_settings, with_masters
 from gpusetup.plan.model.workload import BYTES, Strategy, Workload
 
 MOST: dict[str, int] = {
@@ -116,6 +116,7 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
     by_batch = counts_samples(question)
     how = usual(question, by_batch=by_batch, linux=linux, gpus=gpus)
     how |= trainer_settings(question.trainer, gpus) if question.trainer else {}
+    how |= attention_of(shape.kind, question.trainer)
     how |= {n: getattr(question, n) for n in SAME_NAME if getattr(question, n) is not None}
     how |= {f"offload_{what}": True for what in question.offload}
     if question.amp is None and question.lora is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusetup.plan.memory.states import QUANTIZED, WHOLE, casts, upcast
 from gpusetup.plan.model.shape import targets
+from gpusetup.plan.model.trainers import CAPPED
 from gpusetup.plan.model.workload import BYTES, Recipe, Workload, tokens_per_gpu
 
 
@@ -70,6 +71,9 @@ def selected_bytes(w: Workload, r: Recipe) -> float:
     return stage_layers(w) * each * tokens
 
 
+WRITES_SCORES = ("eager", "written")
+"""Attention that has a number for every pair of tokens in memory."""
+
 MLP_KEPT = {"gelu_new": (5, 3)}
 """Activation -> tensors of the MLP's width that stay, and how many of them autocast makes 32-bit.
 
@@ -125,8 +129,17 @@ def attention_bytes(w: Workload) -> float:
     leaves of it, with its mask.
     """
     s, compute = w.shape, w.compute_bytes
-    own = (2 * s.query + 2 * s.key_value) * compute + 4 * s.heads
+    shared = s.query if repeats(w) else s.key_value
+    own = (2 * s.query + 2 * shared) * compute + 4 * s.heads
     return own + pair_bytes(w) + s.query_key_norm * (4 + compute) * (s.query + s.key_value)
+
+
+def repeats(w: Workload) -> bool:
+    """Whether keys and values that several heads share are copied for each of them.
+
+    transformers does so for attention that is no flash attention (`repeat_kv`), litgpt always.
+    """
+    return w.repeat_kv or w.attention in ("sdpa", *WRITES_SCORES)
 
 
 def pair_bytes(w: Workload) -> float:
@@ -149,13 +162,14 @@ def score_bytes(w: Workload) -> float:
 
     A dropout keeps its mask, and gives what is multiplied then: in 16 bits the copy that is kept
     anyway, in 32 bits one more. A softmax that is written out, exp(x - max) / sum, keeps its powers
-    for two gradients, and what is multiplied; autocast takes powers in 32 bits.
+    for two gradients, and what is multiplied; autocast takes powers in 32 bits. A cap keeps its tanh.
     """
     plain = plain_softmax(w)
     narrow = w.compute_bytes < 4 and not plain
     dropped = (1 if narrow else 1 + w.compute_bytes) * w.shape.dropout
     eager = (w.compute_bytes if plain else 4) + w.compute_bytes * narrow + dropped
     powers = 4 if w.amp else w.compute_bytes
+    eager += w.compute_bytes * (w.shape.kind in CAPPED)
     each = {
         "flash": 0.0,
         "sdpa": w.compute_bytes / w.shape.heads,
@@ -228,8 +242,6 @@ def kept_bytes(w: Workload, r: Recipe) -> float:
     return stage_layers(w) * layer_bytes_a_token(w) * tokens_per_gpu(w, r)
 
 
-WRITES_SCORES = ("eager", "written")
-"""Attention that has a number for every pair of tokens in memory."""
 EAGER_BACKWARD = 12.0
 """Bytes for every pair of tokens and head while the backward pass of an eager softmax runs: the
 softmax, its gradient and what it gives, each in 32 bits, or two in 16 for the last. A traced step

@@ -5,11 +5,14 @@ from __future__ import annotations
 from gpusetup.plan.memory.activations import final_norm_bytes
 from gpusetup.plan.memory.constants import Constants
 from gpusetup.plan.memory.states import upcast
+from gpusetup.plan.model.trainers import CAPPED
 from gpusetup.plan.model.workload import Recipe, Workload, samples_per_group, tokens_per_gpu
 
 LOSSES: dict[str, tuple[float, float] | None] = {
     "trainer": None,
     "eager": (14.0, 16.0),
+    "eager-32": (16.0, 16.0),
+    "hf": (12.0, 12.0),
     "eager-old": (12.0, 16.0),
     "eager-16": (12.0, 24.0),
     "eager-half": (8.0, 16.0),
@@ -17,13 +20,17 @@ LOSSES: dict[str, tuple[float, float] | None] = {
     "in-graph": (8.0, 12.0),
     "vocab-parallel": (6.0, 4.0),
     "in-place": (4.0, 8.0),
+    "in-place-shifted": (6.0, 12.0),
     "chunked": (2.0, 4.0),
     "fused": (0.0, 0.0),
 }
 """Loss kernel -> bytes a logit in 16 and in 32 bits; None: the fitted constant, and 4 more.
 
 `trainer` computes log-probabilities in place (what RL trainers do). `eager` is cross-entropy on
-logits that were made 32-bit: 2 + 4 + 4 + 4 and part of a 16-bit gradient. `eager-old` also copies
+logits that were made 32-bit, in a loop whose variable holds them until the backward pass has run:
+the logits, their 32-bit log-softmax and two gradients, 2 + 4 + 4 + 4; `eager-32` holds a 32-bit
+copy (`logits = model(x).float()`). `hf` lets them go before (transformers' Trainer, TRL, a loop that
+keeps `model(**batch).loss` alone): 4 + 4 + 4. `eager-old` also copies
 the shifted logits (transformers before 4.45), `eager-16` does so without making them 32-bit (models
 with code of their own, such as Qwen 1). `eager-half` is a loss in 16 bits without autocast
 (DeepSpeed's engine in 16 bits): logits, their copy, log-softmax and gradient. `compiled` fuses the
@@ -31,7 +38,9 @@ copies (torchtitan, torchtune with compile); `in-graph` is compiled with the mod
 never writes the 32-bit copy. `vocab-parallel` makes the logits 32-bit, and softmax and gradient of
 them where they are (Megatron Core's `vocab_parallel_cross_entropy`). `in-place` reads the logits as
 they are and writes their gradient in the same width (flash-attn's and Apex's `CrossEntropyLoss`,
-llm-foundry's `fused_crossentropy`, axolotl's `flash_attn_cross_entropy`). `chunked` holds the
+llm-foundry's `fused_crossentropy`, axolotl's `flash_attn_cross_entropy`); `in-place-shifted` those
+without the last token: their gradient, and the same with that token's zeros, stand at once, beside
+the copy that more than one sequence needs (`shift_bytes`). `chunked` holds the
 logits in 16 bits, and more for one of eight chunks (torchtune's `CEWithChunkedOutputLoss`;
 `chunk_bytes`). `fused` never holds them (Liger, cut cross-entropy, TRL's `chunked_nll`,
 Unsloth)."""
@@ -42,7 +51,7 @@ SHIFTED = ("eager-old", "eager-16")
 SAME_AS = {
     "liger": "fused", "cce": "fused", "trl-chunked": "fused", "unsloth": "fused",
     "flash": "in-place", "flash-attn": "in-place", "apex": "in-place",
-    "torchtune": "chunked", "hf": "eager", "hf-old": "eager-old", "torchtitan": "compiled",
+    "torchtune": "chunked", "hf-old": "eager-old", "torchtitan": "compiled",
     "megatron": "vocab-parallel",
 }  # fmt: skip
 """The names that people give them."""
@@ -90,9 +99,26 @@ def gathered_bytes(w: Workload, r: Recipe) -> float:
     return 2 * w.shape.hidden * w.compute_bytes * tokens_per_gpu(w, r)
 
 
+def shift_bytes(w: Workload, r: Recipe) -> float:
+    """The copy of the logits without the last token, where the loss reads logits as they are.
+
+    A single sequence needs none. gpt-oss 20B takes 7 bytes a logit with one sequence and 8 with
+    two, four and eight beside its checkpoints (whitecircle's comparison of Halo with TRL).
+    """
+    if w.loss != "in-place-shifted" or w.batch is None or samples_per_group(w, r) == 1:
+        return 0.0
+    return logit_amount(w, r) * w.compute_bytes
+
+
+def capped_bytes(w: Workload, r: Recipe) -> float:
+    """What a cap of the logits keeps: its tanh (`final_logit_softcapping`)."""
+    capped = w.shape.kind in CAPPED and w.loss != "fused"
+    return logit_amount(w, r) * w.compute_bytes * capped
+
+
 def loss_bytes(w: Workload, r: Recipe, c: Constants) -> float:
     """The logits and all that stands with them."""
-    logits = logit_amount(w, r) * logit_bytes(w, c)
+    logits = logit_amount(w, r) * logit_bytes(w, c) + shift_bytes(w, r) + capped_bytes(w, r)
     return logits + chunk_bytes(w, r) + gathered_bytes(w, r) + final_norm_bytes(w, r)
 
 

@@ -26,6 +26,8 @@ from gpusetup.plan.memory.states import (
     alone_amount,
     cast_bytes,
     copied_bytes,
+    divisors,
+    gradient_bytes,
     gradient_state_bytes,
     host_bytes,
     live_bytes,
@@ -86,22 +88,26 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
     optimizer's step, may be higher.
     """
     logits = loss_bytes(w, r, c)
-    layer = layer_bytes(w, r) + held_bytes(w, r)
+    layer = layer_bytes(w, r) + held_bytes(w, r) + head_gradient_bytes(w, r)
     checkpoint = c.checkpoint if w.batch is None else max(c.checkpoint, 2.0)
     kept = checkpoint_amount(w, r) * checkpoint + kept_bytes(w, r) + cast_bytes(w)
     gradients = gradient_state_bytes(w, r)
-    step = step_bytes(w, r)
+    unit = unit_amount(w) * unit_bytes(w, c.unit_offloaded if r.offload else c.unit)
+    gathered = gathered_and_live(w, unit)
+    # At the optimizer's step nothing is gathered any more.
+    step = step_bytes(w, r) - (gathered if w.batch is not None else 0.0)
     after = max(layer, step)
     copies = copied_bytes(w)
     early = copies + logits * BEFORE_BACKWARD if copies else 0.0
-    passing = max(logits, layer, early)
+    less = gathered - gathered_at_loss(w, gathered)
+    passing = max(logits - less, layer, early - less)
     ahead = kept + passing
     forward = w.batch is None or ahead >= (step if w.gradients_stay else gradients + after)
-    by_copies = forward and early == passing > 0
-    by_logits = forward and logits == passing
+    by_copies = forward and early - less == passing > -less
+    by_logits = forward and logits - less == passing
     other = layer if forward else after
-    unit = unit_amount(w) * unit_bytes(w, c.unit_offloaded if r.offload else c.unit)
-    standing = standing_bytes(w, r) + gathered_and_live(w, unit)
+    passing += less * (by_copies or by_logits)
+    standing = standing_bytes(w, r) + gathered - less * (by_copies or by_logits)
     runtime = runtime_bytes(w, c)
     # Logits come and go in pieces of one size, which are used again as they are: no gaps.
     even = by_logits and w.batch is not None and w.loss not in SHIFTED
@@ -113,7 +119,7 @@ def parts(w: Workload, r: Recipe, c: Constants) -> Parts:
         states=standing
         + (gradients if w.gradients_stay or not forward else 0.0)
         + (copies if by_copies else 0.0)
-        + alone_amount(w, r) * c.alone,
+        + (alone_amount(w, r) * c.alone if w.batch is None else 0.0),
         checkpoints=kept if forward else 0.0,
         logits=logits * BEFORE_BACKWARD if by_copies else logits if by_logits else 0.0,
         fragmentation=stays,
@@ -139,6 +145,26 @@ def gathered_and_live(w: Workload, unit: float) -> float:
     return live + max(0.0, unit - unit_amount(w) * FROZEN_UNIT)
 
 
+def head_gradient_bytes(w: Workload, r: Recipe) -> float:
+    """The gradient of a trained head, which is there when the backward pass comes to the layers."""
+    if w.gradients_stay or w.lora is not None or w.step == "backward" or r.offload:
+        return 0.0
+    head = w.shape.vocabulary * w.shape.hidden * (w.frozen < 1) / w.tensor_parallel
+    return head * gradient_bytes(w) / divisors(w)[1]
+
+
+def gathered_at_loss(w: Workload, gathered: float) -> float:
+    """What is gathered while the loss is computed: the head's unit, where a layer's is larger.
+
+    So it is with experts. Halo's gpt-oss 20B on 8 GPUs has 2 GiB beside shards, checkpoints and 8
+    bytes a logit, less than two of its layers.
+    """
+    head = w.shape.vocabulary * w.shape.hidden
+    if w.batch is None or not w.reshard or head == 0:
+        return gathered
+    return max(gathered * min(1.0, head / w.shape.largest_unit), min(gathered, live_bytes(w)))
+
+
 def loaded_bytes(w: Workload) -> float:
     """Before the first step, where every GPU gets the whole model before it is divided.
 
@@ -157,7 +183,8 @@ def gaps(w: Workload, r: Recipe, c: Constants, moving: float, passing: float) ->
     published pairs of allocated and reserved memory). A trainer that fills a budget of tokens
     frees its cache between its phases, so that only what passes at once leaves gaps. Copies of the
     logits of another size have segments of their own: shifted ones, and Megatron's in 32 bits (two
-    of four logs that print both counters leave 4.0 bytes a logit).
+    of four logs that print both counters leave 4.0 bytes a logit). 16-bit logits that are let go
+    before the backward pass leave theirs, too small for its 32-bit gradients.
     """
     if w.batch is None:
         return 0.0 if r.env else passing * (c.fragmentation / c.logit)
@@ -167,6 +194,7 @@ def gaps(w: Workload, r: Recipe, c: Constants, moving: float, passing: float) ->
     if gathers(w):
         return moving * fixed
     shifted = c.gaps_shifted if shifts(w, r) or w.loss == "vocab-parallel" else 0.0
+    shifted += w.compute_bytes * (w.loss == "hf" and w.compute_bytes < 4)
     scores = (c.gaps_eager - c.gaps) * changing(w, r, moving)
     return moving * fixed + scores + logit_amount(w, r) * shifted
 

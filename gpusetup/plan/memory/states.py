@@ -134,9 +134,14 @@ def base_bytes(w: Workload) -> float:
 
 
 def gradient_bytes(w: Workload) -> float:
-    """Bytes a trained parameter that the gradients take: the parameters' dtype, or their own."""
+    """Bytes a trained parameter that the gradients take: the parameters' dtype, or their own.
+
+    Megatron-LM with 16-bit gradients keeps 32-bit ones for its masters from step to step
+    (`Float16OptimizerWithFloat16Params.zero_grad` leaves those of its 32-bit copies alone).
+    """
     if w.gradient_dtype is not None:
-        return BYTES[w.gradient_dtype]
+        narrow = w.megatron and BYTES[w.gradient_dtype] == 2
+        return BYTES[w.gradient_dtype] + 4 * narrow
     if w.lora is not None:
         return BYTES[w.adapter_dtype]
     return BYTES[w.amp] if w.amp and w.strategy in ZERO else BYTES[w.dtype]
@@ -222,13 +227,16 @@ def step_bytes(w: Workload, r: Recipe) -> float:
 
     ZeRO's step makes the 16-bit gradients of its part 32-bit: stages 1 and 2 all of them, stage 3
     one sub-group after the other (`_prepare_fp32_grad_for_sub_group` in DeepSpeed's `stage3.py`).
+    Megatron-LM's 16-bit gradients are copied into one piece for their all-reduce.
     """
     if r.offload or w.offload_optimizer:
         return 0.0
     if masters(w):
-        wide = w.gradient_dtype == "fp32"
         part = local(w, w.trained) / divisors(w)[2]
-        return 0.0 if wide else 4 * (min(part, SUB_GROUP) if w.strategy == "zero3" else part)
+        if w.gradient_dtype is not None:
+            flat = w.megatron and w.gradient_dtype != "fp32" and w.data_parallel > 1
+            return local(w, w.trained) * 2 * flat
+        return 4 * (min(part, SUB_GROUP) if w.strategy == "zero3" else part)
     if w.step != "foreach":
         return 0.0
     width = BYTES[w.adapter_dtype if w.lora is not None else w.dtype]

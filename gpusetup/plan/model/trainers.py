@@ -59,4 +59,22 @@ def with_masters(how: Mapping[str, Any], trainer: str | None) -> dict[str, Any]:
     return {**how, "dtype": "fp32", "amp": how["dtype"]} if sharded and half else dict(how)
 
 
+CAPPED = ("gemma2",)
+"""Families that cap attention's scores by a tanh, which torch's own attention cannot: transformers
+and litgpt write the scores to memory (flash-attn does it since 2.6)."""
+
+WITH_FLASH = ("axolotl", "llama-factory", "unsloth", "megatron", "nemo", "llm-foundry")
+"""Trainers that have a kernel for capped scores."""
+
+
+def attention_of(kind: str, trainer: str | None) -> dict[str, str]:
+    """The attention of a family where nobody says which.
+
+    >>> attention_of("gemma2", "hf"), attention_of("llama", "hf")
+    ({'attention': 'eager'}, {})
+    """
+    written = kind in CAPPED and trainer not in WITH_FLASH
+    return {"attention": "eager"} if written else {}
+
+
 WORDS = ("source", "several")
