@@ -162,7 +162,8 @@ def score_bytes(w: Workload) -> float:
 
     A dropout keeps its mask, and gives what is multiplied then: in 16 bits the copy that is kept
     anyway, in 32 bits one more. A softmax that is written out, exp(x - max) / sum, keeps its powers
-    for two gradients, and what is multiplied; autocast takes powers in 32 bits. A cap keeps its tanh.
+    for two gradients, and what is multiplied; autocast takes powers in 32 bits. A cap keeps its
+    tanh.
     """
     plain = plain_softmax(w)
     narrow = w.compute_bytes < 4 and not plain

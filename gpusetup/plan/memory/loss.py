@@ -29,21 +29,20 @@ LOSSES: dict[str, tuple[float, float] | None] = {
 `trainer` computes log-probabilities in place (what RL trainers do). `eager` is cross-entropy on
 logits that were made 32-bit, in a loop whose variable holds them until the backward pass has run:
 the logits, their 32-bit log-softmax and two gradients, 2 + 4 + 4 + 4; `eager-32` holds a 32-bit
-copy (`logits = model(x).float()`). `hf` lets them go before (transformers' Trainer, TRL, a loop that
-keeps `model(**batch).loss` alone): 4 + 4 + 4. `eager-old` also copies
-the shifted logits (transformers before 4.45), `eager-16` does so without making them 32-bit (models
-with code of their own, such as Qwen 1). `eager-half` is a loss in 16 bits without autocast
-(DeepSpeed's engine in 16 bits): logits, their copy, log-softmax and gradient. `compiled` fuses the
-copies (torchtitan, torchtune with compile); `in-graph` is compiled with the model, whose graph
-never writes the 32-bit copy. `vocab-parallel` makes the logits 32-bit, and softmax and gradient of
-them where they are (Megatron Core's `vocab_parallel_cross_entropy`). `in-place` reads the logits as
-they are and writes their gradient in the same width (flash-attn's and Apex's `CrossEntropyLoss`,
-llm-foundry's `fused_crossentropy`, axolotl's `flash_attn_cross_entropy`); `in-place-shifted` those
-without the last token: their gradient, and the same with that token's zeros, stand at once, beside
-the copy that more than one sequence needs (`shift_bytes`). `chunked` holds the
-logits in 16 bits, and more for one of eight chunks (torchtune's `CEWithChunkedOutputLoss`;
-`chunk_bytes`). `fused` never holds them (Liger, cut cross-entropy, TRL's `chunked_nll`,
-Unsloth)."""
+copy (`logits = model(x).float()`). `hf` lets them go before (transformers' Trainer, a loop that
+keeps `model(**batch).loss` alone): 4 + 4 + 4. `eager-old` also copies the shifted logits
+(transformers before 4.45), `eager-16` does so without making them 32-bit (models with code of their
+own, such as Qwen 1). `eager-half` is a loss in 16 bits without autocast (DeepSpeed's engine in 16
+bits): logits, their copy, log-softmax and gradient. `compiled` fuses the copies (torchtitan,
+torchtune with compile); `in-graph` is compiled with the model, whose graph never writes the 32-bit
+copy. `vocab-parallel` makes the logits 32-bit, and softmax and gradient of them where they are
+(Megatron Core's `vocab_parallel_cross_entropy`). `in-place` reads the logits as they are and writes
+their gradient in the same width (flash-attn's and Apex's `CrossEntropyLoss`, llm-foundry's
+`fused_crossentropy`, axolotl's `flash_attn_cross_entropy`); `in-place-shifted` those without the
+last token: their gradient, and the same with that token's zeros, stand at once, beside the copy
+that more than one sequence needs (`shift_bytes`). `chunked` holds the logits in 16 bits, and more
+for one of eight chunks (torchtune's `CEWithChunkedOutputLoss`; `chunk_bytes`). `fused` never holds
+them (Liger, cut cross-entropy, TRL's `chunked_nll`, Unsloth)."""
 
 SHIFTED = ("eager-old", "eager-16")
 """Losses that copy the logits without the last token."""
