@@ -20,6 +20,7 @@ from datetime import date
 from itertools import groupby
 from pathlib import Path
 
+import compiled_beforehand
 import each_row
 import hypothesis
 import pytest
@@ -66,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if config.getoption("dist", "no") == "load":
         config.option.dist = "worksteal"
+    config.pluginmanager.register(OnlyWhereThereAreExamples())
     each_row.only = config.getoption("--row")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
@@ -79,6 +81,8 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("busy machine")
     draw_without_constants_of_the_source()
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers have a core each
+    if config.getoption("numprocesses", None):
+        compiled_beforehand.compile_all(config)
 
 
 def draw_without_constants_of_the_source() -> None:
@@ -102,15 +106,20 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file(
-    file_path: Path,
-) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """A module without an example has no doctests: it is not imported to look for them."""
-    found = yield
-    if file_path.suffix == ".py" and ">>> " not in file_path.read_text(encoding="utf-8"):
-        return [each for each in found if not isinstance(each, DoctestModule)]
-    return found
+class OnlyWhereThereAreExamples:
+    """A module without an example has no doctests: it is not imported to look for them.
+
+    As a plugin, since what a conftest says of files holds in its own folder only.
+    """
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(
+        self, file_path: Path
+    ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        found = yield
+        if file_path.suffix == ".py" and ">>> " not in file_path.read_text(encoding="utf-8"):
+            return [each for each in found if not isinstance(each, DoctestModule)]
+        return found
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, Literal
 
 from gpusetup.configs.json_text import read_json
@@ -192,40 +193,54 @@ def _json_line(
 
 def read_yaml(text: str, name: str) -> Iterator[Setting]:
     """Every node of every document, with its place, in order."""
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
-        if text.count("[") + text.count("{") > MOST_DEPTH and (deep := _too_deep(text)):
-            raise BadInput(_where(name, deep, "nested too deeply"))
-        documents = list(YAML(typ="rt", pure=True).compose_all(text))
+        documents = list(_reader().compose_all(text))
     except MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         raise BadInput(_where(name, mark, str(problem.problem or "not YAML"))) from problem
     except (YAMLError, ValueError) as problem:
         raise BadInput(f"{name}: not YAML: {' '.join(str(problem).split())[:200]}") from problem
-    except RecursionError as problem:
-        raise BadInput(_where(name, _too_deep(text), "nested too deeply")) from problem
     for number, node in enumerate(documents):
         if node is not None:
             yield from _Walk(text, name, number).all(node)
 
 
-def _too_deep(text: str) -> Any:
-    """The mark of the first node past the depth that is read; None where there is none.
-
-    The parser goes by a stack and stops there; composing thousands of open brackets takes seconds.
-    """
+def _reader() -> Any:
+    """A reader of one text, which stops at the first node past the depth that is read: composing
+    thousands of open brackets takes seconds."""
     from ruamel.yaml import YAML
 
-    depth = 0
-    for event in YAML(typ="rt", pure=True).parse(text):
-        kind = type(event).__name__
-        depth += kind in ("MappingStartEvent", "SequenceStartEvent")
-        depth -= kind in ("MappingEndEvent", "SequenceEndEvent")
-        if depth > MOST_DEPTH:
-            return event.start_mark
-    return None
+    reader = YAML(typ="rt", pure=True)
+    reader.Composer = _shallow()
+    return reader
+
+
+@cache
+def _shallow() -> Any:
+    from ruamel.yaml.composer import Composer
+    from ruamel.yaml.error import MarkedYAMLError
+
+    class Shallow(Composer):
+        collections = 0
+
+        def compose_sequence_node(self, anchor: Any) -> Any:
+            return self.one_deeper(super().compose_sequence_node, anchor)
+
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            return self.one_deeper(super().compose_mapping_node, anchor)
+
+        def one_deeper(self, compose: Callable[[Any], Any], anchor: Any) -> Any:
+            self.collections += 1
+            if self.collections > MOST_DEPTH + 1:  # the first has no name before it
+                mark = self.parser.peek_event().start_mark
+                raise MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
+            node = compose(anchor)
+            self.collections -= 1
+            return node
+
+    return Shallow
 
 
 def _where(name: str, mark: Any, what: str) -> str:

@@ -144,6 +144,8 @@ class Scrubber(Frozen):
     aliases: dict[str, str] = {}
     named: dict[str, str] = {}
     """Unknown folders -> what stands for them."""
+    known: dict[str, str] = {}
+    """Texts -> what is shared of them: a record has most of its texts many times."""
 
     @classmethod
     def of(cls, plain: Mapping[str, Any], private: Private) -> Scrubber:
@@ -161,7 +163,8 @@ class Scrubber(Frozen):
         folders: bool = True,
     ) -> Scrubber:
         """The scrubber for texts that belong together: the people whom they show are known."""
-        found = (name for text in texts for piece in pieces(text) for name in people_in(piece))
+        once = dict.fromkeys(texts)
+        found = (name for text in once for piece in pieces(text) for name in people_in(piece))
         homes = tuple(sorted(private.homes, key=len, reverse=True))
         last = (re.split(r"[\\/]", home)[-1] for home in homes)
         pattern = names_pattern((*private.names, *found, *last), vocabulary())
@@ -169,7 +172,9 @@ class Scrubber(Frozen):
 
     def text(self, text: str) -> str:
         """The text without its private parts; a hostile one costs time in proportion."""
-        return "".join(map(self._piece, pieces(hide_keys(text))))
+        if text not in self.known:
+            self.known[text] = "".join(map(self._piece, pieces(hide_keys(text))))
+        return self.known[text]
 
     def _piece(self, text: str) -> str:
         for home in self.homes:
