@@ -84,7 +84,7 @@ def test_the_sets_together_are_met_as_the_page_says() -> None:
     for measure, most, bias in (
         (None, 0.07, 0.02),
         ("allocated", 0.04, 0.02),
-        ("reserved", 0.09, 0.05),
+        ("reserved", 0.092, 0.04),
     ):
         found = SCRIPT.errors([f for f in rows if measure in (None, f.measure)], C)
         assert statistics.median(map(abs, found)) <= most
