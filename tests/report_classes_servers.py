@@ -277,4 +277,16 @@ SERVERS: dict[str, Class] = {
             "Unable to determine the device handle for GPU0: 0000:C1:00.0: Unknown Error\nUbuntu 22.04",
         ),
     ),
+    "a missing kernel of a card that is called by its number": Class(
+        "arch-too-new-for-wheel",
+        (
+            "works fine for 4090 but on a 5090: RuntimeError: CUDA error: no kernel image is available for execution on the device",
+            "CUDA error: no kernel image is available for execution on the device\nrtx 5080 16gb",
+            "my rtx5070 ti says CUDA error: no kernel image is available for execution on the device",
+        ),
+        (
+            "CUDA error: no kernel image is available for execution on the device, at step 5090 of 6000.",
+            "CUDA error: no kernel image is available for execution on the device: a 5090 or a 1080, who knows\nrtx 5090, gtx 1080",
+        ),
+    ),
 }

@@ -240,7 +240,13 @@ def _in_words(needle: str, name: str) -> Row:
     said = needle.replace(".", r"\.")
     by = rf"GPU\b[^.\n]{{0,60}} (?:is )?not (?:being )?(?:detected|used|recogni[sz]ed|found|seen|loading|working) (?:by|in|with) {said}\b"
     release = r"(?: ?(?:v|==?|version:?)? ?\d[\w.]{0,12})?"
-    return row("program-sees-no-gpu", needle, rf"\b{said}{release} {NO_USE}|{by}", program=name)
+    later = rf"\b{said}\b.{{0,240}}?\b(?:GPU|(?:GTX|RTX) ?\d{{4}}(?: ?Ti)?)(?: GPU)? (?:is |was )?no longer (?:being )?(?:detected|used|recogni[sz]ed|found|seen|listed)\b"
+    return row(
+        "program-sees-no-gpu",
+        needle,
+        rf"\b{said}{release} {NO_USE}|{by}|{later}",
+        program=name,
+    )
 
 
 SEES_NO_GPU = (

@@ -80,6 +80,13 @@ MODULE_BUILDS = (
         r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b",
         why="compiler",
     ),
+    row(
+        "driver-build-failed",
+        "dkms",
+        r"\b(?:NVIDIA|Nvidia|nvidia) driver\b.{0,160}?\b(?:fails?|failed) (?:during|at|in|with|on) (?:the )?(?:NVIDIA |nvidia )?DKMS (?:module )?(?:build|errors?)",
+        gate=r"fail(?:s|ed)? (?:during|at|in|with|on) (?:the )?(?:nvidia )?dkms",
+        unless=r"\b[Ii]f the (?:NVIDIA|nvidia) driver",
+    ),
     row("driver-build-failed", "building kernel modules", r'the step: "Building kernel modules"'),
     row(
         "driver-build-failed",

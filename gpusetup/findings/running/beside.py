@@ -184,7 +184,11 @@ PROGRAM_SEES_NO_GPU = Cause(
 
 def sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
     """A program that finds no GPU though the driver answers."""
-    heard = _about_it(context, "program-sees-no-gpu") or _said_by_it(context)
+    heard = (
+        _about_it(context, "program-sees-no-gpu")
+        or _said_by_it(context)
+        or _said_in_a_sentence(context)
+    )
     if not heard or events(context, *MORE_TELLING) or has_nvidia(context) is False:
         return
     name = _name(context, heard[0])
@@ -206,6 +210,13 @@ def _said_by_it(context: RuleContext) -> tuple[Event, ...]:
     if _has_its_plugin(context):
         return _about_it(context, "program-without-gpu-support")
     return events(context, "cuda-unavailable") if is_beside_torch(context) else ()
+
+
+def _said_in_a_sentence(context: RuleContext) -> tuple[Event, ...]:
+    """That one program finds no GPU, where the text only mentions another, which did not fail."""
+    heard = events(context, "program-sees-no-gpu")
+    named = {event.values.get("program") for event in heard}
+    return heard if context.snapshot.failing.stage is None and len(named) == 1 else ()
 
 
 PROGRAM_FAILED = Cause(

@@ -218,11 +218,15 @@ def computers(text: Text) -> Iterator[Fact]:
         ),
         (
             "amd",
-            r"(?<![\w/])(?<!or )(?<!and )(?<![Nn]o )(?<!uses )(?<!for )(?<!support )(?<!supports )(?<!your )((?:[Aa][Mm][Dd] (?:GPU|gpu|RX|[Gg]raphics? card|card|[5-9]\d{3} ?(?:XTX?|xtx?|GRE)))\b)",
+            r"(?<![\w/])(?<!or )(?<!and )(?<![Nn]o )(?<!uses )(?<!for )(?<!support )(?<!supports )(?<!your )((?:[Aa][Mm][Dd] (?:GPU|gpu|RX|[Gg]raphics? card|card|[Ss]etup|[5-9]\d{3} ?(?:XTX?|xtx?|GRE)))\b)",
             "amd",
         ),
         ("rx ", r"\b(RX ?(?:Vega|[4-9]\d{2,3}) ?(?:XTX?|GRE|M)?)\b", "amd"),
-        ("rx", r"\b([Rr][Xx][ -]?(?:4[678]0|5[5-9]0|5[3-7]00|6[3-9]50|6[4-9]00|7[6-9]00|90[67]0)(?: ?[Xx][Tt][Xx]?)?)\b", "amd"),
+        (
+            "rx",
+            r"\b([Rr][Xx][ -]?(?:4[678]0|5[5-9]0|5[3-7]00|6[3-9]50|6[4-9]00|7[6-9]00|90[67]0)(?: ?[Xx][Tt][Xx]?)?)\b",
+            "amd",
+        ),
         ("0xt", r"(?<![\w.])((?:RX ?)?[5-9]\d[056]0[Xx][Tt][Xx]?)\b", "amd"),
         ("0 xt", r"(?<![\w.])((?:RX ?)?[5-9]\d[056]0 [Xx][Tt][Xx]?)\b", "amd"),
         ("显卡", r"(AMD ?显卡)", "amd"),

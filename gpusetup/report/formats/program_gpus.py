@@ -118,8 +118,12 @@ ALONE = re.compile(
 )
 
 
-MEMORY = re.compile(r"[ ,]{1,2}\d{1,3} ?Gi?B? (?:v?ram|memory)\b", re.I)
-"""What people add to the name: `24G memory`."""
+MEMORY = re.compile(
+    r"[ ,]{1,2}\d{1,3} ?Gi?B? (?:v?ram|memory)\b"
+    r"|(?:(?<=[345]090)|(?<=50[578]0)|(?<=40[789]0))[ ,]{1,2}\d{1,3} ?Gi?B?$",
+    re.I,
+)
+"""What people add to the name: `24G memory`, `5090 32GB` of a board that is no other by it."""
 
 
 def named_lines(text: Text) -> Iterator[Fact]:

@@ -103,6 +103,10 @@ READ = 50_000
 
 def in_a_sentence(text: Text) -> Iterator[Fact]:
     """`Device is RTX 5090`, `4 x RTX 4090`, where the whole text speaks of one GPU only."""
+    if NO_KERNEL in text.low and (called := _loosely_called(text.flat[:READ])):
+        name, at = called
+        yield Gpus(gpus=(Gpu(name=name),), source=text.source(at), trust=GUESS)
+        return
     if not any(word in text.low for word in NEEDLES):
         return
     flat = text.flat[:READ]
@@ -122,6 +126,33 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
 
 
 NO_KERNEL = "no kernel image"
+
+
+LOOSELY = re.compile(
+    r"(?i)(?<![\w.,/-])(?:(?P<maker>(?:geforce )?(?P<line>[rg]tx) ?)(?P<number>\d{3,4})|(?P<bare>(?:^\W{0,4}|\b(?:on|for|with|my|an?|the|have|got|using|new|nvidia|gpu|card)[ :]{1,2})(?:50[5-9]0|40[6-9]0|30[5-9]0)))d?"
+    r"(?P<kind>(?: ?(?:ti|super)\b){0,2})(?![\w.]|x\d)"
+)
+"""`rtx 5090`, `RTX5090D`, or the number alone, which a missing kernel tells from other numbers."""
+WORKS_ON = re.compile(
+    r"(?i)\b(?:works?|worked|runs?|ran|fine)(?: \w+){0,2} (?:on|for|with)(?: (?:the|my|a|an|old|other)){0,2} ?$"
+)
+
+
+def _loosely_called(flat: str) -> tuple[str, int] | None:
+    """The one GPU for which a kernel is missing, and where it stands; None where several may be.
+
+    >>> _loosely_called("it works fine for 4090 but for 5090 there is no kernel image")
+    ('RTX 5090', 27)
+    """
+    told: dict[str, int] = {}
+    for one in LOOSELY.finditer(flat):
+        at = one.start("bare") + len(one.group("bare")) - 4 if one.group("bare") else one.start()
+        if not WORKS_ON.search(flat, max(at - NAME_LENGTH, 0), at):
+            line = (one.group("line") or "rtx").upper()
+            kind = re.sub(r"(?i)ti", "Ti", one.group("kind")).strip()
+            name = f"{line} {one.group('number') or one.group('bare')[-4:]} {kind}".strip()
+            told.setdefault(name, one.start())
+    return next(iter(told.items())) if len(told) == 1 else None
 
 
 def _of_a_missing_kernel(flat: str, low: str) -> re.Match[str] | None:
