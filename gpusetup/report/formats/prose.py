@@ -103,8 +103,8 @@ READ = 50_000
 
 def in_a_sentence(text: Text) -> Iterator[Fact]:
     """`Device is RTX 5090`, `4 x RTX 4090`, where the whole text speaks of one GPU only."""
-    if NO_KERNEL in text.low and (called := _loosely_called(text.flat[:READ])):
-        name, at = called
+    if NO_KERNEL in text.low and (loose := _loosely_called(text.flat[:READ])):
+        name, at = loose
         yield Gpus(gpus=(Gpu(name=name),), source=text.source(at), trust=GUESS)
         return
     if not any(word in text.low for word in NEEDLES):
