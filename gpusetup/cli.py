@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import gc
 import os
 import signal
 import sys
@@ -20,9 +19,6 @@ from gpusetup.render.console import Console
 from gpusetup.verify import streams
 
 INTERRUPTED = 130
-NEW_OBJECTS = 50_000
-"""After how many Python looks for garbage: what a start makes (modules, tables) all stays, and
-looking at it after every 700 costs a twentieth of a doctor."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 """What a disk says that takes no more."""
@@ -31,7 +27,6 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is the contract's."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    gc.set_threshold(NEW_OBJECTS)
     streams.complete()
     out = Console(json="--json" in words, color=not _no_color(words), verbose="-v" in words)
     try:

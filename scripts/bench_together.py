@@ -13,6 +13,8 @@ uv is asked.
 ask bare uv to know as much: each package alone (its newest release), then all of them with each
 torch that fits the machine, of each minor the newest first, until the one of the answer. Each of
 these questions has an empty cache of its own; the sum with one cache for all is printed beside it.
+
+Both ask the same places: pip's configuration, which ours reads and bare uv does not, is left out.
 """
 
 from __future__ import annotations
@@ -56,6 +58,12 @@ HERE = (
     *("--python", "3.12", "--glibc", "2.35"),
 )
 PLATFORM = "x86_64-manylinux_2_35"
+PLACES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CERT")
+BOTH = {
+    **{name: value for name, value in os.environ.items() if name not in PLACES},
+    "PIP_CONFIG_FILE": os.devnull,
+}
+"""The environment of both."""
 PACKAGES = ("vllm", "torchcodec", "xformers", "torchao", "bitsandbytes", "onnxruntime-gpu")
 
 
@@ -121,14 +129,14 @@ def tried(package: str, torch: str) -> list[str]:
 
 
 def is_the_same(argv: Sequence[str], answer: Mapping[str, Any], package: str) -> bool:
-    said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    said = subprocess.run(argv, env=BOTH, capture_output=True, text=True, check=False).stdout
     name = package.partition("[")[0]
     mine = next((row["version"] for row in answer["packages"] if row["name"] == name), "")
     return f'name = "{name}"\nversion = "{mine}"' in said
 
 
 def rows(packages: Sequence[str], runs: int, folder: Path, *, cold: bool) -> Iterator[Row]:
-    ours = {**os.environ, "GPUSETUP_CACHE": str(folder / "ours")}
+    ours = {**BOTH, "GPUSETUP_CACHE": str(folder / "ours")}
     for package in packages:
         answer = answer_of(package, ours)
         if not answer.get("packages"):
@@ -142,7 +150,7 @@ def rows(packages: Sequence[str], runs: int, folder: Path, *, cold: bool) -> Ite
         if cold:
             yield _cold(package, answer["torch"], words, ours, folder, runs)
             continue
-        uv = Side(argv, os.environ)
+        uv = Side(argv, BOTH)
         yield _row(f"{package}, kept", Side(words, ours), uv, runs)
         yield _row(f"{package}, asked", Side(words, ours, (folder / "ours/together",)), uv, runs)
 
@@ -167,7 +175,7 @@ def _cold(
     fresh = {**ours, "UV_CACHE_DIR": str(cache)}
     mine = Side(words, fresh, (cache, Path(ours["GPUSETUP_CACHE"])))
     asked = by_hand(package, torch, folder)
-    apart = [Side(argv, {**os.environ, "UV_CACHE_DIR": str(cache)}, (cache,)) for argv in asked]
+    apart = [Side(argv, {**BOTH, "UV_CACHE_DIR": str(cache)}, (cache,)) for argv in asked]
     shared = [one._replace(emptied=()) for one in apart]
     rounds = []
     for run in range(runs):

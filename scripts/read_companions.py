@@ -3,27 +3,32 @@ torch, against those that the libraries of each torch export; the CUDA that they
 their METADATA declares.
 
     python scripts/read_companions.py --write pairs.json torchcodec==0.17.0 torchao==0.16.0
-    uv pip install --no-deps --target t2.15 torch==2.15.0
-    python scripts/read_companions.py --torch-in t2.15 xformers==0.0.35
+    python scripts/read_companions.py --torch 2.14.1 2.15.0 --keep read/ xformers==0.0.35
 
-The companions' wheels come from the default index of uv, by parts; torch is read where it is
-installed: in this interpreter, and in the folders that are named. Needs `pyelftools`.
+The wheels come from the default index of uv, library by library, and nothing of them stays on the
+disk; without `--torch` the torch of this interpreter is read. `--keep` is a folder for what was
+read: a run that was cut off goes on from there. Needs `pyelftools`, and Linux wheels of x86-64.
+
+A pair contradicts where the libraries do not load and METADATA or our table takes it. `stricter`:
+they load, METADATA allows it, and our table does not take it.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import io
 import json
 import re
+import struct
 import subprocess
 import sys
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import requests
 from elftools.common.exceptions import ELFError
@@ -32,6 +37,7 @@ from elftools.elf.elffile import ELFFile
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from gpusetup.catalog.companion_table import companion_table, takes_torch
 from gpusetup.install.fetching.ranged import RangedFile, metadata_in
 from gpusetup.install.settings.environment import uv_program
 from gpusetup.install.settings.uv_config import parse_toml
@@ -39,8 +45,12 @@ from gpusetup.install.settings.uv_config import parse_toml
 PYTHON, PLATFORM = "3.12", "x86_64-manylinux_2_35"
 SECONDS = 60.0
 PARTIAL = 206
-LARGEST = 1 << 30
-"""Bytes; a library that is longer is passed over."""
+HEAD = 30
+"""Bytes before the name and the extra field of a member of a zip (APPNOTE 4.3.7)."""
+SYMBOL = struct.Struct("<IBBHQQ")
+"""Name, kind, visibility, section, value, size of a symbol (ELF-64, little-endian)."""
+UNDEFINED, WEAK = 0, 2
+CHUNK = 1 << 20
 OF_TORCH = re.compile(
     r"^(_Z\w*?(?:3c10|2at|5torch|6caffe2)\w*|aoti_torch_\w+|torch_\w+|THP\w+|_ZTI\w*3c10\w*)$"
 )
@@ -63,16 +73,27 @@ class Wheel(NamedTuple):
     url: str
 
 
+class Needs(NamedTuple):
+    """What a companion's wheel takes of torch."""
+
+    name: str
+    version: str
+    symbols: frozenset[str]
+    cuda: tuple[str, ...]
+    declares: str | None
+
+
 def main() -> int:
     options = _parser().parse_args()
-    companions = [found for word in options.companions if (found := wheel_of(word))]
-    needs = [read_companion(wheel) for wheel in companions]
-    torches = dict(map(exports_in, (*own_torch(), *options.torch_in)))
+    keep = options.keep
+    torches = dict(_torches(options.torch, keep))
+    needs = [one for word in options.companions if (one := _needs(word, keep))]
     rows = [row for one in needs for row in _pairs(one, torches)]
     document = {
         "wheels": len(needs) + len(torches),
         "pairs": len(rows),
         "contradictions": [row for row in rows if row["contradicts"]],
+        "stricter": [row for row in rows if row["stricter"]],
         "rows": rows,
     }
     text = json.dumps(document, indent=1)
@@ -87,14 +108,49 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("companions", nargs="+", metavar="NAME==VERSION")
-    parser.add_argument("--torch-in", action="append", type=Path, default=[], metavar="FOLDER")
+    parser.add_argument("--torch", nargs="+", default=[], metavar="VERSION")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER")
     parser.add_argument("--write", type=Path, metavar="FILE")
     return parser
 
 
 def _summary(document: dict[str, Any]) -> str:
-    wrong = len(document["contradictions"])
-    return f"{document['wheels']} wheels, {document['pairs']} pairs, {wrong} contradictions"
+    wrong, stricter = len(document["contradictions"]), len(document["stricter"])
+    counts = f"{document['wheels']} wheels, {document['pairs']} pairs, {wrong} contradictions"
+    return f"{counts}, {stricter} where the table is stricter"
+
+
+def _needs(requirement: str, keep: Path | None) -> Needs | None:
+    read = _kept(keep, requirement, lambda: _read_companion(requirement))
+    if read is None:
+        return None
+    symbols, cuda = frozenset(read["symbols"]), tuple(read["cuda"])
+    return Needs(read["name"], read["version"], symbols, cuda, read["declares"])
+
+
+def _torches(versions: Iterable[str], keep: Path | None) -> Iterator[tuple[str, frozenset[str]]]:
+    """Each torch and every name that its libraries give."""
+    for version in versions:
+        read = _kept(keep, f"torch=={version}", partial(_read_torch, version))
+        if read is not None:
+            yield version, frozenset(read["gives"])
+    if not versions:
+        yield from map(exports_in, own_torch())
+
+
+def _kept(
+    folder: Path | None, what: str, read: Callable[[], dict[str, Any] | None]
+) -> dict[str, Any] | None:
+    """What was read of a wheel in an earlier run, else what is read now."""
+    place = folder / f"{what}.json" if folder else None
+    if place is not None and place.is_file():
+        kept: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+        return kept
+    found = read()
+    if place is not None and found is not None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(found), encoding="utf-8")
+    return found
 
 
 def wheel_of(requirement: str) -> Wheel | None:
@@ -113,62 +169,97 @@ def wheel_of(requirement: str) -> Wheel | None:
     return Wheel(package["name"], package["version"], own[0]) if own else None
 
 
-def opened(wheel: Wheel) -> RangedFile:
-    """The wheel on its server; OSError where it gives no parts."""
-    session = requests.Session()
+class Server:
+    """A wheel where it lies, read by parts; OSError where the server gives none."""
 
-    def part(span: str) -> tuple[bytes, int] | None:
-        answer = session.get(wheel.url, headers={"Range": f"bytes={span}"}, timeout=SECONDS)
-        total = answer.headers.get("Content-Range", "").rpartition("/")[2]
-        return (answer.content, int(total)) if answer.status_code == PARTIAL else None
+    def __init__(self, url: str) -> None:
+        self._url, self._session = url, requests.Session()
 
-    file = RangedFile.opened(part)
-    if file is None:
-        raise OSError(f"{wheel.url}: the server gives no parts")
-    return file
+    def ask(self, span: str, *, stream: bool = False) -> requests.Response:
+        headers = {"Range": f"bytes={span}", "Accept-Encoding": "identity"}
+        answer = self._session.get(self._url, headers=headers, timeout=SECONDS, stream=stream)
+        if answer.status_code != PARTIAL:
+            raise OSError(f"{self._url}: the server gives no parts ({answer.status_code})")
+        return answer
+
+    def file(self) -> RangedFile:
+        """For its table of contents and its METADATA."""
+
+        def part(span: str) -> tuple[bytes, int]:
+            answer = self.ask(span)
+            return answer.content, int(answer.headers["Content-Range"].rpartition("/")[2])
+
+        found = RangedFile.opened(part)
+        assert found is not None, "a server without parts raises"
+        return found
+
+    def unpack(self, entry: zipfile.ZipInfo, into: IO[bytes]) -> None:
+        """One member, by one request; ValueError where it is not what the contents say."""
+        start = entry.header_offset
+        name, extra = struct.unpack("<HH", self.ask(f"{start}-{start + HEAD - 1}").content[26:30])
+        start += HEAD + name + extra
+        packed = entry.compress_type == zipfile.ZIP_DEFLATED
+        unpacked = zlib.decompressobj(-zlib.MAX_WBITS) if packed else None
+        checksum = 0
+        with self.ask(f"{start}-{start + entry.compress_size - 1}", stream=True) as answer:
+            for chunk in answer.iter_content(CHUNK):
+                found = unpacked.decompress(chunk) if unpacked else chunk
+                checksum = zlib.crc32(found, checksum)
+                into.write(found)
+        if checksum != entry.CRC:
+            raise ValueError(f"{entry.filename}: came damaged")
+        into.flush()
 
 
 # --- the libraries ------------------------------------------------------------------------------
 
 
-def libraries(wheel: Wheel, wanted: str) -> Iterator[tuple[str, Library]]:
-    """The libraries of a wheel whose path matches, as far as their tables can be read."""
-    with zipfile.ZipFile(opened(wheel)) as archive:
-        for entry in archive.infolist():
-            if re.search(wanted, entry.filename) and (found := _tables(archive, entry)):
-                yield entry.filename, found
+def libraries(server: Server, wanted: str) -> Iterator[Library]:
+    """The libraries of a wheel whose path matches."""
+    with zipfile.ZipFile(server.file()) as archive:
+        entries = [one for one in archive.infolist() if re.search(wanted, one.filename)]
+    for entry in filter(lambda one: one.compress_size, entries):
+        with tempfile.TemporaryFile() as file:
+            server.unpack(entry, file)
+            if found := parsed(file):
+                yield found
 
 
-def _tables(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Library | None:
-    if entry.file_size > LARGEST:
+def parsed(file: IO[bytes]) -> Library | None:
+    """What the dynamic table of a library says; None where it is none."""
+    file.seek(0)
+    if file.read(4) != b"\x7fELF":
         return None
     try:
-        return parsed(archive.read(entry))
-    except (zlib.error, OSError, zipfile.BadZipFile) as problem:
-        print(f"{entry.filename}: {problem}", file=sys.stderr)
-        return None
-
-
-def parsed(data: bytes) -> Library | None:
-    """What the dynamic table of a library says; None where it has none."""
-    if data[:4] != b"\x7fELF":
-        return None
-    try:
-        segments = ELFFile(io.BytesIO(data)).iter_segments()
+        segments = ELFFile(file).iter_segments()
         dynamic: Any = next(one for one in segments if isinstance(one, DynamicSegment))
         links = tuple(t.needed for t in dynamic.iter_tags() if t.entry.d_tag == "DT_NEEDED")
-        symbols = list(dynamic.iter_symbols())
-    except (ELFError, StopIteration, ValueError, KeyError) as problem:
+        symbols = list(_symbols(file, dynamic))
+    except (ELFError, StopIteration, ValueError, KeyError, struct.error) as problem:
         print(f"a library cannot be read: {problem}", file=sys.stderr)
         return None
-    takes = frozenset(s.name for s in symbols if s["st_shndx"] == "SHN_UNDEF" and _is_strong(s))
-    gives = frozenset(s.name for s in symbols if s["st_shndx"] != "SHN_UNDEF" and s.name)
+    takes = frozenset(n for n, weak, section in symbols if section == UNDEFINED and not weak)
+    gives = frozenset(name for name, _, section in symbols if section != UNDEFINED)
     return Library(takes, gives, links)
 
 
-def _is_strong(symbol: Any) -> bool:
-    """Whether the library does not load without it; a weak name may be missing."""
-    return bool(symbol.name) and symbol["st_info"]["bind"] != "STB_WEAK"
+def _symbols(file: IO[bytes], dynamic: Any) -> Iterator[tuple[str, bool, int]]:
+    """Name, whether it may be missing, and section of each symbol with a name: pyelftools tells
+    where they are, and takes a tenth of a millisecond to read one."""
+    count = dynamic.num_symbols()
+    _, at = dynamic.get_table_offset("DT_SYMTAB")
+    _, names_at = dynamic.get_table_offset("DT_STRTAB")
+    size = next(t.entry.d_val for t in dynamic.iter_tags() if t.entry.d_tag == "DT_STRSZ")
+    names, rows = _part(file, names_at, size), _part(file, at, count * SYMBOL.size)
+    for name, kind, _, section, _, _ in SYMBOL.iter_unpack(rows):
+        end = names.index(b"\0", name)
+        if end > name:
+            yield names[name:end].decode("utf-8", "replace"), kind >> 4 == WEAK, section
+
+
+def _part(file: IO[bytes], at: int, size: int) -> bytes:
+    file.seek(at)
+    return file.read(size)
 
 
 # --- what is compared ---------------------------------------------------------------------------
@@ -181,39 +272,44 @@ def own_torch() -> tuple[Path, ...]:
 
 
 def exports_in(folder: Path) -> tuple[str, frozenset[str]]:
-    """The version of the torch in a folder, and every name that its libraries give.
-
-    A build without CUDA is asked about nothing of CUDA.
-    """
+    """The version of the torch in a folder, and every name that its libraries give."""
     info = next(folder.glob("torch-*.dist-info"))
     version = info.name.removesuffix(".dist-info").removeprefix("torch-")
-    paths = [p for p in (folder / "torch" / "lib").glob("lib*.so*") if re.match(TORCH, p.name)]
-    found = [library for p in paths if (library := parsed(p.read_bytes()))]
-    names: frozenset[str] = frozenset().union(*(library.gives for library in found))
+    names: set[str] = set()
+    for path in (folder / "torch" / "lib").glob("lib*.so*"):
+        with path.open("rb") as file:
+            found = parsed(file) if re.match(TORCH, path.name) else None
+        names |= found.gives if found else set()
+    return version, frozenset(names)
+
+
+def _read_torch(version: str) -> dict[str, Any] | None:
+    wheel = wheel_of(f"torch=={version}")
+    if wheel is None:
+        return None
+    found = [*libraries(Server(wheel.url), rf"^torch/lib/{TORCH}")]
+    names = frozenset().union(*(library.gives for library in found))
     print(f"torch {version}: {len(found)} libraries, {len(names)} names", file=sys.stderr)
-    return version, names
+    return {"gives": sorted(names)}
 
 
-class Needs(NamedTuple):
-    """What a companion's wheel takes of torch."""
-
-    wheel: Wheel
-    symbols: frozenset[str]
-    cuda: tuple[str, ...]
-    declares: str | None
-
-
-def read_companion(wheel: Wheel) -> Needs:
-    takes: set[str] = set()
-    gives: set[str] = set()
-    cuda: set[str] = set()
-    for _, library in libraries(wheel, r"\.so(\.\d+)*$"):
-        takes |= {name for name in library.takes if OF_TORCH.match(name)}
-        gives |= library.gives
-        cuda |= {found[1] for one in library.links if (found := CUDA.match(one))}
-    print(f"{wheel.name} {wheel.version}: {len(takes)} names of torch", file=sys.stderr)
-    declared = declared_torch(metadata_in(opened(wheel)))
-    return Needs(wheel, frozenset(takes - gives), tuple(sorted(cuda)), declared)
+def _read_companion(requirement: str) -> dict[str, Any] | None:
+    wheel = wheel_of(requirement)
+    if wheel is None:
+        return None
+    server = Server(wheel.url)
+    found = [*libraries(server, r"\.so(\.\d+)*$")]
+    takes = {name for one in found for name in one.takes if OF_TORCH.match(name)}
+    gives = frozenset().union(*(one.gives for one in found))
+    cuda = {said[1] for one in found for link in one.links if (said := CUDA.match(link))}
+    print(f"{wheel.name} {wheel.version}: {len(found)} libraries", file=sys.stderr)
+    return {
+        "name": wheel.name,
+        "version": wheel.version,
+        "symbols": sorted(takes - gives),
+        "cuda": sorted(cuda),
+        "declares": declared_torch(metadata_in(server.file())),
+    }
 
 
 def declared_torch(metadata: str) -> str | None:
@@ -242,15 +338,14 @@ def is_plain(name: str) -> bool:
 def _pairs(needs: Needs, torches: dict[str, frozenset[str]]) -> Iterable[dict[str, Any]]:
     """One row for each torch whose names were read."""
     for version, given in torches.items():
-        if not given:
-            continue
         asked = needs.symbols if has_cuda(given) else frozenset(filter(is_plain, needs.symbols))
         missing = sorted(asked - given)
-        public = version.partition("+")[0]
-        allowed = needs.declares is None or SpecifierSet(needs.declares).contains(public)
+        taken = _is_taken(needs, version)
+        allowed = needs.declares is None or _allows(needs.declares, version)
+        trusted = allowed and needs.declares is not None
         yield {
-            "name": needs.wheel.name,
-            "version": needs.wheel.version,
+            "name": needs.name,
+            "version": needs.version,
             "torch": version,
             "loads": not missing,
             "missing": len(missing),
@@ -258,8 +353,19 @@ def _pairs(needs: Needs, torches: dict[str, frozenset[str]]) -> Iterable[dict[st
             "symbols": len(needs.symbols),
             "cuda": list(needs.cuda),
             "declares": needs.declares,
-            "contradicts": bool(missing) and allowed and needs.declares is not None,
+            "table": taken,
+            "contradicts": bool(missing) and (trusted or taken is True),
+            "stricter": not missing and allowed and taken is False,
         }
+
+
+def _allows(specifier: str, torch: str) -> bool:
+    return SpecifierSet(specifier).contains(torch.partition("+")[0])
+
+
+def _is_taken(needs: Needs, torch: str) -> bool | None:
+    project = companion_table().project(needs.name)
+    return takes_torch(project, needs.version, torch) if project else None
 
 
 if __name__ == "__main__":

@@ -48,6 +48,16 @@ def test_a_whole_screen(name: str, capsys, same_as_file) -> None:  # type: ignor
     same_as_file(f"$ gpusetup resolve {words}\n{said.out}exit {code}\n", RENDERED / f"{name}.txt")
 
 
+def test_of_this_machine_only_the_system_is_read_where_the_rest_is_described(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = ("--os", "linux", "--python", "3.12", "--driver", "580.95.05", "--gpu", "A100 80GB")
+    assert main(["resolve", *whole, "-v"]) == 0
+    asked = {line.split(":")[0] for line in capsys.readouterr().err.splitlines()}
+    assert any(line.startswith("read /") for line in asked)
+    assert not [line for line in asked if line.startswith(("run ", "which ", "ask "))]
+
+
 @pytest.mark.parametrize(
     ("words", "torch", "backend", "fallbacks"),
     [

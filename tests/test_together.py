@@ -26,6 +26,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.errors import Unreached
 from gpusetup.install.complaints import complaint
+from gpusetup.install.joint import places as where
 from gpusetup.install.joint.ask import Answer, Asker, Locked, macos_of
 from gpusetup.install.joint.choose import best_of
 from gpusetup.install.joint.honest import require_honest
@@ -33,6 +34,7 @@ from gpusetup.install.joint.matrix import matrix_of
 from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.releases import Listed, Release
 from gpusetup.install.joint.words import by_name
+from gpusetup.install.settings.environment import uv_program
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Os, Python, Snapshot
 from gpusetup.model.resolution import Request, TorchBuild
@@ -862,3 +864,9 @@ def test_torchvision_is_one_that_torchs_own_index_has(ask: Ask, world: World) ->
     assert (found["torch"], found["torchvision"]) == ("2.14.1+cu126", "0.29.1+cu126")
     newest = versions(ask("torchvision", "--json"))
     assert (newest["torch"], newest["torchvision"]) == ("2.15.0+cu130", "0.29.2+cu130")
+
+
+def test_uvs_help_names_the_index_that_an_empty_question_is_put_to(tmp_path: Path) -> None:
+    environment = {**os.environ, "UV_NO_CONFIG": "1", "UV_CACHE_DIR": str(tmp_path)}
+    said = where._asked_index(uv_program(), environment)
+    assert len(said) == 1 and where._usual_index(uv_program(), environment) == said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import strerror
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from gpusetup.render.terminal import terminal_of
 from gpusetup.verify import streams
 
 if TYPE_CHECKING:
+    from gpusetup.system.system import System
     from gpusetup.system.tape import RecordingSystem
 
 
@@ -178,19 +179,28 @@ def _live(
     out: Console, python: str | None, *, deep: bool, need_target: bool, limit: float
 ) -> Snapshot:
     from gpusetup.probe.machine import read_machine
-    from gpusetup.system.system import LiveSystem, System
+
+    def read(system: System) -> Snapshot:
+        return read_machine(
+            system,
+            named=python,
+            need_target=need_target,
+            deep=deep,
+            notify=out.talk,
+            limit=limit,
+        )
+
+    return told(read, out)
+
+
+def told(read: Callable[[System], Snapshot], out: Console) -> Snapshot:
+    """What is read of this machine; under `-v` with every question to it."""
+    from gpusetup.system.system import LiveSystem
     from gpusetup.system.tape import RecordingSystem
 
-    system: System = LiveSystem()
+    system = LiveSystem()
     recorder = RecordingSystem(system) if out.verbose else None
-    snapshot = read_machine(
-        recorder or system,
-        named=python,
-        need_target=need_target,
-        deep=deep,
-        notify=out.talk,
-        limit=limit,
-    )
+    snapshot = read(recorder or system)
     if recorder:
         tell(recorder, out)
     return snapshot

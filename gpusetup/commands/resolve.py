@@ -14,6 +14,7 @@ from gpusetup.commands.common import (
     add_machine_options,
     gather,
     read_listed,
+    told,
 )
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
@@ -166,7 +167,8 @@ def _answered(
     request = Request(torch=options.torch, backend=options.backend, installer=installer)
     if not is_channel:
         check_request(request, catalog)
-    snapshot = described(gather(options, out), _description(options), catalog)
+    given = _description(options)
+    snapshot = described(_machine(options, given, out), given, catalog)
     snapshot = with_catalog(snapshot, catalog)
     shown = without_credentials(root)
     if is_channel:
@@ -293,6 +295,15 @@ def _file(
             "No torch build fits", hint="`gpusetup resolve` without `--format` says why"
         )
     out.text(WRITERS[options.format](resolution, snapshot, options.installer or "uv"))
+
+
+def _machine(options: argparse.Namespace, given: Description, out: Console) -> Snapshot:
+    """This machine, or its system alone where the rest is described: no driver is waited for."""
+    if options.machine_from or not given.is_whole:
+        return gather(options, out)
+    from gpusetup.probe.host import read_system
+
+    return told(read_system, out)
 
 
 def _description(options: argparse.Namespace) -> Description:

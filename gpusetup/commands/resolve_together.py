@@ -39,17 +39,10 @@ def ask_ahead(options: argparse.Namespace) -> Future[Places] | None:
     pool = ThreadPoolExecutor(2)
     try:
         found = pool.submit(with_usual, places)
-        pool.submit(_read_certificates)
+        pool.submit(places.trusted)  # uv will be run, and needs the certificates
         return found
     finally:
         pool.shutdown(wait=False)
-
-
-def _read_certificates() -> None:
-    """uv will be run, and needs them."""
-    from gpusetup.install.settings.trust import trusted_environment
-
-    trusted_environment(os.environ, Path.home())
 
 
 def run_together(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpusetup.model.machine import Cpu, Os, Reading
+from gpusetup.model.machine import Cpu, Os, Reading, Snapshot
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
@@ -27,6 +27,12 @@ def read_os(system: System) -> tuple[Os, tuple[Reading, ...]]:
     facts = system.facts()
     found, readings = SYSTEMS[system.family](system, facts)
     return found, readings
+
+
+def read_system(system: System) -> Snapshot:
+    """The system alone: what another machine that somebody describes may share with this one."""
+    found, readings = read_os(system)
+    return Snapshot(taken_at=system.facts().get("now"), os=found, readings=readings)
 
 
 def _linux(system: System, facts: Mapping[str, Any]) -> tuple[Os, tuple[Reading, ...]]:

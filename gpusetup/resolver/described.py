@@ -28,6 +28,11 @@ class Description(Frozen):
     python: str | None = None
     glibc: str | None = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing but the system's own parts is left to be read."""
+        return None not in (self.driver, self.os, self.python) and bool(self.gpus)
+
 
 def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snapshot:
     """The snapshot as the description says; UsageError for values that are none or that clash."""

@@ -78,7 +78,7 @@ def named_places(environ: Mapping[str, str], home: Path) -> Places:
 def _trusted(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:
     from gpusetup.install.settings.trust import trusted_environment
 
-    return trusted_environment(environ, home)
+    return trusted_environment(environ, home, checked=False)
 
 
 def usual_index(uv: str, environment: Mapping[str, str], folder: Path) -> tuple[str, ...]:
@@ -100,6 +100,13 @@ def _age_of(program: str) -> int:
 
 
 def _usual_index(uv: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """By its help, which is there at once; an empty question makes it start a Python, too."""
+    said = run((uv, "help", "pip", "compile"), timeout=SECONDS, environment=environment)
+    found = re.search(r"--default-index <\w+>\s[^<]{0,200}<(https?://[^>\s]+)>", said.stdout)
+    return (found[1],) if found else _asked_index(uv, environment)
+
+
+def _asked_index(uv: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     argv: tuple[str, ...] = (uv, "pip", "compile", "--emit-index-url", "--no-header", "--quiet")
     argv += ("--offline", "--python", sys.executable, "-")
     said = run(argv, timeout=SECONDS, environment=environment, stdin="\n")

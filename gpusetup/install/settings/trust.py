@@ -8,6 +8,7 @@ setting that names nothing usable is passed over, and told where a TLS connectio
 from __future__ import annotations
 
 import atexit
+import binascii
 import contextlib
 import os
 import re
@@ -56,8 +57,10 @@ class Trust(Frozen):
     """The file of a certificate of our own, for a server that asks who we are."""
 
 
-def trust(environ: Mapping[str, str] | None = None, home: Path | None = None) -> Trust:
-    """What is trusted by setting, whosever setting it is."""
+def trust(
+    environ: Mapping[str, str] | None = None, home: Path | None = None, *, checked: bool = True
+) -> Trust:
+    """What is trusted by setting, whosever setting it is. `checked`: OpenSSL takes it."""
     environ = os.environ if environ is None else environ
     home = home or Path.home()
     pip = pip_settings(environ, home)
@@ -70,7 +73,7 @@ def trust(environ: Mapping[str, str] | None = None, home: Path | None = None) ->
             continue
         place = _place(path, home)
         try:
-            read = _usable(place)
+            read = _usable(place, checked=checked)
         except (OSError, ValueError) as problem:
             problems.append(f"{name} names {place}, {_why(problem)}")
             continue
@@ -97,15 +100,17 @@ def _why(problem: Exception) -> str:
     return f"which cannot be read ({words})"
 
 
-def _usable(place: Path) -> tuple[str, ...]:
-    """The certificates of a file or a folder that OpenSSL takes."""
-    read = _of_folder if place.is_dir() else _taken
-    return read(place, place.stat().st_mtime_ns)
+def _usable(place: Path, *, checked: bool) -> tuple[str, ...]:
+    """The certificates of a file or a folder: those that OpenSSL takes, or without asking it those
+    that have the form of one."""
+    read = _of_folder if place.is_dir() else _of_file
+    found = read(place, place.stat().st_mtime_ns)
+    return _valid(found) if checked else tuple(filter(_is_formed, found))
 
 
 @lru_cache(MOST_FOLDERS)
 def _of_folder(place: Path, _changed: int) -> tuple[str, ...]:
-    """The certificates of a folder, which is read once as long as no file comes or goes."""
+    """What a folder holds, which is read once as long as no file comes or goes."""
     found: dict[str, None] = {}
     seen = set()
     for one in (place / name for name in sorted(os.listdir(place))[:MOST_FILES]):
@@ -113,7 +118,24 @@ def _of_folder(place: Path, _changed: int) -> tuple[str, ...]:
         if state and stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) not in seen:
             seen.add((state.st_dev, state.st_ino))
             found.update(dict.fromkeys(_blocks(one)))
-    return _valid(tuple(found))
+    return tuple(found)
+
+
+@lru_cache(MOST_FILES)
+def _of_file(file: Path, _changed: int) -> tuple[str, ...]:
+    """What a file holds, which is read once as long as it stays as it is."""
+    return _blocks(file)
+
+
+def _is_formed(block: str) -> bool:
+    """
+    >>> _is_formed("-----BEGIN X-----\\nMAA=\\n-----END X-----"), _is_formed("-----A-----A-----")
+    (True, False)
+    """
+    try:
+        return binascii.a2b_base64(block.split("-----")[2])[:1] == b"0"
+    except (binascii.Error, IndexError):
+        return False
 
 
 def _state(file: Path) -> os.stat_result | None:
@@ -122,12 +144,6 @@ def _state(file: Path) -> os.stat_result | None:
         return file.stat()
     except OSError:
         return None
-
-
-@lru_cache(MOST_FILES)
-def _taken(file: Path, _changed: int) -> tuple[str, ...]:
-    """The certificates of a file, which is read once as long as it stays as it is."""
-    return _valid(_blocks(file))
 
 
 def _blocks(file: Path) -> tuple[str, ...]:
@@ -186,9 +202,10 @@ def _takes(context: ssl.SSLContext, certificates: str) -> bool:
 
 def _content(file: Path) -> bytes:
     with open(file, "rb", opener=_without_waiting) as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        state = os.fstat(stream.fileno())
+        if not stat.S_ISREG(state.st_mode):
             raise ValueError("it is no file")
-        return stream.read(LARGEST_BUNDLE)
+        return stream.read(min(state.st_size, LARGEST_BUNDLE))
 
 
 def _without_waiting(path: str, flags: int) -> int:
@@ -216,7 +233,7 @@ def _context(trusted: Trust) -> ssl.SSLContext:
     """On Linux the system's store is a file: what uv and pip are given counts for us. OpenSSL is
     not asked for its defaults, which go by variables that may name a pipe."""
     if sys.platform == "linux":
-        return _context_of(_everything(trusted), trusted.client)
+        return _context_of(_everything(trusted, checked=True), trusted.client)
     import truststore
 
     system: ssl.SSLContext = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -257,13 +274,16 @@ def _adapter(context: ssl.SSLContext) -> Any:
 # --- uv and pip ----------------------------------------------------------------------------------
 
 
-def trusted_environment(environ: Mapping[str, str], home: Path) -> dict[str, str]:
-    """The variables by which uv and pip trust the same: one file that holds it all.
+def trusted_environment(
+    environ: Mapping[str, str], home: Path, *, checked: bool = True
+) -> dict[str, str]:
+    """The variables by which uv and pip trust the same: one file that holds it all. Without
+    `checked` for uv alone, and sooner: it passes over what is no certificate, pip refuses the file.
 
     On Windows and macOS the system's store is no file. Where no setting names anything, uv is told
     to look there itself; pip does since 24.2.
     """
-    trusted = trust(environ, home)
+    trusted = trust(environ, home, checked=checked)
     client = (
         {"SSL_CLIENT_CERT": trusted.client, "PIP_CLIENT_CERT": trusted.client}
         if trusted.client
@@ -272,15 +292,16 @@ def trusted_environment(environ: Mapping[str, str], home: Path) -> dict[str, str
     if sys.platform != "linux" and not trusted.certificates:
         return {"UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1", **client}
     with _WRITING:
-        bundle = _bundle(trusted)
+        bundle = _bundle(trusted, checked=checked)
     if bundle is None:
         return client
     names = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
     return {**dict.fromkeys(names, bundle), **client}
 
 
-_WRITTEN: dict[tuple[str, ...], str] = {}
-"""The user's certificates -> the file with these and all others, which goes when we end."""
+_WRITTEN: dict[tuple[bool, tuple[str, ...]], str] = {}
+"""Whether it was checked, the user's certificates -> the file with these and all others, which goes
+when we end."""
 
 
 _WRITING = Lock()
@@ -291,13 +312,13 @@ _READING = Lock()
 """Two that ask at once read the stores once."""
 
 
-def _everything(trusted: Trust) -> tuple[str, ...]:
+def _everything(trusted: Trust, *, checked: bool) -> tuple[str, ...]:
     """The user's certificates, the public ones and the system's."""
     with _READING:
-        return _read_stores(trusted)
+        return _read_stores(trusted, checked=checked)
 
 
-def _read_stores(trusted: Trust) -> tuple[str, ...]:
+def _read_stores(trusted: Trust, *, checked: bool) -> tuple[str, ...]:
     import certifi  # requests' own; requests itself takes ten times as long to load
 
     own = ssl.get_default_verify_paths().openssl_cafile
@@ -305,13 +326,13 @@ def _read_stores(trusted: Trust) -> tuple[str, ...]:
     found = dict.fromkeys(trusted.certificates)
     for store in dict.fromkeys(stores):
         with contextlib.suppress(OSError, ValueError):
-            found.update(dict.fromkeys(_usable(Path(store))))
+            found.update(dict.fromkeys(_usable(Path(store), checked=checked)))
     return tuple(found)
 
 
-def _bundle(trusted: Trust) -> str | None:
+def _bundle(trusted: Trust, *, checked: bool) -> str | None:
     """A file with all that is trusted; None where none can be written."""
-    known = _WRITTEN.get(trusted.certificates)
+    known = _WRITTEN.get((checked, trusted.certificates))
     if known and Path(known).is_file():
         return known
     try:
@@ -319,8 +340,8 @@ def _bundle(trusted: Trust) -> str | None:
     except OSError:
         return None
     with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write("\n".join((*_everything(trusted), "")))
-    _WRITTEN[trusted.certificates] = path
+        file.write("\n".join((*_everything(trusted, checked=checked), "")))
+    _WRITTEN[checked, trusted.certificates] = path
     return path
 
 

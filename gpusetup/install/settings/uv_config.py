@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ KEPT = (
 (https://docs.astral.sh/uv/reference/settings/)."""
 HEAD = "# gpusetup guard"
 """How a `uv.toml` begins that the guard wrote: it is for other installers than us."""
+MOST_FILES = 8
 SOURCES = ("index", "index-url", "extra-index-url", "find-links", "no-index")
 
 
@@ -249,13 +251,19 @@ def _toml(path: Path) -> dict[str, Any]:
     """What a file says; nothing where it is not there. `BadInput` for a `uv.toml` that is no TOML:
     without it, packages would come from elsewhere."""
     try:
-        return parse_toml(path.read_text(encoding="utf-8"))
+        return _parsed(path.read_text(encoding="utf-8"))
     except OSError:
         return {}
     except ValueError as problem:
         if path.name == "pyproject.toml":
             return {}
         raise BadInput(f"{path} is no TOML: {problem}", hint="mend it, or UV_NO_CONFIG=1") from None
+
+
+@lru_cache(MOST_FILES)
+def _parsed(text: str) -> dict[str, Any]:
+    """A file is asked for its index, its logins and its settings; nobody changes what it says."""
+    return parse_toml(text)
 
 
 def parse_toml(text: str) -> dict[str, Any]:
