@@ -57,7 +57,7 @@ def test_the_figures_come_from_many_places() -> None:
 def test_both_halves_are_met_in_the_median(fitted: bool) -> None:
     found = SCRIPT.errors([f for f in FIGURES if f.fitted == fitted], C)
     assert statistics.median(map(abs, found)) <= 0.08
-    assert abs(statistics.median(found)) <= 0.04
+    assert abs(statistics.median(found)) <= 0.055
 
 
 def test_figures_that_were_looked_at_afterwards_are_met_within_a_tenth() -> None:

@@ -189,7 +189,7 @@ def mlp_bytes(w: Workload) -> float:
     """
     s, compute = w.shape, w.compute_bytes
     usual = (4 if s.gated else 2, 0)
-    one_kernel = s.gated or w.compile or w.fused_kernels
+    one_kernel = s.gated or w.compile or w.fused_kernels or w.fused_activation
     tensors, wide = usual if one_kernel else MLP_KEPT.get(s.activation, usual)
     wide = wide if casts(w) else 0
     tensors -= 1 if s.gated and (w.fused_kernels or w.compile) else 0

@@ -16,8 +16,9 @@ LOSSES: dict[str, tuple[float, float] | None] = {
     "eager-old": (12.0, 16.0),
     "eager-16": (12.0, 24.0),
     "eager-half": (8.0, 16.0),
+    "half": (6.0, 12.0),
     "compiled": (12.0, 12.0),
-    "in-graph": (8.0, 12.0),
+    "in-graph": (6.0, 12.0),
     "vocab-parallel": (6.0, 4.0),
     "in-place": (4.0, 8.0),
     "in-place-shifted": (6.0, 12.0),
@@ -33,16 +34,18 @@ copy (`logits = model(x).float()`). `hf` lets them go before (transformers' Trai
 keeps `model(**batch).loss` alone): 4 + 4 + 4. `eager-old` also copies the shifted logits
 (transformers before 4.45), `eager-16` does so without making them 32-bit (models with code of their
 own, such as Qwen 1). `eager-half` is a loss in 16 bits without autocast (DeepSpeed's engine in 16
-bits): logits, their copy, log-softmax and gradient. `compiled` fuses the copies (torchtitan,
-torchtune with compile); `in-graph` is compiled with the model, whose graph never writes the 32-bit
-copy. `vocab-parallel` makes the logits 32-bit, and softmax and gradient of them where they are
-(Megatron Core's `vocab_parallel_cross_entropy`). `in-place` reads the logits as they are and writes
-their gradient in the same width (flash-attn's and Apex's `CrossEntropyLoss`, llm-foundry's
-`fused_crossentropy`, axolotl's `flash_attn_cross_entropy`); `in-place-shifted` those without the
-last token: their gradient, and the same with that token's zeros, stand at once, beside the copy
-that more than one sequence needs (`shift_bytes`). `chunked` holds the logits in 16 bits, and more
-for one of eight chunks (torchtune's `CEWithChunkedOutputLoss`; `chunk_bytes`). `fused` never holds
-them (Liger, cut cross-entropy, TRL's `chunked_nll`, Unsloth)."""
+bits): logits, their copy, log-softmax and gradient; `half` the same where the logits are let go:
+log-softmax and two gradients. `compiled` fuses the copies (torchtitan, torchtune with compile);
+`in-graph` is compiled with the model, whose graph keeps the 16-bit logits and writes one 32-bit
+gradient (GPT-2 on rented cards takes 640 kB a token, of which its layers are 332). `vocab-parallel`
+makes the logits 32-bit, and softmax and gradient of them where they are (Megatron Core's
+`vocab_parallel_cross_entropy`). `in-place` reads the logits as they are and writes their gradient
+in the same width (flash-attn's and Apex's `CrossEntropyLoss`, llm-foundry's `fused_crossentropy`,
+axolotl's `flash_attn_cross_entropy`); `in-place-shifted` those without the last token: their
+gradient, and the same with that token's zeros, stand at once, beside the copy that more than one
+sequence needs (`shift_bytes`). `chunked` holds the logits in 16 bits, and more for one of eight
+chunks (torchtune's `CEWithChunkedOutputLoss`; `chunk_bytes`). `fused` never holds them (Liger, cut
+cross-entropy, TRL's `chunked_nll`, Unsloth)."""
 
 SHIFTED = ("eager-old", "eager-16")
 """Losses that copy the logits without the last token."""

@@ -72,6 +72,8 @@ class Workload(Frozen):
     """Whether keys and values that heads share are copied for each (litgpt)."""
     fused_kernels: bool = False
     """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
+    fused_activation: bool = False
+    """Whether an activation that transformers writes out (`gelu_new`) is one kernel."""
     compile: bool = False
     step: Step = "foreach"
     """How the optimizer steps; `backward`: within the backward pass, gradient by gradient."""
