@@ -95,7 +95,7 @@ def blind_rows(half: str) -> list[dict[str, str]]:
     """The rows of one half, `first`, `last` or `all`; `second` to `sixth`: a later set."""
     path = SETS.get(half, BLIND)
     with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if half in ("all", row["half"])]
+        rows = [row for row in csv.DictReader(file) if half in ("all", row["half"], *SETS)]
     return [row for row in rows if not row.get("asked")]
 
 
@@ -329,7 +329,8 @@ def blind_report(half: str, c: Constants, *, rows: bool) -> None:
     groups = {"all": mine} | {m: [f for f in mine if f.measure == m] for m in READ}
     groups |= {f.trainer: [g for g in mine if g.trainer == f.trainer] for f in mine}
     for name, some in groups.items():
-        _line(name, errors(some, c))
+        if some:
+            _line(name, errors(some, c))
     runs = outcomes(half, c)
     right = sum(run.fits == run.said for run in runs)
     missed = [run for run in runs if run.said and not run.fits]

@@ -115,3 +115,16 @@ def test_a_file_of_rows_is_checked_before_it_is_compared(tmp_path: Path) -> None
     assert len(found) == len(slips)
     for number, (text, word) in enumerate(zip(found, slips.values(), strict=True), 3):
         assert text.startswith(f"line {number}: ") and word in text
+
+
+def test_a_file_of_rows_is_compared_whatever_its_set_is_called(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare = script("compare_published")
+    row = "p x,u,nanogpt,full,params=124M,1,1024,8,,no,total,7.4,15.8,mine,"
+    file = tmp_path / "rows.csv"
+    file.write_text("\n".join((",".join(compare.COLUMNS), row)), encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["compare_published.py", str(file), "--rows"])
+    assert compare.main() == 0
+    said = capsys.readouterr().out
+    assert "asked 1 of 1" in said and "1 figures" in said and "fits or not: 1 of 1" in said
