@@ -140,7 +140,7 @@ class Warm:
 
     def __init__(self) -> None:
         clean = {name: value for name, value in os.environ.items() if name not in IN_THE_WAY}
-        self.process = subprocess.Popen(
+        self.process = warm_torch.Popen(
             [sys.executable, str(FAULTS / "warm.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
