@@ -41,7 +41,7 @@ collect_ignore = [
 Same = Callable[[str, Path], None]
 SEED = 2026
 """Draws the variants that run by default; another number draws others."""
-DRAWN = 50
+DRAWN = 30
 """How many examples hypothesis draws for a test that says no number; others in every run."""
 WAITING = ("test_verify_ranks.py",)
 """Files whose tests wait longer than they compute."""

@@ -131,7 +131,7 @@ def test_a_line_of_our_own_holds_no_value_of_a_machine(path: Path) -> None:
 
 # --- values that want to act ----------------------------------------------------------------------
 
-COUNT = int(os.environ.get("GPUSETUP_HOSTILE", "150"))
+COUNT = int(os.environ.get("GPUSETUP_HOSTILE", "100"))
 
 
 @pytest.fixture(scope="module")

@@ -101,6 +101,7 @@ def test_fitted_on_one_gpu_it_is_right_on_the_other(gpu: str) -> None:
     assert judge(rest, fit(mine, SCRIPT.START)).exact >= 0.92
 
 
+@pytest.mark.slow  # the fit on one GPU, judged on the other, is the quick form
 def test_it_is_right_on_a_model_it_has_not_seen() -> None:
     by_model = [replace(cell, group=cell.workload.shape.name) for cell in ALL]
     assert cross_validated(by_model, SCRIPT.START).exact >= 0.91

@@ -55,6 +55,7 @@ def missing(text: str) -> str:
 
 @pytest.mark.parametrize("trainer", WRITERS)
 @pytest.mark.parametrize("conditions", CONDITIONS)
+@pytest.mark.one_in(3)
 def test_the_configuration_says_the_plan_or_says_what_it_leaves_out(
     trainer: str, conditions: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

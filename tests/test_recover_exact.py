@@ -229,6 +229,7 @@ def tried(
     ("loss", "batch", "how", "exact"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
 )
 @pytest.mark.parametrize("fits", [FITS, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.one_in(2)
 def test_exact_or_said(loss: Any, batch: Any, how: Any, exact: bool, fits: int) -> None:
     far, done, said = tried(Net, loss, batch, fits=fits, **how)
     assert done.split and len(said) == 1

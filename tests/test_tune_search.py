@@ -47,7 +47,7 @@ def check(seed: int, count: int, hard: bool) -> None:
 
 
 @pytest.mark.parametrize("hard", [False, True])
-@pytest.mark.parametrize("seed", [11, 12, 13])
+@pytest.mark.parametrize("seed", [11, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 13))])
 def test_on_simulated_devices_few_trials_find_nearly_the_largest_and_nothing_unsafe(
     seed: int, hard: bool
 ) -> None:

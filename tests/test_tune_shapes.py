@@ -15,7 +15,7 @@ FILES = sorted(path for path in SHAPES.iterdir() if path.is_file())
 
 
 @pytest.mark.parametrize("path", FILES, ids=[one.name for one in FILES])
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 def test_no_rule_is_broken(path: Path) -> None:
     for machine, facts in compare_configs.MACHINES.items():
         _, broken = compare_configs.broken(path, facts)

@@ -200,6 +200,7 @@ def added_in_half(t: Any, x: Any, dim: int) -> Any:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.one_in(2)
 def test_a_sum_that_is_kept_in_half_precision_is_seen(dtype: str) -> None:
     row = row_of("reductions", "long sums in half")
     assert row.exact is not None
