@@ -1,9 +1,12 @@
-"""What makes reading quick changes nothing that is read: gates, letters, decisions that are kept."""
+"""What makes reading quick changes nothing that is read: letters, decisions that are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import re
+from collections.abc import Iterable, Iterator
 
+import pytest
 import writers
 from message_samples import samples
 from report_messages import MESSAGES
@@ -13,11 +16,9 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.decided import decided
 from gpusetup.diagnosis.request import chosen_request
 from gpusetup.messages.letters import LONG, Letters
-from gpusetup.messages.row import Row
-from gpusetup.messages.search import matches
 from gpusetup.messages.table import ROWS
-from gpusetup.model.frozen import replace
-from gpusetup.report.facts import Saying, claims
+from gpusetup.model.needed import needs_of
+from gpusetup.model.sought import Sought, in_any_case
 from gpusetup.report.formats import machine_tools, programs, prose, tables
 from gpusetup.report.read import TABLE, read_report
 from gpusetup.report.text import Text, text_of
@@ -33,26 +34,61 @@ def texts() -> Iterator[Text]:
     yield from (text_of(writers.mixture(seed, TOLD)) for seed in range(40))
 
 
-def test_what_a_gate_leaves_out_no_pattern_finds() -> None:
-    rows = [(row, replace(row, gate="")) for row in ROWS if row.gate]
-    sayings = [(one, replace(one, gate="")) for one in SAYINGS if one.gate]
-    assert len(rows) > 5 and len(sayings) > 20
+def test_a_pattern_finds_what_re_finds() -> None:
+    known = {one.pattern: one.needle for one in (*ROWS, *SAYINGS) if one.pattern}
+    found = 0
     for text in texts():
-        low = text.low
-        for row, bare in rows:
-            if row.needle in low:
-                assert _found(text, row) == _found(text, bare), (row, text.flat)
-        for one, plain in sayings:
-            if one.needle in low:
-                assert _told(text, one) == _told(text, plain), (one, text.flat)
+        flat, low = text.flat, text.low
+        for pattern, needle in known.items():
+            if needle in low:
+                here = _spans(in_any_case(pattern).finditer(flat, low))
+                assert here == _spans(re.finditer(pattern, flat, re.IGNORECASE)), (pattern, flat)
+                found += len(here)
+    assert found > 1000
 
 
-def _found(text: Text, row: Row) -> list[object]:
-    return [(found.first, found.last, found.values) for found in matches(text, row)]
+def _spans(found: Iterable[re.Match[str]]) -> list[object]:
+    return [(one.span(), one.groups()) for one in found]
 
 
-def _told(text: Text, row: Saying) -> list[object]:
-    return list(claims(text, (row,)))
+HARD = (
+    "sis|kil{1,2}",
+    "(?:kis){2}",
+    "(?:a|ba?)kis(?=s|k)",
+    "is[^k]{0,3}?sk",
+    "(?i)KIS+",
+    r"k(?:i|\bs)*s{2,}",
+    "(?:is)?kis",
+    "si(?P<it>k)?",
+    r"[]k]is|\x6bis",
+    "(?x) k i  s k",
+    "k{1,}is|ss(?!k)",
+)
+"""Every form of a pattern, over letters of which some have a second small form."""
+
+
+@pytest.mark.parametrize("pattern", HARD)
+@pytest.mark.parametrize("flags", [0, re.IGNORECASE])
+def test_any_pattern_finds_what_re_finds(pattern: str, flags: int) -> None:
+    draw = random.Random(7)
+    sought = Sought(pattern, flags)
+    for letters in ("kis", "kisKIS ]l", "kis\u017f\u0131\u0130\u212aKIS"):
+        for _ in range(40):
+            text = "".join(draw.choices(letters, k=draw.choice((12, 400))))
+            assert _spans(sought.finditer(text)) == _spans(re.finditer(pattern, text, flags))
+            first, plain = sought.search(text), re.search(pattern, text, flags)
+            assert (first and first.span()) == (plain and plain.span())
+            assert sought.findall(text) == re.findall(pattern, text, flags)
+            fresh = Sought(pattern, flags)
+            here = (fresh.match(text), fresh.fullmatch(text))
+            there = (re.match(pattern, text, flags), re.fullmatch(pattern, text, flags))
+            assert [bool(one) for one in here] == [bool(one) for one in there]
+
+
+def test_what_every_match_has_is_read_from_most_patterns() -> None:
+    patterns = {one.pattern for one in (*ROWS, *SAYINGS) if one.pattern}
+    silent = [one for one in patterns if not needs_of(one, ignore_case=True)]
+    assert len(silent) <= len(patterns) // 100, silent
 
 
 def test_the_needles_of_a_text_are_those_that_are_in_it() -> None:

@@ -263,15 +263,18 @@ def _rows_of(snapshot: Snapshot, catalog: Catalog, public: str) -> tuple[TorchBu
     backend, on = snapshot.torch.backend, snapshot.os
     rows = tuple(
         row
-        for row in catalog.builds
-        if (row.torch, row.backend) == (public, backend)
-        and on.family in (None, row.os)
-        and on.machine in (None, row.machine)
+        for row in _builds_of(Same(catalog), public, backend)
+        if on.family in (None, row.os) and on.machine in (None, row.machine)
     )
     wheels = tuple(row for row in rows if row.channel == "pytorch")
     if snapshot.torch.installer != "conda":
         return wheels
     return tuple(row for row in rows if row.channel != "pytorch") or wheels
+
+
+@lru_cache(maxsize=512)
+def _builds_of(known: Same, public: str, backend: str | None) -> tuple[TorchBuild, ...]:
+    return tuple(r for r in known.catalog.builds if r.torch == public and r.backend == backend)
 
 
 def _with_gpus(snapshot: Snapshot, catalog: Catalog) -> Snapshot:

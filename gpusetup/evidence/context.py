@@ -101,10 +101,31 @@ def events(context: RuleContext, *kinds: str) -> tuple[Event, ...]:
     said = context.snapshot.events
     if not said:
         return ()
+    known = BY_KIND.of(said)
     if len(kinds) == 1:
-        (kind,) = kinds
-        return tuple([event for event in said if event.kind == kind])
+        return known.get(kinds[0], ())
+    if known.keys().isdisjoint(kinds):
+        return ()
     return tuple([event for event in said if event.kind in kinds])
+
+
+class ByKind:
+    """The events of one machine by their kind: a hundred rules ask for them, one after another."""
+
+    def __init__(self) -> None:
+        self.last: tuple[tuple[Event, ...], dict[str, tuple[Event, ...]]] = ((), {})
+
+    def of(self, said: tuple[Event, ...]) -> dict[str, tuple[Event, ...]]:
+        last = self.last
+        if last[0] is not said:
+            known: dict[str, tuple[Event, ...]] = {}
+            for event in said:
+                known[event.kind] = (*known.get(event.kind, ()), event)
+            last = self.last = (said, known)
+        return last[1]
+
+
+BY_KIND = ByKind()
 
 
 def gpus(context: RuleContext) -> tuple[Gpu, ...]:

@@ -20,8 +20,10 @@ from gpusetup.model.shell import Line, lines
 
 def from_messages(context: RuleContext, causes: tuple[Cause, ...]) -> Iterator[Finding]:
     """A finding for every cause whose message was said."""
+    said = {event.kind for event in context.snapshot.events}
     for cause in causes:
-        messages = events(context, *cause.events or (cause.id,))
+        kinds = cause.events or (cause.id,)
+        messages = () if said.isdisjoint(kinds) else events(context, *kinds)
         if messages and cause.message is not None:
             yield from_message(context, cause, cause.message, messages)
 

@@ -146,7 +146,6 @@ LACKING = (
         "program-requirement-missing",
         "cmake",
         r"CMake must be installed to build|No such file or directory: 'cmake'|cmake: (?:command )?not found|Could not find CMake",
-        gate=r"cmake(?: must be|'|: |(?<=not find cmake))",
         lacks="CMake",
         step="build",
     ),

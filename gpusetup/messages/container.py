@@ -26,7 +26,6 @@ ROWS = (
         "container-no-gpu",
         "nvidia-smi",
         r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
-        gate=r'"nvidia-smi\\?":? (?:executable file )?not found',
         lacks="nvidia-smi",
     ),
     row(
@@ -59,7 +58,6 @@ ROWS = (
         "container-toolkit-missing",
         "runtime",
         r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)",
-        gate=r"runtime (?:name|spec)",
     ),
     row(
         "container-toolkit-missing",
@@ -200,7 +198,6 @@ ROWS = (
         "k8s-gpu-not-allocatable",
         "nvidia",
         r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
-        gate=r"nvidia-[dco][\w-]* \d{1,2}/\d",
     ),
     row(
         "k8s-gpu-not-allocatable",

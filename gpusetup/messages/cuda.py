@@ -83,7 +83,6 @@ ROWS = (
         "cuda-unavailable",
         "gpu",
         r"\bno (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:was |were |is |are )?(?:found|detected|available)\b",
-        gate=r"no (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:was |were |is |are )?(?:found|detected|avail)",
         unless=r"\b(?:if|when) no (?:supported|compatible|suitable)",
     ),
     row("cuda-unavailable", "no nvidia gpu found?"),

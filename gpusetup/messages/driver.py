@@ -89,7 +89,6 @@ DRIVER = (
         "smi-not-found",
         "nvidia-smi",
         r"nvidia-smi\W{1,2} (?:is not recognized|: The term|\u4e0d\u662f\u5185\u90e8|wurde nicht|n'est pas reconnu)",
-        gate=r"nvidia-smi\W{1,2} [:iwn\u4e0d]",
     ),
     row(
         "smi-not-found",
@@ -334,7 +333,6 @@ DRIVER = (
         "smi-banner-misread",
         "nvidia-smi",
         r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
-        gate=r"cuda version.{0,60}nvidia-smi",
     ),
     row(
         "smi-banner-misread",

@@ -204,7 +204,6 @@ NOT_BUILT = (
         "extension-installed",
         "pip",
         rf"\bpip3? install (?:-\S{{1,40}} ){{0,4}}(?P<module>{WITH_KERNELS})(?=[ =<>\[]|$)(?=.{{0,1100}}?no kernel image is available)",
-        gate=r"no kernel image is available",
     ),
     row(
         "extension-not-built",

@@ -349,7 +349,6 @@ TOOLS = (
         "pip-missing",
         "pip",
         r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b",
-        gate=r"pip3?['\"`]? (?:is |was |has )?not ",
     ),
     row("externally-managed", "externally-managed-environment"),
     row(

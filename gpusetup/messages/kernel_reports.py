@@ -84,7 +84,6 @@ MODULE_BUILDS = (
         "driver-build-failed",
         "dkms",
         r"\b(?:NVIDIA|Nvidia|nvidia) driver\b.{0,160}?\b(?:fails?|failed) (?:during|at|in|with|on) (?:the )?(?:NVIDIA |nvidia )?DKMS (?:module )?(?:build|errors?)",
-        gate=r"fail(?:s|ed)? (?:during|at|in|with|on) (?:the )?(?:nvidia )?dkms",
         unless=r"\b[Ii]f the (?:NVIDIA|nvidia) driver",
     ),
     row("driver-build-failed", "building kernel modules", r'the step: "Building kernel modules"'),
@@ -156,7 +155,6 @@ TOOLS = (
         "ecc-error",
         "ecc",
         r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
-        gate=r"ecc(?: error|uncorr|_uncorr)",
     ),
     row(
         "secure-boot-rejected",

@@ -1,14 +1,14 @@
-"""Which of a thousand needles a text holds, without a search for each of them.
+"""Which of thousands of needles a text holds, without a search for each of them.
 
-All runs of four bytes of the text are gathered once. A needle is sought only where the run in its
-middle is among them.
+The needles of all readers are sought together, once a text: every fourth run of four bytes of the
+text is gathered, and a needle is sought only where one of its runs is among them.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from gpusetup.model.frozen import Frozen
 
@@ -18,27 +18,15 @@ LONG = 200_000
 
 
 class Letters(Frozen):
-    """Needles in lower case, by the run in their middle."""
+    """Needles in lower case."""
 
-    every: tuple[str, ...]
-    short: tuple[str, ...]
-    """Those without a run."""
-    by_run: dict[int, tuple[str, ...]]
-    runs: frozenset[int]
-    """The keys of `by_run`: of two sets the smaller one is gone through."""
+    every: frozenset[str]
 
     @classmethod
     def of(cls, needles: Iterable[str]) -> Letters:
-        every = tuple(dict.fromkeys(needles))
-        by_run: dict[int | None, list[str]] = {}
-        for needle in every:
-            by_run.setdefault(_middle(needle), []).append(needle)
-        return cls(
-            every=every,
-            short=tuple(by_run.pop(None, ())),
-            by_run={run: tuple(each) for run, each in by_run.items() if run is not None},
-            runs=frozenset(run for run in by_run if run is not None),
-        )
+        every = frozenset(needles)
+        ALL.add(every)
+        return cls(every=every)
 
     def found_in(self, low: str) -> frozenset[str]:
         """
@@ -47,25 +35,89 @@ class Letters(Frozen):
         """
         if len(low) > LONG:
             return frozenset([needle for needle in self.every if needle in low])
-        there = self.runs & runs_of(low)
-        likely = [needle for run in there for needle in self.by_run[run]]
-        return frozenset([needle for needle in (*self.short, *likely) if needle in low])
+        return self.every & ALL.found_in(low)
 
 
-def _middle(needle: str) -> int | None:
-    raw = needle.encode()
-    at = (len(raw) - RUN) // 2
-    return int.from_bytes(raw[at : at + RUN], sys.byteorder) if at >= 0 else None
+class All:
+    """The needles of everybody, and those that the last text holds."""
+
+    def __init__(self) -> None:
+        self.needles: set[str] = set()
+        self.runs: Runs | None = None
+        self.last: tuple[str, frozenset[str]] | None = None
+        self.before = False
+
+    def add(self, needles: frozenset[str]) -> None:
+        self.needles |= needles
+        self.runs = self.last = None
+
+    def found_in(self, low: str) -> frozenset[str]:
+        last = self.last
+        if last is None or last[0] is not low:
+            last = self.last = (low, self._sought(low))
+        return last[1]
+
+    def _sought(self, low: str) -> frozenset[str]:
+        """For one text alone its runs do not pay."""
+        alone, self.before = not self.before, True
+        if alone:
+            return frozenset([needle for needle in self.needles if needle in low])
+        if self.runs is None:
+            self.runs = Runs.of(self.needles)
+        return self.runs.found_in(low)
 
 
-@lru_cache(maxsize=1)
+ALL = All()
+
+
+class Runs(Frozen):
+    """Needles by four runs of theirs that follow one another: one of them stands at a place of the
+    text that four divides, so that of a text every fourth run is gathered."""
+
+    short: tuple[str, ...]
+    """Those that are shorter than that."""
+    by_run: dict[int, tuple[str, ...]]
+    runs: frozenset[int]
+    """The keys of `by_run`: of two sets the smaller one is gone through."""
+
+    @classmethod
+    def of(cls, needles: Iterable[str]) -> Runs:
+        """Of each needle the runs that the fewest others have."""
+        known = {needle: _runs_in(needle) for needle in sorted(needles)}
+        often = Counter(run for runs in known.values() for run in set(runs))
+        by_run: dict[int, list[str]] = {}
+        for needle, runs in known.items():
+            for run in set(_rarest(runs, often)):
+                by_run.setdefault(run, []).append(needle)
+        return cls(
+            short=tuple(needle for needle, runs in known.items() if len(runs) < RUN),
+            by_run={run: tuple(each) for run, each in by_run.items()},
+            runs=frozenset(by_run),
+        )
+
+    def found_in(self, low: str) -> frozenset[str]:
+        likely = set(self.short)
+        for run in self.runs & runs_of(low):
+            likely.update(self.by_run[run])
+        return frozenset([needle for needle in likely if needle in low])
+
+
+def _rarest(runs: list[int], often: Mapping[int, int]) -> list[int]:
+    """Four that follow one another; none where there are fewer."""
+    pieces = [runs[at : at + RUN] for at in range(len(runs) - RUN + 1)]
+    return min(pieces, key=lambda piece: sum(often[run] for run in piece), default=[])
+
+
+def _runs_in(needle: str) -> list[int]:
+    raw = needle.encode("utf-8", "replace")
+    return [int.from_bytes(raw[at : at + RUN], sys.byteorder) for at in range(len(raw) - RUN + 1)]
+
+
 def runs_of(text: str) -> frozenset[int]:
-    """All runs of four bytes, each as the number that this machine reads in them; kept for the one
-    text that all readers look at.
+    """Every fourth run of four bytes, each as the number that this machine reads in it.
 
-    >>> len(runs_of("abcab")), len(runs_of("abc")), runs_of("cuda") <= runs_of("no cuda here")
+    >>> len(runs_of("abcabcab")), len(runs_of("abc")), runs_of("cuda") <= runs_of("the cuda")
     (2, 0, True)
     """
     raw = memoryview(text.encode("utf-8", "replace"))
-    shifted = (raw[at : at + max(len(raw) - at, 0) // RUN * RUN] for at in range(RUN))
-    return frozenset().union(*(piece.cast("I") for piece in shifted))
+    return frozenset(raw[: len(raw) // RUN * RUN].cast("I"))

@@ -68,7 +68,6 @@ AMD = (
         "foreign-gpu",
         "rocm",
         r"\bROCm\b[^\n]{0,300}?\b(?:Radeon|R[Xx] ?\d{4})\b|\b(?:Radeon|R[Xx] ?\d{4})\b[^\n]{0,300}?\bROCm\b",
-        gate=r"r(?:adeon|x ?\d{4})",
         unless=r"NVIDIA|GeForce|\bRTX|\bGTX|\bCUDA|ROCM used to build|\b(?:[Ss]upport (?:for|the|AMD|GPUs)|such as|e\.g\.)",
         vendor="amd",
     ),

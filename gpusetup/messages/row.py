@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.sought import in_any_case
 
 AROUND = 160
 GATHERED = 16
@@ -25,9 +25,6 @@ class Row(Frozen):
     """Letters, lower case, that every form of the message has."""
     pattern: str = ""
     """Near the needle; "" where the needle says it all. Letter case does not count."""
-    gate: str = ""
-    """A pattern for the text in lower case that every form of the message has too: one that begins
-    with plain letters is found in a tenth of the time, and where it is not there nothing is sought."""
     values: Mapping[str, str] = {}
     """What the message says without naming it."""
     unless: str = ""
@@ -43,7 +40,6 @@ def row(
     needle: str,
     pattern: str = "",
     *,
-    gate: str = "",
     unless: str = "",
     by: str = "",
     gathers: str = "",
@@ -53,7 +49,6 @@ def row(
         kind=kind,
         needle=needle,
         pattern=pattern,
-        gate=gate,
         unless=unless,
         by=by,
         gathers=gathers,
@@ -61,20 +56,10 @@ def row(
     )
 
 
-@cache
-def compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
-@cache
-def compiled_exactly(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
-def found_in(window: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
+def found_in(window: str, low: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
     """Where a row's message stands in a piece of text, and its values."""
-    pattern = compiled(one.pattern or re.escape(one.needle))
-    for found in pattern.finditer(window):
+    pattern = in_any_case(one.pattern or re.escape(one.needle))
+    for found in pattern.finditer(window, low):
         if one.unless and _is_meant_otherwise(one.unless, window, found):
             continue
         named = {name: value.strip() for name, value in found.groupdict().items() if value}
@@ -83,7 +68,7 @@ def found_in(window: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]
 
 def _is_meant_otherwise(unless: str, window: str, found: re.Match[str]) -> bool:
     around = window[max(found.start() - AROUND, 0) : found.end() + AROUND]
-    return compiled(unless).search(around) is not None
+    return in_any_case(unless).search(around) is not None
 
 
 Key = tuple[tuple[str, str], ...]

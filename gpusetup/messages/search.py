@@ -6,13 +6,13 @@ A row sees only windows around its needle, so that no text takes long.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from gpusetup.messages.letters import Letters
-from gpusetup.messages.row import Key, Row, compiled_exactly, found_in, gathered, key_of
+from gpusetup.messages.row import Key, Row, found_in, gathered, key_of
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.sought import lowered
 
 BEFORE, AFTER = 600, 1200
 WHOLE = 2 * (BEFORE + AFTER)
@@ -25,7 +25,6 @@ EVENTS_A_ROW = 3
 """A log says the same a thousand times; different values are different events."""
 EVENTS_BY_VALUE = 12
 """Of a row whose events are told apart by one value."""
-SPACES = re.compile(r"\s+")
 
 
 class Flat(Frozen):
@@ -52,6 +51,11 @@ class Flat(Frozen):
         for at in _places(self.low, needle):
             first, last = self._between_words(max(at - BEFORE, 0), at + AFTER)
             yield first, self.flat[first:last]
+
+    def lowered(self, start: int, window: str) -> str:
+        """A window in lower case."""
+        whole = len(window) == len(self.flat)
+        return self.low if whole else self.low[start : start + len(window)]
 
     def _between_words(self, first: int, last: int) -> tuple[int, int]:
         """A window that cuts no word: half a number is another number."""
@@ -86,13 +90,13 @@ def flat_of(parts: Iterable[str]) -> Flat:
     >>> text.flat, text.line_at(20)
     ('Found no NVIDIA driver on your system', 1)
     """
-    return joined([SPACES.sub(" ", part).strip() for part in parts])
+    return joined([" ".join(part.split()) for part in parts])
 
 
 def joined(parts: list[str]) -> Flat:
     """Lines, whose spaces are single already, on one line."""
     flat = " ".join(filter(None, parts))
-    return Flat(flat=flat, low=_lowered(flat), starts=tuple(_starts_of(parts)))
+    return Flat(flat=flat, low=lowered(flat), starts=tuple(_starts_of(parts)))
 
 
 def _starts_of(lines: Iterable[str]) -> Iterator[int]:
@@ -101,16 +105,6 @@ def _starts_of(lines: Iterable[str]) -> Iterator[int]:
     for line in lines:
         yield place
         place += len(line) + 1 if line else 0
-
-
-def _lowered(flat: str) -> str:
-    return flat.lower() if flat.isascii() else "".join(_lower(char) for char in flat)
-
-
-def _lower(char: str) -> str:
-    """Of one letter, so that places stay what they are."""
-    small = char.lower()
-    return small if len(small) == 1 else char
 
 
 class Found(Frozen):
@@ -185,8 +179,6 @@ def _of_row(text: Flat, one: Row) -> Iterator[Found]:
 
 def matches(text: Flat, one: Row) -> Iterator[Found]:
     """Where a row's message stands, as often as it does."""
-    if one.gate and not compiled_exactly(one.gate).search(text.low):
-        return
     for start, window in text.near(one.needle):
-        for first, last, values in found_in(window, one):
+        for first, last, values in found_in(window, text.lowered(start, window), one):
             yield Found(row=one, first=start + first, last=start + last, values=values)

@@ -165,13 +165,11 @@ ROWS = (
         "torchaudio-mismatch",
         "torchaudio",
         r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchaudio/|packages/torchaudio/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
-        gate=r"cannot open shared",
     ),
     row(
         "torchvision-mismatch",
         "torchvision",
         r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
-        gate=r"cannot open shared",
     ),
     row(
         "vram-not-released",

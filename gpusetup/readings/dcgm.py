@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.sought import Sought
 
-ROW = re.compile(r"^\|[ \t]*([^|\n]*?)[ \t]*\|[ \t]*([^|\n]*?)[ \t]*\|[ \t\r]*$", re.M)
-STATUS = re.compile(r"^(Pass|Fail|Warn|Skip)\b", re.I)
-VERDICT = re.compile(r"(?:Pass|Fail|Warn)", re.I)
-OF_A_GPU = re.compile(r"^GPU\s?(\d+):\s*(Pass|Fail|Warn|Skip)\b", re.I)
-SAYS = re.compile(r"^(?:Warning|Error|Info)\b", re.I)
+ROW = Sought(r"^\|[ \t]*([^|\n]*?)[ \t]*\|[ \t]*([^|\n]*?)[ \t]*\|[ \t\r]*$", re.M)
+STATUS = Sought(r"^(Pass|Fail|Warn|Skip)\b", re.I)
+VERDICT = Sought(r"(?:Pass|Fail|Warn)", re.I)
+OF_A_GPU = Sought(r"^GPU\s?(\d+):\s*(Pass|Fail|Warn|Skip)\b", re.I)
+SAYS = Sought(r"^(?:Warning|Error|Info)\b", re.I)
 TITLES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from gpusetup.model.sought import Sought
+
 NAMES = frozenset(
     "CC CXX CUDAHOSTCXX CUDACXX LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH CPATH DYLD_LIBRARY_PATH "  # noqa: SIM905
     "PATH PYTHONPATH PYTHONHOME PYTHONNOUSERSITE PYTHONUSERBASE VIRTUAL_ENV TMPDIR TEMP TMP "
@@ -42,11 +44,9 @@ PREFIXES = (
 )
 """And by the beginning of their name."""
 
-_SECRET = re.compile(
-    r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|AUTH|(^|_)(KEY|PWD|USER(NAME)?)$", re.I
-)
+_SECRET = Sought(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|AUTH|(^|_)(KEY|PWD|USER(NAME)?)$", re.I)
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@")
+_CREDENTIALS = Sought(r"(?<=://)[^/\s@]*@")
 
 
 def kept(environ: Mapping[str, str]) -> dict[str, str]:

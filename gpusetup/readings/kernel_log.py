@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-PREFIX = re.compile(
+from gpusetup.model.sought import Sought
+
+PREFIX = Sought(
     r"""
     (?: <\d{1,3}> | \w+\s*:\w+\s*:\s )?                             # dmesg's level
     (?: \w{3}\ +\d{1,2}\ [\d:]{8}\ \S{1,64}\ kernel:\ )?            # journald's clock

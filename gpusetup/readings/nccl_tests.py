@@ -15,15 +15,16 @@ import contextlib
 import re
 
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.sought import Sought
 
-RANK = re.compile(
+RANK = Sought(
     r"^(?:.{0,80}?:\s*)?#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+"
     r"(\d+)\s+\[[^\]]*\]\s*(.*?)\s*$",
     re.M,
 )
-ROW = re.compile(r"^(?:.{0,80}?:\s*)?\s*(\d+)\s+(\d+)\s+([a-z]\w*)\s+(\S.*)$", re.M)
-STARTING = re.compile(r"Collective test starting:\s*(\w+)")
-FAILED = re.compile(
+ROW = Sought(r"^(?:.{0,80}?:\s*)?\s*(\d+)\s+(\d+)\s+([a-z]\w*)\s+(\S.*)$", re.M)
+STARTING = Sought(r"Collective test starting:\s*(\w+)")
+FAILED = Sought(
     r"^.*(?:Test NCCL failure|Test CUDA failure|Test failure|unhandled (?:system|cuda) error|"
     r"remote process exited|NCCL WARN).*$",
     re.M,

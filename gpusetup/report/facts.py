@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gpusetup.messages.row import compiled, compiled_exactly
+from gpusetup.messages.letters import Letters
 from gpusetup.model.failing import Failing
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, Package, PciDevice
+from gpusetup.model.sought import in_any_case
 from gpusetup.report.text import Text
 
 GUESS, HINT, USUAL, SURE = range(4)
@@ -45,8 +46,6 @@ class Saying(Frozen):
     trust: int = USUAL
     value: str | bool | None = None
     """What is claimed where the pattern has no group."""
-    gate: str = ""
-    """As of a message's row: a quick pattern for the text in lower case that has to be there."""
 
 
 def saying(
@@ -55,37 +54,49 @@ def saying(
     pattern: str,
     trust: int = USUAL,
     value: str | bool | None = None,
-    *,
-    gate: str = "",
 ) -> Saying:
-    return Saying(
-        subject=subject, needle=needle, pattern=pattern, trust=trust, value=value, gate=gate
-    )
+    return Saying(subject=subject, needle=needle, pattern=pattern, trust=trust, value=value)
+
+
+class Sayings(Frozen):
+    """Patterns, and which of them look for the same letters."""
+
+    rows: tuple[Saying, ...]
+    places: dict[str, tuple[int, ...]]
+    letters: Letters
+
+    @classmethod
+    def of(cls, rows: tuple[Saying, ...]) -> Sayings:
+        places: dict[str, tuple[int, ...]] = {}
+        for number, row in enumerate(rows):
+            places[row.needle] = (*places.get(row.needle, ()), number)
+        return cls(rows=rows, places=places, letters=Letters.of(places))
+
+    def likely_in(self, low: str) -> Iterator[Saying]:
+        there = self.letters.found_in(low)
+        for number in sorted([number for needle in there for number in self.places[needle]]):
+            yield self.rows[number]
 
 
 CLAIMS_A_ROW = 4
 
 
-def claims(text: Text, rows: tuple[Saying, ...]) -> Iterator[Claim]:
+def claims(text: Text, sayings: Sayings) -> Iterator[Claim]:
     """What the text says by these patterns; each different value once.
 
     >>> from gpusetup.report.text import text_of
     >>> rows = (saying("python.version", "python ", r"Python (\\d\\.\\d+\\.\\d+)"),)
-    >>> next(claims(text_of("Python 3.13.5"), rows)).value
+    >>> next(claims(text_of("Python 3.13.5"), Sayings.of(rows))).value
     '3.13.5'
     """
-    low = text.low
-    for row in rows:
-        if row.needle in low:
-            yield from _claimed(text, row)
+    for row in sayings.likely_in(text.low):
+        yield from _claimed(text, row)
 
 
 def _claimed(text: Text, row: Saying) -> Iterator[Claim]:
-    if row.gate and not compiled_exactly(row.gate).search(text.low):
-        return
-    pattern, seen = compiled(row.pattern), set[str | bool]()
+    pattern, seen = in_any_case(row.pattern), set[str | bool]()
     for start, window in text.near(row.needle):
-        for found in pattern.finditer(window):
+        for found in pattern.finditer(window, text.lowered(start, window)):
             value = row.value if row.value is not None else (found.group(1) or "").strip()
             if value == "" or value in seen or len(seen) >= CLAIMS_A_ROW:
                 continue

@@ -10,7 +10,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from gpusetup.messages.search import SPACES, Flat, flat_of, joined
+from gpusetup.messages.search import Flat, flat_of, joined
+from gpusetup.model.sought import Sought
 from gpusetup.report.cleaning.clean import cleaned
 from gpusetup.report.cleaning.helps import without_help
 from gpusetup.report.cleaning.negation import blanked, mentions
@@ -28,7 +29,7 @@ class Text(Flat):
     def shown(self, first: int, last: int) -> str:
         """The lines that a piece of `flat` lies in, as evidence."""
         lines = self.lines[self.line_at(first) : self.line_at(max(last - 1, first)) + 1]
-        whole = SPACES.sub(" ", " ".join(lines)).strip()
+        whole = " ".join(" ".join(lines).split())
         return whole if len(whole) <= SHOWN else self.flat[first:last].strip()[:SHOWN]
 
     def source(self, place: int) -> str:
@@ -55,13 +56,13 @@ def text_of(raw: str) -> Text:
         flat=text.flat,
         low=text.low,
         starts=text.starts,
-        inside=tuple(places(lines)),
+        inside=tuple(places(lines, text.low)),
     )
 
 
 def _without(lines: list[str], starts: Sequence[int], spans: list[tuple[int, int]]) -> list[str]:
     """The lines, bare of what is only spoken of; those that change are changed in place."""
-    parts = [SPACES.sub(" ", line).strip() for line in lines]
+    parts = [" ".join(line.split()) for line in lines]
     for number in sorted(set(_lines_of(starts, spans))):
         parts[number] = lines[number] = blanked(parts[number], starts[number], spans)
     return parts
@@ -74,28 +75,37 @@ def _lines_of(starts: Sequence[int], spans: list[tuple[int, int]]) -> Iterator[i
 
 # --- where a line was printed ---------------------------------------------------------------------
 
-PROMPT = re.compile(
+PROMPT = Sought(
     r"^(?:\([\w .-]{1,40}\)\s?){0,3}\[?(?:[\w.-]{1,40}@([\w.-]{1,64}))[: ][^$#%>]{0,120}[\])]?\s?[$#%>]\s?(.{0,400})"
 )
-LABEL = re.compile(r"^\(?(?:in(?:side)?\s)?(?:the\s)?(container|host)\)?\s?[:$#]", re.I)
-ENTERS = re.compile(
+LABEL = Sought(r"^\(?(?:in(?:side)?\s)?(?:the\s)?(container|host)\)?\s?[:$#]", re.I)
+ENTERS = Sought(
     r"\b(?:docker|podman|nerdctl)(?:[- ]compose)?\s(?:run|exec)\b|\bkubectl\s(?:[\w-]+\s){0,6}exec\b"
     r"|\bnvidia-docker\srun\b|\b(?:singularity|apptainer)\s(?:run|exec|shell)\b"
 )
-CONTAINER_HOST = re.compile(r"^[0-9a-f]{12}$")
-SECTION = re.compile(r"^-{2,4} ?[\w .-]{1,40} ?-{2,4}$")
+CONTAINER_HOST = Sought(r"^[0-9a-f]{12}$")
+SECTION = Sought(r"^-{2,4} ?[\w .-]{1,40} ?-{2,4}$")
 
 
-def places(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """Each line from which on the text comes from somewhere else.
+ENGINES = ("docker", "podman", "nerdctl", "kubectl", "singularity", "apptainer")
+LABELS = ("container", "host")
 
-    >>> list(places(["root@4728a09607c1:/opt# x", "user@box:~$ docker run a", "user@box:~$ ls"]))
+
+def places(lines: list[str], low: str) -> Iterator[tuple[int, str]]:
+    """Each line from which on the text comes from somewhere else. `low`: all of them.
+
+    >>> lines = ["root@4728a09607c1:/opt# x", "user@box:~$ docker run a", "user@box:~$ ls"]
+    >>> list(places(lines, "".join(lines)))
     [(0, 'container'), (1, 'container'), (2, 'host')]
     """
+    entered = any(engine in low for engine in ENGINES)
+    labelled = any(label in low for label in LABELS)
+    if not entered and not labelled and "@" not in low and "--" not in low:
+        return
     for number, line in enumerate(lines):
         if len(line) < 4:
             continue
-        if (label := LABEL.match(line)) is not None:
+        if labelled and (label := LABEL.match(line)) is not None:
             yield number, label.group(1).lower()
         elif line.startswith("-") and SECTION.match(line):
             yield number, ""
@@ -103,5 +113,5 @@ def places(lines: list[str]) -> Iterator[tuple[int, str]]:
             host, command = prompt.groups()
             inside = CONTAINER_HOST.match(host) or ENTERS.search(command)
             yield number, "container" if inside else "host"
-        elif ENTERS.search(line[:400]):
+        elif entered and ENTERS.search(line[:400]):
             yield number, "container"

@@ -11,6 +11,7 @@ import html
 import re
 from collections.abc import Iterator, Mapping
 
+from gpusetup.model.sought import Sought
 from gpusetup.readings.nvidia_smi import values
 from gpusetup.readings.nvidia_smi.fields import Flat, gpu_of, put
 from gpusetup.readings.nvidia_smi.values import Smi
@@ -37,7 +38,7 @@ def _version(head: Mapping[str, str], *names: str) -> str | None:
 
 # --- XML ----------------------------------------------------------------------------------------
 
-TAG = re.compile(r"<(/?)([A-Za-z_][\w.-]*)([^<>]*)>([^<]*)")
+TAG = Sought(r"<(/?)([A-Za-z_][\w.-]*)([^<>]*)>([^<]*)")
 ROOT = "nvidia_smi_log"
 
 
@@ -91,12 +92,12 @@ def _attribute(rest: str) -> str:
 
 # --- the text of `nvidia-smi -q` ----------------------------------------------------------------
 
-LABEL = re.compile(r"^(\s*)(\S[^:]*?)\s*(?::\s(.*)|:)?$")
-GPU_HEAD = re.compile(r"^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
+LABEL = Sought(r"^(\s*)(\S[^:]*?)\s*(?::\s(.*)|:)?$")
+GPU_HEAD = Sought(r"^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 
-NAMED = re.compile(r"^\s*Product Name\s*:(?!.{0,40}\bVirtual\b)")
+NAMED = Sought(r"^\s*Product Name\s*:(?!.{0,40}\bVirtual\b)")
 """Begins a GPU whose heading was left out; a vGPU's licensed product is none."""
-OF_ALL = re.compile(r"^\s*(?:Driver|CUDA|KMD|CUDA UMD) Version\s*:|^\s*Attached GPUs\s*:")
+OF_ALL = Sought(r"^\s*(?:Driver|CUDA|KMD|CUDA UMD) Version\s*:|^\s*Attached GPUs\s*:")
 VERSIONS = {"driver_version", "kmd_version", "cuda_version", "cuda_umd_version"}
 
 

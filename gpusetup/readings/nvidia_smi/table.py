@@ -13,20 +13,21 @@ from typing import Any
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, GpuProcess
+from gpusetup.model.sought import Sought
 from gpusetup.readings.nvidia_smi import values
 from gpusetup.readings.nvidia_smi.values import Smi
 
-SMI_VERSION = re.compile(r"NVIDIA-SMI\s+(\d[\w.]*)")
-DRIVER_VERSION = re.compile(r"(?:Driver|KMD) Version:\s*([\w.!/]+)")
-CUDA_VERSION = re.compile(r"CUDA (?:UMD )?Version:\s*([\w.!/]+)")
-FIRST = re.compile(r"^\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$")
-BUS = re.compile(r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*(On|Off|N/A)?")
-STATE = re.compile(
+SMI_VERSION = Sought(r"NVIDIA-SMI\s+(\d[\w.]*)")
+DRIVER_VERSION = Sought(r"(?:Driver|KMD) Version:\s*([\w.!/]+)")
+CUDA_VERSION = Sought(r"CUDA (?:UMD )?Version:\s*([\w.!/]+)")
+FIRST = Sought(r"^\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$")
+BUS = Sought(r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*(On|Off|N/A)?")
+STATE = Sought(
     r"(?P<fan>\d+%|N/A|ERR!)\s+(?P<temp>\d+C?|N/A|ERR!)\s+(?P<perf>P\d+|N/A|Unknown)\s+"
     r"(?P<draw>[\d.]+W|N/A|ERR!)\s*/\s*(?P<limit>[\d.]+W|N/A|ERR!)?"
 )
-MEMORY = re.compile(r"(\d+)\s*MiB\s*/\s*(\d+)\s*MiB")
-LOAD = re.compile(r"(\d+%|N/A|ERR!)\s+(\S.*\S)")
+MEMORY = Sought(r"(\d+)\s*MiB\s*/\s*(\d+)\s*MiB")
+LOAD = Sought(r"(\d+%|N/A|ERR!)\s+(\S.*\S)")
 
 
 def parse_banner(text: str) -> Smi | None:
@@ -49,7 +50,7 @@ def parse_banner(text: str) -> Smi | None:
     )
 
 
-def _group(pattern: re.Pattern[str], line: str) -> str | None:
+def _group(pattern: Sought, line: str) -> str | None:
     found = pattern.search(line)
     return found.group(1) if found else None
 
@@ -106,13 +107,13 @@ def gpu_rows(text: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
-PROCESS = re.compile(
+PROCESS = Sought(
     r"^[\s|>]{0,12}(?P<gpu>\d{1,3})\s+(?:(?:\d+|N/A)\s+(?:\d+|N/A)\s+)?(?P<pid>\d{1,10})\s+"
     r"(?P<kind>(?:M\+)?[CG](?:\+[CG])?)\s+(?P<name>\S.{0,300}?)\s{1,120}"
     r"(?P<used>\d{1,12}\s?MiB|N/A)\s{0,9}\|?\s{0,9}$"
 )
 """With the ids of a MIG instance from 450 on, without them before."""
-INSTANCE = re.compile(
+INSTANCE = Sought(
     r"^[\s|>]{0,12}(?P<gpu>\d{1,3})\s+\d{1,3}\s+\d{1,3}\s+\d{1,3}\s*\|\s*\d+\s?MiB\s*/"
 )
 
@@ -134,7 +135,7 @@ def with_lists(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _numbers(pattern: re.Pattern[str], text: str) -> list[str]:
+def _numbers(pattern: Sought, text: str) -> list[str]:
     return [hit["gpu"] for line in text.splitlines() if (hit := pattern.match(line))]
 
 

@@ -10,6 +10,7 @@ import re
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu, GpuProcess
+from gpusetup.model.sought import Sought
 
 
 class Smi(Frozen):
@@ -60,8 +61,8 @@ ERRORS: tuple[tuple[str, int], ...] = (
     ("unable to determine the device handle", 999),
 )
 NO_DEVICES = "no devices were found"
-LIBRARY = re.compile(r"NVML library version:\s*([\d.]+\d)")
-HANDLE = re.compile(r"device handle for gpu\s*(?:\d+:\s+)?([0-9a-f:.]+\.[0-9a-f]):?\s*(.*)", re.I)
+LIBRARY = Sought(r"NVML library version:\s*([\d.]+\d)")
+HANDLE = Sought(r"device handle for gpu\s*(?:\d+:\s+)?([0-9a-f:.]+\.[0-9a-f]):?\s*(.*)", re.I)
 
 
 def parse_error(text: str) -> Smi | None:

@@ -11,24 +11,25 @@ import json
 import re
 
 from gpusetup.model.marks import TURNING
+from gpusetup.model.sought import Sought
 from gpusetup.report.cleaning.decode import without_mojibake
 
 LINE_KEPT = 4000
 """Characters of a line that are read: a longer one is a picture, a minified file, a blob."""
 
-BREAKS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-ESCAPES = re.compile(
+BREAKS = Sought(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+ESCAPES = Sought(
     r"\x1b\[[0-9;?]{0,40}[ -/]?[@-~]|\x1b\][^\x07\x1b\n]{0,300}(?:\x07|\x1b\\)|\x1b[@-_=>()][0-9A-B]?"
     r"|\^\[\[[0-9;]{0,40}[A-Za-z]|\\(?:x1b|033|u001b)\[[0-9;]{0,40}[A-Za-z]|\[[0-9]{1,3}(?:;[0-9]{1,3}){0,6}m"
 )
-CONTROLS = re.compile(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f{TURNING}]")
-TAGS = re.compile(
+CONTROLS = Sought(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f{TURNING}]")
+TAGS = Sought(
     r"</?(?:pre|code|details|summary|span|b|i|em|strong|blockquote|tt|samp|kbd|font|td|th|tbody|thead"
     r"|table|ul|ol|h[1-6]|sub|sup|a|img)(?:\s[^<>]{0,300})?/?>",
     re.I,
 )
-LINE_TAGS = re.compile(r"</?(?:br|p|div|li|tr|hr)(?:\s[^<>]{0,300})?/?>", re.I)
-ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
+LINE_TAGS = Sought(r"</?(?:br|p|div|li|tr|hr)(?:\s[^<>]{0,300})?/?>", re.I)
+ENTITY = Sought(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
 
 ASCII_FORMS = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
     ord(char): form
@@ -51,7 +52,7 @@ ASCII_FORMS = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
 MONTH = r"(?:Jan|Feb|M[a\u00e4]r|Apr|Ma[iy]|Jun|Jul|Aug|Sep|O[ck]t|Nov|De[cz])"
 CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?"
 DATE = r"\d{4}[-/.]\d{2}[-/.]\d{2}"
-PREFIXES = re.compile(
+PREFIXES = Sought(
     r"(?:"
     r">(?!>>)\s?"  # Markdown and e-mail quotes
     rf"|\[?{DATE}[T ]{CLOCK}(?:Z|\s?[+-]\d\d:?\d\d|\s?UTC)?\]?(?:\s?:\s|\s?)"
@@ -71,8 +72,8 @@ PREFIXES = re.compile(
     r")"
 )
 PREFIXES_A_LINE = 5
-JSON_LOG = re.compile(r'^\{"log":\s?"(.*?)(?:\\n)?",\s?"(?:stream|time)"')
-FENCE = re.compile(r"^\s*(?:`{3,}|~{3,})[\w+-]*\s*$")
+JSON_LOG = Sought(r'^\{"log":\s?"(.*?)(?:\\n)?",\s?"(?:stream|time)"')
+FENCE = Sought(r"^\s*(?:`{3,}|~{3,})[\w+-]*\s*$")
 FRAMED = ("|", "+")
 WRAP_MOST = 200
 WRAPPED_LINES = 3
@@ -89,7 +90,11 @@ def cleaned(text: str) -> list[str]:
     """
     lines = _characters(without_mojibake(text)).split("\n")
     lines = [_bare(line[:LINE_KEPT]) for line in lines]
-    return rejoined([line for line in lines if not FENCE.match(line)])
+    return rejoined([line for line in lines if not _is_fence(line)])
+
+
+def _is_fence(line: str) -> bool:
+    return ("```" in line or "~~~" in line) and FENCE.match(line) is not None
 
 
 def _characters(text: str) -> str:

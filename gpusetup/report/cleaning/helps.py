@@ -6,10 +6,11 @@ blanked, so that every other line keeps its number.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-BEGINS = re.compile(
+from gpusetup.model.sought import Sought
+
+BEGINS = Sought(
     r"^\s*(?:NVIDIA System Management Interface -- v\d"
     r"|List of valid properties to query for the switch"
     r"|Section about [\w.:/ -]{2,60} propert(?:y|ies)\s*$"
@@ -17,9 +18,9 @@ BEGINS = re.compile(
     r"|conf-compute|c2c|gpm|pci|daemon|replay|stats|compute-policy|power-smoothing) -- [A-Z]"
     r"|Usage: nvidia-smi\b)"
 )
-PROPERTY = re.compile(r'^\s*"[a-z][\w.]{1,80}"(?:\s+or\s+"[a-z][\w.]{1,80}"){0,4}\s*$')
+PROPERTY = Sought(r'^\s*"[a-z][\w.]{1,80}"(?:\s+or\s+"[a-z][\w.]{1,80}"){0,4}\s*$')
 """A field by its names, alone on its line: its description follows."""
-ENDS = re.compile(
+ENDS = Sought(
     r"^(?:[\w.@~:/\\() \[\]-]{0,80}[$#>] \S|\+[-=]{5}|={5}|Traceback|NVRM|\|\s|<\?xml|GPU \d+: |\[\s*\d+\.\d+\]"
     r"|[\w. ]{1,40}Error\b|Failed to |\$ )"
 )
@@ -38,12 +39,25 @@ def without_help(lines: Sequence[str]) -> list[str]:
     ['', '', '$ ls', 'boom']
     """
     kept = list(lines)
+    if not _may_hold_one(lines):
+        return kept
     inside = 0
     for number, line in enumerate(lines):
         inside = _inside(line, inside)
         if inside:
             kept[number] = ""
     return kept
+
+
+HEADS = (" -- ", "List of valid properties", "Section about ", "Usage: nvidia-smi")
+"""Letters of which each form of `BEGINS` has some."""
+
+
+def _may_hold_one(lines: Sequence[str]) -> bool:
+    whole = "\n".join(lines)
+    if any(head in whole for head in HEADS):
+        return True
+    return '"' in whole and any(line.lstrip().startswith('"') for line in lines)
 
 
 def _inside(line: str, inside: int) -> int:

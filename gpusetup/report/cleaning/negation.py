@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cache
 
 from gpusetup.messages.letters import Letters
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.sought import Sought, in_any_case
 
 LONGEST = 260
 """Of a mention: a sentence without an end is cut there."""
@@ -31,7 +31,7 @@ THIS = r"(?:it|this|that|problem|issue|mine)"
 NO_QUESTION = r"(?!\s(?:it|this|that|why|how|what|any|anything|the\spoint)\b)"
 ABOUT = r"(?:related\sto|caused\sby|due\sto|because\sof|about|from)"
 SOMETHING = rf"(?:the\s(?!first|only|last|problem|issue)|an?\s|{ABOUT}\b|['\"`]|(?-i:(?=[A-Z\[]|lib|nvidia)))"
-ASKED = re.compile(
+ASKED = Sought(
     r"(?:what|how|help|advice|anyone|somebody|someone|idea|know)\b[^.!?]{0,40}$|\bas\s$", re.I
 )
 """Before "if you get": a question of somebody who got it."""
@@ -119,15 +119,15 @@ SIGNS: tuple[Sign, ...] = (
 LETTERS = Letters.of(one.needle for one in SIGNS)
 SECOND = r"\s(?:Error \d|Tried to allocate|Please check your CUDA|It is possible that dataloader)"
 """How the second sentence of a long message begins."""
-STOP = re.compile(
+STOP = Sought(
     rf"(?<!\(\))[.!?;:,](?=\s|$)(?!{SECOND})|\s(?:but|however|yet|although|though|instead|by(?=\s\w+ing))\s|Traceback\s\(most"
 )
-PROSE = re.compile(r"[ a-z0-9#'-]*")
+PROSE = Sought(r"[ a-z0-9#'-]*")
 """What stands before a colon or comma that ends a remark; in a message there are names."""
-START = re.compile(r"[.!?;]\s(?=[A-Z'\"`>*-])|\s(?:but|and|now)\s(?!that\b|it\b|this\b)")
+START = Sought(r"[.!?;]\s(?=[A-Z'\"`>*-])|\s(?:but|and|now)\s(?!that\b|it\b|this\b)")
 QUOTES = {"'": "'", '"': '"', "`": "`", "(": ")"}
-OPENING = re.compile(r"[^.!?;:'\"`(]{0,40}?(['\"`(])")
-GOES_ON = re.compile(r"[a-z'\"`(]")
+OPENING = Sought(r"[^.!?;:'\"`(]{0,40}?(['\"`(])")
+GOES_ON = Sought(r"[a-z'\"`(]")
 LITTLE = 12
 
 
@@ -147,7 +147,9 @@ def _of(one: Sign, flat: str, low: str, starts: Sequence[int]) -> Iterator[tuple
     at, seen, done = low.find(one.needle), 0, 0
     while at >= 0 and seen < ATTEMPTS:
         seen += 1
-        found = compiled(one.pattern).search(flat, max(at - AROUND, done), at + 2 * AROUND)
+        found = in_any_case(one.pattern).compiled.search(
+            flat, max(at - AROUND, done), at + 2 * AROUND
+        )
         done = found.end() if found else at + 1
         if found is not None and not _is_asked(flat, found.start()):
             yield _span(one, flat, found, starts)
@@ -164,11 +166,6 @@ def _span(one: Sign, flat: str, found: re.Match[str], starts: Sequence[int]) -> 
     return _after(flat, found.end(), starts, one.colon_ends)
 
 
-@cache
-def compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
 def _after(flat: str, first: int, starts: Sequence[int], colon_ends: bool) -> tuple[int, int]:
     """To the end of the sentence, or past what is quoted in it."""
     last = _line_end(flat, first, starts)
@@ -181,7 +178,7 @@ def _after(flat: str, first: int, starts: Sequence[int], colon_ends: bool) -> tu
 
 
 def _sentence_end(flat: str, first: int, last: int, colon_ends: bool) -> int:
-    for stop in STOP.finditer(flat, first, last):
+    for stop in STOP.compiled.finditer(flat, first, last):
         if stop.group() not in ":," or (
             (colon_ends or stop.group() == ",") and PROSE.fullmatch(flat, first, stop.start())
         ):
@@ -205,7 +202,7 @@ def _before(flat: str, last: int, starts: Sequence[int]) -> tuple[int, int]:
     """From the beginning of the sentence, on the line of the words."""
     line = starts[max(bisect_right(starts, last) - 1, 0)] if starts else 0
     first = max(last - BACK, line)
-    stops = [found.end() for found in START.finditer(flat, first, last)]
+    stops = [found.end() for found in START.compiled.finditer(flat, first, last)]
     return (stops[-1] if stops else first), last
 
 

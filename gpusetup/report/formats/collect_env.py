@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from gpusetup.model.machine import Event, Gpu, Package
+from gpusetup.model.sought import Sought
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Gpus
 from gpusetup.report.text import Text
 
@@ -30,10 +31,10 @@ LABELS = (
     "Additional context", "Intel GPU models onboard", "Intel GPU models detected",
     "Intel GPU driver version", "Is debug", "Python executable",
 )  # fmt: skip
-LABEL = re.compile(
+LABEL = Sought(
     rf"(?<![\w/])({'|'.join(re.escape(label) for label in LABELS)})(?: \(e\.g\.[^)]{{0,40}}\))?\s?:"
 )
-SECTION = re.compile(r"=={8,}|--- [a-z_ ]+ ---|<details>|```")
+SECTION = Sought(r"=={8,}|--- [a-z_ ]+ ---|<details>|```")
 VALUE_KEPT = 6000
 NOTHING = ("", "n/a", "none", "could not collect", "no cuda", "unknown", "not set")
 
@@ -82,7 +83,7 @@ def _known(value: str) -> str | None:
 
 
 Said = Iterator[Fact]
-VERSION = re.compile(r"(?:py)?(?:torch)?[ :=v]?(\d+\.\d+[\w.+]*\w)", re.I)
+VERSION = Sought(r"(?:py)?(?:torch)?[ :=v]?(\d+\.\d+[\w.+]*\w)", re.I)
 
 
 def _torch(value: str, source: str) -> Said:
@@ -215,8 +216,8 @@ def _toolkit(value: str, source: str) -> Said:
         yield Claim(subject="toolkit.nvcc", value=found.group(1), source=source)
 
 
-GPU_ENTRY = re.compile(r"GPU (\d{1,3}): (.+?)(?= ?\(UUID| MIG \d| GPU \d{1,3}:|$)")
-FOREIGN = re.compile(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
+GPU_ENTRY = Sought(r"GPU (\d{1,3}): (.+?)(?= ?\(UUID| MIG \d| GPU \d{1,3}:|$)")
+FOREIGN = Sought(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
 
 
 def gpu_names(value: str) -> list[tuple[int, str]]:
@@ -232,7 +233,7 @@ def gpu_names(value: str) -> list[tuple[int, str]]:
     return [(place, name) for place, name in enumerate(names) if NAMED.search(name)]
 
 
-NAMED = re.compile(r"(?:nvidia|geforce|quadro|tesla|titan|[rg]tx|nvgpu|\b[ahlbv]\d{2,3}\b)", re.I)
+NAMED = Sought(r"(?:nvidia|geforce|quadro|tesla|titan|[rg]tx|nvgpu|\b[ahlbv]\d{2,3}\b)", re.I)
 
 
 def _gpus(value: str, source: str) -> Said:
@@ -293,7 +294,7 @@ READERS: dict[str, Callable[[str, str], Said]] = {
     "CUDA/cuDNN version": _cuda_remark,
 }
 
-LISTED = re.compile(r"\[(pip3?|conda)\] ([\w.-]+)(?:==| )([\w.+!-]+)(?: ([\w.]+))?(?: ([\w./-]+))?")
+LISTED = Sought(r"\[(pip3?|conda)\] ([\w.-]+)(?:==| )([\w.+!-]+)(?: ([\w.]+))?(?: ([\w./-]+))?")
 
 
 def packages(text: Text) -> Iterator[Package]:

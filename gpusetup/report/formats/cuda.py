@@ -7,39 +7,40 @@ from collections.abc import Iterator
 
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
 from gpusetup.messages.letters import Letters
+from gpusetup.model.sought import Sought
 from gpusetup.report.facts import SURE, USUAL, Claim, Fact
 from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
 NAMES = {code: name for code, name, _ in ERRORS}
 LETTERS = Letters.of(needle for _, name, texts in ERRORS for needle in (*texts, name.lower()))
-SAID = re.compile(r"(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}([1-9]\d{2})(?!\.?\d|%|\w)")  # fmt: skip
+SAID = Sought(r"(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}([1-9]\d{2})(?!\.?\d|%|\w)")  # fmt: skip
 """A number in a sentence that names CUDA, or a function of it."""
 NUMBERED = (
-    ("error", re.compile(r"\b[Ee]rror (\d{1,3}): (?=[a-zA-Z])")),
-    ("runtime error (", re.compile(r"cuda runtime error \((\d{1,3})\)")),
-    ("thcudacheck fail", re.compile(r"THCudaCheck FAIL .{0,200}?error=(\d{1,3})\b")),
-    ("call to", re.compile(r"\[(\d{1,3})\] Call to cu\w+ results in")),
-    ("cuinit", re.compile(r"cuInit\W{0,3}(?:failed|returned|error|err|:)(?: with)?(?: code| error)?\W{1,3}(\d{1,3})\b")),
-    ("cuda failure", re.compile(r"C(?:UDA|uda) failure (\d{1,3})(?::| ')")),
-    ("cuda error", re.compile(r"CUDA [Ee]rror (?:code )?[=(]?(\d{1,3})\b")),
-    ("init failure", re.compile(r"(?:library|nvcuda) init failure: (\d{1,3})\b")),
-    ("initialization failure", re.compile(r"initiali[sz]ation (?:failure|error)\W{1,3}(\d{1,3})\b")),
-    ("system error", re.compile(r"CUDA init\w{0,12} (?:fails|failed|failing) with (?:an? )?(80[2-5]) system error")),
+    ("error", Sought(r"\b[Ee]rror (\d{1,3}): (?=[a-zA-Z])")),
+    ("runtime error (", Sought(r"cuda runtime error \((\d{1,3})\)")),
+    ("thcudacheck fail", Sought(r"THCudaCheck FAIL .{0,200}?error=(\d{1,3})\b")),
+    ("call to", Sought(r"\[(\d{1,3})\] Call to cu\w+ results in")),
+    ("cuinit", Sought(r"cuInit\W{0,3}(?:failed|returned|error|err|:)(?: with)?(?: code| error)?\W{1,3}(\d{1,3})\b")),
+    ("cuda failure", Sought(r"C(?:UDA|uda) failure (\d{1,3})(?::| ')")),
+    ("cuda error", Sought(r"CUDA [Ee]rror (?:code )?[=(]?(\d{1,3})\b")),
+    ("init failure", Sought(r"(?:library|nvcuda) init failure: (\d{1,3})\b")),
+    ("initialization failure", Sought(r"initiali[sz]ation (?:failure|error)\W{1,3}(\d{1,3})\b")),
+    ("system error", Sought(r"CUDA init\w{0,12} (?:fails|failed|failing) with (?:an? )?(80[2-5]) system error")),
     ("with error", SAID),
     ("status", SAID),
     (" code", SAID),
-    ("cudart init failure", re.compile(r"cudart init failure: (\d{1,3})\b")),
-    (" returned ", re.compile(r"\bcuda[A-Z]\w{3,40} returned (\d{1,3})\b")),
-    ("cudasetdevice err", re.compile(r"cudaSetDevice err: (\d{1,3})\b")),
-    ("get device context", re.compile(r"failed to get device context (\d{1,3})(?!\d)")),
+    ("cudart init failure", Sought(r"cudart init failure: (\d{1,3})\b")),
+    (" returned ", Sought(r"\bcuda[A-Z]\w{3,40} returned (\d{1,3})\b")),
+    ("cudasetdevice err", Sought(r"cudaSetDevice err: (\d{1,3})\b")),
+    ("get device context", Sought(r"failed to get device context (\d{1,3})(?!\d)")),
 )  # fmt: skip
-AT_START = re.compile(
+AT_START = Sought(
     r"cudaGetDeviceCount|(?<!ggml)_cuda_init|ggml_cuda_init: failed|_cuda_getDeviceCount|cuInit|CUDA initialization|THCGeneral|cudaInit|_lazy_init|PrimaryCtx|cuCtxCreate|failed to initialize CUDA",
     re.I,
 )
-UNKNOWN = re.compile(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)  # fmt: skip
-OUT_OF_MEMORY = re.compile(
+UNKNOWN = Sought(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)  # fmt: skip
+OUT_OF_MEMORY = Sought(
     r"(?:CUDA (?:runtime |driver )?error(?: \(\d+\))? ?:|CUDA failed with error|initialize CUDA:) ?out of memory",
     re.I,
 )
@@ -100,7 +101,7 @@ def _is_example(low: str, place: int) -> bool:
 
 
 EXAMPLES = 20
-EXAMPLE = re.compile(r"(?:\bsuch as|\be\.g\.|\bfor example|\bfor instance|比如|例如|诸如|譬如|例えば|たとえば|예를 들어|например|zum beispiel|z\.b\.|par exemple|por exemplo)[ ,:]{0,2}[\"'`]{0,2}(?:runtimeerror: ?)?$")  # fmt: skip
+EXAMPLE = Sought(r"(?:\bsuch as|\be\.g\.|\bfor example|\bfor instance|比如|例如|诸如|譬如|例えば|たとえば|예를 들어|например|zum beispiel|z\.b\.|par exemple|por exemplo)[ ,:]{0,2}[\"'`]{0,2}(?:runtimeerror: ?)?$")  # fmt: skip
 """What stands before a message that a text only speaks of."""
 
 
@@ -139,9 +140,9 @@ def meaning(text: Text, code: int, first: int, last: int) -> Iterator[Fact]:
         yield event(text, "no-kernel-image", first, last, without_kernels(text, first))
 
 
-MODULE_PATH = re.compile(r"(?:site|dist)-packages[/\\]([A-Za-z]\w+)(?:-[\w.+-]{1,60}\.egg)?[/\\.]")
-COMPILED = re.compile(r"(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(")
-SOURCE_PATH = re.compile(r"[/\\](bitsandbytes|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b", re.I)  # fmt: skip
+MODULE_PATH = Sought(r"(?:site|dist)-packages[/\\]([A-Za-z]\w+)(?:-[\w.+-]{1,60}\.egg)?[/\\.]")
+COMPILED = Sought(r"(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(")
+SOURCE_PATH = Sought(r"[/\\](bitsandbytes|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b", re.I)  # fmt: skip
 OWN = ("torch", "torchvision", "torchaudio", "functorch")
 CALLERS = (
     "transformers", "accelerate", "lightning", "pytorch_lightning", "diffusers", "fastai", "ultralytics",

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from gpusetup.messages.letters import Letters
 from gpusetup.messages.program import Mark, Program, Weight
 from gpusetup.messages.programs import LIBRARIES, PROGRAMS, of_package
-from gpusetup.messages.row import compiled
 from gpusetup.model.failing import Failing, Stage
 from gpusetup.model.machine import Event
+from gpusetup.model.sought import Sought, in_any_case
 from gpusetup.report.text import Text
 
 LOOKED_AT = 200_000
 """Of a text's end: there its failure stands."""
 PACKAGES = "-packages"
-PACKAGE = re.compile(r"[/\\](\w{2,40})")
+PACKAGE = Sought(r"[/\\](\w{2,40})")
 FOLDERS = ("comfy", "vllm", "sglang", "cupy", "cupy_backends")
 """Packages that also run from a folder of their own."""
-FOLDER = re.compile(rf"[/\\]({'|'.join(FOLDERS)})(?=[/\\])")
+FOLDER = Sought(rf"[/\\]({'|'.join(FOLDERS)})(?=[/\\])")
 """A file of a package, in a traceback or a loader's message: behind `site-packages`, or such a folder."""
-BUILT = re.compile(
+BUILT = Sought(
     r"(?:Failed to (?:download and )?build:? `|Failed building wheel for |Building wheel for "
     r"|Could not build wheels for |subprocess to build )(?P<built>[A-Za-z][\w.-]{1,40})"
     r"|Collecting (?P<collected>[A-Za-z][\w.-]{1,40})[^\0]{0,400}?"
@@ -30,10 +29,14 @@ BUILT = re.compile(
     r"|pip3? install (?:--no-build-isolation (?P<asked>[A-Za-z][\w.-]{1,40})|(?P<first>[A-Za-z][\w.-]{1,40}) --no-build-isolation)"
 )
 """A package that is built here."""
-WARNED = re.compile(r"[^\s'\"]{1,200}\.py:\d{1,6}: \w*Warning:")
+WARNED = Sought(r"[^\s'\"]{1,200}\.py:\d{1,6}: \w*Warning:")
 """A file that only warns, which other programs' texts hold as well."""
 MARKS = tuple((program.name, mark) for program in PROGRAMS for mark in program.marks)
-LETTERS = Letters.of(mark.needle for _, mark in MARKS)
+PLACES: dict[str, list[int]] = {}
+"""The letters of the marks, and their numbers."""
+for _number, (_, _mark) in enumerate(MARKS):
+    PLACES.setdefault(_mark.needle, []).append(_number)
+LETTERS = Letters.of(PLACES)
 BUILDS = (
     "to build",
     "building wheel",
@@ -78,10 +81,10 @@ def _order(sign: Sign) -> tuple[Weight, int]:
 
 
 def _signs(text: Text) -> Iterator[Sign]:
-    low = text.low
-    there = LETTERS.found_in(low)
-    for name, mark in MARKS:
-        if mark.needle in there and (place := _place(text, mark)) >= 0:
+    there = LETTERS.found_in(text.low)
+    for number in sorted([number for needle in there for number in PLACES[needle]]):
+        name, mark = MARKS[number]
+        if (place := _place(text, mark)) >= 0:
             yield Sign(mark.weight, place, name, mark.stage)
     yield from _traced(text)
     yield from _built(text)
@@ -92,11 +95,11 @@ def _place(text: Text, mark: Mark) -> int:
     place = text.low.rfind(mark.needle)
     if place < 0 or not mark.pattern:
         return place
-    pattern = compiled(mark.pattern)
+    pattern = in_any_case(mark.pattern)
     found = (
         start + one.start()
         for start, window in text.near(mark.needle)
-        for one in pattern.finditer(window)
+        for one in pattern.finditer(window, text.lowered(start, window))
     )
     return max(found, default=-1)
 
@@ -125,7 +128,7 @@ def _packages(text: Text, first: int) -> Iterator[tuple[int, str]]:
 def _folders(text: Text, first: int) -> Iterator[tuple[int, str]]:
     """The folders of `FOLDERS`, where one of them is named at all."""
     if any(name in text.low for name in FOLDERS):
-        for found in FOLDER.finditer(text.flat, first):
+        for found in FOLDER.compiled.finditer(text.flat, first):
             yield found.start(), found.group(1)
 
 
@@ -138,7 +141,7 @@ def _built(text: Text) -> Iterator[Sign]:
     if not any(word in text.low for word in BUILDS):
         return
     first = max(len(text.flat) - LOOKED_AT, 0)
-    for found in BUILT.finditer(text.flat, first):
+    for found in BUILT.compiled.finditer(text.flat, first):
         name = next(filter(None, found.groups()))
         program = of_package(name)
         if program is None or program.name != "torch":

@@ -7,27 +7,28 @@ from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.model.machine import Event, Package
+from gpusetup.model.sought import Sought
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact
 from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
 # --- what is installed ----------------------------------------------------------------------------
 
-PIP_ROW = re.compile(r"^([A-Za-z][\w.-]{1,40}) {1,40}(\d[\w.+!-]{0,40})(?: {2,}\S.*)?$")
-FREEZE_ROW = re.compile(r"^([A-Za-z][\w.-]{1,40})==(\d[\w.+!-]{0,40})$")
-CONDA_ROW = re.compile(r"^([a-z_][\w.-]{1,40}) {1,40}(\d[\w.+!]{0,40}) {1,30}([\w.]{1,60}_\w*|\w{1,12}|pypi_0)(?: {1,30}\[[\w,]{2,30}\])?(?: {1,30}([\w./-]{2,60}))?$")  # fmt: skip
-CHANNEL = re.compile(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
+PIP_ROW = Sought(r"^([A-Za-z][\w.-]{1,40}) {1,40}(\d[\w.+!-]{0,40})(?: {2,}\S.*)?$")
+FREEZE_ROW = Sought(r"^([A-Za-z][\w.-]{1,40})==(\d[\w.+!-]{0,40})$")
+CONDA_ROW = Sought(r"^([a-z_][\w.-]{1,40}) {1,40}(\d[\w.+!]{0,40}) {1,30}([\w.]{1,60}_\w*|\w{1,12}|pypi_0)(?: {1,30}\[[\w,]{2,30}\])?(?: {1,30}([\w./-]{2,60}))?$")  # fmt: skip
+CHANNEL = Sought(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 INLINE = (
-    (re.compile(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)"), "pip"),
-    (re.compile(r"(?<!\S)\+ (torch\w*|nvidia-[\w-]+|jax-cuda[\w-]+|triton|numpy)==(\d[\w.+]*)"), "uv"),
-    (re.compile(r"\b(torchvision|torchaudio|xformers|torch) (\d[\w.+]*) (?:requires|has requirement) "), None),
-    (re.compile(r"but you(?:'ll)? have (torch\w*|numpy) (\d[\w.+]*\w)"), None),
-    (re.compile(r"(?<!\S)(torchvision|torchaudio) (\d[\w.+]*\w) @(?=[/A-Z])"), None),
-    (re.compile(r'"(torchvision|torchaudio|xformers|numpy|triton)" ?: ?"(\d[\w.+]*\w)"'), None),
-    (re.compile(r"Name: (torch\w*|triton|numpy|xformers) Version: (\d[\w.+]*)"), "pip"),
-    (re.compile(r"\b(torchvision|torchaudio|triton|numpy|xformers|nvidia-[\w-]+|jax-cuda\d\d-\w+)-(\d[\w.+]*\w)(?= |$)"), "installed"),
+    (Sought(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)"), "pip"),
+    (Sought(r"(?<!\S)\+ (torch\w*|nvidia-[\w-]+|jax-cuda[\w-]+|triton|numpy)==(\d[\w.+]*)"), "uv"),
+    (Sought(r"\b(torchvision|torchaudio|xformers|torch) (\d[\w.+]*) (?:requires|has requirement) "), None),
+    (Sought(r"but you(?:'ll)? have (torch\w*|numpy) (\d[\w.+]*\w)"), None),
+    (Sought(r"(?<!\S)(torchvision|torchaudio) (\d[\w.+]*\w) @(?=[/A-Z])"), None),
+    (Sought(r'"(torchvision|torchaudio|xformers|numpy|triton)" ?: ?"(\d[\w.+]*\w)"'), None),
+    (Sought(r"Name: (torch\w*|triton|numpy|xformers) Version: (\d[\w.+]*)"), "pip"),
+    (Sought(r"\b(torchvision|torchaudio|triton|numpy|xformers|nvidia-[\w-]+|jax-cuda\d\d-\w+)-(\d[\w.+]*\w)(?= |$)"), "installed"),
 )  # fmt: skip
-RELEVANT = re.compile("torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx")
+RELEVANT = Sought("torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx")
 INSTALLED_SPAN = 3000
 FAILED = ("no matching distribution", "could not find a version", "no solution found", "resolutionimpossible")  # fmt: skip
 
@@ -93,17 +94,17 @@ def spoken_of(text: Text) -> Iterator[Package]:
 
 # --- what was asked for ---------------------------------------------------------------------------
 
-COMMAND = re.compile(r"\b(?:uv )?(?:pip3?|python\S* -m pip|uv|conda|mamba|micromamba|pixi|poetry)(?:\.exe)? (?:pip )?(?:install|add|create|sync|run)\b.{0,600}")  # fmt: skip
-INDEX = re.compile(rf"https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[\d.]+/)?({LABEL})\b")  # fmt: skip
-PIN = re.compile(r"(?<![\w.-])(?:py)?torch(?:\[\w+\])? ?(?P<op>==?|~=|<=|>=|<)(?P<version>\d{1,2}(?:\.\d{1,3}){0,2}(?:\.?(?:dev|rc|post|a|b)\d*)?(?:\.\*)?)(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
-CONDA_CUDA = re.compile(r"(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)")
-REQUIREMENT = re.compile(
+COMMAND = Sought(r"\b(?:uv )?(?:pip3?|python\S* -m pip|uv|conda|mamba|micromamba|pixi|poetry)(?:\.exe)? (?:pip )?(?:install|add|create|sync|run)\b.{0,600}")  # fmt: skip
+INDEX = Sought(rf"https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[\d.]+/)?({LABEL})\b")  # fmt: skip
+PIN = Sought(r"(?<![\w.-])(?:py)?torch(?:\[\w+\])? ?(?P<op>==?|~=|<=|>=|<)(?P<version>\d{1,2}(?:\.\d{1,3}){0,2}(?:\.?(?:dev|rc|post|a|b)\d*)?(?:\.\*)?)(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
+CONDA_CUDA = Sought(r"(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)")
+REQUIREMENT = Sought(
     r"satisfies the requirement (?P<requirement>torch\w*(?:\[\w+\])?(?:[=<>!~]{1,2}\S{1,60}?)?) ?\(from versions:? (?P<versions>(?:(?! ERROR)[^)]){0,6000})\)?"
     r"|No matching distribution found for (?P<only>torch\w*(?:[=<>!~]{1,2}[\w.+*,<>=!~]{1,60})?)(?![\w-])"
 )
-LOCKED = re.compile(r"Distribution `torch==(?P<version>[\d.]+)(?:\+(?P<label>\w+))?")
-LOCKED_INDEX = re.compile(rf"\S{{0,16}} @ registry\+{INDEX.pattern}")
-UV_PIN = re.compile(r"(?:you require|depends on|requires|Because|and) torch(?:\{[^}]{1,60}\})?==(?P<version>\d[\d.]*\d)(?:\+(?P<label>\w+))?")  # fmt: skip
+LOCKED = Sought(r"Distribution `torch==(?P<version>[\d.]+)(?:\+(?P<label>\w+))?")
+LOCKED_INDEX = Sought(rf"\S{{0,16}} @ registry\+{INDEX.pattern}")
+UV_PIN = Sought(r"(?:you require|depends on|requires|Because|and) torch(?:\{[^}]{1,60}\})?==(?P<version>\d[\d.]*\d)(?:\+(?P<label>\w+))?")  # fmt: skip
 VERSIONS_KEPT = 900
 
 
@@ -201,7 +202,7 @@ def _pinned(found: re.Match[str], source: str, trust: int) -> Iterator[Fact]:
         yield Claim(subject="wanted.backend", value=label, source=source, trust=trust)
 
 
-MISMATCH = re.compile(r"use the same CUDA versions\.', '(\d{1,2}\.\d)', '|detected CUDA version \((\d{1,2}\.\d)[\d.]*\) (?:mismatches|has)|Installed CUDA version (\d{1,2}\.\d) does not match")  # fmt: skip
+MISMATCH = Sought(r"use the same CUDA versions\.', '(\d{1,2}\.\d)', '|detected CUDA version \((\d{1,2}\.\d)[\d.]*\) (?:mismatches|has)|Installed CUDA version (\d{1,2}\.\d) does not match")  # fmt: skip
 
 
 def extension_cuda(text: Text) -> Iterator[Fact]:
@@ -212,14 +213,14 @@ def extension_cuda(text: Text) -> Iterator[Fact]:
         yield Claim(subject="wanted.cuda", value=version, source=source, trust=SURE)
 
 
-CONDA_SPEC = re.compile(r"\bpytorch-(?P<torch>\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24}py(?P<major>3)\.?(?P<minor>\d{1,2})")  # fmt: skip
+CONDA_SPEC = Sought(r"\bpytorch-(?P<torch>\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24}py(?P<major>3)\.?(?P<minor>\d{1,2})")  # fmt: skip
 """A conda package by its file name: release, and the Python in its build string."""
 
 
-UV_SOLVES = re.compile(r"No solution found when resolving (?:dependencies|tool|script)")
+UV_SOLVES = Sought(r"No solution found when resolving (?:dependencies|tool|script)")
 
 
-UV_TYPED = re.compile(
+UV_TYPED = Sought(
     r"^(?:.{0,100}[$>#%❯]|[-*`]{1,3})?\s?uv (?:pip (?:install|sync|compile)|sync|add|lock)\b"
 )
 

@@ -7,10 +7,21 @@ from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.fragments import DRIVER_VERSION
-from gpusetup.messages.row import compiled_exactly
 from gpusetup.model.machine import DeviceNode, PciDevice
+from gpusetup.model.sought import Sought, exactly
 from gpusetup.readings.proc import MODULES
-from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Fact, Saying, claims, saying
+from gpusetup.report.facts import (
+    GUESS,
+    HINT,
+    SURE,
+    USUAL,
+    Claim,
+    Fact,
+    Saying,
+    Sayings,
+    claims,
+    saying,
+)
 from gpusetup.report.formats.collect_env import family_of, foreign_gpu, kernel_facts
 from gpusetup.report.text import Text
 
@@ -30,7 +41,7 @@ ROWS: tuple[Saying, ...] = (
     saying("driver.module_version", "modinfo", rf"modinfo nvidia.{{0,300}}?version: {DRIVER}"),
     saying("driver.version", "nvidia.ko", rf"/nvidia\.ko\S{{0,6}} version: {DRIVER}", USUAL),
     saying("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
-    saying("driver.version", "driver", rf"{ASKED_FOR}|\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT, gate=r"drivers?\*{0,2}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{1,4}\d{3}\."),
+    saying("driver.version", "driver", rf"{ASKED_FOR}|\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
     saying("driver.version", "with kernel driver", rf"with kernel driver version {DRIVER}", SURE),
     saying("driver.version", "up to date", rf"\bdrivers? (?:is|are) up to date \({DRIVER}\)", HINT),
     saying("driver.version", "nvidia-linux-", rf"NVIDIA-Linux-(?:x86_64|aarch64)-{DRIVER}", GUESS),
@@ -43,7 +54,7 @@ ROWS: tuple[Saying, ...] = (
     saying("os.name", "operating system", r"Operating System: ([\w .()/-]{3,40}?)(?= {0,2}(?:Kernel|CPE|$))", USUAL),
     saying("os.id", "id=", r"(?<![\w_])ID=\"?([a-z]+)\"?\b", USUAL),
     saying("os.kernel", "platform: linux-", r"(?<!Python )Platform: Linux-([\w.+-]{3,60}?)-(?:x86_64|aarch64)-with", HINT),
-    saying("os.kernel", "linux", r"\bLinux \S{1,64} (\d\.\d{1,3}[\w.+-]{1,60}) #?\d", gate=r"linux \S{1,64} \d\.\d"),
+    saying("os.kernel", "linux", r"\bLinux \S{1,64} (\d\.\d{1,3}[\w.+-]{1,60}) #?\d"),
     saying("os.kernel", "module build on kernel", r"module build on kernel: (\d\.\d{1,3}[\w.+~-]{1,60})"),
     saying("os.kernel", "kernel: linux", r"Kernel: Linux (\d[\w.+-]{3,60})"),
     saying("os.jetson", "release), revision", r"# (R\d{2} \(release\), REVISION: [\d.]+)", SURE),
@@ -64,17 +75,18 @@ ROWS: tuple[Saying, ...] = (
     saying("os.libc", "ldd", r"ldd \((?:Ubuntu |Debian )?(GN?U|E?GLIBC)", GUESS, value=""),
     saying("memory.memlock_kib", "max locked memory", r"max locked memory\W{0,4}\(kbytes, -l\) (\d{1,12})\b"),
 )  # fmt: skip
+SAYINGS = Sayings.of(ROWS)
 
-LSPCI = re.compile(
+LSPCI = Sought(
     r"(?:^|\s)((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]) "
     r"(?:VGA compatible controller|3D controller|Display controller)(?: \[\d{4}\])?: (.{3,160})"
 )
-IN_USE = re.compile(r"Kernel driver in use: ([\w-]+)")
+IN_USE = Sought(r"Kernel driver in use: ([\w-]+)")
 VENDORS = tuple((maker.id, maker.listed) for maker in MAKERS if maker.listed)
 
 
 def machine_tools(text: Text) -> Iterator[Fact]:
-    yield from _with_names(claims(text, ROWS))
+    yield from _with_names(claims(text, SAYINGS))
     for reader in (lspci, lshw, lsmod, nodes, uname, systems, shm, computers):
         yield from reader(text)
 
@@ -128,7 +140,7 @@ def lshw(text: Text) -> Iterator[Fact]:
             yield pci_device(None, name, driver.group(1) if driver else None)
 
 
-MODULE = re.compile(rf"^({'|'.join(MODULES)})\s+\d{{4,9}}\s+\d+")
+MODULE = Sought(rf"^({'|'.join(MODULES)})\s+\d{{4,9}}\s+\d+")
 
 
 def lsmod(text: Text) -> Iterator[Fact]:
@@ -140,7 +152,7 @@ def lsmod(text: Text) -> Iterator[Fact]:
             yield Claim(subject=subject, value=True, source=source)
 
 
-NODE = re.compile(r"^(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
+NODE = Sought(r"^(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
 
 
 def nodes(text: Text) -> Iterator[Fact]:
@@ -151,7 +163,7 @@ def nodes(text: Text) -> Iterator[Fact]:
             yield DeviceNode(path=found.group(2), mode=mode)
 
 
-UNAME = re.compile(r"\b(Linux|Darwin) \S{1,64} \d[\w.+-]{3,60} .{10,160}?\b(x86_64|aarch64|arm64|ppc64le|armv[67]l|i[3-6]86)\b")  # fmt: skip
+UNAME = Sought(r"\b(Linux|Darwin) \S{1,64} \d[\w.+-]{3,60} .{10,160}?\b(x86_64|aarch64|arm64|ppc64le|armv[67]l|i[3-6]86)\b")  # fmt: skip
 
 
 def uname(text: Text) -> Iterator[Fact]:
@@ -165,7 +177,7 @@ def uname(text: Text) -> Iterator[Fact]:
         yield Claim(subject="os.machine", value=machine, source=source)
 
 
-SYSTEM = re.compile(
+SYSTEM = Sought(
     r"(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)(Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS"
     r"|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d)) ?-?(\d{1,2}(?:\.\d{1,2})?)?(?![\w-])",
     re.I,
@@ -176,7 +188,7 @@ NAMED_WITHIN = 100_000
 
 def systems(text: Text) -> Iterator[Fact]:
     """A system's name in a remark: `Ubuntu 21.04`."""
-    if found := SYSTEM.search(text.flat, 0, NAMED_WITHIN):
+    if found := SYSTEM.search(text.flat[:NAMED_WITHIN], text.low[:NAMED_WITHIN]):
         source, name = text.source(found.start()), found.group().strip(" -")
         yield Claim(subject="os.name", value=name, source=source, trust=HINT)
         family = family_of(name)
@@ -185,7 +197,7 @@ def systems(text: Text) -> Iterator[Fact]:
 
 
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-SHM = re.compile(r"^(?:tmpfs|shm|none)\s+(\d{1,6}(?:\.\d)?)([KMGT])i?B?\s+[\d.]+[KMGT]?i?B?\s+(\d{1,6}(?:\.\d)?)([KMGT]?)i?B?\s+\d+%\s+/dev/shm\b")  # fmt: skip
+SHM = Sought(r"^(?:tmpfs|shm|none)\s+(\d{1,6}(?:\.\d)?)([KMGT])i?B?\s+[\d.]+[KMGT]?i?B?\s+(\d{1,6}(?:\.\d)?)([KMGT]?)i?B?\s+\d+%\s+/dev/shm\b")  # fmt: skip
 
 
 def shm(text: Text) -> Iterator[Fact]:
@@ -250,7 +262,7 @@ def computers(text: Text) -> Iterator[Fact]:
         ("apple m", r"\b(Apple M[1-9](?: Pro| Max| Ultra)?)\b", "apple"),
     )
     for needle, pattern, vendor in rows:
-        if needle in text.low and (found := compiled_exactly(pattern).search(text.flat)):
+        if needle in text.low and (found := exactly(pattern).search(text.flat)):
             yield foreign_gpu(vendor, found.group(1).strip(), text.source(found.start()))
             if vendor == "apple":
                 for subject, value in (("os.machine", "aarch64"), ("os.family", "macos")):

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from gpusetup.messages.fragments import STDLIB
 from gpusetup.messages.letters import Letters
-from gpusetup.messages.row import compiled
 from gpusetup.model.machine import Event
+from gpusetup.model.sought import Sought, in_any_case
 from gpusetup.report.facts import GUESS, HINT, Claim, Fact
 from gpusetup.report.text import Text
 
@@ -17,22 +17,22 @@ READ = 400_000
 """Characters of a text whose paths are looked at."""
 
 PYTHONS = (
-    re.compile(r"[/\\]lib(?:64)?[/\\]python(\d\.\d{1,2})t?[/\\]"),
-    re.compile(r"[/\\](?:Python|cpython-|python-?)(3)(\d{1,2})(?:-(?:32|arm64))?[/\\]", re.I),
-    re.compile(r"[/\\](?:versions|pythons?|installs/python)[/\\](?:cpython-)?(\d\.\d{1,2}\.\d{1,2})", re.I),
-    re.compile(r"\.cpython-(\d)(\d{1,2})t?-(?:x86_64|aarch64|darwin)"),
+    Sought(r"[/\\]lib(?:64)?[/\\]python(\d\.\d{1,2})t?[/\\]"),
+    Sought(r"[/\\](?:Python|cpython-|python-?)(3)(\d{1,2})(?:-(?:32|arm64))?[/\\]", re.I),
+    Sought(r"[/\\](?:versions|pythons?|installs/python)[/\\](?:cpython-)?(\d\.\d{1,2}\.\d{1,2})", re.I),
+    Sought(r"\.cpython-(\d)(\d{1,2})t?-(?:x86_64|aarch64|darwin)"),
 )  # fmt: skip
 """Paths that name the Python's version."""
 
-LINUX = re.compile(
+LINUX = Sought(
     r"/(?<![\w.]/)(?:home|usr|opt|root|etc|dev|proc|tmp|var|mnt|data\d?|workspace|lib|scratch|ssd|app|raid|nfs)/"
 )
-MACOS = re.compile(r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew)/")
-FORWARD = re.compile(r"(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/")
+MACOS = Sought(r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew)/")
+FORWARD = Sought(r"(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/")
 """Windows' own folders as ninja, CMake and Python's `as_posix` write them."""
-WINDOWS = re.compile(r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\")
-PROMPT = re.compile(r"[\w.-]{1,32}@[\w.-]{1,64}:[~/][\w./~-]{0,120}[$#]|\[[\w.-]+@[\w.-]+ [\w~./-]+\][$#]")  # fmt: skip
-ASSIGNED = re.compile(r"(?:^| )[A-Z_]{4,30}=\S+ (?:python3?|torchrun|bash) ")
+WINDOWS = Sought(r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\")
+PROMPT = Sought(r"[\w.-]{1,32}@[\w.-]{1,64}:[~/][\w./~-]{0,120}[$#]|\[[\w.-]+@[\w.-]+ [\w~./-]+\][$#]")  # fmt: skip
+ASSIGNED = Sought(r"(?:^| )[A-Z_]{4,30}=\S+ (?:python3?|torchrun|bash) ")
 WORDS = {
     "linux": (
         "nvrm:", "sudo ", "apt install", "apt-get", "apt update", "dnf install", "yum install", "pacman -",
@@ -53,14 +53,14 @@ LETTERS = Letters.of(word for known in WORDS.values() for word in known)
 
 def paths(text: Text) -> Iterator[Fact]:
     flat = text.flat[:READ]
-    yield from python_of(flat)
+    yield from python_of(flat, text.low[:READ])
     yield from family_of_paths(flat, text.low[:READ])
-    yield from environments(flat)
+    yield from environments(flat, text.low[:READ])
     yield from portable(flat)
     yield from shadowed(text)
 
 
-def python_of(flat: str) -> Iterator[Fact]:
+def python_of(flat: str, low: str | None = None) -> Iterator[Fact]:
     """The version that most paths name.
 
     >>> fact = next(python_of('File "/home/me/venv/lib/python3.12/site-packages/torch/x.py"'))
@@ -68,7 +68,9 @@ def python_of(flat: str) -> Iterator[Fact]:
     '3.12'
     """
     for pattern in PYTHONS:
-        found = Counter(".".join(part for part in hit.groups()) for hit in pattern.finditer(flat))
+        found = Counter(
+            ".".join(part for part in hit.groups()) for hit in pattern.finditer(flat, low)
+        )
         if found:
             version = found.most_common(1)[0][0]
             yield Claim(subject="python.version", value=version, source="paths", trust=HINT)
@@ -95,7 +97,7 @@ def family_of_paths(flat: str, low: str) -> Iterator[Fact]:
         yield Claim(subject="os.family", value=likely, source="words", trust=GUESS)
 
 
-def _count(pattern: re.Pattern[str], flat: str) -> int:
+def _count(pattern: Sought, flat: str) -> int:
     return sum(1 for _, _hit in zip(range(200), pattern.finditer(flat), strict=False))
 
 
@@ -108,14 +110,14 @@ MANAGERS = (
 )  # fmt: skip
 
 
-def environments(flat: str) -> Iterator[Fact]:
+def environments(flat: str, low: str) -> Iterator[Fact]:
     for name, pattern in MANAGERS:
-        if compiled(pattern).search(flat):
+        if in_any_case(pattern).search(flat, low):
             yield Claim(subject="python.manager", value=name, source="paths", trust=HINT)
             return
 
 
-PORTABLE = re.compile(r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)", re.I)  # fmt: skip
+PORTABLE = Sought(r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)", re.I)  # fmt: skip
 """The folder of Python in a portable package for Windows, as ComfyUI's."""
 
 
@@ -131,8 +133,8 @@ def portable(flat: str) -> Iterator[Fact]:
         yield Claim(subject="python.executable", value=value, source="paths", trust=HINT)
 
 
-LOCAL = re.compile(r'File "((?:[^"/\\]{0,80}[/\\]){0,12}(\w{2,16})\.py)", line \d+')
-LIBRARY = re.compile(r"[/\\]lib(?:64)?[/\\]python|[/\\]lib[/\\]\w+\.py|site-packages|dist-packages|python\d{2,3}[/\\]|<frozen|[/\\]python\d?\.?\d*[/\\]lib", re.I)  # fmt: skip
+LOCAL = Sought(r'File "((?:[^"/\\]{0,80}[/\\]){0,12}(\w{2,16})\.py)", line \d+')
+LIBRARY = Sought(r"[/\\]lib(?:64)?[/\\]python|[/\\]lib[/\\]\w+\.py|site-packages|dist-packages|python\d{2,3}[/\\]|<frozen|[/\\]python\d?\.?\d*[/\\]lib", re.I)  # fmt: skip
 
 
 def shadowed(text: Text) -> Iterator[Fact]:

@@ -6,12 +6,12 @@ transformers, accelerate, DeepSpeed, lightning and xformers, Python's own banner
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.cuda import IN_PROSE
 from gpusetup.messages.fragments import TORCH_VERSION
+from gpusetup.model.sought import Sought
 from gpusetup.report.facts import (
     GUESS,
     HINT,
@@ -20,6 +20,7 @@ from gpusetup.report.facts import (
     Claim,
     Fact,
     Saying,
+    Sayings,
     claims,
     saying,
 )
@@ -45,20 +46,20 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.version", "you'll have torch", rf"you'll have torch {TORCH}\b", SURE),
     saying("torch.version", " torch-", rf"\bPython-\d\.\d+\.\d+\S* torch-{TORCH}", SURE),
     saying("torch.version", "torch.__version__", rf"\btorch\.__version__\)?(?! ?(?:[<>~!]=?|==))\W{{1,60}}{TORCH}(?![\w.])", USUAL),
-    saying("torch.version", "torch version", rf"\btorch version\)?(?! ?(?:[<>~!]=?|==))\W{{1,60}}{TORCH}(?![\w.])", USUAL, gate=r"torch version\)?\W{1,60}[0-2]\."),
+    saying("torch.version", "torch version", rf"\btorch version\)?(?! ?(?:[<>~!]=?|==))\W{{1,60}}{TORCH}(?![\w.])", USUAL),
     saying("torch.version", '"torch"', rf'"torch" ?: ?"{TORCH}"', USUAL),
     saying("torch.version", "torch is ", rf"\b(?:py)?torch is {TORCH} \(py3", USUAL),
-    saying("torch.version", "/cu", rf"\btorch {TORCH}/cu\d{{2,3}}\b", HINT, gate=r"torch \d[\w.+]{1,80}/cu\d"),
-    saying("torch.backend", "/cu", r"\btorch \d{1,2}\.\d{1,2}\.\d{1,2}/(cu\d{2,3})\b", HINT, gate=r"torch \d{1,2}\.\d{1,2}\.\d{1,2}/cu\d"),
-    saying("torch.version", "pytorch", rf"(?<!for: )(?<!build )(?<!compile )(?<![\w.-])PyTorch(?: version)?[ :=v]{{1,4}}{TORCH}(?= |,|$|\)|;)(?! with CUDA)", HINT, gate=r"pytorch(?: version)?[ :=v]{1,4}[0-2]\."),
-    saying("torch.version", "pytorch ", rf"\bPyTorch {{1,24}}{TORCH} @", SURE, gate=r"pytorch {1,24}[0-2]\.\S{1,70} @"),
+    saying("torch.version", "/cu", rf"\btorch {TORCH}/cu\d{{2,3}}\b", HINT),
+    saying("torch.backend", "/cu", r"\btorch \d{1,2}\.\d{1,2}\.\d{1,2}/(cu\d{2,3})\b", HINT),
+    saying("torch.version", "pytorch", rf"(?<!for: )(?<!build )(?<!compile )(?<![\w.-])PyTorch(?: version)?[ :=v]{{1,4}}{TORCH}(?= |,|$|\)|;)(?! with CUDA)", HINT),
+    saying("torch.version", "pytorch ", rf"\bPyTorch {{1,24}}{TORCH} @", SURE),
     saying("torch.version", "pytorch version (gpu?)", rf"PyTorch version \(GPU\?\): {TORCH}", SURE),
     saying("torch.version", "torch:", rf"[-*] torch: {TORCH}", USUAL),
-    saying("torch.version", "torch", rf"(?<![\w.-])(?<!install )torch\*{{0,2}} ?[:=]\*{{0,2}} {{0,2}}`?{TORCH}(?=[ `,;)]|$)", USUAL, gate=r"torch\*{0,2} ?[:=]\*{0,2} {0,2}`?[0-2]\."),
-    saying("torch.version", "pytorch", rf"(?<!for: )(?<!build )(?<!compile )(?<![\w.-])PyTorch(?: version)?[ :=*`]{{1,6}}{TORCH}(?=[ `,;)]|$)(?! with CUDA)", HINT, gate=r"pytorch(?: version)?[ :=*`]{1,6}[0-2]\."),
+    saying("torch.version", "torch", rf"(?<![\w.-])(?<!install )torch\*{{0,2}} ?[:=]\*{{0,2}} {{0,2}}`?{TORCH}(?=[ `,;)]|$)", USUAL),
+    saying("torch.version", "pytorch", rf"(?<!for: )(?<!build )(?<!compile )(?<![\w.-])PyTorch(?: version)?[ :=*`]{{1,6}}{TORCH}(?=[ `,;)]|$)(?! with CUDA)", HINT),
     saying("torch.version", "pytorch version (", r"\bPyTorch version \((?:e\.g\.|if)[^)]{0,24}\)[ :=*`]{1,6}(\d{1,2}\.\d{1,2}\.\d{1,2}(?:\+\w{3,6})?)(?=[ `,;)]|$)", HINT),
     saying("torch.version", "torch.version", rf"\btorch\.version[ =:]{{1,4}}{TORCH}(?=[ `,;)]|$)", HINT),
-    saying("torch.version", "torch", rf"(?<![\w./=-])(?<!install )(?:Py)?[Tt]orch[ :-]{{1,3}}v?(\d{{1,2}}\.\d{{1,2}}\.\d{{1,2}}\+(?:{BACKEND[1:-1]}))\b(?!-)", HINT, gate=r"torch[ :-]{1,3}v?\d{1,2}\.\d{1,2}\.\d{1,2}\+"),
+    saying("torch.version", "torch", rf"(?<![\w./=-])(?<!install )(?:Py)?[Tt]orch[ :-]{{1,3}}v?(\d{{1,2}}\.\d{{1,2}}\.\d{{1,2}}\+(?:{BACKEND[1:-1]}))\b(?!-)", HINT),
     saying("torch.version", "'pytorch'", rf"'PyTorch': '{TORCH}'", USUAL),
     saying("torch.version", "pytorch_version:", rf"\bpyTorch_version: {TORCH}", USUAL),
     saying("torch.version", "already satisfied: torch", rf"already satisfied: torch(?:[=<>!~]\S{{1,30}})? in .{{3,200}}? \({TORCH}\)", USUAL),
@@ -70,13 +71,13 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.cuda_available", "pytorch version (gpu?)", r"PyTorch version \(GPU\?\): \S+ \(True\)", SURE, value=True),
     saying("torch.cuda_available", "pytorch version (gpu?)", r"PyTorch version \(GPU\?\): \S+ \(False\)", SURE, value=False),
     saying("torch.cuda_available", "pytorch version: ", r"PyTorch version: \S{3,40} \(GPU\)", SURE, value=True),
-    saying("torch.cuda_available", "available", r"(?:CUDA|GPU) available\??\W{1,24}True\b", SURE, value=True, gate=r" available\??\W{1,24}true"),
-    saying("torch.cuda_available", "available", r"(?:CUDA|GPU) available\??\W{1,24}False\b", SURE, value=False, gate=r" available\??\W{1,24}false"),
+    saying("torch.cuda_available", "available", r"(?:CUDA|GPU) available\??\W{1,24}True\b", SURE, value=True),
+    saying("torch.cuda_available", "available", r"(?:CUDA|GPU) available\??\W{1,24}False\b", SURE, value=False),
     saying("torch.cuda_available", "cuda: - gpu:", r"(?:\* )?CUDA: - GPU: .{0,600}?- available: True\b", SURE, value=True),
     saying("torch.cuda_available", "cuda: - gpu:", r"(?:\* )?CUDA: - GPU: .{0,600}?- available: False\b", SURE, value=False),
     saying("torch.cuda_available", "cuda: gpu:", r"\bcuda: GPU: .{0,600}?\bavailable: True\b", SURE, value=True),
     saying("torch.cuda_available", "cuda: gpu:", r"\bcuda: GPU: .{0,600}?\bavailable: False\b", SURE, value=False),
-    saying("torch.cuda", "available: true", r"\bCUDA: (?:- )?GPU: .{0,600}?\bavailable: True (?:- )?version: (\d{1,2}\.\d)\b", SURE, gate=r"available: true (?:- )?version: \d"),
+    saying("torch.cuda", "available: true", r"\bCUDA: (?:- )?GPU: .{0,600}?\bavailable: True (?:- )?version: (\d{1,2}\.\d)\b", SURE),
     saying("torch.cuda_available", "num gpus = ", r"\. Num GPUs = [1-9]\d?\. ", SURE, value=True),
     saying("torch.cuda_available", "cuda:", r"cuda:\d NVIDIA [\w .-]{3,48} : (?:cudaMallocAsync|native)", USUAL, value=True),
     saying("torch.cuda_available", "torch detected gpu: ", r"Torch detected GPU: NVIDIA", USUAL, value=True),
@@ -100,14 +101,14 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.cuda", "compiled with cuda_version", r"PyTorch was compiled with CUDA_VERSION (\d{4,5})\b", USUAL),
     saying("python.version", "(you have", rf"Python \d\.\d+\.\d+ \(you have {PYTHON}\)", SURE),
     saying("python.version", "python-", r"\bPython-(\d\.\d{1,2}\.\d{1,2})\b", SURE),
-    saying("python.version", "python", r"(?<![\w>=.])Python[: ]{1,24}(\d\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL, gate=r"python[: ]{1,24}\d\."),
-    saying("python.version", "python version", rf"(?<!different )python[_ ]version\W{{1,24}}{PYTHON}\b(?! Requires-Python)", SURE, gate=r"python[_ ]version\W{1,24}[23]\."),
+    saying("python.version", "python", r"(?<![\w>=.])Python[: ]{1,24}(\d\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
+    saying("python.version", "python version", rf"(?<!different )python[_ ]version\W{{1,24}}{PYTHON}\b(?! Requires-Python)", SURE),
     saying("python.version", '"python"', rf'"python" ?: ?"{PYTHON}"', USUAL),
     saying("torch.cuda", "_cudnn", r"py\d\.\d{1,2}_cuda(\d{1,2}\.\d)(?:\.\d+)?_cudnn", USUAL),
     saying("python.version", "python version (", rf"Python version \((?:e\.g\.|if)[^)]{{0,24}}\)[ :*`]{{1,6}}{PYTHON}\b", USUAL),
     saying("python.version", "your python:", rf"Your python: python[= ]{{1,3}}{PYTHON}\b", SURE),
-    saying("python.version", "python", r"(?<![\w-])python ?v?(3\.\d{1,2}\.\d{1,2})\b(?!/)", HINT, gate=r"python ?v?3\."),
-    saying("python.version", "python", r"(?<![\w-])python[ :=]{1,3}v?(3\.\d{1,2})(?!\w|\.\d|\+)(?! ?(?:or|and|-|to|,) )", GUESS, gate=r"python[ :=]{1,3}v?3\."),
+    saying("python.version", "python", r"(?<![\w-])python ?v?(3\.\d{1,2}\.\d{1,2})\b(?!/)", HINT),
+    saying("python.version", "python", r"(?<![\w-])python[ :=]{1,3}v?(3\.\d{1,2})(?!\w|\.\d|\+)(?! ?(?:or|and|-|to|,) )", GUESS),
     saying("python.version", "cpython", rf"\bCPython {PYTHON}\b", HINT),
     saying("python.bits", "32 bit (intel)", r"\[MSC v\.\d+ 32 bit \(Intel\)\]", SURE, value="32"),
     saying("python.bits", "64 bit", r"\[MSC v\.\d+ 64 bit \(A(?:MD|RM)64\)\]", SURE, value="64"),
@@ -156,7 +157,7 @@ ROWS: tuple[Saying, ...] = (
     saying("toolkit.nvcc", "nvcc version", r"nvcc version\W{1,40}(\d{1,2}\.\d{1,2})", USUAL),
     saying("toolkit.home", "cuda_home", r"CUDA_HOME\W{1,24}(/[\w./ -]{3,80}?|[A-Z]:\\(?:Program Files(?: \(x86\))?\\NVIDIA GPU Computing Toolkit\\)?[\w.\\-]{2,80})(?=['\"]| [A-Z]|$)", HINT),
     saying("toolkit.nvcc", "nvcc", rf"\bnvcc(?: (?:--version|-V))?`?,? {SHOWS}(\d{{1,2}}\.\d{{1,2}})\b", HINT),
-    saying("driver.cuda", "nvidia-smi", rf"\bnvidia-smi`?,? {SHOWS}(\d{{1,2}}\.\d)\b", HINT, gate=r"nvidia-smi`?,? [a-z]"),
+    saying("driver.cuda", "nvidia-smi", rf"\bnvidia-smi`?,? {SHOWS}(\d{{1,2}}\.\d)\b", HINT),
     *(
         saying("driver.version", f"{whose} driver version", rf"{whose} driver version(?: is|:) ?v?(\d{{3}}\.\d{{2,3}}(?:\.\d{{2}})?)\b", HINT)
         for whose in ("nvidia", "gpu", "my")
@@ -167,7 +168,7 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.backend", "pytorch=", r"\bpytorch=\d[\d.]{2,12}=\w[\w.]{0,24}_cpu_\d", USUAL, value="cpu"),
     saying("os.libc", "(`manylinux_", r"You're on Linux \(`manylinux_(\d_\d{1,2})_", SURE),
     saying("os.machine", "platform.machine", r"platform\.machine\(\)[\W]{0,12}(ARM64|AMD64|x86_64|aarch64|i686|armv7l)\b", SURE),
-    saying("driver.windows", "driver", r"\b(\d{2}\.\d{1,2}\.1\d\.\d{4})\b", HINT, gate=r"\.1\d\.\d{4}"),
+    saying("driver.windows", "driver", r"\b(\d{2}\.\d{1,2}\.1\d\.\d{4})\b", HINT),
     saying("driver.found", "found version", r"found version (\d{4,6})\)", SURE),
     saying("driver.cuda", "driver's cuda version is", r"driver's CUDA version is (\d{1,2}\.\d)", USUAL),
     saying("driver.cuda", "unsupported cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
@@ -175,8 +176,9 @@ ROWS: tuple[Saying, ...] = (
     saying("torch.import_error", "error loading", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll)", USUAL),
     saying("torch.import_error", "torch/lib", r"(?:OSError|ImportError): (\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
 )  # fmt: skip
+SAYINGS = Sayings.of(ROWS)
 
-LABELLED = re.compile(
+LABELLED = Sought(
     r"^[('\"]{0,2}(\d{1,2}\.\d{1,2}\.\d{1,2}[\w.]{0,16}\+"
     rf"(?:{LABEL}))['\"]?"
     r"(?:[, ]{1,2}(?:'?\d{1,2}\.\d'?|None))?(?:[, ]{1,2}(True|False))?\)?$"
@@ -185,7 +187,7 @@ LABELLED = re.compile(
 
 
 def programs(text: Text) -> Iterator[Fact]:
-    for claim in claims(text, ROWS):
+    for claim in claims(text, SAYINGS):
         yield from _understood(claim)
     yield from bare_versions(text)
     yield from program_gpus(text)

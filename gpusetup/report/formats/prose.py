@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE
 from gpusetup.model.machine import Gpu
-from gpusetup.report.facts import GUESS, HINT, Fact, Gpus, claims, saying
+from gpusetup.model.sought import Sought
+from gpusetup.report.facts import GUESS, HINT, Fact, Gpus, Sayings, claims, saying
 from gpusetup.report.text import Text
 
 VERSION_WORD = r"(?:版本号?|バージョン|버전|версия|версии|versione|versión|versão|version|ver\.?)"
@@ -46,10 +47,10 @@ FAILS = r"\b(?:returns? False|(?:is |are )?not available|unavailable|not (?:foun
 PRINTED = r"(?:is|prints?|gives?|shows?|returns?|says|输出|显示|返回|打印|结果是|出力|출력|выводит|выдает|выдаёт)"
 
 ROWS = (
-    saying("torch.version", "torch", rf"(?<![\w./=-]){TORCH_WORD} ?{VERSION_WORD}{BETWEEN}{TORCH}", HINT, gate=r"torch ?(?:版本|バージョン|버전|верси|ver)"),
-    saying("torch.version", "torch", rf"(?<![\w./=-]){VERSION_WORD} {TORCH_WORD}{BETWEEN}{TORCH}", HINT, gate=r"torch[ :|=*`]{1,5}(?:[^\W\d]{1,5}[ :]{1,2})?v?\d"),
+    saying("torch.version", "torch", rf"(?<![\w./=-]){TORCH_WORD} ?{VERSION_WORD}{BETWEEN}{TORCH}", HINT),
+    saying("torch.version", "torch", rf"(?<![\w./=-]){VERSION_WORD} {TORCH_WORD}{BETWEEN}{TORCH}", HINT),
     saying("torch.version", "torch", rf"\| ?{TORCH_WORD} ?\| ?{TORCH}", HINT),
-    saying("torch.version", "torch==", rf"{FAILS}[^$>#\n]{{0,60}}?\btorch=={TORCH}(?<=\+\w\w\w|\w\w\d\d)", HINT, gate=r"torch==v?\d{1,2}\.\d{1,2}\.\d{1,2}\+"),
+    saying("torch.version", "torch==", rf"{FAILS}[^$>#\n]{{0,60}}?\btorch=={TORCH}(?<=\+\w\w\w|\w\w\d\d)", HINT),
     saying("torch.version", "+cpu", r"\b(?:says?|said|shows?|showed|prints?|printed|reads?|reports?|gives?|displays?)(?: me)?:? [`'\"(]?(2\.\d{1,2}\.\d\+cpu)\b", HINT),
     saying("torch.version", "torch.__version__", rf"torch\.__version__\W{{0,6}}{PRINTED}\W{{0,6}}{TORCH}", HINT),
     *(
@@ -61,12 +62,13 @@ ROWS = (
         saying("driver.version", needle, rf"{NEEDED}[^\d\n]{{0,40}}\d{{3}}\.\d{{2,3}}|(?<![\w./=-])(?:{word})(?: ?{VERSION_WORD})?(?:{BETWEEN}|){DRIVER}", GUESS)
         for needle, word in DRIVER_WORDS
     ),
-    saying("driver.version", "nvidia-smi", rf"(?<!\w)NVIDIA-SMI:? v?({DRIVER_VERSION})(?![\w.+])", HINT, gate=r"nvidia-smi:? v?\d"),
+    saying("driver.version", "nvidia-smi", rf"(?<!\w)NVIDIA-SMI:? v?({DRIVER_VERSION})(?![\w.+])", HINT),
 )  # fmt: skip
+SAYINGS = Sayings.of(ROWS)
 
 
 def prose(text: Text) -> Iterator[Fact]:
-    yield from claims(text, ROWS)
+    yield from claims(text, SAYINGS)
     yield from in_a_sentence(text)
 
 
@@ -77,25 +79,25 @@ MODEL = (
     r"|(?:RTX )?A[456]000\b|(?:Tesla )?(?:V100|A100|A800|H[12]00|H20|H800|T4|P100|P40|K80|M40|L40S?|B200)\b)"
 )
 BEFORE = r"\b(?:GPU|gpu|[Dd]evice|[Cc]ard|using|have|with|on|is|my|a|an|one|single)[ :]{1,2}(?:(?:a|an|the|my|one|single|NVIDIA|Nvidia|nvidia) ){0,3}"
-SPOKEN = re.compile(rf"{BEFORE}{MODEL}")
-ANOTHER = re.compile(rf" ?(?:,|/|&|\+|and|or|und|et|y|e|vs\.?) ?{MODEL}")
+SPOKEN = Sought(rf"{BEFORE}{MODEL}")
+ANOTHER = Sought(rf" ?(?:,|/|&|\+|and|or|und|et|y|e|vs\.?) ?{MODEL}")
 """What follows one of several that are enumerated: it is not the GPU of the text."""
-CALLED = re.compile(
+CALLED = Sought(
     rf"(?:(?i:{GPU_WORD})(?:是|为|為|は|[ :|*`-]{{1,4}}|)|(?<!\w)(?:eine[nr]?|une|uma|una) )(?:(?:是|为|ist|eine|est|une|é|uma|es|una) ?){{0,2}}{MODEL}"
 )
 NAMED = (
-    re.compile(rf"^\W{{0,6}}(?:\w{{1,12}} ?\W{{3,6}})?{MODEL}(?=[ :,])"),
-    re.compile(rf"(?<![\w.,/-]){MODEL}$"),
+    Sought(rf"^\W{{0,6}}(?:\w{{1,12}} ?\W{{3,6}})?{MODEL}(?=[ :,])"),
+    Sought(rf"(?<![\w.,/-]){MODEL}$"),
 )
 CALLED_A = (" gpu", " card", " graphics card")
 NAME_LENGTH = 40
 """A title that begins with a GPU's name; a name that is called a GPU."""
-MENTIONED = re.compile(rf"(?<![\w-]){MODEL}")
+MENTIONED = Sought(rf"(?<![\w-]){MODEL}")
 COUNTED = (
-    re.compile(rf"(?<![\w.,])(?P<count>\d{{1,2}}) ?[x×*] ?{MODEL}"),
-    re.compile(rf"{MODEL} ?[x×*] ?(?P<count>\d{{1,2}})(?![\w.])"),
+    Sought(rf"(?<![\w.,])(?P<count>\d{{1,2}}) ?[x×*] ?{MODEL}"),
+    Sought(rf"{MODEL} ?[x×*] ?(?P<count>\d{{1,2}})(?![\w.])"),
 )
-COUNTS = re.compile(r"\d ?[x×*]|[\dIiRrpS] ?[x×*] ?\d")
+COUNTS = Sought(r"\d ?[x×*]|[\dIiRrpS] ?[x×*] ?\d")
 """What every form of `COUNTED` has, and few texts: asked first, because it is quick."""
 NEEDLES = ("tx", "00", "t4", "l40", "p40", "h20", "k80")
 READ = 50_000
@@ -168,7 +170,7 @@ def _called_so(flat: str, low: str) -> re.Match[str] | None:
     for word in CALLED_A:
         at = low.find(word)
         while at >= 0:
-            if found := before.search(flat, max(at - NAME_LENGTH, 0), at):
+            if found := before.compiled.search(flat, max(at - NAME_LENGTH, 0), at):
                 return found
             at = low.find(word, at + 1)
     return None

@@ -5,11 +5,11 @@ The parsers are the probe's; here a text is cut into their pieces.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 
 from gpusetup.model.machine import Event, Gpu
+from gpusetup.model.sought import Sought
 from gpusetup.readings.nvidia_smi.csv import GPU_LINE, is_header, parse_csv, parse_list
 from gpusetup.readings.nvidia_smi.log import GPU_HEAD, ROOT, parse_query, parse_xml
 from gpusetup.readings.nvidia_smi.nvlink import ALL_INACTIVE, parse_nvlink
@@ -46,7 +46,7 @@ def tables(text: Text) -> Iterator[Fact]:
     """Each table from its banner on; rows without a banner are a table too."""
     starts: list[int] = []
     if "nvidia-smi" in text.low:
-        starts = [n for n, line in enumerate(text.lines) if SMI_VERSION.search(line)]
+        starts = [n for n, line in enumerate(text.lines) if _is_banner(line)]
     if not starts and "mib" in text.low and any("|" in x and _is_row(x) for x in text.lines):
         starts = [0]
     for start, end in pairwise((*starts, len(text.lines))):
@@ -54,6 +54,10 @@ def tables(text: Text) -> Iterator[Fact]:
         smi = parse_table("\n".join(_framed(line) for line in lines))
         yield from _facts(smi, _source("nvidia-smi", start), gpus_trust=SURE)
         yield from _table_events(smi, lines, start)
+
+
+def _is_banner(line: str) -> bool:
+    return "NVIDIA-SMI" in line and SMI_VERSION.search(line) is not None
 
 
 def _is_row(line: str) -> bool:
@@ -66,7 +70,7 @@ def _framed(line: str) -> str:
 
 
 def _table_events(smi: Smi, lines: Sequence[str], start: int) -> Iterator[Fact]:
-    banner = next((line for line in lines if SMI_VERSION.search(line)), "")
+    banner = next((line for line in lines if _is_banner(line)), "")
     source = _source("nvidia-smi", start)
     if _is_of_wsl(smi):
         yield Claim(subject="os.wsl", value=True, source=source, trust=HINT)
@@ -81,12 +85,13 @@ def _table_events(smi: Smi, lines: Sequence[str], start: int) -> Iterator[Fact]:
         yield Claim(subject="os.family", value="linux", source=source, trust=HINT)
 
 
-FRAGMENT = re.compile(
+FRAGMENT = Sought(
     r"\s*(?:Product Name\s{1,60}: ?(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID|[AHLBVT]\d)"
     r"|(?:CUDA|CUDA UMD) Version\s{1,60}: ?\d{1,2}\.\d\s*$"
     r"|(?:Driver|KMD) Version\s{0,60}: ?\d{3}\.\d{2,3}(?:\.\d{2})?\s*$)"
 )
 """Lines of `nvidia-smi -q` by which a piece of it is known without its heading."""
+FRAGMENT_WORDS = ("product name :", "version :", "driver version:", "kmd version:")
 LOG_WORDS = ("nvsmi log", "clocks event reasons", "clocks throttle reas")
 
 
@@ -110,12 +115,17 @@ def logs(text: Text) -> Iterator[Fact]:
     """`nvidia-smi -q`, whole or a part."""
     told = any(word in text.low for word in LOG_WORDS)
     headed = "gpu 0000" in text.low and any(map(GPU_HEAD.match, text.lines))
-    if not told and not headed and not any(map(FRAGMENT.match, text.lines[:LINES_OF_A_LOG])):
+    if not told and not headed and not _holds_a_fragment(text):
         return
     starts = [n for n, line in enumerate(text.lines) if "NVSMI LOG" in line] or [0]
     for start, end in pairwise((*starts, len(text.lines))):
         lines = indented(text.lines[start : min(end, start + LINES_OF_A_LOG)])
         yield from _facts(parse_query("\n".join(lines)), _source("nvidia-smi -q", start), SURE)
+
+
+def _holds_a_fragment(text: Text) -> bool:
+    there = any(word in text.low for word in FRAGMENT_WORDS)
+    return there and any(map(FRAGMENT.match, text.lines[:LINES_OF_A_LOG]))
 
 
 def indented(lines: Iterable[str]) -> list[str]:
@@ -165,7 +175,7 @@ CSV_WORDS = (
     "remapped_rows.", "retired_pages.", "pid,", "query-gpu",
 )  # fmt: skip
 CSVS = 8
-ASKED = re.compile(r"--query-gpu=(?P<fields>[\w.,]{2,2000})\s.*\bnoheader\b")
+ASKED = Sought(r"--query-gpu=(?P<fields>[\w.,]{2,2000})\s.*\bnoheader\b")
 
 
 def csv(text: Text) -> Iterator[Fact]:
@@ -214,7 +224,7 @@ def nvlink(text: Text) -> Iterator[Fact]:
     yield from _facts(parse_nvlink("\n".join(lines)), _source("nvidia-smi nvlink", start), GUESS)
 
 
-LISTED = re.compile(r"^\s*GPU \d+: .{3,80}\((?:UUID|\.\.\.)")
+LISTED = Sought(r"^\s*GPU \d+: .{3,80}\((?:UUID|\.\.\.)")
 
 
 def lists(text: Text) -> Iterator[Fact]:
@@ -239,7 +249,7 @@ def _with_uuids(lines: tuple[str, ...]) -> Iterator[str]:
         yield f"{line} {after.strip()}" if line.endswith("(UUID:") else line
 
 
-ERROR_WORDS = re.compile("nvml|nvidia driver|devices were found|device handle|gpu is lost")
+ERROR_WORDS = Sought("nvml|nvidia driver|devices were found|device handle|gpu is lost")
 
 
 def errors(text: Text) -> Iterator[Fact]:

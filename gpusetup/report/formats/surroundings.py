@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.messages.row import compiled_exactly
+from gpusetup.messages.letters import Letters
+from gpusetup.model.sought import Sought, exactly
 from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Fact
 from gpusetup.report.messages import event
 from gpusetup.report.text import CONTAINER_HOST, PROMPT, Text
@@ -18,16 +19,18 @@ NAMES = (
     r"|WORLD_SIZE|LOCAL_RANK|KUBERNETES_SERVICE_HOST"
 )
 VARIABLES = (
-    re.compile(rf"environ(?:\.get\()?\[?['\"]({NAMES})['\"][\])]\s?[:=]\s?(?:[frb]?['\"](?=[^'\"]*['\"]))?([^\s'\")]{{0,400}})"),
-    re.compile(rf"(?:environ\.setdefault|putenv|setenv)\(['\"]({NAMES})['\"],\s?['\"]([^'\"]{{0,400}})"),
-    re.compile(rf"(?:set|\$env:)\s?({NAMES})\s?=\s?['\"]?([^\s'\"]{{0,400}})"),
-    re.compile(rf"^\s*({NAMES}): {{1,6}}(\S{{1,200}})$"),
-    re.compile(rf"echo \$\{{?({NAMES})\}}?\s+(\S{{1,1000}})"),
+    Sought(rf"environ(?:\.get\()?\[?['\"]({NAMES})['\"][\])]\s?[:=]\s?(?:[frb]?['\"](?=[^'\"]*['\"]))?([^\s'\")]{{0,400}})"),
+    Sought(rf"(?:environ\.setdefault|putenv|setenv)\(['\"]({NAMES})['\"],\s?['\"]([^'\"]{{0,400}})"),
+    Sought(rf"(?:set|\$env:)\s?({NAMES})\s?=\s?['\"]?([^\s'\"]{{0,400}})"),
+    Sought(rf"^\s*({NAMES}): {{1,6}}(\S{{1,200}})$"),
+    Sought(rf"echo \$\{{?({NAMES})\}}?\s+(\S{{1,1000}})"),
 )  # fmt: skip
-FIRST = re.compile(rf"(?<![\w'\"$])({NAMES})=(['\"]?)([^\s'\";&]{{0,400}})\2")
+FIRST = Sought(rf"(?<![\w'\"$])({NAMES})=(['\"]?)([^\s'\";&]{{0,400}})\2")
 ADVISED = "consider passing "
 """What torch's own errors say in front of a variable that is not set."""
 UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
+LETTERS = Letters.of(re.split(r"[(\[]", name)[0].lower() for name in NAMES.split("|"))
+"""How each of the variables begins."""
 NEEDLES = ("cuda_", "nvidia_", "ld_", "pytorch_", "conda_override", "nccl_", "torch_", "pythonpath", "_index_url", "world_size")  # fmt: skip
 READ = 300_000
 
@@ -40,7 +43,7 @@ def surroundings(text: Text) -> Iterator[Fact]:
 
 def variables(text: Text) -> Iterator[Fact]:
     """Variables of the allow-list, as shells, Python and programs show them."""
-    if not any(needle in text.low for needle in NEEDLES):
+    if not LETTERS.found_in(text.low) or not any(needle in text.low for needle in NEEDLES):
         return
     seen: set[str] = set()
     for name, value, place in assigned(text.flat[:READ]):
@@ -86,10 +89,10 @@ GIVING = (
     "driver: nvidia",
     "capabilities: [",
 )
-GIVEN = re.compile(r"--gpus[= ](?!none)\S+|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu")  # fmt: skip
+GIVEN = Sought(r"--gpus[= ](?!none)\S+|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu")  # fmt: skip
 
 
-STARTED = re.compile(r"(?<![\w`'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)\S")
+STARTED = Sought(r"(?<![\w`'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)\S")
 """A container that a person starts."""
 
 
@@ -105,7 +108,7 @@ def containers(text: Text) -> Iterator[Fact]:
     for kind, words, pattern, trust in KINDS:
         if not any(word in low for word in words):
             continue
-        if found := compiled_exactly(pattern).search(flat):
+        if found := exactly(pattern).search(flat):
             source = text.source(found.start())
             yield Claim(subject="container.kind", value=kind, source=source, trust=trust)
     if any(word in low for word in GIVING) and (found := GIVEN.search(flat)):
@@ -118,7 +121,7 @@ def containers(text: Text) -> Iterator[Fact]:
 
 # --- TF32 -----------------------------------------------------------------------------------------
 
-PRINTED = re.compile(r"tensor\((-?\d+\.\d{3,8})(, device='cuda:\d+')?(?:, dtype=torch\.float32)?(?:, grad_fn=\S{1,40})?\)")  # fmt: skip
+PRINTED = Sought(r"tensor\((-?\d+\.\d{3,8})(, device='cuda:\d+')?(?:, dtype=torch\.float32)?(?:, grad_fn=\S{1,40})?\)")  # fmt: skip
 TF32_APART = (3e-5, 5e-3)
 """How far a product in TF32 (10 bits of mantissa) lies from one in float32, relatively."""
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from gpusetup.messages.fragments import DRIVER_VERSION, TORCH_RELEASE
 from gpusetup.model.machine import Gpu
+from gpusetup.model.sought import Sought
 from gpusetup.model.versions import Capability
-from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Fact, Gpus, claims, saying
+from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Fact, Gpus, Sayings, claims, saying
 from gpusetup.report.text import Text
 
 TORCH = rf"({TORCH_RELEASE})"
@@ -26,19 +27,20 @@ ROWS = (
     saying("torch.version", "version (accelerator?)", rf"PyTorch version \(accelerator\?\): {TORCH}", SURE),
     saying("torch.cuda_available", "version (accelerator?)", r"PyTorch version \(accelerator\?\): \S{3,40} \(CUDA\)", SURE, value=True),
     saying("torch.cuda_available", "version (accelerator?)", r"PyTorch version \(accelerator\?\): \S{3,40} \(NA\)", SURE, value=False),
-    saying("torch.installed", "torch", r"-packages[/\\]{1,2}torch[/\\]{1,2}__init__\.py\b|\btorch/lib/lib\w{2,30}\.so: undefined symbol", SURE, value=True, gate=r"torch[/\\](?:[/\\]?__init__\.py|lib/lib)"),
+    saying("torch.installed", "torch", r"-packages[/\\]{1,2}torch[/\\]{1,2}__init__\.py\b|\btorch/lib/lib\w{2,30}\.so: undefined symbol", SURE, value=True),
     saying("os.machine", "platform: linux-", r"Platform: Linux-[\w.+-]{3,80}?-(x86_64|aarch64)-with", HINT),
-    saying("os.family", "os:", r"\bsystem: (?:- )?OS: Linux\b", USUAL, value="linux", gate=r"system: (?:- )?os: linux"),
-    saying("os.family", "os:", r"\bsystem: (?:- )?OS: Windows\b", USUAL, value="windows", gate=r"system: (?:- )?os: windows"),
-    saying("os.family", "os:", r"\bsystem: (?:- )?OS: Darwin\b", USUAL, value="macos", gate=r"system: (?:- )?os: darwin"),
+    saying("os.family", "os:", r"\bsystem: (?:- )?OS: Linux\b", USUAL, value="linux"),
+    saying("os.family", "os:", r"\bsystem: (?:- )?OS: Windows\b", USUAL, value="windows"),
+    saying("os.family", "os:", r"\bsystem: (?:- )?OS: Darwin\b", USUAL, value="macos"),
     saying("driver.version", "nvrm version:", rf"NVRM version: {DRIVER} CUDA version: \d", SURE),
     saying("driver.cuda", "nvrm version:", r"NVRM version: [\d.]{5,12} CUDA version: (\d{1,2}\.\d)", SURE),
 )  # fmt: skip
-LIBC = re.compile(r"Platform: Linux-[\w.+-]{3,120}?-with-glibc(\d\.\d{1,2})\b")
+SAYINGS = Sayings.of(ROWS)
+LIBC = Sought(r"Platform: Linux-[\w.+-]{3,120}?-with-glibc(\d\.\d{1,2})\b")
 
 
 def tables(text: Text) -> Iterator[Fact]:
-    yield from claims(text, ROWS)
+    yield from claims(text, SAYINGS)
     yield from libc(text)
     for reader in (lightning, xformers, container):
         yield from reader(text)
@@ -54,10 +56,8 @@ def libc(text: Text) -> Iterator[Fact]:
 
 # --- GPUs -----------------------------------------------------------------------------------------
 
-LISTED = re.compile(
-    r"\bcuda: (?:[-*] )?GPU: (.{3,900}?) (?:[-*] )?available: (?:True|False)\b", re.I
-)
-BETWEEN = re.compile(r" [-*] |(?<!NVIDIA) (?=(?:NVIDIA|GeForce|Quadro|Tesla|TITAN)\b)")
+LISTED = Sought(r"\bcuda: (?:[-*] )?GPU: (.{3,900}?) (?:[-*] )?available: (?:True|False)\b", re.I)
+BETWEEN = Sought(r" [-*] |(?<!NVIDIA) (?=(?:NVIDIA|GeForce|Quadro|Tesla|TITAN)\b)")
 NOBODYS = ("none", "-", "")
 
 
@@ -73,7 +73,7 @@ def lightning(text: Text) -> Iterator[Fact]:
         yield Gpus(gpus=gpus, source=text.source(found.start()), trust=USUAL)
 
 
-XFORMERS = re.compile(
+XFORMERS = Sought(
     rf"(?:gpu\.compute_capability: (?P<capability>\d{{1,2}}\.\d) )?gpu\.name: (?P<name>{NAME[1:-1]})(?= [a-z]\w*[._]\w| ```|$)"
 )
 
@@ -82,7 +82,7 @@ def xformers(text: Text) -> Iterator[Fact]:
     yield from _one_gpu(text, "gpu.name:", XFORMERS)
 
 
-CONTAINER = re.compile(
+CONTAINER = Sought(
     rf"Device Minor: \d{{1,2}} Model: (?P<name>{NAME[1:-1]}) Brand: .{{0,200}}?Architecture: (?P<capability>\d{{1,2}}\.\d)"
 )
 
@@ -92,7 +92,7 @@ def container(text: Text) -> Iterator[Fact]:
     yield from _one_gpu(text, "device minor:", CONTAINER)
 
 
-def _one_gpu(text: Text, needle: str, pattern: re.Pattern[str]) -> Iterator[Fact]:
+def _one_gpu(text: Text, needle: str, pattern: Sought) -> Iterator[Fact]:
     found = [*pattern.finditer(text.flat)][:16] if needle in text.low else []
     if found:
         gpus = tuple(

@@ -1,0 +1,201 @@
+"""A pattern that is tried only where a text has the letters that each of its matches has.
+
+Python's `re` tries a pattern at every character, and slowly where the case does not count. Letters
+are found ten times as quickly, so a pattern is compiled when its letters are there for the first
+time, and tried where they stand. What is found is what `re` finds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpusetup.model.needed import Need, needs_of
+
+ODD = ("\u0131", "\u017f", "\u0130")
+"""Letters that `re` takes for an ASCII one where the case does not count, and `lower` does not."""
+SHORT = 160
+"""Up to this length `re` alone is as quick."""
+GATES = 3
+"""How many needs are asked for before a pattern is tried."""
+FORMS = 5
+"""Of so many letters one is asked for: more take as long as the pattern."""
+STARTS = 8
+"""At so many places before its letters a match may begin; else the pattern is tried everywhere."""
+RARE = 3
+"""Fewer letters stand nearly everywhere."""
+
+
+class Plan(NamedTuple):
+    """How a pattern is looked for."""
+
+    every: tuple[str, ...]
+    """Letters that a text has to have,"""
+    some: tuple[tuple[str, ...], ...]
+    """and of these some each."""
+    near: Need
+    """Letters by which each match is found; () where it is tried everywhere."""
+
+
+class Sought:
+    """As a compiled pattern, but that it is always tried on a whole text.
+
+    >>> [found.group() for found in Sought(r"Xid \\d+").finditer("Xid 79, Xid, xid 31, Xid 8")]
+    ['Xid 79', 'Xid 8']
+    >>> Sought("xid (?P<number>[0-9]+)", re.IGNORECASE).search("NVRM: Xid 79")["number"]
+    '79'
+    """
+
+    if TYPE_CHECKING:
+        sub: Callable[..., str]
+        split: Callable[..., list[Any]]
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self.pattern, self.flags = pattern, flags
+        self.ignores_case = bool(flags & re.IGNORECASE) or pattern.startswith("(?i)")
+
+    def __getattr__(self, name: str) -> Any:
+        """What needs the whole pattern: kept, so that it is as quick as the pattern's own."""
+        value = getattr(self.compiled, name)
+        setattr(self, name, value)
+        return value
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern, self.flags)
+
+    @cached_property
+    def plan(self) -> Plan:
+        if self.flags & re.VERBOSE:
+            return Plan((), (), ())
+        needs = needs_of(self.pattern, ignore_case=self.ignores_case)
+        near = (one for one in needs if _is_near(one))
+        gates = [tuple(dict.fromkeys([place.letters for place in one])) for one in needs]
+        gates = [gate for gate in gates if len(gate) <= FORMS][:GATES]
+        return Plan(
+            every=tuple([gate[0] for gate in gates if len(gate) == 1]),
+            some=tuple([gate for gate in gates if len(gate) > 1]),
+            near=next(near, ()),
+        )
+
+    def match(self, text: str, *between: int) -> re.Match[str] | None:
+        """At the start. Once it is compiled the pattern's own method stands in its place."""
+        if not self._may_be_in(text):
+            return None
+        self.__dict__["match"] = self.compiled.match
+        return self.match(text, *between)
+
+    def fullmatch(self, text: str, *between: int) -> re.Match[str] | None:
+        if not self._may_be_in(text):
+            return None
+        self.__dict__["fullmatch"] = self.compiled.fullmatch
+        return self.fullmatch(text, *between)
+
+    def search(self, text: str, low: str | None = None) -> re.Match[str] | None:
+        """The first match. `low`: the text in lower case, character by character, where known."""
+        if len(text) <= SHORT and "compiled" in self.__dict__:
+            return self.compiled.search(text)
+        for found in self.finditer(text, low):
+            return found
+        return None
+
+    def _may_be_in(self, text: str) -> bool:
+        every, some, _ = self.plan
+        if self.ignores_case:
+            odd = not text.isascii() and any(letter in text for letter in ODD)
+            return odd or _are_in(text.lower(), every, some)
+        return _are_in(text, every, some)
+
+    def findall(self, text: str, low: str | None = None) -> list[Any]:
+        found = list(self.finditer(text, low))
+        if found and self.compiled.groups > 1:
+            return [one.groups("") for one in found]
+        return [one.group(self.compiled.groups) or "" for one in found]
+
+    def finditer(self, text: str, low: str | None = None) -> Iterable[re.Match[str]]:
+        every, some, near = self.plan
+        if not self.ignores_case:
+            low = text
+        elif not text.isascii() and any(letter in text for letter in ODD):
+            return self.compiled.finditer(text)
+        elif low is None:
+            low = lowered(text)
+        if not _are_in(low, every, some):
+            return ()
+        if not near:
+            return self.compiled.finditer(text)
+        return _matches(self.compiled, text, _starts(low, near))
+
+
+def _are_in(low: str, every: tuple[str, ...], some: tuple[tuple[str, ...], ...]) -> bool:
+    for letters in every:
+        if letters not in low:
+            return False
+    for several in some:
+        for letters in several:
+            if letters in low:
+                break
+        else:
+            return False
+    return True
+
+
+def _is_near(need: Need) -> bool:
+    starts = sum([place.most - place.least + 1 for place in need])
+    return starts <= STARTS and all(len(place.letters) >= RARE for place in need)
+
+
+def lowered(text: str) -> str:
+    """In lower case, character by character, so that places stay what they are."""
+    low = text.lower()
+    return low if len(low) == len(text) else "".join([_lower(char) for char in text])
+
+
+def _lower(char: str) -> str:
+    small = char.lower()
+    return small if len(small) == 1 else char
+
+
+def _starts(low: str, near: Need) -> Iterable[int]:
+    """Where a match may begin, in order."""
+    if len(near) == 1 and near[0].least == near[0].most:
+        return _places(low, near[0].letters, near[0].least)
+    starts = {
+        start
+        for letters, least, most in near
+        for at in _places(low, letters, 0)
+        for start in range(max(at - most, 0), at - least + 1)
+    }
+    return sorted(starts)
+
+
+def _places(low: str, letters: str, behind: int) -> Iterator[int]:
+    """So many characters before each place of some letters."""
+    at = low.find(letters, behind)
+    while at >= 0:
+        yield at - behind
+        at = low.find(letters, at + 1)
+
+
+def _matches(
+    compiled: re.Pattern[str], text: str, starts: Iterable[int]
+) -> Iterator[re.Match[str]]:
+    end = 0
+    match = compiled.match
+    for start in starts:
+        if start >= end and (found := match(text, start)):
+            yield found
+            end = found.end()
+
+
+@cache
+def in_any_case(pattern: str) -> Sought:
+    """The pattern whose letters' case does not count, made once."""
+    return Sought(pattern, re.IGNORECASE)
+
+
+@cache
+def exactly(pattern: str) -> Sought:
+    return Sought(pattern)
