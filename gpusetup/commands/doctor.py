@@ -155,9 +155,11 @@ def _show_reading(options: argparse.Namespace, out: Console) -> None:
 
 def _as_last_seen(catalog: Catalog, snapshot: Snapshot, out: Console) -> Catalog:
     """The catalog that `install` goes by on this machine: with what its index last listed."""
+    if snapshot.origin != "live":
+        return catalog
     from gpusetup.install.refresh.saved_file import is_saved
 
-    if snapshot.origin != "live" or not is_saved():
+    if not is_saved():
         return catalog
     from gpusetup.install.refresh.saved import known_catalog
 

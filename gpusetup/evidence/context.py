@@ -101,7 +101,8 @@ def events(context: RuleContext, *kinds: str) -> tuple[Event, ...]:
     said = context.snapshot.events
     if not said:
         return ()
-    known = BY_KIND.of(said)
+    last = BY_KIND.last
+    known = last[1] if last[0] is said else BY_KIND.of(said)
     if len(kinds) == 1:
         return known.get(kinds[0], ())
     if known.keys().isdisjoint(kinds):
@@ -116,13 +117,11 @@ class ByKind:
         self.last: tuple[tuple[Event, ...], dict[str, tuple[Event, ...]]] = ((), {})
 
     def of(self, said: tuple[Event, ...]) -> dict[str, tuple[Event, ...]]:
-        last = self.last
-        if last[0] is not said:
-            known: dict[str, tuple[Event, ...]] = {}
-            for event in said:
-                known[event.kind] = (*known.get(event.kind, ()), event)
-            last = self.last = (said, known)
-        return last[1]
+        known: dict[str, tuple[Event, ...]] = {}
+        for event in said:
+            known[event.kind] = (*known.get(event.kind, ()), event)
+        self.last = (said, known)
+        return known
 
 
 BY_KIND = ByKind()

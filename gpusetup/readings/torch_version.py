@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import Any
 
@@ -18,6 +17,8 @@ def parse_version_file(text: str) -> dict[str, Any]:
     lines = re.findall(
         r"^(\w+)\s*(?::[^=]*)?=\s*(None|True|False|'[^'\n]*'|\"[^\"\n]*\")", text, re.M
     )
+    import ast
+
     return {name: ast.literal_eval(value) for name, value in lines}
 
 

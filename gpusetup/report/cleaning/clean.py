@@ -6,7 +6,6 @@ repetition, so that a line costs time in proportion to its length.
 
 from __future__ import annotations
 
-import html
 import json
 import re
 
@@ -135,6 +134,8 @@ def _entities(text: str) -> str:
 
 
 def _entity(found: re.Match[str]) -> str:
+    import html
+
     return html.unescape(found.group()).replace("\u00a0", " ")
 
 

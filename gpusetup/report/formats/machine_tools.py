@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.fragments import DRIVER_VERSION
+from gpusetup.messages.letters import Letters
 from gpusetup.model.machine import DeviceNode, PciDevice
 from gpusetup.model.sought import Sought, exactly
 from gpusetup.readings.proc import MODULES
@@ -183,12 +184,22 @@ SYSTEM = Sought(
     re.I,
 )
 """A system and its version; not who built a compiler: `gcc (Ubuntu 11.4.0-1ubuntu1) 11.4.0`."""
+SYSTEMS = Letters.of((
+    "ubuntu", "debian", "fedora", "centos", "rocky", "almalinux", "rhel", "mint", "pop!_os", "opensuse",
+    "arch", "manjaro", "nixos", "windows", "macos",
+))  # fmt: skip
+"""A word of each name in `SYSTEM`,"""
+BEFORE_A_WORD = 6
+"""and how far behind its beginning it stands at most."""
 NAMED_WITHIN = 100_000
 
 
 def systems(text: Text) -> Iterator[Fact]:
     """A system's name in a remark: `Ubuntu 21.04`."""
-    if found := SYSTEM.search(text.flat[:NAMED_WITHIN], text.low[:NAMED_WITHIN]):
+    there = [text.low.find(word) for word in SYSTEMS.found_in(text.low)]
+    first = max(min(there, default=0) - BEFORE_A_WORD, 0)
+    found = SYSTEM.compiled.search(text.flat, first, NAMED_WITHIN) if there else None
+    if found:
         source, name = text.source(found.start()), found.group().strip(" -")
         yield Claim(subject="os.name", value=name, source=source, trust=HINT)
         family = family_of(name)

@@ -99,6 +99,13 @@ COUNTED = (
 )
 COUNTS = Sought(r"\d ?[x×*]|[\dIiRrpS] ?[x×*] ?\d")
 """What every form of `COUNTED` has, and few texts: asked first, because it is quick."""
+MODELS = (
+    *("RTX", "GTX", "A4000", "A5000", "A6000", "V100", "A100", "A800", "H100", "H200"),
+    *("H20", "H800", "T4", "P100", "P40", "K80", "M40", "L40", "B200"),
+)
+"""Letters of which each form of `MODEL` has some,"""
+BEFORE_A_MODEL = 64
+"""and how far behind the beginning of any pattern with it they stand at most."""
 NEEDLES = ("tx", "00", "t4", "l40", "p40", "h20", "k80")
 READ = 50_000
 
@@ -112,10 +119,15 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
     if not any(word in text.low for word in NEEDLES):
         return
     flat = text.flat[:READ]
-    forms = COUNTED if COUNTS.search(flat) else ()
-    counted = [one for pattern in forms for one in pattern.finditer(flat)][:50]
+    models = [at for model in MODELS if (at := flat.find(model)) >= 0]
+    if not models:
+        return
+    first = max(min(models) - BEFORE_A_MODEL, 0)
+    forms = COUNTED if COUNTS.compiled.search(flat, first) else ()
+    counted = [one for form in forms for one in form.compiled.finditer(flat, first)][:50]
     called = CALLED.finditer(flat) if _is_foreign(flat, text.low) else ()
-    spoken = (one for one in SPOKEN.finditer(flat) if not ANOTHER.match(flat, one.end()))
+    said = SPOKEN.compiled.finditer(flat, first)
+    spoken = (one for one in said if not ANOTHER.match(flat, one.end()))
     found = [*counted, *spoken, *called][:100]
     if not found and (one := _called_so(flat, text.low) or _of_a_missing_kernel(flat, text.low)):
         found = [one] if len(_names(MENTIONED.finditer(flat))) == 1 else []
@@ -130,12 +142,12 @@ def in_a_sentence(text: Text) -> Iterator[Fact]:
 NO_KERNEL = "no kernel image"
 
 
-LOOSELY = re.compile(
+LOOSELY = Sought(
     r"(?i)(?<![\w.,/-])(?:(?P<maker>(?:geforce )?(?P<line>[rg]tx) ?)(?P<number>\d{3,4})|(?P<bare>(?:^\W{0,4}|\b(?:on|for|with|my|an?|the|have|got|using|new|nvidia|gpu|card)[ :]{1,2})(?:50[5-9]0|40[6-9]0|30[5-9]0)))d?"
     r"(?P<kind>(?: ?(?:ti|super)\b){0,2})(?![\w.]|x\d)"
 )
 """`rtx 5090`, `RTX5090D`, or the number alone, which a missing kernel tells from other numbers."""
-WORKS_ON = re.compile(
+WORKS_ON = Sought(
     r"(?i)\b(?:works?|worked|runs?|ran|fine)(?: \w+){0,2} (?:on|for|with)(?: (?:the|my|a|an|old|other)){0,2} ?$"
 )
 
@@ -149,7 +161,7 @@ def _loosely_called(flat: str) -> tuple[str, int] | None:
     told: dict[str, int] = {}
     for one in LOOSELY.finditer(flat):
         at = one.start("bare") + len(one.group("bare")) - 4 if one.group("bare") else one.start()
-        if not WORKS_ON.search(flat, max(at - NAME_LENGTH, 0), at):
+        if not WORKS_ON.compiled.search(flat, max(at - NAME_LENGTH, 0), at):
             line = (one.group("line") or "rtx").upper()
             kind = re.sub(r"(?i)ti", "Ti", one.group("kind")).strip()
             name = f"{line} {one.group('number') or one.group('bare')[-4:]} {kind}".strip()
