@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -96,6 +97,53 @@ def test_variables_of_other_questions_change_nothing(
     assert said.exit == 0, said.err
     assert versions_in(venv) == {**ALL, "old": "1"}
     assert not Path("elsewhere").exists()
+
+
+@needs_linux
+@pytest.mark.parametrize("where", ["a folder", "a page", "a page with a login"])
+@pytest.mark.parametrize(
+    ("setting", "program"),
+    [
+        ("UV_FIND_LINKS", "uv"),
+        ("PIP_FIND_LINKS", "uv"),
+        ("PIP_FIND_LINKS", "pip"),
+        ("uv.toml", "uv"),
+    ],
+)
+@pytest.mark.one_in(6)
+def test_what_only_the_users_links_have_is_found_and_what_the_index_has_too_comes_once(
+    world: World,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    setting: str,
+    program: str,
+    where: str,
+) -> None:
+    venv = world.venv_with_pip()
+    wheels = [world.wheel("only-linked", "1.0"), world.wheel("filelock", "3.20.0")]
+    links = [str(place := tmp_path / "links")]
+    place.mkdir()
+    for wheel in wheels:
+        shutil.copy(wheel, place / wheel.name)
+        if where != "a folder":
+            world.index.add("linked", wheel)
+    if where != "a folder":
+        root = world.index.simple.replace("/simple", "/linked")
+        root = root.replace("://", "://me:hidden@") if where == "a page with a login" else root
+        links = [f"{root}/{name}/" for name in ("only-linked", "filelock")]
+    if where == "a page with a login":
+        world.index.login, world.index.locked = ("me", "hidden"), "/linked/*"
+    if setting == "uv.toml":
+        Path("uv.toml").write_text(f"find-links = {links}\n")
+    else:
+        monkeypatch.setenv(setting, ("," if setting.startswith("UV") else " ").join(links))
+    if setting.startswith("PIP"):
+        monkeypatch.delenv("UV_DEFAULT_INDEX")
+    said = install("--python", str(venv), "--installer", program, *WANTED, "only-linked")
+    assert said.exit == 0, (said.err, said.out)
+    assert versions_in(venv).items() >= {**ALL, "only-linked": "1.0"}.items()
+    assert "hidden" not in said.out + said.err
 
 
 @needs_linux

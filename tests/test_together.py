@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -838,6 +839,30 @@ def test_a_wheel_whose_metadata_lies_is_no_answer(
         answers["version"].err
     )
     assert all("is broken" in answers[what].err for what in ("name", "version"))
+
+
+@pytest.mark.parametrize("setting", ["UV_FIND_LINKS", "PIP_FIND_LINKS", "a page with a login"])
+def test_what_only_the_users_links_have_is_found(
+    ask: Ask, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    wheel = world.wheel("only-linked", "1.0", requires=("numpy",))
+    shutil.copy(wheel, tmp_path / wheel.name)
+    assert ask("only-linked").exit == 1
+    links = str(tmp_path)
+    if setting.startswith("a page"):
+        world.index.add("linked", wheel)
+        monkeypatch.setattr(world.index, "login", ("me", "hidden"))
+        monkeypatch.setattr(world.index, "locked", "/linked/*")
+        root = world.index.simple.replace("/simple", "/linked").replace("://", "://me:hidden@")
+        links = f"{root}/only-linked/"
+    if setting == "PIP_FIND_LINKS":
+        monkeypatch.delenv("UV_DEFAULT_INDEX")
+    monkeypatch.setenv("PIP_FIND_LINKS" if setting.startswith("PIP") else "UV_FIND_LINKS", links)
+    said = ask("only-linked", "--json")
+    assert said.exit == 0, said.err
+    assert versions(said)["only-linked"] == "1.0" and "hidden" not in said.out + said.err
+    row = next(one for one in said.answer["packages"] if one["name"] == "only-linked")
+    assert setting.startswith("a page") or row["index_url"] is None  # no index has it
 
 
 def _lying(world: World, folder: Path, what: str, truth: str, lie: str) -> Path:

@@ -28,6 +28,7 @@ from gpusetup.install.settings.environment import (
     asking_environment,
     beside_channel,
     switching_environment,
+    with_links,
 )
 from gpusetup.install.settings.uv_config import (
     parse_toml,
@@ -253,10 +254,10 @@ def ask_dependencies(job: Job, target: Target, plan: Plan, links: Path) -> tuple
     environment.pop("UV_NO_CONFIG", None)
     if plan.channel:
         environment |= beside_channel(environment, plan.channel)
-    sources: tuple[str, ...] = ("--find-links", as_links(str(links)))
+    sources: tuple[str, ...] = ()
     if job.wheels:
         link_others(job.wheels, plan.family, links)
-        sources = ("--no-index", *sources)
+        sources = ("--no-index",)
         environment = {**switching_environment(job.environ), "UV_OFFLINE": "1", "UV_NO_CONFIG": "1"}
         environment |= temporary(links.parent)
     fresh = target.venv is not None
@@ -265,9 +266,10 @@ def ask_dependencies(job: Job, target: Target, plan: Plan, links: Path) -> tuple
     by_pip = plan.installer == "pip" and (target.layout.has_pip or not fresh)
     try:
         if by_pip:
-            found = ask_pip(target.layout, plan.family, wanted, sources, environment, fresh=fresh)
+            of_pip = (*sources, "--find-links", as_links(str(links)))
+            found = ask_pip(target.layout, plan.family, wanted, of_pip, environment, fresh=fresh)
         else:
-            found = _by_uv(job, target, plan, sources, environment)
+            found = _by_uv(job, target, plan, sources, with_links(environment, str(links)))
     except Unsatisfiable as problem:
         if job.wheels:
             raise

@@ -77,17 +77,18 @@ WHEEL_NAME = re.compile(r"[A-Za-z0-9][\w.!+-]{0,250}\.whl")
 
 
 def best(wheels: Iterable[Wheel], version: str | None, tags: Sequence[str]) -> Wheel | None:
-    """The wheel of a version that serves the best of the tags; None where none does."""
+    """The wheel of a version that serves the best of the tags, the first of several with one name
+    (a folder and an index may both have it); None where none does."""
     rank = {tag: place for place, tag in enumerate(tags)}
-    fitting = []
+    fitting: list[tuple[int, str, int, Wheel]] = []
     for wheel in wheels:
         named = parsed_name(wheel.filename)
         if named is None or version not in (None, named[1]):
             continue
         places = [rank[str(tag)] for tag in named[2] if str(tag) in rank]
         if places:
-            fitting.append((min(places), wheel.filename, wheel))
-    return min(fitting)[2] if fitting else None
+            fitting.append((min(places), wheel.filename, len(fitting), wheel))
+    return min(fitting)[-1] if fitting else None
 
 
 def locked(lock: Mapping[str, Any], tags: Sequence[str], skip: Iterable[str]) -> tuple[Wheel, ...]:

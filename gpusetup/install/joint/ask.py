@@ -13,6 +13,7 @@ from threading import Event, Lock
 from gpusetup.errors import BadInput, GpuSetupError, Unsatisfiable
 from gpusetup.install.joint.honest import require_honest
 from gpusetup.install.joint.kept import counting, digest, keep_text, kept_text
+from gpusetup.install.settings.environment import with_links
 from gpusetup.model.codec import from_json, to_json
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
@@ -55,6 +56,11 @@ class Locked(Frozen):
     """Name and sha256 of its wheels."""
     here: tuple[str, ...] = ()
     """The addresses of those in folders of this machine (`file:`)."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is in folders only, and no index has it."""
+        return bool(self.here) and len(self.here) == len(self.files)
 
 
 class Answer(Frozen):
@@ -130,16 +136,17 @@ class Asker:
 
     def _run(self, question: Question) -> Output:
         self.asked += 1
-        argv = (
+        argv: tuple[str, ...] = (
             *(self._uv, "pip", "compile", "--format", "pylock.toml", "--no-build", "--quiet"),
             *("--no-header", "--no-annotate", "--python-version", question.python),
             # Ours builds nothing: without it uv asks each Python of the machine for its version.
             *("--python", sys.executable),
             *("--python-platform", question.platform),
-            *(("--find-links", question.links) if question.links else ()),
         )
         text = "\n".join((*question.wants, "")) + "\n"
         environment = {**self._environment, **self._trusted()}
+        if question.links:
+            environment = with_links(environment, question.links)
         if question.macos:
             environment["MACOSX_DEPLOYMENT_TARGET"] = question.macos
         if question.constraints and question.links:

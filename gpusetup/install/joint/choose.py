@@ -16,7 +16,7 @@ from gpusetup.catalog.companion_table import (
     companion_table,
 )
 from gpusetup.errors import BadInput
-from gpusetup.install.joint.ask import Answer, Asker
+from gpusetup.install.joint.ask import Answer, Asker, Locked
 from gpusetup.install.joint.links import page_file
 from gpusetup.install.joint.matrix import matrix_of, word_of
 from gpusetup.install.joint.notes import (
@@ -343,23 +343,23 @@ def _packages(work: Work, build: TorchBuild, answer: Answer) -> tuple[JointPacka
     """The whole set: torch's family, what was asked for, then the rest by name."""
     order = {name: place for place, name in enumerate((*FAMILY, *work.names))}
     rows = sorted(answer.packages, key=lambda one: (order.get(one.name, len(order)), one.name))
-    return tuple(_package(work, build, one.name, one.version, one.index) for one in rows)
+    return tuple(_package(work, build, one) for one in rows)
 
 
-def _package(
-    work: Work, build: TorchBuild, name: str, version: str, index: str | None
-) -> JointPackage:
+def _package(work: Work, build: TorchBuild, one: Locked) -> JointPackage:
     from gpusetup.catalog.builds import index_url
     from gpusetup.install.credentials import without_credentials
 
+    name, version = one.name, one.version
     project = work.table.project(name)
     file = page_file(project, version, work.python) if project else None
     is_family = name in FAMILY
-    where = index_url(build.backend) if is_family else without_credentials(index or "") or None
+    own = None if one.is_here else without_credentials(one.index or "") or work.index
+    where = index_url(build.backend) if is_family else own
     return JointPackage(
         name=name,
         version=labelled(name, version, build) if is_family else version,
-        index_url=None if file else where or work.index,
+        index_url=None if file else where,
         file=file,
         declared=project is None or project.declares,
         asked=name in work.names,

@@ -20,6 +20,7 @@ from gpusetup.install.settings.uv_config import (
     url_of_index,
     users_settings,
 )
+from gpusetup.installers.options import as_links
 
 LIMITS = {
     "UV_HTTP_TIMEOUT": "6",
@@ -237,3 +238,14 @@ def uv_settings(pip: Mapping[str, str]) -> dict[str, str]:
     if pip.get("find-links"):
         variables["UV_FIND_LINKS"] = ",".join(pip["find-links"].split())
     return variables
+
+
+def with_links(environment: Mapping[str, str], folder: str) -> dict[str, str]:
+    """The environment of a question to uv that finds a folder's wheels, too. A `--find-links` would
+    take the place of what the user's variable names, and others may read a login in an argument.
+
+    >>> with_links({"UV_FIND_LINKS": "/wheels,http://i/x/"}, "/a,b")["UV_FIND_LINKS"]
+    'file:///a%2Cb,/wheels,http://i/x/'
+    """
+    places = filter(None, (as_links(folder), environment.get("UV_FIND_LINKS")))
+    return {**environment, "UV_FIND_LINKS": ",".join(places)}
