@@ -12,6 +12,7 @@ from verify_faults.layers import Operator as Faulty
 from verify_faults.layers import always, element, part, scaled
 
 from gpusetup.verify.checks import census
+from gpusetup.verify.operators import comparing
 from gpusetup.verify.operators.comparing import Sample, compared
 from gpusetup.verify.operators.drawing import LAYOUTS, laid_out
 from gpusetup.verify.operators.sampling import FAMILIES, drawn, every, row_of
@@ -272,3 +273,33 @@ def test_a_torch_with_a_wrong_gradient_of_the_trace_is_asked_for_the_wide_one(
     monkeypatch.setattr(torch.Tensor, "trace", trace)
     assert _trace(torch, torch.ones(5, 3)) == _trace(torch, torch.ones(3, 5)) == 3
     assert asked == [(3, 5) if version == "2.9.1" else (5, 3), (3, 5)]
+
+
+def _in_two_parts(t: Any, x: Any, y: Any) -> Any:
+    """A product whose partial sums are rounded to half precision."""
+    k = x.shape[-1] // 2
+    return x[..., :k] @ y[..., :k, :] + x[..., k:] @ y[..., k:, :]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["mm", "bmm", "matmul"])
+def test_a_half_product_whose_partial_sums_are_rounded_is_seen(name: str, dtype: str) -> None:
+    row = row_of("products", name)
+    wrong = row._replace(run=_in_two_parts, learns=False)
+    samples = [Sample(name, dtype, "contiguous", "warp", turn) for turn in range(3)]
+    right, seen = (
+        [part.worst <= 1 for sample in samples for part in compared(torch, "cpu", one, sample, 7)]
+        for one in (row, wrong)
+    )
+    assert all(right)
+    assert not all(seen)
+
+
+def test_a_half_product_is_not_held_to_one_rounding_where_the_settings_ask_for_none() -> None:
+    """As cuBLAS may split a sum: with the setting that allows it the same product passes."""
+    row = row_of("products", "mm")._replace(run=_in_two_parts, roundings=0, roundings_back=0)
+    sample = Sample("mm", "bfloat16", "contiguous", "warp")
+    assert all(part.worst <= 1 for part in compared(torch, "cpu", row, sample, 7))
+    assert not comparing.lessened(torch, "cpu", row, "bfloat16")
+    assert comparing.lessened(torch, "cuda:0", row, "bfloat16")
+    assert not comparing.lessened(torch, "cuda:0", row, "float32")

@@ -236,6 +236,27 @@ def test_a_launcher_without_headers_is_a_skip(monkeypatch: pytest.MonkeyPatch) -
     assert programs._uncompiled(problem).status == "failed"
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "CppCompileError: C++ compile error\n\nCommand:\ng++ -o error: x.cpp\n\nOutput:\n"
+            "In file included from x.h:1,\nx.cpp:3:10: fatal error: omp.h: No such file",
+            "RuntimeError: CppCompileError: C++ compile error: "
+            "x.cpp:3:10: fatal error: omp.h: No such file",
+        ),
+        (
+            "backend='inductor' raised:\nLoweringException: AssertionError: \n  target: aten.x\n",
+            "RuntimeError: backend='inductor' raised: LoweringException: AssertionError:",
+        ),
+        ("it broke\nadvice: set X", "RuntimeError: it broke"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_an_error_of_the_compiler_is_told_with_its_cause(said: str, told: str) -> None:
+    assert programs._uncompiled(RuntimeError(said)).detail == told
+
+
 # --- numbers ---
 
 

@@ -12,6 +12,7 @@ from ..device.importing import first_line
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, holds, judged
 from ..operators.comparing import Sample, compared
+from ..operators.releases import known_wrong
 from ..operators.sampling import FAMILIES, drawn, every, layouts_of, row_of
 from ..values import SKIPPED, Outcome, WrongQuestion, asked, sticky, working_on
 
@@ -44,8 +45,12 @@ def family(name: str, device: str) -> Outcome:
 
     parts: List[Part] = []
     left_out: List[str] = []
+    wrong_here: List[str] = []
     tried = bad = 0
     for sample in chosen(name):
+        if known_wrong(torch, device, sample.operator, sample.dtype, sample.layout):
+            wrong_here.append(f"{sample.operator} {sample.dtype}")
+            continue
         working_on(sample.name)
         try:
             parts += _compared(torch, device, name, sample)
@@ -62,8 +67,22 @@ def family(name: str, device: str) -> Outcome:
         if bad >= ENOUGH:
             break
     if not tried:
-        return Outcome(SKIPPED, f"this torch computes none of them here: {', '.join(left_out[:4])}")
-    return _told(parts, tried, sorted(set(left_out)), name, device)
+        names = ", ".join([*left_out, *wrong_here][:4])
+        return Outcome(SKIPPED, f"this torch computes none of them here: {names}")
+    return _told(parts, tried, _unable(left_out, wrong_here), name, device)
+
+
+def _unable(left_out: List[str], wrong_here: List[str]) -> str:
+    """
+    >>> _unable(["add int8", "add int8"], ["norm bfloat16"])
+    '; 1 combinations not in this torch; 1 that it is known to give wrong'
+    """
+    said = ""
+    if left_out:
+        said += f"; {len(set(left_out))} combinations not in this torch"
+    if wrong_here:
+        said += f"; {len(set(wrong_here))} that it is known to give wrong"
+    return said
 
 
 UNKNOWN_FORM = (
@@ -101,7 +120,7 @@ def _kept(parts: List[Part]) -> Tuple[List[Part], int]:
     return [*wrong, *([max(right, key=lambda part: part.worst)] if right else [])], len(wrong)
 
 
-def _told(parts: List[Part], tried: int, left_out: List[str], name: str, device: str) -> Outcome:
+def _told(parts: List[Part], tried: int, unable: str, name: str, device: str) -> Outcome:
     hint = None
     bad = [part for part in parts if not part.worst <= 1]
     if bad:
@@ -112,10 +131,11 @@ def _told(parts: List[Part], tried: int, left_out: List[str], name: str, device:
         )
     found = judged(parts, "float64 by definition", hint)
     said = f"{tried} samples of {len(FAMILIES[name])} operators with seed {asked().seed}"
-    unable = f"; {len(left_out)} combinations not in this torch" if left_out else ""
     if bad:
         return found._replace(detail=f"{found.detail} ({said}{unable})")
-    return found._replace(detail=f"{said}{unable}, against float64 by definition")
+    nearest = max(parts, key=lambda part: part.worst)
+    near = f", worst {nearest.label}" if nearest.allowed else ""
+    return found._replace(detail=f"{said}{unable}, against float64 by definition{near}")
 
 
 def chosen(name: str) -> Iterator[Sample]:

@@ -82,7 +82,27 @@ def _uncompiled(problem: BaseException) -> Outcome:
     if "non-zero exit status" in said and not has_headers():
         # The compiler that Triton calls says so on the terminal, not in its exception.
         return Outcome(SKIPPED, "Python's headers are missing", hint="`apt install python3-dev`")
-    return Outcome(FAILED, first_line(problem), spent=sticky(problem))
+    return Outcome(FAILED, with_cause(problem), spent=sticky(problem))
+
+
+CAUSE = re.compile(r"\berror: |Error: |cannot find |No such file|not found|undefined reference")
+"""What a compiler's or linker's line has in it that says what is wrong."""
+LONGEST = 300
+
+
+def with_cause(problem: BaseException) -> str:
+    """The first line of an error, and the line that says why, where it stands further below.
+
+    >>> with_cause(RuntimeError("C++ error\\n\\nOutput:\\nx.cpp:3: fatal error: omp.h: none"))
+    'RuntimeError: C++ error: x.cpp:3: fatal error: omp.h: none'
+    """
+    first, *others = [line.strip() for line in str(problem).splitlines() if line.strip()] or [""]
+    if first.endswith(":") and others:
+        first = f"{first} {others.pop(0)}"
+    output = others[others.index("Output:") :] if "Output:" in others else others
+    why = next((line for line in output if CAUSE.search(line)), "")
+    said = f"{first}: {why}" if why and why not in first else first
+    return f"{type(problem).__name__}: {said}"[:LONGEST] if said else type(problem).__name__
 
 
 @contextlib.contextmanager

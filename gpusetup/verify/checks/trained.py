@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from ..judging.precision import UNIT_ROUNDOFF, read_precision
 from ..judging.tolerance import ROUNDOFF, Part, agree, holds, judged, numbers, same, source
+from ..operators.releases import NADAM_AT_ONCE, release
 from ..values import Outcome, asked
 from .computing import capability_of
 
@@ -230,10 +231,12 @@ def optimizers(device: str) -> Outcome:
             continue
         exact = _optimized(torch, kind, "cpu", torch.float64, {**options, "foreach": False})
         for form in FORMS:
+            if name == "NAdam" and form.get("foreach") and release(torch) < NADAM_AT_ONCE:
+                continue
             try:
                 found = _optimized(torch, kind, device, torch.float32, {**options, **form})
             except (TypeError, RuntimeError, ValueError) as problem:
-                if "fused" in str(problem) or "foreach" in str(problem):
+                if "fused" in str(problem).lower() or "foreach" in str(problem):
                     continue
                 raise
             label = f"{name} {', '.join(key for key, on in form.items() if on) or 'plain'}"

@@ -13,11 +13,13 @@ from math import inf
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from ..checks.computing import capability_of
+from ..checks.products import reduced
 from ..judging.precision import UNIT_ROUNDOFF, read_conv_precision, read_precision
 from ..judging.tolerance import ROUNDOFF, Part, holds
 from .drawing import LAYOUTS, Draw, laid_out
 from .forms import InPlace, IntoOut
 from .limits import Kind, limit
+from .releases import HALVES, known_wrong, reads_lines_apart
 from .table import Operator, itself
 
 PIECE = 2039
@@ -77,6 +79,8 @@ class _Trial:
     """What belongs to one sample while it is computed."""
 
     def __init__(self, torch: Any, device: str, row: Operator, sample: Sample, draw: Draw) -> None:
+        if lessened(torch, device, row, sample.dtype):
+            row = row._replace(roundings=0, roundings_back=0)
         self.torch, self.device, self.row, self.sample, self.draw = torch, device, row, sample, draw
         dtype = getattr(torch, sample.dtype)
         made = row.make(draw)
@@ -88,7 +92,7 @@ class _Trial:
 
     def parts(self, layouts: Tuple[str, ...]) -> Iterator[Part]:
         name = self.sample.name
-        here = [laid_out(self.torch, x.to(self.device), self.sample.layout) for x in self.low]
+        here = [self.put(x, self.sample.layout) for x in self.low]
         first = self.computed(here, self.learns)
         upstream = [self.upstream(each) for each in first.outputs]
         here_up = [None if g is None else g.to(self.device) for g in upstream]
@@ -121,13 +125,20 @@ class _Trial:
                 way = "into out"
             yield f"{layout}, {way}", self.called(way, here, upstream, layout)
 
+    def put(self, x: Any, layout: str) -> Any:
+        """On the device, with the strides of a layout that this torch is not known to misread."""
+        line = self.row.arithmetic == "product" and 1 in x.shape[-2:]
+        if line and not reads_lines_apart(self.torch, self.device, self.sample.dtype):
+            layout = LAYOUTS[0]
+        return laid_out(self.torch, x.to(self.device), layout)
+
     def laid_out(self, layouts: Tuple[str, ...]) -> Iterator[Tuple[str, List[Any]]]:
         """At least one for each way; those that have the strides of one before are left out."""
         seen = set()
         first = self.draw.choice(range(len(layouts)))
         most = len(layouts) if self.sample.size != "long" else 3
-        for layout in (layouts[first:] + layouts[:first])[:most]:
-            here = [laid_out(self.torch, x.to(self.device), layout) for x in self.low]
+        for layout in filter(self.right, (layouts[first:] + layouts[:first])[:most]):
+            here = [self.put(x, layout) for x in self.low]
             strides = tuple((x.stride(), x.storage_offset() % 8) for x in here)
             if strides not in seen:
                 seen.add(strides)
@@ -135,10 +146,14 @@ class _Trial:
         for layout in (LAYOUTS[0],) * max(0, len(WAYS) - len(seen)):
             yield layout, [x.to(self.device) for x in self.low]
 
+    def right(self, layout: str) -> bool:
+        sample = self.sample
+        return not known_wrong(self.torch, self.device, sample.operator, sample.dtype, layout)
+
     def called(self, way: str, here: List[Any], upstream: List[Any], layout: str) -> Answer:
         torch = self.torch
         if way == "learning":
-            up = [None if g is None else laid_out(torch, g, layout) for g in upstream]
+            up = [None if g is None else self.put(g, layout) for g in upstream]
             return self.with_gradients(self.row.run, here, up)
         if way == "on a thread":
             return self.on_a_thread(here)
@@ -332,6 +347,12 @@ def roundoff(torch: Any, device: str, arithmetic: str, dtype: str) -> float:
         return ROUNDOFF.get(dtype, 0.0)
     read = read_conv_precision if arithmetic == "convolution" else read_precision
     return UNIT_ROUNDOFF[read(torch, device, capability_of(torch, device)).name]
+
+
+def lessened(torch: Any, device: str, row: Operator, dtype: str) -> bool:
+    """Whether parts of a product's sums may be rounded to half precision here."""
+    product = row.arithmetic == "product" and dtype in HALVES
+    return product and bool(reduced(torch, device, dtype))
 
 
 def _cast(torch: Any, x: Any, dtype: Any) -> Any:

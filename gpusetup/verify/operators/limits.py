@@ -6,7 +6,7 @@ from math import sqrt
 from typing import Any, List, NamedTuple
 
 from ..judging.tolerance import ROUNDOFF, SINGLE
-from .releases import ROUNDS_ONCE, release
+from .releases import HALVES, ROUNDS_ONCE, release
 from .sizes import added_up, finite, most, terms, typical, usual
 from .table import Operator
 
@@ -25,7 +25,9 @@ ONCE, COARSE = 3.0, 4.0
 """Roundoffs of the format that an answer which is rounded once may be off by (one was the worst
 seen), and by how much float32's own limit is widened for the way to it: functions of half
 precision may be coarser ones."""
-HALVES = ("bfloat16", "float16")
+BEFORE = 3.0
+"""By how many times the root mean square a part of an answer is larger than the answer: nine
+deviations of such a part may be rounded."""
 SMALLEST = {"float16": 2.0**-23, "bfloat16": 2.0**-125, "float32": 2.0**-125, "float64": 0.0}
 
 
@@ -46,9 +48,10 @@ def limit(torch: Any, of: Kind, y: Any, moved: List[Any], back: bool) -> Any:
     size = finite(y.double()).abs()
     change = usual(torch, *map(finite, moved)) if moved else 0 * size
     found = _several_times(of, y, size, change, BACK if back else FLOOR)
-    if back or not (of.row.once and of.dtype in HALVES and release(torch) >= ROUNDS_ONCE):
+    often = of.row.roundings_back if back else of.row.roundings
+    if not (often and of.dtype in HALVES and release(torch) >= ROUNDS_ONCE):
         return found
-    return torch.minimum(found, _once(of, y, size, change))
+    return torch.minimum(found, _rounded(of, y, size, change, often))
 
 
 def _several_times(of: Kind, y: Any, size: Any, change: Any, floor: float) -> Any:
@@ -70,14 +73,16 @@ def _several_times(of: Kind, y: Any, size: Any, change: Any, floor: float) -> An
     return SURE * allowed.clamp(max=2 * (own * most(size) + other * most(change) + least))
 
 
-def _once(of: Kind, y: Any, size: Any, change: Any) -> Any:
-    """For half precision, where all is computed in float32 and the answer rounded."""
+def _rounded(of: Kind, y: Any, size: Any, change: Any, often: int) -> Any:
+    """For half precision, where all is computed in float32 and the answer rounded, and maybe what
+    it is the sum of."""
     own = of.row.slack * OWN * SINGLE + SINGLE * added_up(of.inputs, y) / SERIAL
     other = of.row.slack * MOVED * _long(of, y) * SINGLE / ROUNDOFF[of.dtype]
     single = own * (size + typical(size)) + other * (change + _share(of) * typical(change))
     # Threads that add up to one number each round their part of it.
     parts = change if y.numel() == 1 else 0.0
-    return ONCE * (of.u * size + parts) + SURE * (COARSE * single + SMALLEST[of.dtype])
+    before = BEFORE * (often - 1) * typical(size)
+    return ONCE * (of.u * (size + before) + parts) + SURE * (COARSE * single + SMALLEST[of.dtype])
 
 
 def _long(of: Kind, y: Any) -> float:

@@ -46,7 +46,7 @@ NORMED: Tuple[Operator, ...] = (
         slack=8,
         weight=2,
         sizes=("warp", "tile", "block", "long"),
-        once=True,
+        roundings=1,
     ),
     Operator(
         "layer_norm without bias",
@@ -55,7 +55,7 @@ NORMED: Tuple[Operator, ...] = (
         lambda t, x, w, b: by.standard(t, x) * w,
         slack=8,
         sizes=("warp", "tile", "block", "long"),
-        once=True,
+        roundings=1,
     ),
     Operator(
         "rms_norm plain",

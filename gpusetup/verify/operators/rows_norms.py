@@ -117,7 +117,7 @@ NORMS: Tuple[Operator, ...] = (
         slack=16,
         weight=5,
         sizes=("warp", "tile", "block", "long"),
-        once=True,
+        roundings=1,
     ),
     Operator(
         "rms_norm",

@@ -7,6 +7,7 @@ from typing import Any, Dict, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
+from .releases import MASKS_OF_NUMBERS, release
 from .rows_convolutions import image
 from .rows_images import _by_lines
 from .rows_indexing import SAME_SUMS, _meeting, _met
@@ -260,6 +261,7 @@ def _masked_heads(
     call = t.nn.functional.multi_head_attention_forward
     nothing = (None, None, False, 0.0)
     wide = t.where(hidden, float("-inf") + 0 * more.detach()[:1], 0 * more.detach()[:1])
+    wide = wide if release(t) >= MASKS_OF_NUMBERS else hidden
     options = {"key_padding_mask": wide, "attn_mask": more.detach()}
     given = (x, y, y, x.shape[2], 4, wi, bi, *nothing, wo, bo)
     found, shares = call(*given, training=True, average_attn_weights=False, **options)

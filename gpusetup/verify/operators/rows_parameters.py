@@ -108,6 +108,7 @@ PRODUCTS: Tuple[Operator, ...] = (
         lambda t, b, x, y: t.addmm(b, x, y),
         lambda t, b, x, y: b + by.product(t, x, y),
         weight=4,
+        roundings_back=1,
     ),
     _product(
         "addmm of nothing",
@@ -137,6 +138,7 @@ PRODUCTS: Tuple[Operator, ...] = (
         lambda t, x, w, b: t.nn.functional.linear(x, w),
         lambda t, x, w, b: by.product(t, x, w.t()),
         weight=4,
+        roundings_back=1,
     ),
     _product(
         "bmm of many",
@@ -145,6 +147,7 @@ PRODUCTS: Tuple[Operator, ...] = (
         by.product,
         weight=3,
         sizes=("tiny", "warp"),
+        roundings_back=1,
     ),
     _product(
         "dot of long",

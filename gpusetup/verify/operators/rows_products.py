@@ -93,12 +93,14 @@ def _heads_exact(t: Any, x: Any, y: Any) -> Any:
 def _product(
     name: str, make: Callable[[Draw], Given], run: Any, exact: Any, **more: Any
 ) -> Operator:
-    return Operator(name, make, run, exact, arithmetic="product", **{"slack": 2.0, **more})
+    """Half precision is added up in float32 and rounded, where the settings ask for no less."""
+    more = {"slack": 2.0, "roundings": 1, **more}
+    return Operator(name, make, run, exact, arithmetic="product", **more)
 
 
 PRODUCTS: Tuple[Operator, ...] = (
-    _product("mm", plain, lambda t, x, y: x @ y, by.product, weight=6),
-    _product("bmm", batched, lambda t, x, y: t.bmm(x, y), by.product, weight=5),
+    _product("mm", plain, lambda t, x, y: x @ y, by.product, weight=6, roundings_back=1),
+    _product("bmm", batched, lambda t, x, y: t.bmm(x, y), by.product, weight=5, roundings_back=1),
     _product("matmul", _spread, lambda t, x, y: x @ y, by.product, weight=2),
     _product(
         "mm of transposed",
@@ -106,6 +108,7 @@ PRODUCTS: Tuple[Operator, ...] = (
         lambda t, x, y: y.t() @ x.t(),
         lambda t, x, y: by.product(t, x, y).t(),
         weight=4,
+        roundings_back=1,
     ),
     _product(
         "mm into a view",
@@ -120,6 +123,7 @@ PRODUCTS: Tuple[Operator, ...] = (
         lambda t, b, x, y: t.addmm(b, x, y, beta=0.5, alpha=2),
         lambda t, b, x, y: 0.5 * b + 2 * by.product(t, x, y),
         weight=4,
+        roundings_back=1,
     ),
     _product(
         "linear",
@@ -127,6 +131,8 @@ PRODUCTS: Tuple[Operator, ...] = (
         lambda t, x, w, b: t.nn.functional.linear(x, w, b),
         lambda t, x, w, b: by.product(t, x, w.t()) + b,
         weight=6,
+        roundings=2,
+        roundings_back=1,
     ),
     _product("mv", _vector, lambda t, x, v: x @ v, lambda t, x, v: by.added(t, x * v, 1), weight=2),
     _product(
@@ -142,24 +148,28 @@ PRODUCTS: Tuple[Operator, ...] = (
         lambda t, b, x, y: t.baddbmm(b, x, y, beta=2, alpha=0.5),
         lambda t, b, x, y: 2 * b + by.product(t, x, y) / 2,
         weight=3,
+        roundings_back=1,
     ),
     _product(
         "addbmm",
         _added_batches,
         lambda t, b, x, y: t.addbmm(b[0], x, y),
         lambda t, b, x, y: b[0] + by.added(t, by.product(t, x, y), 0),
+        roundings=0,
     ),
     _product(
         "addmv",
         _vector,
         lambda t, x, v: t.addmv(x[:, 0], x, v, alpha=2),
         lambda t, x, v: x[:, 0] + 2 * by.added(t, x * v, 1),
+        roundings=2,
     ),
     _product(
         "addr",
         _outer,
         lambda t, x, a, b: t.addr(x, a, b),
         lambda t, x, a, b: x + a.unsqueeze(1) * b,
+        roundings=0,
     ),
     _product(
         "outer",

@@ -103,23 +103,23 @@ def _half_masked(d: Draw) -> Given:
 
 
 SUMS: Tuple[Operator, ...] = (
-    Operator("sum", along(), lambda t, x, dim: x.sum(dim), by.added, weight=4, once=True),
-    Operator("sum of all", _everything, lambda t, x: x.sum(), _total, weight=2, once=True),
-    Operator("mean", along(), lambda t, x, dim: x.mean(dim), by.mean, weight=3, once=True),
-    Operator("mean of all", _everything, lambda t, x: x.mean(), _average, once=True),
+    Operator("sum", along(), lambda t, x, dim: x.sum(dim), by.added, weight=4, roundings=1),
+    Operator("sum of all", _everything, lambda t, x: x.sum(), _total, weight=2, roundings=1),
+    Operator("mean", along(), lambda t, x, dim: x.mean(dim), by.mean, weight=3, roundings=1),
+    Operator("mean of all", _everything, lambda t, x: x.mean(), _average, roundings=1),
     Operator(
         "sum over two",
         lambda d: given(d.uniform(-1, 1, *d.shape(4))),
         lambda t, x: x.sum((0, 2)),
         lambda t, x: by.added(t, by.added(t, x, 2), 0),
         weight=2,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "prod", _near_one, lambda t, x, dim: x.prod(dim), by.multiplied, dtypes=FULL, slack=64
     ),
     Operator(
-        "var", along(), lambda t, x, dim: x.var(dim), by.variance, slack=2, weight=2, once=True
+        "var", along(), lambda t, x, dim: x.var(dim), by.variance, slack=2, weight=2, roundings=1
     ),
     Operator(
         "std",
@@ -128,7 +128,7 @@ SUMS: Tuple[Operator, ...] = (
         lambda t, x, dim: by.variance(t, x, dim).sqrt(),
         slack=4,
         sizes=("warp", "tile", "block", "long"),
-        once=True,
+        roundings=1,
     )._replace(make=along(least=15)),
     Operator(
         "var_mean",
@@ -136,7 +136,7 @@ SUMS: Tuple[Operator, ...] = (
         lambda t, x, dim: t.var_mean(x, dim=dim, unbiased=False),
         lambda t, x, dim: (by.variance(t, x, dim, 0), by.mean(t, x, dim)),
         slack=2,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "norm",
@@ -146,7 +146,7 @@ SUMS: Tuple[Operator, ...] = (
         slack=2,
         serial=True,
         weight=3,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "norm 1 and infinite",
@@ -159,7 +159,7 @@ SUMS: Tuple[Operator, ...] = (
         learns=False,
         slack=4,
         serial=True,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "foreach norm",
@@ -169,7 +169,7 @@ SUMS: Tuple[Operator, ...] = (
         learns=False,
         serial=True,
         weight=2,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "logsumexp",

@@ -6,6 +6,7 @@ from typing import Any, Callable, List, Tuple
 
 from . import definitions as by
 from .drawing import Draw, Given, given
+from .releases import LAID_OUT_CHANCE, release
 from .rows_convolutions import image
 from .table import FULL, Operator
 
@@ -60,7 +61,9 @@ def _fractional_exact(t: Any, x: Any, chance: Any, sides: Tuple[int, ...]) -> An
 def _fractional(dims: int) -> Operator:
     def run(t: Any, x: Any, chance: Any, sides: Tuple[int, ...]) -> Any:
         call = getattr(t.nn.functional, f"fractional_max_pool{dims}d")
-        return call(x, 2, output_size=sides, _random_samples=chance.detach())
+        chance = chance.detach()
+        chance = chance if release(t) >= LAID_OUT_CHANCE else chance.contiguous()
+        return call(x, 2, output_size=sides, _random_samples=chance)
 
     return Operator(
         f"fractional_max_pool{dims}d",

@@ -50,7 +50,7 @@ SEVERAL: Tuple[Operator, ...] = (
         lambda t, x, dims: (_over(t, x, dims), _over(t, x, dims).flatten()),
         slack=2,
         weight=3,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "mean over several",
@@ -58,7 +58,7 @@ SEVERAL: Tuple[Operator, ...] = (
         lambda t, x, dims: x.mean(dims),
         lambda t, x, dims: _over(t, x, dims) / _counted(x, dims),
         weight=3,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "var over several",
@@ -67,7 +67,7 @@ SEVERAL: Tuple[Operator, ...] = (
         lambda t, x, dims: (_variance(t, x, dims), _over(t, x, dims) / _counted(x, dims)),
         slack=4,
         weight=2,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "std of all",
@@ -81,7 +81,7 @@ SEVERAL: Tuple[Operator, ...] = (
         ),
         slack=8,
         learns=False,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "amax over several",
@@ -116,7 +116,7 @@ SEVERAL: Tuple[Operator, ...] = (
         slack=8,
         learns=False,
         weight=2,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "norms of odd order",
@@ -150,7 +150,7 @@ SEVERAL: Tuple[Operator, ...] = (
         serial=True,
         slack=8,
         weight=2,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "prod of all",

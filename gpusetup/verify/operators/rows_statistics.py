@@ -50,7 +50,7 @@ ONE_SIGN: Tuple[Operator, ...] = (
         weight=2,
         serial=True,
         slack=2,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "mean of one sign",
@@ -60,7 +60,7 @@ ONE_SIGN: Tuple[Operator, ...] = (
         weight=2,
         serial=True,
         slack=2,
-        once=True,
+        roundings=1,
     ),
     Operator(
         "running sum of one sign",
@@ -77,7 +77,7 @@ ONE_SIGN: Tuple[Operator, ...] = (
         lambda t, x, dim: (by.added(t, x * x, dim).sqrt(), by.added(t, x, dim)),
         serial=True,
         slack=2,
-        once=True,
+        roundings=1,
     ),
 )
 
@@ -106,7 +106,7 @@ IN_HALF = Operator(
     slack=4,
     serial=True,
     weight=4,
-    once=True,
+    roundings=1,
 )
 
 STATISTICS: Tuple[Operator, ...] = (

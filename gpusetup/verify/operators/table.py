@@ -42,8 +42,11 @@ class Operator(NamedTuple):
     """Whether kernels add up a whole axis one number after the other in float32."""
     kept: bool = False
     """Whether the answer is made of the very numbers that went in: every bit must be right."""
-    once: bool = False
-    """Whether half precision is computed in float32 and rounded once, in every layout."""
+    roundings: int = 0
+    """How often half precision is rounded in every layout, all else being done in float32: once,
+    or before something is added too. 0: not known, as it may be after each step."""
+    roundings_back: int = 0
+    """The same of the gradients."""
 
 
 def itself(row: Operator) -> Callable[..., Any]:
