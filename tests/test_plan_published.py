@@ -281,12 +281,39 @@ def test_logits_that_are_let_go_take_less_and_leave_a_gap() -> None:
     assert a.reserved - a.allocated < b.reserved - b.allocated
 
 
-def test_megatrons_16_bit_gradients_have_32_bit_ones_beside_them() -> None:
-    how = {"dtype": "fp32", "amp": "fp16", "strategy": "ddp", "gpus": 2, "batch": 2}
-    wide, narrow = (a_job(**how, gradient_dtype=t) for t in ("fp32", "fp16"))
-    assert state_bytes(narrow, VANILLA) - state_bytes(wide, VANILLA) == 2 * LLAMA.parameters
-    assert step_bytes(narrow, VANILLA) == 2 * LLAMA.parameters
-    assert step_bytes(wide, VANILLA) == step_bytes(replace(narrow, gpus=1), VANILLA) == 0
+def test_megatrons_softmax_is_one_kernel_in_16_bits() -> None:
+    shape = replace(model_named("gpt2-medium"), dropout=True)
+    ours = a_job(shape=shape, checkpointing=False, attention="eager", dtype="fp32", amp="fp16",
+                 fused_kernels=True)  # fmt: skip
+    megatrons = replace(ours, gradient_dtype="fp16")
+    more = [pair_bytes(w) / w.context / shape.heads for w in (ours, megatrons)]
+    assert more == [4 + 2 + 1, 2 + 2 + 1]
+
+
+def test_a_step_of_one_tensor_after_the_other_takes_copies_of_the_largest() -> None:
+    table = LLAMA.vocabulary * LLAMA.hidden
+    assert step_bytes(a_job(step="loop"), VANILLA) == 2 * 2 * table
+    assert step_bytes(a_job(step="loop", optimizer="sgd"), VANILLA) == 0
+    assert step_bytes(a_job(optimizer="adafactor"), VANILLA) == pytest.approx(4.4 * 4 * table)
+    assert step_bytes(a_job(step="loop", lora=8), VANILLA) < table
+
+
+def test_logits_leave_idle_segments_at_another_peak() -> None:
+    w = a_job(context=1024, lora=None)
+    found = parts(w, VANILLA, C)
+    assert found.logits == 0
+    assert found.cached > parts(replace(w, loss="fused"), VANILLA, C).cached
+    late = parts(w, Recipe(env=True), C)
+    assert found.reserved > late.reserved
+
+
+def test_a_prepared_base_has_checkpointing_unless_it_is_said() -> None:
+    question = Question(model="llama-2-7b", context=1024, batch=1, trainer="llama-recipes")
+    shape = model_named("llama-2-7b")
+    said = {"lora": 8, "quantize": "nf4"}
+    assert workload_of(replace(question, **said), shape, 1).checkpointing
+    assert not workload_of(replace(question, **said, checkpointing=False), shape, 1).checkpointing
+    assert not workload_of(replace(question, lora=8), shape, 1).checkpointing
 
 
 def test_a_shifted_loss_in_place_copies_more_than_one_sequence() -> None:

@@ -39,7 +39,7 @@ class Promise(Frozen):
 PROMISES = (
     Promise(name="all", rows=80, projects=9, error=0.07, bias=0.04, right=0.96, missed=2),
     Promise(name="second", rows=60, projects=12, error=0.09, bias=0.04, right=0.96, missed=0),
-    Promise(name="third", rows=70, projects=12, error=0.08, bias=0.07, right=0.95, missed=2,
+    Promise(name="third", rows=70, projects=12, error=0.09, bias=0.07, right=0.95, missed=2,
             asked=0.85),
     Promise(name="fourth", rows=90, projects=12, error=0.06, bias=0.04, right=0.96, missed=0,
             asked=0.95),
@@ -47,6 +47,8 @@ PROMISES = (
             asked=0.85),
     Promise(name="sixth", rows=75, projects=12, error=0.06, bias=0.03, right=0.92, missed=3,
             asked=0.85),
+    Promise(name="seventh", rows=110, projects=15, error=0.07, bias=0.05, right=0.92, missed=4,
+            asked=0.82),
 )  # fmt: skip
 EACH = pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
 
@@ -80,11 +82,11 @@ def test_a_set_is_met_as_the_page_says(promise: Promise) -> None:
 def test_the_sets_together_are_met_as_the_page_says() -> None:
     names = [promise.name for promise in PROMISES]
     rows = [figure for name in names for figure in SCRIPT.blind(name)]
-    assert len(rows) >= 360
+    assert len(rows) >= 460
     for measure, most, bias in (
-        (None, 0.07, 0.02),
-        ("allocated", 0.04, 0.02),
-        ("reserved", 0.092, 0.04),
+        (None, 0.06, 0.02),
+        ("allocated", 0.045, 0.02),
+        ("reserved", 0.08, 0.04),
     ):
         found = SCRIPT.errors([f for f in rows if measure in (None, f.measure)], C)
         assert statistics.median(map(abs, found)) <= most

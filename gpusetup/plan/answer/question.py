@@ -18,7 +18,7 @@ from gpusetup.plan.model.named import (
     with_tables,
 )
 from gpusetup.plan.model.shape import Shape
-from gpusetup.plan.model.trainers import attention_of, trainer_settings, with_masters
+from gpusetup.plan.model.trainers import attention_of, prepared, trainer_settings, with_masters
 from gpusetup.plan.model.workload import BYTES, Strategy, Workload
 
 MOST: dict[str, int] = {
@@ -117,7 +117,8 @@ def workload_of(question: Question, shape: Shape, gpus: int, *, linux: bool = Tr
     how = usual(question, by_batch=by_batch, linux=linux, gpus=gpus)
     how |= trainer_settings(question.trainer, gpus) if question.trainer else {}
     how |= attention_of(shape.kind, question.trainer)
-    how |= {n: getattr(question, n) for n in SAME_NAME if getattr(question, n) is not None}
+    said = {n: getattr(question, n) for n in SAME_NAME if getattr(question, n) is not None}
+    how |= prepared(how | said) | said
     how |= {f"offload_{what}": True for what in question.offload}
     if question.amp is None and question.lora is None:
         how = with_masters(how, question.trainer)

@@ -153,8 +153,11 @@ PLAIN_SOFTMAX = ("bert", "distilbert", "roberta", "electra", "gpt2", "vit")
 
 
 def plain_softmax(w: Workload) -> bool:
-    """Whether the softmax is taken in what is computed in; autocast takes it in 32 bits."""
-    return w.amp is None and w.shape.kind in PLAIN_SOFTMAX
+    """Whether the softmax is taken in what is computed in; autocast takes it in 32 bits.
+
+    Megatron's kernel of scale, mask and softmax reads and writes 16 bits.
+    """
+    return (w.amp is None and w.shape.kind in PLAIN_SOFTMAX) or (w.megatron and w.fused_kernels)
 
 
 def score_bytes(w: Workload) -> float:

@@ -29,7 +29,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "adamw4bit": Optimizer(fixed=2 * (0.5 + 4 / 128)),
     "paged-adamw": Optimizer(moments=2, paged=True),
     "paged-adamw8bit": Optimizer(fixed=2 * EIGHT_BITS, paged=True),
-    "adafactor": Optimizer(copies=1),
+    "adafactor": Optimizer(),
     "muon": Optimizer(moments=1),
     "lion": Optimizer(moments=1),
     "lion8bit": Optimizer(fixed=EIGHT_BITS),

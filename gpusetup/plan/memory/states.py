@@ -134,14 +134,9 @@ def base_bytes(w: Workload) -> float:
 
 
 def gradient_bytes(w: Workload) -> float:
-    """Bytes a trained parameter that the gradients take: the parameters' dtype, or their own.
-
-    Megatron-LM with 16-bit gradients keeps 32-bit ones for its masters from step to step
-    (`Float16OptimizerWithFloat16Params.zero_grad` leaves those of its 32-bit copies alone).
-    """
+    """Bytes a trained parameter that the gradients take: the parameters' dtype, or their own."""
     if w.gradient_dtype is not None:
-        narrow = w.megatron and BYTES[w.gradient_dtype] == 2
-        return BYTES[w.gradient_dtype] + 4 * narrow
+        return BYTES[w.gradient_dtype]
     if w.lora is not None:
         return BYTES[w.adapter_dtype]
     return BYTES[w.amp] if w.amp and w.strategy in ZERO else BYTES[w.dtype]
@@ -222,24 +217,41 @@ SUB_GROUP = 1e9
 """Parameters of one GPU that ZeRO 3 steps at once: `sub_group_size`, DeepSpeed's default."""
 
 
+ADAFACTOR_COPIES = 4.4
+
+
+def largest_tensor(w: Workload) -> float:
+    """Elements of the largest tensor that is trained: the table of tokens, or one of the MLP's."""
+    s = w.shape
+    if w.lora is not None and not w.trained_embeddings:
+        return float(w.lora * max(s.intermediate, s.vocabulary and s.query))
+    return max(s.vocabulary, s.intermediate) * s.hidden / w.tensor_parallel
+
+
 def step_bytes(w: Workload, r: Recipe) -> float:
     """What the optimizer's step takes beside the states: `foreach` copies, others do not.
 
     ZeRO's step makes the 16-bit gradients of its part 32-bit: stages 1 and 2 all of them, stage 3
     one sub-group after the other (`_prepare_fp32_grad_for_sub_group` in DeepSpeed's `stage3.py`).
-    Megatron-LM's 16-bit gradients are copied into one piece for their all-reduce.
+    Megatron-LM's 32-bit gradients of 16-bit ones come and go in the same way (since its
+    `zero_grad` of 2021 lets them go). One tensor after the other, AdamW takes two of the largest:
+    the root of its second moments, and that divided by a correction (`_single_tensor_adamw`).
+    transformers' Adafactor takes four 32-bit ones and parts of a fifth: gradient, parameter,
+    squares and the product of its factors (4.3 and 4.6 of two measured models).
     """
     if r.offload or w.offload_optimizer:
         return 0.0
     if masters(w):
+        wide = w.gradient_dtype == "fp32"
         part = local(w, w.trained) / divisors(w)[2]
-        if w.gradient_dtype is not None:
-            flat = w.megatron and w.gradient_dtype != "fp32" and w.data_parallel > 1
-            return local(w, w.trained) * 2 * flat
-        return 4 * (min(part, SUB_GROUP) if w.strategy == "zero3" else part)
+        return 0.0 if wide else 4 * (min(part, SUB_GROUP) if w.strategy == "zero3" else part)
+    width = BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
+    if w.optimizer == "adafactor":
+        return ADAFACTOR_COPIES * 4 * largest_tensor(w) / divisors(w)[2]
+    if w.step == "loop" and w.optimizer in ("adamw", "adam"):
+        return 2 * width * largest_tensor(w) / divisors(w)[2]
     if w.step != "foreach":
         return 0.0
-    width = BYTES[w.adapter_dtype if w.lora is not None else w.dtype]
     copies = OPTIMIZERS[w.optimizer].copies * width
     return local(w, w.trained) * copies / divisors(w)[2]
 

@@ -77,4 +77,14 @@ def attention_of(kind: str, trainer: str | None) -> dict[str, str]:
     return {"attention": "eager"} if written else {}
 
 
+def prepared(how: Mapping[str, Any]) -> dict[str, bool]:
+    """What PEFT's `prepare_model_for_kbit_training` switches on unless it is told otherwise.
+
+    >>> prepared({"quantize": "nf4", "upcast_rest": True}), prepared({"quantize": None})
+    ({'checkpointing': True, 'reentrant': True}, {})
+    """
+    ready = how.get("upcast_rest") and how.get("quantize") in ("nf4", "nf4-dq", "int8")
+    return {"checkpointing": True, "reentrant": True} if ready else {}
+
+
 WORDS = ("source", "several")
