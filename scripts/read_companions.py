@@ -9,8 +9,9 @@ The wheels come from the default index of uv, library by library, and nothing of
 disk; without `--torch` the torch of this interpreter is read. `--keep` is a folder for what was
 read: a run that was cut off goes on from there. Needs `pyelftools`, and Linux wheels of x86-64.
 
-A pair contradicts where the libraries do not load and METADATA or our table takes it. `stricter`:
-they load, METADATA allows it, and our table does not take it.
+A pair contradicts where the libraries do not load and METADATA or our table takes it, where the
+table does not take what METADATA declares, and where it has another CUDA than the libraries link.
+`stricter`: they load, METADATA says nothing, and our table does not take it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from elftools.elf.elffile import ELFFile
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from gpusetup.catalog.companion_table import companion_table, takes_torch
+from gpusetup.catalog.companion_table import companion_table, cuda_majors, takes_torch
 from gpusetup.install.fetching.ranged import RangedFile, metadata_in
 from gpusetup.install.settings.environment import uv_program
 from gpusetup.install.settings.uv_config import parse_toml
@@ -354,8 +355,10 @@ def _pairs(needs: Needs, torches: dict[str, frozenset[str]]) -> Iterable[dict[st
             "cuda": list(needs.cuda),
             "declares": needs.declares,
             "table": taken,
-            "contradicts": bool(missing) and (trusted or taken is True),
-            "stricter": not missing and allowed and taken is False,
+            "contradicts": (bool(missing) and (trusted or taken is True))
+            or (trusted and taken is False)
+            or _has_another_cuda(needs),
+            "stricter": not missing and needs.declares is None and taken is False,
         }
 
 
@@ -366,6 +369,13 @@ def _allows(specifier: str, torch: str) -> bool:
 def _is_taken(needs: Needs, torch: str) -> bool | None:
     project = companion_table().project(needs.name)
     return takes_torch(project, needs.version, torch) if project else None
+
+
+def _has_another_cuda(needs: Needs) -> bool:
+    """Of the libraries of a wheel for several, one is there for each."""
+    project = companion_table().project(needs.name)
+    known = cuda_majors(project, needs.version) if project else ()
+    return bool(known and needs.cuda) and not {*known} <= {*needs.cuda}
 
 
 if __name__ == "__main__":

@@ -891,6 +891,16 @@ def test_torchvision_is_one_that_torchs_own_index_has(ask: Ask, world: World) ->
     assert (newest["torch"], newest["torchvision"]) == ("2.15.0+cu130", "0.29.2+cu130")
 
 
+def test_one_release_that_was_built_for_another_cuda_says_nothing_of_the_others() -> None:
+    xformers = companion_table().project("xformers")
+    assert xformers is not None
+    majors = {
+        word: Asked(words=(word,), projects=(xformers,)).majors
+        for word in ("xformers", "xformers>=0.0.30", "xformers==0.0.33", "xformers==0.0.33.post1")
+    }
+    assert [*majors.values()] == [{"12"}, {"12"}, {"13"}, {"12"}]
+
+
 def test_uvs_help_names_the_index_that_an_empty_question_is_put_to(tmp_path: Path) -> None:
     environment = {**os.environ, "UV_NO_CONFIG": "1", "UV_CACHE_DIR": str(tmp_path)}
     said = where._asked_index(uv_program(), environment)

@@ -10,10 +10,18 @@ import re
 from collections.abc import Callable, Container, Mapping, Sequence
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.companion_table import CompanionTable, Project, cuda_majors, runs_there
+from gpusetup.catalog.companion_table import (
+    CompanionTable,
+    Pair,
+    Project,
+    cuda_majors,
+    row_of,
+    runs_there,
+)
 from gpusetup.catalog.companions import beside
 from gpusetup.catalog.kernels import release
 from gpusetup.model.frozen import Frozen
@@ -57,7 +65,7 @@ class Asked(Frozen):
         ['12']
         """
         table = [
-            frozenset(major for row in one.rows for major in row.cuda.split() if major.isdigit())
+            frozenset(major for row in self._rows(one) for major in row.cuda.split())
             for one in self.projects
             if _says_cuda(one)
         ]
@@ -65,6 +73,17 @@ class Asked(Frozen):
         said = [frozenset({found[1]}) for extra in extras if (found := EXTRA.match(extra))]
         known = [*table, *said]
         return frozenset.intersection(*known) if known else None
+
+    def _rows(self, project: Project) -> tuple[Pair, ...]:
+        """The rows that are meant: that of a release that is asked for by its version, else those
+        of a span of releases: one release that was built otherwise says nothing of the others."""
+        words = (Requirement(w) for w in self.words)
+        own = (w for w in words if canonicalize_name(w.name) == project.name)
+        exact = (found[1] for w in own if (found := EXACT.fullmatch(str(w.specifier))))
+        for version in exact:
+            if (row := row_of(project, version)) is not None:
+                return (row,)
+        return tuple(r for r in project.rows if not EXACT.fullmatch(r.versions)) or project.rows
 
     @property
     def built_for_cuda(self) -> tuple[str, ...]:
@@ -75,6 +94,8 @@ class Asked(Frozen):
         return (*others, *named)
 
 
+EXACT = re.compile(r"===?([^*,]+)")
+"""One release by its version."""
 EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 """`jax[cuda12]`: an extra that brings the libraries of one CUDA."""
 
