@@ -99,7 +99,7 @@ class Runs(Frozen):
         likely = set(self.short)
         for run in self.runs & runs_of(low):
             likely.update(self.by_run[run])
-        return frozenset([needle for needle in likely if needle in low])
+        return frozenset(filter(low.__contains__, likely))
 
 
 def _rarest(runs: list[int], often: Mapping[int, int]) -> list[int]:

@@ -20,11 +20,11 @@ SHORT = 160
 """Up to this length `re` alone is as quick."""
 GATES = 3
 """How many needs are asked for before a pattern is tried."""
-FORMS = 5
+FORMS = 8
 """Of so many letters one is asked for: more take as long as the pattern."""
-STARTS = 8
+STARTS = 16
 """At so many places before its letters a match may begin; else the pattern is tried everywhere."""
-RARE = 3
+RARE = 2
 """Fewer letters stand nearly everywhere."""
 
 
@@ -95,7 +95,7 @@ class Sought:
 
     def search(self, text: str, low: str | None = None) -> re.Match[str] | None:
         """The first match. `low`: the text in lower case, character by character, where known."""
-        if len(text) <= SHORT and "compiled" in self.__dict__:
+        if "compiled" in self.__dict__ and (len(text) <= SHORT or len(self.plan.near) > 1):
             return self.compiled.search(text)
         for found in self.finditer(text, low):
             return found

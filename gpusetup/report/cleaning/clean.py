@@ -100,15 +100,20 @@ def _characters(text: str) -> str:
     text = _unquoted(text)
     if not text.isascii():
         text = text.translate(ASCII_FORMS)
-    text = BREAKS.sub("\n", text)
+    if not text.isascii() or any(sign in text for sign in ASCII_BREAKS):
+        text = BREAKS.sub("\n", text)
     if "[" in text:
         text = ESCAPES.sub("", text)
-    text = CONTROLS.sub("", text)
+    if not text.isascii() or not text.translate(SEEN).isprintable():
+        text = CONTROLS.sub("", text)
     if "<" in text:
         text = TAGS.sub("", LINE_TAGS.sub("\n", text))
     return _entities(text) if "&" in text else text
 
 
+ASCII_BREAKS = "\r\x0b\x0c\x1c\x1d\x1e"
+SEEN = {ord(sign): " " for sign in "\t\n\x0b\x0c\r"}
+"""Signs that are not printed and that no control is."""
 SPACES_QUOTED = ("%20", "%0A", "%0a")
 
 

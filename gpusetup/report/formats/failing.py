@@ -38,13 +38,15 @@ for _number, (_, _mark) in enumerate(MARKS):
     PLACES.setdefault(_mark.needle, []).append(_number)
 LETTERS = Letters.of(PLACES)
 BUILDS = (
-    "to build",
+    "failed to build",
+    "download and build",
+    "requirements to build",
+    "subprocess to build",
     "building wheel",
     "build wheels",
     "preparing metadata",
     "egg_info",
     "no-build-isolation",
-    "and build:",
 )
 """Letters of which each form of `BUILT` has some."""
 

@@ -249,15 +249,15 @@ def _with_uuids(lines: tuple[str, ...]) -> Iterator[str]:
         yield f"{line} {after.strip()}" if line.endswith("(UUID:") else line
 
 
-ERROR_WORDS = Sought("nvml|nvidia driver|devices were found|device handle|gpu is lost")
+ERROR_WORDS = ("nvml", "nvidia driver", "devices were found", "device handle", "gpu is lost")
 
 
 def errors(text: Text) -> Iterator[Fact]:
     """The NVML error that the text speaks of."""
-    if not ERROR_WORDS.search(text.low):
-        return
-    for number, line in enumerate(text.lines):
-        if not ERROR_WORDS.search(line.lower()):
+    for number in sorted({text.line_at(at) for word in ERROR_WORDS for at in _all(text.low, word)}):
+        line = text.lines[number]
+        low = line.lower()
+        if not any(word in low for word in ERROR_WORDS):
             continue
         error = parse_error(line)
         if error is not None:
@@ -268,6 +268,13 @@ def errors(text: Text) -> Iterator[Fact]:
             if error.gpus == ():
                 yield Gpus(gpus=(), source=source, trust=HINT)
             return
+
+
+def _all(low: str, word: str) -> Iterator[int]:
+    at = low.find(word)
+    while at >= 0:
+        yield at
+        at = low.find(word, at + 1)
 
 
 def _facts(smi: Smi, source: str, gpus_trust: int) -> Iterator[Fact]:
