@@ -178,6 +178,7 @@ class PlanQuestion(TypedDict, total=False):
     reentrant: bool
     reshard: bool
     kept_inputs: int
+    checkpoint_layers: int
     max_context: bool
     max_batch: bool
     gpus_needed: bool

@@ -12,9 +12,10 @@ from scripts_loaded import script
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.answer.question import Question, workload_of
+from gpusetup.plan.answer.question import Question, shape_of_question, workload_of
 from gpusetup.plan.memory.activations import (
     attention_bytes,
+    checkpoint_amount,
     layer_bytes,
     layer_bytes_a_token,
     pair_bytes,
@@ -236,6 +237,20 @@ def test_selective_checkpointing_lies_between_all_and_none() -> None:
     for selective in ("op", "2", "4"):
         assert gib(full) < gib(replace(full, selective=selective)) < gib(none)
     assert gib(replace(full, selective="4")) > gib(replace(full, selective="2"))
+
+
+def test_a_checkpoint_of_several_layers_keeps_fewer_inputs_and_computes_more_anew() -> None:
+    one = a_job(loss="fused", lora=8)
+    two = replace(one, checkpoint_layers=2)
+    assert checkpoint_amount(two, VANILLA) == checkpoint_amount(one, VANILLA) / 2
+    more = layer_bytes(two, VANILLA) - layer_bytes(one, VANILLA)
+    assert more == pytest.approx(layer_bytes_a_token(one) * one.context)
+    plain = replace(two, checkpointing=False)
+    assert layer_bytes(plain, VANILLA) < layer_bytes(one, VANILLA)
+    question = Question(model="llama-3.1-8b", context=2048, batch=1, checkpoint_layers=4)
+    assert workload_of(question, LLAMA, 1).checkpoint_layers == 4
+    with pytest.raises(UsageError, match="checkpoint-layers"):
+        shape_of_question(replace(question, checkpoint_layers=0))
 
 
 def test_eager_attention_grows_with_the_square_of_the_length() -> None:

@@ -47,8 +47,8 @@ PROMISES = (
             asked=0.85),
     Promise(name="sixth", rows=75, projects=12, error=0.06, bias=0.03, right=0.92, missed=3,
             asked=0.85),
-    Promise(name="seventh", rows=110, projects=15, error=0.07, bias=0.05, right=0.92, missed=4,
-            asked=0.82),
+    Promise(name="seventh", rows=110, projects=15, error=0.07, bias=0.03, right=0.92, missed=4,
+            asked=0.85),
 )  # fmt: skip
 EACH = pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
 
@@ -82,7 +82,7 @@ def test_a_set_is_met_as_the_page_says(promise: Promise) -> None:
 def test_the_sets_together_are_met_as_the_page_says() -> None:
     names = [promise.name for promise in PROMISES]
     rows = [figure for name in names for figure in SCRIPT.blind(name)]
-    assert len(rows) >= 460
+    assert len(rows) >= 470
     for measure, most, bias in (
         (None, 0.06, 0.02),
         ("allocated", 0.045, 0.02),

@@ -120,6 +120,7 @@ def _how_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--quantize", choices=("nf4", "nf4-dq", "int8", "fp8"))
     group.add_argument("--checkpointing", action=argparse.BooleanOptionalAction, default=None)
     group.add_argument("--selective", metavar="op|N", help="selective checkpointing")
+    group.add_argument("--checkpoint-layers", type=int, metavar="N", help="layers a checkpoint")
     group.add_argument("--loss", metavar="NAME", help="eager, compiled, chunked, liger, cce, ...")
     group.add_argument(
         "--attention",

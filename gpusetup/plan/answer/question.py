@@ -33,6 +33,7 @@ MOST: dict[str, int] = {
     "accumulate": 10**6,
     "context_parallel": 1024,
     "expert_parallel": 1024,
+    "checkpoint_layers": 1024,
     "users": 10**12,
     "items": 10**12,
     "embedding_dim": 10**6,
@@ -81,6 +82,7 @@ class Question(Frozen):
     reentrant: bool | None = None
     reshard: bool | None = None
     kept_inputs: int | None = None
+    checkpoint_layers: int | None = None
     trained_embeddings: bool | None = None
     sequence_parallel: bool | None = None
     context_parallel: int | None = None
@@ -103,7 +105,7 @@ SAME_NAME = (
     "strategy", "optimizer", "dtype", "quantize", "selective", "attention", "fused_kernels",
     "compile", "step", "lora_targets", "dora", "trained_embeddings", "sequence_parallel",
     "context_parallel", "expert_parallel", "checkpointing", "load_whole",
-    "gather_ahead", "reentrant", "reshard", "kept_inputs",
+    "gather_ahead", "reentrant", "reshard", "kept_inputs", "checkpoint_layers",
 )  # fmt: skip
 """What a question says about a workload under the workload's own name."""
 

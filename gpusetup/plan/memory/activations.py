@@ -45,7 +45,7 @@ def checkpoint_amount(w: Workload, r: Recipe) -> float:
     """
     if not w.checkpointing or w.offload_checkpoints:
         return 0.0
-    each = w.shape.hidden * (residual_bytes(w) / 2) / divided(w)
+    each = w.shape.hidden * (residual_bytes(w) / 2) / divided(w) / w.checkpoint_layers
     return checkpointed(w) * stage_layers(w) * each * tokens_per_gpu(w, r)
 
 
@@ -257,13 +257,16 @@ of a layer with 134 million pairs takes 12.0 in 16 and in 32 bits."""
 def layer_bytes(w: Workload, r: Recipe) -> float:
     """The backward pass of one layer: its recomputed activations, and gradients half as large.
 
-    The scores of eager attention take twice what they keep.
+    The scores of eager attention take twice what they keep. The other layers of a checkpoint keep
+    what they keep, too.
     """
     tokens = tokens_per_gpu(w, r)
     scores = pair_bytes(w) / w.tensor_parallel * tokens
     rest = layer_bytes_a_token(w) * tokens - scores
     peak = max(scores_in_backward(w, r), 1.5 * scores)
-    return rest * (1.5 if w.checkpointing else 0.5) + peak - (0.0 if w.checkpointing else scores)
+    if not w.checkpointing:
+        return rest * 0.5 + peak - scores
+    return rest * 1.5 + peak + (w.checkpoint_layers - 1) * (rest + scores)
 
 
 def scores_in_backward(w: Workload, r: Recipe) -> float:

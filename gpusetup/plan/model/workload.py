@@ -67,6 +67,8 @@ class Workload(Frozen):
     """Whether what is not quantised is made 32-bit (PEFT's `prepare_model_for_kbit_training`)."""
     selective: str | None = None
     """Selective checkpointing: `op` (every second matrix product), or every n-th layer: `2`."""
+    checkpoint_layers: int = 1
+    """Layers that one checkpoint is for: all of them are computed anew before its backward pass."""
     attention: Attention = "flash"
     repeat_kv: bool = False
     """Whether keys and values that heads share are copied for each (litgpt)."""
